@@ -1,0 +1,1 @@
+"""The browser app: a reader of results and a place for live edits."""
