@@ -1,0 +1,1 @@
+"""The commands of `selector-audit`: one module each, with `add_parser` and `run`."""

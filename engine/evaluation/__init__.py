@@ -1,0 +1,1 @@
+"""What a model does, with or without a mask: perplexity, generation, refusal."""

@@ -1,0 +1,108 @@
+"""Remove neuron rows from a loaded model and put them back, bit for bit."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from engine.errors import InputError
+from engine.masks import checked_mask
+from engine.models import LoadedModel
+from engine.rows import RowIndex, row_index
+
+_guard = threading.Lock()
+_locks: weakref.WeakKeyDictionary[nn.Module, threading.RLock] = weakref.WeakKeyDictionary()
+_masked: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """The original bits of some rows of one parameter. Putting them back twice does no harm."""
+
+    parameter: Tensor
+    rows: Tensor  # [n] int64, on the parameter's device
+    bits: Tensor  # [n, ...] a copy
+
+    def put_back(self) -> None:
+        self.parameter[self.rows] = self.bits
+
+
+@contextmanager
+def zeroed(model: LoadedModel | nn.Module, mask: npt.ArrayLike) -> Iterator[None]:
+    """Inside: `W[i,:] = 0` and `b[i] = 0` for every row id i of `mask`. Outside: the exact bits of before.
+
+    In place on the loaded weights: no copy of the model, no hook, nothing left behind. The rows come
+    back after an exception, a KeyboardInterrupt or a cancelled generator as well. The paper, section 3.1.
+
+    The model's lock is held throughout, so that another thread waits instead of seeing the mask; the
+    same thread gets an error for a second mask inside the first.
+
+    mask: row ids of the row index, any order, without repeats.
+    """
+    module = model.model if isinstance(model, LoadedModel) else model
+    rows = model.rows if isinstance(model, LoadedModel) else row_index(module)
+    row_ids = checked_mask(mask, rows.n_rows)
+    lock = model.lock if isinstance(model, LoadedModel) else _lock_of(module)
+    with lock:
+        with _guard:
+            if module in _masked:
+                raise RuntimeError(
+                    "this model already carries a mask; leave the first `zeroed` before the second"
+                )
+            _masked.add(module)
+        saved: list[_Saved] = []
+        try:
+            _zero(module, rows, row_ids, saved)
+            yield
+        finally:
+            _put_back(saved)
+            _masked.discard(module)
+
+
+def _lock_of(module: nn.Module) -> threading.RLock:
+    with _guard:
+        return _locks.setdefault(module, threading.RLock())
+
+
+def _zero(module: nn.Module, rows: RowIndex, row_ids: npt.NDArray[np.int64], saved: list[_Saved]) -> None:
+    """Zero the rows, leaving in `saved` what was there; each entry is made before its rows change."""
+    with torch.no_grad():
+        for layer in rows.layers:
+            first, last = np.searchsorted(row_ids, [layer.start, layer.start + layer.rows])
+            if first == last:
+                continue
+            linear = module.get_submodule(layer.name)
+            for parameter in (linear.weight, linear.bias):
+                if parameter is None:
+                    continue
+                assert isinstance(parameter, Tensor)
+                if parameter.is_meta:
+                    raise InputError(
+                        f"the weights of {layer.name} are offloaded and cannot be edited in place; "
+                        "load the model onto devices that hold all of it"
+                    )
+                local = torch.from_numpy(row_ids[first:last] - layer.start).to(parameter.device)
+                saved.append(_Saved(parameter, local, parameter[local].clone()))
+                parameter[local] = 0
+
+
+def _put_back(saved: list[_Saved]) -> None:
+    """Restore in reverse (parameters may be shared), finishing even if interrupts arrive meanwhile."""
+    interrupt: KeyboardInterrupt | None = None
+    with torch.no_grad():
+        while saved:
+            try:
+                saved[-1].put_back()
+                saved.pop()
+            except KeyboardInterrupt as error:
+                interrupt = error
+    if interrupt is not None:
+        raise interrupt

@@ -1,0 +1,47 @@
+"""A mask as a file: int64 row ids in safetensors, with the manifest in its metadata."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from engine.errors import InputError
+from engine.masks import Mask, checked_mask
+from engine.records import SCHEMA_VERSION, Json, canonical, environment, write_atomic
+
+_TENSOR = "removed"
+
+
+def write_mask(path: Path, removed: Mask, model: Json, spec: Json) -> None:
+    """Write the removed row ids and how they were chosen."""
+    manifest = {"schema_version": SCHEMA_VERSION, "model": model, "spec": spec, "environment": environment()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, save({_TENSOR: removed}, metadata={"manifest": canonical(manifest)}))
+
+
+def read_mask(path: Path, n_rows: int, weights_hash: str | None = None) -> tuple[Mask, Json]:
+    """The row ids and the manifest of a mask file.
+
+    `weights_hash`: of the model that will carry the mask; a mask made for other weights is an
+    `InputError`, since its row ids mean other rows there.
+    """
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            removed = np.asarray(file.get_tensor(_TENSOR))
+        manifest = json.loads(metadata["manifest"])
+    except (OSError, SafetensorError, KeyError, json.JSONDecodeError) as error:
+        raise InputError(
+            f"{path} is not a mask file ({error}); write one with `selector-audit mask`"
+        ) from None
+    made_for = manifest["model"]
+    if weights_hash is not None and made_for["weights_hash"] != weights_hash:
+        raise InputError(
+            f"{path} was made for {made_for['id']} (weights {made_for['weights_hash'][:12]}), the loaded model has "
+            f"weights {weights_hash[:12]}; make the mask again for this model"
+        )
+    return checked_mask(removed, n_rows), manifest
