@@ -1,0 +1,147 @@
+"""Tiny random models of the supported families, saved as real checkpoints and loaded by the engine.
+
+Sizes differ pairwise wherever the architecture allows it, so that a transposed matrix fails; weights are
+far from the near-linear initialisation, so that a wrong attribution rule shows.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from engine.models import LoadedModel, load_model
+
+VOCABULARY = 300  # rows of the models' embeddings
+TOKENS = 290  # of the tiny tokenizer: 256 bytes, 5 special ones, 29 merges; transformers adds one for Qwen2
+BLOCKS = 2
+CHAT_TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}<|{{ message.role }}|>{{ message.content }}{{ eos_token }}"
+    "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+_GATED: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 20,
+    "intermediate_size": 28,
+    "num_hidden_layers": BLOCKS,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 6,
+    "max_position_embeddings": 128,
+    "pad_token_id": 2,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+}
+_GEMMA: dict[str, Any] = {
+    **_GATED,
+    "query_pre_attn_scalar": 6,
+    "sliding_window": 9,
+    "layer_types": ["sliding_attention", "full_attention"],
+}
+# These take the head size from the hidden size, so their attention matrices are square.
+_SQUARE: dict[str, Any] = {
+    **{key: value for key, value in _GATED.items() if key not in ("head_dim", "num_key_value_heads")},
+    "hidden_size": 32,
+}
+_VISION: dict[str, Any] = {
+    "hidden_size": 16,
+    "intermediate_size": 22,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "image_size": 8,
+    "patch_size": 4,
+}
+_CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("LlamaConfig", _GATED),
+    "qwen2": ("Qwen2Config", _GATED),
+    "qwen3": ("Qwen3Config", _GATED),
+    "gemma3_text": ("Gemma3TextConfig", _GEMMA),
+    "gemma3": ("Gemma3Config", {"text_config": _GEMMA, "vision_config": _VISION, "mm_tokens_per_image": 1}),
+    "mistral": ("MistralConfig", _GATED),
+    "phi": ("PhiConfig", _SQUARE),
+    "olmo": ("OlmoConfig", _SQUARE),
+    "gpt_neox": ("GPTNeoXConfig", _SQUARE),
+}
+FAMILIES = tuple(_CONFIGS)
+LRP_FAMILIES = ("llama", "qwen2", "qwen3", "gemma3_text")
+
+
+def tiny_config(family: str, **changes: Any) -> Any:
+    """The configuration of a tiny model; `changes` replace entries (of the language model)."""
+    name, entries = _CONFIGS[family]
+    if family == "gemma3":
+        entries = {**entries, "text_config": {**entries["text_config"], **changes}}
+    else:
+        entries = {**entries, **changes}
+    return getattr(transformers, name)(**entries)
+
+
+def tiny_model(family: str, seed: int = 0, **changes: Any) -> Any:
+    """A random model in float32 and eval mode; the same seed gives the same weights."""
+    config = tiny_config(family, **changes)
+    auto = (
+        transformers.AutoModelForImageTextToText if family == "gemma3" else transformers.AutoModelForCausalLM
+    )
+    model = auto.from_config(config).float().eval()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            if parameter.ndim > 1:
+                parameter.copy_(noise * 1.3 / parameter.shape[-1] ** 0.5)
+            else:
+                parameter.add_(noise * 0.2)
+    return model
+
+
+def tiny_tokenizer() -> PreTrainedTokenizerFast:
+    """Byte-level BPE with a few merges, a BOS, and a chat template without a second BOS."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=TOKENS,
+        special_tokens=["<bos>", "<eos>", "<pad>", "<|user|>", "<|assistant|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    text = "Sorry, that is out. Sure, here it is. No way. Here you are. The cat sat on the mat, then it ran."
+    backend.train_from_iterator([text] * 50, trainer)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        bos_token="<bos>",
+        eos_token="<eos>",
+        pad_token="<pad>",
+        model_max_length=128,
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
+
+
+def save_tiny(
+    family: str, folder: Path, seed: int = 0, *, max_shard_size: str = "5GB", **changes: Any
+) -> Path:
+    """Write a tiny model and the tokenizer as a Hugging Face checkpoint; returns the folder."""
+    tiny_model(family, seed, **changes).save_pretrained(folder, max_shard_size=max_shard_size)
+    tiny_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def load_tiny(family: str, folder: Path, seed: int = 0, **changes: Any) -> LoadedModel:
+    """Save a tiny model and load it through the engine, in float32 on the CPU."""
+    return load_model(str(save_tiny(family, folder, seed, **changes)), dtype="float32", device="cpu")
+
+
+def text(documents: int = 40, seed: int = 0) -> str:
+    """Some text of our own, documents separated by blank lines."""
+    words = "the a cat dog sat ran here there you it that is on out mat then sorry sure no way".split()
+    generator = torch.Generator().manual_seed(seed)
+    lines = []
+    for _ in range(documents):
+        picks = torch.randint(len(words), (12,), generator=generator).tolist()
+        lines.append(" ".join(words[i] for i in picks).capitalize() + ".")
+    return "\n\n".join(lines) + "\n"
