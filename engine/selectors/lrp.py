@@ -1,0 +1,22 @@
+"""AttnLRP: rows through which relevance flows matter."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from engine.selectors.base import register_selector
+from engine.selectors.run import ScoringRun
+
+
+@register_selector("lrp", title="LRP", family="attribution", cost="1 forward and backward pass")
+class Lrp:
+    """s_i = E |R_i|, R = h * dF/dh under AttnLRP's rules at the Linear's output h.
+
+    Rules: Achtibat et al. 2024, arXiv:2402.05602, from lxt (`engine.attnlrp`). F = summed next-token loss, or
+    summed target logits under the objective `logit`; E over all predicted tokens, absolute value per token
+    first (the paper leaves the order open; signed sums rank badly).
+    returns [N], >= 0
+    """
+
+    def score(self, run: ScoringRun) -> Tensor:
+        return run.mean_abs_relevance("lrp")

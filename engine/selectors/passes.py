@@ -1,0 +1,145 @@
+"""What every pass over the calibration text shares: watching the Linears, embedding, batching by memory."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from engine.errors import InputError
+from engine.rows import RowIndex
+
+Objective = Literal["loss", "logit"]
+BatchSize = int | Literal["auto"] | None
+OnLinear = Callable[[int, Tensor, Tensor], None]  # layer index, input [..., d_in], output [..., d_out]
+
+# Elements of a batch in one forward and backward pass (outputs of all rows and logits, three times each)
+# from which "auto" starts. Fixed, not read off the free memory, so that equal runs use equal batches.
+ELEMENT_BUDGET = {"cpu": 64_000_000, "cuda": 4_000_000_000}
+
+
+def wide(values: Tensor) -> Tensor:
+    """Half-precision values as float32; float32 and float64 as they are."""
+    return values if values.dtype in (torch.float32, torch.float64) else values.float()
+
+
+@contextmanager
+def watching(
+    model: nn.Module, rows: RowIndex, positions: tuple[int, int], on_linear: OnLinear
+) -> Iterator[None]:
+    """Calls `on_linear` for every Linear of the row index whenever it runs; no hook outlives the block.
+
+    positions: (batch, tokens) of what the model is given. Some architectures flatten it inside a block, so
+    `on_linear` views what it gets as [B, T, d]; a hook on the gradient belongs on the output itself, since
+    the graph does not go through the view.
+    Errors: InputError where a Linear does not see every position (experts that see chosen tokens only).
+    """
+
+    def hook_for(layer: int) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
+        def hook(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+            if output.shape[:-1].numel() != positions[0] * positions[1]:
+                raise InputError(
+                    f"{rows.layers[layer].name} gave {list(output.shape)} for {positions[0]} windows of {positions[1]} "
+                    "tokens; expected an output at every token; selectors that need data cannot score such a model, "
+                    "magnitude and random can"
+                )
+            on_linear(layer, inputs[0], output)
+
+        return hook
+
+    handles = []
+    try:
+        for layer in rows.layers:
+            handles.append(model.get_submodule(layer.name).register_forward_hook(hook_for(layer.index)))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def embed(model: nn.Module, input_ids: Tensor) -> Tensor:
+    """Input embeddings [B, T, d] as the model itself makes them (Gemma scales them), cut off from the graph."""
+    embeddings = token_embeddings(model)
+    with torch.no_grad():
+        return embeddings(input_ids.to(embeddings.weight.device)).detach()
+
+
+def token_embeddings(model: nn.Module) -> nn.Embedding:
+    """The module that turns token ids into input embeddings."""
+    return cast(nn.Embedding, cast(Any, model).get_input_embeddings())
+
+
+def objective_gradient(logits: Tensor, input_ids: Tensor, objective: Objective) -> Tensor:
+    """dF/dlogits for F summed over all predicted tokens of all windows.
+
+    loss: F = sum of -log softmax(logits)[next token], gradient softmax - onehot.
+    logit: F = sum of logits[next token], gradient onehot.
+    Written out window by window: no float32 copy of a whole batch's logits is ever made.
+
+    logits [B, T, V], input_ids [B, T]; returns [B, T, V] in the logits' dtype, zero at the last position
+    """
+    targets = input_ids.to(logits.device)[:, 1:, None]
+    with torch.no_grad():
+        gradient = torch.zeros_like(logits)
+        for window in range(len(logits)):
+            if objective == "logit":
+                gradient[window, :-1].scatter_(-1, targets[window], 1.0)
+                continue
+            probabilities = torch.softmax(wide(logits[window, :-1]), dim=-1)
+            minus_one = probabilities.new_full((), -1.0).expand(targets[window].shape)
+            gradient[window, :-1] = probabilities.scatter_add_(-1, targets[window], minus_one)
+    return gradient
+
+
+def first_batch_size(model: nn.Module, rows: RowIndex, tokens: int) -> int:
+    """Windows of `tokens` tokens in the first batch that "auto" tries."""
+    weight = token_embeddings(model).weight
+    per_window = 3 * tokens * (rows.n_rows + weight.shape[0])
+    return int(max(1, ELEMENT_BUDGET["cuda" if weight.is_cuda else "cpu"] // per_window))
+
+
+def in_batches(
+    work: Callable[[slice], Tensor], total: int, batch_size: int
+) -> Iterator[tuple[slice, Tensor]]:
+    """`work` over `total` items in batches; a batch that does not fit in memory is tried again at half the size.
+
+    `work` has to be without effect when it fails.
+    Errors: InputError where a single item does not fit.
+    """
+    done = 0
+    while done < total:
+        part = slice(done, min(done + batch_size, total))
+        result = _unless_out_of_memory(work, part)
+        if result is None:
+            size = part.stop - part.start
+            if size == 1:
+                raise InputError(
+                    "out of memory with a single window per batch; use shorter windows, --dtype bfloat16, "
+                    "a larger device, or --device-map auto over several"
+                )
+            batch_size = size // 2
+            continue
+        yield part, result
+        done = part.stop
+
+
+def _unless_out_of_memory(work: Callable[[slice], Tensor], part: slice) -> Tensor | None:
+    try:
+        return work(part)
+    except RuntimeError as error:  # torch.OutOfMemoryError is one
+        if not _is_out_of_memory(error):
+            raise
+    # Here the failed batch's tensors, which the traceback kept, can go.
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return None
+
+
+def _is_out_of_memory(error: RuntimeError) -> bool:
+    # On the CPU torch raises a plain RuntimeError: "DefaultCPUAllocator: can't allocate memory: you tried to ...".
+    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)

@@ -1,0 +1,196 @@
+"""Scores for a model: one scoring run, in which selectors share the passes they need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import Tensor, nn
+
+from engine.errors import InputError, unknown
+from engine.rows import RowIndex
+from engine.selectors.activations import ActivationStatistics, split_statistics, window_statistics
+from engine.selectors.attribution import Method, relevance
+from engine.selectors.base import SelectorInfo, get_selector, new_scorer
+from engine.selectors.passes import BatchSize, Objective, first_batch_size, in_batches, objective_gradient
+
+if TYPE_CHECKING:
+    from engine.corpora import Windows
+    from engine.models import LoadedModel
+
+Progress = Callable[[str, int, int], None]  # what runs, windows done, windows in all
+Finished = Callable[[str, Tensor], None]  # selector, its scores
+SEEDS = (42, 43, 44)
+OBJECTIVES = ("loss", "logit")
+
+
+def compute_scores(
+    loaded: LoadedModel,
+    selectors: Sequence[str],
+    windows: Windows | None,
+    *,
+    seeds: Sequence[int] = SEEDS,
+    objective: str = "loss",
+    batch_size: BatchSize = "auto",
+    progress: Progress | None = None,
+    known: Mapping[str, Tensor] | None = None,
+    finished: Finished | None = None,
+) -> dict[str, Tensor]:
+    """Scores of every row under each selector, higher = more important.
+
+    windows: calibration tokens; None will do if all selectors are data-free.
+    objective: what lrp and ig explain, `loss` (summed next-token loss) or `logit` (summed target logits).
+    batch_size: windows per pass; `auto` starts from a size by the model's and halves it when memory runs
+    out. Scores depend on it by rounding only.
+    progress: called with the pass that runs, windows done, windows in all.
+    known: scores of the same model, text and objective that are there already (a consensus may need them).
+    finished: called with a selector and its scores as soon as they are known, also for one that was only
+    needed by another.
+
+    returns {selector: [N] float32 on the CPU}, seeded selectors [seeds, N]; weights and hooks as before
+    Errors: InputError for an unknown selector or objective, missing or too short windows, scores that are
+    not finite, a single window that does not fit in memory.
+    """
+    if objective not in OBJECTIVES:
+        raise unknown("objective", objective, OBJECTIVES)
+    for selector in selectors:
+        get_selector(selector)  # a wrong name is an error before hours of work, not after
+    run = ScoringRun(
+        loaded, windows, seeds, cast(Objective, objective), batch_size, progress, known, finished
+    )
+    return {selector: run.scores(selector) for selector in selectors}
+
+
+class ScoringRun:
+    """What a selector may ask for. Every pass runs when first asked for and once only."""
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        windows: Windows | None,
+        seeds: Sequence[int] = SEEDS,
+        objective: Objective = "loss",
+        batch_size: BatchSize = "auto",
+        progress: Progress | None = None,
+        known: Mapping[str, Tensor] | None = None,
+        finished: Finished | None = None,
+    ) -> None:
+        self.loaded = loaded
+        self.seeds = tuple(seeds)
+        self.objective: Objective = objective
+        self._windows = windows
+        self._batch_size = batch_size
+        self._progress = progress
+        self._finished = finished
+        self._scores: dict[str, Tensor] = {}
+        for selector, scores in (known or {}).items():
+            self._scores[selector] = self._checked(get_selector(selector), scores.detach().float().cpu())
+        self._activations: ActivationStatistics | None = None
+
+    @property
+    def rows(self) -> RowIndex:
+        return self.loaded.rows
+
+    @property
+    def input_ids(self) -> Tensor:
+        """Calibration windows [n, T] on the CPU. Errors: InputError where there are none or T < 2."""
+        if self._windows is None or not len(self._windows.input_ids):
+            raise InputError("this selector needs calibration text, got none; give a corpus")
+        ids: Tensor = self._windows.input_ids
+        if ids.shape[1] < 2:
+            raise InputError(f"calibration windows need at least 2 tokens to predict one, got {ids.shape[1]}")
+        return ids
+
+    def scores(self, selector: str) -> Tensor:
+        """Checked scores of a selector, float32 on the CPU, computed at most once in this run."""
+        if selector not in self._scores:
+            with torch.no_grad():
+                values = new_scorer(selector).score(self)
+            self._scores[selector] = self._checked(get_selector(selector), values.detach().float().cpu())
+            if self._finished is not None:
+                self._finished(selector, self._scores[selector])
+        return self._scores[selector]
+
+    def per_layer(self, score: Callable[[nn.Linear], Tensor]) -> Tensor:
+        """Scores from the Linears alone: `score` gives [rows of the layer]. Returns [N] on the CPU."""
+        with self.loaded.lock, torch.no_grad():
+            parts = [score(self.linear(layer.index)).cpu() for layer in self.rows.layers]
+        return torch.cat(parts)
+
+    def linear(self, layer: int) -> nn.Linear:
+        module = self.loaded.model.get_submodule(self.rows.layers[layer].name)
+        return cast(nn.Linear, module)
+
+    def activations(self) -> ActivationStatistics:
+        """Sizes of inputs and outputs of every Linear, from one forward pass over the calibration text."""
+        if self._activations is None:
+            ids = self.input_ids
+            sums = self._sum("activations", lambda part: window_statistics(self.loaded, ids[part]))
+            self._activations = split_statistics(self.loaded, sums, *ids.shape)
+        return self._activations
+
+    def mean_abs_relevance(self, method: Method) -> Tensor:
+        """E abs(R_i) over all predicted tokens of all windows, absolute value per token first. [N] float64.
+
+        A window of T tokens counts T - 1 positions: the last one predicts nothing, and its relevance is zero.
+        """
+        ids, layers = self.input_ids, self.rows.layers
+
+        def work(part: slice) -> Tensor:
+            sums: list[Tensor] = [torch.zeros(layer.rows, dtype=torch.float64) for layer in layers]
+
+            def reduce(layer: int, values: Tensor) -> None:
+                sums[layer] = values[:, :-1].abs().sum((0, 1)).cpu().double()
+
+            def gradient_of(logits: Tensor) -> Tensor:
+                return objective_gradient(logits, ids[part], self.objective)
+
+            with self.loaded.lock:
+                relevance(method, self.loaded.model, self.rows, ids[part], gradient_of, reduce)
+            return torch.cat(sums)
+
+        return self._sum(method, work) / (ids.shape[0] * (ids.shape[1] - 1))
+
+    def _sum(self, stage: str, work: Callable[[slice], Tensor]) -> Tensor:
+        """Sum of `work` over all windows, batch by batch."""
+        count, tokens = self.input_ids.shape
+        size = self._batch_size
+        if size == "auto" or size is None:
+            size = first_batch_size(self.loaded.model, self.rows, tokens)
+        elif size < 1:
+            raise InputError(f"batch size must be at least 1, got {size}")
+        self._report(stage, 0, count)
+        total = torch.zeros(())
+        for part, sums in in_batches(work, count, size):
+            total = sums if part.start == 0 else total + sums
+            self._report(stage, part.stop, count)
+        return total
+
+    def _report(self, stage: str, done: int, total: int) -> None:
+        if self._progress is not None:
+            self._progress(stage, done, total)
+
+    def _checked(self, info: SelectorInfo, values: Tensor) -> Tensor:
+        expected = [len(self.seeds), self.rows.n_rows] if info.seeded else [self.rows.n_rows]
+        if list(values.shape) != expected:
+            raise InputError(
+                f"selector {info.id!r} gave scores of shape {list(values.shape)}; expected {expected}"
+            )
+        wrong = ~values.isfinite()
+        if wrong.any():
+            of_row = wrong.any(0) if info.seeded else wrong
+            places = self.rows.layer_of(of_row.nonzero().flatten().numpy())
+            first = self.rows.layers[int(places[0])]
+            here = int((places == places[0]).sum())
+            elsewhere = len(places) - here
+            more = f" and {elsewhere} in later layers" if elsewhere else ""
+            half = self.loaded.dtype not in ("float32", "float64")
+            step = (
+                "run again with --dtype float32" if half else "check the model's weights for extreme values"
+            )
+            raise InputError(
+                f"{info.id} produced {here} non-finite scores in block {first.block} {first.projection}{more} "
+                f"({self.loaded.dtype}); {step}"
+            )
+        return values
