@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from torch import nn
 from engine.checkpoints import Checkpoint, find_checkpoint
 from engine.errors import InputError, unknown
 from engine.rows import Layer, RowIndex, decoder, row_index
+from engine.skeletons import auto_class, configuration, first_line, quiet, skeleton
 
 __all__ = [
     "Layer",
@@ -35,7 +34,7 @@ __all__ = [
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LoadedModel:
     """A model in eval mode without gradients on its weights, its tokenizer, and what identifies both.
 
@@ -52,7 +51,7 @@ class LoadedModel:
     tokenizer_hash: str
     dtype: str  # "float32" or "bfloat16" ("float16" if asked for)
     device: str  # where the input goes: "cpu", "cuda", "cuda:1", "mps"
-    lock: threading.RLock = field(default_factory=threading.RLock, repr=False, compare=False)
+    lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     @property
     def architecture(self) -> str:
@@ -97,8 +96,8 @@ def load_model(
     """
     place = _device(device)
     precision = _dtype(dtype, place)
+    row_index(skeleton(find_checkpoint(model_id, revision, weights=False)))  # an error before a long download
     checkpoint = find_checkpoint(model_id, revision)
-    checkpoint.config()
     checkpoint.weight_files()
     if device_map is not None and importlib.util.find_spec("accelerate") is None:
         raise InputError(
@@ -135,7 +134,7 @@ def load_tokenizer(model_id: str, revision: str | None = None) -> Any:
 
 def load_rows(model_id: str, revision: str | None = None) -> RowIndex:
     """The row index from the configuration alone: no weights are read, and none of a hub model downloaded."""
-    return row_index(_skeleton(find_checkpoint(model_id, revision, weights=False)))
+    return row_index(skeleton(find_checkpoint(model_id, revision, weights=False)))
 
 
 @dataclass(frozen=True)
@@ -154,8 +153,8 @@ def planned_placement(
     """What `load_model` would do with the same arguments, from the configuration alone."""
     place = _device(device)
     precision = _dtype(dtype, place)
-    skeleton = _skeleton(find_checkpoint(model_id, revision, weights=False))
-    elements = sum(parameter.numel() for parameter in skeleton.parameters())
+    model = skeleton(find_checkpoint(model_id, revision, weights=False))
+    elements = sum(parameter.numel() for parameter in model.parameters())
     free = torch.cuda.mem_get_info(place)[0] if place.type == "cuda" else _free_memory_bytes()
     return Placement(str(place), str(precision).removeprefix("torch."), elements * precision.itemsize, free)
 
@@ -208,63 +207,20 @@ def _dtype(name: str, device: torch.device) -> torch.dtype:
 def _tokenizer(checkpoint: Checkpoint) -> Any:
     from transformers import AutoTokenizer
 
-    with _quiet():
+    with quiet():
         try:
             return AutoTokenizer.from_pretrained(checkpoint.folder, trust_remote_code=False)
         except (OSError, ValueError, KeyError, ImportError) as error:
             raise InputError(
-                f"{checkpoint.id} has no tokenizer that can be loaded ({_first_line(error)}); "
+                f"{checkpoint.id} has no tokenizer that can be loaded ({first_line(error)}); "
                 "save one beside the model: tokenizer.save_pretrained(FOLDER)"
             ) from None
 
 
-def _configuration(checkpoint: Checkpoint) -> Any:
-    from transformers import AutoConfig
-
-    written = checkpoint.config()
-    try:
-        config = AutoConfig.from_pretrained(checkpoint.folder, trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as error:
-        if "auto_map" in written:
-            raise InputError(
-                f"{checkpoint.id} needs Python code from its own checkpoint, which this software never runs; "
-                "give a model whose architecture transformers knows"
-            ) from None
-        raise InputError(
-            f"{checkpoint.id}: architecture {written.get('model_type')!r} cannot be read by the installed "
-            f"transformers ({_first_line(error)}); update transformers or give another model"
-        ) from None
-    # A name here would make transformers load other files than those that are hashed.
-    config.transformers_weights = None
-    return config
-
-
-def _auto_class(config: Any, model_id: str) -> Any:
-    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
-
-    if not config.is_encoder_decoder:
-        for auto in (AutoModelForCausalLM, AutoModelForImageTextToText):
-            if type(config) in auto._model_mapping:
-                return auto
-    raise InputError(
-        f"{model_id} is a {config.model_type} model; expected a decoder-only language model such as Llama, Qwen, "
-        "Gemma or Mistral"
-    )
-
-
-def _skeleton(checkpoint: Checkpoint) -> nn.Module:
-    """The model with shapes and names but without weights (meta device)."""
-    config = _configuration(checkpoint)
-    auto = _auto_class(config, checkpoint.id)
-    with _quiet(), torch.device("meta"):
-        skeleton: nn.Module = auto.from_config(config)
-    return skeleton
-
-
 def _weights(checkpoint: Checkpoint, dtype: torch.dtype, device_map: str | dict[str, Any] | None) -> Any:
-    config = _configuration(checkpoint)
-    auto = _auto_class(config, checkpoint.id)
-    with _quiet():
+    config = configuration(checkpoint)
+    auto = auto_class(config, checkpoint.id)
+    with quiet():
         try:
             model, info = auto.from_pretrained(
                 checkpoint.folder,
@@ -278,7 +234,7 @@ def _weights(checkpoint: Checkpoint, dtype: torch.dtype, device_map: str | dict[
         except torch.OutOfMemoryError as error:
             raise _too_large(checkpoint.id, error) from None
         except (OSError, ValueError, RuntimeError, KeyError) as error:
-            raise InputError(f"{checkpoint.id} cannot be loaded: {_first_line(error)}") from None
+            raise InputError(f"{checkpoint.id} cannot be loaded: {first_line(error)}") from None
     wrong = {
         "missing": sorted(info["missing_keys"]),
         "not part of the architecture": sorted(info["unexpected_keys"]),
@@ -302,27 +258,6 @@ def _move(model: Any, device: torch.device, model_id: str) -> None:
 
 def _too_large(model_id: str, error: Exception) -> InputError:
     return InputError(
-        f"{model_id} does not fit on the device ({_first_line(error)}); "
+        f"{model_id} does not fit on the device ({first_line(error)}); "
         "use --dtype bfloat16, a larger device, or --device-map auto"
     )
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """transformers without its progress bars and notes: what matters here is an error, the rest is ours to show."""
-    from transformers.utils import logging
-
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()

@@ -143,7 +143,8 @@ def _blocks(model: nn.Module) -> tuple[str, nn.ModuleList]:
         raise InputError(
             f"{type(model).__name__} is an encoder-decoder; expected a decoder-only language model"
         )
-    embeddings = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
+    input_embeddings = getattr(model, "get_input_embeddings", lambda: None)
+    embeddings = input_embeddings()
     path = next((name for name, module in model.named_modules() if module is embeddings), None)
     while path:
         path = path.rpartition(".")[0]

@@ -6,6 +6,7 @@ far from the near-linear initialisation, so that a wrong attribution rule shows.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,9 @@ def load_tiny(family: str, folder: Path, seed: int = 0, **changes: Any) -> Loade
 
 def text(documents: int = 40, seed: int = 0) -> str:
     """Some text of our own, documents separated by blank lines."""
-    words = "the a cat dog sat ran here there you it that is on out mat then sorry sure no way".split()
+    words = re.findall(
+        r"\w+", "the a cat dog sat ran here there you it that is on out mat then sorry sure no way"
+    )
     generator = torch.Generator().manual_seed(seed)
     lines = []
     for _ in range(documents):
