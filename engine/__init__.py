@@ -1,1 +1,82 @@
-"""Scores, masks, interventions and their evaluation, for neuron rows of decoder-only language models."""
+"""Scores, masks, interventions and their evaluation, for neuron rows of decoder-only language models.
+
+The names below are the Python API. They load on first use, so that `import engine` stays light.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+_API = {
+    "InputError": "errors",
+    "LoadedModel": "models",
+    "NegativeLogLikelihood": "evaluation.perplexity",
+    "RowIndex": "rows",
+    "ScorePlan": "scores",
+    "Store": "store",
+    "Windows": "corpora",
+    "attn_lrp": "attnlrp",
+    "available_selectors": "selectors",
+    "compute_scores": "selectors",
+    "layer_matched": "masks",
+    "load_model": "models",
+    "load_rows": "models",
+    "masked_nll": "sweep",
+    "negative_log_likelihood": "evaluation.perplexity",
+    "read_mask": "maskfile",
+    "register_selector": "selectors",
+    "removal_order": "ranking",
+    "removed_rows": "masks",
+    "row_index": "rows",
+    "score_model": "scores",
+    "sweep_model": "sweep",
+    "windows": "corpora",
+    "write_mask": "maskfile",
+    "zeroed": "intervention",
+}
+
+if TYPE_CHECKING:
+    from engine.attnlrp import attn_lrp as attn_lrp
+    from engine.corpora import Windows as Windows
+    from engine.corpora import windows as windows
+    from engine.errors import InputError as InputError
+    from engine.evaluation.perplexity import (
+        NegativeLogLikelihood as NegativeLogLikelihood,
+    )
+    from engine.evaluation.perplexity import (
+        negative_log_likelihood as negative_log_likelihood,
+    )
+    from engine.intervention import zeroed as zeroed
+    from engine.maskfile import read_mask as read_mask
+    from engine.maskfile import write_mask as write_mask
+    from engine.masks import layer_matched as layer_matched
+    from engine.masks import removed_rows as removed_rows
+    from engine.models import LoadedModel as LoadedModel
+    from engine.models import load_model as load_model
+    from engine.models import load_rows as load_rows
+    from engine.ranking import removal_order as removal_order
+    from engine.rows import RowIndex as RowIndex
+    from engine.rows import row_index as row_index
+    from engine.scores import ScorePlan as ScorePlan
+    from engine.scores import score_model as score_model
+    from engine.selectors import (
+        available_selectors as available_selectors,
+    )
+    from engine.selectors import (
+        compute_scores as compute_scores,
+    )
+    from engine.selectors import (
+        register_selector as register_selector,
+    )
+    from engine.store import Store as Store
+    from engine.sweep import masked_nll as masked_nll
+    from engine.sweep import sweep_model as sweep_model
+
+__all__ = list(_API)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _API:
+        raise AttributeError(f"module 'engine' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"engine.{_API[name]}"), name)

@@ -63,8 +63,10 @@ def zeroed(model: LoadedModel | nn.Module, mask: npt.ArrayLike) -> Iterator[None
             _zero(module, rows, row_ids, saved)
             yield
         finally:
-            _put_back(saved)
-            _masked.discard(module)
+            try:
+                _put_back(saved)
+            finally:
+                _masked.discard(module)
 
 
 def _lock_of(module: nn.Module) -> threading.RLock:

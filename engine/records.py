@@ -6,6 +6,7 @@ Imports neither torch nor transformers, so that readers of results stay quick.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import platform
@@ -17,6 +18,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+import polars as pl
 
 from engine.errors import InputError
 
@@ -101,6 +104,13 @@ def write_atomic(path: Path, content: bytes) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_parquet(path: Path, table: pl.DataFrame) -> None:
+    """A tidy table, atomically; equal tables give equal bytes."""
+    buffer = io.BytesIO()
+    table.write_parquet(buffer, compression="zstd", statistics=True)
+    write_atomic(path, buffer.getvalue())
 
 
 def read_manifest(folder: Path) -> Json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ from engine.intervention import zeroed
 from engine.masks import Mask, checked_mask, removed_count
 from engine.models import LoadedModel
 from engine.ranking import ORDERS, removal_order
-from engine.records import Json, cache_key
+from engine.records import Json, add_to_manifest, cache_key, write_parquet
 from engine.store import Store
 
 RATES = tuple(round(0.05 * step, 2) for step in range(19))  # 0, 0.05, ..., 0.90: the paper, section 3.4
@@ -61,7 +62,7 @@ def rankings(scores: Mapping[str, npt.ArrayLike], seeds: Sequence[int] = SEEDS) 
                 yield Ranking(selector, seed, row)
 
 
-def sweep(
+def sweep_model(
     loaded: LoadedModel,
     scores: Mapping[str, npt.ArrayLike],
     windows: Windows,
@@ -126,12 +127,16 @@ def masked_nll(
     return NegativeLogLikelihood(tuple(cell["window_nats"]), tuple(cell["window_tokens"]))
 
 
+def write_sweep(folder: Path, loaded: LoadedModel, table: pl.DataFrame, spec: Json, elapsed_s: float) -> Json:
+    """`sweep.parquet` and its manifest entry in a results folder."""
+    write_parquet(folder / "sweep.parquet", table)
+    return add_to_manifest(folder, loaded.fingerprint, "sweep.parquet", spec, elapsed_s)
+
+
 def _cell_spec(loaded: LoadedModel, row_ids: Mask, windows: Windows, batch_size: int) -> Json:
-    tokens = windows.input_ids.numpy().astype("<i8")
     return {
         "model": loaded.numeric_fingerprint,
         "mask": hashlib.sha256(row_ids.astype("<i8").tobytes()).hexdigest(),
-        "tokens": hashlib.sha256(tokens.tobytes()).hexdigest(),
-        "shape": list(tokens.shape),
+        "tokens": windows.token_hash,
         "batch_size": batch_size,
     }

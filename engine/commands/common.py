@@ -27,7 +27,7 @@ from engine.store import Store
 
 if TYPE_CHECKING:
     from engine.models import LoadedModel
-    from engine.scores import ProgressCallback
+    from engine.scores import ProgressCallback, ScorePlan
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False)
@@ -90,6 +90,26 @@ def add_scoring(parser: argparse.ArgumentParser) -> None:
         help="what lrp and ig explain (default loss)",
     )
     parser.add_argument("--batch-size", type=int, help="windows per pass (default: as many as fit)")
+
+
+def score_plan(args: argparse.Namespace) -> ScorePlan:
+    """The scores that the arguments ask for."""
+    from engine.scores import PAPER_SELECTORS, ScorePlan, default_corpus
+    from engine.selectors import available_selectors
+
+    for option, value in (("--samples", args.samples), ("--max-length", args.max_length - 1)):
+        if value < 1:
+            raise InputError(f"{option} must be at least {2 if option == '--max-length' else 1}")
+    known = [selector.id for selector in available_selectors()]
+    return ScorePlan(
+        selectors=names(args.selectors, "selector", known) if args.selectors else PAPER_SELECTORS,
+        corpus=args.corpus or default_corpus(args.model),
+        samples=args.samples,
+        length=args.max_length,
+        seeds=integers(args.seeds, "--seeds"),
+        objective=args.objective,
+        batch_size=args.batch_size,
+    )
 
 
 def load(args: argparse.Namespace) -> LoadedModel:

@@ -38,11 +38,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(args: argparse.Namespace) -> None:
     from engine.maskfile import write_mask
     from engine.masks import removed_rows
-    from engine.scores import ScorePlan, score_model
+    from engine.scores import score_model
 
     rate = parse_rate(args.rate)
     args.selectors = args.selector
-    plan = ScorePlan.from_arguments(args)
+    plan = common.score_plan(args)
     with Store(args.store) as store:
         loaded = common.load(args)
         with common.progress_bar(args) as progress:

@@ -26,9 +26,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> None:
-    from engine.scores import ScorePlan, score_model, write_scores
+    from engine.scores import score_model, write_scores
 
-    plan = ScorePlan.from_arguments(args)
+    plan = common.score_plan(args)
     with Store(args.store) as store:
         folder = common.output_folder(args, store)
         loaded = common.load(args)

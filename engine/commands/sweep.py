@@ -9,6 +9,7 @@ from rich.table import Table
 
 from engine.commands import common
 from engine.ranking import ORDERS
+from engine.records import Stopwatch
 from engine.store import Store
 
 
@@ -38,14 +39,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> None:
     from engine.corpora import windows
-    from engine.scores import ScorePlan, default_corpus, score_model, write_scores
-    from engine.sweep import sweep, write_sweep
+    from engine.scores import default_corpus, score_model, write_scores
+    from engine.sweep import sweep_model, write_sweep
 
     orders = common.names(args.orders, "order", ORDERS)
     rates = common.rates(args.rates)
-    plan = ScorePlan.from_arguments(args)
+    plan = common.score_plan(args)
     eval_corpus = args.eval_corpus or args.corpus or default_corpus(args.model)
-    watch = common.Stopwatch()
+    watch = Stopwatch()
     with Store(args.store) as store:
         folder = common.output_folder(args, store)
         loaded = common.load(args)
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> None:
         with common.progress_bar(args) as progress:
             scored = score_model(loaded, plan, store=store, progress=progress)
             write_scores(folder, loaded, scored)
-            table = sweep(
+            table = sweep_model(
                 loaded,
                 scored.scores,
                 evaluation,

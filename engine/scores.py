@@ -1,0 +1,127 @@
+"""Scores of a model: computed once per selector, kept in the store, written as a results folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from engine.corpora import Windows, windows
+from engine.errors import InputError
+from engine.models import LoadedModel
+from engine.records import Json, Stopwatch, add_to_manifest, cache_key, canonical, write_atomic, write_parquet
+from engine.selectors import compute_scores, get_selector
+from engine.store import Store
+
+PAPER_SELECTORS = ("random", "magnitude", "wanda", "mean_activation", "lrp", "ig", "consensus2")
+ProgressCallback = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class ScorePlan:
+    """Which scores, from which tokens. The defaults are the paper's (section 3.4)."""
+
+    selectors: tuple[str, ...] = PAPER_SELECTORS
+    corpus: str = "wikitext2"
+    samples: int = 128
+    length: int = 128
+    seeds: tuple[int, ...] = (42, 43, 44)
+    objective: str = "loss"
+    batch_size: int | None = None
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Scores by selector id ([N], random [seeds, N]; float32, CPU) and what they were computed from."""
+
+    scores: dict[str, Tensor]
+    seeds: tuple[int, ...]
+    spec: Json
+    elapsed_s: float
+
+    def ranking(self, selector: str, seed: int | None = None) -> Tensor:
+        """One score per row: of `seed` (default the first) where the selector has several."""
+        scores = self.scores[selector]
+        if scores.ndim == 1:
+            return scores
+        if seed is not None and seed not in self.seeds:
+            raise InputError(
+                f"seed {seed} was not scored; available: {', '.join(map(str, self.seeds))} (--seeds)"
+            )
+        return scores[self.seeds.index(seed) if seed is not None else 0]
+
+
+def default_corpus(model_id: str) -> str:
+    """WikiText-2 as in the paper; for the shipped model the text it was trained for."""
+    return "demo" if model_id == "demo" else "wikitext2"
+
+
+def score_model(
+    loaded: LoadedModel, plan: ScorePlan, *, store: Store, progress: ProgressCallback | None = None
+) -> Scored:
+    """The scores of `plan`, from the store where they are known; each selector is kept as soon as it is done."""
+    watch = Stopwatch()
+    selectors = [get_selector(name) for name in plan.selectors]
+    tokens = None
+    if not all(selector.data_free for selector in selectors):
+        tokens = windows(
+            plan.corpus, loaded.tokenizer, role="calibration", samples=plan.samples, length=plan.length
+        )
+    keys = {name: _score_key(loaded, plan, name, tokens) for name in plan.selectors}
+    cached = {name: store.load_arrays(key) for name, key in keys.items()}
+    scores = {name: torch.from_numpy(arrays["scores"]) for name, arrays in cached.items() if arrays}
+    missing = [name for name in plan.selectors if name not in scores]
+
+    def keep(name: str, values: Tensor) -> None:
+        if name in keys:
+            store.save_arrays(keys[name], {"scores": values.numpy()}, {"selector": name})
+
+    if missing:
+        scores |= compute_scores(
+            loaded,
+            missing,
+            tokens,
+            seeds=plan.seeds,
+            objective=plan.objective,
+            batch_size=plan.batch_size or "auto",
+            progress=progress,
+            known=scores,
+            finished=keep,
+        )
+    spec: Json = {
+        "selectors": list(plan.selectors),
+        "seeds": list(plan.seeds),
+        "objective": plan.objective,
+        "calibration": tokens.record() if tokens else None,
+    }
+    return Scored({name: scores[name] for name in plan.selectors}, plan.seeds, spec, watch.elapsed_s)
+
+
+def write_scores(folder: Path, loaded: LoadedModel, scored: Scored) -> Json:
+    """`scores.safetensors` (metadata = manifest entry) and `rows.parquet` in a results folder; returns the entry."""
+    metadata = {"model": canonical(loaded.fingerprint), "spec": canonical(scored.spec)}
+    tensors = {name: values.contiguous() for name, values in scored.scores.items()}
+    write_atomic(folder / "scores.safetensors", save(tensors, metadata=metadata))
+    write_parquet(folder / "rows.parquet", loaded.rows.frame())
+    add_to_manifest(folder, loaded.fingerprint, "rows.parquet", {}, 0.0)
+    return add_to_manifest(folder, loaded.fingerprint, "scores.safetensors", scored.spec, scored.elapsed_s)
+
+
+def _score_key(loaded: LoadedModel, plan: ScorePlan, selector: str, tokens: Windows | None) -> str:
+    """Everything that can change this selector's scores; what it ignores (tokens, seeds) is left out."""
+    info = get_selector(selector)
+    spec: Json = {
+        "model": loaded.numeric_fingerprint,
+        "rows": loaded.rows.signature(),
+        "selector": info.cache_id,
+    }
+    if info.seeded:
+        spec["seeds"] = list(plan.seeds)
+    if not info.data_free:
+        assert tokens is not None
+        spec |= {"tokens": tokens.token_hash, "objective": plan.objective, "batch_size": plan.batch_size}
+    return cache_key("scores", spec)

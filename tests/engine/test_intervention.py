@@ -1,0 +1,182 @@
+"""zeroed(): rows are dead inside and bit-exact outside, whatever ends the block."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from engine.errors import InputError
+from engine.intervention import zeroed
+from engine.rows import row_index
+
+
+def bits(model):
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def assert_same_bits(model, before):
+    for name, value in model.state_dict().items():
+        unsigned = {2: torch.int16, 4: torch.int32}[value.element_size()]
+        assert torch.equal(value.view(unsigned), before[name].view(unsigned)), name
+
+
+def some_mask(rows, share=0.3, seed=0):
+    generator = np.random.default_rng(seed)
+    return np.sort(generator.choice(rows.n_rows, size=round(share * rows.n_rows), replace=False))
+
+
+def test_rows_are_zero_inside_and_only_those(tiny_family):
+    model, rows = tiny_family.model, tiny_family.rows
+    before, mask = bits(model), some_mask(tiny_family.rows)
+    removed = set(mask.tolist())
+    with zeroed(tiny_family, mask):
+        for layer in rows.layers:
+            linear = model.get_submodule(layer.name)
+            for row in range(layer.rows):
+                dead = layer.start + row in removed
+                weight, old = linear.weight[row], before[f"{layer.name}.weight"][row]
+                assert torch.equal(weight, torch.zeros_like(weight) if dead else old)
+                if linear.bias is not None:
+                    old_bias = before[f"{layer.name}.bias"][row]
+                    assert linear.bias[row] == (0 if dead else old_bias)
+    assert_same_bits(model, before)
+
+
+def test_removed_rows_output_exactly_zero(tiny_family):
+    """Seen from outside: the Linear's output in those columns is zero for any input, bias included."""
+    model, rows = tiny_family.model, tiny_family.rows
+    layer = rows.layers[0]
+    mask = np.array([layer.start, layer.start + layer.rows - 1])
+    linear = model.get_submodule(layer.name)
+    with zeroed(tiny_family, mask):
+        output = linear(torch.randn(5, linear.in_features, dtype=linear.weight.dtype))
+    assert (output[:, [0, -1]] == 0).all()
+    assert (output[:, 1:-1] != 0).all()
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_restored_after_whatever_ends_the_block(tiny_llama, error):
+    before = bits(tiny_llama.model)
+    with pytest.raises(error), zeroed(tiny_llama, some_mask(tiny_llama.rows)):
+        raise error
+    assert_same_bits(tiny_llama.model, before)
+    with zeroed(tiny_llama, [0]):  # and the model can be masked again
+        pass
+
+
+def test_restored_when_zeroing_itself_fails_half_way(tiny_llama, monkeypatch):
+    before = bits(tiny_llama.model)
+    original, calls = torch.Tensor.clone, []
+
+    def failing(tensor, *args, **kwargs):
+        calls.append(1)
+        if len(calls) == 5:
+            raise torch.OutOfMemoryError("no room for the fifth copy")
+        return original(tensor, *args, **kwargs)
+
+    monkeypatch.setattr(torch.Tensor, "clone", failing)
+    with pytest.raises(torch.OutOfMemoryError), zeroed(tiny_llama, some_mask(tiny_llama.rows)):
+        pytest.fail("the block must not run")
+    monkeypatch.undo()
+    assert_same_bits(tiny_llama.model, before)
+
+
+def test_interrupts_during_the_restore_do_not_stop_it(tiny_llama, monkeypatch):
+    import engine.intervention as intervention
+
+    before = bits(tiny_llama.model)
+    original, interrupts = intervention._Saved.put_back, []
+
+    def interrupted(saved):
+        if len(interrupts) < 3:
+            interrupts.append(1)
+            raise KeyboardInterrupt
+        original(saved)
+
+    monkeypatch.setattr(intervention._Saved, "put_back", interrupted)
+    with pytest.raises(KeyboardInterrupt), zeroed(tiny_llama, some_mask(tiny_llama.rows)):
+        pass
+    assert_same_bits(tiny_llama.model, before)
+
+
+def test_bfloat16_comes_back_bit_exactly(tiny_llama):
+    model = tiny_llama.model
+    lowered = type(model)(model.config).to(torch.bfloat16).eval()
+    before = bits(lowered)
+    with zeroed(lowered, some_mask(row_index(lowered), share=0.9)):
+        pass
+    assert_same_bits(lowered, before)
+
+
+def test_weights_shared_between_layers_come_back(tiny_llama):
+    """Two Linears over one parameter, both masked in the same row: the second saves a row already zeroed."""
+    model = tiny_llama.model
+    first, second = (tiny_llama.rows.layers[i] for i in (4, 11))
+    one, two = model.get_submodule(first.name), model.get_submodule(second.name)
+    assert one.weight.shape == two.weight.shape
+    own = two.weight
+    try:
+        two.weight = one.weight
+        before = bits(model)
+        with zeroed(tiny_llama, [first.start + 1, first.start + 2, second.start + 1, second.start + 3]):
+            assert (one.weight[1:4] == 0).all()
+        assert_same_bits(model, before)
+    finally:
+        two.weight = own
+
+
+def test_tied_embeddings_are_untouched(tiny_llama):
+    embeddings = tiny_llama.model.get_input_embeddings().weight
+    before = embeddings.clone()
+    with zeroed(tiny_llama, np.arange(tiny_llama.rows.n_rows)):
+        assert torch.equal(embeddings, before)
+
+
+def test_a_second_mask_inside_the_first_is_an_error(tiny_llama):
+    before = bits(tiny_llama.model)
+    with (
+        zeroed(tiny_llama, [0]),
+        pytest.raises(RuntimeError, match="already carries a mask"),
+        zeroed(tiny_llama, [1]),
+    ):
+        pytest.fail("the inner block must not run")
+    with zeroed(tiny_llama.model, [0]), pytest.raises(RuntimeError), zeroed(tiny_llama, [1]):
+        pytest.fail("nor through the other way to name the model")
+    assert_same_bits(tiny_llama.model, before)
+
+
+def test_threads_wait_for_each_other(tiny_llama):
+    """Each thread sees exactly its own mask, never a mixture."""
+    layer = tiny_llama.rows.layers[0]
+    weight = tiny_llama.model.get_submodule(layer.name).weight
+    before, wrong = bits(tiny_llama.model), []
+
+    def edit(row):
+        for _ in range(50):
+            with zeroed(tiny_llama, [layer.start + row]):
+                dead = (weight == 0).all(dim=1).nonzero().flatten().tolist()
+                if dead != [row]:
+                    wrong.append((row, dead))
+
+    threads = [threading.Thread(target=edit, args=(row,)) for row in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert not wrong
+    assert_same_bits(tiny_llama.model, before)
+
+
+def test_a_mask_of_another_model_is_an_error(tiny_llama):
+    with (
+        pytest.raises(InputError, match="made for another model"),
+        zeroed(tiny_llama, [tiny_llama.rows.n_rows]),
+    ):
+        pytest.fail("the block must not run")
+
+
+def test_an_empty_mask_changes_nothing(tiny_llama):
+    before = bits(tiny_llama.model)
+    with zeroed(tiny_llama, []):
+        assert_same_bits(tiny_llama.model, before)

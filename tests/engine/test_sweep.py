@@ -1,0 +1,169 @@
+"""Sweeps: cells against brute force, caching, and a kill -9 in the middle."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+import engine.sweep as module
+from engine.evaluation.perplexity import negative_log_likelihood
+from engine.records import write_parquet
+from engine.store import Store
+from engine.sweep import RATES, masked_nll, rankings, sweep_model
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "store") as opened:
+        yield opened
+
+
+def some_scores(n, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return {"magnitude": torch.rand(n, generator=generator), "random": torch.rand(2, n, generator=generator)}
+
+
+def brute_force_nll(loaded, scores, order, rate, windows):
+    """Sort, edit a copy of the weights by hand, evaluate; no mask, ranking or intervention code of ours."""
+    sign = 1 if order == "lerf" else -1
+    ranked = sorted(range(len(scores)), key=lambda row: (sign * float(scores[row]), row))
+    before = {name: value.clone() for name, value in loaded.model.state_dict().items()}
+    frame = loaded.rows.frame()
+    names = {(layer.block, layer.projection): layer.name for layer in loaded.rows.layers}
+    with torch.no_grad():
+        for row_id in ranked[: round(rate * len(ranked))]:
+            where = frame.row(row_id, named=True)
+            linear = loaded.model.get_submodule(names[where["block"], where["projection"]])
+            linear.weight[where["row"]] = 0
+            if linear.bias is not None:
+                linear.bias[where["row"]] = 0
+    result = negative_log_likelihood(loaded, windows).nats_per_token
+    loaded.model.load_state_dict(before)
+    return result
+
+
+def test_cells_equal_editing_the_weights_by_hand(tiny_family, tiny_windows, store):
+    scores = some_scores(tiny_family.rows.n_rows)
+    table = sweep_model(tiny_family, scores, tiny_windows, store=store, rates=(0, 0.1, 0.5), seeds=(42, 43))
+    assert table.schema == module.SCHEMA
+    assert table.height == 3 * 2 * 3
+    for cell in table.iter_rows(named=True):
+        values = scores["magnitude"] if cell["seed"] is None else scores["random"][cell["seed"] - 42]
+        assert cell["rows_removed"] == round(cell["rate"] * tiny_family.rows.n_rows)
+        expected = brute_force_nll(tiny_family, values.tolist(), cell["order"], cell["rate"], tiny_windows)
+        assert cell["nll"] == expected
+        assert cell["perplexity"] == pytest.approx(np.exp(expected))
+        assert cell["tokens"] == 6 * 15
+
+
+def test_the_unmasked_model_and_known_cells_are_evaluated_once(tiny_llama, tiny_windows, store, monkeypatch):
+    calls = []
+    original = module.negative_log_likelihood
+    monkeypatch.setattr(module, "negative_log_likelihood", lambda *args: calls.append(1) or original(*args))
+    scores = some_scores(tiny_llama.rows.n_rows)
+    first = sweep_model(tiny_llama, scores, tiny_windows, store=store, rates=(0, 0.2, 1), seeds=(42, 43))
+    # 3 rankings x 2 orders x rate 0.2, once nothing removed, once everything
+    assert len(calls) == 3 * 2 + 2
+    again = sweep_model(tiny_llama, scores, tiny_windows, store=store, rates=(0, 0.2, 1), seeds=(42, 43))
+    assert len(calls) == 8
+    assert again.equals(first)
+
+
+def test_other_tokens_or_another_batch_size_are_other_cells(tiny_llama, tiny_windows, store):
+    from dataclasses import replace
+
+    masked_nll(tiny_llama, [1, 2], tiny_windows, store=store)
+    assert len(store) == 1
+    masked_nll(tiny_llama, [2, 1], tiny_windows, store=store)
+    assert len(store) == 1
+    masked_nll(tiny_llama, [1, 2], tiny_windows, store=store, batch_size=2)
+    masked_nll(tiny_llama, [1], tiny_windows, store=store)
+    changed = tiny_windows.input_ids.clone()
+    changed[-1, -1] += 1
+    masked_nll(tiny_llama, [1, 2], replace(tiny_windows, input_ids=changed), store=store)
+    assert len(store) == 4
+
+
+def test_the_paper_s_rates():
+    assert RATES == tuple(i * 5 / 100 for i in range(19))
+
+
+def test_random_has_one_ranking_per_seed():
+    scores = {"lrp": torch.arange(3.0), "random": torch.rand(2, 3)}
+    assert [(r.selector, r.seed) for r in rankings(scores, (7, 9))] == [
+        ("lrp", None),
+        ("random", 7),
+        ("random", 9),
+    ]
+
+
+def test_progress_counts_every_cell(tiny_llama, tiny_windows, store):
+    seen = []
+    scores = {"magnitude": torch.rand(tiny_llama.rows.n_rows)}
+    sweep_model(
+        tiny_llama,
+        scores,
+        tiny_windows,
+        store=store,
+        rates=(0, 0.5),
+        progress=lambda stage, done, total: seen.append((stage, done, total)),
+    )
+    assert seen == [("sweep", done, 4) for done in range(5)]
+
+
+def test_equal_tables_give_equal_bytes(tmp_path):
+    table = pl.DataFrame({"a": [1.5, None], "b": ["x", "y"]})
+    write_parquet(tmp_path / "one", table)
+    write_parquet(tmp_path / "two", table.clone())
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_kill_9_in_the_middle_then_resumed_gives_the_same_bytes(tiny_llama, tiny_text, tmp_path):
+    """The command in a process of its own, killed when some cells are there, against one that ran through."""
+
+    def command(name):
+        return [
+            *(sys.executable, "-m", "engine", "sweep", tiny_llama.id, "--json"),
+            *(
+                "--selectors",
+                "magnitude,wanda,random",
+                "--corpus",
+                str(tiny_text),
+                "--eval-corpus",
+                str(tiny_text),
+            ),
+            *("--samples", "4", "--max-length", "16", "--eval-samples", "6", "--eval-length", "16"),
+            *("--store", str(tmp_path / name), "--out", str(tmp_path / f"{name}-out")),
+        ]
+
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run(command("through"), env=environment, check=True, capture_output=True, timeout=300)
+    with Store(tmp_path / "through") as whole:
+        cells = len(whole)
+
+    with subprocess.Popen(command("killed"), env=environment, stdout=subprocess.DEVNULL) as process:
+        database = tmp_path / "killed" / "cells" / "cache.db"
+        deadline = time.monotonic() + 300
+        while time.monotonic() < deadline and process.poll() is None:
+            if database.exists():
+                with Store(tmp_path / "killed") as seen:
+                    if len(seen) >= 5:
+                        break
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+    with Store(tmp_path / "killed") as interrupted:
+        finished = len(interrupted)
+    assert 5 <= finished < cells, "the process must have been killed in the middle"
+    assert not (tmp_path / "killed-out" / "sweep.parquet").exists()
+
+    subprocess.run(command("killed"), env=environment, check=True, capture_output=True, timeout=300)
+    resumed = (tmp_path / "killed-out" / "sweep.parquet").read_bytes()
+    assert resumed == (tmp_path / "through-out" / "sweep.parquet").read_bytes()
+    shutil.rmtree(tmp_path / "killed")
