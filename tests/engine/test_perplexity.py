@@ -40,7 +40,7 @@ def test_against_an_independent_computation(tiny_family, tiny_windows):
 def test_uniform_logits_give_the_vocabulary_size(tiny_llama, tiny_windows, monkeypatch):
     """A head of zeros predicts every token alike: perplexity is exactly the number of tokens."""
     head = tiny_llama.model.get_output_embeddings()
-    vocabulary, width = head.weight.shape
+    vocabulary, _width = head.weight.shape
     monkeypatch.setattr(head, "forward", lambda hidden: hidden.new_zeros((*hidden.shape[:-1], vocabulary)))
     result = negative_log_likelihood(tiny_llama, tiny_windows)
     assert result.perplexity == pytest.approx(vocabulary, rel=1e-6)

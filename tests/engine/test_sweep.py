@@ -92,7 +92,7 @@ def test_other_tokens_or_another_batch_size_are_other_cells(tiny_llama, tiny_win
 
 
 def test_the_paper_s_rates():
-    assert RATES == tuple(i * 5 / 100 for i in range(19))
+    assert tuple(i * 5 / 100 for i in range(19)) == RATES
 
 
 def test_random_has_one_ranking_per_seed():

@@ -1,0 +1,214 @@
+"""The command line as people meet it: output, files, errors of one line, exit codes."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+from safetensors.numpy import load_file
+
+from engine import read_mask
+from engine.cli import main
+from engine.commands.common import rates
+from engine.errors import InputError
+from engine.records import read_manifest
+
+SMALL = ["--samples", "3", "--max-length", "16"]
+
+
+@pytest.fixture
+def run(capsys, tmp_path):
+    """Run a command in this process with a store of its own; returns exit code, stdout and stderr."""
+
+    def call(*arguments, store=True):
+        extra = ["--store", str(tmp_path / "store")] if store else []
+        code = main([*map(str, arguments), *extra])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def test_rows(run, tiny_family):
+    code, out, _ = run("rows", tiny_family.id, "--json", store=False)
+    numbers = json.loads(out)
+    assert code == 0
+    assert (
+        numbers["rows"] == tiny_family.rows.n_rows == sum(entry["rows"] for entry in numbers["projections"])
+    )
+    assert numbers["blocks"] == 2
+    code, out, _ = run("rows", tiny_family.id, store=False)
+    assert code == 0
+    assert f"{tiny_family.rows.n_rows:,} rows" in " ".join(out.split())
+
+
+def test_score_mask_and_sweep_agree(run, tiny_llama, tiny_text, tmp_path):
+    out_dir = tmp_path / "out"
+    scored = ["--selectors", "magnitude,random,consensus2", "--corpus", tiny_text, *SMALL]
+    code, out, _ = run("score", tiny_llama.id, *scored, "--out", out_dir, "--json")
+    assert code == 0
+    assert json.loads(out)["rows"] == tiny_llama.rows.n_rows
+    scores = load_file(out_dir / "scores.safetensors")
+    assert {name: (array.dtype, array.shape) for name, array in scores.items()} == {
+        "magnitude": (np.float32, (tiny_llama.rows.n_rows,)),
+        "random": (np.float32, (3, tiny_llama.rows.n_rows)),
+        "consensus2": (np.float32, (tiny_llama.rows.n_rows,)),
+    }
+    assert pl.read_parquet(out_dir / "rows.parquet").equals(tiny_llama.rows.frame())
+    manifest = read_manifest(out_dir)
+    assert manifest["model"]["weights_hash"] == tiny_llama.weights_hash
+    assert manifest["files"]["scores.safetensors"]["spec"]["calibration"]["samples"] == 3
+
+    mask_file = tmp_path / "mask.safetensors"
+    arguments = [
+        "--selector",
+        "consensus2",
+        "--rate",
+        "30%",
+        "--out",
+        mask_file,
+        "--corpus",
+        tiny_text,
+        *SMALL,
+    ]
+    code, out, _ = run("mask", tiny_llama.id, *arguments, "--json")
+    assert code == 0
+    removed, made = read_mask(mask_file, tiny_llama.rows.n_rows, tiny_llama.weights_hash)
+    count = round(0.3 * tiny_llama.rows.n_rows)
+    expected = sorted(np.argsort(scores["consensus2"], kind="stable")[:count].tolist())
+    assert removed.tolist() == expected
+    assert removed.dtype == np.int64
+    assert made["spec"]["rate"] == 0.3
+
+    code, out, _ = run(
+        "sweep",
+        tiny_llama.id,
+        *scored,
+        *("--rates", "0,30%", "--orders", "lerf", "--eval-samples", "2", "--eval-length", "16"),
+        *("--out", out_dir),
+    )
+    assert code == 0
+    assert "NLL, nats per token" in out
+    table = pl.read_parquet(out_dir / "sweep.parquet")
+    assert table.columns == [
+        *("model", "selector", "seed", "order", "rate", "rows_removed"),
+        *("nll", "nll_stderr", "tokens", "perplexity"),
+    ]
+    assert table.height == (1 + 3 + 1) * 2
+    assert table.filter(selector="consensus2", rate=0.3)["rows_removed"].item() == count
+    assert set(read_manifest(out_dir)["files"]) == {"scores.safetensors", "rows.parquet", "sweep.parquet"}
+
+
+def test_scores_of_an_earlier_run_are_not_computed_again(run, tiny_llama, tiny_text, monkeypatch):
+    run("score", tiny_llama.id, "--selectors", "lrp,wanda", "--corpus", tiny_text, *SMALL)
+    import engine.scores
+
+    asked = []
+    original = engine.scores.compute_scores
+
+    def counting(loaded, selectors, *args, **kwargs):
+        asked.append((tuple(selectors), sorted(kwargs["known"])))
+        return original(loaded, selectors, *args, **kwargs)
+
+    monkeypatch.setattr(engine.scores, "compute_scores", counting)
+    run("score", tiny_llama.id, "--selectors", "lrp,wanda,ig,consensus2", "--corpus", tiny_text, *SMALL)
+    assert asked == [(("ig", "consensus2"), ["lrp", "wanda"])]
+    run("score", tiny_llama.id, "--selectors", "consensus2,lrp", "--corpus", tiny_text, *SMALL)
+    assert len(asked) == 1
+    other = ["--samples", "2", "--max-length", "16"]
+    run("score", tiny_llama.id, "--selectors", "lrp", "--corpus", tiny_text, *other)
+    assert asked[1:] == [(("lrp",), [])]
+
+
+def test_a_mask_for_other_weights_is_an_error(run, tiny_llama, tmp_path):
+    run("mask", tiny_llama.id, "--selector", "magnitude", "--rate", "0.1", "--out", tmp_path / "m")
+    with pytest.raises(InputError, match="make the mask again for this model"):
+        read_mask(tmp_path / "m", tiny_llama.rows.n_rows, "0" * 64)
+
+
+def test_a_file_that_is_no_mask(tmp_path):
+    (tmp_path / "m").write_bytes(b"not a mask")
+    with pytest.raises(InputError, match="write one with `selector-audit mask`"):
+        read_mask(tmp_path / "m", 10)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--selectors", "wnada"], "unknown selector 'wnada'; did you mean 'wanda'?"),
+        (["--rates", "30"], "rate must be in [0, 1], got 30; write 0.3 or 30%"),
+        (["--rates", "0:1"], "FROM:TO:STEP"),
+        (["--orders", "lerv"], "unknown order 'lerv'; did you mean 'lerf'?"),
+        (["--seeds", "a"], "--seeds takes whole numbers"),
+        (["--corpus", "nowhere.txt"], "there is no corpus file nowhere.txt"),
+        (["--samples", "0"], "--samples must be at least 1"),
+        (["--dtype", "float12"], "float12"),
+        (["--device", "abacus"], "abacus"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_code_2(run, tiny_llama, tiny_text, arguments, message):
+    given = ["sweep", tiny_llama.id, "--corpus", tiny_text, *SMALL, "--selectors", "magnitude", *arguments]
+    code, out, err = run(*given)
+    assert code == 2
+    assert out == ""
+    assert message in err
+    assert len(err.strip().splitlines()) == 1
+    assert "Traceback" not in err
+
+
+def test_a_missing_model_is_one_line(run, tmp_path):
+    code, _, err = run("score", tmp_path / "nothing")
+    assert code == 2
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_an_unexpected_failure_is_exit_code_1(run, monkeypatch):
+    monkeypatch.setattr("engine.models.load_rows", lambda *args, **kwargs: 1 / 0)
+    code, _, err = run("rows", "demo", store=False)
+    assert code == 1
+    assert "failed: ZeroDivisionError" in err
+    assert "--debug" in err
+
+
+def test_an_interrupt_says_that_work_is_kept(run, monkeypatch):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("engine.models.load_rows", interrupted)
+    code, _, err = run("rows", "demo", store=False)
+    assert code == 130
+    assert "goes on from there" in err
+
+
+def test_rates_as_a_range_include_both_ends():
+    assert rates("0:0.9:0.05") == tuple(round(i * 0.05, 2) for i in range(19))
+    assert rates("0.5,10%,0.1") == (0.1, 0.5)
+
+
+def test_doctor(run, tiny_llama):
+    code, out, _ = run("doctor", tiny_llama.id, "--json")
+    findings = {finding["subject"]: finding for finding in json.loads(out)["findings"]}
+    assert code == 0
+    assert findings["model"]["state"] == findings["fits"]["state"] == "ok"
+    assert findings["attnlrp"]["state"] == "ok"
+    assert findings["corpus wikitext2"]["state"] == "note"  # offline here: says so, with the next step
+    assert findings["corpus wikitext2"]["next_step"]
+    code, out, _ = run("doctor", "/no/such/model")
+    assert code == 0
+    assert "problem" in out
+
+
+@pytest.mark.parametrize("command", [[], ["rows"], ["score"], ["mask"], ["sweep"], ["doctor"], ["dashboard"]])
+def test_help_is_there_for_every_command(command):
+    done = subprocess.run(
+        [sys.executable, "-m", "engine", *command, "--help"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0
+    assert "usage: selector-audit" in done.stdout
+
+
+def test_help_does_not_wait_for_torch():
+    code = "import sys, engine.cli; engine.cli.build_parser(); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
