@@ -38,40 +38,26 @@ _API = {
 
 if TYPE_CHECKING:
     from engine.attnlrp import attn_lrp as attn_lrp
-    from engine.corpora import Windows as Windows
-    from engine.corpora import windows as windows
+    from engine.corpora import Windows as Windows, windows as windows
     from engine.errors import InputError as InputError
     from engine.evaluation.perplexity import (
         NegativeLogLikelihood as NegativeLogLikelihood,
-    )
-    from engine.evaluation.perplexity import (
         negative_log_likelihood as negative_log_likelihood,
     )
     from engine.intervention import zeroed as zeroed
-    from engine.maskfile import read_mask as read_mask
-    from engine.maskfile import write_mask as write_mask
-    from engine.masks import layer_matched as layer_matched
-    from engine.masks import removed_rows as removed_rows
-    from engine.models import LoadedModel as LoadedModel
-    from engine.models import load_model as load_model
-    from engine.models import load_rows as load_rows
+    from engine.maskfile import read_mask as read_mask, write_mask as write_mask
+    from engine.masks import layer_matched as layer_matched, removed_rows as removed_rows
+    from engine.models import LoadedModel as LoadedModel, load_model as load_model, load_rows as load_rows
     from engine.ranking import removal_order as removal_order
-    from engine.rows import RowIndex as RowIndex
-    from engine.rows import row_index as row_index
-    from engine.scores import ScorePlan as ScorePlan
-    from engine.scores import score_model as score_model
+    from engine.rows import RowIndex as RowIndex, row_index as row_index
+    from engine.scores import ScorePlan as ScorePlan, score_model as score_model
     from engine.selectors import (
         available_selectors as available_selectors,
-    )
-    from engine.selectors import (
         compute_scores as compute_scores,
-    )
-    from engine.selectors import (
         register_selector as register_selector,
     )
     from engine.store import Store as Store
-    from engine.sweep import masked_nll as masked_nll
-    from engine.sweep import sweep_model as sweep_model
+    from engine.sweep import masked_nll as masked_nll, sweep_model as sweep_model
 
 __all__ = list(_API)
 

@@ -140,7 +140,8 @@ def add_to_manifest(folder: Path, model: Json, filename: str, spec: Json, wall_t
     A folder holds the results of one model: another model's weights or dtype are an `InputError`.
     """
     path = folder / MANIFEST
-    manifest = read_manifest(folder) if path.exists() else {"schema_version": SCHEMA_VERSION, "files": {}}
+    empty: Json = {"schema_version": SCHEMA_VERSION, "files": {}}
+    manifest = read_manifest(folder) if path.exists() else empty
     check_same_model(folder, manifest, model)
     entry = {
         "sha256": file_sha256(folder / filename),

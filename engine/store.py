@@ -23,7 +23,7 @@ from engine.records import Json, write_atomic
 _NO_LIMIT = 2**62  # diskcache evicts silently at its default of 1 GiB
 
 
-class JsonDisk(diskcache.Disk):  # type: ignore[misc]
+class JsonDisk(diskcache.Disk):
     """Keys are text, values are JSON; an entry in any other mode (pickle above all) is an error, not loaded."""
 
     def put(self, key: Any) -> tuple[str, bool]:
