@@ -1,1 +1,4 @@
-"""The browser app: a reader of results and a place for live edits."""
+"""The browser app. Views draw, `results.py` reads, `charts.py` makes figures, `live.py` edits models.
+
+Nothing here imports torch at import time: the first chart must be up before a model library is.
+"""

@@ -1,0 +1,24 @@
+"""Entry point of the browser app: page settings and navigation. `serve.py` starts it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+
+from dashboard import live
+from dashboard.views import curves, live_edit
+
+# A page is one file in `views/` and one line here: its render function, its title, its path.
+PAGES = {
+    "Results": [st.Page(curves.render, title="Curves", url_path="curves", default=True)],
+    "Try it": [st.Page(live_edit.render, title="Live edit", url_path="live")],
+}
+
+_HERE = Path(__file__).parent
+
+# The icon is a local file: named ones are fetched from a font host.
+st.set_page_config(page_title="Selector Audit", page_icon=str(_HERE / "favicon.svg"), layout="wide")
+st.logo(str(_HERE / "wordmark.svg"), icon_image=str(_HERE / "favicon.svg"), size="large")
+st.navigation(PAGES).run()
+live.first_page_shown.set()

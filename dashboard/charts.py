@@ -1,0 +1,231 @@
+"""Frames -> plotly figures. No streamlit here: themes are applied by whoever shows the figure."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboard import formats, palette
+from dashboard.formats import LN10
+
+HEIGHT, TOP, BOTTOM = 480, 70, 130  # pixels; below the plot: ticks, axis title, up to four lines of legend
+_MANY_DECADES = 2.5
+ORDER_HEADINGS = {
+    "lerf": ("LeRF: lowest scores go first", "a good selector stays low"),
+    "morf": ("MoRF: highest scores go first", "a good selector shoots up"),
+}
+
+
+def curves(
+    drawn: pl.DataFrame,
+    order: str,
+    *,
+    baseline: float | None,
+    relative: bool = False,
+    overlay: pl.DataFrame | None = None,
+    overlay_baseline: float | None = None,
+    overlay_name: str = "",
+) -> go.Figure:
+    """Perplexity against the share of removed rows, on a linear axis of log10 that is labelled 10^n.
+
+    drawn, overlay: `series.points`. relative: divided by the unmasked model's perplexity (`baseline`,
+    nats). Values that are not finite cannot be drawn; they stand as arrows at the upper edge.
+    """
+    figure = go.Figure()
+    overlay_name = html.escape(overlay_name)  # plotly reads tags in text
+    shift = baseline if relative and baseline is not None else 0.0
+    heights: list[float] = [] if baseline is None else [(baseline - shift) / LN10]
+    layers = [(drawn, shift, False)]
+    if overlay is not None:
+        layers.append((overlay, (overlay_baseline or 0.0) if relative else 0.0, True))
+    for frame, base, laid_over in layers:
+        part = frame.filter(pl.col("order") == order)
+        for selector in palette.in_order(part["selector"].unique().to_list()):
+            rows = part.filter(pl.col("selector") == selector)
+            trace = _curve(rows, selector, base, laid_over, overlay_name)
+            heights += [value for value in trace.y if value is not None]
+            figure.add_trace(trace)
+    if overlay is not None:
+        figure.add_trace(_overlay_key(overlay_name))
+    _plateaus(figure, [(frame.filter(pl.col("order") == order), base) for frame, base, _ in layers])
+    if baseline is not None:
+        figure.add_hline(
+            y=(baseline - shift) / LN10, line={"color": palette.REFERENCE, "width": 1, "dash": "dot"},
+            annotation={"text": "unmasked model", "font": {"size": 11, "color": palette.REFERENCE}},
+            annotation_position="bottom right",
+        )  # fmt: skip
+    top = _perplexity_axis(figure, heights, relative)
+    _not_finite(figure, [frame.filter(pl.col("order") == order) for frame, _, _ in layers], top)
+    return _finished(figure, ORDER_HEADINGS[order])
+
+
+def _curve(rows: pl.DataFrame, selector: str, base: float, laid_over: bool, name: str) -> go.Scatter:
+    look = palette.style(selector)
+    drawn = [(nll - base) / LN10 if math.isfinite(nll) else None for nll in rows["nll"].fill_null(math.nan)]
+    errors = [error / LN10 if error is not None and math.isfinite(error) else 0.0 for error in rows["error"]]
+    label = f"{look.title} ({name})" if laid_over else look.title
+    dash = palette.OVERLAY_DASH if laid_over else look.dash
+    return go.Scatter(
+        x=rows["rate"].to_list(), y=drawn, name=label, mode="lines+markers", connectgaps=False,
+        legendgroup=selector, showlegend=not laid_over, opacity=0.75 if laid_over else 1.0,
+        line={"color": look.colour, "width": 1.5 if laid_over else 2, "dash": dash},
+        marker={"color": look.colour, "size": 7, "symbol": f"{look.symbol}-open" if laid_over else look.symbol},
+        error_y={"type": "data", "array": errors, "visible": any(errors), "thickness": 1, "width": 3},
+        customdata=[_hover(row) for row in rows.iter_rows(named=True)],
+        hovertemplate=f"<b>{label}</b><br>%{{customdata}}<extra></extra>",
+    )  # fmt: skip
+
+
+def _overlay_key(name: str) -> go.Scatter:
+    """One legend entry for everything that is laid over: it has the selectors' colours."""
+    return go.Scatter(
+        x=[None], y=[None], name=name, mode="lines+markers", hoverinfo="skip",
+        line={"color": palette.REFERENCE, "width": 1.5, "dash": palette.OVERLAY_DASH},
+        marker={"color": palette.REFERENCE, "size": 7, "symbol": "circle-open"},
+    )  # fmt: skip
+
+
+def _hover(row: dict[str, Any]) -> str:
+    lines = [f"removed {formats.rate(row['rate'])}"]
+    if row["rows_removed"] is not None:
+        lines[0] += f" = {row['rows_removed']:,} rows"
+    published = f" (printed {row['printed']})" if row["printed"] else ""
+    lines.append(f"perplexity {formats.perplexity(row['nll'])}{published}")
+    error = f" ± {row['error']:.4f}" if row["error"] is not None else ""
+    lines.append(f"NLL {row['nll']:.4f}{error} nats per token")
+    if row["seeds"] > 1:
+        lines.append(f"mean and spread of {row['seeds']} seeds")
+    if row["tokens"]:
+        lines.append(f"{row['tokens']:,} tokens")
+    if row["plateau"]:
+        lines.append("at the table's numerical ceiling")
+    return "<br>".join(lines)
+
+
+def _plateaus(figure: go.Figure, layers: Sequence[tuple[pl.DataFrame, float]]) -> None:
+    """Rings around published cells that stand at a numerical ceiling."""
+    x: list[float] = []
+    y: list[float] = []
+    for frame, base in layers:
+        at_ceiling = frame.filter(pl.col("plateau") & pl.col("nll").is_finite())
+        x += at_ceiling["rate"].to_list()
+        y += [(nll - base) / LN10 for nll in at_ceiling["nll"]]
+    if x:
+        ring = {"symbol": "circle-open", "size": 14, "color": palette.REFERENCE, "line": {"width": 1.5}}
+        figure.add_trace(
+            go.Scatter(x=x, y=y, mode="markers", name="at numerical ceiling", marker=ring, hoverinfo="skip")
+        )
+
+
+def _not_finite(figure: go.Figure, frames: Sequence[pl.DataFrame], top: float) -> None:
+    for frame in frames:
+        for row in frame.filter(~pl.col("nll").is_finite() | pl.col("nll").is_null()).iter_rows(named=True):
+            look = palette.style(row["selector"])
+            figure.add_trace(
+                go.Scatter(
+                    x=[row["rate"]], y=[top], mode="markers", showlegend=False, cliponaxis=False,
+                    marker={"symbol": "arrow-up", "size": 13, "color": look.colour},
+                    hovertemplate=f"<b>{look.title}</b>, {formats.rate(row['rate'])}: not finite<extra></extra>",
+                )
+            )  # fmt: skip
+
+
+def _perplexity_axis(figure: go.Figure, heights: Sequence[float], relative: bool) -> float:
+    """Sets range and 10^n ticks of the y axis; returns the upper end of the range (in log10)."""
+    low, high = (min(heights), max(heights)) if heights else (0.0, 1.0)
+    margin = max(0.06 * (high - low), 0.03)
+    low, high = low - margin, high + margin
+    ticks = decade_ticks(low, high)
+    sign = "×" if relative else ""
+    figure.update_yaxes(
+        title="perplexity ÷ unmasked" if relative else "perplexity", range=[low, high], tickmode="array",
+        tickvals=ticks, ticktext=[sign + formats.power_tick(tick) for tick in ticks], zeroline=False,
+    )  # fmt: skip
+    return high
+
+
+def decade_ticks(low: float, high: float) -> list[float]:
+    """Heights in log10 to label: whole decades, or 1-2-5 steps within where few decades are in sight."""
+    decades = range(math.floor(low), math.ceil(high) + 1)
+    if high - low <= _MANY_DECADES:
+        fine = (1, 1.2, 1.5, 2, 3, 5, 7) if high - low < 0.5 else (1, 2, 5)
+        ticks = [decade + math.log10(step) for decade in decades for step in fine]
+    else:
+        step = max(1, math.ceil((high - low) / 7))
+        step = next((nice for nice in (1, 2, 5, 10, 20, 25, 50, 100, 200) if nice >= step), step)
+        ticks = [float(decade) for decade in decades if decade % step == 0]
+    return [tick for tick in ticks if low <= tick <= high]
+
+
+def gap(gap_rows: pl.DataFrame) -> go.Figure:
+    """Log gap, NLL_MoRF - NLL_LeRF in nats, against the share of removed rows (`series.gaps`)."""
+    figure = go.Figure()
+    for selector in palette.in_order(gap_rows["selector"].unique().to_list()):
+        look = palette.style(selector)
+        rows = gap_rows.filter(pl.col("selector") == selector)
+        hover = [
+            f"removed {formats.rate(rate)}<br>log gap {log_gap:.3f} nats<br>PPL MoRF − LeRF {text}"
+            for rate, log_gap, text in rows.select("rate", "log_gap", "gap").iter_rows()
+        ]
+        figure.add_trace(
+            go.Scatter(
+                x=rows["rate"].to_list(), name=look.title, mode="lines+markers",
+                y=[value if math.isfinite(value) else None for value in rows["log_gap"]],
+                line={"color": look.colour, "width": 2, "dash": look.dash},
+                marker={"color": look.colour, "size": 7, "symbol": look.symbol},
+                customdata=hover, hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
+            )
+        )  # fmt: skip
+    figure.add_hline(y=0, line={"color": palette.REFERENCE, "width": 1, "dash": "dot"})
+    figure.update_yaxes(title="log gap (nats per token)", zeroline=False)
+    return _finished(figure, ("Gap: NLL(MoRF) − NLL(LeRF)", "large is good; below 0 the ranking is inverted"))
+
+
+def removed_rows(counts: pl.DataFrame) -> go.Figure:
+    """Share of each projection's rows that a mask removes: columns projection, removed, rows."""
+    ordered = counts.reverse()
+    share = [removed / rows for removed, rows in ordered.select("removed", "rows").iter_rows()]
+    texts = [f"{removed:,} of {rows:,}" for removed, rows in ordered.select("removed", "rows").iter_rows()]
+    figure = go.Figure(
+        go.Bar(
+            x=share, y=ordered["projection"].to_list(), orientation="h", text=texts, textposition="outside",
+            cliponaxis=False, marker={"color": palette.AFTER},
+            hovertemplate="%{y}: %{text} rows removed (%{x:.2%})<extra></extra>",
+        )
+    )  # fmt: skip
+    figure.update_xaxes(
+        title="share of the projection's rows", tickformat=".3~%", range=[0, max([*share, 1e-9]) * 1.35]
+    )
+    figure.update_yaxes(title=None)
+    figure.update_layout(
+        height=70 + 30 * len(share),
+        margin={"l": 10, "r": 10, "t": 10, "b": 10},
+        showlegend=False,
+        dragmode=False,
+    )
+    return figure
+
+
+def _finished(figure: go.Figure, heading: tuple[str, str]) -> go.Figure:
+    first, second = heading
+    plot_height = HEIGHT - TOP - BOTTOM
+    figure.update_xaxes(
+        title={"text": "rows removed", "standoff": 5},
+        tickformat=".0%",
+        tick0=0,
+        dtick=0.1,
+        tickangle=0,
+        zeroline=False,
+    )
+    figure.update_layout(
+        title={"text": f"{first}<br><sub>{second}</sub>", "font": {"size": 15}, "x": 0, "y": 0.95, "yanchor": "top"},
+        height=HEIGHT, hovermode="closest", dragmode=False,
+        margin={"l": 10, "r": 10, "t": TOP, "b": BOTTOM},
+        legend={"orientation": "h", "yanchor": "top", "y": -52 / plot_height, "xanchor": "left", "x": 0},
+    )  # fmt: skip
+    return figure

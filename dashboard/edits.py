@@ -1,0 +1,155 @@
+"""What to remove: the settings of an edit -> a mask, from shipped scores or from scores computed here.
+
+For the shipped model the scores and contrasts in `precomputed/demo/results` are used as long as they belong
+to the very weights that are loaded; everything else is computed on the embedded text and prompts, once per
+model in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from dashboard import palette, results
+from dashboard.live import held
+from engine.errors import InputError
+
+if TYPE_CHECKING:
+    from dashboard.live import Entry
+    from engine.masks import Mask
+
+Mode = Literal["refusal", "language model"]
+Progress = Callable[[str, int, int], None]
+LAMBDAS = (0.2, 0.3, 0.5, 0.6, 0.7, 0.8)  # the contract's grid
+KS = (0.005, 0.01, 0.02, 0.05, 0.075, 0.1)
+RATES = tuple(round(0.05 * step, 2) for step in range(1, 19))
+REFUSAL_SELECTORS = ("consensus2", "lrp", "ig", "mean_activation", "random")
+DOMAINS = ("hate", "crime", "adult", "medical", "legal")
+CALIBRATION_WINDOWS, WINDOW_TOKENS = 64, 128
+SEED = 42
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One edit. refusal: domain, lam, k. language model: order, rate."""
+
+    mode: Mode
+    selector: str
+    domain: str = ""
+    lam: float = 0.0
+    k: float = 0.0
+    order: str = ""
+    rate: float = 0.0
+
+    def describe(self) -> str:
+        """The settings in one line."""
+        name = palette.title(self.selector)
+        if self.mode == "refusal":
+            return f"{name}, {self.domain}, λ = {self.lam:g}, k = {self.k:.4g}"
+        return f"{name}, {self.order.replace('lerf', 'LeRF').replace('morf', 'MoRF')} {self.rate:.0%}"
+
+
+def ranking_selectors() -> list[str]:
+    """Selectors for the language-model mode: the built-in ones and installed plug-ins."""
+    plug_ins = [point.name for point in entry_points(group="selector_audit.selectors")]
+    return palette.in_order([*palette.STYLES, *plug_ins])
+
+
+def mask_of(entry: Entry, edit: Edit, progress: Progress) -> Mask:
+    """The removed rows of an edit, ascending int64. `progress(what, done, total)` while scores are computed."""
+    from engine.masks import removed_rows
+    from engine.refusal.contrast import refusal_mask
+
+    if edit.mode == "language model":
+        return removed_rows(_scores(entry, edit.selector, progress), edit.order, edit.rate)
+    return refusal_mask(_contrast(entry, edit.selector, edit.domain, progress), edit.lam, edit.k)
+
+
+def removed_per_projection(entry: Entry, mask: Mask) -> pl.DataFrame:
+    """Columns projection, removed, rows; in the order in which projections stand in a block."""
+    removed: dict[str, int] = {}
+    rows: dict[str, int] = {}
+    for layer in entry.loaded.rows.layers:
+        first, last = np.searchsorted(mask, [layer.start, layer.start + layer.rows])
+        removed[layer.projection] = removed.get(layer.projection, 0) + int(last - first)
+        rows[layer.projection] = rows.get(layer.projection, 0) + layer.rows
+    return pl.DataFrame(
+        {"projection": list(rows), "removed": list(removed.values()), "rows": list(rows.values())}
+    )
+
+
+def _scores(entry: Entry, selector: str, progress: Progress) -> npt.NDArray[np.float32]:
+    if selector not in entry.scores:
+        shipped = _shipped(entry, "scores.safetensors").get(selector)
+        entry.scores[selector] = _compute_scores(entry, selector, progress) if shipped is None else shipped
+    values: npt.NDArray[np.float32] = entry.scores[selector]
+    return values if values.ndim == 1 else values[0]  # random: one ranking per seed, the first is shown
+
+
+def _compute_scores(entry: Entry, selector: str, progress: Progress) -> npt.NDArray[np.float32]:
+    from engine.corpora import windows
+    from engine.selectors import compute_scores, get_selector
+
+    tokens = None
+    if not get_selector(selector).data_free:
+        tokens = windows(
+            "demo",
+            entry.loaded.tokenizer,
+            role="calibration",
+            samples=CALIBRATION_WINDOWS,
+            length=WINDOW_TOKENS,
+        )
+    with _held(entry, progress):
+        computed = compute_scores(entry.loaded, [selector], tokens, seeds=(SEED,), progress=progress)
+    return computed[selector].numpy()
+
+
+def _contrast(entry: Entry, selector: str, domain: str, progress: Progress) -> Any:
+    from engine.refusal.contrast import Contrast
+
+    key = (selector, domain)
+    if key not in entry.contrasts:
+        arrays = _shipped(entry, "contrast.safetensors")
+        c_comply, lm_rank = arrays.get(f"{selector}/{domain}/c_comply"), arrays.get(f"{selector}/lm_rank")
+        if c_comply is not None and lm_rank is not None:
+            entry.contrasts[key] = Contrast(selector, domain, c_comply, lm_rank)
+        else:
+            entry.contrasts[key] = _compute_contrast(entry, selector, domain, progress)
+    return entry.contrasts[key]
+
+
+def _compute_contrast(entry: Entry, selector: str, domain: str, progress: Progress) -> Any:
+    from engine.corpora import contrast_pairs
+    from engine.refusal.contrast import contrasts
+
+    lm_scores = _scores(entry, "lrp" if selector == "random" else selector, progress)
+    pairs = contrast_pairs("demo", domain, split="calibration")
+    with _held(entry, progress):
+        return contrasts(entry.loaded, [selector], pairs, {selector: lm_scores}, progress=progress)[0]
+
+
+def _held(entry: Entry, progress: Progress) -> AbstractContextManager[None]:
+    """The model's lock; whoever waits for it sees so."""
+    return held(entry.loaded.lock, lambda _: progress("waiting for another session", 0, 1))
+
+
+def _shipped(entry: Entry, name: str) -> dict[str, npt.NDArray[np.float32]]:
+    """Shipped arrays, if they were computed from the weights that are loaded; else none."""
+    if results.demo_weights_hash() != entry.loaded.weights_hash:
+        return {}
+    arrays = results.demo_arrays(name)
+    n_rows = entry.loaded.rows.n_rows
+    wrong = [key for key, array in arrays.items() if array.shape[-1] != n_rows]
+    if wrong:
+        raise InputError(
+            f"the shipped {name} has {arrays[wrong[0]].shape[-1]} rows for {wrong[0]}, the shipped model has {n_rows}; "
+            "rebuild the shipped results"
+        )
+    return arrays

@@ -1,0 +1,62 @@
+"""Response headers: the browser may talk to this server only, and fetches the chart code early."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+# Streamlit needs inline styles and its one inline script, plotly writes images to data and blob addresses.
+POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        "script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'",
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data: blob:",
+        "font-src 'self' data:",
+        "connect-src 'self' data: blob:",
+        "worker-src 'self' blob:",
+        "object-src 'none'",
+        "base-uri 'self'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+    )
+)
+
+
+class LocalOnlyHeaders:
+    """ASGI middleware. A page cannot make the browser call another server, whatever text it shows.
+
+    The pages also name plotly's code in a `Link` header, so that the browser loads it while the first
+    script run is under way instead of after it.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self.preload = _preload_links()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["Content-Security-Policy"] = POLICY
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers["Referrer-Policy"] = "no-referrer"
+                if self.preload and headers.get("content-type", "").startswith("text/html"):
+                    headers.append("Link", self.preload)
+            await send(message)
+
+        await self.app(scope, receive, send_with_headers)
+
+
+def _preload_links() -> str:
+    """A `Link` header value for plotly's part of Streamlit's own files; empty where none is found."""
+    folder = Path(streamlit.__file__).parent / "static" / "static" / "js"
+    found = sorted(folder.glob("PlotlyChart.*.js"))
+    return ", ".join(f"</static/js/{path.name}>; rel=modulepreload; crossorigin" for path in found)

@@ -1,0 +1,194 @@
+"""Models in memory, one at a time under one lock, and replies before and after an edit as a stream of events.
+
+The engine (and with it torch) is imported when a model is first wanted, never before.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from engine.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.masks import Mask
+    from engine.models import LoadedModel
+
+DEMO = "demo"
+POLL_S = 0.2
+PRELOAD_DELAY_S = 3.0
+
+first_page_shown = threading.Event()
+Side = Literal["before", "after"]
+
+
+@dataclass
+class Entry:
+    """A model in memory and what was computed for it. `scores` and `contrasts` are filled by `edits.py`."""
+
+    loaded: LoadedModel
+    scores: dict[str, Any] = field(default_factory=dict)
+    contrasts: dict[tuple[str, str], Any] = field(default_factory=dict)
+
+
+class ModelPool:
+    """Keeps the last `capacity` models. An old one is dropped before a new one is loaded, never after."""
+
+    def __init__(self, load: Callable[[str], LoadedModel], capacity: int = 1) -> None:
+        self._load = load
+        self._capacity = capacity
+        self._entries: dict[str, Entry] = {}
+        self._lock = threading.Lock()
+
+    def get(self, model_id: str, on_wait: Callable[[float], None] = lambda _: None) -> Entry:
+        """The model, loaded if need be. `on_wait(seconds)` is called while another thread loads or uses one."""
+        with held(self._lock, on_wait):
+            if model_id in self._entries:
+                self._entries[model_id] = self._entries.pop(model_id)  # most recently used last
+                return self._entries[model_id]
+            while len(self._entries) >= self._capacity:
+                self._drop_oldest(on_wait)
+            entry = Entry(self._load(model_id))
+            self._entries[model_id] = entry
+            return entry
+
+    def _drop_oldest(self, on_wait: Callable[[float], None]) -> None:
+        oldest = next(iter(self._entries))
+        with held(self._entries[oldest].loaded.lock, on_wait):  # its user finishes first
+            del self._entries[oldest]
+        gc.collect()
+        import torch
+
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+@contextmanager
+def held(lock: Any, on_wait: Callable[[float], None]) -> Iterator[None]:
+    """Hold a lock; while it is not free, tell how long we have waited (the teller may raise to give up)."""
+    start = time.monotonic()
+    while not lock.acquire(timeout=POLL_S):
+        on_wait(time.monotonic() - start)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _load(model_id: str) -> LoadedModel:
+    from engine.models import load_model
+
+    return load_model(model_id)
+
+
+POOL = ModelPool(_load)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Another session holds the model."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Piece:
+    """More text of the reply on one side."""
+
+    side: Side
+    text: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished reply. tokens: decoding steps, the end token included. margin: None where `margin_note` says why."""
+
+    side: Side
+    text: str
+    tokens: int
+    elapsed_s: float
+    refusal: bool
+    reason: str
+    margin: float | None
+    margin_note: str = ""
+
+
+Event = Waiting | Piece | Outcome
+
+
+def replies(
+    loaded: LoadedModel, mask: Mask, prompt: str, max_new_tokens: int
+) -> Generator[Event, None, None]:
+    """The reply of the model as it is, then with the rows of `mask` zeroed, as they are written.
+
+    The model's lock is held from before the first token to after the last, so that no session ever
+    generates under another's mask. Close the generator to stop: the weights are back when `close` returns.
+    """
+    from engine.intervention import zeroed
+
+    start = time.monotonic()
+    while not loaded.lock.acquire(timeout=POLL_S):
+        yield Waiting(time.monotonic() - start)
+    try:
+        yield from _reply(loaded, "before", prompt, max_new_tokens)
+        with zeroed(loaded, mask):
+            yield from _reply(loaded, "after", prompt, max_new_tokens)
+    finally:
+        loaded.lock.release()
+
+
+def _reply(loaded: LoadedModel, side: Side, prompt: str, max_new_tokens: int) -> Generator[Event, None, None]:
+    from engine.evaluation.generation import stream_reply
+    from engine.evaluation.judge import judge
+
+    margin, note = _margin(loaded, prompt)
+    steps = 0
+
+    def count_step() -> bool:
+        nonlocal steps
+        steps += 1
+        return False
+
+    text = ""
+    start = time.monotonic()
+    for piece in stream_reply(loaded, prompt, max_new_tokens, count_step):
+        text += piece
+        yield Piece(side, piece)
+    elapsed_s = time.monotonic() - start
+    verdict = judge(text)
+    yield Outcome(side, text, steps, elapsed_s, verdict.refusal, verdict.reason, margin, note)
+
+
+def _margin(loaded: LoadedModel, prompt: str) -> tuple[float | None, str]:
+    from engine.refusal.margin import margins
+
+    try:
+        return float(margins(loaded, [prompt])[0]), ""
+    except InputError as error:  # a model whose tokenizer has no onset tokens still replies
+        return None, str(error)
+
+
+def preload_demo() -> None:
+    """Load the shipped model once the first page is up, and run it once, so that the first edit is quick."""
+    from precomputed import demo_model_dir
+
+    first_page_shown.wait()
+    if not demo_model_dir().is_dir():
+        return
+    time.sleep(PRELOAD_DELAY_S)  # the first chart is drawn by then; importing torch would slow it down
+    try:
+        import numpy as np
+
+        loaded = POOL.get(DEMO).loaded
+        for _ in replies(loaded, np.zeros(0, dtype=np.int64), "Hello", 2):
+            pass
+        import engine.refusal.contrast  # noqa: F401
+    except InputError:
+        return  # the live page says what is wrong with it
