@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from engine.attnlrp import attn_lrp, plain_gradients
 from engine.errors import InputError, unknown
 from engine.rows import RowIndex
-from engine.selectors.passes import BatchSize, embed, first_batch_size, in_batches, watching, wide
+from engine.selectors.checks import check_finite
+from engine.selectors.passes import BatchSize, embed, in_batches, watching, wide, windows_per_pass
 
 if TYPE_CHECKING:
     from engine.models import LoadedModel
@@ -80,7 +81,7 @@ def per_prompt_relevance(
         last = wide(logits[:, -1]).detach().requires_grad_()
         scalars = target_fn(last)
         if scalars.shape != last.shape[:1]:
-            raise InputError(
+            raise ValueError(
                 f"target_fn gave {list(scalars.shape)} for {len(last)} prompts; expected one scalar each"
             )
         gradient = torch.zeros_like(logits)
@@ -94,22 +95,15 @@ def per_prompt_relevance(
         def reduce(layer: int, values: Tensor) -> None:
             at = real.to(values.device)[..., None]
             # `where`, not a product: a padded position may hold anything, even a NaN.
-            sums[layer] = torch.where(at, values, values.new_zeros(())).sum(1).float().cpu()
+            sums[layer] = torch.where(at, values, values.new_zeros(())).sum(1)
 
         with loaded.lock:
             relevance(method, model, rows, input_ids[part], gradient_of, reduce, attention_mask[part])
-        return torch.cat(sums, dim=1)
+        return torch.cat([values.cpu() for values in sums], dim=1).float()
 
-    size = (
-        first_batch_size(model, rows, input_ids.shape[1]) if batch_size in ("auto", None) else int(batch_size)
-    )
+    size = windows_per_pass(batch_size, model, rows, input_ids.shape[1])
     result = torch.cat([values for _, values in in_batches(work, len(input_ids), size)])
-    if not result.isfinite().all():
-        layer = rows.layers[int(rows.layer_of([int((~result.isfinite()).any(0).nonzero()[0])])[0])]
-        raise InputError(
-            f"{method} produced non-finite relevances in block {layer.block} {layer.projection} ({loaded.dtype}); "
-            "run again with --dtype bfloat16 or float32"
-        )
+    check_finite(method, result, rows, loaded.dtype)
     return result
 
 

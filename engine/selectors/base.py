@@ -49,7 +49,9 @@ BUILT_IN = (
 
 
 class Selector(Protocol):
-    """What a registered class provides."""
+    """What a registered class provides. It may also have `check(loaded)`, which raises an InputError before
+    any pass runs where the selector cannot score such a model.
+    """
 
     def score(self, run: ScoringRun) -> Tensor:
         """Scores of all rows in the order of the row index.

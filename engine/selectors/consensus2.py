@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from engine.attnlrp import model_family
 from engine.ranking import removal_order
 from engine.selectors.base import register_selector
 from engine.selectors.run import ScoringRun
+
+if TYPE_CHECKING:
+    from engine.models import LoadedModel
 
 
 @register_selector("consensus2", title="Consensus-2", family="attribution", cost="those of lrp and ig")
@@ -20,6 +26,9 @@ class Consensus2:
     important rows; its results need this direction.
     returns [N] in [0, 1)
     """
+
+    def check(self, loaded: LoadedModel) -> None:
+        model_family(loaded.model)
 
     def score(self, run: ScoringRun) -> Tensor:
         return torch.from_numpy(borda(run.scores("lrp").numpy(), run.scores("ig").numpy()))

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from torch import Tensor
 
+from engine.attnlrp import model_family
 from engine.selectors.base import register_selector
 from engine.selectors.run import ScoringRun
+
+if TYPE_CHECKING:
+    from engine.models import LoadedModel
 
 
 @register_selector("lrp", title="LRP", family="attribution", cost="1 forward and backward pass")
@@ -17,6 +23,9 @@ class Lrp:
     first (the paper leaves the order open; signed sums rank badly).
     returns [N], >= 0
     """
+
+    def check(self, loaded: LoadedModel) -> None:
+        model_family(loaded.model)
 
     def score(self, run: ScoringRun) -> Tensor:
         return run.mean_abs_relevance("lrp")

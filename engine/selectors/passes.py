@@ -95,11 +95,15 @@ def objective_gradient(logits: Tensor, input_ids: Tensor, objective: Objective) 
     return gradient
 
 
-def first_batch_size(model: nn.Module, rows: RowIndex, tokens: int) -> int:
-    """Windows of `tokens` tokens in the first batch that "auto" tries."""
-    weight = token_embeddings(model).weight
-    per_window = 3 * tokens * (rows.n_rows + weight.shape[0])
-    return int(max(1, ELEMENT_BUDGET["cuda" if weight.is_cuda else "cpu"] // per_window))
+def windows_per_pass(batch_size: BatchSize, model: nn.Module, rows: RowIndex, tokens: int) -> int:
+    """Windows of `tokens` tokens in the first batch: as given, or for "auto" what the budget allows."""
+    if batch_size is None or batch_size == "auto":
+        weight = token_embeddings(model).weight
+        per_window = 3 * tokens * (rows.n_rows + weight.shape[0])
+        return int(max(1, ELEMENT_BUDGET["cuda" if weight.is_cuda else "cpu"] // per_window))
+    if batch_size < 1:
+        raise InputError(f"batch size must be at least 1, got {batch_size}; leave it out to choose")
+    return int(batch_size)
 
 
 def in_batches(

@@ -13,7 +13,8 @@ from engine.rows import RowIndex
 from engine.selectors.activations import ActivationStatistics, split_statistics, window_statistics
 from engine.selectors.attribution import Method, relevance
 from engine.selectors.base import SelectorInfo, get_selector, new_scorer
-from engine.selectors.passes import BatchSize, Objective, first_batch_size, in_batches, objective_gradient
+from engine.selectors.checks import check_finite
+from engine.selectors.passes import BatchSize, Objective, in_batches, objective_gradient, windows_per_pass
 
 if TYPE_CHECKING:
     from engine.corpora import Windows
@@ -54,8 +55,13 @@ def compute_scores(
     """
     if objective not in OBJECTIVES:
         raise unknown("objective", objective, OBJECTIVES)
+    # What cannot work is an error before hours of work, not after.
     for selector in selectors:
-        get_selector(selector)  # a wrong name is an error before hours of work, not after
+        if windows is None and not get_selector(selector).data_free:
+            raise InputError(f"selector {selector!r} needs calibration text, got none; give a corpus")
+        check = getattr(new_scorer(selector), "check", None)
+        if check is not None:
+            check(loaded)
     run = ScoringRun(
         loaded, windows, seeds, cast(Objective, objective), batch_size, progress, known, finished
     )
@@ -135,31 +141,27 @@ class ScoringRun:
 
         A window of T tokens counts T - 1 positions: the last one predicts nothing, and its relevance is zero.
         """
-        ids, layers = self.input_ids, self.rows.layers
+        ids = self.input_ids
 
         def work(part: slice) -> Tensor:
-            sums: list[Tensor] = [torch.zeros(layer.rows, dtype=torch.float64) for layer in layers]
+            sums: list[Tensor] = [torch.empty(0)] * len(self.rows.layers)
 
             def reduce(layer: int, values: Tensor) -> None:
-                sums[layer] = values[:, :-1].abs().sum((0, 1)).cpu().double()
+                sums[layer] = values[:, :-1].abs().sum((0, 1))
 
             def gradient_of(logits: Tensor) -> Tensor:
                 return objective_gradient(logits, ids[part], self.objective)
 
             with self.loaded.lock:
                 relevance(method, self.loaded.model, self.rows, ids[part], gradient_of, reduce)
-            return torch.cat(sums)
+            return torch.cat([values.cpu() for values in sums]).double()
 
         return self._sum(method, work) / (ids.shape[0] * (ids.shape[1] - 1))
 
     def _sum(self, stage: str, work: Callable[[slice], Tensor]) -> Tensor:
         """Sum of `work` over all windows, batch by batch."""
         count, tokens = self.input_ids.shape
-        size = self._batch_size
-        if size == "auto" or size is None:
-            size = first_batch_size(self.loaded.model, self.rows, tokens)
-        elif size < 1:
-            raise InputError(f"batch size must be at least 1, got {size}")
+        size = windows_per_pass(self._batch_size, self.loaded.model, self.rows, tokens)
         self._report(stage, 0, count)
         total = torch.zeros(())
         for part, sums in in_batches(work, count, size):
@@ -177,20 +179,5 @@ class ScoringRun:
             raise InputError(
                 f"selector {info.id!r} gave scores of shape {list(values.shape)}; expected {expected}"
             )
-        wrong = ~values.isfinite()
-        if wrong.any():
-            of_row = wrong.any(0) if info.seeded else wrong
-            places = self.rows.layer_of(of_row.nonzero().flatten().numpy())
-            first = self.rows.layers[int(places[0])]
-            here = int((places == places[0]).sum())
-            elsewhere = len(places) - here
-            more = f" and {elsewhere} in later layers" if elsewhere else ""
-            half = self.loaded.dtype not in ("float32", "float64")
-            step = (
-                "run again with --dtype float32" if half else "check the model's weights for extreme values"
-            )
-            raise InputError(
-                f"{info.id} produced {here} non-finite scores in block {first.block} {first.projection}{more} "
-                f"({self.loaded.dtype}); {step}"
-            )
+        check_finite(info.id, values, self.rows, self.loaded.dtype)
         return values
