@@ -122,7 +122,7 @@ def find_checkpoint(model_id: str, revision: str | None = None, *, weights: bool
             )
         return Checkpoint(DEMO, folder, None)
     path = Path(model_id).expanduser()
-    if path.is_dir():
+    if model_id and path.is_dir():
         if revision is not None:
             raise InputError(
                 f"--revision {revision} goes with a Hugging Face id, but {model_id} is a local folder; leave it out"
@@ -134,7 +134,7 @@ def find_checkpoint(model_id: str, revision: str | None = None, *, weights: bool
         )
     if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", model_id):
         raise InputError(
-            f"there is no folder {model_id}; give an existing model folder, a Hugging Face id such as "
+            f"there is no folder {model_id!r}; give an existing model folder, a Hugging Face id such as "
             "meta-llama/Llama-3.2-1B, or demo"
         )
     return _from_hub(model_id, revision, weights=weights)

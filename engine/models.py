@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from engine.checkpoints import Checkpoint, find_checkpoint
@@ -229,17 +230,20 @@ def _weights(checkpoint: Checkpoint, dtype: torch.dtype, device_map: str | dict[
                 device_map=device_map,
                 use_safetensors=True,
                 trust_remote_code=False,
+                ignore_mismatched_sizes=True,  # they are an error below, which names them
                 output_loading_info=True,
             )
         except torch.OutOfMemoryError as error:
             raise _too_large(checkpoint.id, error) from None
-        except (OSError, ValueError, RuntimeError, KeyError) as error:
+        except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
             raise InputError(f"{checkpoint.id} cannot be loaded: {first_line(error)}") from None
     wrong = {
         "missing": sorted(info["missing_keys"]),
         "not part of the architecture": sorted(info["unexpected_keys"]),
         "of another shape": sorted(entry[0] for entry in info["mismatched_keys"]),
     }
+    if info["error_msgs"]:
+        raise InputError(f"{checkpoint.id} cannot be loaded: {info['error_msgs'][0]}".partition("\n")[0])
     for what, names in wrong.items():
         if names:
             raise InputError(

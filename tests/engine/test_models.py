@@ -1,0 +1,465 @@
+"""Loading: the weights that were asked for, identified by their bytes, or one clear line."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from tiny_models import FAMILIES, load_tiny, save_tiny, tiny_model, tiny_tokenizer
+
+import engine.checkpoints
+import engine.models
+from engine.errors import InputError
+from engine.models import (
+    LoadedModel,
+    input_device,
+    load_model,
+    load_rows,
+    load_tokenizer,
+    planned_placement,
+    row_index,
+)
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+IDS = torch.arange(5, 29).view(2, 12)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny("llama", tmp_path_factory.mktemp("saved"))
+
+
+@pytest.fixture
+def folder(saved: Path, tmp_path: Path) -> Path:
+    """A copy to be changed."""
+    return Path(shutil.copytree(saved, tmp_path / "tiny"))
+
+
+def edit_config(folder: Path, **changes: Any) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def edit_weights(folder: Path, edit: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    weights = load_file(folder / "model.safetensors")
+    edit(weights)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def load(folder: Path, **options: Any) -> LoadedModel:
+    return load_model(str(folder), **{"device": "cpu", **options})
+
+
+def error_of(action: Callable[[], object]) -> str:
+    with pytest.raises(InputError) as caught:
+        action()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# What is loaded
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_loaded_model_is_the_saved_one(family: str, tmp_path: Path) -> None:
+    loaded = load_tiny(family, tmp_path, seed=3)
+    original = tiny_model(family, seed=3)
+    with torch.no_grad():
+        assert torch.equal(loaded.model(input_ids=IDS).logits, original(input_ids=IDS).logits)
+    assert type(loaded.model) is type(original)
+    assert not any(module.training for module in loaded.model.modules())
+    assert not any(parameter.requires_grad for parameter in loaded.model.parameters())
+    assert loaded.rows == row_index(original)
+    assert (loaded.dtype, loaded.device, loaded.revision) == ("float32", "cpu", None)
+    assert input_device(loaded.model) == torch.device("cpu")
+
+
+def test_families_differ_from_a_linear_map(tiny_family: LoadedModel) -> None:
+    """The tiny models are far from near-linear, else a wrong attribution rule would not show."""
+    embed = tiny_family.model.get_input_embeddings()(IDS)
+    with torch.no_grad():
+        full, half = (tiny_family.model(inputs_embeds=embed * scale).logits for scale in (1.0, 0.5))
+    assert full.std() > 0.5
+    assert (full - 2 * half).abs().mean() > 0.2 * full.std()
+
+
+def test_dtype(saved: Path) -> None:
+    original = tiny_model("llama").state_dict()
+    for name, dtype in (("bfloat16", torch.bfloat16), ("float16", torch.float16)):
+        loaded = load(saved, dtype=name)
+        assert loaded.dtype == name
+        for key, value in loaded.model.state_dict().items():
+            assert torch.equal(value, original[key].to(dtype))
+    assert load(saved).dtype == "float32"  # auto on the CPU, whatever the checkpoint says
+    assert "unknown dtype 'bfloat'; did you mean 'bfloat16'?" in error_of(lambda: load(saved, dtype="bfloat"))
+
+
+def test_auto_follows_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: not including_emulation)
+    device = engine.models._device("auto")
+    assert device.type == "cuda"
+    assert engine.models._dtype("auto", device) == torch.bfloat16
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
+    assert engine.models._dtype("auto", device) == torch.float32
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert engine.models._device("auto").type == "cpu"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_cuda(saved: Path) -> None:
+    loaded = load_model(str(saved))
+    assert (loaded.device, loaded.dtype) == ("cuda", "bfloat16")
+    assert input_device(loaded.model).type == "cuda"
+    on_cpu = load(saved, dtype="bfloat16")
+    for key, value in on_cpu.model.state_dict().items():
+        assert torch.equal(loaded.model.state_dict()[key].cpu(), value)
+    assert loaded.numeric_fingerprint != on_cpu.numeric_fingerprint
+
+
+def test_a_bfloat16_checkpoint_loads_in_float32(tmp_path: Path) -> None:
+    tiny_model("llama").bfloat16().save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    loaded = load(tmp_path)
+    assert {parameter.dtype for parameter in loaded.model.parameters()} == {torch.float32}
+    assert torch.equal(loaded.model.lm_head.weight, tiny_model("llama").lm_head.weight.bfloat16().float())
+
+
+def test_tied_weights_stay_tied(tmp_path: Path) -> None:
+    loaded = load_tiny("llama", tmp_path, tie_word_embeddings=True)
+    assert loaded.model.lm_head.weight is loaded.model.get_input_embeddings().weight
+
+
+def test_device_map(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = load(saved, device_map={"": "cpu"})
+    assert loaded.device == "cpu"
+    with torch.no_grad():
+        assert torch.equal(loaded.model(input_ids=IDS).logits, tiny_model("llama")(input_ids=IDS).logits)
+    assert "would be offloaded" in error_of(lambda: load(saved, device_map={"": "meta"}))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert "pip install 'selector-audit[sharded]'" in error_of(lambda: load(saved, device_map="auto"))
+
+
+def test_loading_says_nothing(saved: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    logging = transformers.utils.logging
+    before = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    load(saved)
+    with pytest.raises(InputError):
+        load(saved.parent / "nowhere" / "at all")
+    assert capfd.readouterr() == ("", "")
+    assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
+
+
+def test_tokenizer_alone(saved: Path) -> None:
+    tokenizer = load_tokenizer(str(saved))
+    text = "Sure, here it is."
+    assert tokenizer(text)["input_ids"] == tiny_tokenizer()(text)["input_ids"]
+    prompt = tokenizer.apply_chat_template([{"role": "user", "content": text}], add_generation_prompt=True)
+    assert prompt["input_ids"].count(tokenizer.bos_token_id) == 1
+
+
+def test_rows_and_placement_need_no_weights(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    original = tiny_model("llama")
+    assert load_rows(str(folder)) == row_index(original)
+    placement = planned_placement(str(folder), device="cpu")
+    assert placement.weight_bytes == 4 * sum(p.numel() for p in original.parameters())
+    assert (placement.device, placement.dtype) == ("cpu", "float32")
+    assert placement.free_bytes > 0
+    halved = planned_placement(str(folder), device="cpu", dtype="bfloat16")
+    assert halved.weight_bytes * 2 == placement.weight_bytes
+
+
+# What identifies it
+
+
+def test_weights_hash_is_that_of_the_bytes(folder: Path) -> None:
+    def file_hash(path: Path) -> str:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    loaded = load(folder)
+    weights = folder / "model.safetensors"
+    assert loaded.weights_hash == hashlib.sha256(file_hash(weights).encode()).hexdigest()
+    other = folder.rename(folder.with_name("renamed"))
+    assert load(other).numeric_fingerprint == loaded.numeric_fingerprint
+    edit_weights(other, lambda weights: weights["model.norm.weight"][3].add_(1e-3))
+    changed = load(other)
+    assert changed.weights_hash != loaded.weights_hash
+    assert {k for k, v in changed.numeric_fingerprint.items() if v != loaded.numeric_fingerprint[k]} == {
+        "weights_hash"
+    }
+
+
+def test_all_shards_count(tmp_path: Path) -> None:
+    folder = save_tiny("llama", tmp_path, max_shard_size="30KB")
+    shards = sorted(folder.glob("model-*.safetensors"))
+    assert len(shards) > 2
+    first = load(folder)
+    last = load_file(shards[-1])
+    next(iter(last.values())).add_(1)
+    save_file(last, shards[-1], metadata={"format": "pt"})
+    assert load(folder).weights_hash != first.weights_hash
+    shards[1].unlink()
+    message = error_of(lambda: load(folder))
+    assert f"lacks 1 of {len(shards)} weight files, the first {shards[1].name}" in message
+
+
+@pytest.mark.parametrize(
+    ("change", "differs"),
+    [
+        (lambda folder: edit_config(folder, rms_norm_eps=1e-3), {"config_hash"}),
+        (lambda folder: edit_config(folder, transformers_version="1.0", dtype="float16"), set()),
+        (lambda folder: (folder / "chat_template.jinja").write_text("{{ messages }}"), {"tokenizer_hash"}),
+        (lambda folder: (folder / "generation_config.json").write_text('{"top_k": 3}'), {"config_hash"}),
+        (lambda folder: (folder / "README.md").write_text("A model card."), set()),
+    ],
+)
+def test_what_else_can_change_a_number(
+    folder: Path, change: Callable[[Path], object], differs: set[str]
+) -> None:
+    before = load(folder).numeric_fingerprint
+    change(folder)
+    after = load(folder).numeric_fingerprint
+    assert {key for key in after if after[key] != before[key]} == differs
+
+
+def test_fingerprint_names_the_model(saved: Path) -> None:
+    loaded = load(saved, dtype="bfloat16")
+    assert loaded.fingerprint == {"id": str(saved), "revision": None, **loaded.numeric_fingerprint}
+    assert loaded.numeric_fingerprint["dtype"] == "bfloat16"
+    assert loaded.numeric_fingerprint["device"] == "cpu"
+    assert loaded.numeric_fingerprint["architecture"] == loaded.architecture == "LlamaForCausalLM"
+    json.dumps(loaded.fingerprint)
+
+
+# The hub, through its cache: these tests have no network
+
+
+@pytest.fixture
+def hub(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A hub cache that holds the tiny model as org/tiny, its weights as a blob named by their hash."""
+    repository = tmp_path / "hub" / "models--org--tiny"
+    snapshot = repository / "snapshots" / COMMIT
+    shutil.copytree(saved, snapshot)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(COMMIT)
+    (repository / "blobs").mkdir()
+    weights = snapshot / "model.safetensors"
+    blob = repository / "blobs" / hashlib.sha256(weights.read_bytes()).hexdigest()
+    weights.rename(blob)
+    weights.symlink_to(blob)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    return repository
+
+
+def test_hub_model_from_the_cache(hub: Path, saved: Path) -> None:
+    loaded = load_model("org/tiny", device="cpu")
+    assert (loaded.id, loaded.revision) == ("org/tiny", COMMIT)
+    assert loaded.numeric_fingerprint == load(saved).numeric_fingerprint
+    assert load_rows("org/tiny") == loaded.rows
+    assert load_model("org/tiny", revision=COMMIT, device="cpu").revision == COMMIT
+    assert "org/tiny" in error_of(lambda: load_model("org/tiny", revision="v2"))
+
+
+def test_rows_of_a_hub_model_whose_weights_are_not_there(hub: Path) -> None:
+    (hub / "snapshots" / COMMIT / "model.safetensors").unlink()
+    assert load_rows("org/tiny").n_rows == 288
+    assert "org/tiny has no weights" in error_of(lambda: load_model("org/tiny"))
+
+
+def test_offline_names_the_local_alternatives() -> None:
+    message = error_of(lambda: load_model("org/not-there"))
+    assert message == (
+        "there is no local folder org/not-there, and as a Hugging Face model it is neither in the local cache nor can "
+        "the hub be reached (HF_HUB_OFFLINE is set); give a model folder, or `demo` for the shipped model"
+    )
+    assert error_of(lambda: load_rows("org/not-there")) == message
+    assert error_of(lambda: load_tokenizer("org/not-there")) == message
+
+
+def test_the_hubs_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import errors
+
+    def answer(kind: type[errors.HfHubHTTPError], status: int) -> str:
+        def raises(*_: object, **__: object) -> None:
+            response: Any = SimpleNamespace(status_code=status, headers={}, request=None)
+            raise kind("no", response=response)
+
+        monkeypatch.setattr("huggingface_hub.snapshot_download", raises)
+        return error_of(lambda: load_model("org/tiny", revision="v2"))
+
+    assert answer(errors.RevisionNotFoundError, 404).startswith(
+        "org/tiny has no revision 'v2'; give a branch"
+    )
+    assert "run `hf auth login`" in answer(errors.GatedRepoError, 403)
+    assert "check the spelling" in answer(errors.RepositoryNotFoundError, 404)
+    assert "answered 503; try later" in answer(errors.HfHubHTTPError, 503)
+
+
+# What cannot be loaded
+
+
+def test_demo(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine.checkpoints, "demo_model_dir", lambda: saved)
+    assert load_model("demo", device="cpu").id == "demo"
+    monkeypatch.setattr(engine.checkpoints, "demo_model_dir", lambda: tmp_path)
+    assert "rebuild it with `uv run python -m precomputed.recipe`" in error_of(lambda: load_model("demo"))
+
+
+@pytest.mark.parametrize("model_id", ["./nowhere", "a/b/c", "../x", "", "C:\\models", "two words"])
+def test_no_such_folder(model_id: str) -> None:
+    message = error_of(lambda: load_model(model_id))
+    assert message.startswith(
+        f"there is no folder {model_id!r}; give an existing model folder, a Hugging Face id"
+    )
+
+
+def test_a_file_is_no_model(folder: Path) -> None:
+    message = error_of(lambda: load(folder / "model.safetensors"))
+    assert "is a file; give the model folder that holds config.json and *.safetensors" in message
+
+
+def test_a_revision_goes_with_the_hub(folder: Path) -> None:
+    assert "is a local folder; leave it out" in error_of(lambda: load(folder, revision="main"))
+
+
+def test_devices(saved: Path) -> None:
+    assert "unknown device 'cudda'; expected auto, cpu" in error_of(lambda: load(saved, device="cudda"))
+    assert "device 'cuda:99' is not on this machine; available: cpu" in error_of(
+        lambda: load(saved, device="cuda:99")
+    )
+    assert "device 'meta' is not on this machine" in error_of(lambda: load(saved, device="meta"))
+
+
+def test_no_config(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    assert "has no config.json; expected a model folder" in error_of(lambda: load(folder))
+    (folder / "adapter_config.json").write_text("{}")
+    assert "is an adapter without its base model; merge it" in error_of(lambda: load(folder))
+
+
+def test_an_adapter_beside_the_weights(folder: Path) -> None:
+    (folder / "adapter_config.json").write_text("{}")
+    assert "holds an adapter beside its weights; merge it first" in error_of(lambda: load(folder))
+
+
+def test_broken_json(folder: Path) -> None:
+    (folder / "config.json").write_text("{")
+    assert "config.json cannot be read as JSON" in error_of(lambda: load(folder))
+    (folder / "config.json").write_text("[]")
+    assert "config.json holds a list; expected a JSON object" in error_of(lambda: load(folder))
+
+
+def test_pickled_weights_are_never_read(folder: Path) -> None:
+    """A .bin beside safetensors is ignored; alone it is an error."""
+    (folder / "pytorch_model.bin").write_bytes(b"not even a pickle")
+    load(folder)
+    (folder / "model.safetensors").unlink()
+    message = error_of(lambda: load(folder))
+    assert (
+        "has its weights only as pytorch_model.bin, which this software does not load (pickle can run code)"
+        in message
+    )
+    (folder / "pytorch_model.bin").unlink()
+    assert "has no weights; expected model.safetensors" in error_of(lambda: load(folder))
+
+
+def test_code_of_the_checkpoint_is_never_run(folder: Path) -> None:
+    trap = folder / "trapped"
+    (folder / "modeling_own.py").write_text(f"open({str(trap)!r}, 'w')\n")
+    edit_config(
+        folder, auto_map={"AutoModelForCausalLM": "modeling_own.Own", "AutoConfig": "modeling_own.Own"}
+    )
+    load(folder)  # an architecture that transformers knows itself
+    edit_config(folder, model_type="own")
+    message = error_of(lambda: load(folder))
+    assert "needs Python code from its own checkpoint, which this software never runs" in message
+    assert not trap.exists()
+
+
+def test_a_checkpoint_does_not_choose_its_files_or_kernels(folder: Path) -> None:
+    before = load(folder).model
+    save_file({}, folder / "other.safetensors")
+    edit_config(folder, transformers_weights="other.safetensors", attn_implementation="someone/kernel")
+    after = load(folder).model
+    assert after.config._attn_implementation == before.config._attn_implementation
+    assert torch.equal(after.lm_head.weight, before.lm_head.weight)
+
+
+def test_shards_lie_beside_their_index(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder.parent / "outside.safetensors")
+    index = folder / "model.safetensors.index.json"
+    for names in ({"w": "../outside.safetensors"}, {"w": "outside.bin"}, {"w": 3}, {}, []):
+        index.write_text(json.dumps({"weight_map": names}))
+        assert "lists no usable weight files" in error_of(lambda: load(folder))
+
+
+def test_quantized(folder: Path) -> None:
+    edit_config(folder, quantization_config={"quant_method": "gptq", "bits": 4})
+    assert "is quantized (gptq): rows of packed weights cannot be scored" in error_of(lambda: load(folder))
+
+
+def test_an_unknown_architecture(folder: Path) -> None:
+    edit_config(folder, model_type="lama")
+    message = error_of(lambda: load(folder))
+    assert "architecture 'lama' cannot be read by the installed transformers" in message
+
+
+@pytest.mark.parametrize(
+    "config", [transformers.T5Config(num_layers=1), transformers.ViTConfig(num_hidden_layers=1)]
+)
+def test_not_a_language_model(folder: Path, config: Any) -> None:
+    config.save_pretrained(folder)
+    message = error_of(lambda: load(folder))
+    assert f"is a {config.model_type} model; expected a decoder-only language model" in message
+
+
+def test_unsupported_blocks_are_named_before_weights_are_read(folder: Path) -> None:
+    transformers.GPT2Config(n_layer=1, n_embd=8, n_head=2).save_pretrained(folder)
+    (folder / "model.safetensors").unlink()
+    assert "c_attn (Conv1D) holds its weights" in error_of(lambda: load(folder))
+
+
+def test_missing_weights_are_not_made_up(folder: Path) -> None:
+    edit_weights(folder, lambda weights: weights.pop("model.layers.1.mlp.up_proj.weight"))
+    message = error_of(lambda: load(folder))
+    assert "1 weights are missing, the first model.layers.1.mlp.up_proj.weight" in message
+    assert "does not belong to its config.json (LlamaForCausalLM)" in message
+
+
+def test_surplus_weights_are_not_dropped(folder: Path) -> None:
+    def add(weights: dict[str, torch.Tensor]) -> None:
+        weights["model.layers.1.mlp.up_proj.bias"] = torch.ones(28)
+
+    edit_weights(folder, add)
+    message = error_of(lambda: load(folder))
+    assert "1 weights are not part of the architecture, the first model.layers.1.mlp.up_proj.bias" in message
+
+
+def test_misshapen_weights(folder: Path) -> None:
+    edit_config(folder, intermediate_size=30)
+    message = error_of(lambda: load(folder))
+    assert "6 weights are of another shape, the first model.layers.0.mlp.down_proj.weight" in message
+
+
+def test_a_truncated_file(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    assert "cannot be loaded: SafetensorError: " in error_of(lambda: load(folder))
+
+
+def test_no_tokenizer(folder: Path) -> None:
+    for file in folder.glob("*token*"):
+        file.unlink()
+    assert "has no tokenizer that can be loaded" in error_of(lambda: load(folder))
