@@ -32,7 +32,7 @@ KS = (0.005, 0.01, 0.02, 0.05, 0.075, 0.1)
 RATES = tuple(round(0.05 * step, 2) for step in range(1, 19))
 REFUSAL_SELECTORS = ("consensus2", "lrp", "ig", "mean_activation", "random")
 DOMAINS = ("hate", "crime", "adult", "medical", "legal")
-CALIBRATION_WINDOWS, WINDOW_TOKENS = 64, 128
+CALIBRATION_WINDOWS, WINDOW_TOKENS, CALIBRATION_PAIRS = 64, 128, 64
 SEED = 42
 
 
@@ -130,7 +130,7 @@ def _compute_contrast(entry: Entry, selector: str, domain: str, progress: Progre
     from engine.refusal.contrast import contrasts
 
     lm_scores = _scores(entry, "lrp" if selector == "random" else selector, progress)
-    pairs = contrast_pairs("demo", domain, split="calibration")
+    pairs = contrast_pairs("demo", domain, split="calibration")[:CALIBRATION_PAIRS]
     with _held(entry, progress):
         return contrasts(entry.loaded, [selector], pairs, {selector: lm_scores}, progress=progress)[0]
 

@@ -1,0 +1,121 @@
+"""Figures from frames: the numbers that are drawn, the axis, marks, and what cannot be drawn."""
+
+import math
+
+import polars as pl
+import pytest
+from synthetic import SLOPES, sweep, write_run
+
+from dashboard import charts, palette, results, series
+
+LN10 = math.log(10)
+
+
+@pytest.fixture
+def drawn(tmp_path):
+    return points(tmp_path, sweep())
+
+
+def points(tmp_path, frame):
+    curves = results.read_run(write_run(tmp_path / "run", frame))
+    selectors = curves.frame["selector"].unique().to_list()
+    return series.points(curves.frame, "made-up-1B", selectors, ["lerf", "morf"], (0.0, 1.0))
+
+
+def traces(figure, name):
+    return [trace for trace in figure.data if trace.name == name]
+
+
+def test_heights_are_log10_perplexity_with_errors(drawn):
+    figure = charts.curves(drawn, "morf", baseline=2.0)
+    (lrp,) = traces(figure, "LRP")
+    assert list(lrp.x) == [0.0, 0.1, 0.3, 0.5]
+    assert list(lrp.y) == pytest.approx([(2 + 20 * rate) / LN10 for rate in lrp.x])
+    assert list(lrp.error_y.array) == pytest.approx([0.05 / LN10] * 4)
+    assert figure.layout.yaxis.type in (None, "linear")
+    (random,) = traces(figure, "Random")
+    assert random.error_y.array[-1] == pytest.approx(0.1 / LN10)
+
+
+def test_every_selector_has_its_look_and_exact_values_in_the_hover(drawn):
+    figure = charts.curves(drawn, "lerf", baseline=2.0)
+    assert [trace.name for trace in figure.data] == ["LRP", "IG", "Wanda", "Random"]
+    for selector in SLOPES:
+        look = palette.style(selector)
+        (trace,) = traces(figure, look.title)
+        assert (trace.line.color, trace.line.dash, trace.marker.symbol) == (
+            look.colour,
+            look.dash,
+            look.symbol,
+        )
+    (lrp,) = traces(figure, "LRP")
+    assert "500 rows" in lrp.customdata[-1]
+    assert "NLL 2.5000 ± 0.0500 nats" in lrp.customdata[-1]
+    (random,) = traces(figure, "Random")
+    assert "3 seeds" in random.customdata[-1]
+
+
+def test_relative_scale_starts_at_one(drawn):
+    figure = charts.curves(drawn, "lerf", baseline=2.0, relative=True)
+    (lrp,) = traces(figure, "LRP")
+    assert lrp.y[0] == pytest.approx(0.0)
+    assert lrp.y[-1] == pytest.approx(0.5 / LN10)
+    assert all(text.startswith("×") for text in figure.layout.yaxis.ticktext)
+
+
+def test_laid_over_curves_are_dotted_open_and_under_one_legend_entry(drawn):
+    figure = charts.curves(drawn, "lerf", baseline=2.0, overlay=drawn, overlay_name="Paper: <b>1B")
+    over = [trace for trace in figure.data if trace.line.dash == palette.OVERLAY_DASH]
+    assert len(over) == len(SLOPES) + 1
+    assert [trace.name for trace in over if trace.showlegend is not False] == ["Paper: &lt;b&gt;1B"]
+    assert all(trace.marker.symbol.endswith("-open") for trace in over)
+
+
+def test_ceiling_cells_are_ringed():
+    paper = results.read_paper()
+    drawn = series.points(paper.frame, "Gemma-3-12B", ["wanda", "mean_activation"], ["morf"], (0.0, 0.9))
+    figure = charts.curves(drawn, "morf", baseline=None)
+    (rings,) = traces(figure, "at numerical ceiling")
+    assert sorted(rings.x) == [0.85, 0.9, 0.9]
+    assert list(rings.y) == pytest.approx([math.log10(4.56e241)] * 3)
+    assert figure.layout.yaxis.range[1] > 241
+    assert any("241" in trace.customdata[-1] for trace in figure.data if trace.customdata is not None)
+
+
+def test_infinite_and_missing_values_are_arrows_not_gaps_in_silence(tmp_path):
+    frame = sweep({"lrp": (1.0, 2.0)}).with_columns(
+        nll=pl.when((pl.col("rate") == 0.5) & (pl.col("order") == "morf")).then(math.inf).otherwise("nll")
+    )
+    figure = charts.curves(points(tmp_path, frame), "morf", baseline=2.0)
+    (line,) = traces(figure, "LRP")
+    assert line.y[-1] is None
+    arrows = [trace for trace in figure.data if trace.marker.symbol == "arrow-up"]
+    assert [(trace.x[0], trace.y[0]) for trace in arrows] == [(0.5, figure.layout.yaxis.range[1])]
+    assert all(math.isfinite(end) for end in figure.layout.yaxis.range)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(1.4, 1.6), (1.0, 2.3), (0.0, 12.0), (0.5, 250.0), (1.0, 6.0), (-0.5, 0.5), (3.0, 3.001)],
+)
+def test_ticks_are_few_inside_and_powers_of_ten(low, high):
+    ticks = charts.decade_ticks(low, high)
+    assert 2 <= len(ticks) <= 9
+    assert all(low <= tick <= high for tick in ticks)
+    if high - low > 2.5:
+        assert all(tick == round(tick) for tick in ticks)
+
+
+def test_gap_figure_draws_log_gaps_and_tells_the_printed_one(drawn):
+    figure = charts.gap(series.gaps(drawn))
+    (lrp,) = traces(figure, "LRP")
+    assert list(lrp.y) == pytest.approx([19 * rate for rate in lrp.x])
+    assert "1.63×10⁵" in lrp.customdata[-1]
+
+
+def test_removed_rows_show_shares_and_counts():
+    counts = pl.DataFrame({"projection": ["q_proj", "down_proj"], "removed": [3, 0], "rows": [48, 40]})
+    (bars,) = charts.removed_rows(counts).data
+    assert list(bars.y) == ["down_proj", "q_proj"]  # plotly draws from below
+    assert list(bars.x) == pytest.approx([0.0, 3 / 48])
+    assert list(bars.text) == ["0 of 40", "3 of 48"]

@@ -1,0 +1,137 @@
+"""The Curves page as a script: sources, selection and URL, empty and broken states."""
+
+import pytest
+from streamlit.testing.v1 import AppTest
+from synthetic import SLOPES, break_manifest, write_run
+
+import precomputed
+from dashboard import results
+
+
+def page(**parameters):
+    def script():
+        from dashboard.views import curves
+
+        curves.render()
+
+    app = AppTest.from_function(script, default_timeout=60)
+    for name, value in parameters.items():
+        app.query_params[name] = value
+    return app.run()
+
+
+def problems(app):
+    assert not app.exception
+    return [warning.value for warning in app.warning]
+
+
+def charts_of(app):
+    return app.get("plotly_chart")
+
+
+@pytest.fixture
+def nothing_shipped(tmp_path, monkeypatch):
+    monkeypatch.setattr(precomputed, "demo_dir", lambda: tmp_path / "nothing shipped")
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    """The app started on a store of two runs."""
+    folder = tmp_path / "store"
+    write_run(folder / "results" / "first")
+    write_run(folder / "results" / "second")
+    monkeypatch.setenv(results.STORE_VARIABLE, str(folder))
+    return folder
+
+
+@pytest.mark.usefixtures("nothing_shipped")
+def test_without_shipped_results_the_published_curves_open():
+    app = page()
+    assert problems(app) == []
+    assert app.selectbox(key="source").value == "Paper"
+    assert app.selectbox(key="model").options[0] == "Llama-3.2-1B"
+    assert len(charts_of(app)) == 2
+
+
+@pytest.mark.usefixtures("nothing_shipped")
+def test_missing_shipped_results_say_what_to_do():
+    app = page(source="Shipped model")
+    (text,) = problems(app)
+    assert "selector" in text
+    assert len(charts_of(app)) == 0
+
+
+def test_a_store_given_at_the_start_opens_first(store):
+    app = page()
+    assert problems(app) == []
+    assert app.selectbox(key="source").value == "My results"
+    assert app.selectbox(key="run").options == ["results/first", "results/second"]
+    assert list(app.pills(key="selectors").value) == list(SLOPES)
+    assert len(charts_of(app)) == 2
+
+
+def test_selection_changes_what_is_drawn_and_the_url_brings_it_back(store):
+    app = page()
+    app.pills(key="selectors").set_value(["lrp"])
+    app.segmented_control(key="order").set_value("MoRF")
+    app.run()
+    assert len(charts_of(app)) == 1
+    again = page(selectors="LRP", order="MoRF", run="results/second")
+    assert problems(again) == []
+    assert list(again.pills(key="selectors").value) == ["lrp"]
+    assert again.segmented_control(key="order").value == "MoRF"
+    assert again.selectbox(key="run").value == "results/second"
+    assert len(charts_of(again)) == 1
+
+
+def test_a_url_with_unknown_values_still_opens(store):
+    app = page(source="Nonsense", model="no such model", selectors="wnada", rates="7")
+    assert problems(app) == []
+    assert len(charts_of(app)) == 2
+
+
+def test_nothing_selected_says_what_to_choose(store):
+    app = page()
+    app.pills(key="selectors").set_value([]).run()
+    assert problems(app) == []
+    assert "at least one selector" in app.info[0].value
+    assert len(charts_of(app)) == 0
+
+
+def test_published_curves_can_be_laid_over_measured_ones(store):
+    app = page(overlay="Paper: Llama-3.2-3B")
+    assert problems(app) == []
+    assert app.selectbox(key="overlay").value == "Paper: Llama-3.2-3B"
+    spec = charts_of(app)[0].proto.spec
+    assert "Paper: Llama-3.2-3B" in spec
+    assert '"dot"' in spec
+
+
+def test_gap_and_values_tabs_show_tables(store):
+    for view, columns in (("Gap", "log gap (nats)"), ("Values", "LRP")):
+        app = page(view=view)
+        assert problems(app) == []
+        assert columns in app.dataframe[0].value.columns
+
+
+@pytest.mark.parametrize("state", ["missing", "empty", "broken"])
+def test_bad_folders_are_one_line_and_controls_stay(tmp_path, state):
+    folder = tmp_path / state
+    if state == "empty":
+        folder.mkdir()
+    if state == "broken":
+        break_manifest(write_run(folder))
+    app = page(source="My results", folder=str(folder))
+    (text,) = problems(app)
+    assert "\n" not in text
+    assert app.text_input(key="folder").value == str(folder)
+    assert len(charts_of(app)) == 0
+    app.selectbox(key="source").set_value("Paper").run()
+    assert problems(app) == []
+    assert len(charts_of(app)) == 2
+
+
+def test_a_folder_name_with_markdown_stays_text(tmp_path):
+    app = page(source="My results", folder=str(tmp_path / "![x](http:"))
+    (text,) = problems(app)
+    assert "\\!\\[x\\]\\(" in text

@@ -1,0 +1,68 @@
+"""Colours are readable on both backgrounds and apart for people who see fewer of them."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from dashboard import palette
+
+WHITE, DARK = "#FFFFFF", "#0E1117"
+# Machado, Oliveira and Fernandes 2009, severity 1.0, on linear RGB.
+VISIONS = {
+    "full": np.eye(3),
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}  # fmt: skip
+TO_XYZ = np.array(
+    [
+        [0.4124564, 0.3575761, 0.1804375],
+        [0.2126729, 0.7151522, 0.0721750],
+        [0.0193339, 0.1191920, 0.9503041],
+    ]
+)
+
+
+def linear(colour):
+    channels = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    return np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+
+
+def contrast(first, second):
+    light, dark = sorted((float(TO_XYZ[1] @ linear(colour)) for colour in (first, second)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def lab(rgb):
+    xyz = TO_XYZ @ np.clip(rgb, 0, 1) / [0.95047, 1.0, 1.08883]
+    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize("selector", [*palette.STYLES, "some_plug_in", "another"])
+def test_lines_stand_out_on_light_and_dark(selector):
+    colour = palette.style(selector).colour
+    assert contrast(colour, WHITE) >= 3
+    assert contrast(colour, DARK) >= 3
+
+
+@pytest.mark.parametrize("vision", VISIONS)
+def test_colours_stay_apart(vision):
+    seen = {
+        name: lab(np.array(VISIONS[vision]) @ linear(look.colour)) for name, look in palette.STYLES.items()
+    }
+    closest = min((float(np.linalg.norm(seen[a] - seen[b])), a, b) for a, b in combinations(seen, 2))
+    assert closest[0] >= 18, closest  # a difference of 2 to 3 is just noticeable, 10 is plain
+
+
+def test_dash_and_symbol_tell_selectors_apart_without_colour():
+    looks = palette.STYLES.values()
+    assert len({look.dash for look in looks}) >= 6
+    assert len({look.symbol for look in looks}) == len(palette.STYLES)
+    assert palette.OVERLAY_DASH not in {look.dash for look in looks}
+
+
+def test_a_plug_in_keeps_its_look_and_comes_last():
+    assert palette.style("my_selector") == palette.style("my_selector")
+    assert palette.in_order(["zeta", "lrp", "random", "alpha"]) == ["lrp", "random", "alpha", "zeta"]

@@ -1,0 +1,197 @@
+"""Reading results: full, empty and broken folders; published tables; shipped arrays."""
+
+import math
+
+import polars as pl
+import pytest
+from synthetic import RATES, SLOPES, UNMASKED_NLL, break_manifest, date_in_manifest, sweep, write_run
+
+import precomputed
+from dashboard import results, series
+from engine.errors import InputError
+
+
+def test_a_run_comes_back_as_written(tmp_path):
+    curves = results.read_run(write_run(tmp_path / "run"))
+    written = sweep()
+    assert curves.models == ["made-up-1B"]
+    assert dict(curves.frame.schema) == results.CURVE_SCHEMA
+    keys = ["selector", "order", "rate", "seed"]
+    assert curves.frame.select(written.columns[:-1]).sort(keys).equals(written.drop("perplexity").sort(keys))
+    assert not curves.published
+    assert not curves.frame["plateau"].any()
+
+
+def test_provenance_names_model_weights_corpus_and_day(tmp_path):
+    folder = write_run(tmp_path / "run")
+    line = results.read_run(folder).provenance
+    assert "\n" not in line
+    for part in (
+        "made-up-1B",
+        "4e20de1c3a55",
+        "abababababab",
+        "float32",
+        "made-up text",
+        date_in_manifest(folder),
+    ):
+        assert part in line
+
+
+def test_a_rewritten_run_is_read_again(tmp_path):
+    folder = write_run(tmp_path / "run")
+    assert set(results.read_run(folder).frame["selector"]) == set(SLOPES)
+    write_run(folder, sweep({"lrp": (1.0, 2.0)}))
+    assert set(results.read_run(folder).frame["selector"]) == {"lrp"}
+
+
+def test_runs_are_found_below_a_store(tmp_path):
+    write_run(tmp_path / "results" / "b")
+    write_run(tmp_path / "results" / "a")
+    assert [run.name for run in results.find_runs(tmp_path)] == ["a", "b"]
+    assert results.find_runs(tmp_path / "results" / "a") == [tmp_path / "results" / "a"]
+
+
+def damaged_parquet(folder):
+    (folder / "sweep.parquet").write_bytes((folder / "sweep.parquet").read_bytes()[:-40])
+
+
+def no_manifest(folder):
+    (folder / "manifest.json").unlink()
+
+
+def missing_columns(folder):
+    write_run(folder, sweep().drop("nll"))
+
+
+def odd_selector(folder):
+    write_run(folder, sweep({"![x](http://example.invalid/x.png)": (1.0, 2.0)}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (damaged_parquet, "checksum"),
+        (no_manifest, "manifest.json"),
+        (break_manifest, "manifest.json"),
+        (missing_columns, "lacks the columns nll"),
+        (odd_selector, "names a selector"),
+    ],
+)
+def test_broken_runs_are_one_clear_line(tmp_path, damage, said):
+    folder = write_run(tmp_path / "run")
+    damage(folder)
+    with pytest.raises(InputError, match=said) as caught:
+        results.read_run(folder)
+    assert "\n" not in str(caught.value)
+    assert str(folder) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["missing", "empty"])
+def test_folders_without_results_say_what_to_run(tmp_path, name):
+    (tmp_path / "empty").mkdir()
+    for read in (results.find_runs, results.read_run):
+        with pytest.raises(InputError, match="selector-audit sweep"):
+            read(tmp_path / name)
+
+
+def test_published_curves_are_the_printed_perplexities():
+    curves = results.read_paper()
+    assert curves.published
+    assert len(curves.models) == 5
+    assert len(curves.frame) == 5 * 7 * 2 * 19
+    cell = curves.frame.filter(
+        pl.col("model") == "Llama-3.2-1B", pl.col("selector") == "random", pl.col("order") == "lerf", pl.col("rate") == 0.1
+    )  # fmt: skip
+    assert cell["printed"].item() == "11.4k"
+    assert cell["nll"].item() == pytest.approx(math.log(11_400))
+    assert curves.frame["plateau"].sum() == 27
+    assert curves.frame["nll"].max() == pytest.approx(math.log(4.56) + 241 * math.log(10))
+
+
+def test_published_values_are_read_without_shared_state():
+    first = results.read_paper().frame
+    assert first.equals(results.read_paper().frame)
+
+
+def test_examples_prefer_their_file_and_fall_back_to_held_out_prompts(tmp_path, monkeypatch):
+    monkeypatch.setattr(precomputed, "demo_dir", lambda: tmp_path)
+    assert results.examples() == []
+    (tmp_path / "prompts.jsonl").write_text(
+        '{"domain": "hate", "split": "calibration", "risk": "seen", "base": "seen too"}\n'
+        '{"domain": "hate", "split": "heldout", "risk": "a risk", "base": "a base"}\n'
+    )
+    assert [(e.domain, e.kind, e.prompt) for e in results.examples()] == [
+        ("hate", "risk", "a risk"),
+        ("hate", "base", "a base"),
+    ]
+    (tmp_path / "examples.jsonl").write_text('{"domain": "legal", "kind": "base", "prompt": "Hello"}\n')
+    assert [e.prompt for e in results.examples()] == ["Hello"]
+    (tmp_path / "examples.jsonl").write_text('{"domain": "legal"}\n')
+    with pytest.raises(InputError, match="examples.jsonl"):
+        results.examples()
+
+
+def test_shipped_arrays_are_empty_when_absent_and_an_error_when_broken(tmp_path, monkeypatch):
+    monkeypatch.setattr(precomputed, "demo_dir", lambda: tmp_path)
+    assert results.demo_arrays("scores.safetensors") == {}
+    assert results.demo_weights_hash() is None
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "scores.safetensors").write_bytes(b"not safetensors")
+    with pytest.raises(InputError, match="rebuild"):
+        results.demo_arrays("scores.safetensors")
+
+
+def points(tmp_path, **changes):
+    frame = results.read_run(write_run(tmp_path / "run")).frame
+    wanted = {"selectors": list(SLOPES), "orders": ["lerf", "morf"], "rates": (0.0, 1.0), **changes}
+    return series.points(frame, "made-up-1B", **wanted)
+
+
+def test_points_average_seeds_in_nll_and_keep_their_spread(tmp_path):
+    drawn = points(tmp_path)
+    random = drawn.filter(
+        pl.col("selector") == "random", pl.col("order") == "lerf", pl.col("rate") == 0.5
+    ).row(0, named=True)
+    assert random["nll"] == pytest.approx(UNMASKED_NLL + 3.0)
+    assert random["error"] == pytest.approx(0.1)  # standard deviation of -0.1, 0, 0.1
+    assert random["seeds"] == 3
+    single = drawn.filter(pl.col("selector") == "lrp", pl.col("rate") == 0.5, pl.col("order") == "lerf").row(
+        0, named=True
+    )
+    assert single["error"] == pytest.approx(0.05)
+    assert single["rows_removed"] == 500
+
+
+def test_points_keep_only_what_is_asked_for(tmp_path):
+    drawn = points(tmp_path, selectors=["ig"], orders=["morf"], rates=(0.1, 0.3))
+    assert drawn.select("selector", "order", "rate").rows() == [("ig", "morf", 0.1), ("ig", "morf", 0.3)]
+    assert points(tmp_path, selectors=[]).is_empty()
+
+
+def test_gap_is_morf_minus_lerf(tmp_path):
+    gaps = series.gaps(points(tmp_path))
+    row = gaps.filter(pl.col("selector") == "lrp", pl.col("rate") == 0.5).row(0, named=True)
+    assert row["log_gap"] == pytest.approx((20.0 - 1.0) * 0.5)
+    assert row["gap"] == "1.63×10⁵"  # exp(12) - exp(2.5) = 162,742.6
+    assert gaps.filter(pl.col("rate") == 0)["log_gap"].to_list() == [0.0] * len(SLOPES)
+    assert series.gaps(points(tmp_path, orders=["lerf"])).is_empty()
+
+
+def test_tables_and_csv_hold_every_point(tmp_path):
+    drawn = points(tmp_path)
+    table = series.value_table(drawn)
+    assert table.columns == ["Order", "Removed", "LRP", "IG", "Wanda", "Random"]
+    assert (
+        table.filter(pl.col("Order") == "LeRF", pl.col("Removed") == "50%")["LRP"].item() == "12.2"
+    )  # exp(2.5)
+    csv = pl.read_csv(series.download_csv(drawn, "made-up-1B", "My results").encode())
+    assert len(csv) == len(drawn) == len(SLOPES) * 2 * len(RATES)
+    assert csv["perplexity"].to_list() == pytest.approx([math.exp(nll) for nll in drawn["nll"]])
+
+
+def test_csv_leaves_a_perplexity_empty_that_would_overflow(tmp_path):
+    curves = results.read_run(write_run(tmp_path / "run", sweep({"lrp": (1.0, 4000.0)})))
+    drawn = series.points(curves.frame, "made-up-1B", ["lrp"], ["morf"], (0.0, 1.0))
+    csv = pl.read_csv(series.download_csv(drawn, "made-up-1B", "x").encode())
+    assert csv["perplexity"].null_count() == 2  # 1202 and 2002 nats; 402 nats are 10^174
+    assert csv["nll"].to_list() == pytest.approx([2.0, 402.0, 1202.0, 2002.0])
