@@ -1,0 +1,118 @@
+"""The shipped results: scores, sweep, contrasts and the refusal check of the demo model, computed by the engine."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from engine.corpora import Pair, Windows, contrast_pairs, windows
+from engine.models import LoadedModel
+from engine.records import Json, Stopwatch, add_to_manifest, canonical, write_parquet
+from engine.refusal.contrast import Contrast, contrasts, save_contrasts
+from engine.scores import PAPER_SELECTORS, Scored, ScorePlan, score_model, write_scores
+from engine.store import Store
+from engine.sweep import sweep_model, write_sweep
+from precomputed.recipe import measure
+
+log = logging.getLogger(__name__)
+
+CALIBRATION = (128, 128)
+EVALUATION = (64, 256)
+REFUSAL_WINDOWS = 16  # of EVALUATION, enough to see a factor of 1.5 in perplexity
+REFUSAL_SELECTORS = ("lrp", "ig", "consensus2", "mean_activation")
+
+Progress = Callable[[str, int, int], None]
+
+
+def evaluation_windows(loaded: LoadedModel, corpus: str) -> Windows:
+    samples, length = EVALUATION
+    return windows(corpus, loaded.tokenizer, role="evaluation", samples=samples, length=length)
+
+
+def few(evaluation: Windows) -> Windows:
+    """The first REFUSAL_WINDOWS windows."""
+    return evaluation.first(REFUSAL_WINDOWS)
+
+
+def build(loaded: LoadedModel, folder: Path, progress: Progress | None = None) -> None:
+    """Write every file of `precomputed/demo/results` for the shipped model. About 10 minutes on 2 cores."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()  # a manifest of other weights would be refused
+    with tempfile.TemporaryDirectory() as cache, Store(cache) as store:
+        samples, length = CALIBRATION
+        plan = ScorePlan(selectors=PAPER_SELECTORS, corpus="demo", samples=samples, length=length)
+        watch = Stopwatch()
+        scored = score_model(loaded, plan, store=store, progress=progress)
+        write_scores(folder, loaded, scored)
+        log.info("scores done after %.0f s", watch.elapsed_s)
+        evaluation = evaluation_windows(loaded, "demo")
+        table = sweep_model(
+            loaded, _arrays(scored), evaluation, store=store, seeds=scored.seeds, progress=progress
+        )
+        spec = {"scores": scored.spec, "evaluation": evaluation.record()}
+        write_sweep(folder, loaded, table, spec, watch.elapsed_s)
+        log.info("sweep done after %.0f s", watch.elapsed_s)
+    refusal(loaded, scored, folder, few(evaluation), progress)
+
+
+def refusal(
+    loaded: LoadedModel, scored: Scored, folder: Path, evaluation: Windows, progress: Progress | None
+) -> None:
+    """`contrast.safetensors` and `operating_points.parquet`: Algorithm 1, points chosen on calibration pairs."""
+    watch = Stopwatch()
+    calibration = contrast_pairs("demo", split="calibration")
+    by_domain: dict[str, list[Pair]] = {}
+    for pair in calibration:
+        members = by_domain.setdefault(pair.domain, [])
+        if len(members) < measure.CALIBRATION_PAIRS:
+            members.append(pair)
+    pairs = [pair for members in by_domain.values() for pair in members]
+    spec: Json = {
+        "scores": scored.spec,
+        "pairs": {"source": "demo", "split": "calibration", "per_domain": measure.CALIBRATION_PAIRS},
+    }
+    found = contrasts(
+        loaded,
+        REFUSAL_SELECTORS,
+        pairs,
+        {name: scored.scores[name] for name in REFUSAL_SELECTORS},
+        progress=progress,
+    )
+    save_contrasts(folder / "contrast.safetensors", found, canonical(spec))
+    add_to_manifest(folder, loaded.fingerprint, "contrast.safetensors", spec, watch.elapsed_s)
+    log.info("contrasts done after %.0f s", watch.elapsed_s)
+    table = operating_points(loaded, found, by_domain, evaluation, progress)
+    write_parquet(folder / "operating_points.parquet", table)
+    spec |= {
+        "lambdas": list(measure.LAMBDAS), "ks": list(measure.KS), "control_seeds": list(measure.CONTROL_SEEDS),
+        "reply_tokens": measure.REPLY_TOKENS, "evaluation": evaluation.record(),
+    }  # fmt: skip
+    add_to_manifest(folder, loaded.fingerprint, "operating_points.parquet", spec, watch.elapsed_s)
+
+
+def operating_points(
+    loaded: LoadedModel,
+    found: list[Contrast],
+    calibration: dict[str, list[Pair]],
+    evaluation: Windows,
+    progress: Progress | None = None,
+) -> pl.DataFrame:
+    """One row per selector and domain, as `measure.check` gives it."""
+    rows = []
+    for done, contrast in enumerate(found):
+        heldout = contrast_pairs("demo", contrast.domain, "heldout")
+        rows.append(measure.check(loaded, contrast, calibration[contrast.domain], heldout, evaluation))
+        if progress:
+            progress("refusal check", done + 1, len(found))
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _arrays(scored: Scored) -> dict[str, npt.NDArray[np.float32]]:
+    return {name: values.numpy() for name, values in scored.scores.items()}

@@ -1,0 +1,70 @@
+"""The required properties on every training seed: one record per seed, kept beside the model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from engine.corpora import Windows, contrast_pairs, windows
+from engine.evaluation.perplexity import negative_log_likelihood
+from engine.models import LoadedModel
+from engine.refusal.contrast import contrasts
+from engine.selectors import compute_scores
+from precomputed.recipe import measure, results
+
+RATES = {"lerf": (0.1, 0.2, 0.3, 0.5), "morf": (0.1,)}
+FAITHFUL = ("lrp", "ig", "consensus2")
+OTHERS = ("random", "magnitude", "wanda", "mean_activation")
+
+
+def record(loaded: LoadedModel, seed: int, demo: Path) -> dict[str, Any]:
+    """NLL in nats per token at a few rates for all selectors, and the refusal check with lrp, for one training seed."""
+    samples, length = results.CALIBRATION
+    calibration = windows(
+        str(demo / "corpus/calibration.txt"),
+        loaded.tokenizer,
+        role="calibration",
+        samples=samples,
+        length=length,
+    )
+    evaluation = results.evaluation_windows(loaded, str(demo / "corpus/evaluation.txt"))
+    scores = compute_scores(loaded, [*OTHERS, *FAITHFUL], calibration)
+    arrays = {name: values.numpy() for name, values in scores.items()}
+    nll = {
+        order: {f"{rate:.2f}": measure.masked_nll(loaded, arrays, order, rate, evaluation) for rate in rates}
+        for order, rates in RATES.items()
+    }
+    points = refusal_with_lrp(loaded, arrays["lrp"], results.few(evaluation))
+    return {
+        "seed": seed,
+        "weights_hash": loaded.weights_hash,
+        "dense_nll": negative_log_likelihood(loaded, evaluation).nats_per_token,
+        "nll": nll,
+        "refusal": points.drop("model").to_dicts(),
+    }
+
+
+def refusal_with_lrp(loaded: LoadedModel, lm_scores: np.ndarray, evaluation: Windows) -> pl.DataFrame:
+    """`operating_points` of the plain Algorithm 1 with lrp on all domains."""
+    by_domain = {}
+    for domain in dict.fromkeys(pair.domain for pair in contrast_pairs("demo", split="calibration")):
+        by_domain[domain] = contrast_pairs("demo", domain, "calibration")[: measure.CALIBRATION_PAIRS]
+    pairs = [pair for members in by_domain.values() for pair in members]
+    found = contrasts(loaded, ["lrp"], pairs, {"lrp": lm_scores})
+    return results.operating_points(loaded, found, by_domain, evaluation)
+
+
+def margins(one: dict[str, Any]) -> dict[str, float]:
+    """How far the requirements are met, in nats: room at 30% LeRF per selector, and damage at 10% MoRF."""
+    lerf, morf = one["nll"]["lerf"]["0.30"], one["nll"]["morf"]["0.10"]
+    best_other = min(lerf[name] for name in OTHERS)
+    found = {f"lerf {name}": best_other - lerf[name] for name in FAITHFUL}
+    return found | {f"morf {name}": morf[name] - one["dense_nll"] for name in ("lrp", "consensus2")}
+
+
+def write(path: Path, records: list[dict[str, Any]]) -> None:
+    path.write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
