@@ -7,12 +7,13 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard import live
-from dashboard.views import curves, live_edit
+from dashboard.views import curves, live_edit, methods
 
 # A page is one file in `views/` and one line here: its render function, its title, its path.
 PAGES = {
     "Results": [st.Page(curves.render, title="Curves", url_path="curves", default=True)],
     "Try it": [st.Page(live_edit.render, title="Live edit", url_path="live")],
+    "About": [st.Page(methods.render, title="Methods", url_path="methods")],
 }
 
 _HERE = Path(__file__).parent

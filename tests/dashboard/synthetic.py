@@ -24,24 +24,12 @@ def sweep(slopes: dict[str, tuple[float, float]] = SLOPES, model: str = MODEL["i
     for selector, (lerf, morf) in slopes.items():
         for order, slope in (("lerf", lerf), ("morf", morf)):
             for rate in RATES:
-                for seed, shift in (
-                    ((42, -0.1), (43, 0.0), (44, 0.1)) if selector == "random" else ((None, 0.0),)
-                ):
+                seeds = ((42, -0.1), (43, 0.0), (44, 0.1)) if selector == "random" else ((None, 0.0),)
+                for seed, shift in seeds:
                     nll = UNMASKED_NLL + slope * rate + (shift if rate else 0.0)
-                    rows.append(
-                        (
-                            model,
-                            selector,
-                            seed,
-                            order,
-                            rate,
-                            round(rate * 1000),
-                            nll,
-                            0.05,
-                            4096,
-                            math.exp(nll) if nll < 700 else None,
-                        )
-                    )
+                    perplexity = math.exp(nll) if nll < 700 else None
+                    removed = round(rate * 1000)
+                    rows.append((model, selector, seed, order, rate, removed, nll, 0.05, 4096, perplexity))
     names = [
         "model",
         "selector",

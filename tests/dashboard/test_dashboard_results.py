@@ -99,9 +99,7 @@ def test_published_curves_are_the_printed_perplexities():
     assert curves.published
     assert len(curves.models) == 5
     assert len(curves.frame) == 5 * 7 * 2 * 19
-    cell = curves.frame.filter(
-        pl.col("model") == "Llama-3.2-1B", pl.col("selector") == "random", pl.col("order") == "lerf", pl.col("rate") == 0.1
-    )  # fmt: skip
+    cell = curves.frame.filter(model="Llama-3.2-1B", selector="random", order="lerf", rate=0.1)
     assert cell["printed"].item() == "11.4k"
     assert cell["nll"].item() == pytest.approx(math.log(11_400))
     assert curves.frame["plateau"].sum() == 27

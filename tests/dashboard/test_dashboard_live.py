@@ -1,0 +1,246 @@
+"""Live edits without a page: the pool, the lock around an edit, stopping, masks from settings."""
+
+import threading
+from contextlib import closing
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from dashboard import edits, live, results
+from engine.masks import removed_rows
+from engine.models import LoadedModel
+from engine.refusal.contrast import Contrast, refusal_mask
+
+PROMPT, LENGTH = "The cat sat on the mat.", 12
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory) -> LoadedModel:
+    from tiny_models import load_tiny
+
+    return load_tiny("llama", tmp_path_factory.mktemp("live"), max_position_embeddings=512)
+
+
+@pytest.fixture
+def entry(loaded):
+    return live.Entry(loaded)
+
+
+def weights(loaded):
+    return {name: value.clone() for name, value in loaded.model.state_dict().items()}
+
+
+def same_weights(loaded, before):
+    return all(torch.equal(value, before[name]) for name, value in loaded.model.state_dict().items())
+
+
+def masks(loaded):
+    """Two masks that change the reply differently."""
+    half = loaded.rows.n_rows // 2
+    return np.arange(0, half), np.arange(half, loaded.rows.n_rows)
+
+
+def texts(loaded, mask):
+    outcomes = [
+        event for event in live.replies(loaded, mask, PROMPT, LENGTH) if isinstance(event, live.Outcome)
+    ]
+    return {outcome.side: outcome.text for outcome in outcomes}
+
+
+def test_both_replies_are_those_of_batch_generation(loaded):
+    from engine.evaluation.generation import generate_batch
+    from engine.intervention import zeroed
+
+    mask, _ = masks(loaded)
+    events = list(live.replies(loaded, mask, PROMPT, LENGTH))
+    outcomes = [event for event in events if isinstance(event, live.Outcome)]
+    assert [outcome.side for outcome in outcomes] == ["before", "after"]
+    (before,) = generate_batch(loaded, [PROMPT], LENGTH)
+    with zeroed(loaded, mask):
+        (after,) = generate_batch(loaded, [PROMPT], LENGTH)
+    assert [outcome.text for outcome in outcomes] == [before.text, after.text]
+    assert before.text != after.text
+    for outcome, reply in zip(outcomes, (before, after), strict=True):
+        pieces = [
+            event.text for event in events if isinstance(event, live.Piece) and event.side == outcome.side
+        ]
+        assert "".join(pieces) == outcome.text
+        assert outcome.tokens == reply.tokens + reply.finished
+        assert outcome.margin is not None
+
+
+@pytest.mark.parametrize("events_seen", [1, 5, LENGTH + 3])
+def test_a_stopped_edit_leaves_weights_and_lock_as_they_were(loaded, events_seen):
+    before = weights(loaded)
+    mask, _ = masks(loaded)
+    with closing(live.replies(loaded, mask, PROMPT, LENGTH)) as events:
+        for _ in range(events_seen):
+            next(events)
+    assert same_weights(loaded, before)
+    free = []
+
+    def try_lock():
+        free.append(loaded.lock.acquire(blocking=False))
+        if free[0]:
+            loaded.lock.release()
+
+    other = threading.Thread(target=try_lock)
+    other.start()
+    other.join()
+    assert free == [True]
+
+
+def test_the_weights_come_back_when_the_reader_fails(loaded):
+    before = weights(loaded)
+    mask, _ = masks(loaded)
+
+    def read_until_interrupted():
+        with closing(live.replies(loaded, mask, PROMPT, LENGTH)) as events:
+            for event in events:
+                if isinstance(event, live.Piece) and event.side == "after":
+                    raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        read_until_interrupted()
+    assert same_weights(loaded, before)
+
+
+def test_a_second_session_waits_and_never_sees_the_first_ones_mask(loaded, monkeypatch):
+    monkeypatch.setattr(live, "POLL_S", 0.01)
+    first_mask, second_mask = masks(loaded)
+    alone = {"first": texts(loaded, first_mask), "second": texts(loaded, second_mask)}
+    assert alone["first"]["after"] != alone["second"]["after"]
+    found, waited = {"first": [], "second": []}, []
+
+    def session(name, mask, rounds=6):
+        for _ in range(rounds):
+            outcomes = {}
+            for event in live.replies(loaded, mask, PROMPT, LENGTH):
+                if isinstance(event, live.Waiting):
+                    waited.append(name)
+                elif isinstance(event, live.Outcome):
+                    outcomes[event.side] = event.text
+            found[name].append(outcomes)
+
+    threads = [
+        threading.Thread(target=session, args=pair)
+        for pair in (("first", first_mask), ("second", second_mask))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert found == {name: [alone[name]] * 6 for name in alone}
+    assert waited
+
+
+def fake_model(name):
+    return SimpleNamespace(id=name, lock=threading.RLock())
+
+
+def test_the_pool_drops_the_old_model_before_it_loads_the_new_one():
+    there, most = [], []
+
+    def load(name):
+        most.append(len(pool._entries) + 1)
+        there.append(name)
+        return fake_model(name)
+
+    pool = live.ModelPool(load, capacity=1)
+    first = pool.get("a")
+    assert pool.get("a") is first
+    assert pool.get("b").loaded.id == "b"
+    assert pool.get("a") is not first
+    assert there == ["a", "b", "a"]
+    assert max(most) == 1
+
+
+def test_the_pool_waits_for_the_user_of_the_old_model(monkeypatch):
+    monkeypatch.setattr(live, "POLL_S", 0.01)
+    pool = live.ModelPool(fake_model)
+    busy = pool.get("a").loaded
+    waits = []
+    with busy.lock:
+        thread = threading.Thread(target=lambda: pool.get("b", waits.append))
+        thread.start()
+        while not waits:
+            thread.join(0.01)
+        assert list(pool._entries) == ["a"]
+    thread.join(10)
+    assert list(pool._entries) == ["b"]
+
+
+def test_a_waiter_that_gives_up_leaves_the_pool_usable(monkeypatch):
+    monkeypatch.setattr(live, "POLL_S", 0.01)
+    pool = live.ModelPool(fake_model)
+
+    class Stopped(BaseException):
+        """What Streamlit raises to end a script run."""
+
+    def give_up(_):
+        raise Stopped
+
+    release = threading.Event()
+    inside = threading.Event()
+    holder_model = pool.get("a").loaded
+
+    def hold():
+        with holder_model.lock:
+            inside.set()
+            release.wait(10)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    inside.wait(10)
+    with pytest.raises(Stopped):
+        pool.get("b", give_up)
+    release.set()
+    holder.join(10)
+    assert pool.get("b").loaded.id == "b"
+
+
+def test_masks_of_both_modes_use_shipped_arrays_of_these_weights(entry, monkeypatch):
+    n = entry.loaded.rows.n_rows
+    generator = np.random.default_rng(0)
+    scores, c_comply, lm_rank = (generator.random(n, dtype=np.float32) for _ in range(3))
+    shipped = {
+        "scores.safetensors": {"lrp": scores, "random": np.stack([scores[::-1], scores])},
+        "contrast.safetensors": {"lrp/hate/c_comply": c_comply, "lrp/lm_rank": lm_rank},
+    }
+    monkeypatch.setattr(results, "demo_arrays", lambda name: shipped[name])
+    monkeypatch.setattr(results, "demo_weights_hash", lambda: entry.loaded.weights_hash)
+    by_rate = edits.Edit("language model", "lrp", order="morf", rate=0.3)
+    assert (edits.mask_of(entry, by_rate, fail) == removed_rows(scores, "morf", 0.3)).all()
+    first_seed = edits.Edit("language model", "random", order="lerf", rate=0.1)
+    assert (edits.mask_of(entry, first_seed, fail) == removed_rows(scores[::-1], "lerf", 0.1)).all()
+    refusal = edits.Edit("refusal", "lrp", domain="hate", lam=0.5, k=0.05)
+    expected = refusal_mask(Contrast("lrp", "hate", c_comply, lm_rank), 0.5, 0.05)
+    assert (edits.mask_of(entry, refusal, fail) == expected).all()
+
+
+def fail(*_):
+    raise AssertionError("scores were computed although they ship")
+
+
+def test_shipped_arrays_of_other_weights_are_not_used(entry, monkeypatch):
+    monkeypatch.setattr(results, "demo_weights_hash", lambda: "of another training run")
+    monkeypatch.setattr(results, "demo_arrays", fail)
+    edit = edits.Edit("language model", "magnitude", order="lerf", rate=0.3)
+    mask = edits.mask_of(entry, edit, lambda *_: None)
+    assert len(mask) == round(0.3 * entry.loaded.rows.n_rows)
+    linear = entry.loaded.model.get_submodule(entry.loaded.rows.layers[0].name)
+    expected = linear.weight.abs().mean(1).numpy()
+    assert entry.scores["magnitude"][: len(expected)] == pytest.approx(expected)
+
+
+def test_removed_rows_are_counted_per_projection(entry):
+    layers = entry.loaded.rows.layers
+    mask = np.array([layers[0].start, layers[0].start + 1, layers[-1].start])
+    counts = edits.removed_per_projection(entry, mask)
+    assert counts["rows"].sum() == entry.loaded.rows.n_rows
+    by_name = dict(counts.select("projection", "removed").rows())
+    assert by_name["q_proj"] == 2
+    assert by_name["down_proj"] == 1
+    assert sum(by_name.values()) == 3
