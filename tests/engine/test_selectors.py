@@ -1,0 +1,312 @@
+"""Selectors against slow loops, and what holds for every selector in the registry."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import reference
+import torch
+from scipy.stats import rankdata, spearmanr
+from tiny_models import tiny_model
+from torch import Tensor
+
+from engine.corpora import Windows
+from engine.errors import InputError
+from engine.evaluation.perplexity import negative_log_likelihood
+from engine.intervention import zeroed
+from engine.models import LoadedModel
+from engine.ranking import removal_order
+from engine.rows import row_index
+from engine.selectors import available_selectors, compute_scores, get_selector
+from engine.selectors.consensus2 import borda
+
+SELECTORS = [info.id for info in available_selectors()]
+DATA_DEPENDENT = [info.id for info in available_selectors() if not info.data_free]
+
+
+def loaded_as(template: LoadedModel, model: Any, **changes: Any) -> LoadedModel:
+    """`template` around another model."""
+    return replace(template, model=model, rows=row_index(model), **changes)
+
+
+def bits(model: torch.nn.Module) -> str:
+    """Hash of all parameters and buffers."""
+    digest = hashlib.sha256()
+    for tensor in model.state_dict().values():
+        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def hooks(model: torch.nn.Module) -> int:
+    return sum(
+        len(module._forward_hooks) + len(module._forward_pre_hooks) + len(module._backward_hooks)
+        for module in model.modules()
+    )
+
+
+def close(scores: Tensor, expected: list[float]) -> None:
+    """float32 sums against Python floats: 1e-5 is a hundred roundings."""
+    torch.testing.assert_close(
+        scores.double(), torch.tensor(expected, dtype=torch.float64), rtol=1e-5, atol=1e-7
+    )
+
+
+def test_the_seven_of_the_paper_come_first_and_in_its_order() -> None:
+    seven = ["random", "magnitude", "wanda", "mean_activation", "lrp", "ig", "consensus2"]
+    assert SELECTORS[:7] == seven
+    assert [get_selector(name).data_free for name in seven] == [True, True, *[False] * 5]
+
+
+# --- references
+
+
+def test_magnitude_is_the_slow_loop(tiny_family: LoadedModel) -> None:
+    scores = compute_scores(tiny_family, ["magnitude"], None)["magnitude"]
+    close(scores, reference.magnitude(tiny_family.model, tiny_family.rows))
+
+
+@pytest.mark.parametrize("selector", ["wanda", "mean_activation"])
+def test_activation_selectors_are_the_slow_loops(
+    selector: str, tiny_family: LoadedModel, tiny_windows: Windows
+) -> None:
+    few = tiny_windows.first(3)
+    scores = compute_scores(tiny_family, [selector], few)[selector]
+    close(scores, getattr(reference, selector)(tiny_family.model, tiny_family.rows, few.input_ids))
+
+
+@pytest.mark.parametrize("objective", ["loss", "logit"])
+@pytest.mark.parametrize("selector", ["lrp", "ig"])
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "gemma3_text"])
+def test_attribution_selectors_are_the_slow_loops(
+    family: str, selector: str, objective: str, tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
+    few = tiny_windows.first(3)
+    loaded = loaded_as(tiny_llama, tiny_model(family, seed=3).requires_grad_(False))
+    scores = compute_scores(loaded, [selector], few, objective=objective)[selector]
+    expected = getattr(reference, selector)(loaded.model, loaded.rows, few.input_ids, objective)
+    close(scores, expected)
+
+
+@pytest.mark.parametrize("family", ["mistral", "phi", "gpt_neox"])
+def test_ig_is_the_slow_loop_where_lrp_has_no_rules(
+    family: str, tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
+    """phi and gpt_neox have biases and LayerNorm: h(0) is not zero there."""
+    few = tiny_windows.first(2)
+    loaded = loaded_as(tiny_llama, tiny_model(family).requires_grad_(False))
+    close(
+        compute_scores(loaded, ["ig"], few)["ig"],
+        reference.ig(loaded.model, loaded.rows, few.input_ids),
+    )
+
+
+def test_random_is_uniform_seeded_and_one_ranking_per_seed(tiny_llama: LoadedModel) -> None:
+    scores = compute_scores(tiny_llama, ["random"], None, seeds=(42, 43, 44))["random"]
+    assert scores.shape == (3, tiny_llama.rows.n_rows)
+    again = compute_scores(tiny_llama, ["random"], None, seeds=(44,))["random"]
+    assert torch.equal(scores[2], again[0])
+    assert len({tuple(ranking.tolist()) for ranking in scores}) == 3
+    assert scores.min() >= 0
+    assert scores.max() < 1
+    # 864 draws: the mean of U(0, 1) has a standard error of 0.0098, four of them
+    assert abs(scores.mean().item() - 0.5) < 0.04
+
+
+def test_consensus_by_hand() -> None:
+    lrp = [0.3, 0.1, 0.1, 0.9]  # ranks 2, 0, 1, 3: of the tied rows 1 and 2 the lower id is less important
+    ig = [5.0, 7.0, 7.0, 6.0]  # ranks 0, 2, 3, 1
+    assert borda(lrp, ig).tolist() == [2 / 8, 2 / 8, 4 / 8, 4 / 8]
+    assert removal_order(borda(lrp, ig), "lerf").tolist() == [0, 1, 2, 3]
+    assert removal_order(borda(lrp, ig), "morf").tolist() == [2, 3, 0, 1]
+
+
+def test_consensus_agrees_with_scipy_where_nothing_is_tied(
+    tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
+    scores = compute_scores(tiny_llama, ["consensus2", "lrp", "ig"], tiny_windows)
+    ranks = [rankdata(scores[name].numpy(), method="ordinal") - 1 for name in ("lrp", "ig")]
+    expected = (ranks[0] + ranks[1]) / (2 * tiny_llama.rows.n_rows)
+    np.testing.assert_allclose(scores["consensus2"].numpy(), expected, rtol=1e-6)
+    # higher = more important: what both put last comes last
+    assert np.corrcoef(scores["consensus2"].numpy(), ranks[0])[0, 1] > 0.5
+
+
+def test_attribution_sees_that_removing_a_row_changes_nothing(
+    tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
+    """Rows whose output nobody reads: large activations, and not a bit of difference when they are removed."""
+    model = tiny_model("llama", seed=5).requires_grad_(False)
+    unread = [3, 8, 20]
+    with torch.no_grad():
+        model.model.layers[0].mlp.down_proj.weight[:, unread] = 0
+    loaded = loaded_as(tiny_llama, model)
+    dead = [
+        layer.start + neuron
+        for layer in loaded.rows.layers
+        if layer.block == 0 and layer.projection in ("gate_proj", "up_proj")
+        for neuron in unread
+    ]
+    before = negative_log_likelihood(loaded, tiny_windows)
+    with zeroed(loaded, dead):
+        assert negative_log_likelihood(loaded, tiny_windows) == before
+    scores = compute_scores(loaded, ["magnitude", "mean_activation", "lrp", "ig"], tiny_windows)
+    alive = torch.ones(loaded.rows.n_rows, dtype=torch.bool)
+    alive[dead] = False
+    for method in ("lrp", "ig"):
+        assert (scores[method][dead] == 0).all()
+        assert (scores[method][alive] > 0).all()
+    for baseline in ("magnitude", "mean_activation"):
+        assert scores[baseline][dead].min() > 0
+
+
+# --- what holds for every selector
+
+
+@pytest.mark.parametrize("selector", SELECTORS)
+def test_shape_dtype_finiteness_determinism_and_an_untouched_model(
+    selector: str, tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
+    before, hooked = bits(tiny_llama.model), hooks(tiny_llama.model)
+    scores = compute_scores(tiny_llama, [selector], tiny_windows)[selector]
+    n = tiny_llama.rows.n_rows
+    assert scores.shape == ((3, n) if get_selector(selector).seeded else (n,))
+    assert scores.dtype == torch.float32
+    assert scores.device.type == "cpu"
+    assert not scores.requires_grad
+    assert scores.isfinite().all()
+    assert scores.unique().numel() > n // 2  # a ranking, not a constant
+    assert torch.equal(scores, compute_scores(tiny_llama, [selector], tiny_windows)[selector])
+    assert bits(tiny_llama.model) == before
+    assert hooks(tiny_llama.model) == hooked
+    assert not any(parameter.requires_grad for parameter in tiny_llama.model.parameters())
+    assert all(parameter.grad is None for parameter in tiny_llama.model.parameters())
+
+
+@pytest.mark.parametrize("selector", SELECTORS)
+def test_after_an_exception_no_hook_is_left_and_gradients_are_plain(
+    selector: str, tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
+    model = tiny_llama.model
+    before, hooked = bits(model), hooks(model)
+    expected = compute_scores(tiny_llama, ["ig"], tiny_windows)["ig"]
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    failing = model.model.layers[1].mlp.down_proj.register_forward_hook(fail)
+    try:
+        if get_selector(selector).data_free:
+            compute_scores(tiny_llama, [selector], tiny_windows)
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                compute_scores(tiny_llama, [selector], tiny_windows)
+    finally:
+        failing.remove()
+    assert hooks(model) == hooked
+    assert bits(model) == before
+    assert torch.equal(compute_scores(tiny_llama, ["ig"], tiny_windows)["ig"], expected)
+    assert tiny_llama.lock.acquire(blocking=False)
+    tiny_llama.lock.release()
+
+
+@pytest.mark.parametrize("selector", SELECTORS)
+def test_batch_size_changes_scores_by_rounding_only(
+    selector: str, tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
+    whole = compute_scores(tiny_llama, [selector], tiny_windows, batch_size=6)[selector]
+    for batch_size in (1, 4):
+        parts = compute_scores(tiny_llama, [selector], tiny_windows, batch_size=batch_size)[selector]
+        # consensus2 is a rank: rounding swaps neighbours, which moves a row by a few places of 2N
+        tolerance = 5 / tiny_llama.rows.n_rows if selector == "consensus2" else 1e-6
+        torch.testing.assert_close(parts, whole, rtol=1e-5, atol=tolerance)
+
+
+@pytest.mark.parametrize("selector", DATA_DEPENDENT)
+def test_scores_are_means_over_windows(selector: str, tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
+    """The same text twice gives the same scores, so calibration sizes compare."""
+    twice = replace(tiny_windows, input_ids=tiny_windows.input_ids.repeat(2, 1))
+    once, double = (compute_scores(tiny_llama, [selector], some)[selector] for some in (tiny_windows, twice))
+    tolerance = 5 / tiny_llama.rows.n_rows if selector == "consensus2" else 1e-6
+    torch.testing.assert_close(once, double, rtol=1e-5, atol=tolerance)
+
+
+@pytest.mark.parametrize("selector", [name for name in SELECTORS if name not in ("lrp", "consensus2")])
+def test_every_family_can_be_scored(selector: str, tiny_family: LoadedModel, tiny_windows: Windows) -> None:
+    scores = compute_scores(tiny_family, [selector], tiny_windows.first(2))[selector]
+    assert scores.shape[-1] == tiny_family.rows.n_rows
+    assert scores.isfinite().all()
+
+
+def test_bfloat16_scores_are_finite_and_rank_alike(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
+    model = tiny_model("llama").to(torch.bfloat16).requires_grad_(False)
+    half = loaded_as(tiny_llama, model, dtype="bfloat16")
+    exact = loaded_as(tiny_llama, tiny_model("llama").requires_grad_(False))
+    scores, expected = (compute_scores(loaded, SELECTORS, tiny_windows) for loaded in (half, exact))
+    for selector in SELECTORS:
+        assert scores[selector].dtype == torch.float32
+        assert spearmanr(scores[selector].flatten(), expected[selector].flatten()).statistic > 0.97
+
+
+# --- errors
+
+
+def test_an_architecture_without_rules_is_refused_before_any_pass(
+    tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
+    mistral = loaded_as(tiny_llama, tiny_model("mistral").requires_grad_(False))
+    seen: list[str] = []
+    for selector in ("lrp", "consensus2"):
+        with pytest.raises(InputError, match="no rules for MistralForCausalLM.*llama, qwen2, qwen3, gemma3"):
+            compute_scores(
+                mistral, ["wanda", selector], tiny_windows, progress=lambda *what: seen.append(what[0])
+            )
+    assert not seen
+
+
+@pytest.mark.parametrize(
+    ("dtype", "step"),
+    [
+        ("float16", "run again with --dtype bfloat16 or float32"),
+        ("bfloat16", "run again with --dtype float32"),
+        ("float32", "check the model's weights for extreme values"),
+    ],
+)
+def test_non_finite_scores_name_the_place(
+    dtype: str, step: str, tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
+    model = tiny_model("llama").requires_grad_(False)
+    with torch.no_grad():
+        model.model.layers[1].mlp.up_proj.weight[4:7] = math.nan
+    broken = loaded_as(tiny_llama, model, dtype=dtype)
+    message = rf"^magnitude produced 3 non-finite scores in block 1 up_proj \({dtype}\); {step}$"
+    with pytest.raises(InputError, match=message):
+        compute_scores(broken, ["magnitude"], None)
+    # A NaN on the way reaches every gradient: the count is split into the first place and the rest.
+    with pytest.raises(
+        InputError, match=r"^lrp produced \d+ non-finite scores in block 0 q_proj and \d+ in later"
+    ):
+        compute_scores(broken, ["lrp"], tiny_windows)
+
+
+@pytest.mark.parametrize("selector", DATA_DEPENDENT)
+def test_no_text_is_an_error(selector: str, tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
+    with pytest.raises(InputError, match=f"'{selector}' needs calibration text"):
+        compute_scores(tiny_llama, [selector], None)
+    with pytest.raises(InputError, match="at least 2 tokens"):
+        compute_scores(tiny_llama, [selector], replace(tiny_windows, input_ids=tiny_windows.input_ids[:, :1]))
+
+
+def test_wrong_names_and_numbers_are_errors(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
+    with pytest.raises(
+        InputError, match=r"unknown selector 'wnada'; did you mean 'wanda'\? available: consensus2, ig"
+    ):
+        compute_scores(tiny_llama, ["wnada"], tiny_windows)
+    with pytest.raises(InputError, match="unknown objective 'los'; did you mean 'loss'"):
+        compute_scores(tiny_llama, ["ig"], tiny_windows, objective="los")
+    with pytest.raises(InputError, match="batch size must be at least 1, got 0"):
+        compute_scores(tiny_llama, ["ig"], tiny_windows, batch_size=0)

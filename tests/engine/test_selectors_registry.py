@@ -1,0 +1,174 @@
+"""The registry: decorator, entry points, plug-ins that break."""
+
+from __future__ import annotations
+
+import sys
+import types
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.corpora import Windows
+from engine.errors import InputError
+from engine.models import LoadedModel
+from engine.selectors import (
+    ScoringRun,
+    available_selectors,
+    base,
+    compute_scores,
+    get_selector,
+    register_selector,
+)
+
+
+@pytest.fixture(autouse=True)
+def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a test registers or breaks is forgotten."""
+    available_selectors()
+    monkeypatch.setattr(base, "_registry", dict(base._registry))
+    monkeypatch.setattr(base, "_broken", dict(base._broken))
+
+
+def plug_in(name: str, **contents: Any) -> EntryPoint:
+    """An installed third-party module `name`, and its entry point."""
+    module = types.ModuleType(name)
+    vars(module).update(contents)
+    sys.modules[name] = module
+    return EntryPoint(name="norm", value=name, group=base.ENTRY_POINTS)
+
+
+def test_a_registered_selector_appears_and_works(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
+    @register_selector("norm", title="Weight norm", cost="no pass", data_free=True)
+    class Norm:
+        """s_i = the Euclidean norm of row i.
+
+        More about it.
+        """
+
+        def score(self, run: ScoringRun) -> Tensor:
+            return run.per_layer(lambda linear: linear.weight.double().norm(dim=1))
+
+    assert [info.id for info in available_selectors()][-1] == "norm"
+    info = get_selector("norm")
+    assert (info.title, info.note, info.cost) == (
+        "Weight norm",
+        "s_i = the Euclidean norm of row i.",
+        "no pass",
+    )
+    scores = compute_scores(tiny_llama, ["norm"], None)["norm"]
+    weights = [tiny_llama.model.get_submodule(layer.name).weight for layer in tiny_llama.rows.layers]
+    expected = torch.cat([(weight**2).sum(1).sqrt() for weight in weights])
+    assert scores.dtype == torch.float32
+    torch.testing.assert_close(scores, expected, rtol=1e-6, atol=0)
+
+
+def test_a_selector_can_build_on_others(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
+    @register_selector("mixed")
+    class Mixed:
+        """s_i = wanda * lrp."""
+
+        def score(self, run: ScoringRun) -> Tensor:
+            return run.scores("wanda") * run.scores("lrp")
+
+    scores = compute_scores(tiny_llama, ["mixed", "wanda", "lrp"], tiny_windows)
+    assert torch.equal(scores["mixed"], scores["wanda"] * scores["lrp"])
+
+
+@pytest.mark.parametrize("shape", [(3,), (288, 1), (2, 288)])
+def test_scores_of_the_wrong_shape_are_an_error(shape: tuple[int, ...], tiny_llama: LoadedModel) -> None:
+    @register_selector("wrong", data_free=True)
+    class Wrong:
+        def score(self, run: ScoringRun) -> Tensor:
+            return torch.zeros(shape)
+
+    with pytest.raises(InputError, match=r"'wrong' gave scores of shape .*; expected \[288\]"):
+        compute_scores(tiny_llama, ["wrong"], None)
+
+
+def test_an_id_is_given_once() -> None:
+    with pytest.raises(InputError, match="'wanda' is taken by engine.selectors.wanda.Wanda"):
+
+        @register_selector("wanda")
+        class Other:
+            def score(self, run: ScoringRun) -> Tensor:
+                return torch.zeros(1)
+
+    assert get_selector("wanda").title == "Wanda"
+
+
+def test_cached_numbers_belong_to_a_version_and_to_a_plug_ins_source() -> None:
+    assert get_selector("wanda").cache_id == "wanda/1"
+
+    def register(version: int) -> str:
+        @register_selector("one", version=version)
+        class One:
+            def score(self, run: ScoringRun) -> Tensor:
+                return torch.zeros(version)
+
+        return get_selector("one").cache_id
+
+    first = register(1)
+    assert first != register(2)
+    assert first == register(1)
+
+    @register_selector("two")
+    class Two:
+        def score(self, run: ScoringRun) -> Tensor:
+            return torch.ones(1)
+
+    assert get_selector("two").cache_id.rpartition("/")[2] != first.rpartition("/")[2]
+
+
+def test_an_entry_point_registers_by_being_imported(tiny_llama: LoadedModel) -> None:
+    class Norm:
+        def score(self, run: ScoringRun) -> Tensor:
+            return run.per_layer(lambda linear: linear.weight.norm(dim=1))
+
+    class Registering(EntryPoint):
+        def load(self) -> object:
+            return register_selector("norm", data_free=True)(Norm)
+
+    base.load_plug_in(Registering(name="norm", value="third_party", group=base.ENTRY_POINTS))
+    assert "norm" in [info.id for info in available_selectors()]
+    assert compute_scores(tiny_llama, ["norm"], None)["norm"].shape == (288,)
+
+
+def test_entry_points_are_looked_up_in_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Registering(EntryPoint):
+        def load(self) -> object:
+            @register_selector("third")
+            class Third:
+                def score(self, run: ScoringRun) -> Tensor:
+                    return torch.zeros(1)
+
+            return Third
+
+    def entry_points(group: str) -> list[EntryPoint]:
+        asked.append(group)
+        return [Registering(name="third", value="third_party", group=group)]
+
+    monkeypatch.setattr(base, "entry_points", entry_points)
+    monkeypatch.setitem(base._state, "loaded", False)
+    assert [info.id for info in available_selectors()][-1] == "third"
+    assert asked == ["selector_audit.selectors"]
+
+
+def test_a_broken_plug_in_is_named_and_takes_nothing_down(tiny_llama: LoadedModel) -> None:
+    missing = EntryPoint(name="norm", value="a_module_that_is_not_there", group=base.ENTRY_POINTS)
+    with pytest.warns(UserWarning, match="selector 'norm' is left out: .*a_module_that_is_not_there"):
+        base.load_plug_in(missing)
+    assert "ModuleNotFoundError" in base.broken_plug_ins()["norm"]
+    with pytest.raises(InputError, match="selector 'norm' cannot be used: .*ModuleNotFoundError"):
+        compute_scores(tiny_llama, ["norm"], None)
+    assert compute_scores(tiny_llama, ["magnitude"], None)["magnitude"].isfinite().all()
+
+
+def test_a_plug_in_that_registers_nothing_is_broken() -> None:
+    with pytest.warns(UserWarning, match="silent_module registers no selector 'norm'"):
+        base.load_plug_in(plug_in("silent_module"))
+    del sys.modules["silent_module"]

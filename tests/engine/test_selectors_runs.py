@@ -1,0 +1,188 @@
+"""One scoring run: passes are shared, batches shrink when memory runs out, locks are held."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+import torch
+
+from engine.corpora import Windows
+from engine.errors import InputError
+from engine.models import LoadedModel
+from engine.selectors import available_selectors, compute_scores
+from engine.selectors.passes import in_batches, objective_gradient
+
+ALL = [info.id for info in available_selectors()]
+
+
+class Forwards:
+    """Counts forward passes of the whole model, and windows in them."""
+
+    def __init__(self, model: Any) -> None:
+        self.sizes: list[int] = []
+        self._handle = model.register_forward_hook(self._count, with_kwargs=True)
+
+    def _count(self, _: Any, __: Any, given: dict[str, Any], ___: Any) -> None:
+        self.sizes.append(len(given["inputs_embeds"]))
+
+    def __enter__(self) -> Forwards:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._handle.remove()
+
+
+@pytest.mark.parametrize(
+    ("selectors", "passes"),
+    [
+        (["random", "magnitude"], 0),
+        (["wanda"], 1),
+        (["wanda", "mean_activation"], 1),
+        (["lrp"], 1),
+        (["ig"], 17),  # 16 with gradients, and h(0) of a single window
+        (["consensus2"], 18),
+        (["consensus2", "ig", "lrp"], 18),
+        (ALL, 19),
+    ],
+)
+def test_selectors_share_their_passes(
+    selectors: list[str], passes: int, tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
+    with Forwards(tiny_llama.model) as seen:
+        compute_scores(tiny_llama, selectors, tiny_windows)
+    assert len(seen.sizes) == passes
+
+
+def test_known_scores_are_used_and_every_finished_one_is_reported(
+    tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
+    scores = compute_scores(tiny_llama, ["lrp", "ig", "consensus2"], tiny_windows)
+    finished: dict[str, torch.Tensor] = {}
+    with Forwards(tiny_llama.model) as seen:
+        again = compute_scores(
+            tiny_llama,
+            ["consensus2"],
+            tiny_windows,
+            known={"ig": scores["ig"]},
+            finished=finished.__setitem__,
+        )
+    assert len(seen.sizes) == 1
+    assert list(finished) == ["lrp", "consensus2"]
+    assert torch.equal(again["consensus2"], scores["consensus2"])
+    with pytest.raises(InputError, match=r"'ig' gave scores of shape \[4\]; expected \[288\]"):
+        compute_scores(tiny_llama, ["consensus2"], tiny_windows, known={"ig": torch.zeros(4)})
+
+
+def test_progress_counts_windows(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
+    seen: list[tuple[str, int, int]] = []
+    compute_scores(
+        tiny_llama, ["wanda", "lrp"], tiny_windows, batch_size=4, progress=lambda *step: seen.append(step)
+    )
+    assert seen == [(stage, done, 6) for stage in ("activations", "lrp") for done in (0, 4, 6)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried"),
+    ],
+)
+@pytest.mark.parametrize("selector", ["wanda", "lrp", "ig"])
+def test_batches_are_halved_when_memory_runs_out(
+    selector: str, error: RuntimeError, tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
+    expected = compute_scores(tiny_llama, [selector], tiny_windows)[selector]
+
+    def run_out(_: Any, given: Any, __: Any) -> None:
+        if len(given[0]) > 2:  # late in the pass: sums of the failed batch exist already
+            raise error
+
+    handle = tiny_llama.model.model.layers[1].mlp.down_proj.register_forward_hook(run_out)
+    try:
+        scores = compute_scores(tiny_llama, [selector], tiny_windows, batch_size=6)[selector]
+    finally:
+        handle.remove()
+    torch.testing.assert_close(scores, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_running_out_in_the_backward_pass_counts_nothing_twice(
+    tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
+    expected = compute_scores(tiny_llama, ["lrp"], tiny_windows)["lrp"]
+
+    def run_out(gradient: torch.Tensor) -> None:
+        if len(gradient) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    def watch(_: Any, __: Any, output: torch.Tensor) -> None:
+        output.register_hook(run_out)
+
+    handle = tiny_llama.model.model.layers[0].mlp.down_proj.register_forward_hook(watch)
+    try:
+        scores = compute_scores(tiny_llama, ["lrp"], tiny_windows, batch_size=6)["lrp"]
+    finally:
+        handle.remove()
+    torch.testing.assert_close(scores, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_batches_cover_everything_once_and_stay_small_after_a_failure() -> None:
+    tried: list[tuple[int, int]] = []
+
+    def work(part: slice) -> torch.Tensor:
+        tried.append((part.start, part.stop))
+        if part.stop - part.start > 3:
+            raise torch.OutOfMemoryError
+        return torch.tensor(part.stop - part.start)
+
+    done = [(part.start, part.stop) for part, _ in in_batches(work, 11, 8)]
+    assert done == [(0, 2), (2, 4), (4, 6), (6, 8), (8, 10), (10, 11)]
+    assert tried[:3] == [(0, 8), (0, 4), (0, 2)]
+
+
+def test_one_window_that_does_not_fit_is_an_error_with_a_next_step() -> None:
+    def work(_: slice) -> torch.Tensor:
+        raise torch.OutOfMemoryError
+
+    with pytest.raises(InputError, match="out of memory with a single window.*--dtype bfloat16"):
+        list(in_batches(work, 3, 2))
+
+
+def test_other_failures_are_not_taken_for_lack_of_memory() -> None:
+    def work(_: slice) -> torch.Tensor:
+        raise RuntimeError("shape mismatch")
+
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        list(in_batches(work, 3, 2))
+
+
+@pytest.mark.parametrize("objective", ["loss", "logit"])
+def test_gradient_at_the_logits_is_autograds(objective: Any) -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(3, 5, 11, generator=generator, dtype=torch.float64).requires_grad_()
+    ids = torch.randint(11, (3, 5), generator=generator)
+    chosen = logits.log_softmax(-1) if objective == "loss" else logits
+    total = sum(chosen[w, t, ids[w, t + 1]] for w in range(3) for t in range(4))
+    (expected,) = torch.autograd.grad(-total if objective == "loss" else total, logits)
+    # float64: exact but for the order of a softmax over 11 entries
+    torch.testing.assert_close(
+        objective_gradient(logits.detach(), ids, objective), expected, rtol=1e-12, atol=1e-14
+    )
+
+
+def test_scoring_waits_for_whoever_holds_the_model(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
+    """Scores taken while another thread's mask is installed would be another model's."""
+    done = threading.Event()
+
+    def score() -> None:
+        compute_scores(tiny_llama, ["magnitude", "wanda", "lrp"], tiny_windows)
+        done.set()
+
+    thread = threading.Thread(target=score)
+    with tiny_llama.lock:
+        thread.start()
+        assert not done.wait(0.2)
+    thread.join(30)
+    assert done.is_set()

@@ -1,0 +1,141 @@
+"""The selectors once more, slow and literal: Python loops over elements, one window at a time.
+
+Nothing here is shared with the engine but the row index and, for lrp, the rules themselves (which have
+their own reference values). The next-token loss is the one that transformers computes from `labels`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.attnlrp import attn_lrp
+from engine.rows import RowIndex
+
+Outputs = dict[str, Tensor]
+Target = Callable[[Any], Tensor]  # the model's output -> scalar
+
+
+def magnitude(model: Any, rows: RowIndex) -> list[float]:
+    """mean_j |W_ij| of every row."""
+    scores = []
+    for layer in rows.layers:
+        for row in model.get_submodule(layer.name).weight.tolist():
+            scores.append(sum(abs(weight) for weight in row) / len(row))
+    return scores
+
+
+def wanda(model: Any, rows: RowIndex, input_ids: Tensor) -> list[float]:
+    """sum_j |W_ij| * RMS(X_j), X over all tokens of all windows."""
+    scores = []
+    for layer in rows.layers:
+        linear = model.get_submodule(layer.name)
+        tokens = [token for window in input_ids for token in _seen(model, layer.name, window)[0].tolist()]
+        rms = [
+            (sum(token[j] ** 2 for token in tokens) / len(tokens)) ** 0.5 for j in range(linear.in_features)
+        ]
+        for row in linear.weight.tolist():
+            scores.append(sum(abs(weight) * size for weight, size in zip(row, rms, strict=True)))
+    return scores
+
+
+def mean_activation(model: Any, rows: RowIndex, input_ids: Tensor) -> list[float]:
+    """E |h_i| over the positions that predict a token."""
+    scores = []
+    for layer in rows.layers:
+        tokens = [
+            token for window in input_ids for token in _seen(model, layer.name, window)[1][:-1].tolist()
+        ]
+        scores += [sum(abs(token[i]) for token in tokens) / len(tokens) for i in range(layer.rows)]
+    return scores
+
+
+def lrp(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss") -> list[float]:
+    """E |h * dF/dh| over predicted tokens, one window at a time, under AttnLRP's rules."""
+    relevance = []
+    for window in input_ids:
+        with attn_lrp(model):
+            outputs, gradients = outputs_and_gradients(model, rows, window, 1.0, target(window, objective))
+        relevance.append({name: outputs[name] * gradients[name] for name in outputs})
+    return _mean_abs(rows, relevance)
+
+
+def ig(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss") -> list[float]:
+    """E |(h(1) - h(0)) * mean over k of dF/dh(k/16)| over predicted tokens, one window at a time."""
+    relevance = []
+    for window in input_ids:
+        goal = target(window, objective)
+        at_zero, _ = outputs_and_gradients(model, rows, window, 0.0, goal)
+        points = [outputs_and_gradients(model, rows, window, k / 16, goal) for k in range(1, 17)]
+        at_one = points[-1][0]
+        relevance.append(
+            {
+                name: (at_one[name] - at_zero[name]) * (sum(gradients[name] for _, gradients in points) / 16)
+                for name in at_one
+            }
+        )
+    return _mean_abs(rows, relevance)
+
+
+def target(window: Tensor, objective: str) -> Target:
+    """F of one window: summed next-token loss, or summed logits of the next tokens."""
+    if objective == "loss":
+        return lambda output: output.loss * (len(window) - 1)  # transformers returns the mean
+    return lambda output: sum(output.logits[0, t, window[t + 1]] for t in range(len(window) - 1))
+
+
+def outputs_and_gradients(
+    model: Any, rows: RowIndex, window: Tensor, scale: float, goal: Target
+) -> tuple[Outputs, Outputs]:
+    """h and dF/dh of every Linear, [T, d_out] each, with the input embeddings scaled."""
+    outputs: Outputs = {}
+    embeddings = (model.get_input_embeddings()(window[None]) * scale).detach().requires_grad_()
+    with _hooks(model, [layer.name for layer in rows.layers], _retaining(outputs)):
+        goal(model(inputs_embeds=embeddings, labels=window[None], use_cache=False)).backward()
+    gradients = {name: output.grad[0] for name, output in outputs.items() if output.grad is not None}
+    assert len(gradients) == len(rows.layers)
+    return {name: output.detach()[0] for name, output in outputs.items()}, gradients
+
+
+def _seen(model: Any, name: str, window: Tensor) -> tuple[Tensor, Tensor]:
+    """Input [T, d_in] and output [T, d_out] of one Linear on one window."""
+    seen: list[tuple[Tensor, Tensor]] = []
+    with torch.no_grad(), _hooks(model, [name], lambda _, given, output: seen.append((given[0], output[0]))):
+        model(input_ids=window[None])
+    return seen[0]
+
+
+def _retaining(outputs: Outputs) -> Callable[[str, Tensor, Tensor], None]:
+    def keep(name: str, _: Tensor, output: Tensor) -> None:
+        output.retain_grad()
+        outputs[name] = output
+
+    return keep
+
+
+@contextlib.contextmanager
+def _hooks(model: Any, names: list[str], action: Callable[[str, Tensor, Tensor], None]) -> Iterator[None]:
+    handles = []
+    for name in names:
+
+        def hook(_: Any, given: Any, output: Tensor, name: str = name) -> None:
+            action(name, given[0], output)
+
+        handles.append(model.get_submodule(name).register_forward_hook(hook))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _mean_abs(rows: RowIndex, windows: list[Outputs]) -> list[float]:
+    scores = []
+    for layer in rows.layers:
+        tokens = [token for window in windows for token in window[layer.name][:-1].tolist()]
+        scores += [sum(abs(token[i]) for token in tokens) / len(tokens) for i in range(layer.rows)]
+    return scores
