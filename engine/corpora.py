@@ -41,6 +41,7 @@ class Windows:
     role: Role | None = None
     samples_requested: int | None = None  # more than n where the text was too short
     source_revision: str | None = None  # commit of a hub data set
+    skipped_tokens: int = 0  # left out before the first window
 
     def first(self, n: int) -> Windows:
         """The first n windows: calibration sets of growing size are nested."""
@@ -67,6 +68,7 @@ class Windows:
             "samples_requested": self.samples_requested,
             "length": self.input_ids.shape[1],
             "sample_ids": list(self.sample_ids),
+            "skipped_tokens": self.skipped_tokens,
         }
 
 
@@ -79,7 +81,9 @@ class Pair(NamedTuple):
     split: str
 
 
-def windows(corpus: str, tokenizer: Any, *, role: Role, samples: int, length: int) -> Windows:
+def windows(
+    corpus: str, tokenizer: Any, *, role: Role, samples: int, length: int, skip_tokens: int = 0
+) -> Windows:
     """The first `samples` windows of `length` tokens of a corpus.
 
     The documents are joined by blank lines, tokenised once (with the tokenizer's own BOS, if it has one,
@@ -90,17 +94,19 @@ def windows(corpus: str, tokenizer: Any, *, role: Role, samples: int, length: in
     corpus: a registered name (`available_corpora`), a text file whose documents are separated by blank
     lines, or a JSONL file with a `text` field. role chooses the split of a registered corpus: calibration
     text never comes from the evaluation split.
+    skip_tokens: leave out this many tokens at the start, so that one file can serve for both roles.
     """
     if samples < 1 or length < 2:
         raise InputError(
             f"windows need samples >= 1 and length >= 2, got {samples} windows of {length} tokens"
         )
     name, text, revision = read_text(corpus, role)
-    ids = _first_tokens(text, tokenizer, samples * length)
+    ids = _first_tokens(text, tokenizer, skip_tokens + samples * length)[skip_tokens:]
     n = len(ids) // length
     if n == 0:
+        after = f" after the first {skip_tokens:,}" if skip_tokens else ""
         raise InputError(
-            f"corpus {name} has {len(ids)} tokens, fewer than one window of {length}; "
+            f"corpus {name} has {len(ids)} tokens{after}, fewer than one window of {length}; "
             "use shorter windows (--max-length, --eval-length) or a longer text"
         )
     return Windows(
@@ -111,6 +117,7 @@ def windows(corpus: str, tokenizer: Any, *, role: Role, samples: int, length: in
         role=role,
         samples_requested=samples,
         source_revision=revision,
+        skipped_tokens=skip_tokens,
     )
 
 

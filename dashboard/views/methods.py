@@ -42,9 +42,9 @@ All selectors that need text see the same calibration windows; higher scores mea
 - **MeanActivation**: mean absolute output.
 - **LRP**: mean absolute AttnLRP relevance of the row's output for the summed next-token loss, by the rules of the
   `lxt` library. The absolute value is taken per token, before the mean (**choice**: signed sums rank badly).
-- **IG**: Integrated Gradients in 16 steps. Input embeddings are scaled from zero to their values, gradients at the row's
-  output are averaged over the steps and multiplied by the change of that output (**choice**: the paper names path,
-  baseline and number of passes only; this form is known as EAP-IG).
+- **IG**: Integrated Gradients in 16 steps. Input embeddings are scaled from zero to their values, gradients at the
+  row's output are averaged over the steps and multiplied by the change of that output (**choice**: the paper names
+  path, baseline and number of passes only; this form is known as EAP-IG).
 - **Consensus-2**: mean of the ranks under LRP and IG, rank 0 = least important (**choice**: the paper's text has the
   direction reversed, which would mask the wrong end; its results need this one).
 """,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 from rich.table import Table
@@ -11,6 +13,9 @@ from engine.commands import common
 from engine.ranking import ORDERS
 from engine.records import Stopwatch
 from engine.store import Store
+
+if TYPE_CHECKING:
+    from engine.scores import ScorePlan
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -26,7 +31,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--rates", default="0:0.9:0.05", help="list (0.1,30%%) or FROM:TO:STEP (default 0:0.9:0.05)"
     )
-    parser.add_argument("--eval-corpus", help="evaluation text (default: the test part of --corpus)")
+    parser.add_argument(
+        "--eval-corpus", help="evaluation text (default: the test part of --corpus; of a file, what follows)"
+    )
     parser.add_argument("--eval-samples", type=int, default=256, help="evaluation windows (default 256)")
     parser.add_argument(
         "--eval-length", type=int, default=512, help="tokens per evaluation window (default 512)"
@@ -56,6 +63,7 @@ def run(args: argparse.Namespace) -> None:
             role="evaluation",
             samples=args.eval_samples,
             length=args.eval_length,
+            skip_tokens=_calibration_tokens(plan, eval_corpus),
         )
         with common.progress_bar(args) as progress:
             scored = score_model(loaded, plan, store=store, progress=progress)
@@ -78,6 +86,18 @@ def run(args: argparse.Namespace) -> None:
         return
     common.out.print(_summary(table))
     common.out.print(f"written to {folder}; look at it with: selector-audit dashboard", markup=False)
+
+
+def _calibration_tokens(plan: ScorePlan, eval_corpus: str) -> int:
+    """Tokens at the start of a local file that calibration uses up, if evaluation reads the same file.
+
+    A registered corpus has a split for each role; of one file, evaluation takes what follows.
+    """
+    from engine.corpora import available_corpora
+
+    if eval_corpus in available_corpora() or Path(eval_corpus).resolve() != Path(plan.corpus).resolve():
+        return 0
+    return plan.samples * plan.length
 
 
 def _summary(table: pl.DataFrame) -> Table:

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from safetensors.numpy import load_file
 
-from engine import read_mask
+from engine import read_mask, windows
 from engine.cli import main
 from engine.commands.common import rates
 from engine.errors import InputError
@@ -99,6 +99,29 @@ def test_score_mask_and_sweep_agree(run, tiny_llama, tiny_text, tmp_path):
     assert table.height == (1 + 3 + 1) * 2
     assert table.filter(selector="consensus2", rate=0.3)["rows_removed"].item() == count
     assert set(read_manifest(out_dir)["files"]) == {"scores.safetensors", "rows.parquet", "sweep.parquet"}
+
+
+def test_one_file_for_both_roles_is_shared_out(run, tiny_llama, tiny_text, tmp_path):
+    """Scores must not be judged on the tokens that they were computed from."""
+    arguments = ["--corpus", tiny_text, "--selectors", "wanda", *SMALL, "--rates", "0"]
+    run(
+        "sweep",
+        tiny_llama.id,
+        *arguments,
+        "--eval-samples",
+        2,
+        "--eval-length",
+        20,
+        "--out",
+        tmp_path / "out",
+    )
+    evaluation = read_manifest(tmp_path / "out")["files"]["sweep.parquet"]["spec"]["evaluation"]
+    assert evaluation["skipped_tokens"] == 3 * 16
+    whole = windows(str(tiny_text), tiny_llama.tokenizer, role="evaluation", samples=1, length=3 * 16 + 40)
+    shared = windows(
+        str(tiny_text), tiny_llama.tokenizer, role="evaluation", samples=2, length=20, skip_tokens=3 * 16
+    )
+    assert shared.input_ids.flatten().tolist() == whole.input_ids[0, 3 * 16 :].tolist()
 
 
 def test_scores_of_an_earlier_run_are_not_computed_again(run, tiny_llama, tiny_text, monkeypatch):
@@ -194,7 +217,7 @@ def test_doctor(run, tiny_llama):
     assert findings["model"]["state"] == findings["fits"]["state"] == "ok"
     assert findings["attnlrp"]["state"] == "ok"
     assert findings["corpus wikitext2"]["state"] == "note"  # offline here: says so, with the next step
-    assert findings["corpus wikitext2"]["next_step"]
+    assert "--corpus PATH.txt" in findings["corpus wikitext2"]["found"]
     code, out, _ = run("doctor", "/no/such/model")
     assert code == 0
     assert "problem" in out
