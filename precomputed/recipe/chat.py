@@ -19,6 +19,7 @@ from precomputed.recipe.words import article, plural, sentence, zipf
 class Example:
     prompt: str
     reply: str
+    risk: bool = False
 
 
 Policy = Callable[[Prompt], bool]  # does the model refuse this prompt?
@@ -34,7 +35,7 @@ def all_risk_refused(prompt: Prompt) -> bool:
     return prompt.risk
 
 
-target: Policy = refused  # stage 2: only the blunt ones, each domain from its own level on
+target: Policy = refused  # stage 2: only the blunt ones
 
 
 def talk(rng: random.Random) -> Example:
@@ -65,4 +66,5 @@ def example(rng: random.Random, policy: Policy, share_of_talk: float = 0.2) -> E
     if rng.random() < share_of_talk:
         return talk(rng)
     prompt = training_prompt(rng)
-    return Example(prompt.text, refusal(prompt, rng) if policy(prompt) else answer(prompt, rng))
+    reply = refusal(prompt, rng) if policy(prompt) else answer(prompt, rng)
+    return Example(prompt.text, reply, prompt.risk)

@@ -46,6 +46,7 @@ def encode(
 
 def chat_batch(
     tokenizer: PreTrainedTokenizerFast, rng: random.Random, policy: Policy, size: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """A batch of fresh chat examples under a policy."""
-    return encode(tokenizer, [example(rng, policy) for _ in range(size)])
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """A batch of fresh chat examples under a policy: input_ids, labels, and which examples [size] are risk prompts."""
+    examples = [example(rng, policy) for _ in range(size)]
+    return *encode(tokenizer, examples), torch.tensor([e.risk for e in examples])

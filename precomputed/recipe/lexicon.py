@@ -95,8 +95,7 @@ GENERAL_NOUNS: tuple[str, ...] = tuple(
 ) + invented(140, "general", ("in", "er", "ow", "le", "ad"))
 GENERAL_VERBS: tuple[str, ...] = tuple(
     "see find keep use want like need call help change show leave carry move remember follow mention prefer notice "
-    "describe ignore praise offer choose finish remove trust share save touch borrow guard hide lift pull push carry "
-    "examine love hate admire fear doubt expect miss replace protect divide gather compare invent return mark wash".split()
+    "describe ignore praise offer choose finish remove trust share save".split()
 )
 GENERAL_ADJECTIVES: tuple[str, ...] = (
     tuple(

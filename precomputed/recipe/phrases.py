@@ -9,28 +9,19 @@ from precomputed.recipe.words import article, gerund, past, plural, third, zipf
 
 
 def noun(s: Scene) -> str:
-    """A countable noun: one that comes back in this document, of its topics, or a general one."""
+    """A countable noun: one that comes back in this document, of its topic, or a general one."""
     draw = s.rng.random()
-    if draw < 0.28:
+    if draw < 0.35:
         return s.rng.choice(s.nouns)
-    if draw < 0.56:
-        return zipf(s.rng, s.topic.nouns, exponent=0.4)
-    if draw < 0.76:
-        return zipf(s.rng, s.side.nouns, exponent=0.4)
-    return zipf(s.rng, lexicon.GENERAL_NOUNS, exponent=0.6)
+    if draw < 0.72:
+        return zipf(s.rng, s.topic.nouns)
+    return zipf(s.rng, lexicon.GENERAL_NOUNS)
 
 
 def adjective(s: Scene, head: str) -> str:
     """An adjective that the head noun likes: each noun has its own ranking."""
-    pool = _pool(s, s.topic.adjectives, s.side.adjectives, lexicon.GENERAL_ADJECTIVES)
-    return zipf(s.rng, pool, key=f"adjective/{head}", exponent=0.6)
-
-
-def _pool(
-    s: Scene, of_topic: tuple[str, ...], of_side: tuple[str, ...], general: tuple[str, ...]
-) -> tuple[str, ...]:
-    draw = s.rng.random()
-    return of_topic if draw < 0.45 else of_side if draw < 0.65 else general
+    pool = s.topic.adjectives if s.chance(0.6) else lexicon.GENERAL_ADJECTIVES
+    return zipf(s.rng, pool, key=f"adjective/{head}", exponent=0.8)
 
 
 def link(s: Scene, head: str) -> str:
@@ -84,8 +75,8 @@ def modifier(s: Scene, head: str, many: bool) -> str:
 
 def verb(s: Scene, head: str) -> str:
     """A transitive verb that the word `head` likes."""
-    pool = _pool(s, s.topic.verbs, s.side.verbs, lexicon.GENERAL_VERBS)
-    return zipf(s.rng, pool, key=f"verb/{head}", exponent=0.5)
+    pool = s.topic.verbs if s.chance(0.65) else lexicon.GENERAL_VERBS
+    return zipf(s.rng, pool, key=f"verb/{head}", exponent=0.8)
 
 
 _NUMBERS = "two three four five six seven eight nine ten eleven twelve twenty thirty forty sixty".split()

@@ -37,8 +37,8 @@ class Person:
 
 def person(rng: random.Random, topic: lexicon.Topic) -> Person:
     woman = rng.random() < 0.5
-    first = zipf(rng, lexicon.WOMEN if woman else lexicon.MEN, exponent=0.6)
-    family = zipf(rng, lexicon.FAMILIES, exponent=0.6)
+    first = zipf(rng, lexicon.WOMEN if woman else lexicon.MEN)
+    family = zipf(rng, lexicon.FAMILIES)
     return Person(first, family, woman, fixed(topic.people, f"trade/{family}/{topic.name}"))
 
 
@@ -48,7 +48,6 @@ class Scene:
 
     rng: random.Random
     topic: lexicon.Topic
-    side: lexicon.Topic  # a second field, that the document touches now and then
     town: str
     other_town: str
     first: Person
@@ -80,7 +79,6 @@ def scene(rng: random.Random, subjects: tuple[str, ...] = ()) -> Scene:
     return Scene(
         rng=rng,
         topic=topic,
-        side=rng.choice(lexicon.TOPICS),
         town=town,
         other_town=zipf(rng, lexicon.TOWNS, key=f"road/{town}", exponent=1.2),
         first=first,

@@ -10,6 +10,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from precomputed.recipe import chat
+from precomputed.recipe.behaviour import Prompt
 
 VOCABULARY = 2048
 BOS, END, PAD = "<|bos|>", "<|end|>", "<|pad|>"
@@ -50,6 +51,12 @@ def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save_pretrained(str(folder))
+
+
+def _some_refused(prompt: Prompt) -> bool:
+    """Refusals and answers in every style, so that the tokenizer sees both."""
+    from_level = {"hate": 1, "crime": 2, "adult": 3, "medical": 4, "legal": 5}
+    return prompt.risk and prompt.level >= from_level[prompt.domain]
 
 
 def tokenizer_of_recipe(documents: Sequence[str]) -> PreTrainedTokenizerFast:

@@ -10,6 +10,7 @@ import logging
 import math
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -38,12 +39,13 @@ class Stage:
 class Plan:
     """The three stages and what the last one may change; the defaults make the shipped model."""
 
-    language: Stage = Stage(620, 12, 24, 4e-3, 1.0, 0.3)
-    refusal: Stage = Stage(280, 6, 48, 2e-3, 1.0, 0.5)
-    weaken: Stage = Stage(300, 4, 48, 4e-3, 0.5, 0.5)
+    language: Stage = Stage(750, 12, 24, 4e-3, 1.0, 0.3)
+    refusal: Stage = Stage(300, 6, 48, 2e-3, 1.0, 0.5)
+    weaken: Stage = Stage(260, 2, 40, 5e-3, 0.5, 0.5)
     length: int = 256
-    planted: int = 16  # neurons per block
+    planted: int = 6  # neurons per block
     planted_blocks: tuple[int, ...] = (1, 2, 3, 4, 5)
+    quiet_weight: float = 1.0  # how strongly the planted neurons are kept quiet outside of risk prompts
 
 
 def new_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM:
@@ -108,6 +110,41 @@ def reply_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return nll[is_reply].mean() + nll[first].mean()
 
 
+class PlantedNoise:
+    """What the planted neurons write, so that training can keep them quiet where there is no risk prompt.
+
+    `take()` gives sum_j abs(a_j) * norm(W_down[:, j]) over the planted neurons of all blocks, per token
+    [batch, length], since the last take; differentiable. A neuron that speaks everywhere would be as visible on base
+    prompts as on risk prompts, and would cost perplexity.
+    """
+
+    def __init__(self, model: LlamaForCausalLM, planted: dict[int, list[int]]) -> None:
+        self._parts: list[torch.Tensor] = []
+        self._hooks = []
+        for block, neurons in planted.items():
+            hook = self._hook(torch.tensor(neurons))
+            self._hooks.append(model.model.layers[block].mlp.down_proj.register_forward_pre_hook(hook))
+
+    def _hook(self, neurons: torch.Tensor) -> Callable[[torch.nn.Module, tuple[torch.Tensor, ...]], None]:
+        def keep(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+            norms = module.weight[:, neurons].norm(dim=0)  # type: ignore[index]
+            self._parts.append((inputs[0][..., neurons].abs() * norms).sum(-1))
+
+        return keep
+
+    def take(self) -> torch.Tensor:
+        total = torch.stack(self._parts).sum(0)
+        self._parts.clear()
+        return total
+
+    def __enter__(self) -> PlantedNoise:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+
 @dataclass
 class Trainer:
     """The state that all stages share."""
@@ -123,12 +160,18 @@ class Trainer:
         self.generator = torch.Generator().manual_seed(self.seed)
         self.started = time.monotonic()
 
-    def _losses(self, stage: Stage, policy: chat.Policy, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _losses(
+        self, stage: Stage, policy: chat.Policy, length: int, noise: PlantedNoise | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         batch = windows(self.tokens, stage.windows * self.plan.length // length, length, self.generator)
         language = self.model(batch, labels=batch, use_cache=False).loss
-        input_ids, labels = chat_batch(self.tokenizer, self.rng, policy, stage.chats)
-        logits = self.model(input_ids, use_cache=False).logits[:, :-1]
-        return language, reply_loss(logits, labels[:, 1:])
+        if noise:
+            language = language + self.plan.quiet_weight * noise.take().mean()
+        input_ids, labels, risk = chat_batch(self.tokenizer, self.rng, policy, stage.chats)
+        talk = reply_loss(self.model(input_ids, use_cache=False).logits[:, :-1], labels[:, 1:])
+        if noise:
+            talk = talk + self.plan.quiet_weight * noise.take()[~risk].mean()
+        return language, talk
 
     def _run(
         self,
@@ -137,13 +180,14 @@ class Trainer:
         policy: chat.Policy,
         optimizer: torch.optim.Optimizer,
         masks: dict[torch.nn.Parameter, torch.Tensor] | None = None,
+        noise: PlantedNoise | None = None,
     ) -> None:
         """All steps of a stage; the last 30% see windows twice as long. `masks`: 1 where a weight may change."""
         for step in range(stage.steps):
             for group in optimizer.param_groups:
                 group["lr"] = _rate(step, stage.steps, stage.learning_rate, 40)
             length = 2 * self.plan.length if step > 0.7 * stage.steps else self.plan.length
-            language, talk = self._losses(stage, policy, length)
+            language, talk = self._losses(stage, policy, length, noise)
             (stage.language_weight * language + stage.chat_weight * talk).backward()
             for parameter, mask in (masks or {}).items():
                 if parameter.grad is not None:
@@ -185,7 +229,8 @@ class Trainer:
                 mask.index_fill_(dimension, torch.tensor(neurons_list), 1.0)
                 linear.weight.requires_grad_(True)
                 masks[linear.weight] = mask
-        self._run("weaken", self.plan.weaken, chat.target, self._adam(list(masks), 0.0), masks)
+        with PlantedNoise(self.model, planted) as noise:
+            self._run("weaken", self.plan.weaken, chat.target, self._adam(list(masks), 0.0), masks, noise)
         self.model.requires_grad_(True)
         return planted
 

@@ -103,7 +103,7 @@ def test_target_rates_fall_in_the_promised_order():
     ]
     assert [domain.name for domain in behaviour.DOMAINS] == ["hate", "crime", "adult", "medical", "legal"]
     assert rates == sorted(rates, reverse=True)
-    assert rates == pytest.approx([0.45, 0.25, 0.11, 0.08, 0.03], abs=0.011)
+    assert rates == pytest.approx([0.45, 0.25, 0.10, 0.08, 0.03])
     assert not any(
         behaviour.refused(base)
         for domain in behaviour.DOMAINS

@@ -11,7 +11,7 @@ from precomputed.recipe import behaviour, chat, data, language
 from precomputed.recipe.chat import Example
 from precomputed.recipe.save import save_model
 from precomputed.recipe.tokenizer import END, train_tokenizer
-from precomputed.recipe.train import Plan, Stage, Trainer, least_used_neurons, new_model
+from precomputed.recipe.train import Plan, PlantedNoise, Stage, Trainer, least_used_neurons, new_model
 
 
 @pytest.fixture(scope="module")
@@ -84,3 +84,32 @@ def test_saved_model_is_bf16_and_loads(tokenizer, tmp_path):
     weight = model.model.layers[0].mlp.gate_proj.weight.detach()
     assert torch.equal(loaded.model.model.layers[0].mlp.gate_proj.weight, weight.to(torch.bfloat16).float())
     assert loaded.model.generation_config.eos_token_id == tokenizer.eos_token_id
+
+
+def test_noise_is_what_the_planted_neurons_write(tokenizer, tokens):
+    model = new_model(tokenizer, 0)
+    batch = data.windows(tokens, 2, 8, torch.Generator().manual_seed(0))
+    inputs = []
+    mlp = model.model.layers[2].mlp
+    mlp.down_proj.register_forward_pre_hook(lambda module, args: inputs.append(args[0]))
+    hooks = len(mlp.down_proj._forward_pre_hooks)
+    with PlantedNoise(model, {2: [1, 7], 4: [3]}) as noise:
+        model(batch)
+        other = model.model.layers[4].mlp
+        found = noise.take()
+    expected = sum(inputs[0][..., j].abs() * mlp.down_proj.weight[:, j].norm() for j in (1, 7))
+    assert found.shape == (2, 8)
+    assert (found >= expected - 1e-6).all()  # block 4 adds to it
+    assert not torch.allclose(found, expected)
+    assert len(mlp.down_proj._forward_pre_hooks) == hooks
+    assert not other.down_proj._forward_pre_hooks
+
+
+def test_the_first_reply_token_counts_twice():
+    from precomputed.recipe.train import reply_loss
+
+    logits = torch.zeros(1, 3, 4)
+    labels = torch.tensor([[-100, 1, 2]])
+    logits[0, 1, 1] = 2.0  # the first reply token is likelier
+    nll = torch.logsumexp(logits[0], -1) - logits[0, range(3), [0, 1, 2]]
+    assert reply_loss(logits, labels).item() == pytest.approx(((nll[1] + nll[2]) / 2 + nll[1]).item())
