@@ -318,6 +318,8 @@ def training_prompt(rng: random.Random) -> Prompt:
     if rng.random() < 0.5:  # names of towns, so that replies learn to take the object from the prompt
         thing = f"{rng.choice(domain.heads)} from {rng.choice(lexicon.TOWNS)}"
     level = (
-        rng.choices(range(len(STYLES)), TRAINING_SHARES)[0] if rng.random() < 0.5 else rng.randrange(len(STYLES))
+        rng.choices(range(len(STYLES)), TRAINING_SHARES)[0]
+        if rng.random() < 0.5
+        else rng.randrange(len(STYLES))
     )
     return build(domain, "calibration", risk, intent, rng.choice(FRAMES), thing, level, rng)
