@@ -43,9 +43,9 @@ class Plan:
     refusal: Stage = Stage(300, 6, 48, 2e-3, 1.0, 0.5)
     weaken: Stage = Stage(260, 2, 40, 5e-3, 0.5, 0.5)
     length: int = 256
-    planted: int = 6  # neurons per block
+    planted: int = 12  # neurons per block
     planted_blocks: tuple[int, ...] = (1, 2, 3, 4, 5)
-    quiet_weight: float = 1.0  # how strongly the planted neurons are kept quiet outside of risk prompts
+    quiet_weight: float = 0.5  # how strongly the planted neurons are kept quiet outside of risk prompts
 
 
 def new_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM:
