@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +15,6 @@ from tiny_models import tiny_model
 from torch import Tensor
 
 from engine.corpora import Windows
-from engine.errors import InputError
 from engine.evaluation.perplexity import negative_log_likelihood
 from engine.intervention import zeroed
 from engine.models import LoadedModel
@@ -250,63 +248,3 @@ def test_bfloat16_scores_are_finite_and_rank_alike(tiny_llama: LoadedModel, tiny
     for selector in SELECTORS:
         assert scores[selector].dtype == torch.float32
         assert spearmanr(scores[selector].flatten(), expected[selector].flatten()).statistic > 0.97
-
-
-# --- errors
-
-
-def test_an_architecture_without_rules_is_refused_before_any_pass(
-    tiny_llama: LoadedModel, tiny_windows: Windows
-) -> None:
-    mistral = loaded_as(tiny_llama, tiny_model("mistral").requires_grad_(False))
-    seen: list[str] = []
-    for selector in ("lrp", "consensus2"):
-        with pytest.raises(InputError, match="no rules for MistralForCausalLM.*llama, qwen2, qwen3, gemma3"):
-            compute_scores(
-                mistral, ["wanda", selector], tiny_windows, progress=lambda *what: seen.append(what[0])
-            )
-    assert not seen
-
-
-@pytest.mark.parametrize(
-    ("dtype", "step"),
-    [
-        ("float16", "run again with --dtype bfloat16 or float32"),
-        ("bfloat16", "run again with --dtype float32"),
-        ("float32", "check the model's weights for extreme values"),
-    ],
-)
-def test_non_finite_scores_name_the_place(
-    dtype: str, step: str, tiny_llama: LoadedModel, tiny_windows: Windows
-) -> None:
-    model = tiny_model("llama").requires_grad_(False)
-    with torch.no_grad():
-        model.model.layers[1].mlp.up_proj.weight[4:7] = math.nan
-    broken = loaded_as(tiny_llama, model, dtype=dtype)
-    message = rf"^magnitude produced 3 non-finite scores in block 1 up_proj \({dtype}\); {step}$"
-    with pytest.raises(InputError, match=message):
-        compute_scores(broken, ["magnitude"], None)
-    # A NaN on the way reaches every gradient: the count is split into the first place and the rest.
-    with pytest.raises(
-        InputError, match=r"^lrp produced \d+ non-finite scores in block 0 q_proj and \d+ in later"
-    ):
-        compute_scores(broken, ["lrp"], tiny_windows)
-
-
-@pytest.mark.parametrize("selector", DATA_DEPENDENT)
-def test_no_text_is_an_error(selector: str, tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
-    with pytest.raises(InputError, match=f"'{selector}' needs calibration text"):
-        compute_scores(tiny_llama, [selector], None)
-    with pytest.raises(InputError, match="at least 2 tokens"):
-        compute_scores(tiny_llama, [selector], replace(tiny_windows, input_ids=tiny_windows.input_ids[:, :1]))
-
-
-def test_wrong_names_and_numbers_are_errors(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
-    with pytest.raises(
-        InputError, match=r"unknown selector 'wnada'; did you mean 'wanda'\? available: consensus2, ig"
-    ):
-        compute_scores(tiny_llama, ["wnada"], tiny_windows)
-    with pytest.raises(InputError, match="unknown objective 'los'; did you mean 'loss'"):
-        compute_scores(tiny_llama, ["ig"], tiny_windows, objective="los")
-    with pytest.raises(InputError, match="batch size must be at least 1, got 0"):
-        compute_scores(tiny_llama, ["ig"], tiny_windows, batch_size=0)
