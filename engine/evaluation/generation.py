@@ -127,7 +127,7 @@ class _Decoder:
         return tokens
 
     def keep_sequences(self, kept: Tensor) -> None:
-        """Go on with these sequences of the batch only."""
+        """Go on with these sequences of the batch only; a CPU index suits a cache on several devices."""
         if self.cache is not None:
             self.cache.batch_select_indices(kept)
         self.input_ids = self.input_ids[kept]
@@ -158,7 +158,7 @@ def _greedy_batch(loaded: LoadedModel, prompts: list[list[int]], max_new_tokens:
         if not active:
             break
         if len(active) <= (1 - IDLE_SHARE) * len(running):
-            decoder.keep_sequences(torch.tensor(active, device=decoder.input_ids.device))
+            decoder.keep_sequences(torch.tensor(active))
             running = [running[row] for row in active]
     return [
         Reply(_decode(loaded.tokenizer, ids[i]), len(ids[i]), seconds[i], finished[i])
