@@ -161,16 +161,16 @@ class Trainer:
         self.started = time.monotonic()
 
     def _losses(
-        self, stage: Stage, policy: chat.Policy, length: int, noise: PlantedNoise | None
+        self, stage: Stage, policy: chat.Policy, length: int, noise: PlantedNoise | None, quiet: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
         batch = windows(self.tokens, stage.windows * self.plan.length // length, length, self.generator)
         language = self.model(batch, labels=batch, use_cache=False).loss
         if noise:
-            language = language + self.plan.quiet_weight * noise.take().mean()
+            language = language + quiet * noise.take().mean()
         input_ids, labels, risk = chat_batch(self.tokenizer, self.rng, policy, stage.chats)
         talk = reply_loss(self.model(input_ids, use_cache=False).logits[:, :-1], labels[:, 1:])
         if noise:
-            talk = talk + self.plan.quiet_weight * noise.take()[~risk].mean()
+            talk = talk + quiet * noise.take()[~risk].mean()
         return language, talk
 
     def _run(
@@ -187,7 +187,8 @@ class Trainer:
             for group in optimizer.param_groups:
                 group["lr"] = _rate(step, stage.steps, stage.learning_rate, 40)
             length = 2 * self.plan.length if step > 0.7 * stage.steps else self.plan.length
-            language, talk = self._losses(stage, policy, length, noise)
+            quiet = self.plan.quiet_weight * min(1.0, 2 * step / stage.steps)  # first learn, then be quiet
+            language, talk = self._losses(stage, policy, length, noise, quiet)
             (stage.language_weight * language + stage.chat_weight * talk).backward()
             for parameter, mask in (masks or {}).items():
                 if parameter.grad is not None:
