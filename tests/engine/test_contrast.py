@@ -23,13 +23,13 @@ from engine.refusal.contrast import (
     Contrast,
     contrasts,
     load_contrasts,
-    percentile_ranks,
     refusal_mask,
     refusal_score,
     save_contrasts,
 )
 from engine.refusal.margin import margins
 from engine.refusal.onsets import ONSET_PHRASES, OnsetPhrases, onset_tokens
+from engine.refusal.ranks import percentile_ranks
 
 IG_STEPS = 16
 WORDS = ("cat", "dog", "mat", "there", "here it is", "no way", "ran out", "that one", "Sure", "you are")
