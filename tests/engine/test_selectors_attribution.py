@@ -112,6 +112,21 @@ def test_pads_change_nothing_whatever_they_hold(
     assert torch.equal(first, second)
 
 
+def test_positions_are_counted_from_the_first_real_token(tiny_llama: LoadedModel, prompts: Tensor) -> None:
+    """Rotary models see distances only and would not notice; others would."""
+    mask = torch.ones_like(prompts)
+    mask[1, :4] = 0
+    given: list[Tensor] = []
+    handle = tiny_llama.model.register_forward_pre_hook(
+        lambda _, __, named: given.append(named["position_ids"]), with_kwargs=True
+    )
+    try:
+        per_prompt_relevance(tiny_llama, "lrp", prompts, mask, difference)
+    finally:
+        handle.remove()
+    assert given[0].tolist() == [[*range(9)], [0, 0, 0, 0, *range(5)], [*range(9)]]
+
+
 @pytest.mark.parametrize("method", ["lrp", "ig"])
 def test_relevance_per_prompt_is_signed_and_linear_in_the_target(
     method: Any, tiny_llama: LoadedModel, prompts: Tensor
@@ -193,7 +208,7 @@ def test_a_layer_that_no_gradient_reaches_is_an_error(tiny_llama: LoadedModel, t
     for method in ("lrp", "ig"):
         with pytest.raises(InputError, match=r"no gradient reaches model.layers.0.mlp.gate_proj"):
             relevance(
-                method,  # type: ignore[arg-type]
+                method,
                 model,
                 row_index(model),
                 tiny_windows.input_ids,

@@ -164,7 +164,7 @@ def test_gradient_at_the_logits_is_autograds(objective: Any) -> None:
     logits = torch.randn(3, 5, 11, generator=generator, dtype=torch.float64).requires_grad_()
     ids = torch.randint(11, (3, 5), generator=generator)
     chosen = logits.log_softmax(-1) if objective == "loss" else logits
-    total = sum(chosen[w, t, ids[w, t + 1]] for w in range(3) for t in range(4))
+    total = torch.stack([chosen[w, t, ids[w, t + 1]] for w in range(3) for t in range(4)]).sum()
     (expected,) = torch.autograd.grad(-total if objective == "loss" else total, logits)
     # float64: exact but for the order of a softmax over 11 entries
     torch.testing.assert_close(
@@ -172,17 +172,21 @@ def test_gradient_at_the_logits_is_autograds(objective: Any) -> None:
     )
 
 
-def test_scoring_waits_for_whoever_holds_the_model(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
+@pytest.mark.parametrize("selector", ["magnitude", "wanda", "lrp", "ig"])
+def test_scoring_waits_for_whoever_holds_the_model(
+    selector: str, tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
     """Scores taken while another thread's mask is installed would be another model's."""
     done = threading.Event()
 
     def score() -> None:
-        compute_scores(tiny_llama, ["magnitude", "wanda", "lrp"], tiny_windows)
+        compute_scores(tiny_llama, [selector], tiny_windows)
         done.set()
 
     thread = threading.Thread(target=score)
-    with tiny_llama.lock:
+    with Forwards(tiny_llama.model) as seen, tiny_llama.lock:
         thread.start()
         assert not done.wait(0.2)
-    thread.join(30)
+        assert not seen.sizes
+    thread.join(60)
     assert done.is_set()
