@@ -34,7 +34,14 @@ def examine(
     model_id: str | None, revision: str | None, device: str, dtype: str, store: Path | None
 ) -> list[Finding]:
     """All findings, in the order in which a person would want them."""
-    return [*_packages(), *_devices(), _store(store), *_corpora(), *_model(model_id, revision, device, dtype)]
+    return [
+        *_packages(),
+        *_plug_ins(),
+        *_devices(),
+        _store(store),
+        *_corpora(),
+        *_model(model_id, revision, device, dtype),
+    ]
 
 
 def _packages() -> Iterator[Finding]:
@@ -53,6 +60,13 @@ def _packages() -> Iterator[Finding]:
         yield Finding(
             "problem", "attnlrp", f"lxt's rules do not load: {error}", "the other selectors still run"
         )
+
+
+def _plug_ins() -> Iterator[Finding]:
+    from engine.selectors.base import broken_plug_ins
+
+    for name, reason in broken_plug_ins().items():
+        yield Finding("problem", f"selector {name}", reason, "repair or uninstall the package it comes from")
 
 
 def _devices() -> Iterator[Finding]:
