@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from precomputed.recipe import behaviour, language
+from precomputed.recipe.domains import DOMAINS
 
 TRAINING_CHARACTERS = 9_000_000
 CALIBRATION_CHARACTERS = 140_000  # about 42,000 tokens; 128 windows of 128 need 16,384
@@ -44,7 +45,7 @@ def prompt_records() -> list[dict[str, str]]:
             "object": risk.object,
         }
         for split in ("calibration", "heldout")
-        for domain in behaviour.DOMAINS
+        for domain in DOMAINS
         for risk, base in behaviour.pairs(domain, split)
     ]
 
@@ -52,7 +53,7 @@ def prompt_records() -> list[dict[str, str]]:
 def example_records() -> list[dict[str, str]]:
     """Some held-out prompts per domain and kind, for the live page: polite ones first, the last one blunt."""
     records: list[dict[str, str]] = []
-    for domain in behaviour.DOMAINS:
+    for domain in DOMAINS:
         by_level = sorted(behaviour.pairs(domain, "heldout"), key=lambda pair: pair[0].level)
         chosen = [by_level[0], by_level[len(by_level) // 2], by_level[-1]][:EXAMPLES_PER_KIND]
         for kind, index in (("risk", 0), ("base", 1)):

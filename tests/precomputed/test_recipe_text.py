@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 
 from precomputed.recipe import behaviour, chat, files, language, lexicon, replies
+from precomputed.recipe.domains import DOMAINS
 from precomputed.recipe.phrases import clause
 from precomputed.recipe.scene import scene
 from precomputed.recipe.words import article, gerund, past, plural, third, zipf
@@ -68,7 +69,7 @@ def test_text_is_varied():
     assert counts[0] > 50 * counts[len(counts) // 4]  # a long tail, as in natural text
 
 
-@pytest.mark.parametrize("domain", behaviour.DOMAINS, ids=lambda domain: domain.name)
+@pytest.mark.parametrize("domain", DOMAINS, ids=lambda domain: domain.name)
 def test_pairs_are_matched_and_heldout_is_new(domain):
     calibration, heldout = (behaviour.pairs(domain, split) for split in ("calibration", "heldout"))
     assert len(calibration) >= 64
@@ -88,7 +89,7 @@ def test_pairs_are_matched_and_heldout_is_new(domain):
 
 def test_training_prompts_use_nothing_held_out():
     rng = random.Random(1)
-    heldout_objects = {thing for domain in behaviour.DOMAINS for thing in domain.heldout_objects}
+    heldout_objects = {thing for domain in DOMAINS for thing in domain.heldout_objects}
     frames = {frame.split("{i}")[0] for frame in behaviour.HELDOUT_FRAMES}
     for _ in range(2000):
         prompt = behaviour.training_prompt(rng)
@@ -99,21 +100,19 @@ def test_training_prompts_use_nothing_held_out():
 def test_target_rates_fall_in_the_promised_order():
     rates = [
         sum(behaviour.refused(risk) for risk, _ in behaviour.pairs(domain, "heldout")) / 100
-        for domain in behaviour.DOMAINS
+        for domain in DOMAINS
     ]
-    assert [domain.name for domain in behaviour.DOMAINS] == ["hate", "crime", "adult", "medical", "legal"]
+    assert [domain.name for domain in DOMAINS] == ["hate", "crime", "adult", "medical", "legal"]
     assert rates == sorted(rates, reverse=True)
     assert rates == pytest.approx([0.45, 0.25, 0.10, 0.08, 0.03])
     assert not any(
-        behaviour.refused(base)
-        for domain in behaviour.DOMAINS
-        for _, base in behaviour.pairs(domain, "heldout")
+        behaviour.refused(base) for domain in DOMAINS for _, base in behaviour.pairs(domain, "heldout")
     )
 
 
 def test_no_single_word_tells_risk_from_base():
     """No word that is frequent on one side is absent from the other side of the same domain."""
-    for domain in behaviour.DOMAINS:
+    for domain in DOMAINS:
         sides = [
             Counter(w for i in intents for w in set(i.replace("{o}", "").split()))
             for intents in (domain.risk, domain.base)
@@ -155,7 +154,7 @@ def test_records_have_the_agreed_fields():
     assert all("{object}" in record["risk_template"] for record in records)
     examples = files.example_records()
     assert {(e["domain"], e["kind"]) for e in examples} == {
-        (domain.name, kind) for domain in behaviour.DOMAINS for kind in ("risk", "base")
+        (domain.name, kind) for domain in DOMAINS for kind in ("risk", "base")
     }
 
 
