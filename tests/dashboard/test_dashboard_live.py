@@ -92,6 +92,19 @@ def test_a_stopped_edit_leaves_weights_and_lock_as_they_were(loaded, events_seen
     assert free == [True]
 
 
+def test_a_small_model_writes_on_one_thread_and_the_setting_comes_back(loaded):
+    mask, _ = masks(loaded)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with closing(live.replies(loaded, mask, PROMPT, LENGTH)) as events:
+            next(events)
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_the_weights_come_back_when_the_reader_fails(loaded):
     before = weights(loaded)
     mask, _ = masks(loaded)
