@@ -18,7 +18,8 @@ from engine.masks import layer_matched, removed_rows
 from engine.models import LoadedModel
 from engine.refusal.contrast import Contrast, refusal_mask
 
-LAMBDAS, KS = (0.2, 0.5, 0.8), (0.01, 0.02, 0.05)
+LAMBDAS = (0.2, 0.5, 0.8)
+KS = (0.01, 0.02, 0.03)  # at 0.05 some layer-matched random masks break the small circuit and refuse too
 CONTROL_SEEDS = (42, 43, 44)
 BENIGN_LIMIT, PERPLEXITY_FACTOR = 0.10, 1.5
 CALIBRATION_PAIRS = 64

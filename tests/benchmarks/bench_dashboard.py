@@ -32,7 +32,7 @@ FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --disable-dev-shm-usage"
 )
-TIMEOUT_MS = 120_000
+TIMEOUT_MS, PRELOAD_S = 120_000, 20.0
 LINES = ".scatterlayer .js-line"
 
 
