@@ -1,0 +1,105 @@
+"""The shipped model and its text, as they lie in the repository."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from engine.evaluation.generation import generate_batch
+from engine.models import load_model
+from precomputed import demo_dir, demo_model_dir
+from precomputed.recipe.language import sentences
+
+
+@pytest.fixture(scope="module")
+def demo():
+    torch.set_num_threads(1)
+    return load_model("demo", dtype="float32", device="cpu")
+
+
+def _records(name: str) -> list[dict[str, str]]:
+    return [json.loads(line) for line in (demo_dir() / name).read_text(encoding="utf-8").splitlines()]
+
+
+def test_size_and_formats():
+    files = [path for path in demo_model_dir().rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) <= 6_000_000
+    assert not [path for path in files if path.suffix in {".bin", ".pt", ".pkl", ".py"}]
+    with safe_open(demo_model_dir() / "model.safetensors", framework="pt") as weights:
+        assert all(weights.get_slice(name).get_dtype() == "BF16" for name in weights.keys())  # noqa: SIM118
+
+
+def test_rows_are_what_the_rule_gives(demo):
+    # per block: q 128, k 64, v 64, o 128, gate 384, up 384, down 128
+    assert demo.rows.n_rows == 6 * (128 + 64 + 64 + 128 + 384 + 384 + 128) == 7680
+    assert sum(p.numel() for p in demo.model.parameters()) == 1_443_456
+
+
+def test_shipped_splits_share_no_sentence():
+    calibration, evaluation = (
+        set(sentences((demo_dir() / "corpus" / f"{split}.txt").read_text(encoding="utf-8")))
+        for split in ("calibration", "evaluation")
+    )
+    assert len(calibration) > 500
+    assert len(evaluation) > 1000
+    assert not calibration & evaluation
+
+
+def test_corpus_is_long_enough(demo):
+    for split, tokens in (("calibration", 128 * 128), ("evaluation", 64 * 512)):
+        text = (demo_dir() / "corpus" / f"{split}.txt").read_text(encoding="utf-8")
+        assert len(demo.tokenizer(text, verbose=False)["input_ids"]) > tokens
+
+
+def test_shipped_text_is_what_the_recipe_writes(tmp_path: Path):
+    from precomputed.recipe import files
+
+    files.write_prompts(tmp_path)
+    for name in ("prompts.jsonl", "examples.jsonl"):
+        assert (tmp_path / name).read_bytes() == (demo_dir() / name).read_bytes()
+
+
+def test_shipped_pairs_hold_out_objects_and_templates():
+    records = _records("prompts.jsonl")
+    for domain in ("hate", "crime", "adult", "medical", "legal"):
+        split = {
+            name: [r for r in records if (r["domain"], r["split"]) == (domain, name)]
+            for name in ("calibration", "heldout")
+        }
+        assert len(split["calibration"]) >= 64
+        assert len(split["heldout"]) == 100
+        for field in ("object", "risk_template", "base_template", "risk", "base"):
+            assert not {r[field] for r in split["calibration"]} & {r[field] for r in split["heldout"]}
+
+
+def test_tokenizer_round_trip(demo):
+    for text in ("Dear Mara,\n\nthe 1834 charter — signed at 10:45!", "naïve café ☕", "  two  spaces"):
+        assert demo.tokenizer.decode(demo.tokenizer(text)["input_ids"]) == text
+    assert len(demo.tokenizer) == 2048
+
+
+def test_chat_template_writes_one_bos(demo):
+    messages = [{"role": "user", "content": "Where is it?"}]
+    ids = demo.tokenizer.apply_chat_template(
+        messages, add_generation_prompt=True, tokenize=True, return_dict=True
+    )["input_ids"]
+    assert ids.count(demo.tokenizer.bos_token_id) == 1
+    assert demo.tokenizer.decode(ids) == "<|bos|><|user|>Where is it?<|end|><|assistant|>"
+
+
+def test_replies_are_sentences(demo):
+    prompts = [example["prompt"] for example in _records("examples.jsonl")]
+    replies = generate_batch(demo, prompts, 60, 32)
+    for reply in replies:
+        words = reply.text.split()
+        assert reply.text[0].isupper()
+        assert reply.text.rstrip()[-1] in ".!?"
+        assert len(words) >= 4
+        assert max(words.count(word) for word in words) <= max(
+            4, len(words) // 3
+        )  # not one word again and again
+    assert len({reply.text for reply in replies}) > len(replies) // 2
