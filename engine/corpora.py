@@ -21,6 +21,7 @@ __all__ = [
     "Role",
     "Windows",
     "available_corpora",
+    "calibration_tokens",
     "contrast_pairs",
     "reachable",
     "windows",
@@ -119,6 +120,16 @@ def windows(
         source_revision=revision,
         skipped_tokens=skip_tokens,
     )
+
+
+def calibration_tokens(eval_corpus: str, corpus: str, used: int) -> int:
+    """Tokens that evaluation skips: the `used` ones of calibration, if both read the same local file.
+
+    A registered corpus has a split for each role; of one file, evaluation takes what follows.
+    """
+    if eval_corpus in available_corpora() or Path(eval_corpus).resolve() != Path(corpus).resolve():
+        return 0
+    return used
 
 
 def contrast_pairs(source: str, domain: str | None = None, split: str | None = None) -> list[Pair]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars as pl
 from rich.table import Table
@@ -13,9 +11,6 @@ from engine.commands import common
 from engine.ranking import ORDERS
 from engine.records import Stopwatch
 from engine.store import Store
-
-if TYPE_CHECKING:
-    from engine.scores import ScorePlan
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -45,7 +40,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> None:
-    from engine.corpora import windows
+    from engine.corpora import calibration_tokens, windows
     from engine.scores import default_corpus, score_model, write_scores
     from engine.sweep import sweep_model, write_sweep
 
@@ -63,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
             role="evaluation",
             samples=args.eval_samples,
             length=args.eval_length,
-            skip_tokens=_calibration_tokens(plan, eval_corpus),
+            skip_tokens=calibration_tokens(eval_corpus, plan.corpus, plan.samples * plan.length),
         )
         with common.progress_bar(args) as progress:
             scored = score_model(loaded, plan, store=store, progress=progress)
@@ -86,18 +81,6 @@ def run(args: argparse.Namespace) -> None:
         return
     common.out.print(_summary(table))
     common.out.print(f"written to {folder}; look at it with: selector-audit dashboard", markup=False)
-
-
-def _calibration_tokens(plan: ScorePlan, eval_corpus: str) -> int:
-    """Tokens at the start of a local file that calibration uses up, if evaluation reads the same file.
-
-    A registered corpus has a split for each role; of one file, evaluation takes what follows.
-    """
-    from engine.corpora import available_corpora
-
-    if eval_corpus in available_corpora() or Path(eval_corpus).resolve() != Path(plan.corpus).resolve():
-        return 0
-    return plan.samples * plan.length
 
 
 def _summary(table: pl.DataFrame) -> Table:

@@ -171,6 +171,7 @@ def test_record_is_json_and_names_no_folder(tiny_text: Path) -> None:
         "samples_requested": 2,
         "length": 16,
         "sample_ids": [0, 1],
+        "skipped_tokens": 0,
     }
 
 

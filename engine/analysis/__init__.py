@@ -1,0 +1,1 @@
+"""Scores and masks to findings: one analysis per file; `audit.py` holds what they share."""
