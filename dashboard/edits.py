@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from dashboard import palette, results
+from dashboard import palette, shipped
 from dashboard.live import held
 from engine.errors import InputError
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 Mode = Literal["refusal", "language model"]
 Progress = Callable[[str, int, int], None]
-LAMBDAS = (0.2, 0.3, 0.5, 0.6, 0.7, 0.8)  # the contract's grid
-KS = (0.005, 0.01, 0.02, 0.05, 0.075, 0.1)
+LAMBDAS = (0.2, 0.3, 0.5, 0.6, 0.7, 0.8)  # the paper's grid, appendix E
+KS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1)  # and the step between for small models
 RATES = tuple(round(0.05 * step, 2) for step in range(1, 19))
 REFUSAL_SELECTORS = ("consensus2", "lrp", "ig", "mean_activation", "random")
 DOMAINS = ("hate", "crime", "adult", "medical", "legal")
@@ -87,8 +87,8 @@ def removed_per_projection(entry: Entry, mask: Mask) -> pl.DataFrame:
 
 def _scores(entry: Entry, selector: str, progress: Progress) -> npt.NDArray[np.float32]:
     if selector not in entry.scores:
-        shipped = _shipped(entry, "scores.safetensors").get(selector)
-        entry.scores[selector] = _compute_scores(entry, selector, progress) if shipped is None else shipped
+        known = _shipped(entry, "scores.safetensors").get(selector)
+        entry.scores[selector] = _compute_scores(entry, selector, progress) if known is None else known
     values: npt.NDArray[np.float32] = entry.scores[selector]
     return values if values.ndim == 1 else values[0]  # random: one ranking per seed, the first is shown
 
@@ -142,9 +142,9 @@ def _held(entry: Entry, progress: Progress) -> AbstractContextManager[None]:
 
 def _shipped(entry: Entry, name: str) -> dict[str, npt.NDArray[np.float32]]:
     """Shipped arrays, if they were computed from the weights that are loaded; else none."""
-    if results.demo_weights_hash() != entry.loaded.weights_hash:
+    if shipped.demo_weights_hash() != entry.loaded.weights_hash:
         return {}
-    arrays = results.demo_arrays(name)
+    arrays = shipped.demo_arrays(name)
     n_rows = entry.loaded.rows.n_rows
     wrong = [key for key, array in arrays.items() if array.shape[-1] != n_rows]
     if wrong:

@@ -1,4 +1,4 @@
-"""The only reader of results: a folder written with `--out`, the shipped model's, or the published tables.
+"""Curves of a results folder (one written with `--out`, or the shipped model's) and of the published tables.
 
 Everything is returned as one tidy frame per question, whatever its source, and cached by the files' time
 stamps and sizes. What cannot be read is an `InputError` whose one line says what to do.
@@ -6,7 +6,6 @@ stamps and sizes. What cannot be read is an `InputError` whose one line says wha
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import dataclass
@@ -14,11 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-import precomputed
 from engine.errors import InputError
 from engine.records import file_sha256, read_manifest
 from engine.store import default_store_dir
@@ -57,11 +53,6 @@ class Curves:
         return self.frame["model"].unique(maintain_order=True).to_list()
 
 
-def demo_results_dir() -> Path:
-    """Where the shipped model's results lie."""
-    return precomputed.demo_dir() / "results"
-
-
 def store_results_dir() -> Path:
     """The folder "My results" opens with: the one the app was started on, else where commands leave
     their tables when no `--out` is given. Not created by reading."""
@@ -92,7 +83,7 @@ def read_run(folder: Path) -> Curves:
     path = folder / SWEEP
     if not path.is_file():
         raise InputError(f"{folder} holds no {SWEEP}; run `selector-audit sweep MODEL --out {folder}` first")
-    return _read_run(folder, _stamp(path), _stamp(folder / "manifest.json"))
+    return _read_run(folder, stamp(path), stamp(folder / "manifest.json"))
 
 
 @lru_cache(maxsize=16)
@@ -176,73 +167,8 @@ def describe_run(manifest: dict[str, Any], entry: dict[str, Any]) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def demo_arrays(name: str) -> dict[str, npt.NDArray[np.float32]]:
-    """Arrays of `scores.safetensors` or `contrast.safetensors` of the shipped model; empty where absent."""
-    path = demo_results_dir() / name
-    return _arrays(path, _stamp(path)) if path.is_file() else {}
-
-
-@lru_cache(maxsize=4)
-def _arrays(path: Path, _file_stamp: object) -> dict[str, npt.NDArray[np.float32]]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise InputError(
-            f"{path} is not readable ({error}); restore it from the repository or rebuild the shipped results"
-        ) from None
-
-
-def demo_model_is_there() -> bool:
-    """Is the shipped model in its folder?"""
-    return (precomputed.demo_model_dir() / "config.json").is_file()
-
-
-def demo_weights_hash() -> str | None:
-    """Hash of the weights that the shipped results were computed from; None where there are none."""
-    if not (demo_results_dir() / "manifest.json").is_file():
-        return None
-    found = read_manifest(demo_results_dir()).get("model", {}).get("weights_hash")
-    return str(found) if found else None
-
-
-@dataclass(frozen=True)
-class Example:
-    """An example prompt for the live page. `kind` is `risk` or `base`."""
-
-    domain: str
-    kind: str
-    prompt: str
-
-
-def examples() -> list[Example]:
-    """Example prompts: `examples.jsonl`, else the held-out half of `prompts.jsonl`, else none."""
-    for name in ("examples.jsonl", "prompts.jsonl"):
-        path = precomputed.demo_dir() / name
-        if path.is_file():
-            return _examples(path, _stamp(path))
-    return []
-
-
-@lru_cache(maxsize=2)
-def _examples(path: Path, _file_stamp: object) -> list[Example]:
-    try:
-        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-        if path.name == "examples.jsonl":
-            return [Example(record["domain"], record["kind"], record["prompt"]) for record in records]
-        held_out = [record for record in records if record["split"] == "heldout"]
-        by_domain: dict[str, list[dict[str, str]]] = {}
-        for record in held_out:
-            by_domain.setdefault(record["domain"], []).append(record)
-        few = [record for domain in by_domain.values() for record in domain[:3]]
-        return [Example(r["domain"], kind, r[kind]) for r in few for kind in ("risk", "base")]
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is not readable ({error!r}); restore it from the repository") from None
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
+def stamp(path: Path) -> tuple[int, int] | None:
+    """Time and size of a file, None where it is missing: what cached readings are good for."""
     try:
         status = os.stat(path)
     except OSError:

@@ -74,6 +74,7 @@ def server_options(port: int, address: str) -> dict[str, object]:
         "server.address": address,
         "server.headless": True,
         "server.showEmailPrompt": False,
+        "global.disableWidgetStateDuplicationWarning": True,  # sliders start from measured points
         "server.enableXsrfProtection": True,
         "server.enableCORS": True,
         "server.allowedHosts": _LOCAL_HOSTS + ([] if address in _LOCAL_HOSTS else _names_of(address)),

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import streamlit as st
 
-from dashboard import charts, formats, layout, palette, results, selection, series
+from dashboard import charts, formats, layout, palette, results, selection, series, shipped
 from engine.errors import InputError
 
 SHIPPED, MINE, PAPER = "Shipped model", "My results", "Paper"
@@ -73,14 +73,14 @@ def render() -> None:
 def _first_source() -> str:
     if results.STORE_VARIABLE in os.environ:
         return MINE
-    return SHIPPED if (results.demo_results_dir() / results.SWEEP).is_file() else PAPER
+    return SHIPPED if (shipped.demo_results_dir() / results.SWEEP).is_file() else PAPER
 
 
 def _read(source: str, column: st.delta_generator.DeltaGenerator) -> results.Curves:
     if source == PAPER:
         return results.read_paper()
     if source == SHIPPED:
-        return results.read_run(results.demo_results_dir())
+        return results.read_run(shipped.demo_results_dir())
     with column:
         folder = Path(
             selection.text(
@@ -99,7 +99,7 @@ def _overlays(source: str, curves: results.Curves, model: str) -> dict[str, resu
     readable = {source: curves}
     for name, read in (
         (PAPER, results.read_paper),
-        (SHIPPED, lambda: results.read_run(results.demo_results_dir())),
+        (SHIPPED, lambda: results.read_run(shipped.demo_results_dir())),
     ):
         if name != source:
             try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import polars as pl
 import streamlit as st
 
-from dashboard import charts, edits, formats, layout, live, palette, results, selection
+from dashboard import charts, edits, formats, layout, live, palette, selection, shipped
 from engine.errors import InputError
 
 SHIPPED, OTHER = "Shipped model", "Another model"
@@ -19,6 +19,7 @@ HOW_TO_READ = (
 )
 LENGTHS = (20, 40, 80, 160)
 _SHOWN = "live-shown"  # session state: the last try
+_POINT_OF = "live-point-of"  # session state: what the sliders were set for
 
 
 @dataclass
@@ -76,7 +77,7 @@ def _controls() -> tuple[str, edits.Edit, str, int]:
                     "Folder or Hugging Face id", "edit_model_id", placeholder="/path/to/model or organisation/name",
                     help_text="Loaded when you press Run; an id that is not on this machine is downloaded then.",
                 )  # fmt: skip
-            elif not results.demo_model_is_there():
+            elif not shipped.demo_model_is_there():
                 raise InputError(
                     "the shipped model is missing; choose another model, or rebuild it with "
                     "`python -m precomputed.recipe`"
@@ -85,27 +86,46 @@ def _controls() -> tuple[str, edits.Edit, str, int]:
             mode = selection.switch("What to do", (INSTALL, REMOVE), "mode", default=INSTALL)
         with third:
             length = selection.pick("Reply, tokens at most", LENGTHS, "length", default=40)
-        edit = _refusal_settings() if mode == INSTALL else _rate_settings()
+        edit = _refusal_settings(model_id) if mode == INSTALL else _rate_settings()
         return model_id, edit, _prompt(edit.domain), length
 
 
-def _refusal_settings() -> edits.Edit:
+def _refusal_settings(model_id: str) -> edits.Edit:
     columns = st.columns(4)
     with columns[0]:
         domain = selection.choose("Domain", edits.DOMAINS, "domain", title=str.capitalize)
     with columns[1]:
         selector = selection.choose("Selector", edits.REFUSAL_SELECTORS, "edit_selector", title=palette.title)
+    point = shipped.operating_point(selector, domain) if model_id == live.DEMO else None
+    _follow(point, (model_id, selector, domain))
     with columns[2]:
         lam = selection.pick(
-            "λ, protection of language", edits.LAMBDAS, "lambda", default=0.5, title="{:g}".format,
+            "λ, protection of language", edits.LAMBDAS, "lambda", default=point.lam if point else 0.5,
+            title="{:g}".format,
             help_text="How strongly rows that the language model needs are spared.",
         )  # fmt: skip
     with columns[3]:
         k = selection.pick(
-            "k, share of rows removed", edits.KS, "k", default=0.05, title=formats.rate,
+            "k, share of rows removed", edits.KS, "k", default=point.k if point else 0.05, title=formats.rate,
             help_text="The rows with the highest contrast score, out of all rows of the model.",
         )  # fmt: skip
+    if point:
+        chosen = (
+            "" if (lam, k) == (point.lam, point.k) else f", measured at λ = {point.lam:g}, k = {point.k:.4g}"
+        )
+        st.caption(
+            f"On {point.pairs} held-out risk prompts this model refuses {point.before:.0%} as it is and "
+            f"{point.after:.0%} with the operating point of this selector and domain{chosen}."
+        )
     return edits.Edit("refusal", selector, domain=domain, lam=lam, k=k)
+
+
+def _follow(point: shipped.OperatingPoint | None, of: tuple[str, str, str]) -> None:
+    """Another selector or domain starts from its own measured point; a link or the user's choice stays."""
+    before = st.session_state.get(_POINT_OF)
+    st.session_state[_POINT_OF] = of
+    if point and before not in (None, of):
+        st.session_state["lambda"], st.session_state["k"] = point.lam, point.k
 
 
 def _rate_settings() -> edits.Edit:
@@ -125,7 +145,7 @@ def _rate_settings() -> edits.Edit:
 
 
 def _prompt(domain: str) -> str:
-    offered = [example for example in results.examples() if not domain or example.domain == domain]
+    offered = [example for example in shipped.examples() if not domain or example.domain == domain]
     labels = {f"{example.kind}: {example.prompt}": example.prompt for example in offered}
     if "prompt" not in st.session_state and "prompt" not in st.query_params and offered:
         st.session_state["prompt"] = offered[0].prompt

@@ -4,7 +4,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import precomputed
-from dashboard import live, results
+from dashboard import live, shipped
 
 IMAGE = "![x](http://example.invalid/pixel.png) **bold** $x$"
 
@@ -117,10 +117,10 @@ def test_a_missing_shipped_model_says_what_to_do(tmp_path, monkeypatch):
     assert "precomputed.recipe" in app.warning[0].value.replace("\\", "")
 
 
-@pytest.mark.skipif(not results.demo_model_is_there(), reason="the shipped model is not in this tree")
+@pytest.mark.skipif(not shipped.demo_model_is_there(), reason="the shipped model is not in this tree")
 def test_examples_of_the_domain_fill_the_prompt():
     app = page(domain="Crime")
-    offered = [example for example in results.examples() if example.domain == "crime"]
+    offered = [example for example in shipped.examples() if example.domain == "crime"]
     assert app.selectbox(key="example").options == [f"{e.kind}: {e.prompt}" for e in offered]
     assert app.text_area(key="prompt").value == offered[0].prompt
     app.selectbox(key="example").set_value(app.selectbox(key="example").options[-1]).run()

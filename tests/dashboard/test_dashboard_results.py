@@ -7,7 +7,7 @@ import pytest
 from synthetic import RATES, SLOPES, UNMASKED_NLL, break_manifest, date_in_manifest, sweep, write_run
 
 import precomputed
-from dashboard import results, series
+from dashboard import results, series, shipped
 from engine.errors import InputError
 
 
@@ -113,30 +113,30 @@ def test_published_values_are_read_without_shared_state():
 
 def test_examples_prefer_their_file_and_fall_back_to_held_out_prompts(tmp_path, monkeypatch):
     monkeypatch.setattr(precomputed, "demo_dir", lambda: tmp_path)
-    assert results.examples() == []
+    assert shipped.examples() == []
     (tmp_path / "prompts.jsonl").write_text(
         '{"domain": "hate", "split": "calibration", "risk": "seen", "base": "seen too"}\n'
         '{"domain": "hate", "split": "heldout", "risk": "a risk", "base": "a base"}\n'
     )
-    assert [(e.domain, e.kind, e.prompt) for e in results.examples()] == [
+    assert [(e.domain, e.kind, e.prompt) for e in shipped.examples()] == [
         ("hate", "risk", "a risk"),
         ("hate", "base", "a base"),
     ]
     (tmp_path / "examples.jsonl").write_text('{"domain": "legal", "kind": "base", "prompt": "Hello"}\n')
-    assert [e.prompt for e in results.examples()] == ["Hello"]
+    assert [e.prompt for e in shipped.examples()] == ["Hello"]
     (tmp_path / "examples.jsonl").write_text('{"domain": "legal"}\n')
     with pytest.raises(InputError, match="examples.jsonl"):
-        results.examples()
+        shipped.examples()
 
 
 def test_shipped_arrays_are_empty_when_absent_and_an_error_when_broken(tmp_path, monkeypatch):
     monkeypatch.setattr(precomputed, "demo_dir", lambda: tmp_path)
-    assert results.demo_arrays("scores.safetensors") == {}
-    assert results.demo_weights_hash() is None
+    assert shipped.demo_arrays("scores.safetensors") == {}
+    assert shipped.demo_weights_hash() is None
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "scores.safetensors").write_bytes(b"not safetensors")
     with pytest.raises(InputError, match="rebuild"):
-        results.demo_arrays("scores.safetensors")
+        shipped.demo_arrays("scores.safetensors")
 
 
 def points(tmp_path, **changes):

@@ -1,0 +1,123 @@
+"""What ships with the demo model, as the pages read it: scores, contrasts, operating points, example prompts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+import precomputed
+from dashboard.results import stamp
+from engine.errors import InputError
+from engine.records import read_manifest
+
+OPERATING_POINTS = "operating_points.parquet"
+
+
+def demo_results_dir() -> Path:
+    """Where the shipped model's results lie."""
+    return precomputed.demo_dir() / "results"
+
+
+def demo_arrays(name: str) -> dict[str, npt.NDArray[np.float32]]:
+    """Arrays of `scores.safetensors` or `contrast.safetensors` of the shipped model; empty where absent."""
+    path = demo_results_dir() / name
+    return _arrays(path, stamp(path)) if path.is_file() else {}
+
+
+@lru_cache(maxsize=4)
+def _arrays(path: Path, _file_stamp: object) -> dict[str, npt.NDArray[np.float32]]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise InputError(
+            f"{path} is not readable ({error}); restore it from the repository or rebuild the shipped results"
+        ) from None
+
+
+def demo_model_is_there() -> bool:
+    """Is the shipped model in its folder?"""
+    return (precomputed.demo_model_dir() / "config.json").is_file()
+
+
+def demo_weights_hash() -> str | None:
+    """Hash of the weights that the shipped results were computed from; None where there are none."""
+    if not (demo_results_dir() / "manifest.json").is_file():
+        return None
+    found = read_manifest(demo_results_dir()).get("model", {}).get("weights_hash")
+    return str(found) if found else None
+
+
+@dataclass(frozen=True)
+class Example:
+    """An example prompt for the live page. `kind` is `risk` or `base`."""
+
+    domain: str
+    kind: str
+    prompt: str
+
+
+def examples() -> list[Example]:
+    """Example prompts: `examples.jsonl`, else the held-out half of `prompts.jsonl`, else none."""
+    for name in ("examples.jsonl", "prompts.jsonl"):
+        path = precomputed.demo_dir() / name
+        if path.is_file():
+            return _examples(path, stamp(path))
+    return []
+
+
+@lru_cache(maxsize=2)
+def _examples(path: Path, _file_stamp: object) -> list[Example]:
+    try:
+        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        if path.name == "examples.jsonl":
+            return [Example(record["domain"], record["kind"], record["prompt"]) for record in records]
+        held_out = [record for record in records if record["split"] == "heldout"]
+        by_domain: dict[str, list[dict[str, str]]] = {}
+        for record in held_out:
+            by_domain.setdefault(record["domain"], []).append(record)
+        few = [record for domain in by_domain.values() for record in domain[:3]]
+        return [Example(r["domain"], kind, r[kind]) for r in few for kind in ("risk", "base")]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is not readable ({error!r}); restore it from the repository") from None
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """The cell of the grid chosen on calibration prompts, and held-out refusal rates before and after."""
+
+    lam: float
+    k: float
+    before: float
+    after: float
+    pairs: int
+
+
+def operating_point(selector: str, domain: str) -> OperatingPoint | None:
+    """The measured point of the shipped model; None where none was measured or no cell was good enough."""
+    path = demo_results_dir() / OPERATING_POINTS
+    if not path.is_file():
+        return None
+    row = _points(path, stamp(path)).filter(pl.col("selector") == selector, pl.col("domain") == domain)
+    if row.height != 1 or row["lambda"][0] is None:
+        return None
+    names = ("lambda", "k", "unedited_malign", "edited_malign", "pairs")
+    return OperatingPoint(*(row[name][0] for name in names))
+
+
+@lru_cache(maxsize=2)
+def _points(path: Path, _file_stamp: object) -> pl.DataFrame:
+    try:
+        return pl.read_parquet(path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise InputError(
+            f"{path} is not readable ({str(error).splitlines()[0]}); restore it from the repository"
+        ) from None
