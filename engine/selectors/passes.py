@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, cast
 
@@ -107,16 +107,17 @@ def windows_per_pass(batch_size: BatchSize, model: nn.Module, rows: RowIndex, to
 
 
 def in_batches(
-    work: Callable[[slice], Tensor], total: int, batch_size: int
+    work: Callable[[slice], Tensor], total: int, batch_size: int, cuts: Sequence[int] = ()
 ) -> Iterator[tuple[slice, Tensor]]:
     """`work` over `total` items in batches; a batch that does not fit in memory is tried again at half the size.
 
-    `work` has to be without effect when it fails.
+    cuts: a batch never reaches over one of these numbers of items. `work` has to be without effect when it fails.
     Errors: InputError where a single item does not fit.
     """
     done = 0
     while done < total:
-        part = slice(done, min(done + batch_size, total))
+        stop = min([done + batch_size, total, *(cut for cut in cuts if cut > done)])
+        part = slice(done, stop)
         result = _unless_out_of_memory(work, part)
         if result is None:
             size = part.stop - part.start

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 import torch
@@ -53,19 +53,25 @@ def compute_scores(
     Errors: InputError for an unknown selector or objective, missing or too short windows, scores that are
     not finite, a single window that does not fit in memory.
     """
+    check_request(loaded, selectors, windows, objective)
+    run = ScoringRun(
+        loaded, windows, seeds, cast(Objective, objective), batch_size, progress, known, finished
+    )
+    return {selector: run.scores(selector) for selector in selectors}
+
+
+def check_request(
+    loaded: LoadedModel, selectors: Sequence[str], windows: Windows | None, objective: str
+) -> None:
+    """What cannot work is an InputError before hours of work, not after."""
     if objective not in OBJECTIVES:
         raise unknown("objective", objective, OBJECTIVES)
-    # What cannot work is an error before hours of work, not after.
     for selector in selectors:
         if windows is None and not get_selector(selector).data_free:
             raise InputError(f"selector {selector!r} needs calibration text, got none; give a corpus")
         check = getattr(new_scorer(selector), "check", None)
         if check is not None:
             check(loaded)
-    run = ScoringRun(
-        loaded, windows, seeds, cast(Objective, objective), batch_size, progress, known, finished
-    )
-    return {selector: run.scores(selector) for selector in selectors}
 
 
 class ScoringRun:
@@ -159,15 +165,24 @@ class ScoringRun:
         return self._sum(method, work) / (ids.shape[0] * (ids.shape[1] - 1))
 
     def _sum(self, stage: str, work: Callable[[slice], Tensor]) -> Tensor:
-        """Sum of `work` over all windows, batch by batch."""
+        """Sum of `work` over all windows, batch by batch. stage: the name of the pass, the same for equal work."""
+        total = torch.zeros(())
+        for _, so_far in self._running_sums(stage, work):
+            total = so_far
+        return total
+
+    def _running_sums(
+        self, stage: str, work: Callable[[slice], Tensor], cuts: Sequence[int] = ()
+    ) -> Iterator[tuple[int, Tensor]]:
+        """After every batch: windows done, sum of `work` over them. No batch reaches over one of `cuts`."""
         count, tokens = self.input_ids.shape
         size = windows_per_pass(self._batch_size, self.loaded.model, self.rows, tokens)
         self._report(stage, 0, count)
         total = torch.zeros(())
-        for part, sums in in_batches(work, count, size):
+        for part, sums in in_batches(work, count, size, cuts):
             total = sums if part.start == 0 else total + sums
             self._report(stage, part.stop, count)
-        return total
+            yield part.stop, total
 
     def _report(self, stage: str, done: int, total: int) -> None:
         if self._progress is not None:

@@ -1,0 +1,180 @@
+"""Nested calibration sizes: one pass over the largest set gives what separate runs give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from engine.corpora import Windows
+from engine.errors import InputError
+from engine.models import LoadedModel
+from engine.selectors import ScoringRun, available_selectors, compute_scores, register_selector
+from engine.selectors.base import unregister_selector
+from engine.selectors.nested import nested_scores
+
+DATA = [info.id for info in available_selectors() if not info.data_free]
+
+
+@pytest.fixture
+def window_counts(tiny_llama: LoadedModel) -> Iterator[list[int]]:
+    """Windows in every forward pass of the whole model, in order."""
+    counts: list[int] = []
+
+    def count(_: Any, __: Any, given: dict[str, Any], ___: Any) -> None:
+        ids = given.get("input_ids")
+        counts.append(len(given["inputs_embeds"] if ids is None else ids))
+
+    handle = tiny_llama.model.register_forward_hook(count, with_kwargs=True)
+    yield counts
+    handle.remove()
+
+
+@pytest.fixture
+def plug_ins() -> Iterator[None]:
+    """Two plug-ins: one asks for the shared pass, one runs the model itself."""
+
+    @register_selector("squared_activation")
+    class SquaredActivation:
+        """s_i = (E |h_i|)^2."""
+
+        def score(self, run: ScoringRun) -> torch.Tensor:
+            return run.activations().output_mean_abs.square()
+
+    @register_selector("mean_logit", seeded=True)
+    class MeanLogit:
+        """The same number for all rows: the mean logit of the calibration windows."""
+
+        def score(self, run: ScoringRun) -> torch.Tensor:
+            logits = run.loaded.model(input_ids=run.input_ids, use_cache=False).logits
+            return logits.mean().expand(len(run.seeds), run.rows.n_rows)
+
+    yield
+    unregister_selector("squared_activation")
+    unregister_selector("mean_logit")
+
+
+def test_equal_bit_for_bit_where_the_batches_are_the_same(
+    tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
+    nested = nested_scores(tiny_llama, DATA, tiny_windows, [4, 2, 6], batch_size=2)
+    assert list(nested) == [2, 4, 6]
+    for size, scores in nested.items():
+        separate = compute_scores(tiny_llama, DATA, tiny_windows.first(size), batch_size=2)
+        assert list(scores) == DATA
+        for selector in DATA:
+            assert torch.equal(scores[selector], separate[selector]), (size, selector)
+    assert not torch.equal(nested[2]["lrp"], nested[6]["lrp"])
+
+
+@pytest.mark.parametrize("objective", ["loss", "logit"])
+def test_equal_to_rounding_where_batches_are_cut_at_other_windows(
+    objective: str, tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
+    selectors = [selector for selector in DATA if selector != "consensus2"]
+    nested = nested_scores(tiny_llama, selectors, tiny_windows, [1, 3, 5], objective=objective)
+    for size, scores in nested.items():
+        separate = compute_scores(tiny_llama, selectors, tiny_windows.first(size), objective=objective)
+        for selector in selectors:
+            # float32: sums over another batch are added in another order
+            torch.testing.assert_close(scores[selector], separate[selector], rtol=1e-5, atol=1e-7)
+
+
+def test_every_family(tiny_family: LoadedModel, tiny_windows: Windows) -> None:
+    selectors = ["wanda", "mean_activation", "ig"]
+    nested = nested_scores(tiny_family, selectors, tiny_windows, [2, 4], batch_size=1)
+    for size, scores in nested.items():
+        separate = compute_scores(tiny_family, selectors, tiny_windows.first(size), batch_size=1)
+        for selector in selectors:
+            assert torch.equal(scores[selector], separate[selector])
+
+
+def test_each_window_goes_through_the_model_once(
+    window_counts: list[int], tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
+    nested_scores(tiny_llama, ["wanda", "mean_activation", "lrp"], tiny_windows, [2, 4, 6], batch_size=6)
+    assert window_counts == [2, 2, 2] * 2  # activations and lrp, cut at the sizes
+    window_counts.clear()
+    nested_scores(tiny_llama, ["consensus2", "lrp", "ig"], tiny_windows, [2, 6])
+    # lrp, then ig's 16 points and h(0), of a single window, per batch
+    assert sum(window_counts) == 6 + 16 * 6 + 2
+
+
+def test_a_plug_in_that_shares_the_pass_costs_none_and_one_that_does_not_costs_its_own(
+    plug_ins: None, window_counts: list[int], tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
+    names = ["mean_activation", "squared_activation"]
+    nested = nested_scores(tiny_llama, names, tiny_windows, [2, 4, 6], batch_size=2)
+    assert sum(window_counts) == 6
+    for scores in nested.values():
+        torch.testing.assert_close(scores["squared_activation"], scores["mean_activation"].square())
+    window_counts.clear()
+    own = nested_scores(tiny_llama, ["mean_logit"], tiny_windows, [2, 4], seeds=(7, 8, 9))
+    assert window_counts == [4, 2]
+    for size, scores in own.items():
+        logits = tiny_llama.model(input_ids=tiny_windows.input_ids[:size], use_cache=False).logits
+        assert scores["mean_logit"].shape == (3, tiny_llama.rows.n_rows)
+        torch.testing.assert_close(scores["mean_logit"][2, 5], logits.mean())
+
+
+def test_known_scores_are_used_and_new_ones_reported_as_they_come(
+    window_counts: list[int], tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
+    seen: list[tuple[int, str]] = []
+    whole = nested_scores(
+        tiny_llama,
+        ["lrp", "wanda"],
+        tiny_windows,
+        [2, 4],
+        batch_size=2,
+        finished=lambda size, selector, _: seen.append((size, selector)),
+    )
+    assert seen == [(4, "lrp"), (2, "lrp"), (4, "wanda"), (2, "wanda")]
+    window_counts.clear()
+    seen.clear()
+    known = {4: {"lrp": whole[4]["lrp"], "wanda": whole[4]["wanda"]}, 2: {"wanda": whole[2]["wanda"]}}
+    again = nested_scores(
+        tiny_llama,
+        ["lrp", "wanda"],
+        tiny_windows,
+        [2, 4],
+        batch_size=2,
+        known=known,
+        finished=lambda size, selector, _: seen.append((size, selector)),
+    )
+    assert seen == [(2, "lrp")]
+    assert window_counts == [2]
+    assert all(torch.equal(again[size][name], whole[size][name]) for size in again for name in again[size])
+
+
+def test_batches_halved_for_lack_of_memory_still_end_at_the_sizes(
+    tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
+    expected = nested_scores(tiny_llama, ["lrp"], tiny_windows, [3, 6], batch_size=1)
+
+    def run_out(_: Any, given: Any, __: Any) -> None:
+        if len(given[0]) > 2:
+            raise torch.OutOfMemoryError
+
+    handle = tiny_llama.model.model.layers[1].mlp.down_proj.register_forward_hook(run_out)
+    try:
+        scores = nested_scores(tiny_llama, ["lrp"], tiny_windows, [3, 6], batch_size=6)
+    finally:
+        handle.remove()
+    for size in (3, 6):
+        torch.testing.assert_close(scores[size]["lrp"], expected[size]["lrp"], rtol=1e-5, atol=1e-7)
+
+
+def test_wrong_requests_are_errors_before_any_pass(
+    window_counts: list[int], tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
+    for sizes in ([], [0, 2], [2, 7]):
+        with pytest.raises(InputError, match=r"sizes must lie in 1\.\.6"):
+            nested_scores(tiny_llama, ["lrp"], tiny_windows, sizes)
+    with pytest.raises(InputError, match="did you mean 'lrp'"):
+        nested_scores(tiny_llama, ["lpr"], tiny_windows, [2])
+    with pytest.raises(InputError, match="unknown objective"):
+        nested_scores(tiny_llama, ["lrp"], tiny_windows, [2], objective="lost")
+    assert window_counts == []
