@@ -192,7 +192,7 @@ def _run(
         )
 
     status.caption("Loading the model …")
-    entry = live.POOL.get(shown.model, waiting)
+    entry = live.POOL.get(shown.model, lambda seconds: status.info(f"Loading the model … ({seconds:.0f} s)"))
     mask = edits.mask_of(entry, edit, progress)
     shown.removed = edits.removed_per_projection(entry, mask)
     for side in ("before", "after"):

@@ -125,3 +125,33 @@ def test_examples_of_the_domain_fill_the_prompt():
     assert app.text_area(key="prompt").value == offered[0].prompt
     app.selectbox(key="example").set_value(app.selectbox(key="example").options[-1]).run()
     assert app.text_area(key="prompt").value == offered[-1].prompt
+
+
+def sliders(app):
+    return app.select_slider(key="lambda").value, app.select_slider(key="k").value
+
+
+def measured(selector, domain):
+    point = shipped.operating_point(selector, domain)
+    return point.lam, point.k
+
+
+def test_refusal_settings_start_from_the_measured_operating_point():
+    app = page(domain="Hate", edit_selector="LRP")
+    assert sliders(app) == measured("lrp", "hate")
+    assert "held-out risk prompts" in captions(app)
+    app.selectbox(key="domain").set_value("crime").run()
+    assert sliders(app) == measured("lrp", "crime") != measured("lrp", "hate")
+    app.select_slider(key="lambda").set_value(0.7).run()  # the user's choice stays
+    assert sliders(app) == (0.7, measured("lrp", "crime")[1])
+
+
+def test_settings_of_a_shared_link_win_over_the_measured_point():
+    app = page(domain="Crime", edit_selector="LRP", **{"lambda": "0.6", "k": "10%"})
+    assert sliders(app) == (0.6, 0.1)
+
+
+def test_a_model_without_measured_points_keeps_plain_defaults(folder):
+    app = page(edit_model="Another model", edit_model_id=folder)
+    assert sliders(app) == (0.5, 0.05)
+    assert "held-out" not in captions(app)
