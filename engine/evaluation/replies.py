@@ -1,0 +1,132 @@
+"""Replies that were written elsewhere, read from CSV or JSONL, with people's labels where there are some."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.errors import InputError
+
+# The first of these names that a file has is taken; the options of `refusal judge` name another.
+REPLY_COLUMNS = ("reply", "completion", "response", "output", "generation", "answer", "text")
+PROMPT_COLUMNS = ("prompt", "question", "instruction", "input")
+MODEL_COLUMNS = ("model", "source_model", "source")
+LABEL_COLUMNS = ("human_label", "label", "human", "is_refusal", "refused")
+NO_COLUMN = "none"
+_REFUSES = re.compile(r"refus|reject|declin")
+_ANSWERS = re.compile(r"compl(?:y|iance)|normal|answer|accept")
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+@dataclass(frozen=True)
+class GivenReply:
+    """One reply of a file. source: its model, or the file's name. human: does it refuse, in full or in part?"""
+
+    source: str
+    prompt: str
+    reply: str
+    human: bool | None
+
+
+def read_replies(
+    path: Path,
+    *,
+    reply_column: str | None = None,
+    label_column: str | None = None,
+    model_column: str | None = None,
+) -> list[GivenReply]:
+    """The replies of one file, in its order; columns are found by their names unless they are given.
+
+    Labels may be words (`2_full_refusal`, `partial refusal`, `REJECTION`, `1_full_compliance`) or 0/1, yes/no,
+    true/false; a partial refusal is a refusal; an empty label is none. `none` as a column's name: do not use one.
+    """
+    records = _records(path)
+    columns = list(dict.fromkeys(name for record in records for name in record))
+    reply = _column(path, columns, REPLY_COLUMNS, reply_column, "--reply-column")
+    if reply is None:
+        raise InputError(
+            f"{path} has no column of replies; its columns are {', '.join(columns)}; name one with --reply-column"
+        )
+    prompt = _column(path, columns, PROMPT_COLUMNS, None, "")
+    model = _column(path, columns, MODEL_COLUMNS, model_column, "--model-column")
+    label = _column(path, columns, LABEL_COLUMNS, label_column, "--label-column")
+    return [
+        GivenReply(
+            source=_text(record, model) or path.stem,
+            prompt=_text(record, prompt),
+            reply=_text(record, reply),
+            human=_label(path, label, _text(record, label)),
+        )
+        for record in records
+    ]
+
+
+def _records(path: Path) -> list[dict[str, Any]]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read ({error}); give a CSV or JSONL file of replies") from None
+    if path.suffix.lower() in {".jsonl", ".ndjson"}:
+        records = [
+            _object(path, number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()
+        ]
+    elif path.suffix.lower() == ".csv":
+        try:
+            records = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+        except csv.Error as error:
+            raise InputError(f"{path} is no readable CSV ({error}); write it again, or use JSONL") from None
+    else:
+        raise InputError(f"{path} ends with {path.suffix!r}; expected .csv or .jsonl")
+    if not records:
+        raise InputError(
+            f"{path} holds no replies; expected one per line under a header, or one JSON object per line"
+        )
+    return records
+
+
+def _object(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path} line {number} is no JSON ({error}); expected one object per line") from None
+    if not isinstance(record, dict):
+        raise InputError(
+            f"{path} line {number} is a JSON {type(record).__name__}; expected one object per line"
+        )
+    return record
+
+
+def _column(
+    path: Path, columns: list[str], usual: tuple[str, ...], given: str | None, option: str
+) -> str | None:
+    if given == NO_COLUMN:
+        return None
+    if given is None:
+        return next((name for name in usual if name in columns), None)
+    if given not in columns:
+        raise InputError(f"{path} has no column {given!r} ({option}); its columns are {', '.join(columns)}")
+    return given
+
+
+def _text(record: dict[str, Any], column: str | None) -> str:
+    value = record.get(column) if column is not None else None
+    return "" if value is None else str(value)
+
+
+def _label(path: Path, column: str | None, value: str) -> bool | None:
+    text = value.strip().lower()
+    if not text:
+        return None
+    if text in _TRUTH:
+        return _TRUTH[text]
+    if bool(_REFUSES.search(text)) != bool(_ANSWERS.search(text)):
+        return bool(_REFUSES.search(text))
+    raise InputError(
+        f"{path}: {value!r} in column {column!r} is no label of a reply; expected words such as full_refusal or "
+        f"full_compliance, or 0/1; name another column with --label-column, or {NO_COLUMN!r}"
+    )
