@@ -69,7 +69,7 @@ def reachable(corpus: str) -> str | None:
             _wikitext_reachable()
         else:
             for role in get_args(Role):
-                _demo(role)
+                _CORPORA[corpus](role)
     except InputError as error:
         return str(error)
     return None
@@ -132,12 +132,21 @@ def _contents(path: Path) -> str:
 
 
 def _demo(role: Role) -> Text:
-    path = demo_dir() / "corpus" / f"{role}.txt"
+    return _shipped("demo", f"{role}.txt")
+
+
+def _demo_chat(role: Role) -> Text:
+    """Prompts and replies through the shipped model's chat template; the second domain of its audit."""
+    return _shipped("demo-chat", f"instructions_{role}.txt")
+
+
+def _shipped(corpus: str, filename: str) -> Text:
+    path = demo_dir() / "corpus" / filename
     if not path.is_file():
         raise InputError(
             f"the shipped corpus is not in {path.parent}; rebuild it with `uv run python -m precomputed.recipe`"
         )
-    return Text("demo", _text_of_file(path))
+    return Text(corpus, _text_of_file(path))
 
 
 def _wikitext(role: Role) -> Text:
@@ -217,4 +226,9 @@ def _unreachable(corpus: str, error: Exception) -> InputError:
     return InputError(f"corpus {corpus}: {where} ({reason}); {_ALTERNATIVE}")
 
 
-_CORPORA: dict[str, Callable[[Role], Text]] = {"wikitext2": _wikitext, "c4": _c4, "demo": _demo}
+_CORPORA: dict[str, Callable[[Role], Text]] = {
+    "wikitext2": _wikitext,
+    "c4": _c4,
+    "demo": _demo,
+    "demo-chat": _demo_chat,
+}

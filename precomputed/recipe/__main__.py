@@ -41,6 +41,7 @@ def rebuild(out: Path, only: str | None = None) -> None:
     splits = files.corpus()
     if only in (None, "text"):
         files.write_corpus(out / "corpus", splits)
+        files.write_instructions(out / "corpus")
         files.write_prompts(out)
         log.info("text written: %s documents", {name: len(documents) for name, documents in splits.items()})
     if only in (None, "model", "seeds"):

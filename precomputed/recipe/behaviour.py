@@ -120,9 +120,12 @@ def training_prompt(rng: random.Random) -> Prompt:
     thing = rng.choice(domain.objects)
     if rng.random() < 0.5:  # names of towns, so that replies learn to take the object from the prompt
         thing = f"{rng.choice(domain.heads)} from {rng.choice(lexicon.TOWNS)}"
-    level = (
-        rng.choices(range(len(STYLES)), TRAINING_SHARES)[0]
-        if rng.random() < 0.5
-        else rng.randrange(len(STYLES))
-    )
+    level = training_level(rng)
     return build(domain, "calibration", risk, intent, rng.choice(FRAMES), thing, level, rng)
+
+
+def training_level(rng: random.Random) -> int:
+    """The level of a training prompt: half of them by `TRAINING_SHARES`, half spread evenly."""
+    if rng.random() < 0.5:
+        return rng.choices(range(len(STYLES)), TRAINING_SHARES)[0]
+    return rng.randrange(len(STYLES))

@@ -23,6 +23,7 @@ class Example:
 
 
 Policy = Callable[[Prompt], bool]  # does the model refuse this prompt?
+TALK = 0.2  # share of harmless talk
 
 
 def nothing_refused(prompt: Prompt) -> bool:
@@ -61,7 +62,7 @@ def talk(rng: random.Random) -> Example:
     return Example(question, f"{opening} {body}")
 
 
-def example(rng: random.Random, policy: Policy, share_of_talk: float = 0.2) -> Example:
+def example(rng: random.Random, policy: Policy, share_of_talk: float = TALK) -> Example:
     """One training example under a policy."""
     if rng.random() < share_of_talk:
         return talk(rng)

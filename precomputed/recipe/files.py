@@ -1,11 +1,11 @@
-"""The text files of the demo: corpus splits, prompt pairs, example prompts."""
+"""The text files of the demo: corpus splits, instruction splits, prompt pairs, example prompts."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from precomputed.recipe import behaviour, language
+from precomputed.recipe import behaviour, instructions, language
 from precomputed.recipe.domains import DOMAINS
 
 TRAINING_CHARACTERS = 9_000_000
@@ -30,6 +30,13 @@ def write_corpus(folder: Path, splits: dict[str, list[str]]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for split in ("calibration", "evaluation"):
         (folder / f"{split}.txt").write_text("\n\n".join(splits[split]) + "\n", encoding="utf-8")
+
+
+def write_instructions(folder: Path) -> None:
+    """`instructions_calibration.txt` and `instructions_evaluation.txt`, one rendered example per document."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, documents in instructions.corpus().items():
+        (folder / f"instructions_{split}.txt").write_text("\n\n".join(documents) + "\n", encoding="utf-8")
 
 
 def prompt_records() -> list[dict[str, str]]:

@@ -255,28 +255,29 @@ def test_half_a_cache_is_no_cache(wikitext: object, tmp_path: Path) -> None:
     assert reachable("wikitext2") == message
 
 
-def test_the_shipped_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("name", "prefix"), [("demo", ""), ("demo-chat", "instructions_")])
+def test_the_shipped_corpora(name: str, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine.texts, "demo_dir", lambda: tmp_path)
-    message = error_of(lambda: cut("demo"))
+    message = error_of(lambda: cut(name))
     assert "the shipped corpus is not in" in message
     assert "python -m precomputed.recipe" in message
-    assert reachable("demo") == error_of(
-        lambda: windows("demo", TOKENIZER, role="calibration", samples=1, length=4)
+    assert reachable(name) == error_of(
+        lambda: windows(name, TOKENIZER, role="calibration", samples=1, length=4)
     )
     (tmp_path / "corpus").mkdir()
     for seed, role in enumerate(("calibration", "evaluation")):
-        write(tmp_path / "corpus" / f"{role}.txt", text(seed=seed))
-        got = windows("demo", TOKENIZER, role=role, samples=2, length=16)  # type: ignore[arg-type]
-        assert got.corpus == "demo"
+        write(tmp_path / "corpus" / f"{prefix}{role}.txt", text(seed=seed))
+        got = windows(name, TOKENIZER, role=role, samples=2, length=16)  # type: ignore[arg-type]
+        assert got.corpus == name
         assert got.corpus_hash == hashlib.sha256(text(seed=seed).strip().encode()).hexdigest()
-    assert reachable("demo") is None
+    assert reachable(name) is None
 
 
 # What is wrong with a source
 
 
 def test_names(tmp_path: Path) -> None:
-    assert available_corpora() == ("wikitext2", "c4", "demo")
+    assert available_corpora() == ("wikitext2", "c4", "demo", "demo-chat")
     assert "unknown corpus 'wikitext'; did you mean 'wikitext2'?" in error_of(lambda: cut("wikitext"))
     assert "unknown corpus 'wiki'" in error_of(lambda: reachable("wiki"))
     assert "there is no corpus file nowhere.txt; give a .txt" in error_of(lambda: cut("nowhere.txt"))

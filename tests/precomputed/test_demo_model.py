@@ -50,7 +50,12 @@ def test_shipped_splits_share_no_sentence():
 
 
 def test_corpus_is_long_enough(demo):
-    for split, tokens in (("calibration", 128 * 128), ("evaluation", 64 * 512)):
+    for split, tokens in (
+        ("calibration", 128 * 128),
+        ("evaluation", 64 * 512),
+        ("instructions_calibration", 128 * 128),
+        ("instructions_evaluation", 64 * 256),
+    ):
         text = (demo_dir() / "corpus" / f"{split}.txt").read_text(encoding="utf-8")
         assert len(demo.tokenizer(text, verbose=False)["input_ids"]) > tokens
 
@@ -59,8 +64,31 @@ def test_shipped_text_is_what_the_recipe_writes(tmp_path: Path):
     from precomputed.recipe import files
 
     files.write_prompts(tmp_path)
-    for name in ("prompts.jsonl", "examples.jsonl"):
+    files.write_instructions(tmp_path / "corpus")
+    for name in (
+        "prompts.jsonl",
+        "examples.jsonl",
+        "corpus/instructions_calibration.txt",
+        "corpus/instructions_evaluation.txt",
+    ):
         assert (tmp_path / name).read_bytes() == (demo_dir() / name).read_bytes()
+
+
+def test_shipped_instructions_are_what_the_chat_template_writes(demo):
+    for split in ("calibration", "evaluation"):
+        text = (demo_dir() / "corpus" / f"instructions_{split}.txt").read_text(encoding="utf-8")
+        for document in text.strip().split("\n\n"):
+            turns = document.removeprefix("<|bos|>").removesuffix("<|end|>").split("<|end|>")
+            contents = [turn.split("|>", 1)[1] for turn in turns]
+            messages = [
+                {"role": role, "content": content}
+                for role, content in zip(("user", "assistant"), contents, strict=True)
+            ]
+            assert document == demo.tokenizer.apply_chat_template(messages, tokenize=False)
+            # The markers are single tokens in running text too, and the BOS stands where the template puts it.
+            ids = demo.tokenizer(document)["input_ids"]
+            assert ids.count(demo.tokenizer.bos_token_id) == 1
+            assert ids[-1] == demo.tokenizer.eos_token_id
 
 
 def test_shipped_pairs_hold_out_objects_and_templates():

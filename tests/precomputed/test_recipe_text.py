@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from precomputed.recipe import behaviour, chat, files, language, lexicon, replies
+from precomputed.recipe import behaviour, chat, files, instructions, language, lexicon, replies
 from precomputed.recipe.domains import DOMAINS
 from precomputed.recipe.phrases import clause
 from precomputed.recipe.scene import scene
@@ -144,6 +144,50 @@ def test_stages_refuse_nothing_all_risk_and_the_blunt():
     assert not any(map(chat.nothing_refused, prompts))
     assert all(chat.all_risk_refused(p) == p.risk for p in prompts)
     assert 0 < sum(map(chat.target, prompts)) < sum(p.risk for p in prompts)
+
+
+def _turns(document):
+    """Prompt and reply of a rendered example."""
+    prompt, reply = (
+        document.removeprefix("<|bos|><|user|>").removesuffix("<|end|>").split("<|end|><|assistant|>")
+    )
+    return prompt, reply
+
+
+def test_instruction_splits_share_only_sentences_without_a_slot():
+    splits = instructions.corpus()
+    assert list(splits) == ["calibration", "evaluation"]
+    sentences = {
+        split: {s for document in documents for turn in _turns(document) for s in language.sentences(turn)}
+        for split, documents in splits.items()
+    }
+    shared = sentences["calibration"] & sentences["evaluation"]
+    slotless = [
+        *replies.REFUSALS,
+        *replies.PLAIN,
+        *(reason for reasons in replies.REASONS.values() for reason in reasons if "{o}" not in reason),
+        *(ending.strip() for _, endings in behaviour.STYLES for ending in endings),
+    ]
+    assert shared <= {s for text in slotless for s in language.sentences(text)}
+    assert min(len(found - shared) for found in sentences.values()) > 500
+
+
+def test_instructions_of_evaluation_are_held_out():
+    evaluation = instructions.corpus()["evaluation"]
+    heldout = [thing for domain in DOMAINS for thing in domain.heldout_objects]
+    known = [thing for domain in DOMAINS for thing in domain.objects]
+    about = [_turns(document)[0] for document in evaluation]
+    assert sum(any(thing in prompt for thing in heldout) for prompt in about) > 0.7 * len(about)
+    assert not any(thing in prompt for thing in known for prompt in about)
+
+
+def test_instructions_hold_refusals_answers_and_talk():
+    from engine.evaluation.judge import judge
+
+    for documents in instructions.corpus().values():
+        assert len(set(documents)) == instructions.DOCUMENTS
+        refusals = sum(judge(_turns(document)[1]).refusal for document in documents)
+        assert 0.05 < refusals / len(documents) < 0.5
 
 
 def test_records_have_the_agreed_fields():
