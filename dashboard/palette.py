@@ -33,6 +33,8 @@ STYLES = {
     "mean_activation": Style("Mean activation", "#901FDE", "longdash", "triangle-down"),
     "magnitude": Style("Magnitude", "#C61620", "longdashdot", "x"),
     "random": Style("Random", "#808080", "12px,3px,3px,3px", "cross"),
+    "grad_x_input": Style("Gradient x input", "#86544A", "18px,4px", "triangle-right"),
+    "ig_conductance": Style("IG conductance", "#D670BA", "5px,3px", "triangle-left"),
 }
 _MORE_COLOURS = ("#A0742A", "#2A8FA8", "#C2607F", "#6E8B3D", "#8C6BB1")
 _MORE_DASHES = ("6px,2px", "14px,4px", "9px,3px,2px,3px")

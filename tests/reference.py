@@ -81,6 +81,30 @@ def ig(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss") -
     return _mean_abs(rows, relevance)
 
 
+def grad_x_input(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss") -> list[float]:
+    """E |h * dF/dh| over predicted tokens, one window at a time, plain gradients."""
+    relevance = []
+    for window in input_ids:
+        outputs, gradients = outputs_and_gradients(model, rows, window, 1.0, target(window, objective))
+        relevance.append({name: outputs[name] * gradients[name] for name in outputs})
+    return _mean_abs(rows, relevance)
+
+
+def ig_conductance(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss") -> list[float]:
+    """E |sum over k of dF/dh(k/16) * (h(k/16) - h((k-1)/16))| over predicted tokens, one window at a time."""
+    relevance = []
+    for window in input_ids:
+        goal = target(window, objective)
+        points = [outputs_and_gradients(model, rows, window, k / 16, goal) for k in range(17)]
+        total: Outputs = {}
+        for name in points[0][0]:
+            total[name] = torch.zeros_like(points[0][0][name])
+            for k in range(1, 17):
+                total[name] += points[k][1][name] * (points[k][0][name] - points[k - 1][0][name])
+        relevance.append(total)
+    return _mean_abs(rows, relevance)
+
+
 def target(window: Tensor, objective: str) -> Target:
     """F of one window: summed next-token loss, or summed logits of the next tokens."""
     if objective == "loss":

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from engine.selectors.run import ScoringRun
 
 ENTRY_POINTS = "selector_audit.selectors"
+# Files and ids, in menu order: the paper's seven (`engine.scores.PAPER_SELECTORS`), then ours.
 BUILT_IN = (
     "random",
     "magnitude",
@@ -45,7 +46,9 @@ BUILT_IN = (
     "lrp",
     "ig",
     "consensus2",
-)  # files and ids, in menu order
+    "grad_x_input",
+    "ig_conductance",
+)
 
 
 class Selector(Protocol):
@@ -123,7 +126,7 @@ def unregister_selector(selector_id: str) -> None:
 
 
 def available_selectors() -> list[SelectorInfo]:
-    """The paper's seven in the paper's order, then plug-ins by id."""
+    """The paper's seven in the paper's order, then ours, then plug-ins by id."""
     _load()
     plug_ins = sorted(set(_registry) - set(BUILT_IN))
     return [_registry[selector_id][0] for selector_id in (*BUILT_IN, *plug_ins)]

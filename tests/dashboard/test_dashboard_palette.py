@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dashboard import palette
+from engine.selectors.base import BUILT_IN, get_selector
 
 WHITE, DARK = "#FFFFFF", "#0E1117"
 # Machado, Oliveira and Fernandes 2009, severity 1.0, on linear RGB.
@@ -61,6 +62,12 @@ def test_dash_and_symbol_tell_selectors_apart_without_colour():
     assert len({look.dash for look in looks}) >= 6
     assert len({look.symbol for look in looks}) == len(palette.STYLES)
     assert palette.OVERLAY_DASH not in {look.dash for look in looks}
+
+
+def test_every_selector_that_ships_has_its_own_look():
+    assert set(palette.STYLES) == set(BUILT_IN)
+    for selector in BUILT_IN:
+        assert palette.title(selector) == get_selector(selector).title
 
 
 def test_a_plug_in_keeps_its_look_and_comes_last():

@@ -20,6 +20,7 @@ from engine.intervention import zeroed
 from engine.models import LoadedModel
 from engine.ranking import removal_order
 from engine.rows import row_index
+from engine.scores import PAPER_SELECTORS, ScorePlan
 from engine.selectors import available_selectors, compute_scores, get_selector
 from engine.selectors.consensus2 import borda
 
@@ -54,9 +55,11 @@ def close(scores: Tensor, expected: list[float]) -> None:
     )
 
 
-def test_the_seven_of_the_paper_come_first_and_in_its_order() -> None:
+def test_the_seven_of_the_paper_come_first_and_in_its_order_then_ours() -> None:
     seven = ["random", "magnitude", "wanda", "mean_activation", "lrp", "ig", "consensus2"]
-    assert SELECTORS[:7] == seven
+    assert SELECTORS[:9] == [*seven, "grad_x_input", "ig_conductance"]
+    assert list(PAPER_SELECTORS) == seven
+    assert ScorePlan().selectors == PAPER_SELECTORS
     assert [get_selector(name).data_free for name in seven] == [True, True, *[False] * 5]
 
 
@@ -88,6 +91,20 @@ def test_attribution_selectors_are_the_slow_loops(
     scores = compute_scores(loaded, [selector], few, objective=objective)[selector]
     expected = getattr(reference, selector)(loaded.model, loaded.rows, few.input_ids, objective)
     close(scores, expected)
+
+
+@pytest.mark.parametrize("objective", ["loss", "logit"])
+@pytest.mark.parametrize("selector", ["grad_x_input", "ig_conductance"])
+@pytest.mark.parametrize("family", ["llama", "gemma3_text", "mistral", "phi", "gpt_neox"])
+def test_our_own_attribution_selectors_are_the_slow_loops(
+    family: str, selector: str, objective: str, tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
+    """float64, since conductance sums small differences; norms of transformers round to float32 inside."""
+    few = tiny_windows.first(2)
+    model = tiny_model(family, seed=3).double().requires_grad_(False)
+    loaded = loaded_as(tiny_llama, model, dtype="float64")
+    scores = compute_scores(loaded, [selector], few, objective=objective)[selector]
+    close(scores, getattr(reference, selector)(loaded.model, loaded.rows, few.input_ids, objective))
 
 
 @pytest.mark.parametrize("family", ["mistral", "phi", "gpt_neox"])
@@ -152,10 +169,11 @@ def test_attribution_sees_that_removing_a_row_changes_nothing(
     before = negative_log_likelihood(loaded, tiny_windows)
     with zeroed(loaded, dead):
         assert negative_log_likelihood(loaded, tiny_windows) == before
-    scores = compute_scores(loaded, ["magnitude", "mean_activation", "lrp", "ig"], tiny_windows)
+    attributions = ("lrp", "ig", "grad_x_input", "ig_conductance")
+    scores = compute_scores(loaded, ["magnitude", "mean_activation", *attributions], tiny_windows)
     alive = torch.ones(loaded.rows.n_rows, dtype=torch.bool)
     alive[dead] = False
-    for method in ("lrp", "ig"):
+    for method in attributions:
         assert (scores[method][dead] == 0).all()
         assert (scores[method][alive] > 0).all()
     for baseline in ("magnitude", "mean_activation"):

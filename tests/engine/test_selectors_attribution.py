@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from captum.attr import LayerGradientXActivation
+from captum.attr import LayerConductance, LayerGradientXActivation
 from tiny_models import LRP_FAMILIES, tiny_model
 from torch import Tensor, nn
 
@@ -16,6 +16,8 @@ from engine.models import LoadedModel
 from engine.rows import row_index
 from engine.selectors.attribution import per_prompt_relevance, relevance
 from engine.selectors.passes import objective_gradient
+
+METHODS: list[Any] = ["lrp", "ig", "grad_x_input", "ig_conductance"]
 
 
 def difference(logits: Tensor) -> Tensor:
@@ -77,7 +79,80 @@ def _in_running_order(model: Any, modules: list[nn.Module], embeddings: Tensor) 
     return order
 
 
-@pytest.mark.parametrize("method", ["lrp", "ig"])
+@pytest.mark.parametrize("family", ["llama", "gemma3_text", "phi"])
+def test_grad_x_input_is_captums_gradient_times_activation(family: str) -> None:
+    """float64, norms of transformers round to float32 inside."""
+    model, ids, found = _relevance_in_float64(family, "grad_x_input")
+    rows = row_index(model)
+    modules: list[Any] = [model.get_submodule(layer.name) for layer in rows.layers]
+    captum = LayerGradientXActivation(_loss_per_window(model), modules)
+    expected = captum.attribute(model.get_input_embeddings()(ids), additional_forward_args=ids)
+    for layer, values in zip(rows.layers, expected, strict=True):
+        assert (found[layer.index] - values).norm() < 1e-6 * values.norm(), layer.name
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3_text", "phi"])
+def test_conductance_is_captums_on_the_reversed_path(family: str) -> None:
+    """captum takes the gradient at the start of each step. From the input down to zero that is our end of the step.
+
+    Its trapezoid points are k/16 for k = 0..16, and it weighs no step, so that all 16 steps are in, the one next
+    to zero too. The signs of the path's steps turn around.
+    """
+    model, ids, found = _relevance_in_float64(family, "ig_conductance")
+    embeddings = model.get_input_embeddings()(ids)
+    for layer in row_index(model).layers:
+        captum = LayerConductance(_loss_per_window(model), model.get_submodule(layer.name))
+        expected = -captum.attribute(
+            torch.zeros_like(embeddings),
+            baselines=embeddings,
+            additional_forward_args=ids,
+            n_steps=16,
+            method="riemann_trapezoid",
+        )
+        assert (found[layer.index] - expected).norm() < 1e-6 * expected.norm(), layer.name
+
+
+def test_conductance_counts_the_first_step_of_the_path() -> None:
+    """Early layers go most of their way in it: without it (captum's `riemann_right`) the numbers are others."""
+    model, ids, found = _relevance_in_float64("llama", "ig_conductance")
+    embeddings = model.get_input_embeddings()(ids)
+    first = LayerConductance(_loss_per_window(model), model.model.layers[0].self_attn.q_proj)
+    other = first.attribute(
+        embeddings,
+        baselines=torch.zeros_like(embeddings),
+        additional_forward_args=ids,
+        n_steps=16,
+        method="riemann_right",
+    )
+    assert (found[0] - other).norm() > 0.5 * other.norm()
+
+
+def _relevance_in_float64(family: str, method: Any) -> tuple[Any, Tensor, dict[int, Tensor]]:
+    """A tiny model, two windows, and the token-level relevance for the summed loss by layer."""
+    model = tiny_model(family).double().requires_grad_(False)
+    ids = torch.randint(3, 290, (2, 8), generator=torch.Generator().manual_seed(5))
+    found: dict[int, Tensor] = {}
+    relevance(
+        method,
+        model,
+        row_index(model),
+        ids,
+        lambda logits: objective_gradient(logits, ids, "loss"),
+        found.__setitem__,
+    )
+    return model, ids, found
+
+
+def _loss_per_window(model: Any) -> Any:
+    def loss(embeddings: Tensor, ids: Tensor) -> Tensor:
+        logits = model(inputs_embeds=embeddings, use_cache=False).logits[:, :-1]
+        nats = nn.functional.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
+        return nats.sum(1)
+
+    return loss
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_relevance_per_prompt_ignores_padding_and_neighbours(method: Any, prompts: Tensor) -> None:
     """A left-padded prompt in a batch has the relevance that it has alone and unpadded."""
     for family in LRP_FAMILIES:
@@ -98,7 +173,7 @@ def test_relevance_per_prompt_ignores_padding_and_neighbours(method: Any, prompt
             )
 
 
-@pytest.mark.parametrize("method", ["lrp", "ig"])
+@pytest.mark.parametrize("method", METHODS)
 def test_pads_change_nothing_whatever_they_hold(
     method: Any, tiny_llama: LoadedModel, prompts: Tensor
 ) -> None:
@@ -127,7 +202,7 @@ def test_positions_are_counted_from_the_first_real_token(tiny_llama: LoadedModel
     assert given[0].tolist() == [[*range(9)], [0, 0, 0, 0, *range(5)], [*range(9)]]
 
 
-@pytest.mark.parametrize("method", ["lrp", "ig"])
+@pytest.mark.parametrize("method", METHODS)
 def test_relevance_per_prompt_is_signed_and_linear_in_the_target(
     method: Any, tiny_llama: LoadedModel, prompts: Tensor
 ) -> None:
@@ -139,7 +214,7 @@ def test_relevance_per_prompt_is_signed_and_linear_in_the_target(
     torch.testing.assert_close(turned, -3 * plain, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("method", ["lrp", "ig"])
+@pytest.mark.parametrize("method", METHODS)
 def test_relevance_per_prompt_is_the_sum_over_its_tokens(
     method: Any, tiny_llama: LoadedModel, prompts: Tensor
 ) -> None:
@@ -205,7 +280,7 @@ def test_a_layer_that_no_gradient_reaches_is_an_error(tiny_llama: LoadedModel, t
     """Zeros there would look like scores."""
     model = tiny_model("llama").requires_grad_(False)
     model.model.layers[0].mlp.register_forward_hook(lambda _, __, output: output.detach())
-    for method in ("lrp", "ig"):
+    for method in METHODS:
         with pytest.raises(InputError, match=r"no gradient reaches model.layers.0.mlp.gate_proj"):
             relevance(
                 method,

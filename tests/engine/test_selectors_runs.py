@@ -44,7 +44,9 @@ class Forwards:
         (["ig"], 17),  # 16 with gradients, and h(0) of a single window
         (["consensus2"], 18),
         (["consensus2", "ig", "lrp"], 18),
-        (ALL, 19),
+        (["grad_x_input"], 1),
+        (["ig_conductance"], 17),
+        (ALL, 19 + 1 + 17),
     ],
 )
 def test_selectors_share_their_passes(
@@ -90,7 +92,7 @@ def test_progress_counts_windows(tiny_llama: LoadedModel, tiny_windows: Windows)
         RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried"),
     ],
 )
-@pytest.mark.parametrize("selector", ["wanda", "lrp", "ig"])
+@pytest.mark.parametrize("selector", ["wanda", "lrp", "ig", "grad_x_input", "ig_conductance"])
 def test_batches_are_halved_when_memory_runs_out(
     selector: str, error: RuntimeError, tiny_llama: LoadedModel, tiny_windows: Windows
 ) -> None:
@@ -172,7 +174,7 @@ def test_gradient_at_the_logits_is_autograds(objective: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("selector", ["magnitude", "wanda", "lrp", "ig"])
+@pytest.mark.parametrize("selector", ["magnitude", "wanda", "lrp", "ig", "grad_x_input", "ig_conductance"])
 def test_scoring_waits_for_whoever_holds_the_model(
     selector: str, tiny_llama: LoadedModel, tiny_windows: Windows
 ) -> None:
