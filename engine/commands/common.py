@@ -72,23 +72,24 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_scoring(parser: argparse.ArgumentParser) -> None:
-    """What scores depend on."""
-    parser.add_argument("--selectors", help="comma-separated ids, default: all of the paper's seven")
+def add_scoring(parser: argparse.ArgumentParser, *, of_preset: bool = False) -> None:
+    """What scores depend on. of_preset: what is not given comes from a preset and is None here."""
+
+    def option(name: str, value: object, help_text: str, **more: Any) -> None:
+        default, said = (None, "the preset's") if of_preset else (value, value)
+        parser.add_argument(name, default=default, help=f"{help_text} (default: {said})", **more)
+
+    parser.add_argument(
+        "--selectors",
+        help=f"comma-separated ids (default: {'the preset' if of_preset else 'all of the paper'}'s)",
+    )
     parser.add_argument(
         "--corpus", default=None, help="calibration text: wikitext2, c4, demo, a .txt or a .jsonl file"
     )
-    parser.add_argument("--samples", type=int, default=128, help="calibration windows (default 128)")
-    parser.add_argument(
-        "--max-length", type=int, default=128, help="tokens per calibration window (default 128)"
-    )
-    parser.add_argument("--seeds", default="42,43,44", help="seeds of the random selector (default 42,43,44)")
-    parser.add_argument(
-        "--objective",
-        default="loss",
-        choices=["loss", "logit"],
-        help="what lrp and ig explain (default loss)",
-    )
+    option("--samples", 128, "calibration windows", type=int)
+    option("--max-length", 128, "tokens per calibration window", type=int)
+    option("--seeds", "42,43,44", "seeds of the random selector")
+    option("--objective", "loss", "what lrp and ig explain", choices=["loss", "logit"])
     parser.add_argument("--batch-size", type=int, help="windows per pass (default: as many as fit)")
 
 

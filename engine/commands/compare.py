@@ -1,0 +1,87 @@
+"""`compare`: a finished run on one of the paper's models beside the published tables."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import polars as pl
+from rich.table import Table
+
+from engine.commands import common
+from engine.store import Store
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "compare",
+        help="how a finished run on one of the paper's models compares with the published tables",
+        description="Order of the selectors and sign of the validity gap first, then every published cell that the "
+        "run measured, against half a unit of its last printed digit. Writes nothing.",
+    )
+    parser.add_argument(
+        "model", metavar="MODEL", help="the model's id, or the folder that `sweep` or `analyze` wrote"
+    )
+    parser.add_argument(
+        "--paper-model", help="the paper's model that the run stands for, if the id does not say"
+    )
+    parser.add_argument("--cells", action="store_true", help="list every cell, not only how many agree")
+    common.add_storage(parser, folder=False)
+    common.add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    from engine.analysis.compare import compare, summary
+
+    folder = Path(args.model)
+    if not (folder / "manifest.json").is_file():
+        with Store(args.store) as store:
+            folder = store.results_dir(args.model)
+    found = compare(folder, args.paper_model)
+    counts = summary(found)
+    if args.json:
+        common.print_json(
+            {
+                "paper_model": found.model,
+                "orders": found.orders.to_dicts(),
+                "signs": found.signs.to_dicts(),
+                "summary": counts.to_dicts(),
+                "cells": found.cells.to_dicts(),
+                "missing": found.missing,
+            }
+        )
+        return
+    common.out.print(f"{folder} beside the published {found.model}", markup=False)
+    if found.orders.height:
+        common.out.print(
+            _view("order of the selectors, pairs that the printed digits tell apart", found.orders)
+        )
+    if found.signs.height:
+        agreeing = found.signs["same_sign"].sum()
+        common.out.print(f"sign of the validity gap: the same in {agreeing} of {found.signs.height} cells")
+    common.out.print(_view("cells within half a unit of the last printed digit", counts))
+    if args.cells:
+        shown = found.cells.drop("table", "model")
+        common.out.print(
+            _view(
+                "every cell", shown.select(column for column in shown if column.null_count() < shown.height)
+            )
+        )
+    for quantity, missing in found.missing.items():
+        common.out.print(f"not measured here: {missing} published cells of {quantity}")
+
+
+def _view(title: str, frame: pl.DataFrame) -> Table:
+    view = Table(title=title)
+    for name in frame.columns:
+        view.add_column(name.replace("_", " "), justify="right" if frame[name].dtype.is_numeric() else "left")
+    for row in frame.iter_rows():
+        view.add_row(*(_text(value) for value in row))
+    return view
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
