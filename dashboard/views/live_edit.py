@@ -191,8 +191,11 @@ def _run(
             min(done / max(total, 1), 1.0), text=f"Computing scores for this model: {what}, {done} of {total}"
         )
 
+    def loading(seconds: float) -> None:
+        status.info(f"Loading the model … ({seconds:.0f} s)")
+
     status.caption("Loading the model …")
-    entry = live.POOL.get(shown.model, lambda seconds: status.info(f"Loading the model … ({seconds:.0f} s)"))
+    entry = live.POOL.get(shown.model, loading)
     mask = edits.mask_of(entry, edit, progress)
     shown.removed = edits.removed_per_projection(entry, mask)
     for side in ("before", "after"):

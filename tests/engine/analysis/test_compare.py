@@ -38,6 +38,7 @@ def published_tables() -> dict[str, pl.DataFrame]:
         controls.select(*columns, pl.lit(order).alias("order"), pl.col(f"{order}_ppl").log().alias("nll"))
         for order in ("lerf", "morf")
     ]
+    pairs = load_table("jaccard_pairs").filter(ours)
     wide = (
         load_table("consensus_rank_distribution")
         .filter(ours)
