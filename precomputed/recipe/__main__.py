@@ -1,4 +1,7 @@
-"""Rebuild everything under precomputed/demo: `uv run python -m precomputed.recipe`. At most 45 minutes on 2 cores."""
+"""Rebuild what ships under precomputed/demo: `uv run python -m precomputed.recipe`. At most 45 minutes on 2 cores.
+
+`--only seeds` trains the second seed, of which only the numbers are kept: it shows what does not depend on the seed.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from rich.logging import RichHandler
 from precomputed import demo_dir
 
 log = logging.getLogger("precomputed.recipe")
-SEEDS = (1, 2)  # the first is shipped, of the second only the numbers
+SHIPPED_SEED, SECOND_SEED = 1, 2  # of the second only the numbers are kept
 
 
 def main() -> None:
@@ -25,7 +28,9 @@ def main() -> None:
         "--out", type=Path, default=demo_dir(), help="folder to write (default: precomputed/demo)"
     )
     parser.add_argument(
-        "--only", choices=("text", "model", "seeds", "results"), help="one part instead of all"
+        "--only",
+        choices=("text", "model", "results", "seeds"),
+        help="one part; seeds: the second training seed",
     )
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[RichHandler(show_path=False)])
@@ -34,7 +39,7 @@ def main() -> None:
 
 
 def rebuild(out: Path, only: str | None = None) -> None:
-    """Text, then both models, then their numbers, then the results of the shipped one."""
+    """Text, then the model and its numbers, then its results."""
     from precomputed.recipe import files, results
 
     torch.manual_seed(0)
@@ -44,10 +49,10 @@ def rebuild(out: Path, only: str | None = None) -> None:
         files.write_instructions(out / "corpus")
         files.write_prompts(out)
         log.info("text written: %s documents", {name: len(documents) for name, documents in splits.items()})
-    if only in (None, "model", "seeds"):
-        _models(
-            out, splits["training"], SEEDS if only is None else SEEDS[:1] if only == "model" else SEEDS[1:]
-        )
+    if only in (None, "model"):
+        _train(out, splits["training"], SHIPPED_SEED)
+    if only == "seeds":
+        _train(out, splits["training"], SECOND_SEED)
     if only in (None, "results"):
         from engine.models import load_model
 
@@ -57,8 +62,8 @@ def rebuild(out: Path, only: str | None = None) -> None:
         )
 
 
-def _models(out: Path, training: list[str], training_seeds: tuple[int, ...]) -> None:
-    """Train the seeds on one tokenizer; the first goes to `out/model`, all numbers to `out/seeds.json`."""
+def _train(out: Path, training: list[str], seed: int) -> None:
+    """Train one seed; the shipped one goes to `out/model`, the numbers of each to `out/seeds.json`."""
     from engine.models import load_model
     from precomputed.recipe import seeds
     from precomputed.recipe.data import stream
@@ -68,27 +73,21 @@ def _models(out: Path, training: list[str], training_seeds: tuple[int, ...]) -> 
 
     tokenizer = tokenizer_of_recipe(training)
     tokens = stream(tokenizer, training)
-    log.info("training text: %d tokens", len(tokens))
+    log.info("training seed %d on %d tokens of text", seed, len(tokens))
+    model, planted = train(tokenizer, tokens, Plan(), seed)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "model"
+        save_model(model, tokenizer, folder)
+        if seed == SHIPPED_SEED:
+            shutil.rmtree(out / "model", ignore_errors=True)
+            shutil.copytree(folder, out / "model")
+        one = seeds.record(load_model(str(folder), dtype="float32", device="cpu"), seed, out)
+    one["planted"] = {str(block): neurons for block, neurons in planted.items()}
     path = out / "seeds.json"
     records = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    for seed in training_seeds:
-        log.info("training seed %d", seed)
-        model, planted = train(tokenizer, tokens, Plan(), seed)
-        with tempfile.TemporaryDirectory() as scratch:
-            folder = Path(scratch) / "model"
-            save_model(model, tokenizer, folder)
-            if seed == SEEDS[0]:
-                shutil.rmtree(out / "model", ignore_errors=True)
-                shutil.copytree(folder, out / "model")
-            one = seeds.record(load_model(str(folder), dtype="float32", device="cpu"), seed, out)
-        one["planted"] = {str(block): neurons for block, neurons in planted.items()}
-        records = sorted([*(r for r in records if r["seed"] != seed), one], key=lambda r: int(r["seed"]))
-        seeds.write(path, records)
-        log.info(
-            "seed %d, room in nats: %s",
-            seed,
-            {name: round(value, 2) for name, value in seeds.margins(one).items()},
-        )
+    seeds.write(path, sorted([*(r for r in records if r["seed"] != seed), one], key=lambda r: int(r["seed"])))
+    room = {name: round(value, 2) for name, value in seeds.margins(one).items()}
+    log.info("seed %d, room in nats: %s", seed, room)
 
 
 if __name__ == "__main__":
