@@ -6,13 +6,16 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import live
+from dashboard import live, tools
 from dashboard.views import curves, live_edit, methods
 
 # A page is one file in `views/` and one line here: its render function, its title, its path.
 PAGES = {
+    "Overview": [],
     "Results": [st.Page(curves.render, title="Curves", url_path="curves", default=True)],
+    "Behaviour": [],
     "Try it": [st.Page(live_edit.render, title="Live edit", url_path="live")],
+    "Learn": [],
     "About": [st.Page(methods.render, title="Methods", url_path="methods")],
 }
 
@@ -21,5 +24,7 @@ _HERE = Path(__file__).parent
 # The icon is a local file: named ones are fetched from a font host.
 st.set_page_config(page_title="Selector Audit", page_icon=str(_HERE / "favicon.svg"), layout="wide")
 st.logo(str(_HERE / "wordmark.svg"), icon_image=str(_HERE / "favicon.svg"), size="large")
-st.navigation(PAGES).run()
+page = st.navigation({group: pages for group, pages in PAGES.items() if pages})
+tools.presentation_switch()
+page.run()
 live.first_page_shown.set()

@@ -10,7 +10,7 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard import formats, palette
+from dashboard import figure_size, formats, palette
 from dashboard.formats import LN10
 
 HEIGHT, TOP, BOTTOM = 480, 70, 130  # pixels; below the plot: ticks, axis title, up to four lines of legend
@@ -56,7 +56,7 @@ def curves(
     if baseline is not None:
         figure.add_hline(
             y=(baseline - shift) / LN10, line={"color": palette.REFERENCE, "width": 1, "dash": "dot"},
-            annotation={"text": "unmasked model", "font": {"size": 11, "color": palette.REFERENCE}},
+            annotation={"text": "unmasked model", "font": {"size": figure_size.NOTE_PX, "color": palette.REFERENCE}},
             annotation_position="bottom right",
         )  # fmt: skip
     top = _perplexity_axis(figure, heights, relative)
@@ -232,7 +232,7 @@ def _finished(figure: go.Figure, heading: tuple[str, str]) -> go.Figure:
         zeroline=False,
     )
     figure.update_layout(
-        title={"text": f"{first}<br><sub>{second}</sub>", "font": {"size": 15}, "x": 0, "y": 0.95, "yanchor": "top"},
+        title={"text": f"{first}<br><sub>{second}</sub>", "x": 0, "y": 0.95, "yanchor": "top"},
         height=HEIGHT, hovermode="closest", dragmode=False,
         margin={"l": 10, "r": 10, "t": TOP, "b": BOTTOM},
         legend={"orientation": "h", "yanchor": "top", "y": -52 / plot_height, "xanchor": "left", "x": 0},

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import streamlit as st
+
+from engine.errors import InputError
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~:$&^=])")
 
@@ -24,6 +28,15 @@ def plain(text: str) -> str:
 def problem(error: Exception) -> None:
     """One line that says what is wrong and what to do."""
     st.warning(plain(str(error)))
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """What cannot be shown inside becomes one line on the page; the rest of the page goes on."""
+    try:
+        yield
+    except InputError as error:
+        problem(error)
 
 
 def footnote(*lines: str) -> None:

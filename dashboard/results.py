@@ -1,7 +1,8 @@
-"""Curves of a results folder (one written with `--out`, or the shipped model's) and of the published tables.
+"""Tables of a results folder (one written with `--out`, or the shipped model's), and curves of measured and
+published sweeps.
 
-Everything is returned as one tidy frame per question, whatever its source, and cached by the files' time
-stamps and sizes. What cannot be read is an `InputError` whose one line says what to do.
+Everything is cached by the files' time stamps and sizes. What cannot be read is an `InputError` whose one
+line says what to do.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from typing import Any
 
 import polars as pl
 
+from dashboard import schemas
 from engine.errors import InputError
 from engine.records import file_sha256, read_manifest
 from engine.store import default_store_dir
 
-SWEEP = "sweep.parquet"
+SWEEP = f"{schemas.SWEEP}.parquet"
 STORE_VARIABLE = "SELECTOR_AUDIT_DASHBOARD"  # set by serve.py from --store
 ORDERS = ("lerf", "morf")
 CURVE_SCHEMA = {
@@ -35,9 +37,17 @@ CURVE_SCHEMA = {
     "printed": pl.String,  # the published text of the cell, null for measured ones
     "plateau": pl.Boolean,  # published cell at a numerical ceiling
 }
-_SWEEP_COLUMNS = ("model", "selector", "seed", "order", "rate", "rows_removed", "nll", "nll_stderr", "tokens")
-_SELECTOR_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # shown as markdown in labels
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # shown as markdown in labels
+_ID_COLUMNS = ("selector", "selector_a", "selector_b", "control", "task", "sublayer", "projection", "domain")
 _SEARCH_DEPTH = 3
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as it was written, and one line on where its numbers come from."""
+
+    frame: pl.DataFrame
+    provenance: str
 
 
 @dataclass(frozen=True)
@@ -61,7 +71,7 @@ def store_results_dir() -> Path:
 
 
 def find_runs(folder: Path) -> list[Path]:
-    """Folders with a `sweep.parquet`, `folder` itself or up to three levels below, by name.
+    """Folders that hold tables, `folder` itself or up to three levels below, by name.
 
     An `InputError` where `folder` is missing or holds none.
     """
@@ -70,49 +80,68 @@ def find_runs(folder: Path) -> list[Path]:
             f"there is no folder {folder}; run `selector-audit sweep MODEL --out {folder}` "
             "or give the folder of an earlier run"
         )
-    found = []
+    found: set[Path] = set()
     for depth in range(_SEARCH_DEPTH + 1):
-        found += [path.parent for path in folder.glob("/".join(["*"] * depth + [SWEEP]))]
+        pattern = "/".join(["*"] * depth + ["*.parquet"])
+        found |= {path.parent for path in folder.glob(pattern) if path.stem in schemas.COLUMNS}
     if not found:
-        raise InputError(f"{folder} holds no {SWEEP}; run `selector-audit sweep MODEL --out {folder}` first")
+        raise InputError(f"{folder} holds no results; run `selector-audit sweep MODEL --out {folder}` first")
     return sorted(found)
 
 
-def read_run(folder: Path) -> Curves:
-    """The curves of one results folder. Its manifest's checksum must fit the file."""
-    path = folder / SWEEP
+def read_table(folder: Path, stem: str) -> Table:
+    """The table `stem` of a results folder: its manifest's checksum fits, the needed columns are there.
+
+    Frames are shared between callers. Errors: `InputError` for a missing, damaged or foreign file.
+    """
+    path = folder / f"{stem}.parquet"
     if not path.is_file():
-        raise InputError(f"{folder} holds no {SWEEP}; run `selector-audit sweep MODEL --out {folder}` first")
-    return _read_run(folder, stamp(path), stamp(folder / "manifest.json"))
+        raise InputError(f"{folder} holds no {path.name}; run `{_remake(folder, stem)}` first")
+    return _read_table(folder, stem, stamp(path), stamp(folder / "manifest.json"))
 
 
-@lru_cache(maxsize=16)
-def _read_run(folder: Path, _sweep_stamp: object, _manifest_stamp: object) -> Curves:
-    path = folder / SWEEP
+@lru_cache(maxsize=64)
+def _read_table(folder: Path, stem: str, _table_stamp: object, _manifest_stamp: object) -> Table:
+    path = folder / f"{stem}.parquet"
     manifest = read_manifest(folder)
-    entry = manifest.get("files", {}).get(SWEEP, {})
+    entry = manifest.get("files", {}).get(path.name, {})
+    again = f"run `{_remake(folder, stem)}` again"
     if entry.get("sha256") != file_sha256(path):
         raise InputError(
             f"{path} does not fit the checksum in its manifest.json (damaged, or changed by hand); "
-            "delete the folder and run `selector-audit sweep` again, finished cells are kept in the store"
+            f"{again}, finished cells are kept in the store"
         )
     try:
         frame = pl.read_parquet(path)
     except (pl.exceptions.PolarsError, OSError) as error:
         first_line = str(error).splitlines()[0]
-        raise InputError(
-            f"{path} is not readable parquet ({first_line}); run `selector-audit sweep` again"
-        ) from None
-    missing = [name for name in _SWEEP_COLUMNS if name not in frame.columns]
+        raise InputError(f"{path} is not readable parquet ({first_line}); {again}") from None
+    missing = [name for name in schemas.COLUMNS[stem] if name not in frame.columns]
     if missing:
         raise InputError(
-            f"{path} lacks the columns {', '.join(missing)}; it was not written by `selector-audit sweep`"
+            f"{path} lacks the columns {', '.join(missing)}; another version wrote it, or another program; {again}"
         )
-    odd = [name for name in frame["selector"].unique().to_list() if not _SELECTOR_ID.fullmatch(str(name))]
-    if odd:
-        raise InputError(f"{path} names a selector {odd[0]!r}; ids are letters, digits and . _ - only")
-    frame = frame.with_columns(printed=pl.lit(None, pl.String), plateau=pl.lit(False))
-    return Curves(_curve_frame(frame), describe_run(manifest, entry))
+    for column in set(_ID_COLUMNS) & set(frame.columns):
+        odd = [name for name in frame[column].unique().to_list() if not _ID.fullmatch(str(name))]
+        if odd:
+            raise InputError(f"{path} names a {column} {odd[0]!r}; ids are letters, digits and . _ - only")
+    return Table(frame, describe_run(manifest, entry))
+
+
+def _remake(folder: Path, stem: str) -> str:
+    """The command that writes the table here, with the model's name where the manifest tells it."""
+    try:
+        model = read_manifest(folder).get("model", {}).get("id")
+    except InputError:
+        model = None
+    return f"{schemas.command(stem, str(model or 'MODEL'))} --out {folder}"
+
+
+def read_run(folder: Path) -> Curves:
+    """The curves of one results folder."""
+    table = read_table(folder, schemas.SWEEP)
+    frame = table.frame.with_columns(printed=pl.lit(None, pl.String), plateau=pl.lit(False))
+    return Curves(_curve_frame(frame), table.provenance)
 
 
 def read_paper() -> Curves:

@@ -12,6 +12,7 @@ from typing import TypeVar
 import streamlit as st
 
 Option = TypeVar("Option")
+_KEPT = "kept-between-pages"
 
 
 def choose(
@@ -22,12 +23,17 @@ def choose(
     default: Option | None = None,
     title: Callable[[Option], str] = str,
     help_text: str | None = None,
+    keep: bool = False,
 ) -> Option:
-    """One of many, in a list that opens."""
+    """One of many, in a list that opens. keep: other pages with the same key start with what was chosen here."""
     index = list(options).index(default) if default is not None and default in options else 0
+    kept = st.session_state.setdefault(_KEPT, {}) if keep else {}
+    if key not in st.session_state and key not in st.query_params and kept.get(key) in options:
+        st.session_state[key] = kept[key]
     chosen = st.selectbox(
         label, options, index=index, key=key, format_func=title, bind="query-params", help=help_text
     )
+    kept[key] = options[index] if chosen is None else chosen
     return options[index] if chosen is None else chosen
 
 

@@ -96,14 +96,12 @@ def gap_table(gap_rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def download_csv(curve_points: pl.DataFrame, model: str, source: str) -> str:
-    """The drawn points, exact, as CSV; perplexity is derived and empty where it would overflow a float64."""
+def download_values(curve_points: pl.DataFrame, model: str, source: str) -> pl.DataFrame:
+    """The drawn points, exact; perplexity is derived and empty where it would overflow a float64."""
     perplexity = pl.when(pl.col("nll") < 709).then(pl.col("nll").exp())
-    return (
-        curve_points.with_columns(model=pl.lit(model), source=pl.lit(source), perplexity=perplexity)
-        .select(
-            "source", "model", "selector", "order", "rate", "rows_removed", "nll", "error",
-            "seeds", "tokens", "perplexity", "printed", "plateau",
-        )
-        .write_csv()
+    return curve_points.with_columns(
+        model=pl.lit(model), source=pl.lit(source), perplexity=perplexity
+    ).select(
+        "source", "model", "selector", "order", "rate", "rows_removed", "nll", "error",
+        "seeds", "tokens", "perplexity", "printed", "plateau",
     )  # fmt: skip

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 
 import polars as pl
 import streamlit as st
 
-from dashboard import charts, formats, layout, palette, results, selection, series, shipped
+from dashboard import (
+    charts,
+    formats,
+    layout,
+    palette,
+    results,
+    schemas,
+    selection,
+    series,
+    shipped,
+    sources,
+    tools,
+)
 from engine.errors import InputError
 
-SHIPPED, MINE, PAPER = "Shipped model", "My results", "Paper"
 NOTHING = "Nothing"
 HOW_TO_READ = (
     "Each curve removes more and more rows by one selector's ranking. A ranking that finds what matters stays "
@@ -34,28 +43,18 @@ class Drawn:
 def render() -> None:
     """The page."""
     layout.heading("Curves", HOW_TO_READ)
-    with st.container(border=True):
-        first, second, third = st.columns(3)
-        with first:
-            source = selection.choose("Results", (SHIPPED, MINE, PAPER), "source", default=_first_source())
-        try:
-            curves = _read(source, first)
-        except InputError as error:
-            layout.problem(error)
-            return
-        with second:
-            model = selection.choose("Model", curves.models, "model")
-        with third:
-            overlays = _overlays(source, curves, model)
-            overlay_name = selection.choose(
-                "Lay over",
-                list(overlays),
-                "overlay",
-                help_text="Thin dotted lines, open symbols, the same axes.",
-            )
-        drawn, overlay, orders, relative = _choose_points(
-            source, curves, model, overlays[overlay_name], overlay_name
+    picked = sources.pick((schemas.SWEEP,))
+    if picked is None:
+        return
+    curves = results.read_paper() if picked.folder is None else results.read_run(picked.folder)
+    overlays = _overlays(picked.kind, curves, picked.model)
+    with picked.beside:
+        overlay_name = selection.choose(
+            "Lay over", list(overlays), "overlay", help_text="Thin dotted lines, open symbols, the same axes."
         )
+    drawn, overlay, orders, relative = _choose_points(
+        picked.kind, curves, picked.model, overlays[overlay_name], overlay_name
+    )
     if drawn.points.is_empty():
         st.info(
             "Nothing is chosen: choose at least one selector and a range of rates that holds a measured point."
@@ -66,31 +65,10 @@ def render() -> None:
         if tab.open:
             with tab:
                 show(drawn, overlay, orders, relative)
-    sources = [curves.provenance, *([overlay.curves.provenance] if overlay else [])]
-    layout.footnote(*_notes(drawn, overlay), *dict.fromkeys(sources))
-
-
-def _first_source() -> str:
-    if results.STORE_VARIABLE in os.environ:
-        return MINE
-    return SHIPPED if (shipped.demo_results_dir() / results.SWEEP).is_file() else PAPER
-
-
-def _read(source: str, column: st.delta_generator.DeltaGenerator) -> results.Curves:
-    if source == PAPER:
-        return results.read_paper()
-    if source == SHIPPED:
-        return results.read_run(shipped.demo_results_dir())
-    with column:
-        folder = Path(
-            selection.text(
-                "Folder", "folder", default=str(results.store_results_dir()),
-                help_text="A folder that a command wrote with --out, or one that holds such folders.",
-            )
-        ).expanduser()  # fmt: skip
-        runs = {str(run.relative_to(folder)): run for run in results.find_runs(folder)}
-        run = selection.choose("Run", list(runs), "run") if len(runs) > 1 else next(iter(runs))
-    return results.read_run(runs[run])
+    provenance = [curves.provenance, *([overlay.curves.provenance] if overlay else [])]
+    values = series.download_values(drawn.points, drawn.model, drawn.source)
+    name = f"curves-{drawn.model.rsplit('/', 1)[-1]}"
+    tools.end(values, name, *_notes(drawn, overlay), *dict.fromkeys(provenance))
 
 
 def _overlays(source: str, curves: results.Curves, model: str) -> dict[str, results.Curves | None]:
@@ -98,8 +76,8 @@ def _overlays(source: str, curves: results.Curves, model: str) -> dict[str, resu
     offered: dict[str, results.Curves | None] = {NOTHING: None}
     readable = {source: curves}
     for name, read in (
-        (PAPER, results.read_paper),
-        (SHIPPED, lambda: results.read_run(shipped.demo_results_dir())),
+        (sources.PAPER, results.read_paper),
+        (sources.SHIPPED, lambda: results.read_run(shipped.demo_results_dir())),
     ):
         if name != source:
             try:
@@ -120,16 +98,16 @@ def _choose_points(
     frame = curves.frame.filter(pl.col("model") == model)
     available = palette.in_order(frame["selector"].unique().to_list())
     selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
-    left, middle, right = st.columns([1, 1, 1.4])
-    with left:
+    with st.container(horizontal=True, gap="medium"):
         order = selection.switch("Order", ("Both", "LeRF", "MoRF"), "order", default="Both")
-    with middle:
         scale = selection.switch(
             "Scale", ("Perplexity", "÷ unmasked"), "scale", default="Perplexity",
             help_text="Divided by the unmasked model's perplexity, models of different quality can be compared.",
         )  # fmt: skip
-    with right:
-        rates = selection.rate_range("Rows removed", sorted(set(frame["rate"])), "rates", title=formats.rate)
+        with st.container(width="stretch"):
+            rates = selection.rate_range(
+                "Rows removed", sorted(set(frame["rate"])), "rates", title=formats.rate
+            )
     orders = list(results.ORDERS) if order == "Both" else [order.lower()]
     orders = [name for name in orders if name in set(frame["order"])]
     relative = scale != "Perplexity"
@@ -142,7 +120,6 @@ def _choose_points(
 
 
 def _curves_tab(drawn: Drawn, overlay: Drawn | None, orders: list[str], relative: bool) -> None:
-    image_format = st.session_state.get("figure", "SVG")
     for order, column in zip(orders, st.columns(len(orders)), strict=True):
         figure = charts.curves(
             drawn.points, order, relative=relative,
@@ -151,12 +128,8 @@ def _curves_tab(drawn: Drawn, overlay: Drawn | None, orders: list[str], relative
             overlay_baseline=series.unmasked_nll(overlay.curves.frame, overlay.model) if overlay else None,
             overlay_name=overlay.source if overlay else "",
         )  # fmt: skip
-        column.plotly_chart(
-            figure,
-            config=layout.figure_config(f"{drawn.model}-{order}", image_format.lower()),
-            alt=_alt(drawn, order),
-        )
-    _downloads(drawn)
+        with column:
+            tools.show(figure, f"{drawn.model}-{order}", _alt(drawn, order))
 
 
 def _gap_tab(drawn: Drawn, overlay: Drawn | None, orders: list[str], relative: bool) -> None:
@@ -164,14 +137,12 @@ def _gap_tab(drawn: Drawn, overlay: Drawn | None, orders: list[str], relative: b
     if gaps.is_empty():
         st.info("The gap needs both orders: choose “Both” and at least one selector measured in both.")
         return
-    image_format = st.session_state.get("figure", "SVG")
-    st.plotly_chart(
+    tools.show(
         charts.gap(gaps),
-        config=layout.figure_config(f"{drawn.model}-gap", image_format.lower()),
-        alt=f"Log gap between MoRF and LeRF for {drawn.model} against removed rows, one line per selector.",
+        f"{drawn.model}-gap",
+        f"Log gap between MoRF and LeRF for {drawn.model} against removed rows, one line per selector.",
     )
     st.dataframe(series.gap_table(gaps), hide_index=True, height=320)
-    _downloads(drawn)
 
 
 def _values_tab(drawn: Drawn, overlay: Drawn | None, orders: list[str], relative: bool) -> None:
@@ -181,19 +152,6 @@ def _values_tab(drawn: Drawn, overlay: Drawn | None, orders: list[str], relative
         st.caption(layout.plain(overlay.source))
         other = series.value_table(overlay.points)
         st.dataframe(other, hide_index=True, height=min(38 + 35 * len(other), 720))
-    _downloads(drawn)
-
-
-def _downloads(drawn: Drawn) -> None:
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        st.download_button(
-            "Download values (CSV)", series.download_csv(drawn.points, drawn.model, drawn.source),
-            file_name=f"curves-{drawn.model.rsplit('/', 1)[-1]}.csv", mime="text/csv", on_click="ignore",
-        )  # fmt: skip
-        selection.switch(
-            "Figure format", ("SVG", "PNG"), "figure", default="SVG",
-            help_text="The camera in the corner of a figure saves it in this format.",
-        )  # fmt: skip
 
 
 def _alt(drawn: Drawn, order: str) -> str:

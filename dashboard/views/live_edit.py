@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import polars as pl
 import streamlit as st
 
-from dashboard import charts, edits, formats, layout, live, palette, selection, shipped
+from dashboard import charts, edits, formats, layout, live, palette, selection, shipped, tools
 from engine.errors import InputError
 
 SHIPPED, OTHER = "Shipped model", "Another model"
@@ -236,11 +236,11 @@ def _show(last: Try, status: st.delta_generator.DeltaGenerator, panels: _Panels)
     if last.removed is not None:
         with panels.below:
             st.markdown("#### Where the removed rows are")
-            st.plotly_chart(
-                charts.removed_rows(last.removed), key="removed-rows",
-                config=layout.figure_config("removed-rows", "svg"),
-                alt="Share of the rows of each projection that this edit removes: "
+            tools.show(
+                charts.removed_rows(last.removed), "removed-rows",
+                "Share of the rows of each projection that this edit removes: "
                 + ", ".join(f"{name} {removed} of {rows}" for name, removed, rows in last.removed.iter_rows()),
+                key="removed-rows",
             )  # fmt: skip
 
 

@@ -182,7 +182,7 @@ def test_tables_and_csv_hold_every_point(tmp_path):
     assert (
         table.filter(pl.col("Order") == "LeRF", pl.col("Removed") == "50%")["LRP"].item() == "12.2"
     )  # exp(2.5)
-    csv = pl.read_csv(series.download_csv(drawn, "made-up-1B", "My results").encode())
+    csv = series.download_values(drawn, "made-up-1B", "My results")
     assert len(csv) == len(drawn) == len(SLOPES) * 2 * len(RATES)
     assert csv["perplexity"].to_list() == pytest.approx([math.exp(nll) for nll in drawn["nll"]])
 
@@ -190,6 +190,6 @@ def test_tables_and_csv_hold_every_point(tmp_path):
 def test_csv_leaves_a_perplexity_empty_that_would_overflow(tmp_path):
     curves = results.read_run(write_run(tmp_path / "run", sweep({"lrp": (1.0, 4000.0)})))
     drawn = series.points(curves.frame, "made-up-1B", ["lrp"], ["morf"], (0.0, 1.0))
-    csv = pl.read_csv(series.download_csv(drawn, "made-up-1B", "x").encode())
+    csv = series.download_values(drawn, "made-up-1B", "x")
     assert csv["perplexity"].null_count() == 2  # 1202 and 2002 nats; 402 nats are 10^174
     assert csv["nll"].to_list() == pytest.approx([2.0, 402.0, 1202.0, 2002.0])

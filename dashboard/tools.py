@@ -1,0 +1,91 @@
+"""What every page shows in the same way: figures, the presentation switch, and the foot with link and downloads."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+from urllib.parse import urlencode
+
+import plotly.graph_objects as go
+import polars as pl
+import streamlit as st
+
+from dashboard import figure_size, layout, selection
+
+# All lengths of the page are in rem; its wide margins are of no use on a projector.
+_LARGER = (
+    f"<style>:root{{font-size:{16 * figure_size.PRESENTATION:g}px !important}}"
+    "[data-testid=stMainBlockContainer]{padding-left:2rem;padding-right:2rem}</style>"
+)
+
+
+def presentation_switch() -> None:
+    """In the sidebar of every page: larger type on the page and in its figures. Part of the link."""
+    with st.sidebar:
+        on = st.toggle(
+            "Presentation", key="present", bind="query-params",
+            help="Larger type on every page and in every figure, for a projector.",
+        )  # fmt: skip
+    if on:
+        st.html(_LARGER)
+
+
+def presenting() -> bool:
+    """Is the presentation switch on?"""
+    return bool(st.session_state.get("present"))
+
+
+def show(
+    figure: go.Figure, name: str, alt: str, *, key: str | None = None, clickable: bool = False
+) -> list[dict[str, Any]]:
+    """A figure at the place of the call; the camera saves it as `name`.
+
+    alt: what it shows, for people who cannot see it. clickable: returns the clicked points (plotly's
+    dictionaries); needs `key`.
+    """
+    figure_size.sized(figure, figure_size.PRESENTATION if presenting() else 1.0)
+    image_format = str(st.session_state.get("figure", "SVG")).lower()
+    shared: dict[str, Any] = {"config": layout.figure_config(name, image_format), "alt": alt, "key": key}
+    if not clickable:
+        st.plotly_chart(figure, **shared)
+        return []
+    state: Any = st.plotly_chart(figure, on_select="rerun", selection_mode="points", **shared)
+    return list(state["selection"]["points"])
+
+
+def end(frame: pl.DataFrame | None, name: str, *lines: str) -> None:
+    """Ends a page: link, downloads of `frame` (what is shown, exact), figure format, then `lines` of small print.
+
+    name: of the downloaded files, without ending. lines: notes, then the provenance. None = nothing to download.
+    """
+    with st.container(horizontal=True, vertical_alignment="bottom", key="page-end"):
+        with st.popover("Copy link", icon=":material/link:"):
+            st.caption("This page with everything chosen on it; the button in the corner copies it.")
+            st.code(link(), language=None, wrap_lines=True)
+        if frame is not None:
+            st.download_button(
+                "Download values (CSV)", frame.write_csv(), file_name=f"{name}.csv", mime="text/csv",
+                on_click="ignore",
+            )  # fmt: skip
+            st.download_button(
+                "Download values (parquet)", _parquet(frame), file_name=f"{name}.parquet",
+                mime="application/vnd.apache.parquet", on_click="ignore",
+            )  # fmt: skip
+        selection.switch(
+            "Figure format", ("SVG", "PNG"), "figure", default="SVG",
+            help_text="The camera in the corner of a figure saves it in this format.",
+        )  # fmt: skip
+    layout.footnote(*lines)
+
+
+def link() -> str:
+    """The address of this page with all that is chosen on it."""
+    chosen = [(key, value) for key in st.query_params for value in st.query_params.get_all(key)]
+    address = (st.context.url or "").split("?")[0]
+    return f"{address}?{urlencode(chosen)}" if chosen else address
+
+
+def _parquet(frame: pl.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer, compression="zstd")
+    return buffer.getvalue()

@@ -1,0 +1,111 @@
+"""The source picker: shipped, own and published tables, one model at a time, with where the numbers come from."""
+
+import pytest
+from streamlit.testing.v1 import AppTest
+from synthetic import sweep, write_run
+
+import precomputed
+from dashboard import published, results, schemas
+from engine.errors import InputError
+
+
+def picker(stems, **parameters):
+    def script(stems):
+        import streamlit as st
+
+        from dashboard import layout, sources
+
+        source = sources.pick(stems)
+        if source is not None:
+            with layout.told():
+                st.text(f"{source.kind}|{source.model}|{source.published}|{source.table(stems[0]).height}")
+                st.text(" / ".join(source.provenance))
+
+    app = AppTest.from_function(script, args=(stems,), default_timeout=60)
+    for name, value in parameters.items():
+        app.query_params[name] = value
+    return app.run()
+
+
+@pytest.fixture
+def two_runs(tmp_path, monkeypatch):
+    """A store of two runs of different models; nothing else is there."""
+    monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path))
+    for name in ("first", "second"):
+        write_run(tmp_path / name, sweep(model=name), {"id": name, "dtype": "float32"})
+    return tmp_path
+
+
+def test_a_run_and_its_model_are_chosen_by_the_url(two_runs):
+    app = picker(("sweep",), run="second")
+    assert not app.exception
+    kind, model, is_published, height = app.text[0].value.split("|")
+    assert (kind, model, is_published) == ("My results", "second", "False")
+    assert int(height) == sweep().height
+    assert "Model second" in app.text[1].value
+
+
+def test_another_run_changes_what_is_shown(two_runs):
+    app = picker(("sweep",))
+    assert "|first|" in app.text[0].value
+    app.selectbox(key="run").set_value("second").run()
+    assert "|second|" in app.text[0].value
+
+
+def test_published_tables_are_offered_where_the_paper_has_one(two_runs):
+    app = picker(("stability",), source="Paper", model="Qwen3-8B")
+    assert app.text[0].value == "Paper|Qwen3-8B|True|100"
+    assert app.text[1].value.startswith("Published values: convergence")
+    assert "Paper" not in picker(("depth",)).selectbox(key="source").options
+
+
+def test_a_missing_table_says_which_command_makes_it(two_runs):
+    app = picker(("rank_distribution",))
+    (warning,) = app.warning
+    told = warning.value.replace("\\", "")
+    assert f"selector-audit analyze first rank-distribution --out {two_runs / 'first'}" in told
+    assert not app.text
+
+
+def test_a_model_without_values_in_one_of_two_tables_is_told(two_runs):
+    app = picker(("verdicts", "gap"), source="Paper", model="Gemma-3-12B")
+    (warning,) = app.warning
+    assert "verdicts has no values for Gemma" in warning.value.replace("\\", "")
+
+
+def test_without_anything_shipped_the_published_tables_open(tmp_path, monkeypatch):
+    monkeypatch.delenv(results.STORE_VARIABLE, raising=False)
+    monkeypatch.setattr(precomputed, "demo_dir", lambda: tmp_path)
+    assert picker(("jaccard",)).selectbox(key="source").value == "Paper"
+    assert picker(("depth",)).selectbox(key="source").value == "Shipped model"
+
+
+def test_a_choice_is_kept_for_the_next_page(two_runs):
+    def script():
+        import streamlit as st
+
+        from dashboard import sources
+
+        if not st.session_state.get("away"):
+            sources.pick(("sweep",))
+
+    app = AppTest.from_function(script, default_timeout=60).run()
+    app.selectbox(key="run").set_value("second").run()
+    app.session_state["away"] = True
+    app.run()
+    app.session_state["away"] = False
+    app.run()
+    assert app.selectbox(key="run").value == "second"
+
+
+@pytest.mark.parametrize("stem", published.TABLES)
+def test_published_tables_have_the_measured_columns(stem):
+    table = published.table(stem)
+    assert tuple(table.frame.columns[: len(schemas.COLUMNS[stem])]) == schemas.COLUMNS[stem]
+    assert table.frame.height > 0
+    assert table.provenance.startswith("Published values: ")
+
+
+def test_tables_that_were_never_printed_are_an_error():
+    with pytest.raises(InputError, match="printed no table for depth"):
+        published.table("depth")

@@ -1,0 +1,74 @@
+"""Figures at two sizes, the foot of a page, the presentation switch."""
+
+import plotly.graph_objects as go
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard import figure_size
+
+
+def figure():
+    drawn = go.Figure(go.Scatter(x=[1, 2], y=[3, 4], marker={"size": 7}, line={"width": 2}))
+    drawn.update_layout(height=300, margin={"l": 10, "b": 40}, title={"text": "a title"})
+    drawn.update_xaxes(title={"text": "x", "standoff": 5})
+    drawn.add_annotation(text="a note", x=1, y=3, font={"size": 11})
+    return drawn
+
+
+@pytest.mark.parametrize("scale", [1.0, 1.5])
+def test_type_marks_and_room_grow_together(scale):
+    drawn = figure_size.sized(figure(), scale)
+    layout, trace = drawn.layout, drawn.data[0]
+    assert layout.font.size == layout.xaxis.tickfont.size == layout.legend.font.size == 12 * scale
+    assert (layout.title.font.size, layout.annotations[0].font.size) == (15 * scale, 11 * scale)
+    assert (layout.height, layout.margin.l, layout.margin.b) == (300 * scale, 10 * scale, 40 * scale)
+    assert layout.margin.t is None
+    assert (trace.marker.size, trace.line.width, layout.xaxis.title.standoff) == (
+        7 * scale,
+        2 * scale,
+        5 * scale,
+    )
+    assert list(trace.y) == [3, 4]
+
+
+def page(**parameters):
+    def script():
+        import plotly.graph_objects as go
+        import polars as pl
+
+        from dashboard import tools
+
+        tools.presentation_switch()
+        tools.show(go.Figure(go.Bar(x=[1], y=[2]), {"height": 200}), "bars", "one bar of height two")
+        tools.end(pl.DataFrame({"a": [1]}), "values", "a note", "<b>origin</b>")
+
+    app = AppTest.from_function(script, default_timeout=60)
+    for name, value in parameters.items():
+        app.query_params[name] = value
+    return app.run()
+
+
+def test_the_switch_enlarges_page_and_figures():
+    plain, large = page(), page(present="true")
+    assert not plain.exception
+    assert not large.exception
+    assert '"height":200' in plain.get("plotly_chart")[0].proto.spec
+    assert '"height":280' in large.get("plotly_chart")[0].proto.spec
+    styles = [
+        [block.proto.body for block in app.get("html") if "<style>" in block.proto.body]
+        for app in (plain, large)
+    ]
+    assert styles[0] == []
+    assert "font-size:22.4px" in styles[1][0]
+
+
+def test_the_foot_has_link_downloads_format_and_plain_provenance():
+    app = page(present="true", model="a b&c")
+    (link,) = app.code
+    assert link.value.endswith("?present=true&model=a+b%26c")
+    assert [button.proto.label for button in app.get("download_button")] == [
+        "Download values (CSV)",
+        "Download values (parquet)",
+    ]
+    assert app.segmented_control(key="figure").value == "SVG"
+    assert "a note<br>&lt;b&gt;origin" in app.get("html")[-1].proto.body
