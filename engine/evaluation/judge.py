@@ -15,7 +15,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from engine.evaluation.refusal_rules import CUES, RULES
+from engine.evaluation.refusal_rules import RULES
+from engine.evaluation.refusal_words import CUES
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ _REWRITES = (
     (re.compile(r"'ll\b"), " will"),
     (re.compile(r"'d\b"), " would"),
     (re.compile(r"\b(it|that|there|here|this|what)'s\b"), r"\1 is"),
+    (re.compile(r"\blet's\b"), "let us"),
     # What someone else says is no refusal; one or two quoted words are only emphasis.
     (re.compile(r'"(\S+(?: \S+)?)"'), r"\1"),
     (re.compile(r'"[^"\n]{1,400}"'), "words"),
