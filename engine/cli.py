@@ -7,12 +7,12 @@ import os
 import sys
 from collections.abc import Sequence
 
-from engine.commands import compare, dashboard, doctor, mask, refusal, rows, score, sweep
+from engine.commands import compare, dashboard, doctor, mask, refusal, report, rows, score, sweep
 from engine.commands.common import err
 from engine.errors import InputError
 from engine.records import installed_version
 
-COMMANDS = (dashboard, rows, score, mask, sweep, compare, refusal, doctor)
+COMMANDS = (dashboard, rows, score, mask, sweep, compare, report, refusal, doctor)
 
 
 def build_parser() -> argparse.ArgumentParser:

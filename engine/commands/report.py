@@ -1,0 +1,63 @@
+"""`report`: one self-contained HTML file about one or several finished runs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from engine.commands import common
+from engine.errors import InputError
+from engine.store import Store
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "report",
+        help="one HTML file with protocol, verdicts, figures, numbers and provenance",
+        description="Writes a file that opens in any browser without a network. Give several runs to see which "
+        "findings hold across models.",
+    )
+    parser.add_argument(
+        "models",
+        metavar="MODEL",
+        nargs="+",
+        help="a model's id (its results in the store), a folder that `sweep` or `analyze` wrote, or demo (as shipped)",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("report.html"), help="file to write (default report.html)"
+    )
+    common.add_storage(parser, folder=False)
+    common.add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    from dashboard.report import build
+    from engine.records import write_atomic
+
+    if args.out.suffix not in (".html", ".htm"):
+        raise InputError(f"--out must name an .html file, got {args.out}")
+    if not args.out.resolve().parent.is_dir():
+        raise InputError(f"there is no folder {args.out.resolve().parent}; make it, or give another --out")
+    folders = [_folder(model, args.store) for model in args.models]
+    page = build(folders).encode()
+    write_atomic(args.out, page)
+    if args.json:
+        common.print_json(
+            {"file": str(args.out), "bytes": len(page), "folders": [str(folder) for folder in folders]}
+        )
+        return
+    common.out.print(f"written to {args.out} ({len(page) / 1e6:.1f} MB); open it in a browser", markup=False)
+
+
+def _folder(model: str, store_folder: Path | None) -> Path:
+    """The results of a model: a folder with a manifest, else the store's, for demo else the shipped ones."""
+    from precomputed import demo_dir
+
+    if (Path(model) / "manifest.json").is_file():
+        return Path(model)
+    with Store(store_folder) as store:
+        folder = store.results_dir(model)
+    if not (folder / "sweep.parquet").is_file() and model == "demo":
+        return demo_dir() / "results"
+    return folder

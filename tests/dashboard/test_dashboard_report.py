@@ -1,0 +1,84 @@
+"""The report: one file, no request, everything from files as text, damaged runs named."""
+
+import json
+import re
+
+import polars as pl
+import pytest
+from synthetic import break_manifest, write_run
+
+from dashboard.report import build
+from engine.cli import main
+from engine.errors import InputError
+from engine.records import add_to_manifest, write_parquet
+from precomputed import demo_dir
+
+SHIPPED = demo_dir() / "results"
+
+
+def body(page: str) -> str:
+    """The page without the copy of plotly."""
+    return re.sub(r"<script>/\*\*.*?</script>", "", page, count=1, flags=re.S)
+
+
+def test_the_shipped_run_has_protocol_numbers_and_provenance():
+    page = body(build([SHIPPED]))
+    assert page.startswith("<!doctype html>")
+    assert "128 windows of 128 tokens of demo" in page
+    manifest = json.loads((SHIPPED / "manifest.json").read_text())
+    assert manifest["model"]["weights_hash"] in page
+    assert manifest["files"]["sweep.parquet"]["sha256"][:16] in page
+    assert page.count("Plotly.newPlot") == 2  # LeRF and MoRF
+
+
+def test_nothing_is_fetched():
+    page = build([SHIPPED])
+    assert not re.search(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=", page)
+    assert "@import" not in body(page)
+    assert "url(" not in body(page)
+
+
+def test_what_was_not_measured_names_its_command(tmp_path):
+    page = build([write_run(tmp_path / "run")])
+    for analysis in ("verdict", "gap", "controls", "dangerous", "downstream", "stability", "agreement"):
+        assert re.search(rf"selector-audit analyze \S+ {analysis}", page), analysis
+
+
+def test_several_runs_are_compared(tmp_path):
+    page = body(build([SHIPPED, write_run(tmp_path / "run")]))
+    assert "Replication across models" in page
+    assert page.count("Plotly.newPlot") == 5
+
+
+def test_names_from_files_are_text(tmp_path):
+    folder = write_run(tmp_path / "run")
+    table = pl.DataFrame(
+        {
+            "model": ["made-up-1B"], "selector": ["lrp"], "validity": ["faithful"], "stability": ["stable"],
+            "stable_but_invalid": [False], "log_gap": [1.0], "lerf_nll": [1.0], "random_lerf_nll": [2.0],
+            "spearman": [1.0], "jaccard": [1.0], "reasons": ["<script>alert(1)</script>"],
+        }
+    )  # fmt: skip
+    write_parquet(folder / "verdicts.parquet", table)
+    model = json.loads((folder / "manifest.json").read_text())["model"]
+    add_to_manifest(folder, model, "verdicts.parquet", {}, 0.0)
+    page = build([folder])
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(1)" in page
+
+
+def test_damaged_and_empty_runs_are_one_line(tmp_path):
+    folder = write_run(tmp_path / "run")
+    break_manifest(folder)
+    with pytest.raises(InputError, match="manifest"):
+        build([folder])
+
+
+def test_command_writes_the_file(tmp_path, capsys):
+    out = tmp_path / "audit.html"
+    assert main(["report", str(SHIPPED), "--out", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["bytes"] == out.stat().st_size
+    assert main(["report", str(SHIPPED), "--out", str(tmp_path / "audit.txt")]) == 2
+    assert ".html" in capsys.readouterr().err
+    assert main(["report", "no/such-model", "--store", str(tmp_path / "store"), "--out", str(out)]) == 2
+    assert "manifest.json" in capsys.readouterr().err
