@@ -18,9 +18,15 @@ _TENSOR = "removed"
 
 def write_mask(path: Path, removed: Mask, model: Json, spec: Json) -> None:
     """Write the removed row ids and how they were chosen."""
-    manifest = {"schema_version": SCHEMA_VERSION, "model": model, "spec": spec, "environment": environment()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, save({_TENSOR: removed}, metadata={"manifest": canonical(manifest)}))
+    write_atomic(path, mask_bytes(removed, model, spec))
+
+
+def mask_bytes(removed: Mask, model: Json, spec: Json) -> bytes:
+    """What a mask file holds. model: at least `id` and `weights_hash`, which readers compare."""
+    manifest = {"schema_version": SCHEMA_VERSION, "model": model, "spec": spec, "environment": environment()}
+    content: bytes = save({_TENSOR: removed}, metadata={"manifest": canonical(manifest)})
+    return content
 
 
 def read_mask(path: Path, n_rows: int, weights_hash: str | None = None) -> tuple[Mask, Json]:
