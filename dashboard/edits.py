@@ -127,12 +127,13 @@ def _contrast(entry: Entry, selector: str, domain: str, progress: Progress) -> A
 
 def _compute_contrast(entry: Entry, selector: str, domain: str, progress: Progress) -> Any:
     from engine.corpora import contrast_pairs
-    from engine.refusal.contrast import contrasts
+    from engine.refusal.algorithm import contrasts
 
-    lm_scores = _scores(entry, "lrp" if selector == "random" else selector, progress)
+    # Random rows are protected by nothing, as in the shipped contrasts: lambda changes nothing there.
+    lm_scores = {} if selector == "random" else {selector: _scores(entry, selector, progress)}
     pairs = contrast_pairs("demo", domain, split="calibration")[:CALIBRATION_PAIRS]
     with _held(entry, progress):
-        return contrasts(entry.loaded, [selector], pairs, {selector: lm_scores}, progress=progress)[0]
+        return contrasts(entry.loaded, [selector], pairs, lm_scores, progress=progress)[0]
 
 
 def _held(entry: Entry, progress: Progress) -> AbstractContextManager[None]:

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from engine.behaviour import refuse_behaviour
 from engine.errors import InputError, unknown
 
 Order = Literal["lerf", "morf"]
@@ -25,6 +26,7 @@ def removal_order(scores: npt.ArrayLike, order: str) -> npt.NDArray[np.int64]:
     """
     if order not in ORDERS:
         raise unknown("order", order, ORDERS)
+    refuse_behaviour(scores, "a removal order")
     values = np.asarray(scores)
     if values.ndim != 1:
         raise InputError(f"scores of one ranking have shape [rows], got {list(values.shape)}")

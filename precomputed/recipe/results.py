@@ -14,7 +14,8 @@ import polars as pl
 from engine.corpora import Pair, Windows, contrast_pairs, windows
 from engine.models import LoadedModel
 from engine.records import Json, Stopwatch, add_to_manifest, canonical, write_parquet
-from engine.refusal.contrast import Contrast, contrasts, save_contrasts
+from engine.refusal.algorithm import contrasts
+from engine.refusal.contrast import Contrast, save_contrasts
 from engine.scores import PAPER_SELECTORS, Scored, ScorePlan, score_model, write_scores
 from engine.store import Store
 from engine.sweep import sweep_model, write_sweep

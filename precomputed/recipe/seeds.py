@@ -12,7 +12,7 @@ import polars as pl
 from engine.corpora import Windows, contrast_pairs, windows
 from engine.evaluation.perplexity import negative_log_likelihood
 from engine.models import LoadedModel
-from engine.refusal.contrast import contrasts
+from engine.refusal.algorithm import contrasts
 from engine.selectors import compute_scores
 from precomputed.recipe import measure, results
 

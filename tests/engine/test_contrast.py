@@ -18,10 +18,10 @@ from engine.corpora import Pair
 from engine.errors import InputError
 from engine.evaluation.prompts import prompt_ids
 from engine.models import LoadedModel
+from engine.refusal.algorithm import contrasts
 from engine.refusal.contrast import (
     VARIANTS,
     Contrast,
-    contrasts,
     load_contrasts,
     refusal_mask,
     refusal_score,
