@@ -228,8 +228,8 @@ def _stability(
         return Finding("unknown", (rho, overlap), ("stability is not defined for these scores",))
     stable = rho >= limits.spearman and overlap >= limits.jaccard
     found = (
-        f"from {line['size']} instead of {line['reference_size']} windows its scores have Spearman {rho:.3g} "
-        f"and its masks at {limits.rate:.0%} Jaccard {overlap:.2g} "
+        f"from {line['size']} instead of {line['reference_size']} windows its scores have Spearman {rho:.4f} "
+        f"and its masks at {limits.rate:.0%} Jaccard {overlap:.3f} "
         f"(asked for {limits.spearman:g} and {limits.jaccard:g})"
     )
     return Finding("stable" if stable else "not", (rho, overlap), (found,))
