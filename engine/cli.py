@@ -7,12 +7,24 @@ import os
 import sys
 from collections.abc import Sequence
 
-from engine.commands import compare, dashboard, doctor, mask, refusal, report, rows, score, sweep
+from engine.commands import (
+    analyze,
+    compare,
+    dashboard,
+    doctor,
+    export,
+    mask,
+    refusal,
+    report,
+    rows,
+    score,
+    sweep,
+)
 from engine.commands.common import err
 from engine.errors import InputError
 from engine.records import installed_version
 
-COMMANDS = (dashboard, rows, score, mask, sweep, compare, report, refusal, doctor)
+COMMANDS = (dashboard, rows, score, mask, sweep, analyze, compare, report, refusal, export, doctor)
 
 
 def build_parser() -> argparse.ArgumentParser:

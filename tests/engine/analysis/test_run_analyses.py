@@ -1,0 +1,158 @@
+"""All analyses in one go: every table, an interruption in the middle, a plug-in selector, what cannot be done here."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import polars as pl
+import pytest
+from tiny_audits import tiny_audit
+from tiny_models import save_tiny
+
+import engine.sweep as sweep_module
+from engine.analysis.run import ANALYSES, run_analyses
+from engine.cli import main
+from engine.errors import InputError
+from engine.records import file_sha256
+from engine.scores import PAPER_SELECTORS
+from engine.selectors import register_selector
+from engine.selectors.base import unregister_selector
+from engine.store import Store
+from engine.tables import read_table, table_names
+
+SMALL = {
+    "sweep_rates": (0.0, 0.3), "stability_sizes": (2, 6), "stability_rates": (0.3,), "agreement_rates": (0.3,),
+    "null_seeds": (0,), "rank_distribution_rates": (0.3,), "gap_rates": (0.3,),
+}  # fmt: skip
+OFFLINE = [name for name in ANALYSES if name not in ("domain", "downstream")]
+TABLES = {
+    "rows", "sweep", "gap", "seeds", "differences", "jaccard", "spearman", "depth", "mask_depth", "controls",
+    "control_differences", "rank_distribution", "dangerous", "dangerous_summary", "stability", "verdicts",
+}  # fmt: skip
+
+
+def audit(loaded, text, store, **more):
+    scoring = {"seeds": (42, 43), **more.pop("scoring", {})}
+    return tiny_audit(loaded, text, store, scoring=scoring, **{**SMALL, **more})
+
+
+def test_every_table_is_written_with_its_provenance(tiny_llama, tiny_text, tmp_path):
+    with Store(tmp_path / "store") as store:
+        report = run_analyses(audit(tiny_llama, tiny_text, store), OFFLINE, tmp_path / "out")
+    assert set(report["done"]) == {"scores", *OFFLINE}
+    assert report["skipped"] == {}
+    assert set(table_names(tmp_path / "out")) == TABLES
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    for stem in TABLES - {"rows"}:
+        table = read_table(tmp_path / "out", stem)
+        assert table.height
+        assert table["model"].unique().to_list() == [tiny_llama.id]
+        spec = manifest["files"][f"{stem}.parquet"]["spec"]
+        assert spec["scores"]["calibration"]["samples"] == 6
+        assert spec["settings"]["eval_length"] == 16
+    assert set(read_table(tmp_path / "out", "verdicts")["selector"]) == set(PAPER_SELECTORS)
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(tiny_llama, tiny_text, tmp_path, monkeypatch):
+    """Stopped at every third evaluation until it is through: no mask is evaluated twice, the tables are the same."""
+    with Store(tmp_path / "whole") as store:
+        run_analyses(audit(tiny_llama, tiny_text, store), OFFLINE, tmp_path / "expected")
+    original = sweep_module.negative_log_likelihood
+    evaluated: list[int] = []
+    left = [0]
+
+    def counted(*arguments):
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        evaluated.append(1)
+        return original(*arguments)
+
+    monkeypatch.setattr(sweep_module, "negative_log_likelihood", counted)
+    stops = 0
+    with Store(tmp_path / "pieces") as store:
+        while True:
+            left[0] = 40
+            try:
+                run_analyses(audit(tiny_llama, tiny_text, store), OFFLINE, tmp_path / "out")
+                break
+            except KeyboardInterrupt:
+                stops += 1
+        assert stops >= 2
+        once = len(evaluated)
+        left[0] = 0  # everything is known now: evaluating anything would stop
+        run_analyses(audit(tiny_llama, tiny_text, store), OFFLINE, tmp_path / "again")
+    assert len(evaluated) == once
+    for stem in TABLES:
+        expected = file_sha256(tmp_path / "expected" / f"{stem}.parquet")
+        assert file_sha256(tmp_path / "out" / f"{stem}.parquet") == expected, stem
+        assert file_sha256(tmp_path / "again" / f"{stem}.parquet") == expected, stem
+
+
+def test_a_plug_in_selector_takes_part_in_every_analysis(tiny_llama, tiny_text, tmp_path):
+    @register_selector("output_rms")
+    class OutputPower:
+        """s_i = E |h_i| squared, from the shared pass."""
+
+        def score(self, run):
+            return run.activations().output_mean_abs ** 2
+
+    try:
+        with Store(tmp_path / "store") as store:
+            chosen = audit(
+                tiny_llama, tiny_text, store, scoring={"selectors": (*PAPER_SELECTORS, "output_rms")}
+            )
+            run_analyses(chosen, OFFLINE, tmp_path / "out")
+    finally:
+        unregister_selector("output_rms")
+    about_selectors = TABLES - {"rows", "seeds", "controls", "control_differences", "rank_distribution"}
+    for stem in about_selectors:
+        table = read_table(tmp_path / "out", stem)
+        named = {name for column in table.columns if column.startswith("selector") for name in table[column]}
+        assert "output_rms" in named, stem
+
+
+def test_what_cannot_be_done_here_is_an_error_or_skipped(tiny_llama, tiny_text, tmp_path):
+    with Store(tmp_path / "store") as store:
+        chosen = audit(tiny_llama, tiny_text, store)
+        with pytest.raises(InputError, match="c4"):
+            run_analyses(chosen, ["domain"], tmp_path / "out")
+        report = run_analyses(chosen, ["domain", "depth"], tmp_path / "out", skip=True)
+        assert set(report["done"]) == {"scores", "depth"}
+        assert "c4" in report["skipped"]["domain"]
+        with pytest.raises(InputError, match="did you mean 'depth'"):
+            run_analyses(chosen, ["dept"], tmp_path / "out")
+
+
+def test_the_command_writes_tables_and_says_where_time_went(tiny_text, tmp_path, capsys):
+    model = save_tiny("llama", tmp_path / "model")
+    arguments = [
+        "analyze", str(model), "depth", "rank-distribution", "--corpus", str(tiny_text),
+        "--samples", "4", "--max-length", "16", "--eval-samples", "3", "--eval-length", "16",
+        "--store", str(tmp_path / "store"), "--out", str(tmp_path / "out"),
+    ]  # fmt: skip
+    assert main([*arguments, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert set(said["done"]) == {"scores", "depth", "rank-distribution"}
+    assert said["tables"]["depth.parquet"] == pl.read_parquet(tmp_path / "out" / "depth.parquet").height
+    shutil.rmtree(tmp_path / "out")
+    assert main(arguments) == 0
+    assert "rank-distribution" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--preset", "papier"], "did you mean 'paper'"),
+        (["--sizes", "8"], "--sizes"),
+        (["--samples", "0"], "--samples"),
+        (["--selectors", "lpr"], "did you mean 'lrp'"),
+        (["agreemen"], "did you mean 'agreement'"),
+    ],
+)
+def test_wrong_input_is_one_line(more, said, capsys):
+    assert main(["analyze", "demo", *more]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
