@@ -5,14 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import streamlit as st
+from streamlit.navigation.page import Page
 
 from dashboard import live, tools
-from dashboard.views import curves, live_edit, methods
+from dashboard.views import agreement, curves, live_edit, methods, overview
 
 # A page is one file in `views/` and one line here: its render function, its title, its path.
-PAGES = {
-    "Overview": [],
-    "Results": [st.Page(curves.render, title="Curves", url_path="curves", default=True)],
+PAGES: dict[str, list[Page]] = {
+    "Overview": [st.Page(lambda: overview.render(PAGES), title="Overview", default=True)],
+    "Results": [
+        st.Page(curves.render, title="Curves", url_path="curves"),
+        st.Page(agreement.render, title="Agreement", url_path="agreement"),
+    ],
     "Behaviour": [],
     "Try it": [st.Page(live_edit.render, title="Live edit", url_path="live")],
     "Learn": [],

@@ -6,7 +6,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-BASE_PX, TITLE_PX, NOTE_PX = 12, 15, 11
+BASE_PX, TITLE_PX, NOTE_PX, CELL_PX = 12, 15, 11, 10
 PRESENTATION = 1.4
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import polars as pl
 
-from dashboard import schemas
+from dashboard import provenance, schemas
 from engine.errors import InputError
 from engine.records import file_sha256, read_manifest
 from engine.store import default_store_dir
@@ -40,6 +40,7 @@ CURVE_SCHEMA = {
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # shown as markdown in labels
 _ID_COLUMNS = ("selector", "selector_a", "selector_b", "control", "task", "sublayer", "projection", "domain")
 _SEARCH_DEPTH = 3
+describe_run = provenance.describe_run
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def find_runs(folder: Path) -> list[Path]:
     found: set[Path] = set()
     for depth in range(_SEARCH_DEPTH + 1):
         pattern = "/".join(["*"] * depth + ["*.parquet"])
-        found |= {path.parent for path in folder.glob(pattern) if path.stem in schemas.COLUMNS}
+        found |= {path.parent for path in folder.glob(pattern) if path.stem in schemas.RESULTS}
     if not found:
         raise InputError(f"{folder} holds no results; run `selector-audit sweep MODEL --out {folder}` first")
     return sorted(found)
@@ -96,21 +97,14 @@ def read_table(folder: Path, stem: str) -> Table:
     """
     path = folder / f"{stem}.parquet"
     if not path.is_file():
-        raise InputError(f"{folder} holds no {path.name}; run `{_remake(folder, stem)}` first")
+        raise InputError(f"{folder} holds no {path.name}; run `{remake(folder, stem)}` first")
     return _read_table(folder, stem, stamp(path), stamp(folder / "manifest.json"))
 
 
 @lru_cache(maxsize=64)
 def _read_table(folder: Path, stem: str, _table_stamp: object, _manifest_stamp: object) -> Table:
-    path = folder / f"{stem}.parquet"
-    manifest = read_manifest(folder)
-    entry = manifest.get("files", {}).get(path.name, {})
-    again = f"run `{_remake(folder, stem)}` again"
-    if entry.get("sha256") != file_sha256(path):
-        raise InputError(
-            f"{path} does not fit the checksum in its manifest.json (damaged, or changed by hand); "
-            f"{again}, finished cells are kept in the store"
-        )
+    path, again = folder / f"{stem}.parquet", f"run `{remake(folder, stem)}` again"
+    manifest, entry = checked(path, again)
     try:
         frame = pl.read_parquet(path)
     except (pl.exceptions.PolarsError, OSError) as error:
@@ -122,19 +116,36 @@ def _read_table(folder: Path, stem: str, _table_stamp: object, _manifest_stamp: 
             f"{path} lacks the columns {', '.join(missing)}; another version wrote it, or another program; {again}"
         )
     for column in set(_ID_COLUMNS) & set(frame.columns):
-        odd = [name for name in frame[column].unique().to_list() if not _ID.fullmatch(str(name))]
+        odd = [name for name in frame[column].unique().to_list() if not is_id(str(name))]
         if odd:
             raise InputError(f"{path} names a {column} {odd[0]!r}; ids are letters, digits and . _ - only")
     return Table(frame, describe_run(manifest, entry))
 
 
-def _remake(folder: Path, stem: str) -> str:
+def checked(path: Path, again: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Manifest and entry of a file whose checksum fits; an `InputError` that says what to do `again` otherwise."""
+    manifest = read_manifest(path.parent)
+    entry = manifest.get("files", {}).get(path.name, {})
+    if entry.get("sha256") != file_sha256(path):
+        raise InputError(
+            f"{path} does not fit the checksum in its manifest.json (damaged, or changed by hand); "
+            f"{again}, finished cells are kept in the store"
+        )
+    return manifest, entry
+
+
+def remake(folder: Path, stem: str) -> str:
     """The command that writes the table here, with the model's name where the manifest tells it."""
     try:
         model = read_manifest(folder).get("model", {}).get("id")
     except InputError:
         model = None
     return f"{schemas.command(stem, str(model or 'MODEL'))} --out {folder}"
+
+
+def is_id(name: str) -> bool:
+    """Is this a name that can be shown anywhere: letters, digits and . _ - only?"""
+    return _ID.fullmatch(name) is not None
 
 
 def read_run(folder: Path) -> Curves:
@@ -167,33 +178,6 @@ def read_paper() -> Curves:
 def _curve_frame(frame: pl.DataFrame) -> pl.DataFrame:
     ordered = frame.select(pl.col(name).cast(kind) for name, kind in CURVE_SCHEMA.items())
     return ordered.sort("selector", "order", "rate", "seed", maintain_order=True)
-
-
-def describe_run(manifest: dict[str, Any], entry: dict[str, Any]) -> str:
-    """One line: model, revision, weights, dtype, what was measured, when, with which software."""
-    model = manifest.get("model") or {}
-    environment = entry.get("environment") or {}
-    spec = entry.get("spec") or {}
-    corpus = spec.get("evaluation") or spec.get("corpus") or spec.get("eval_corpus")
-    if isinstance(corpus, dict):
-        corpus = corpus.get("corpus") or corpus.get("id")
-    commit = environment.get("git_commit")
-    parts = [
-        f"Model {model.get('id', 'unknown')}",
-        f"revision {str(model['revision'])[:12]}" if model.get("revision") else None,
-        f"weights {str(model['weights_hash'])[:12]}" if model.get("weights_hash") else None,
-        f"{model['dtype']}" if model.get("dtype") else None,
-        f"evaluated on {corpus}" if corpus else None,
-        f"measured {str(entry['date'])[:10]}" if entry.get("date") else None,
-        f"selector-audit {environment['selector-audit']}" if environment.get("selector-audit") else None,
-        f"commit {str(commit)[:10]}{'+changes' if str(commit).endswith('+changes') else ''}"
-        if commit
-        else None,
-        f"torch {environment['libraries']['torch']}"
-        if (environment.get("libraries") or {}).get("torch")
-        else None,
-    ]
-    return " · ".join(part for part in parts if part)
 
 
 def stamp(path: Path) -> tuple[int, int] | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-SWEEP = "sweep"
+SWEEP, ROWS, SCORES = "sweep", "rows", "scores"
 
 # File stem -> columns without which the table is not what its name says (contract, section 8).
 COLUMNS: dict[str, tuple[str, ...]] = {
     stem: tuple(names.split())
     for stem, names in {
+        ROWS: "row_id block sublayer projection row",
         SWEEP: "model selector seed order rate rows_removed nll nll_stderr tokens",
         "stability": "model selector size reference_size rate spearman jaccard nll",
         "jaccard": "model sublayer rate selector_a selector_b jaccard expected_random",
@@ -31,6 +32,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "refusal_sweep": "model selector domain lambda k rows_removed malign malign_n benign benign_n nll feasible",
     }.items()
 }
+RESULTS = frozenset(COLUMNS) - {ROWS}  # a folder with one of these is offered as a run
 _REFUSAL = ("operating_points", "refusal_sweep")
 _ANALYSIS_OF = {  # where it is not called like its table
     "jaccard": "agreement",
@@ -47,6 +49,8 @@ def command(stem: str, model: str = "MODEL") -> str:
     """What to type to make a table."""
     if stem == SWEEP:
         return f"selector-audit sweep {model}"
+    if stem in (ROWS, SCORES):
+        return f"selector-audit score {model}"
     if stem in _REFUSAL:
         return f"selector-audit refusal sweep {model}"
     return f"selector-audit analyze {model} {_ANALYSIS_OF.get(stem, stem)}"

@@ -11,6 +11,8 @@ from typing import TypeVar
 
 import streamlit as st
 
+from dashboard import formats
+
 Option = TypeVar("Option")
 _KEPT = "kept-between-pages"
 
@@ -94,6 +96,15 @@ def pick(
     return st.select_slider(
         label, options, value=default, key=key, format_func=title, bind="query-params", help=help_text
     )
+
+
+def rate(label: str, rates: Sequence[float], key: str, *, default: float) -> float:
+    """One of the measured rates, the nearest to `default` at first. A single one is written, not asked."""
+    nearest = min(rates, key=lambda value: abs(value - default))
+    if len(rates) == 1:
+        st.caption(f"{label}: {formats.rate(rates[0])}")
+        return rates[0]
+    return pick(label, rates, key, default=nearest, title=formats.rate)
 
 
 def text(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 from urllib.parse import urlencode
 
@@ -76,6 +77,11 @@ def end(frame: pl.DataFrame | None, name: str, *lines: str) -> None:
             help_text="The camera in the corner of a figure saves it in this format.",
         )  # fmt: skip
     layout.footnote(*lines)
+
+
+def file_name(model: str) -> str:
+    """The last part of a model's name, for a downloaded file."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", model.rstrip("/").rsplit("/", 1)[-1]) or "model"
 
 
 def link() -> str:

@@ -67,7 +67,7 @@ def render() -> None:
                 show(drawn, overlay, orders, relative)
     provenance = [curves.provenance, *([overlay.curves.provenance] if overlay else [])]
     values = series.download_values(drawn.points, drawn.model, drawn.source)
-    name = f"curves-{drawn.model.rsplit('/', 1)[-1]}"
+    name = f"curves-{tools.file_name(drawn.model)}"
     tools.end(values, name, *_notes(drawn, overlay), *dict.fromkeys(provenance))
 
 

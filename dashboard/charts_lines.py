@@ -1,0 +1,126 @@
+"""One line per selector over rates, blocks or calibration sizes: the figure that several pages share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboard import charts, formats, palette
+from dashboard.formats import LN10
+
+HEIGHT, TOP, BOTTOM = 400, 66, 120  # pixels; below the plot: ticks, axis title, three lines of legend
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A column and how its axis looks. kind: `number`, `share` (percent), `category` or `perplexity` (from NLL)."""
+
+    column: str
+    title: str
+    kind: str = "number"
+    span: tuple[float, float] | None = None
+
+    def place(self, value: float | None) -> float | str | None:
+        """Where a value stands on the axis; None where it cannot stand anywhere."""
+        if value is None or not math.isfinite(value):
+            return None
+        if self.kind == "category":
+            return f"{value:g}"
+        return value / LN10 if self.kind == "perplexity" else value
+
+
+def lines(
+    frame: pl.DataFrame,
+    x: Axis,
+    y: Axis,
+    *,
+    heading: str,
+    below: str = "",
+    error: str | None = None,
+    hover: Callable[[Row], str],
+    reference: tuple[float, str] | None = None,
+    height: int = HEIGHT,
+) -> go.Figure:
+    """Lines in every selector's own colour, dash and symbol. Values that are null or not finite leave a gap.
+
+    frame: column `selector`, those of the axes, `error` (in the unit of y, drawn as bars). below: under the heading.
+    hover: text of one row. reference: height and name of a dotted line.
+    """
+    figure, heights = go.Figure(), []
+    for selector in palette.in_order(frame["selector"].unique().to_list()):
+        look = palette.style(selector)
+        rows = list(frame.filter(pl.col("selector") == selector).sort(x.column).iter_rows(named=True))
+        placed = [y.place(row[y.column]) for row in rows]
+        heights += [value for value in placed if isinstance(value, float | int)]
+        bars = [_bar(row[error], y) if error else 0.0 for row in rows]
+        figure.add_trace(
+            go.Scatter(
+                x=[x.place(row[x.column]) for row in rows], y=placed, name=look.title, mode="lines+markers",
+                line={"color": look.colour, "width": 2, "dash": look.dash},
+                marker={"color": look.colour, "size": 7, "symbol": look.symbol},
+                error_y={"type": "data", "array": bars, "visible": any(bars), "thickness": 1, "width": 3},
+                customdata=[hover(row) for row in rows],
+                hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
+            )
+        )  # fmt: skip
+    if reference and math.isfinite(reference[0]):
+        at = y.place(reference[0])
+        heights.append(float(at or 0.0))
+        figure.add_hline(
+            y=at, line={"color": palette.REFERENCE, "width": 1, "dash": "dot"},
+            annotation={"text": reference[1], "font": {"color": palette.REFERENCE}},
+            annotation_position="bottom right",
+        )  # fmt: skip
+    figure.update_xaxes(**_looks(x, []))
+    figure.update_yaxes(**_looks(y, heights))
+    return finished(figure, heading, below, height)
+
+
+def _bar(value: float | None, y: Axis) -> float:
+    if value is None or not math.isfinite(value):
+        return 0.0
+    return value / LN10 if y.kind == "perplexity" else value
+
+
+def _looks(axis: Axis, placed: Sequence[float]) -> dict[str, Any]:
+    looks: dict[str, Any] = {"title": {"text": axis.title, "standoff": 5}, "zeroline": False}
+    if axis.span:
+        looks["range"] = list(axis.span)
+    if axis.kind == "share":
+        looks |= {"tickformat": ".3~%"}
+    elif axis.kind == "category":
+        looks |= {"type": "category"}
+    elif axis.kind == "perplexity":
+        looks |= perplexity_scale(placed)
+    return looks
+
+
+def perplexity_scale(heights: Sequence[float], share: float = 0.06) -> dict[str, Any]:
+    """Range and labels 10^n of an axis that holds log10 perplexities, with a margin on both sides."""
+    low, high = (min(heights), max(heights)) if heights else (0.0, 1.0)
+    margin = max(share * (high - low), 0.03)
+    low, high = low - margin, high + margin
+    ticks = charts.decade_ticks(low, high)
+    return {
+        "range": [low, high], "tickmode": "array", "tickvals": ticks,
+        "ticktext": [formats.power_tick(tick) for tick in ticks], "zeroline": False,
+    }  # fmt: skip
+
+
+def finished(
+    figure: go.Figure, heading: str, below: str = "", height: int = HEIGHT, bottom: int = BOTTOM
+) -> go.Figure:
+    """Heading, height, and the legend under the plot."""
+    text = f"{heading}<br><sub>{below}</sub>" if below else heading
+    figure.update_layout(
+        title={"text": text, "x": 0, "y": 1 - 24 / height, "yanchor": "top"},
+        height=height, hovermode="closest", dragmode=False, margin={"l": 10, "r": 10, "t": TOP, "b": bottom},
+        legend={"orientation": "h", "yanchor": "top", "y": -52 / (height - TOP - bottom), "xanchor": "left", "x": 0},
+    )  # fmt: skip
+    return figure

@@ -1,0 +1,101 @@
+"""Tables of numbers as coloured cells with the number in each: pairs of selectors, blocks by projections."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import plotly.graph_objects as go
+
+from dashboard import figure_size
+
+SEQUENTIAL, DIVERGING = "Cividis", "PuOr"  # both keep their order for people who see fewer colours
+_ROW_PX = 34
+Cell = float | None
+
+
+def matrix(
+    values: Sequence[Sequence[Cell]],
+    columns: Sequence[str],
+    rows: Sequence[str],
+    *,
+    heading: str,
+    below: str = "",
+    text: Callable[[float], str],
+    hover: Sequence[Sequence[str]],
+    span: tuple[float, float],
+    diverging: bool = False,
+    clickable: bool = False,
+    corner: tuple[str, str] = ("", ""),
+) -> go.Figure:
+    """values, hover: [rows, columns], the first row on top; None and what is not finite stays empty.
+
+    span: the values at the ends of the colour scale. corner: titles of the column and the row axis.
+    clickable: marks without colour over the cells, since plotly selects points only. Their customdata is
+    [row, column, hover text].
+    """
+    shown = [[_drawn(value) for value in line] for line in values]
+
+    def share(value: float) -> float:
+        return (value - span[0]) / (span[1] - span[0])
+
+    figure = go.Figure(
+        go.Heatmap(
+            z=shown, x=list(range(len(columns))), y=list(range(len(rows))), zmin=span[0], zmax=span[1],
+            colorscale=DIVERGING if diverging else SEQUENTIAL, showscale=False, xgap=2, ygap=2,
+            customdata=hover, hovertemplate="%{customdata}<extra></extra>", hoverongaps=False,
+        )
+    )  # fmt: skip
+    if clickable:
+        cells = [(i, j) for i in range(len(rows)) for j in range(len(columns)) if shown[i][j] is not None]
+        figure.add_trace(
+            go.Scatter(
+                x=[j for _, j in cells], y=[i for i, _ in cells], mode="markers", showlegend=False,
+                marker={"size": 24, "symbol": "square", "opacity": 0.0},
+                selected={"marker": {"opacity": 0.0}}, unselected={"marker": {"opacity": 0.0}},
+                customdata=[[i, j, hover[i][j]] for i, j in cells],
+                hovertemplate="%{customdata[2]}<extra></extra>",
+            )
+        )  # fmt: skip
+    # Annotations, since a heatmap's own text shrinks with its cells and a selection would fade other marks.
+    for i, line in enumerate(shown):
+        for j, value in enumerate(line):
+            if value is not None:
+                figure.add_annotation(
+                    x=j, y=i, text=text(value), showarrow=False,
+                    font={"size": figure_size.CELL_PX, "color": _readable(share(value), diverging)},
+                )  # fmt: skip
+    count = len(columns)
+    longest = max((len(name) for name in columns), default=0)
+    bottom = 24 + (6 * longest if count * longest > 40 else 20)
+    figure.update_xaxes(
+        tickvals=list(range(count)), ticktext=list(columns), tickangle=-45 if count * longest > 40 else 0,
+        range=[-0.5, count - 0.5], showgrid=False, zeroline=False, title={"text": corner[0], "standoff": 5},
+    )  # fmt: skip
+    figure.update_yaxes(
+        tickvals=list(range(len(rows))), ticktext=list(rows), range=[len(rows) - 0.5, -0.5], showgrid=False,
+        zeroline=False, title={"text": corner[1], "standoff": 5},
+    )  # fmt: skip
+    title = f"{heading}<br><sub>{below}</sub>" if below else heading
+    height = 70 + bottom + _ROW_PX * max(len(rows), 4)
+    figure.update_layout(
+        title={"text": title, "x": 0, "y": 1 - 20 / height, "yanchor": "top"},
+        height=height, margin={"l": 10, "r": 10, "t": 66, "b": bottom}, dragmode=False, hovermode="closest",
+    )  # fmt: skip
+    return figure
+
+
+def number(value: float) -> str:
+    """Two decimals, `0.63`, `−0.05`, without a negative zero."""
+    shown = f"{value:.2f}"
+    return "0.00" if shown == "-0.00" else shown.replace("-", "−")
+
+
+def _readable(share: float, diverging: bool) -> str:
+    """Black or white, whichever has the higher contrast at this share of the colour scale."""
+    light = 0.2 < share < 0.8 if diverging else share > 0.47
+    return "#000000" if light else "#FFFFFF"
+
+
+def _drawn(value: Cell) -> Cell:
+    return value if value is not None and math.isfinite(value) else None
