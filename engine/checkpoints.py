@@ -13,9 +13,9 @@ from engine.errors import InputError
 from precomputed import demo_model_dir
 
 DEMO = "demo"
-_INDEX = "model.safetensors.index.json"
+WEIGHT_INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
-_TOKENIZER_FILES = (
+TOKENIZER_FILES = (
     "tokenizer*",
     "special_tokens_map.json",
     "added_tokens.json",
@@ -68,8 +68,8 @@ class Checkpoint:
         """The safetensors files, all shards, in the order of their names."""
         if (self.folder / _SINGLE).is_file():
             return (self.folder / _SINGLE,)
-        if (self.folder / _INDEX).is_file():
-            files = tuple(self.folder / name for name in _shard_names(self.folder / _INDEX, self.id))
+        if (self.folder / WEIGHT_INDEX).is_file():
+            files = tuple(self.folder / name for name in _shard_names(self.folder / WEIGHT_INDEX, self.id))
             missing = [file.name for file in files if not file.is_file()]
             if missing:
                 raise InputError(
@@ -85,7 +85,7 @@ class Checkpoint:
                 f"{self.id} has its weights only as {others[0]}, which this software does not load (pickle can run "
                 "code); save it once as safetensors, model.save_pretrained(FOLDER), and give FOLDER"
             )
-        raise InputError(f"{self.id} has no weights; expected {_SINGLE} or {_INDEX} with its shards")
+        raise InputError(f"{self.id} has no weights; expected {_SINGLE} or {WEIGHT_INDEX} with its shards")
 
     def weights_hash(self) -> str:
         """SHA-256 over the SHA-256 of every weight file, in order."""
@@ -94,7 +94,7 @@ class Checkpoint:
     def tokenizer_hash(self) -> str:
         """SHA-256 over the names and contents of the tokenizer's files, its chat template included."""
         files = sorted(
-            {file for pattern in _TOKENIZER_FILES for file in self.folder.glob(pattern) if file.is_file()}
+            {file for pattern in TOKENIZER_FILES for file in self.folder.glob(pattern) if file.is_file()}
         )
         return _sha256_of_texts(f"{file.name} {_file_sha256(file)}" for file in files)
 
@@ -142,11 +142,11 @@ def find_checkpoint(model_id: str, revision: str | None = None, *, weights: bool
 
 def _from_hub(model_id: str, revision: str | None, *, weights: bool) -> Checkpoint:
     # Only the files that are read: a snapshot of everything would fetch a second copy of many checkpoints.
-    wanted = ["config.json", "generation_config.json", "*.index.json", *_TOKENIZER_FILES]
+    wanted = ["config.json", "generation_config.json", "*.index.json", *TOKENIZER_FILES]
     folder = _download(model_id, revision, wanted)
     checkpoint = Checkpoint(model_id, folder, folder.name)
     if weights:
-        index = folder / _INDEX
+        index = folder / WEIGHT_INDEX
         names = _shard_names(index, model_id) if index.is_file() else [_SINGLE]
         _download(model_id, folder.name, list(names))
     return checkpoint
@@ -203,7 +203,7 @@ def _shard_names(index: Path, model_id: str) -> list[str]:
     names = sorted(set(weight_map.values())) if isinstance(weight_map, dict) else []
     if not names or not all(isinstance(n, str) and re.fullmatch(r"[\w.-]+\.safetensors", n) for n in names):
         raise InputError(
-            f"{model_id}: {_INDEX} lists no usable weight files; expected names of safetensors beside it"
+            f"{model_id}: {WEIGHT_INDEX} lists no usable weight files; expected names of safetensors beside it"
         )
     return names
 
