@@ -32,13 +32,21 @@ def main() -> None:
         choices=("text", "model", "results", "seeds"),
         help="one part; seeds: the second training seed",
     )
+    parser.add_argument(
+        "--store",
+        type=Path,
+        help="keep measured cells here, so that an interrupted build of the results goes on",
+    )
+    parser.add_argument(
+        "--tasks", help="folder with local task files, to measure downstream tasks as well (see the README)"
+    )
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[RichHandler(show_path=False)])
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    rebuild(args.out, args.only)
+    rebuild(args.out, args.only, args.store, args.tasks)
 
 
-def rebuild(out: Path, only: str | None = None) -> None:
+def rebuild(out: Path, only: str | None = None, store: Path | None = None, tasks: str | None = None) -> None:
     """Text, then the model and its numbers, then its results."""
     from precomputed.recipe import files, results
 
@@ -59,6 +67,8 @@ def rebuild(out: Path, only: str | None = None) -> None:
         results.build(
             load_model(str(out / "model") if out != demo_dir() else "demo", dtype="float32", device="cpu"),
             out / "results",
+            store_folder=store,
+            tasks=tasks,
         )
 
 

@@ -5,26 +5,29 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from engine.analysis.audit import Audit
+from engine.analysis.plan import preset
+from engine.analysis.run import ANALYSES, run_analyses
 from engine.corpora import Pair, Windows, contrast_pairs, windows
 from engine.models import LoadedModel
 from engine.records import Json, Stopwatch, add_to_manifest, canonical, write_parquet
 from engine.refusal.algorithm import contrasts
 from engine.refusal.contrast import Contrast, save_contrasts
-from engine.scores import PAPER_SELECTORS, Scored, ScorePlan, score_model, write_scores
+from engine.scores import Scored
 from engine.store import Store
-from engine.sweep import sweep_model, write_sweep
 from precomputed.recipe import measure
 
 log = logging.getLogger(__name__)
 
-CALIBRATION = (128, 128)
-EVALUATION = (64, 256)
+_PLAN = preset("demo")
+CALIBRATION = (_PLAN.scoring.samples, _PLAN.scoring.length)
+EVALUATION = (_PLAN.eval_samples, _PLAN.eval_length)
+DOWNSTREAM_ITEMS = 100
 REFUSAL_WINDOWS = 16  # of EVALUATION, enough to see a factor of 1.5 in perplexity
 REFUSAL_SELECTORS = ("lrp", "ig", "consensus2", "mean_activation")
 
@@ -41,25 +44,29 @@ def few(evaluation: Windows) -> Windows:
     return evaluation.first(REFUSAL_WINDOWS)
 
 
-def build(loaded: LoadedModel, folder: Path, progress: Progress | None = None) -> None:
-    """Write every file of `precomputed/demo/results` for the shipped model. About 10 minutes on 2 cores."""
+def build(
+    loaded: LoadedModel,
+    folder: Path,
+    *,
+    store_folder: Path | None = None,
+    tasks: str | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Write every file of `precomputed/demo/results` for the shipped model.
+
+    store_folder: where measured cells are kept, so that an interrupted build goes on; a temporary one if None.
+    tasks: folder with local task files for `downstream`, which is left out without one.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.iterdir():
         old.unlink()  # a manifest of other weights would be refused
-    with tempfile.TemporaryDirectory() as cache, Store(cache) as store:
-        samples, length = CALIBRATION
-        plan = ScorePlan(selectors=PAPER_SELECTORS, corpus="demo", samples=samples, length=length)
-        watch = Stopwatch()
-        scored = score_model(loaded, plan, store=store, progress=progress)
-        write_scores(folder, loaded, scored)
-        log.info("scores done after %.0f s", watch.elapsed_s)
-        evaluation = evaluation_windows(loaded, "demo")
-        table = sweep_model(
-            loaded, _arrays(scored), evaluation, store=store, seeds=scored.seeds, progress=progress
-        )
-        spec = {"scores": scored.spec, "evaluation": evaluation.record()}
-        write_sweep(folder, loaded, table, spec, watch.elapsed_s)
-        log.info("sweep done after %.0f s", watch.elapsed_s)
+    with tempfile.TemporaryDirectory() as scratch, Store(store_folder or scratch) as store:
+        plan = replace(preset("demo"), downstream_tasks=tasks, downstream_items=DOWNSTREAM_ITEMS)
+        audit = Audit(loaded, plan, store, progress)
+        names = [name for name in ANALYSES if tasks or name != "downstream"]
+        report = run_analyses(audit, names, folder)
+        log.info("seconds: %s", report["done"])
+        scored, evaluation = audit.scored, audit.evaluation
     refusal(loaded, scored, folder, few(evaluation), progress)
 
 
@@ -113,7 +120,3 @@ def operating_points(
         if progress:
             progress("refusal check", done + 1, len(found))
     return pl.DataFrame(rows, infer_schema_length=None)
-
-
-def _arrays(scored: Scored) -> dict[str, npt.NDArray[np.float32]]:
-    return {name: values.numpy() for name, values in scored.scores.items()}
