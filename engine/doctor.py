@@ -40,6 +40,7 @@ def examine(
         *_devices(),
         _store(store),
         *_corpora(),
+        _downstream(),
         *_model(model_id, revision, device, dtype),
     ]
 
@@ -109,6 +110,16 @@ def _corpora() -> Iterator[Finding]:
             yield Finding(
                 "note", f"corpus {name}", problem, "or give a local .txt or .jsonl file: --corpus FILE"
             )
+
+
+def _downstream() -> Finding:
+    version = installed_version("lm_eval")
+    if version:
+        found = f"lm-eval {version}; its tasks come from the Hugging Face hub or a local folder"
+        return Finding("ok", "downstream", found)
+    return Finding(
+        "note", "downstream", "lm-eval is not installed", "pip install 'selector-audit[downstream]'"
+    )
 
 
 def _model(model_id: str | None, revision: str | None, device: str, dtype: str) -> Iterator[Finding]:

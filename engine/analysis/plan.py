@@ -31,7 +31,9 @@ class AuditPlan:
     domain_rates: tuple[float, ...] = (0.2, 0.3)
     gap_rates: tuple[float, ...] = (0.1, 0.2, 0.3, 0.5)
     downstream_rates: tuple[float, ...] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-    downstream_items: int | None = None  # items per task, None for all
+    # The first so many items of each task, None for all. The paper's accuracies are all multiples of 1/500.
+    downstream_items: int | None = 500
+    downstream_tasks: str | None = None  # folder of local task files, None for the hub
 
 
 def _paper() -> AuditPlan:

@@ -216,6 +216,7 @@ def test_doctor(run, tiny_llama):
     assert code == 0
     assert findings["model"]["state"] == findings["fits"]["state"] == "ok"
     assert findings["attnlrp"]["state"] == "ok"
+    assert findings["downstream"]["state"] == "ok"
     assert findings["corpus wikitext2"]["state"] == "note"  # offline here: says so, with the next step
     assert "--corpus PATH.txt" in findings["corpus wikitext2"]["found"]
     code, out, _ = run("doctor", "/no/such/model")
