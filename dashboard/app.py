@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.navigation.page import Page
 
 from dashboard import live, tools
-from dashboard.views import agreement, curves, live_edit, methods, overview
+from dashboard.views import agreement, curves, live_edit, methods, overview, rows
 
 # A page is one file in `views/` and one line here: its render function, its title, its path.
 PAGES: dict[str, list[Page]] = {
@@ -18,7 +18,10 @@ PAGES: dict[str, list[Page]] = {
         st.Page(agreement.render, title="Agreement", url_path="agreement"),
     ],
     "Behaviour": [],
-    "Try it": [st.Page(live_edit.render, title="Live edit", url_path="live")],
+    "Try it": [
+        st.Page(live_edit.render, title="Live edit", url_path="live"),
+        st.Page(rows.render, title="Rows", url_path="rows"),
+    ],
     "Learn": [],
     "About": [st.Page(methods.render, title="Methods", url_path="methods")],
 }

@@ -138,7 +138,7 @@ def replies(
     while not loaded.lock.acquire(timeout=POLL_S):
         yield Waiting(time.monotonic() - start)
     try:
-        with _fitting_threads(loaded):
+        with fitting_threads(loaded):
             yield from _reply(loaded, "before", prompt, max_new_tokens)
             with zeroed(loaded, mask):
                 yield from _reply(loaded, "after", prompt, max_new_tokens)
@@ -147,7 +147,7 @@ def replies(
 
 
 @contextmanager
-def _fitting_threads(loaded: LoadedModel) -> Iterator[None]:
+def fitting_threads(loaded: LoadedModel) -> Iterator[None]:
     """One thread for a small model: its steps are too short to share, and on a busy machine threads that
     wait for each other were seen to take 30 times as long (2.4 s against 0.08 s for ten tokens)."""
     import torch

@@ -1,0 +1,90 @@
+"""Figures of the Rows page: values per block and projection, and a mask beside those of selectors."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboard import charts_matrix, palette
+
+REACH_PX = 100  # a click anywhere in a cell finds the mark in its middle
+
+
+def cells(
+    frame: pl.DataFrame,
+    blocks: Sequence[int],
+    projections: Sequence[str],
+    *,
+    heading: str,
+    below: str,
+    kind: str,
+) -> go.Figure:
+    """Blocks from top to bottom, projections from left to right. frame: columns block, projection, rows, value, ...
+
+    kind: `score` (colour from the lowest to the highest cell), `share` (0 to 1), `difference` (around 0, percentile
+    points).
+    """
+    by_cell = {(row["block"], row["projection"]): row for row in frame.iter_rows(named=True)}
+    table = [[by_cell.get((block, name)) for name in projections] for block in blocks]
+    values = [[None if row is None else row["value"] for row in line] for line in table]
+    present = [row["value"] for row in by_cell.values()]
+    span = {
+        "score": (min(present), max(present)),
+        "share": (0.0, 1.0),
+        "difference": (-max(map(abs, present)), max(map(abs, present))),
+    }[kind]
+    text = {"score": "{:.3g}", "share": "{:.0%}", "difference": "{:+.0f}"}[kind]
+    figure = charts_matrix.matrix(
+        values, projections, [f"block {block}" for block in blocks], heading=heading, below=below,
+        text=lambda value: text.format(value).replace("-", "−"), span=span, diverging=kind == "difference",
+        hover=[["" if row is None else _hover(row, kind) for row in line] for line in table], clickable=True,
+    )  # fmt: skip
+    figure.update_layout(hoverdistance=REACH_PX)
+    return figure
+
+
+def _hover(row: dict[str, float], kind: str) -> str:
+    said = {
+        "score": lambda: f"mean score {row['value']:.6g}",
+        "share": lambda: f"{row['removed']:,} of {row['rows']:,} rows in the mask ({row['value']:.2%})",
+        "difference": lambda: (
+            f"mean difference {row['value']:+.2f} percentile points<br>"
+            f"mean absolute difference {row['apart']:.2f}"
+        ),
+    }[kind]()
+    return f"<b>block {row['block']}, {html.escape(str(row['projection']))}</b><br>{row['rows']:,} rows<br>{said}"
+
+
+def overlaps(compared: pl.DataFrame) -> go.Figure:
+    """Jaccard with each other mask as a bar, and what chance gives as a mark. `row_sets.compare`."""
+    ordered = compared.reverse()
+    names = [
+        html.escape(f"{name}, {order}")
+        for name, order in ordered.select("compared_with", "order").iter_rows()
+    ]
+    texts = [f"{common:,} of {rows:,}" for common, rows in ordered.select("common", "rows").iter_rows()]
+    figure = go.Figure(
+        go.Bar(
+            x=ordered["jaccard"].to_list(), y=names, orientation="h", text=texts, textposition="outside",
+            cliponaxis=False, marker={"color": palette.AFTER}, name="Jaccard",
+            hovertemplate="%{y}: Jaccard %{x:.4f}, %{text} rows in common<extra></extra>",
+        )
+    )  # fmt: skip
+    figure.add_trace(
+        go.Scatter(
+            x=ordered["expected_random"].to_list(), y=names, mode="markers", name="by chance",
+            marker={"symbol": "line-ns-open", "size": 14, "color": palette.REFERENCE, "line": {"width": 2}},
+            hovertemplate="%{y}: %{x:.4f} by chance<extra></extra>",
+        )
+    )  # fmt: skip
+    top = max([*ordered["jaccard"].to_list(), *ordered["expected_random"].to_list(), 0.01])
+    figure.update_xaxes(title="Jaccard", range=[0, min(top * 1.4, 1.3)], zeroline=False)
+    figure.update_yaxes(title=None)
+    figure.update_layout(
+        height=110 + 24 * len(names), margin={"l": 10, "r": 10, "t": 10, "b": 10}, dragmode=False,
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1, "x": 0},
+    )  # fmt: skip
+    return figure

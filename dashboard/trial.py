@@ -1,0 +1,173 @@
+"""Zero some rows of a model in memory and show what changes: NLL, and the reply to a prompt.
+
+A part that pages put below their settings: a button, its result, and nothing but the result on later runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from dashboard import formats, layout, live, measure
+from engine.errors import InputError
+
+if TYPE_CHECKING:
+    from streamlit.delta_generator import DeltaGenerator
+
+    from dashboard.live import Entry
+    from engine.masks import Mask
+
+SIDES = {"before": "As it is", "after": "Rows zeroed"}
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to try. label: the settings in words. weights_hash: of the weights that the rows belong to."""
+
+    model: str
+    label: str
+    mask_of: Callable[[Entry, Progress], Mask]
+    prompt: str = ""  # empty: only the NLL
+    reply_tokens: int = 40
+    weights_hash: str | None = None
+
+
+@dataclass
+class Trial:
+    """One try, kept in the session while it runs, so that a stopped one still shows what was there."""
+
+    label: str
+    prompt: str
+    rows: int | None = None
+    change: measure.NllChange | None = None
+    texts: dict[str, str] = field(default_factory=lambda: dict.fromkeys(SIDES, ""))
+    outcomes: dict[str, live.Outcome] = field(default_factory=dict)
+    ended: bool = False
+    problem: str = ""
+
+
+def trial(key: str, button: str, request: Request | None) -> Trial | None:
+    """The button, and the last try of this session under `key`. request: None = nothing to try yet."""
+    name = f"trial-{key}"
+    with st.container(horizontal=True, vertical_alignment="center"):
+        pressed = st.button(button, type="primary", key=f"{key}-run", disabled=request is None)
+        stop = st.empty()
+    place = _Place(key, st.empty(), st.container())
+    if pressed and request is not None:
+        now = Trial(request.label, request.prompt)
+        st.session_state[name] = now
+        stop.button("Stop", key=f"{key}-stop")  # any click ends this script run at its next output
+        try:
+            _run(now, request, place)
+        except InputError as error:
+            now.problem = str(error)
+        now.ended = True
+        stop.empty()
+    last: Trial | None = st.session_state.get(name)
+    if last is not None:
+        place.show(last)
+    return last
+
+
+def loaded_model(model: str, weights_hash: str | None, say: Callable[[str], Any]) -> Entry:
+    """The model from the pool; `InputError` where its weights are not those with `weights_hash`."""
+    say("Loading the model …")
+    entry = live.POOL.get(model, lambda seconds: say(f"Loading the model … ({seconds:.0f} s)"))
+    if weights_hash not in (None, entry.loaded.weights_hash):
+        raise InputError(
+            f"{model} has weights {entry.loaded.weights_hash[:12]}, the scores were computed from "
+            f"{str(weights_hash)[:12]}; compute them again for this model with `selector-audit score`"
+        )
+    return entry
+
+
+def _run(now: Trial, request: Request, place: _Place) -> None:
+    entry = loaded_model(request.model, request.weights_hash, place.status.caption)
+
+    def progress(what: str, done: int, total: int) -> None:
+        place.status.progress(min(done / max(total, 1), 1.0), text=f"{what}: {done} of {total}")
+
+    mask = request.mask_of(entry, progress)
+    now.rows = len(mask)
+    now.change = measure.nll_change(entry.loaded, mask, progress)
+    place.numbers(now.change)
+    if not request.prompt.strip():
+        return
+    place.status.caption("Writing …")
+    with closing(live.replies(entry.loaded, mask, request.prompt, request.reply_tokens)) as events:
+        for event in events:
+            if isinstance(event, live.Waiting):
+                place.status.info(f"Queued: another session is using this model ({event.seconds:.0f} s).")
+            elif isinstance(event, live.Piece):
+                now.texts[event.side] += event.text
+                place.write(event.side, now.texts[event.side])
+            else:
+                now.outcomes[event.side] = event
+                place.facts(event)
+
+
+class _Place:
+    """Where a try is shown: status line, numbers, the two replies beside each other as plain text."""
+
+    def __init__(self, key: str, status: DeltaGenerator, below: DeltaGenerator) -> None:
+        self.status, self._key, self._below = status, key, below
+        self._measured = False
+        self._texts: dict[str, DeltaGenerator] = {}
+        self._facts: dict[str, DeltaGenerator] = {}
+
+    def numbers(self, change: measure.NllChange) -> None:
+        if self._measured:
+            return
+        self._measured = True
+        error = f" ± {change.stderr:.4f}" if change.stderr is not None else ""
+        with self._below.container(horizontal=True, key=f"{self._key}-numbers"):
+            st.metric("Perplexity as it is", formats.perplexity(change.dense))
+            st.metric("Perplexity, rows zeroed", formats.perplexity(change.edited))
+            st.metric(
+                "NLL difference", f"{change.difference:+.4f}{error}".replace("-", "−"),
+                help=f"Nats per token over {change.tokens:,} tokens of the shipped evaluation text, with its standard "
+                f"error over windows. As it is {change.dense:.4f}, with the rows zeroed {change.edited:.4f}.",
+            )  # fmt: skip
+
+    def write(self, side: str, text: str) -> None:
+        self._panels()
+        self._texts[side].text(text or " ", width="stretch")
+
+    def facts(self, outcome: live.Outcome) -> None:
+        self._panels()
+        verdict = "**refuses**" if outcome.refusal else "**answers**"
+        why = f" · judge: {layout.plain(outcome.reason)}" if outcome.reason else ""
+        margin = f" · margin {outcome.margin:+.2f}".replace("-", "−") if outcome.margin is not None else ""
+        self._facts[outcome.side].caption(f"{verdict}{margin} · {outcome.tokens} tokens{why}")
+
+    def show(self, last: Trial) -> None:
+        if last.problem:
+            self.status.warning(layout.plain(last.problem))
+        else:
+            count = "nothing zeroed yet" if last.rows is None else f"{last.rows:,} rows zeroed"
+            state = "" if last.ended else " — stopped; the model's weights are back as they were"
+            prompt = f" Prompt: {last.prompt}" if last.prompt else ""
+            self.status.caption(layout.plain(f"{last.label}: {count}{state}.{prompt}"))
+        if last.change is not None:
+            self.numbers(last.change)
+        for side, text in last.texts.items():
+            if text or side in last.outcomes:
+                self.write(side, text)
+            if side in last.outcomes:
+                self.facts(last.outcomes[side])
+
+    def _panels(self) -> None:
+        if self._texts:
+            return
+        with self._below:
+            columns = st.columns(2)
+        for (side, title), column in zip(SIDES.items(), columns, strict=True):
+            with column, st.container(border=True, key=f"{self._key}-{side}", height="stretch"):
+                st.markdown(f"#### {title}")
+                self._texts[side] = st.empty()
+                self._facts[side] = st.empty()
