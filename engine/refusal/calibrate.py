@@ -1,0 +1,124 @@
+"""Contrasts of a model: computed once per selector and domain, kept in the store, written as a results file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from engine.corpora import Pair
+from engine.models import LoadedModel
+from engine.records import Json, add_to_manifest, cache_key, canonical
+from engine.refusal.algorithm import Progress, contrasts
+from engine.refusal.contrast import Contrast, checksum, save_contrasts
+from engine.refusal.onsets import OnsetPhrases, OnsetTokens, onset_tokens
+from engine.refusal.pairs import pairs_record
+from engine.refusal.plan import RefusalPlan
+from engine.scores import score_model
+from engine.store import Store
+
+CONTRAST_FILE = "contrast.safetensors"
+
+
+def calibrate(
+    loaded: LoadedModel,
+    plan: RefusalPlan,
+    pairs: dict[str, list[Pair]],
+    *,
+    store: Store,
+    progress: Progress | None = None,
+) -> list[Contrast]:
+    """Algorithm 1 for every selector of the plan on every domain: domain by domain, selectors as given.
+
+    Each contrast is kept as soon as it is known, so that an interrupted calibration goes on where it stopped.
+    """
+    scored = [selector for selector in plan.selectors if selector != "random"]
+    lm_scores = {}
+    if scored:
+        scoring = replace(plan.scoring, selectors=tuple(scored))
+        lm_scores = score_model(loaded, scoring, store=store, progress=progress).scores
+    onsets = onset_tokens(loaded.tokenizer, plan.phrases)
+    lm_hashes = {name: checksum({name: values.numpy()}) for name, values in lm_scores.items()}
+    keys = {
+        (selector, domain): _key(loaded, plan, selector, members, onsets, lm_hashes.get(selector))
+        for domain, members in pairs.items()
+        for selector in plan.selectors
+    }
+    found = {place: one for place, key in keys.items() if (one := _kept(store, key, *place)) is not None}
+
+    def keep(contrast: Contrast) -> None:
+        place = (contrast.selector, contrast.domain)
+        found[place] = contrast
+        arrays = {"c_comply": np.asarray(contrast.c_comply), "lm_rank": contrast.lm_rank}
+        store.save_arrays(keys[place], arrays, {"contrast": "/".join(place)})
+        store.put(keys[place], {"sha256": checksum(arrays)})
+
+    missing: dict[tuple[str, ...], list[Pair]] = {}  # selectors -> pairs of the domains that need them
+    for domain, members in pairs.items():
+        selectors = tuple(name for name in plan.selectors if (name, domain) not in found)
+        if selectors:
+            missing.setdefault(selectors, []).extend(members)
+    for selectors, members in missing.items():
+        contrasts(
+            loaded,
+            selectors,
+            members,
+            lm_scores,
+            batch_size=plan.calibration_batch,
+            phrases=plan.phrases,
+            seed=plan.random_seed,
+            progress=progress,
+            finished=keep,
+        )
+    return [found[place] for place in keys]
+
+
+def write_contrasts(
+    folder: Path, loaded: LoadedModel, results: Sequence[Contrast], spec: Json, elapsed_s: float
+) -> Json:
+    """`contrast.safetensors` and its manifest entry in a results folder."""
+    save_contrasts(folder / CONTRAST_FILE, results, canonical({"model": loaded.fingerprint, "spec": spec}))
+    return add_to_manifest(folder, loaded.fingerprint, CONTRAST_FILE, spec, elapsed_s)
+
+
+def onsets_record(loaded: LoadedModel, phrases: OnsetPhrases) -> Json:
+    """The first tokens that stand for refusing and for complying in this model, and the phrases they are from."""
+    tokens = onset_tokens(loaded.tokenizer, phrases)
+    texts = {
+        kind: [loaded.tokenizer.decode([token]) for token in ids] for kind, ids in tokens._asdict().items()
+    }
+    return {
+        kind: {"phrases": list(getattr(phrases, kind)), "tokens": list(ids), "text": texts[kind]}
+        for kind, ids in tokens._asdict().items()
+    }
+
+
+def _key(
+    loaded: LoadedModel,
+    plan: RefusalPlan,
+    selector: str,
+    pairs: Sequence[Pair],
+    onsets: OnsetTokens,
+    lm_hash: str | None,
+) -> str:
+    spec: Json = {
+        "model": loaded.numeric_fingerprint,
+        "selector": selector,
+        "pairs": pairs_record(plan.pairs, pairs)["sha256"],
+        "onsets": [list(ids) for ids in onsets],
+        "lm_scores": lm_hash,
+        "batch_size": plan.calibration_batch,
+    }
+    if selector == "random":
+        spec["seed"] = plan.random_seed
+    return cache_key("contrast", spec)
+
+
+def _kept(store: Store, key: str, selector: str, domain: str) -> Contrast | None:
+    """A contrast of the store; one whose file no longer holds what was saved is calibrated again."""
+    arrays, cell = store.load_arrays(key), store.get(key)
+    if arrays is None or cell is None or checksum(arrays) != cell["sha256"]:
+        return None
+    return Contrast(selector, domain, arrays["c_comply"], arrays["lm_rank"])

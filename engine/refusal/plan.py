@@ -1,0 +1,88 @@
+"""What a refusal experiment measures: the paper's settings, and those of the shipped model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from engine.errors import InputError
+from engine.refusal.contrast import VARIANTS
+from engine.refusal.onsets import ONSET_PHRASES, OnsetPhrases
+from engine.scores import ScorePlan
+
+LAMBDAS = (0.2, 0.3, 0.5, 0.6, 0.7, 0.8)
+KS = (0.005, 0.01, 0.02, 0.05, 0.075, 0.1)
+
+
+@dataclass(frozen=True)
+class RefusalPlan:
+    """Settings of all stages. The defaults are the paper's (section 5 and appendix E).
+
+    calibration_pairs: per domain, of the calibration split; the grid is measured on them as well. heldout_pairs:
+    per domain for controls and evaluation, None for all. scoring: I_lm, the language-model scores.
+    max_perplexity: a cell above it is not generated; perplexity_factor, where given, is used instead: that many
+    times the unedited model's. all_cells: generate even above the cap.
+    """
+
+    selectors: tuple[str, ...] = VARIANTS
+    pairs: str = "demo"
+    domains: tuple[str, ...] | None = None
+    calibration_pairs: int = 64
+    heldout_pairs: int | None = 100
+    phrases: OnsetPhrases = ONSET_PHRASES
+    scoring: ScorePlan = field(default_factory=ScorePlan)
+    eval_corpus: str = "wikitext2"
+    eval_samples: int = 256
+    eval_length: int = 512
+    lambdas: tuple[float, ...] = LAMBDAS
+    ks: tuple[float, ...] = KS
+    reply_tokens: int = 200
+    batch_size: int = 64
+    calibration_batch: int = 16
+    benign_limit: float = 0.10
+    max_perplexity: float = 100.0
+    perplexity_factor: float | None = None
+    all_cells: bool = False
+    control_seeds: tuple[int, ...] = (42, 43, 44)
+    random_seed: int = 42
+
+    def __post_init__(self) -> None:
+        for name in ("calibration_pairs", "heldout_pairs", "reply_tokens", "batch_size", "calibration_batch"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name.replace('_', ' ')} must be at least 1, got {value}")
+        if not 0 <= self.benign_limit <= 1:
+            raise InputError(f"the benign limit must be in [0, 1], got {self.benign_limit:g}; write 0.1")
+        if self.max_perplexity <= 1 or (self.perplexity_factor is not None and self.perplexity_factor < 1):
+            raise InputError(
+                f"the perplexity cap must be above 1 and its factor at least 1, got {self.max_perplexity:g} and "
+                f"{self.perplexity_factor}"
+            )
+        if not self.lambdas or not self.ks or not self.control_seeds:
+            raise InputError("the grid needs at least one lambda and one k, and controls one seed")
+
+
+def demo_plan() -> RefusalPlan:
+    """For the shipped model: its own text and prompts, short replies, and a grid that fits its small circuit.
+
+    Above k = 0.03 some layer-matched random masks break the circuit as well and refuse, so that nothing specific
+    can be shown there. Its perplexity is near 9: the cap is 1.5 times the unedited model's.
+    """
+    return RefusalPlan(
+        scoring=ScorePlan(corpus="demo"),
+        eval_corpus="demo",
+        eval_samples=16,
+        eval_length=256,
+        ks=(0.005, 0.01, 0.02, 0.03),
+        reply_tokens=60,
+        perplexity_factor=1.5,
+    )
+
+
+def default_plan(model_id: str) -> RefusalPlan:
+    """`demo_plan` for the shipped model, else the paper's."""
+    return demo_plan() if model_id == "demo" else RefusalPlan()
+
+
+def with_scoring(plan: RefusalPlan, **changes: object) -> RefusalPlan:
+    """The same plan with other settings of the language-model scores."""
+    return replace(plan, scoring=replace(plan.scoring, **changes))  # type: ignore[arg-type]
