@@ -68,6 +68,8 @@ def _demo() -> AuditPlan:
         eval_samples=64,
         eval_length=256,
         domain_corpus="demo-chat",
+        downstream_rates=(0.0, 0.1, 0.3, 0.5),
+        downstream_items=20,  # near chance with any number of items
     )
 
 

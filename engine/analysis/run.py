@@ -76,8 +76,7 @@ def run_analyses(audit: Audit, names: Sequence[str], folder: Path, *, skip: bool
     watch = Stopwatch()
     write_scores(folder, audit.loaded, audit.scored)
     report: Json = {"done": {"scores": round(watch.elapsed_s, 1)}, "skipped": {}, "tables": {}}
-    settings = {key: value for key, value in asdict(audit.plan).items() if key != "scoring"}
-    spec = audit.spec() | {"settings": settings}
+    spec = audit.spec() | {"settings": _settings(audit)}
     for name in (name for name in ANALYSES if name in names):
         watch = Stopwatch()
         try:
@@ -93,3 +92,11 @@ def run_analyses(audit: Audit, names: Sequence[str], folder: Path, *, skip: bool
             report["tables"][f"{stem}.parquet"] = table.height
         report["done"][name] = round(watch.elapsed_s, 1)
     return report
+
+
+def _settings(audit: Audit) -> Json:
+    """The plan as manifests keep it: scores have their own record, and a folder's place on this disk is nobody's."""
+    settings = {key: value for key, value in asdict(audit.plan).items() if key != "scoring"}
+    if audit.plan.downstream_tasks:
+        settings["downstream_tasks"] = Path(audit.plan.downstream_tasks).name
+    return settings

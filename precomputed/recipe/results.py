@@ -27,7 +27,6 @@ log = logging.getLogger(__name__)
 _PLAN = preset("demo")
 CALIBRATION = (_PLAN.scoring.samples, _PLAN.scoring.length)
 EVALUATION = (_PLAN.eval_samples, _PLAN.eval_length)
-DOWNSTREAM_ITEMS = 100
 REFUSAL_WINDOWS = 16  # of EVALUATION, enough to see a factor of 1.5 in perplexity
 REFUSAL_SELECTORS = ("lrp", "ig", "consensus2", "mean_activation")
 
@@ -61,7 +60,7 @@ def build(
     for old in folder.iterdir():
         old.unlink()  # a manifest of other weights would be refused
     with tempfile.TemporaryDirectory() as scratch, Store(store_folder or scratch) as store:
-        plan = replace(preset("demo"), downstream_tasks=tasks, downstream_items=DOWNSTREAM_ITEMS)
+        plan = replace(preset("demo"), downstream_tasks=tasks)
         audit = Audit(loaded, plan, store, progress)
         names = [name for name in ANALYSES if tasks or name != "downstream"]
         report = run_analyses(audit, names, folder)
