@@ -95,8 +95,8 @@ def run_analyses(audit: Audit, names: Sequence[str], folder: Path, *, skip: bool
 
 
 def _settings(audit: Audit) -> Json:
-    """The plan as manifests keep it: scores have their own record, and a folder's place on this disk is nobody's."""
+    """The plan as manifests keep it: scores have their own record, and a file's place on this disk is nobody's."""
     settings = {key: value for key, value in asdict(audit.plan).items() if key != "scoring"}
-    if audit.plan.downstream_tasks:
-        settings["downstream_tasks"] = Path(audit.plan.downstream_tasks).name
+    for key in ("eval_corpus", "domain_corpus", "downstream_tasks"):
+        settings[key] = Path(settings[key]).name if settings[key] else None
     return settings
