@@ -132,12 +132,12 @@ def _import_what_the_first_page_needs() -> None:
     import plotly.io
     import plotly.tools
 
-    from dashboard import charts, results, series
-    from dashboard.views import live_edit  # noqa: F401
+    from dashboard import charts_overview, headline, results
+    from dashboard.views import live_edit, overview  # noqa: F401
 
     paper = results.read_paper()
-    points = series.points(paper.frame, paper.models[0], ["lrp"], ["lerf"], (0.0, 0.1))
-    figure = plotly.tools.return_figure_from_figure_or_data(charts.curves(points, "lerf", baseline=1.0), True)
+    table = headline.snapshot({model: (paper.frame, model) for model in paper.models})
+    figure = plotly.tools.return_figure_from_figure_or_data(charts_overview.snapshot(table), True)
     plotly.io.to_json(figure, validate=False)
 
 

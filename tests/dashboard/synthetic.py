@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from engine.records import add_to_manifest
+from engine.records import add_to_manifest, read_manifest
 
 MODEL = {"id": "made-up-1B", "revision": "4e20de1c3a55", "weights_hash": "ab" * 32, "dtype": "float32"}
 RATES = (0.0, 0.1, 0.3, 0.5)
@@ -65,3 +65,40 @@ def date_in_manifest(folder: Path) -> str:
     """The day of the measurement."""
     manifest = json.loads((folder / "manifest.json").read_text())
     return str(manifest["files"]["sweep.parquet"]["date"])[:10]
+
+
+def stability(spearman: dict[str, float], model: str = MODEL["id"]) -> pl.DataFrame:
+    """Sizes 8, 16 and 32 at 30%; the smallest size has the given Spearman, the largest is its own reference."""
+    rows = []
+    for selector, rho in spearman.items():
+        for size, value in ((8, rho), (16, (rho + 1) / 2), (32, 1.0)):
+            rows.append((model, selector, size, 32, 0.3, value, value / 2, 2.5, math.exp(2.5)))
+    names = [
+        "model",
+        "selector",
+        "size",
+        "reference_size",
+        "rate",
+        "spearman",
+        "jaccard",
+        "nll",
+        "perplexity",
+    ]
+    return pl.DataFrame(rows, schema=names, orient="row")
+
+
+def verdicts(model: str = MODEL["id"]) -> pl.DataFrame:
+    """A faithful selector, and one that is stable but invalid."""
+    rows = [
+        (model, "lrp", "faithful", "stable", False, 5.7, 2.3, 3.8, 0.99, 0.9, "LeRF is below every random ranking."),
+        (model, "wanda", "not", "stable", True, 0.3, 3.8, 3.8, 0.999, 0.9, "No *why*."),
+    ]  # fmt: skip
+    names = "model selector validity stability stable_but_invalid log_gap lerf_nll random_lerf_nll spearman jaccard"
+    return pl.DataFrame(rows, schema=[*names.split(), "reasons"], orient="row")
+
+
+def add_table(folder: Path, stem: str, frame: pl.DataFrame) -> None:
+    """Write one more table into a run, with its manifest entry."""
+    frame.write_parquet(folder / f"{stem}.parquet")
+    spec = {"evaluation": {"corpus": "made-up text"}}
+    add_to_manifest(folder, read_manifest(folder)["model"], f"{stem}.parquet", spec, 1.0)

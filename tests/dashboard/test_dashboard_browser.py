@@ -1,145 +1,16 @@
-"""The app in a real Chromium: both pages, selection and URL, live edits, stopping, two sessions, no foreign request."""
+"""Curves and live edit in a real Chromium: selection and URL, stopping, two sessions, no foreign request."""
 
-import os
 import re
-import shutil
-import socket
-import subprocess
-import sys
-import time
 import urllib.request
 from pathlib import Path
-from urllib.parse import urlencode, urlsplit
 
 import pytest
+from browser_pages import MODEL_TIMEOUT_MS, button, chart, has_count, settled
 from served import MARKDOWN_PROMPT, MARKDOWN_REPLY, SLOW_PROMPT
-from synthetic import write_run
 
 from dashboard import layout
 
 pytestmark = pytest.mark.browser
-
-ROOT = Path(__file__).parents[2]
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-]
-TIMEOUT_MS = 60_000
-MODEL_TIMEOUT_MS = 240_000  # the first edit imports torch, which takes long on a busy machine
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    path = shutil.which("chromium") or shutil.which("chromium-browser")
-    if path is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("there is no chromium; install Debian's package chromium")
-        pytest.skip("there is no chromium")
-    return path
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory, chromium):
-    """Address of an app on a store of one made-up run; stopped at the end."""
-    store = tmp_path_factory.mktemp("store")
-    write_run(store / "results" / "made-up")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "SELECTOR_AUDIT_STORE": str(store)}
-    log = (store / "server.log").open("w")
-    process = subprocess.Popen(
-        [sys.executable, str(ROOT / "tests" / "dashboard" / "served.py"), str(port), str(store)],
-        cwd=store,
-        env=environment,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-    )
-    try:
-        wait_until_healthy(f"http://127.0.0.1:{port}", process, store / "server.log")
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(30)
-        log.close()
-
-
-def wait_until_healthy(address, process, log, limit_s=120):
-    end = time.monotonic() + limit_s
-    while time.monotonic() < end:
-        assert process.poll() is None, log.read_text()
-        try:
-            with urllib.request.urlopen(f"{address}/_stcore/health", timeout=5):
-                return
-        except OSError:
-            time.sleep(0.2)
-    pytest.fail(f"the server did not come up: {log.read_text()}")
-
-
-@pytest.fixture(scope="module")
-def browser(chromium):
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        yield opened
-        opened.close()
-
-
-@pytest.fixture
-def new_page(browser, server):
-    """Opens a path of the app in a context of its own. No request may leave the machine."""
-    contexts, foreign = [], []
-
-    def answer(route):
-        if urlsplit(route.request.url).hostname in ("127.0.0.1", "localhost"):
-            route.continue_()
-        else:
-            foreign.append(route.request.url)
-            route.abort()
-
-    def open_page(path="/", width=1280, address=None, **parameters):
-        context = browser.new_context(viewport={"width": width, "height": 900})
-        contexts.append(context)
-        context.set_default_timeout(TIMEOUT_MS)
-        context.route("**/*", answer)
-        page = context.new_page()
-        page.goto(address or f"{server}{path}?{urlencode(parameters, doseq=True)}")
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert foreign == []
-
-
-@pytest.fixture(scope="module")
-def tiny_folder(tmp_path_factory):
-    from tiny_models import save_tiny
-
-    return save_tiny("llama", tmp_path_factory.mktemp("browser"), max_position_embeddings=512)
-
-
-def settled(page):
-    """The script has ended. Wait for the new content before."""
-    page.locator(
-        "[data-testid=stApp][data-test-script-state=notRunning][data-test-connection-state=CONNECTED]"
-    ).wait_for()
-
-
-def chart(page, *, says, n=0):
-    """The n-th figure, once it is drawn and its description holds `says`."""
-    figure = page.locator(f"[data-testid=stPlotlyChart][aria-label*='{says}']").nth(n)
-    figure.locator(".scatterlayer .js-line, .barlayer path").first.wait_for(state="attached")
-    settled(page)
-    return figure
 
 
 def live_page(new_page, folder, prompt, **more):
@@ -151,17 +22,6 @@ def live_page(new_page, folder, prompt, **more):
     button(page, "Run").wait_for()
     settled(page)
     return page
-
-
-def has_count(locator, count):
-    """Wait until exactly so many are there. (The page's policy forbids playwright's waits on JavaScript.)"""
-    from playwright.sync_api import expect
-
-    expect(locator).to_have_count(count, timeout=TIMEOUT_MS)
-
-
-def button(page, name):
-    return page.locator("[data-testid=stMain]").get_by_role("button", name=name, exact=True)
 
 
 def reply(page, side):
@@ -180,7 +40,7 @@ def run(page):
 
 
 def test_curves_open_change_and_come_back_from_their_url(new_page, server):
-    page = new_page("/")
+    page = new_page("/curves")
     label = chart(page, says="made-up-1B under LeRF").get_attribute("aria-label")
     assert "LRP, IG, Wanda, Random" in label
     assert page.title() == "Selector Audit"
@@ -200,7 +60,7 @@ def test_curves_open_change_and_come_back_from_their_url(new_page, server):
 
 
 def test_published_curves_gap_and_table_open(new_page):
-    page = new_page("/", source="Paper", model="Gemma-3-12B", overlay="Paper: Llama-3.2-1B")
+    page = new_page("/curves", source="Paper", model="Gemma-3-12B", overlay="Paper: Llama-3.2-1B")
     chart(page, says="Gemma-3-12B under MoRF")
     assert page.get_by_text("at numerical ceiling").first.is_visible()
     page.get_by_role("tab", name="Gap").click()
@@ -211,7 +71,7 @@ def test_published_curves_gap_and_table_open(new_page):
 
 
 def test_figures_and_values_can_be_saved(new_page):
-    page = new_page("/", order="LeRF")
+    page = new_page("/curves", order="LeRF")
     figure = chart(page, says="under LeRF")
     with page.expect_download() as picture:
         figure.locator(".modebar-btn").first.click()
@@ -223,7 +83,7 @@ def test_figures_and_values_can_be_saved(new_page):
 
 
 def test_both_pages_fit_a_phone(new_page):
-    page = new_page("/", width=400)
+    page = new_page("/curves", width=400)
     chart(page, says="under LeRF")
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     page = new_page("/live", width=400)
@@ -233,7 +93,7 @@ def test_both_pages_fit_a_phone(new_page):
 
 
 def test_a_folder_in_a_link_is_shown_as_text(new_page):
-    page = new_page("/", source="My results", folder="![x](http://example.invalid/x.png)")
+    page = new_page("/curves", source="My results", folder="![x](http://example.invalid/x.png)")
     page.get_by_text("there is no folder").wait_for()
     assert page.locator("[data-testid=stMain] img").count() == 0
 
@@ -296,7 +156,7 @@ def test_two_sessions_never_see_each_others_mask(new_page, tiny_folder):
 def test_escaped_text_is_what_people_read(new_page):
     """`layout.plain` is undone by the browser: names show as they are."""
     name = "a_b*c[d](e)#1.2-x~y$z$:smile: <b>"
-    page = new_page("/", source="My results", folder=f"/{name}")
+    page = new_page("/curves", source="My results", folder=f"/{name}")
     page.get_by_text("there is no folder").wait_for()
     shown = page.locator("[data-testid=stAlert]").inner_text()
     assert f"/{name};" in shown

@@ -1,0 +1,43 @@
+"""What the browser tests do with an open page of the app."""
+
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+]
+TIMEOUT_MS = 60_000
+MODEL_TIMEOUT_MS = 240_000  # the first use of a model imports torch, which takes long on a busy machine
+
+
+def settled(page):
+    """The script has ended. Wait for the new content before."""
+    page.locator(
+        "[data-testid=stApp][data-test-script-state=notRunning][data-test-connection-state=CONNECTED]"
+    ).wait_for()
+
+
+def chart(page, *, says, n=0):
+    """The n-th figure, once it is drawn and its description holds `says`."""
+    figure = page.locator(f"[data-testid=stPlotlyChart][aria-label*='{says}']").nth(n)
+    figure.locator(".scatterlayer .js-line, .scatterlayer .points path, .barlayer path").first.wait_for(
+        state="attached"
+    )
+    settled(page)
+    return figure
+
+
+def has_count(locator, count):
+    """Wait until exactly so many are there. (The page's policy forbids playwright's waits on JavaScript.)"""
+    from playwright.sync_api import expect
+
+    expect(locator).to_have_count(count, timeout=TIMEOUT_MS)
+
+
+def button(page, name):
+    return page.locator("[data-testid=stMain]").get_by_role("button", name=name, exact=True)

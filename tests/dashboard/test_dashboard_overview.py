@@ -1,0 +1,180 @@
+"""The overview: the headline's numbers, and the page as a script on full, empty and damaged folders."""
+
+import math
+from pathlib import Path
+
+import polars as pl
+import pytest
+from streamlit.testing.v1 import AppTest
+from synthetic import SLOPES, UNMASKED_NLL, add_table, break_manifest, stability, sweep, verdicts, write_run
+
+import precomputed
+from dashboard import charts_overview, headline, model_card, results
+from engine.errors import InputError
+
+APP = Path(__file__).parents[2] / "dashboard" / "app.py"
+MODEL = "made-up-1B"
+
+
+def curves(slopes=SLOPES):
+    """A measured sweep as `results.read_run` gives it."""
+    return sweep(slopes).with_columns(printed=pl.lit(None, pl.String), plateau=pl.lit(False))
+
+
+def test_every_selector_lands_in_its_quadrant():
+    slopes = {
+        "lrp": (1.0, 20.0), "ig": (1.5, 12.0), "wanda": (6.0, 7.0), "magnitude": (5.8, 20.0), "random": (6.0, 6.0),
+    }  # fmt: skip
+    rho = {"lrp": 0.99, "ig": 0.9, "wanda": 0.999, "magnitude": 0.97, "random": 0.2}
+    table = headline.scatter(curves(slopes), stability(rho), MODEL)
+    found = {row["selector"]: row for row in table.iter_rows(named=True)}
+    assert found["lrp"]["quadrant"] == "stable and valid"
+    assert found["ig"]["quadrant"] == "valid, not stable"
+    assert found["wanda"]["quadrant"] == "stable but invalid"
+    # A log gap of 4.3 nats, and 97% of the harm of random removal: invalid all the same.
+    assert found["magnitude"]["quadrant"] == "stable but invalid"
+    assert found["random"]["quadrant"] == "neither"
+    for name, (lerf, morf) in slopes.items():
+        assert found[name]["log_gap"] == pytest.approx((morf - lerf) * 0.3)
+        assert found[name]["damage"] == pytest.approx(lerf / 6.0)
+        assert (found[name]["size"], found[name]["reference_size"]) == (8, 32)
+        assert found[name]["spearman"] == rho[name]
+
+
+def test_without_random_nothing_is_said_about_damage():
+    table = headline.scatter(curves({"lrp": (1.0, 20.0)}), stability({"lrp": 0.99}), MODEL)
+    assert table["damage"].to_list() == [None]
+    assert table["quadrant"].to_list() == ["stable and valid"]
+
+
+def test_nothing_in_common_is_an_error_that_says_what_to_run():
+    with pytest.raises(InputError, match="analyze made-up-1B sweep stability"):
+        headline.scatter(curves({"lrp": (1.0, 20.0)}), stability({"ig": 0.99}), MODEL)
+    with pytest.raises(InputError, match="LeRF at 30%"):
+        headline.snapshot({"m": (curves().filter(pl.col("rate") < 0.2), MODEL)})
+
+
+def test_the_snapshot_is_the_sweep_at_its_rate():
+    paper = results.read_paper().frame
+    table = headline.snapshot({"one": (curves(), MODEL), "two": (paper, "Qwen3-8B")})
+    lrp = table.filter(label="one", selector="lrp").row(0, named=True)
+    assert lrp["nll"] == pytest.approx(UNMASKED_NLL + 0.3)
+    assert lrp["unmasked_nll"] == pytest.approx(UNMASKED_NLL)
+    printed = paper.filter(model="Qwen3-8B", selector="wanda", order="lerf", rate=0.3)["nll"][0]
+    assert table.filter(label="two", selector="wanda")["nll"].to_list() == [printed]
+
+
+def test_the_figures_draw_every_selector_and_escape_names():
+    table = headline.snapshot({"<b>": (curves(), MODEL)})
+    figure = charts_overview.snapshot(table)
+    assert [trace.name for trace in figure.data] == ["LRP", "IG", "Wanda", "Random", "unmasked model"]
+    assert figure.data[0].x[0] == pytest.approx((UNMASKED_NLL + 0.3) / math.log(10))
+    assert set(figure.data[0].y) == {"&lt;b&gt;"}
+    scatter = charts_overview.stability_validity(
+        headline.scatter(curves({"lrp": (5.9, 20.0), "random": (6.0, 6.0)}), stability({"lrp": 0.99}), MODEL)
+    )
+    assert [trace.name for trace in scatter.data] == ["LRP", "as harmful as chance under LeRF: invalid"]
+    names = {"stable and valid", "valid, not stable", "stable but invalid", "neither"}
+    assert {f"<b>{name}</b>" for name in names} == {note.text for note in scatter.layout.annotations}
+
+
+def test_the_shipped_model_is_counted_tensor_by_tensor():
+    from safetensors.torch import load_file
+
+    tensors = load_file(precomputed.demo_model_dir() / "model.safetensors")
+    exact = sum(tensor.numel() for tensor in tensors.values())
+    facts = {fact.name: fact for fact in model_card.shipped_facts()}
+    assert facts["Parameters"].exact == f"{exact:,}"
+    height = pl.read_parquet(precomputed.demo_dir() / "results" / "rows.parquet").height
+    rows = {fact.name: fact for fact in model_card.run_facts(precomputed.demo_dir() / "results")}["Rows"]
+    assert rows.exact.startswith(f"{height:,} ")
+
+
+def test_a_damaged_model_is_one_line(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"no tensors")
+    monkeypatch.setattr(precomputed, "demo_model_dir", lambda: tmp_path)
+    with pytest.raises(InputError, match="restore it"):
+        model_card.shipped_facts()
+
+
+def page(**parameters):
+    app = AppTest.from_file(str(APP), default_timeout=60)
+    for name, value in parameters.items():
+        app.query_params[name] = value
+    return app.run()
+
+
+@pytest.fixture
+def full_run(tmp_path, monkeypatch):
+    monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path))
+    folder = write_run(tmp_path / "run")
+    add_table(folder, "stability", stability({"lrp": 0.99, "wanda": 0.999}))
+    add_table(folder, "verdicts", verdicts())
+    return folder
+
+
+def warnings_of(app):
+    assert not app.exception
+    return [warning.value.replace("\\", "") for warning in app.warning]
+
+
+def test_a_full_run_has_both_figures_and_a_verdict_per_selector(full_run):
+    app = page()
+    assert warnings_of(app) == []
+    assert len(app.get("plotly_chart")) == 2
+    texts = [block.value for block in app.markdown]
+    assert any("**LRP**" in text and "finds what matters" in text for text in texts)
+    (wanda,) = [text for text in texts if "**Wanda**" in text]
+    assert ":red-badge[stable but invalid]" in wanda
+    assert "\\*why\\*" in wanda  # words of a file are no markdown
+    assert {metric.label for metric in app.metric} == {"Number format", "Revision", "Perplexity, unmasked"}
+
+
+def test_missing_tables_are_told_and_the_rest_is_shown(tmp_path, monkeypatch):
+    monkeypatch.setenv(results.STORE_VARIABLE, str(write_run(tmp_path / "run")))
+    app = page()
+    told = warnings_of(app)
+    assert len(told) == 2
+    assert "analyze made-up-1B stability" in told[0]
+    assert "analyze made-up-1B verdict" in told[1]
+    assert len(app.get("plotly_chart")) == 1
+
+
+@pytest.mark.parametrize("state", ["missing", "empty", "broken"])
+def test_a_bad_folder_is_one_line_and_the_way_on_stays(tmp_path, state):
+    folder = tmp_path / state
+    if state == "empty":
+        folder.mkdir()
+    if state == "broken":
+        break_manifest(write_run(folder))
+    app = page(source="My results", folder=str(folder))
+    (text,) = warnings_of(app)
+    assert "\n" not in text
+    assert len(app.get("plotly_chart")) == 0
+    assert any("Where to go next" in block.value for block in app.subheader)
+
+
+@pytest.mark.parametrize("model", ["Llama-3.1-8B", "Gemma-3-12B"])
+def test_published_models_open(model):
+    app = page(source="Paper", model=model)
+    told = warnings_of(app)
+    figures = len(app.get("plotly_chart"))
+    # Stability was printed for two of the five models.
+    assert (figures, len(told)) == ((2, 0) if model == "Llama-3.1-8B" else (1, 1))
+    assert {"Rows, as printed", "Blocks, as printed"} < {metric.label for metric in app.metric}
+
+
+def test_a_model_name_with_markdown_stays_text(tmp_path, monkeypatch):
+    name = "![x](http:y)"
+    model = {"id": name, "weights_hash": "cd" * 32, "dtype": "float32"}
+    monkeypatch.setenv(results.STORE_VARIABLE, str(write_run(tmp_path / "run", sweep(model=name), model)))
+    app = page()
+    assert not app.exception
+    assert "\\!\\[x\\]" in next(block.value for block in app.subheader if "at hand" in block.value)
+
+
+def test_the_overview_links_every_page_it_knows():
+    app = page(source="Paper")
+    linked = {link.proto.label for link in app.get("page_link")}
+    assert {"Curves", "Live edit", "Methods"} <= linked

@@ -1,0 +1,38 @@
+"""The overview in a real Chromium: it opens first, with its figures, leads on, and fits a phone."""
+
+from pathlib import Path
+
+import pytest
+from browser_pages import button, chart, settled
+from synthetic import add_table, stability, verdicts
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def store(store):
+    add_table(store / "results" / "made-up", "stability", stability({"lrp": 0.99, "wanda": 0.999}))
+    add_table(store / "results" / "made-up", "verdicts", verdicts())
+    return store
+
+
+def test_the_overview_opens_first_with_its_figures_and_leads_on(new_page, server):
+    page = new_page("/")
+    chart(page, says="LeRF perplexity at 30%")
+    chart(page, says="Wanda stable but invalid")
+    assert page.get_by_text("No *why*.").is_visible()
+    page.locator("[data-testid=stPageLink]").get_by_text("Curves", exact=True).click()
+    chart(page, says="made-up-1B under LeRF")
+    assert page.url.startswith(f"{server}/curves")
+
+
+def test_values_of_the_overview_can_be_saved_and_it_fits_a_phone(new_page):
+    page = new_page("/", width=400)
+    chart(page, says="LeRF perplexity")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    settled(page)
+    with page.expect_download() as values:
+        button(page, "Download values (CSV)").click()
+    lines = Path(values.value.path()).read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "label,selector,nll,printed,unmasked_nll"
+    assert len(lines) == 1 + 4 + 35  # four selectors here, seven of five models of the paper
