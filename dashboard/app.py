@@ -8,7 +8,18 @@ import streamlit as st
 from streamlit.navigation.page import Page
 
 from dashboard import live, tools
-from dashboard.views import agreement, curves, live_edit, methods, overview, rows
+from dashboard.views import (
+    agreement,
+    controls,
+    curves,
+    depth,
+    downstream,
+    live_edit,
+    methods,
+    overview,
+    rows,
+    stability,
+)
 
 # A page is one file in `views/` and one line here: its render function, its title, its path.
 PAGES: dict[str, list[Page]] = {
@@ -16,6 +27,10 @@ PAGES: dict[str, list[Page]] = {
     "Results": [
         st.Page(curves.render, title="Curves", url_path="curves"),
         st.Page(agreement.render, title="Agreement", url_path="agreement"),
+        st.Page(depth.render, title="Depth", url_path="depth"),
+        st.Page(stability.render, title="Stability", url_path="stability"),
+        st.Page(controls.render, title="Controls", url_path="controls"),
+        st.Page(downstream.render, title="Downstream", url_path="downstream"),
     ],
     "Behaviour": [],
     "Try it": [

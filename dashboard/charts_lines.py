@@ -77,7 +77,7 @@ def lines(
             annotation={"text": reference[1], "font": {"color": palette.REFERENCE}},
             annotation_position="bottom right",
         )  # fmt: skip
-    figure.update_xaxes(**_looks(x, []))
+    figure.update_xaxes(**_looks(x, []), title_standoff=5)
     figure.update_yaxes(**_looks(y, heights))
     return finished(figure, heading, below, height)
 
@@ -89,7 +89,7 @@ def _bar(value: float | None, y: Axis) -> float:
 
 
 def _looks(axis: Axis, placed: Sequence[float]) -> dict[str, Any]:
-    looks: dict[str, Any] = {"title": {"text": axis.title, "standoff": 5}, "zeroline": False}
+    looks: dict[str, Any] = {"title": {"text": axis.title}, "zeroline": False}
     if axis.span:
         looks["range"] = list(axis.span)
     if axis.kind == "share":

@@ -74,7 +74,7 @@ def matrix(
     )  # fmt: skip
     figure.update_yaxes(
         tickvals=list(range(len(rows))), ticktext=list(rows), range=[len(rows) - 0.5, -0.5], showgrid=False,
-        zeroline=False, title={"text": corner[1], "standoff": 5},
+        zeroline=False, title={"text": corner[1]},
     )  # fmt: skip
     title = f"{heading}<br><sub>{below}</sub>" if below else heading
     height = 70 + bottom + _ROW_PX * max(len(rows), 4)

@@ -7,7 +7,7 @@ from functools import cache
 
 import polars as pl
 
-from dashboard import schemas
+from dashboard import published_refusal, schemas
 from dashboard.results import Table
 from engine.errors import InputError
 from precomputed.paper_tables import load_table
@@ -17,16 +17,16 @@ _TEXT = frozenset(
     (
         "model", "selector", "selector_a", "selector_b", "order", "order_a", "order_b", "sublayer", "projection",
         "control", "size_matched_to", "corpus_a", "corpus_b", "task", "kind", "validity", "stability", "reasons",
-        "reference",
+        "reference", "domain", "domain_a", "domain_b", "comparison", "ranked_by", "part", "name", "prompts",
     )
 )  # fmt: skip
 _WHOLE = frozenset(
     (
         "seed", "seeds", "size", "block", "rows", "rows_removed", "reference_rows", "tokens", "items", "groups",
-        "dangerous_groups", "masked_rows",
+        "dangerous_groups", "masked_rows", "malign_n", "benign_n", "pairs", "n",
     )
 )  # fmt: skip
-_FLAGS = frozenset(("dangerous", "stable_but_invalid"))
+_FLAGS = frozenset(("dangerous", "stable_but_invalid", "feasible", "rescue", "heldout"))
 
 
 @cache
@@ -90,7 +90,12 @@ def _stability() -> pl.DataFrame:
 
 
 def _verdicts() -> pl.DataFrame:
-    return load_table("stability").with_columns(
+    """Stability beside the perplexities at 30%; the unmasked model and random come from the sweep."""
+    sweep = _sweep()
+    dense = sweep.filter(rate=0.0).group_by("model", maintain_order=True).agg(dense_nll=pl.col("nll").mean())
+    random = sweep.filter(selector="random", order="lerf", rate=0.3).select("model", random_lerf_nll="nll")
+    frame = load_table("stability").join(dense, on="model", how="left").join(random, on="model", how="left")
+    return frame.with_columns(
         log_gap=(pl.col("morf_ppl_30") / pl.col("lerf_ppl_30")).log(),
         lerf_nll=pl.col("lerf_ppl_30").log(),
         spearman="spearman_c8_c128",
@@ -181,4 +186,5 @@ TABLES: dict[str, tuple[Callable[[], pl.DataFrame], str]] = {
     "domain": (_domain, "domain sensitivity"),
     "seeds": (_seeds, "spread over random seeds"),
     "downstream": (_downstream, "downstream accuracies"),
+    **published_refusal.TABLES,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 SWEEP, ROWS, SCORES = "sweep", "rows", "scores"
+POINTS, REFUSAL_SWEEP = "operating_points", "refusal_sweep"
 
 # File stem -> columns without which the table is not what its name says (contract, section 8).
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -26,14 +27,32 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "seeds": "model selector order rate seeds nll_mean nll_sd nll_min nll_max",
         "differences": "model kind selector_a order_a seed_a selector_b order_b seed_b rate difference stderr z",
         "verdicts": "model selector validity stability stable_but_invalid log_gap lerf_nll random_lerf_nll "
-        "spearman jaccard reasons",
+        "dense_nll spearman jaccard reasons",
         "downstream": "model selector seed order rate rows_removed task items accuracy stderr chance",
-        "operating_points": "model selector domain lambda k",
-        "refusal_sweep": "model selector domain lambda k rows_removed malign malign_n benign benign_n nll feasible",
+        POINTS: "model selector domain lambda k rows_removed rescue",
+        REFUSAL_SWEEP: "model selector domain lambda k rows_removed malign malign_n benign benign_n nll feasible",
+        "refusal_controls": "model selector domain lambda k control seed malign malign_n benign benign_n nll",
+        "transfer": "model selector domain lambda k prompts kind n before before_low before_high after after_low "
+        "after_high",
+        "composed": "model selector mask_domain evaluated_domain lambda k rows_removed malign malign_low malign_high "
+        "malign_n benign benign_low benign_high benign_n nll rescue",
+        "signal_density": "model selector domain density",
+        "refusal_jaccard": "model comparison ranked_by selector_a domain_a selector_b domain_b top jaccard "
+        "expected_random",
+        "refusal_shares": "model selector domain ranked_by part name share base_rate",
     }.items()
 }
 RESULTS = frozenset(COLUMNS) - {ROWS}  # a folder with one of these is offered as a run
-_REFUSAL = ("operating_points", "refusal_sweep")
+_REFUSAL = {  # table -> stage of `selector-audit refusal`
+    POINTS: "select",
+    REFUSAL_SWEEP: "sweep",
+    "refusal_controls": "control",
+    "transfer": "evaluate",
+    "composed": "compose",
+    "signal_density": "calibrate",
+    "refusal_jaccard": "calibrate",
+    "refusal_shares": "calibrate",
+}
 _ANALYSIS_OF = {  # where it is not called like its table
     "jaccard": "agreement",
     "spearman": "agreement",
@@ -52,5 +71,5 @@ def command(stem: str, model: str = "MODEL") -> str:
     if stem in (ROWS, SCORES):
         return f"selector-audit score {model}"
     if stem in _REFUSAL:
-        return f"selector-audit refusal sweep {model}"
+        return f"selector-audit refusal {_REFUSAL[stem]} {model}"
     return f"selector-audit analyze {model} {_ANALYSIS_OF.get(stem, stem)}"

@@ -7,8 +7,9 @@ from typing import Any
 import polars as pl
 import streamlit as st
 
-from dashboard import charts_audit, charts_lines, formats, layout, palette, selection, sources, tools
+from dashboard import charts_lines, charts_stability, formats, layout, palette, selection, sources, tools
 from dashboard.charts_lines import Axis
+from dashboard.charts_stability import Quadrants
 from engine.analysis.verdict import Thresholds
 
 HOW_TO_READ = (
@@ -16,6 +17,7 @@ HOW_TO_READ = (
     "figure: a selector at the top left gives the same answer every time, and the answer is wrong."
 )
 SIZE = Axis("size", "calibration windows", "category")
+BY_GAP, BY_LERF = "Log gap", "LeRF perplexity"
 MEASURES = {"spearman": "Spearman", "jaccard": "Jaccard"}
 
 
@@ -53,8 +55,9 @@ def _convergence(table: pl.DataFrame) -> None:
     titles = ", ".join(
         palette.title(name) for name in palette.in_order(chosen["selector"].unique().to_list())
     )
-    for column, (axis, heading, below) in zip(st.columns(3), panels, strict=True):
-        with column:
+    places = [*st.columns(2), st.container()]
+    for place, (axis, heading, below) in zip(places, panels, strict=True):
+        with place:
             figure = charts_lines.lines(chosen, SIZE, axis, heading=heading, below=below, hover=_hover)
             alt = f"{heading} by number of calibration windows: {titles}."
             tools.show(figure, f"stability-{axis.column}", alt)
@@ -70,27 +73,34 @@ def _hover(row: dict[str, Any]) -> str:
 
 def _quadrant(verdicts: pl.DataFrame, published: bool) -> None:
     st.subheader("Stable is not valid", anchor=False)
-    measure = selection.switch(
-        "Stability by", tuple(MEASURES), "measure", default="jaccard", title=MEASURES.__getitem__
-    )
+    with st.container(horizontal=True, gap="medium"):
+        measure = selection.switch(
+            "Stability by", tuple(MEASURES), "measure", default="jaccard", title=MEASURES.__getitem__
+        )
+        validity = selection.switch("Validity by", (BY_GAP, BY_LERF), "validity", default=BY_GAP)
     limits = Thresholds()
-    limit = limits.spearman if measure == "spearman" else limits.jaccard
-    figure = charts_audit.quadrant(verdicts, measure, (limits.log_gap, limit))
+    parts = Quadrants(
+        measure, "log_gap" if validity == BY_GAP else "lerf_nll",
+        limits.spearman if measure == "spearman" else limits.jaccard,
+        limits.log_gap if validity == BY_GAP else _worst_nll(verdicts, limits),
+    )  # fmt: skip
+    figure = charts_stability.quadrant(verdicts, parts)
     named = verdicts.filter(pl.col("stable_but_invalid").fill_null(False))["selector"].to_list()
     inside = ", ".join(palette.title(name) for name in palette.in_order(named)) or "none"
+    alt = f"{MEASURES[measure]} against {validity.lower()}, one point per selector."
     tools.show(
-        figure, "stable-but-invalid",
-        f"{MEASURES[measure]} against log gap, one point per selector. Judged stable but invalid: {inside}.",
-    )  # fmt: skip
+        figure, "stable-but-invalid", alt if published else f"{alt} Judged stable but invalid: {inside}."
+    )
     if published:
         st.caption(
-            "Published: stability from 8 against 128 windows, log gap at 30%. The dotted lines are this software's "
-            "limits, made for half against all of the text; the paper names none."
+            "Published: stability from 8 against 128 windows, validity at 30%. The dotted lines are this software's "
+            "limits, made for half of the text against all of it; the paper names none."
         )
         return
     st.caption(
-        f"The dotted lines are limits of the verdicts: log gap {limits.log_gap:g}, {MEASURES[measure]} {limit:g}. "
-        "A verdict also asks for standard errors and for damage well below random's; its reasons are in the table."
+        f"Judged stable but invalid: {inside}. Dotted lines are limits of the verdicts: {MEASURES[measure]} "
+        f"{parts.stable_from:g}, log gap {limits.log_gap:g} nats, LeRF damage {limits.invalid_damage:.0%} of random's. "
+        "A verdict also asks for standard errors; its reasons are in the table."
     )
     table = verdicts.select(
         pl.col("selector").map_elements(palette.title, return_dtype=pl.String).alias("Selector"),
@@ -102,6 +112,15 @@ def _quadrant(verdicts: pl.DataFrame, published: bool) -> None:
         pl.col("reasons").alias("Why"),
     )
     st.dataframe(table, hide_index=True)
+
+
+def _worst_nll(verdicts: pl.DataFrame, limits: Thresholds) -> float | None:
+    """NLL at which LeRF does nearly as much damage as random removal; None without the unmasked model's."""
+    row = verdicts.select("dense_nll", "random_lerf_nll").drop_nulls().head(1)
+    if row.is_empty():
+        return None
+    dense, random = row.row(0)
+    return float(dense + limits.invalid_damage * (random - dense))
 
 
 def _notes(source: sources.Source) -> list[str]:

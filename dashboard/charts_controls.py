@@ -1,4 +1,4 @@
-"""Stability against validity, and the consensus controls beside references of the same size."""
+"""The consensus controls beside references of the same size, and where Consensus-2 takes its rows from."""
 
 from __future__ import annotations
 
@@ -23,59 +23,6 @@ CONTROL_TITLES = {
 }
 _CONTROL_ORDER = ("consensus2", "lrp", "ig", *CONTROL_TITLES, "random")
 _CONTROL_COLOUR = "#3F7FBF"  # the controls' own mark; their references have their selectors' looks
-
-
-def quadrant(verdicts: pl.DataFrame, measure: str, limits: tuple[float, float]) -> go.Figure:
-    """Stability (`spearman` or `jaccard`) against the log gap, one point per selector.
-
-    limits: log gap and stability that part the quadrants. A point without stability is not drawn.
-    """
-    gap_limit, stable_limit = limits
-    figure = go.Figure()
-    drawn = verdicts.filter(pl.col(measure).is_not_null(), pl.col("log_gap").is_finite())
-    for selector in palette.in_order(drawn["selector"].to_list()):
-        look = palette.style(selector)
-        row = drawn.filter(pl.col("selector") == selector).row(0, named=True)
-        lines = [
-            f"{measure} {row[measure]:.4f}",
-            f"log gap {row['log_gap']:.3f} nats",
-            f"LeRF perplexity {formats.perplexity(row['lerf_nll'])}",
-        ]
-        if row["validity"]:
-            lines.append(f"validity: {row['validity']}; stability: {row['stability']}")
-        figure.add_trace(
-            go.Scatter(
-                x=[row["log_gap"]], y=[row[measure]], mode="markers+text", name=look.title, text=[look.title],
-                textposition="top center", showlegend=False, cliponaxis=False,
-                marker={"color": look.colour, "symbol": look.symbol, "size": 13},
-                hovertemplate=f"<b>{look.title}</b><br>" + "<br>".join(lines).replace("%", "%%") + "<extra></extra>",
-            )
-        )  # fmt: skip
-    gaps, heights = [*drawn["log_gap"], gap_limit, 0.0], [*drawn[measure], stable_limit]
-    left, right = _widened(gaps, 0.15)
-    low, high = _widened(heights, 0.15)
-    figure.add_shape(
-        type="rect", x0=left, x1=gap_limit, y0=stable_limit, y1=high, fillcolor=palette.REFERENCE, opacity=0.13,
-        line={"width": 0}, layer="below",
-    )  # fmt: skip
-    figure.add_annotation(
-        x=left, y=high, xanchor="left", yanchor="top", text="stable, but invalid", showarrow=False,
-        font={"color": palette.REFERENCE},
-    )  # fmt: skip
-    for add, at in ((figure.add_vline, gap_limit), (figure.add_hline, stable_limit)):
-        add(at, line={"color": palette.REFERENCE, "width": 1, "dash": "dot"})
-    name = "Spearman" if measure == "spearman" else "Jaccard"
-    figure.update_xaxes(
-        title={"text": "log gap (nats per token)", "standoff": 5}, range=[left, right], zeroline=False
-    )
-    figure.update_yaxes(title={"text": f"{name}, less text against all"}, range=[low, high], zeroline=False)
-    return finished(figure, "Stability against validity", "up is stable, right is valid", 440, bottom=60)
-
-
-def _widened(values: Sequence[float], share: float) -> tuple[float, float]:
-    low, high = min(values), max(values)
-    margin = max(share * (high - low), 0.02)
-    return low - margin, high + margin
 
 
 def control_title(control: str) -> str:
@@ -200,7 +147,11 @@ def rank_shares(distribution: pl.DataFrame) -> go.Figure:
         [
             go.Bar(
                 x=labels, y=rows[column].to_list(), name=name, text=[_percent(value) for value in rows[column]],
-                textposition="inside", marker={"color": colour, "pattern": {"shape": shape, "solidity": 0.25}},
+                textposition="inside", insidetextanchor="middle", insidetextfont={"color": "#000000"},
+                marker={
+                    "color": colour,
+                    "pattern": {"shape": shape, "solidity": 0.2, "fillmode": "overlay", "fgcolor": "#FFFFFF"},
+                },
                 hovertemplate=f"<b>{name}</b><br>%{{x}} removed: %{{y:.3%}}<extra></extra>",
             )
             for column, name, colour, shape in parts

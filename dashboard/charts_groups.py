@@ -1,0 +1,124 @@
+"""Dangerous groups, calibration on other text, and bars of one number per selector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboard import charts_lines, formats, palette
+from dashboard.charts_lines import Axis, finished, perplexity_scale
+from dashboard.formats import LN10
+
+Row = dict[str, Any]
+_PATTERNS = ("", "/", "x", ".")
+
+
+def groups(table: pl.DataFrame, heading: str) -> go.Figure:
+    """Perplexity with one group removed alone, by block; dangerous groups are ringed. One sublayer of `dangerous`."""
+    figure = charts_lines.lines(
+        table, Axis("block", "block"), Axis("nll", "perplexity", "perplexity"), heading=heading,
+        below="each point: one group of rows removed alone", hover=_group_hover,
+    )  # fmt: skip
+    bad = table.filter(pl.col("dangerous"), pl.col("nll").is_finite())
+    if bad.height:
+        ring = {"symbol": "circle-open", "size": 16, "color": palette.REFERENCE, "line": {"width": 2}}
+        figure.add_trace(
+            go.Scatter(
+                x=bad["block"].to_list(), y=[nll / LN10 for nll in bad["nll"]], mode="markers", name="dangerous",
+                marker=ring, hoverinfo="skip",
+            )
+        )  # fmt: skip
+    return figure
+
+
+def _group_hover(row: Row) -> str:
+    verdict = "dangerous" if row["dangerous"] else "harmless"
+    return (
+        f"block {row['block']}, {row['rows']:,} rows: {verdict}<br>perplexity {formats.perplexity(row['nll'])}<br>"
+        f"NLL {row['nll']:.4f} nats per token"
+    )
+
+
+def selector_bars(
+    frame: pl.DataFrame,
+    columns: Sequence[tuple[str, str]],
+    *,
+    heading: str,
+    below: str = "",
+    title: str,
+    text: Callable[[float], str],
+    hover: Callable[[Row], str],
+    tickformat: str = "",
+    top: float | None = None,
+) -> go.Figure:
+    """Horizontal bars, one group per selector. columns: (column, name); several are told apart by their pattern."""
+    selectors = palette.in_order(frame["selector"].to_list())[::-1]  # plotly draws from below
+    rows = {row["selector"]: row for row in frame.iter_rows(named=True)}
+    figure = go.Figure()
+    for (column, name), pattern in zip(list(columns)[::-1], _PATTERNS[: len(columns)][::-1], strict=True):
+        values = [rows[selector][column] for selector in selectors]
+        figure.add_trace(
+            go.Bar(
+                x=values, y=[palette.title(selector) for selector in selectors], name=name, orientation="h",
+                text=["–" if value is None else text(value) for value in values], textposition="outside",
+                cliponaxis=False, customdata=[hover(rows[selector]) for selector in selectors],
+                hovertemplate="<b>%{y}</b><br>%{customdata}<extra></extra>", showlegend=len(columns) > 1,
+                marker={
+                    "color": [palette.style(selector).colour for selector in selectors],
+                    "pattern": {"shape": pattern, "solidity": 0.35},
+                },
+            )
+        )  # fmt: skip
+    present = [value for column, _ in columns for value in frame[column].drop_nulls()]
+    figure.update_xaxes(
+        title={"text": title, "standoff": 5}, tickformat=tickformat,
+        range=[min(0.0, *present, 0.0), (top if top is not None else max([*present, 1e-9])) * 1.2],
+    )  # fmt: skip
+    figure.update_layout(legend={"traceorder": "reversed"})
+    bottom = 110 if len(columns) > 1 else 60
+    return finished(figure, heading, below, 130 + bottom + 24 * len(selectors) * len(columns), bottom)
+
+
+def two_corpora(frame: pl.DataFrame, names: tuple[str, str]) -> go.Figure:
+    """LeRF perplexity of each selector calibrated on one text and on the other: columns selector, nll_a, nll_b."""
+    selectors = palette.in_order(frame["selector"].to_list())
+    rows = {row["selector"]: row for row in frame.iter_rows(named=True)}
+    figure, heights = go.Figure(), []
+    for place, selector in enumerate(selectors):
+        look, row = palette.style(selector), rows[selector]
+        ends = [row[column] / LN10 for column in ("nll_a", "nll_b") if row[column] is not None]
+        heights += ends
+        figure.add_trace(
+            go.Scatter(
+                x=ends, y=[place] * len(ends), mode="lines", showlegend=False, hoverinfo="skip",
+                line={"color": look.colour, "width": 2},
+            )
+        )  # fmt: skip
+    for column, name, shape in (("nll_a", names[0], "circle"), ("nll_b", names[1], "diamond-open")):
+        figure.add_trace(
+            go.Scatter(
+                x=[None if rows[key][column] is None else rows[key][column] / LN10 for key in selectors],
+                y=list(range(len(selectors))), mode="markers", name=f"calibrated on {name}",
+                marker={
+                    "symbol": shape, "size": 11, "color": [palette.style(key).colour for key in selectors],
+                    "line": {"width": 2, "color": [palette.style(key).colour for key in selectors]},
+                },
+                customdata=[
+                    f"<b>{palette.title(key)}</b>, calibrated on {name}<br>perplexity "
+                    f"{formats.perplexity(rows[key][column])}"
+                    for key in selectors
+                ],
+                hovertemplate="%{customdata}<extra></extra>",
+            )
+        )  # fmt: skip
+    figure.update_xaxes(title={"text": "LeRF perplexity", "standoff": 5}, **perplexity_scale(heights))
+    figure.update_yaxes(
+        tickvals=list(range(len(selectors))), ticktext=[palette.title(key) for key in selectors],
+        range=[len(selectors) - 0.5, -0.5], zeroline=False,
+    )  # fmt: skip
+    return finished(
+        figure, "What it costs", "both on the same evaluation text", 210 + 32 * len(selectors), 110
+    )

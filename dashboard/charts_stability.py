@@ -1,0 +1,87 @@
+"""Stability against validity: a ranking can be the same every time and still be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboard import formats, palette
+from dashboard.charts_lines import finished, perplexity_scale
+from dashboard.formats import LN10
+
+
+@dataclass(frozen=True)
+class Quadrants:
+    """What parts the figure. stability: `spearman` or `jaccard`; validity: `log_gap` or `lerf_nll` (in nats)."""
+
+    stability: str
+    validity: str
+    stable_from: float
+    valid_limit: float | None  # least log gap, or the greatest NLL; None where it is not known
+
+    @property
+    def by_gap(self) -> bool:
+        return self.validity == "log_gap"
+
+
+def quadrant(verdicts: pl.DataFrame, parts: Quadrants) -> go.Figure:
+    """One point per selector, right is valid, up is stable. Selectors without a stability are not drawn."""
+    figure, unit = go.Figure(), 1.0 if parts.by_gap else LN10
+    drawn = verdicts.filter(pl.col(parts.stability).is_not_null(), pl.col(parts.validity).is_finite())
+    for place, row in enumerate(drawn.sort(parts.validity).iter_rows(named=True)):
+        look = palette.style(row["selector"])
+        figure.add_trace(
+            go.Scatter(
+                x=[row[parts.validity] / unit], y=[row[parts.stability]], mode="markers+text", name=look.title,
+                text=[look.title], textposition="bottom center" if place % 2 else "top center",
+                showlegend=False, cliponaxis=False,
+                marker={"color": look.colour, "symbol": look.symbol, "size": 13}, customdata=[_hover(row)],
+                hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
+            )
+        )  # fmt: skip
+    limit = None if parts.valid_limit is None else parts.valid_limit / unit
+    across = [value / unit for value in drawn[parts.validity]] + ([] if limit is None else [limit])
+    low, high = _widened([*drawn[parts.stability], parts.stable_from])
+    left, right = _widened(across or [0.0, 1.0])
+    bad = left if parts.by_gap else right
+    if limit is not None:
+        figure.add_shape(
+            type="rect", x0=bad, x1=limit, y0=parts.stable_from, y1=high, fillcolor=palette.REFERENCE,
+            opacity=0.13, line={"width": 0}, layer="below",
+        )  # fmt: skip
+        figure.add_vline(limit, line={"color": palette.REFERENCE, "width": 1, "dash": "dot"})
+    figure.add_annotation(
+        x=bad, y=high, xanchor="left", yanchor="top", text="stable, but invalid", showarrow=False,
+        font={"color": palette.REFERENCE},
+    )  # fmt: skip
+    figure.add_hline(parts.stable_from, line={"color": palette.REFERENCE, "width": 1, "dash": "dot"})
+    if parts.by_gap:
+        figure.update_xaxes(title={"text": "log gap (nats per token)"}, range=[left, right], zeroline=False)
+    else:  # low perplexity is valid: the axis runs backwards, so that right is valid here too
+        ticks = perplexity_scale(across)
+        figure.update_xaxes(title={"text": "LeRF perplexity, falling"}, **{**ticks, "range": [right, left]})
+    name = "Spearman" if parts.stability == "spearman" else "Jaccard"
+    figure.update_yaxes(title={"text": f"{name}, less text against all"}, range=[low, high], zeroline=False)
+    return finished(figure, "Stability against validity", "up is stable, right is valid", 440, bottom=60)
+
+
+def _hover(row: dict[str, object]) -> str:
+    numbers = [
+        f"{name} {row[column]:.4f}"
+        for column, name in (("spearman", "Spearman"), ("jaccard", "Jaccard"), ("log_gap", "log gap (nats)"))
+        if row[column] is not None
+    ]
+    nll = row["lerf_nll"]
+    lines = [*numbers, f"LeRF perplexity {formats.perplexity(nll if isinstance(nll, float) else None)}"]
+    if row["validity"]:
+        lines.append(f"validity: {row['validity']}; stability: {row['stability']}")
+    return "<br>".join(lines)
+
+
+def _widened(values: Sequence[float]) -> tuple[float, float]:
+    low, high = min(values), max(values)
+    margin = max(0.15 * (high - low), 0.02)
+    return low - margin, high + margin
