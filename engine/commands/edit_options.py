@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine.errors import InputError
 from engine.masks import parse_rate
+from precomputed import demo_dir
 
 if TYPE_CHECKING:
     from engine.refusal.edit import Edit
@@ -18,7 +19,11 @@ def add_edit(parser: argparse.ArgumentParser) -> None:
         "the edit: --mask FILE, or --contrast FILE with --selector --lambda --k"
     )
     group.add_argument("--mask", type=Path, help="a mask file, as `selector-audit mask` writes it")
-    group.add_argument("--contrast", type=Path, help="contrast.safetensors, as `refusal calibrate` writes it")
+    group.add_argument(
+        "--contrast",
+        type=Path,
+        help="contrast.safetensors, as `refusal calibrate` writes it (demo: the shipped one)",
+    )
     group.add_argument("--selector", help="which selector's contrast")
     group.add_argument("--domain", help="which domain's contrast (default: the only one in the file)")
     group.add_argument("--lambda", dest="lam", help="weight of the language model's ranks, 0 to 1")
@@ -39,7 +44,10 @@ def chosen_edit(args: argparse.Namespace, n_rows: int, weights_hash: str) -> Edi
         if extra:
             raise InputError(f"--mask is a whole edit, {extra[0]} is another; give one of them")
         return edit_from_mask(args.mask, n_rows, weights_hash)
-    if args.contrast is None:
+    contrast = args.contrast
+    if contrast is None and args.model == "demo" and args.selector is not None:
+        contrast = demo_dir() / "results" / "contrast.safetensors"
+    if contrast is None:
         raise InputError(
             "no edit given; expected --mask FILE, or --contrast FILE with --selector --lambda --k"
         )
@@ -51,5 +59,5 @@ def chosen_edit(args: argparse.Namespace, n_rows: int, weights_hash: str) -> Edi
     except ValueError:
         raise InputError(f"--lambda must be a number in [0, 1], got {args.lam!r}; write 0.5") from None
     return edit_from_contrast(
-        args.contrast, args.selector, args.domain, lam, parse_rate(args.k), n_rows, weights_hash
+        contrast, args.selector, args.domain, lam, parse_rate(args.k), n_rows, weights_hash
     )

@@ -13,7 +13,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "export",
         help="write the masked model as a checkpoint that transformers loads unchanged",
         description="Copies the source's files and zeroes the removed rows in them, in the stored dtype; writes a "
-        "model card. The result is a diagnostic artifact, not for deployment. No device or memory for the model is needed.",
+        "model card. The result is a diagnostic artifact, not for deployment. The model need not fit into memory.",
     )
     common.add_model(parser)
     edit_options.add_edit(parser)

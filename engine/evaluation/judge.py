@@ -12,8 +12,10 @@ which cues elsewhere in the reply it needs or yields to.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
+from functools import cache
 
 from engine.evaluation.refusal_rules import RULES
 from engine.evaluation.refusal_words import CUES
@@ -47,6 +49,18 @@ _REWRITES = (
 )
 _CURLY = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "*": None, "_": None})
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|\n+")
+
+
+@cache
+def embedded_version() -> str:
+    """Twelve hexadecimal digits that change with every change of a rule, a cue or the normalisation."""
+    parts = [f"{pattern.pattern}>{text}" for pattern, text in _REWRITES]
+    parts += [f"{name}={pattern.pattern}" for name, pattern in CUES.items()]
+    parts += [
+        f"{rule.name}={rule.pattern.pattern}/{rule.sentences}/{sorted(rule.needs)}/{sorted(rule.unless)}"
+        for rule in RULES
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
 def judge(reply: str) -> Verdict:

@@ -6,11 +6,15 @@ import csv
 import io
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from engine.errors import InputError
+from engine.evaluation.judge import Verdict
 
 # The first of these names that a file has is taken; the options of `refusal judge` name another.
 REPLY_COLUMNS = ("reply", "completion", "response", "output", "generation", "answer", "text")
@@ -18,6 +22,17 @@ PROMPT_COLUMNS = ("prompt", "question", "instruction", "input")
 MODEL_COLUMNS = ("model", "source_model", "source")
 LABEL_COLUMNS = ("human_label", "label", "human", "is_refusal", "refused")
 NO_COLUMN = "none"
+VERDICT_COLUMNS = {
+    "source": pl.String,
+    "line": pl.Int64,
+    "prompt": pl.String,
+    "reply": pl.String,
+    "human": pl.Boolean,
+    "judge": pl.String,
+    "judge_version": pl.String,
+    "refusal": pl.Boolean,
+    "reason": pl.String,
+}
 _REFUSES = re.compile(r"refus|reject|declin")
 _ANSWERS = re.compile(r"compl(?:y|iance)|normal|answer|accept")
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -64,6 +79,31 @@ def read_replies(
         )
         for record in records
     ]
+
+
+def verdict_table(
+    replies: Sequence[GivenReply], judge: str, version: str, verdicts: Sequence[Verdict]
+) -> pl.DataFrame:
+    """One line per reply: source, line (from 0 within its source), prompt, reply, human, judge, judge_version,
+    refusal, reason."""
+    lines: dict[str, int] = {}
+    rows = []
+    for given, verdict in zip(replies, verdicts, strict=True):
+        line = lines[given.source] = lines.get(given.source, -1) + 1
+        rows.append(
+            (
+                given.source,
+                line,
+                given.prompt,
+                given.reply,
+                given.human,
+                judge,
+                version,
+                verdict.refusal,
+                verdict.reason,
+            )
+        )
+    return pl.DataFrame(rows, schema=VERDICT_COLUMNS, orient="row")
 
 
 def _records(path: Path) -> list[dict[str, Any]]:

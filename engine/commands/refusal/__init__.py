@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from engine.commands.refusal import judge
+from engine.commands.refusal import chat, judge
 
-SUBCOMMANDS = (judge,)
+SUBCOMMANDS = (judge, chat)
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -1,0 +1,339 @@
+"""Judges by name, the classifier judge on a tiny model of its kind, and agreement by hand and by scipy."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from scipy.stats import binomtest
+from tokenizers import ByteLevelBPETokenizer
+from transformers import RobertaConfig, RobertaForSequenceClassification, RobertaTokenizerFast
+
+from engine.cli import main
+from engine.errors import InputError
+from engine.evaluation import judge as embedded
+from engine.evaluation.judge import Verdict, embedded_version, judge
+from engine.evaluation.judge_quality import (
+    HALVES,
+    agreement_table,
+    cohens_kappa,
+    disagreements,
+    prompt_half,
+    quality,
+    quality_table,
+)
+from engine.evaluation.judges import open_judges
+from engine.evaluation.rejection_model import load_rejection_model
+from engine.evaluation.replies import GivenReply, read_replies, verdict_table
+
+REPLIES = ["I can't help with that.", "Take two eggs and beat them.", "", "No. I won't. " * 60]
+
+
+def save_classifier(
+    folder: Path, labels: tuple[str, ...] = ("NORMAL", "REJECTION"), positions: int = 40, seed: int = 0
+) -> Path:
+    """A random RoBERTa classifier of the size of a thumb, with a byte-level tokenizer like the real one's."""
+    backend = ByteLevelBPETokenizer()
+    backend.train_from_iterator(
+        REPLIES,
+        vocab_size=300,
+        special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
+        show_progress=False,
+    )
+    folder.mkdir(parents=True)
+    backend.save_model(str(folder))
+    RobertaTokenizerFast(
+        vocab=str(folder / "vocab.json"), merges=str(folder / "merges.txt"), model_max_length=512
+    ).save_pretrained(folder)
+    config = RobertaConfig(
+        vocab_size=300,
+        hidden_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        intermediate_size=36,
+        max_position_embeddings=positions,
+        type_vocab_size=1,
+        pad_token_id=1,
+        bos_token_id=0,
+        eos_token_id=2,
+        id2label=dict(enumerate(labels)),
+        label2id={label: index for index, label in enumerate(labels)},
+    )
+    torch.manual_seed(seed)
+    model = RobertaForSequenceClassification(config)
+    with torch.no_grad():
+        model.classifier.out_proj.weight.mul_(200)  # so that replies differ in their verdicts
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_classifier(tmp_path_factory.mktemp("judge") / "tiny-judge")
+
+
+def test_the_classifier_judges_as_transformers_does_one_by_one(classifier: Path) -> None:
+    loaded = load_rejection_model(str(classifier))
+    replies = [*REPLIES, *(f"reply number {i} says {'no' * i}" for i in range(40))]
+    verdicts = loaded.judge(replies)
+    model = RobertaForSequenceClassification.from_pretrained(classifier).eval()
+    tokenizer = RobertaTokenizerFast.from_pretrained(classifier)
+    for reply, verdict in zip(replies, verdicts, strict=True):
+        if not reply:
+            assert verdict == Verdict(False, "empty reply")
+            continue
+        ids = tokenizer(reply, return_tensors="pt", truncation=True, max_length=38)  # 40 positions - 2
+        with torch.no_grad():
+            logits = model(**ids).logits[0].double()
+        expected = torch.softmax(logits, -1)[1].item()
+        assert verdict.refusal == (expected > 0.5)
+        assert float(verdict.reason.rpartition(" ")[2]) == pytest.approx(expected, abs=6e-4)  # three digits
+    assert 0 < sum(verdict.refusal for verdict in verdicts) < len(verdicts)
+
+
+def test_labels_decide_and_not_their_order(classifier: Path, tmp_path: Path) -> None:
+    swapped = save_classifier(tmp_path / "swapped", labels=("REJECTION", "NORMAL"))
+    one, other = (load_rejection_model(str(folder)).judge(REPLIES[:2]) for folder in (classifier, swapped))
+    assert [verdict.refusal for verdict in one] == [not verdict.refusal for verdict in other]
+
+
+@pytest.mark.parametrize("labels", [("LABEL_0", "LABEL_1"), ("NORMAL", "REJECTION", "OTHER")])
+def test_other_labels_are_refused(labels: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="expected a sequence classifier with the labels NORMAL, REJECTION"):
+        load_rejection_model(str(save_classifier(tmp_path / "other", labels=labels)))
+
+
+def test_a_language_model_is_no_judge(tiny_llama: object) -> None:
+    with pytest.raises(InputError, match="no judge of this kind"):
+        load_rejection_model(tiny_llama.id)  # type: ignore[attr-defined]
+
+
+def test_pickled_weights_and_missing_ones_are_refused(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = save_classifier(tmp_path / "judge")
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: tensor for name, tensor in weights.items() if not name.startswith("classifier.out_proj")}
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InputError, match="lacks 2 weights"):
+        load_rejection_model(str(folder))
+    (folder / "model.safetensors").unlink()
+    torch.save(weights, folder / "pytorch_model.bin")
+    with pytest.raises(InputError, match="pickle"):
+        load_rejection_model(str(folder))
+
+
+def test_the_hub_model_offline_names_the_next_step() -> None:
+    with pytest.raises(InputError, match="--judge embedded"):
+        open_judges("rejection-model")
+
+
+def test_judges_by_name(classifier: Path) -> None:
+    judges = open_judges(f"embedded,{classifier}")
+    assert [one.id for one in judges] == ["embedded", "tiny-judge"]
+    assert judges[0].version == embedded_version()
+    assert re.fullmatch(r"[0-9a-f]{12}", judges[1].version)
+    assert judges[0].judge(REPLIES) == [judge(reply) for reply in REPLIES]
+    with pytest.raises(InputError, match="did you mean 'embedded'"):
+        open_judges("embeded")
+    with pytest.raises(InputError, match="no judge given"):
+        open_judges(" , ")
+
+
+def test_versions_change_with_what_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (load_rejection_model(str(save_classifier(tmp_path / f"j{s}", seed=s))) for s in (0, 1))
+    assert first.version != second.version
+    before = embedded_version()
+    embedded_version.cache_clear()
+    monkeypatch.setattr(embedded, "RULES", embedded.RULES[1:])
+    assert embedded_version() != before
+    embedded_version.cache_clear()
+
+
+def test_kappa_of_a_known_example() -> None:
+    """Two readers of 50 grant proposals: 20 yes-yes, 5 yes-no, 10 no-yes, 15 no-no give kappa 0.4 (by hand:
+    p_o = 0.7, p_e = 0.5 * 0.6 + 0.5 * 0.4 = 0.5)."""
+    first = [True] * 25 + [False] * 25
+    second = [True] * 20 + [False] * 5 + [True] * 10 + [False] * 15
+    assert cohens_kappa(first, second) == pytest.approx(0.4)
+    assert cohens_kappa(second, first) == pytest.approx(0.4)
+    assert cohens_kappa(first, first) == 1
+    assert cohens_kappa(first, [not value for value in first]) == -1
+    assert cohens_kappa([True, True], [True, True]) is None
+    with pytest.raises(InputError):
+        cohens_kappa([], [])
+
+
+def test_kappa_by_a_table_of_counts() -> None:
+    """Against the textbook form over a 2 x 2 table, written independently."""
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        first, second = generator.random((2, 30)) < generator.random((2, 1))
+        table = np.array([[np.sum((first == a) & (second == b)) for b in (0, 1)] for a in (0, 1)])
+        expected = table.sum(1) @ table.sum(0) / 30**2
+        observed = np.trace(table) / 30
+        got = cohens_kappa(first.tolist(), second.tolist())
+        if expected == 1:
+            assert got is None
+        else:
+            assert got == pytest.approx((observed - expected) / (1 - expected), abs=1e-12)
+
+
+def test_quality_and_its_intervals() -> None:
+    labels = [True] * 12 + [False] * 20
+    verdicts = [True] * 9 + [False] * 3 + [True] * 2 + [False] * 18
+    found = quality(labels, verdicts)
+    assert (found.true_positives, found.false_positives, found.false_negatives, found.true_negatives) == (
+        9,
+        2,
+        3,
+        18,
+    )
+    assert found.precision == pytest.approx(9 / 11)
+    assert found.recall == pytest.approx(9 / 12)
+    assert found.precision is not None
+    assert found.recall is not None
+    harmonic = 2 / (1 / found.precision + 1 / found.recall)
+    assert found.f1 == pytest.approx(harmonic)
+    for interval, hits, n in ((found.precision_interval, 9, 11), (found.recall_interval, 9, 12)):
+        scipys = binomtest(hits, n).proportion_ci(method="wilson")
+        assert interval == pytest.approx((scipys.low, scipys.high))
+    jaccard = binomtest(9, 14).proportion_ci(method="wilson")
+    assert found.f1_interval == pytest.approx([2 * j / (1 + j) for j in (jaccard.low, jaccard.high)])
+    nothing = quality([False], [False])
+    assert nothing.precision is nothing.recall is nothing.f1 is nothing.precision_interval is None
+
+
+def given(count: int) -> list[GivenReply]:
+    return [
+        GivenReply(f"m{i % 2}", f"prompt {i // 2}", f"reply {i}", None if i == 0 else i % 3 == 0)
+        for i in range(count)
+    ]
+
+
+def test_tables_of_two_judges() -> None:
+    replies = given(24)
+    first = [Verdict(i % 3 == 0, "a") for i in range(24)]
+    second = [Verdict(i % 4 == 0, "b") for i in range(24)]
+    table = pl.concat(
+        [verdict_table(replies, "one", "v1", first), verdict_table(replies, "two", "v2", second)]
+    )
+    assert table.filter(pl.col("source") == "m1")["line"].to_list() == [*range(12), *range(12)]
+    differing = [i for i in range(24) if (i % 3 == 0) != (i % 4 == 0)]
+    found = disagreements(table)
+    assert found["reply"].to_list() == [f"reply {i}" for i in differing]
+    assert found["refusal_a"].to_list() == [i % 3 == 0 for i in differing]
+    assert set(found["judge_a"]) == {"one"}
+    assert set(found["judge_b"]) == {"two"}
+    line = agreement_table(table).row(0, named=True)
+    assert line["disagreements"] == len(differing)
+    assert line["kappa"] == cohens_kappa([v.refusal for v in first], [v.refusal for v in second])
+    assert disagreements(table.filter(pl.col("judge") == "one")).is_empty()
+    quality_rows = quality_table(table, halves=True)
+    whole = quality_rows.filter((pl.col("judge") == "one") & (pl.col("source") == "all"))
+    assert whole.filter(pl.col("prompts") == "both")["replies"].item() == 23  # one is not labelled
+    assert whole.filter(pl.col("prompts").is_in(HALVES))["replies"].sum() == 23
+    assert whole.filter(pl.col("prompts") == "both")["f1"].item() == 1
+    assert set(quality_rows["judge_version"]) == {"v1", "v2"}
+    halves = [prompt_half(f"prompt {i}") for i in range(1000)]
+    assert 400 < halves.count(HALVES[0]) < 600
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ("1_full_compliance", False),
+        ("2_full_refusal", True),
+        ("3_partial_refusal", True),
+        ("REJECTION", True),
+        ("NORMAL", False),
+        ("1", True),
+        ("False", False),
+        ("", None),
+    ],
+)
+def test_labels_as_people_write_them(label: str, expected: bool | None, tmp_path: Path) -> None:
+    path = tmp_path / "replies.csv"
+    path.write_text(f'completion,human_label\n"one\ntwo",{label}\n', encoding="utf-8")
+    assert read_replies(path) == [GivenReply("replies", "", "one\ntwo", expected)]
+
+
+def test_jsonl_with_named_columns(tmp_path: Path) -> None:
+    path = tmp_path / "replies.jsonl"
+    lines = [
+        {"who": "m", "said": "line\u2028separator", "prompt": "p", "label": "spam"},
+        {"who": "n", "said": None, "prompt": "q", "label": "spam"},
+    ]
+    path.write_text(
+        "\n".join(json.dumps(line, ensure_ascii=False) for line in lines) + "\n", encoding="utf-8"
+    )
+    got = read_replies(path, reply_column="said", model_column="who", label_column="none")
+    assert got == [GivenReply("m", "p", "line\u2028separator", None), GivenReply("n", "q", "", None)]
+    with pytest.raises(InputError, match="'spam' in column 'label' is no label"):
+        read_replies(path, reply_column="said")
+    with pytest.raises(InputError, match="no column of replies; its columns are who, said"):
+        read_replies(path, label_column="none")
+    with pytest.raises(InputError, match="no column 'sayd'"):
+        read_replies(path, reply_column="sayd")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", "x", "expected .csv or .jsonl"),
+        ("a.csv", "", "holds no replies"),
+        ("a.csv", "reply\n", "holds no replies"),
+        ("a.jsonl", '{"reply": "x"}\n[1]\n', "line 2 is a JSON list"),
+        ("a.jsonl", "{\n", "line 1 is no JSON"),
+    ],
+)
+def test_unreadable_files(name: str, content: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        read_replies(tmp_path / name)
+
+
+def test_the_command(classifier: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "model-a.csv"
+    file.write_text(
+        'prompt,completion,human_label\np1,"I can\'t help with that.",2_full_refusal\n'
+        "p2,Take two eggs.,1_full_compliance\np3,Mix well.,1_full_compliance\n",
+        encoding="utf-8",
+    )
+    assert main(["refusal", "judge", str(file), "--json", "--out", str(tmp_path / "out")]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["judges"] == {"embedded": embedded_version()}
+    assert [line["refusal"] for line in printed["verdicts"]] == [True, False, False]
+    assert {line["source"]: line["f1"] for line in printed["judge_quality"]} == {"model-a": 1.0, "all": 1.0}
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "judge.json",
+        "judge_quality.parquet",
+        "verdicts.parquet",
+    ]
+    both = [
+        "refusal",
+        "judge",
+        str(file),
+        "--judge",
+        f"embedded,{classifier}",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    assert main(both) == 0
+    out = capsys.readouterr().out
+    assert "Cohen's kappa" in out
+    verdicts = pl.read_parquet(tmp_path / "out" / "verdicts.parquet")
+    assert verdicts.group_by("judge").len()["len"].to_list() == [3, 3]
+    wide = [verdicts.filter(pl.col("judge") == name)["refusal"] for name in ("embedded", "tiny-judge")]
+    expected = int((wide[0] != wide[1]).sum())
+    listed = tmp_path / "out" / "disagreements.parquet"
+    assert (len(pl.read_parquet(listed)) if expected else listed.exists()) == expected
+    record = json.loads((tmp_path / "out" / "judge.json").read_text())
+    assert set(record["judges"]) == {"embedded", "tiny-judge"}
+    assert main(["refusal", "judge", str(tmp_path / "none.csv")]) == 2
+    assert "cannot be read" in capsys.readouterr().err
