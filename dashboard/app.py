@@ -14,9 +14,11 @@ from dashboard.views import (
     curves,
     depth,
     downstream,
+    learn,
     live_edit,
     methods,
     overview,
+    paper,
     rows,
     stability,
 )
@@ -37,8 +39,11 @@ PAGES: dict[str, list[Page]] = {
         st.Page(live_edit.render, title="Live edit", url_path="live"),
         st.Page(rows.render, title="Rows", url_path="rows"),
     ],
-    "Learn": [],
-    "About": [st.Page(methods.render, title="Methods", url_path="methods")],
+    "Learn": [st.Page(learn.render, title="Learn", url_path="learn")],
+    "About": [
+        st.Page(paper.render, title="Paper", url_path="paper"),
+        st.Page(methods.render, title="Methods", url_path="methods"),
+    ],
 }
 
 _HERE = Path(__file__).parent
