@@ -1,0 +1,170 @@
+"""The published tables as a page: every table opens, points are filtered and linked, a run stands beside them."""
+
+import polars as pl
+import pytest
+from streamlit.testing.v1 import AppTest
+from synthetic import break_manifest, sweep, write_run
+
+from dashboard import paper, results
+from precomputed.paper_tables import describe, load_table, table_names
+
+SELECTORS = ("random", "magnitude", "wanda", "mean_activation", "lrp", "ig", "consensus2")
+
+
+def page(**parameters):
+    def script():
+        from dashboard.views import paper
+
+        paper.render()
+
+    app = AppTest.from_function(script, default_timeout=60)
+    for name, value in parameters.items():
+        app.query_params[name] = value
+    return app.run()
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    """A store whose runs repeat the printed sweep of one model, but for one cell, under two names."""
+    top = tmp_path / "results"
+    monkeypatch.setenv(results.STORE_VARIABLE, str(top))
+    printed = load_table("lerf_morf_ppl").filter(model="Qwen3-8B")
+    for name in ("Qwen3-8B", "unnamed"):
+        table = printed.select(
+            pl.lit(name).alias("model"), "selector", pl.lit(None, pl.Int64).alias("seed"), "order", "rate",
+            pl.lit(0).alias("rows_removed"), pl.col("ppl").log().alias("nll"), pl.lit(0.01).alias("nll_stderr"),
+            pl.lit(512).alias("tokens"), pl.col("ppl").alias("perplexity"),
+        )  # fmt: skip
+        doubled = (
+            (pl.col("selector") == "lrp")
+            & (pl.col("order") == "lerf")
+            & (pl.col("rate") - 0.3).abs().lt(1e-6)
+        )
+        table = table.with_columns(
+            nll=pl.when(doubled).then(pl.col("nll") + pl.lit(2.0).log()).otherwise("nll")
+        )
+        write_run(top / name, table, {"id": name, "weights_hash": "ab" * 32, "dtype": "float32"})
+    return top
+
+
+def problems(app):
+    assert not app.exception
+    return [warning.value for warning in app.warning]
+
+
+@pytest.mark.parametrize("name", paper.tables())
+def test_every_table_opens_with_its_caption_and_columns(name):
+    app = page(table=describe(name).title)
+    assert problems(app) == []
+    assert app.selectbox(key="table").value == name
+    shown, columns = (frame.value for frame in app.dataframe[:2])
+    assert len(shown) == describe(name).rows
+    assert list(columns["Column"]) == list(shown.columns)
+    (caption,) = [block.value for block in app.caption if f"{describe(name).rows:,} rows" in block.value]
+    assert "tab:" not in caption
+
+
+def test_all_tables_but_the_points_are_offered():
+    assert [*paper.tables(), "inconsistencies"] == table_names()
+
+
+def test_points_are_filtered_by_kind_severity_and_table():
+    whole = load_table("inconsistencies")
+    for kind in paper.KINDS:
+        found = paper.points([kind], paper.SEVERITIES)
+        assert found.height == whole.filter(kind=kind).height
+    assert paper.points(paper.KINDS, ["high"]).height == whole.filter(severity="high").height
+    assert set(whole["kind"]) <= set(paper.KINDS)
+    assert set(whole["severity"]) <= set(paper.SEVERITIES)
+    about = paper.points(paper.KINDS, paper.SEVERITIES, "models")
+    by_hand = [row["id"] for row in whole.iter_rows(named=True) if "tab:models" in row["tables"].split(", ")]
+    assert sorted(about["id"]) == sorted(by_hand)
+    places = [paper.SEVERITIES.index(severity) for severity in about["severity"]]
+    assert places == sorted(places)
+
+
+def test_links_lead_to_tables_that_hold_the_numbers():
+    assert paper.tables_of("tab:models") == ["models"]
+    assert paper.tables_of("tab:wilson, text, tab:faithfulness") == ["wilson", "faithfulness_controls"]
+    assert paper.tables_of("text") == []
+    for labels in load_table("inconsistencies")["tables"]:
+        for name in paper.tables_of(labels):
+            assert set(describe(name).sources) & set(labels.split(", "))
+
+
+def test_a_point_opens_its_table():
+    app = page(paper_view="Disagreements", severity="high")
+    assert problems(app) == []
+    shown = [block.value for block in app.markdown]
+    high = load_table("inconsistencies").filter(severity="high")
+    assert sum("-badge[high]" in text for text in shown) == high.height
+    assert not any("-badge[low]" in text for text in shown)
+    app.button(key="open-P01-models").click().run()
+    assert problems(app) == []
+    assert app.selectbox(key="table").value == "models"
+    assert "paper_view" not in app.query_params  # the first tab again
+    assert len(app.dataframe[0].value) == describe("models").rows
+
+
+def test_nothing_left_says_what_to_choose():
+    app = page(paper_view="Disagreements", severity="note", kind="two tables")
+    assert problems(app) == []
+    assert "choose more kinds" in app.info[0].value
+
+
+def test_the_shipped_model_has_no_printed_cells_and_the_page_says_why():
+    app = page(beside="Shipped model")
+    assert problems(app) == []
+    assert "demo is none of the models" in app.info[0].value.replace("\\", "")
+
+
+def test_a_run_of_a_printed_model_stands_beside_its_table(store):
+    app = page(beside="results/Qwen3-8B")
+    assert problems(app) == []
+    beside = app.dataframe[2].value
+    off = beside[~beside["within"]]
+    assert list(off["selector"]) == ["lrp"]
+    assert off["measured"].iloc[0] == pytest.approx(2 * off["published"].iloc[0])
+    assert len(beside) == load_table("lerf_morf_ppl").filter(model="Qwen3-8B").height
+    app = page(beside="results/Qwen3-8B", paper_view="A run beside")
+    assert problems(app) == []
+    orders, signs = app.dataframe[0].value, app.dataframe[1].value
+    assert (orders["agreeing"] == orders["pairs"]).all()  # twice LRP's perplexity is still third
+    assert signs["same_sign"].all()
+
+
+def test_a_run_under_another_name_is_compared_as_what_it_stands_for(store):
+    app = page(beside="results/unnamed")
+    assert "unnamed is none of the models" in app.info[0].value
+    app = page(beside="results/unnamed", stands_for="Qwen3-8B")
+    assert problems(app) == []
+    assert len(app.dataframe) == 3
+
+
+def test_tables_without_measured_values_say_so(store):
+    app = page(beside="results/Qwen3-8B", table=describe("wilson").title)
+    assert problems(app) == []
+    assert "no value for this table" in app.info[0].value
+
+
+def test_a_damaged_run_is_one_line_and_the_tables_stay(store):
+    break_manifest(store / "Qwen3-8B")
+    app = page(beside="results/Qwen3-8B")
+    (text,) = problems(app)
+    assert "\n" not in text
+    assert len(app.dataframe) == 2
+
+
+def test_a_damaged_table_is_one_line(store):
+    sweep().write_parquet(store / "Qwen3-8B" / "sweep.parquet")
+    app = page(beside="results/Qwen3-8B")
+    (text,) = problems(app)
+    assert "checksum" in text
+
+
+@pytest.mark.parametrize("value", ["no such run", "![x](http:y)"])
+def test_an_unknown_run_in_the_link_still_opens(value, tmp_path, monkeypatch):
+    monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path))
+    app = page(beside=value)
+    assert problems(app) == []
+    assert len(app.dataframe) == 2
