@@ -118,7 +118,11 @@ def model_card(
         else "A pruned language model: the rows that a selector calls least relevant (LeRF) are removed. "
         "It says nothing about refusal."
     )
-    chosen = {key: value for key, value in edit.spec.items() if not isinstance(value, dict | list)}
+    chosen = {
+        key: value
+        for key, value in edit.spec.items()
+        if not isinstance(value, dict | list) and key != "weights_hash"  # stands under provenance
+    }
     parts = [
         _front_matter(checkpoint, edit),
         f"# {_name(checkpoint)} with {len(edit.mask):,} of {rows.n_rows:,} rows removed\n",
