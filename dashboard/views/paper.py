@@ -114,11 +114,10 @@ def _no_match(found: paper.Beside) -> None:
 
 
 def _points(_found: paper.Beside | None) -> tuple[pl.DataFrame, str]:
-    with st.container(horizontal=True, gap="large"):
-        severities = selection.choose_several("How grave", paper.SEVERITIES, "severity")
-        kinds = selection.choose_several(
-            "What disagrees", list(paper.KINDS), "kind", title=paper.KINDS.__getitem__
-        )
+    severities = selection.choose_several("How grave", paper.SEVERITIES, "severity")
+    kinds = selection.choose_several(
+        "What disagrees", list(paper.KINDS), "kind", title=paper.KINDS.__getitem__
+    )
     anywhere = "Any table"
     table = selection.choose(
         "About", [anywhere, *paper.tables()], "about",

@@ -23,6 +23,7 @@ from rich.progress import (
 
 from engine.errors import InputError
 from engine.masks import parse_rate
+from engine.progress_file import ProgressFile
 from engine.store import Store
 
 if TYPE_CHECKING:
@@ -70,6 +71,10 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object instead of text, and no progress bar"
     )
+    parser.add_argument(
+        "--progress-file", type=Path, metavar="FILE",
+        help="keep {stage, done, total, seconds_left} as JSON in FILE, for other programs",
+    )  # fmt: skip
 
 
 def add_scoring(parser: argparse.ArgumentParser, *, of_preset: bool = False) -> None:
@@ -181,9 +186,13 @@ def rates(text: str) -> tuple[float, ...]:
 
 @contextmanager
 def progress_bar(args: argparse.Namespace) -> Iterator[ProgressCallback | None]:
-    """A bar on stderr with done, total, elapsed and remaining time, one line per stage; none with --json."""
+    """A bar on stderr with done, total, elapsed and remaining time, one line per stage; none with --json.
+
+    With --progress-file the same goes into that file.
+    """
+    to_file = ProgressFile(args.progress_file) if args.progress_file else None
     if args.json:
-        yield None
+        yield to_file
         return
     columns = (
         TextColumn("{task.description:<24}"),
@@ -200,6 +209,8 @@ def progress_bar(args: argparse.Namespace) -> Iterator[ProgressCallback | None]:
             if stage not in tasks:
                 tasks[stage] = bar.add_task(stage, total=total)
             bar.update(tasks[stage], completed=done, total=total)
+            if to_file is not None:
+                to_file(stage, done, total)
 
         yield report
 

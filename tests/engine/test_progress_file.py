@@ -1,0 +1,69 @@
+"""The progress file: always whole, not written too often, with the time left of its stage."""
+
+import json
+
+import pytest
+
+from engine import progress_file
+from engine.cli import main
+from engine.errors import InputError
+from engine.progress_file import ProgressFile
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that stands still until it is moved."""
+    now = [100.0]
+    monkeypatch.setattr(progress_file.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_time_left_follows_the_pace_of_the_stage(tmp_path, clock):
+    report = ProgressFile(tmp_path / "p.json")
+    report("scores", 5, 10)  # resumed: five were known before
+    assert read(report) == {"stage": "scores", "done": 5, "total": 10, "seconds_left": None}
+    clock[0] += 6.0
+    report("scores", 7, 10)  # two in six seconds, three to go
+    assert read(report)["seconds_left"] == 9.0
+    report("sweep", 0, 40)
+    assert read(report) == {"stage": "sweep", "done": 0, "total": 40, "seconds_left": None}
+
+
+def test_writes_are_rare_but_the_last_is_never_lost(tmp_path, clock):
+    report = ProgressFile(tmp_path / "p.json")
+    for done in range(3):
+        report("sweep", done, 3)
+        clock[0] += progress_file.INTERVAL_S / 4
+    assert read(report)["done"] == 0
+    report("sweep", 3, 3)
+    assert read(report) == {"stage": "sweep", "done": 3, "total": 3, "seconds_left": 0.0}
+    assert [path.name for path in tmp_path.iterdir()] == ["p.json"]
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
+    with pytest.raises(InputError, match="--progress-file"):
+        ProgressFile(tmp_path / "missing" / "p.json")("sweep", 0, 1)
+
+
+@pytest.mark.parametrize("more", [["--json"], []])
+def test_a_command_keeps_the_file(tiny_text, tmp_path, more, capsys):
+    from tiny_models import save_tiny
+
+    folder, target = save_tiny("llama", tmp_path), tmp_path / "p.json"
+    words = "--selectors magnitude --rates 0.5 --samples 2 --max-length 16 --eval-samples 2 --eval-length 16"
+    places = {
+        "--corpus": tiny_text,
+        "--store": tmp_path / "store",
+        "--out": tmp_path / "out",
+        "--progress-file": target,
+    }
+    pairs = [part for option, path in places.items() for part in (option, str(path))]
+    code = main(["sweep", str(folder), *words.split(), *pairs, *more])
+    assert code == 0, capsys.readouterr().err
+    found = json.loads(target.read_text())
+    assert found["done"] == found["total"] > 0
+    assert found["seconds_left"] is not None
+
+
+def read(report):
+    return json.loads(report.path.read_text())
