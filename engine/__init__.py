@@ -19,6 +19,8 @@ _API = {
     "attn_lrp": "attnlrp",
     "available_selectors": "selectors",
     "compute_scores": "selectors",
+    "export_masked": "export",
+    "judge": "evaluation.judge",
     "layer_matched": "masks",
     "load_model": "models",
     "load_rows": "models",
@@ -40,10 +42,12 @@ if TYPE_CHECKING:
     from engine.attnlrp import attn_lrp as attn_lrp
     from engine.corpora import Windows as Windows, windows as windows
     from engine.errors import InputError as InputError
+    from engine.evaluation.judge import judge as judge
     from engine.evaluation.perplexity import (
         NegativeLogLikelihood as NegativeLogLikelihood,
         negative_log_likelihood as negative_log_likelihood,
     )
+    from engine.export import export_masked as export_masked
     from engine.intervention import zeroed as zeroed
     from engine.maskfile import read_mask as read_mask, write_mask as write_mask
     from engine.masks import layer_matched as layer_matched, removed_rows as removed_rows
