@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import plotly.graph_objects as go
+from plotly.colors import sample_colorscale
 
 from dashboard import figure_size
 
@@ -92,9 +93,13 @@ def number(value: float) -> str:
 
 
 def _readable(share: float, diverging: bool) -> str:
-    """Black or white, whichever has the higher contrast at this share of the colour scale."""
-    light = 0.2 < share < 0.8 if diverging else share > 0.47
-    return "#000000" if light else "#FFFFFF"
+    """Black or white, whichever has the higher contrast (WCAG 2) at this share of the colour scale."""
+    (colour,) = sample_colorscale(
+        DIVERGING if diverging else SEQUENTIAL, [min(max(share, 0.0), 1.0)], colortype="tuple"
+    )
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "#000000" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "#FFFFFF"
 
 
 def _drawn(value: Cell) -> Cell:

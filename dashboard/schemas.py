@@ -27,7 +27,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "seeds": "model selector order rate seeds nll_mean nll_sd nll_min nll_max",
         "differences": "model kind selector_a order_a seed_a selector_b order_b seed_b rate difference stderr z",
         "verdicts": "model selector validity stability stable_but_invalid log_gap lerf_nll random_lerf_nll "
-        "dense_nll spearman jaccard reasons",
+        "spearman jaccard reasons",
         "downstream": "model selector seed order rate rows_removed task items accuracy stderr chance",
         POINTS: "model selector domain lambda k rows_removed rescue",
         REFUSAL_SWEEP: "model selector domain lambda k rows_removed malign malign_n benign benign_n nll feasible",

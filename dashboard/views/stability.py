@@ -116,6 +116,8 @@ def _quadrant(verdicts: pl.DataFrame, published: bool) -> None:
 
 def _worst_nll(verdicts: pl.DataFrame, limits: Thresholds) -> float | None:
     """NLL at which LeRF does nearly as much damage as random removal; None without the unmasked model's."""
+    if "dense_nll" not in verdicts.columns:  # the first tables had none
+        return None
     row = verdicts.select("dense_nll", "random_lerf_nll").drop_nulls().head(1)
     if row.is_empty():
         return None

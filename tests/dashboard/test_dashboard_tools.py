@@ -71,4 +71,4 @@ def test_the_foot_has_link_downloads_format_and_plain_provenance():
         "Download values (parquet)",
     ]
     assert app.segmented_control(key="figure").value == "SVG"
-    assert "a note<br>&lt;b&gt;origin" in app.get("html")[-1].proto.body
+    assert any("a note<br>&lt;b&gt;origin" in block.proto.body for block in app.get("html"))

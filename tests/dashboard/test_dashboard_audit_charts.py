@@ -1,0 +1,221 @@
+"""Figures of the audit pages: what stands where, and that nothing is told by colour alone."""
+
+import math
+
+import polars as pl
+import pytest
+from made_up_audit import (
+    SELECTORS,
+    agreement,
+    controls,
+    groups,
+    mask,
+    repeated,
+    row_index,
+    scores,
+    write_audit,
+)
+
+from dashboard import (
+    charts_agreement,
+    charts_controls,
+    charts_groups,
+    charts_lines,
+    charts_matrix,
+    charts_stability,
+    palette,
+    rankings,
+)
+from dashboard.charts_lines import Axis
+from engine.errors import InputError
+
+LN10 = math.log(10)
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance as WCAG 2 defines it, of #RRGGBB or rgb(r, g, b)."""
+    if colour.startswith("#"):
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    else:
+        parts = [float(part) / 255 for part in colour[4:-1].split(",")]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("diverging", [False, True])
+def test_numbers_can_be_read_on_every_cell(diverging):
+    from plotly.colors import sample_colorscale
+
+    values = [count / 50 for count in range(51)]
+    figure = charts_matrix.matrix(
+        [values], [str(value) for value in values], ["row"], heading="", text=charts_matrix.number,
+        hover=[[""] * 51], span=(0.0, 1.0), diverging=diverging,
+    )  # fmt: skip
+    scale = charts_matrix.DIVERGING if diverging else charts_matrix.SEQUENTIAL
+    for note in figure.layout.annotations:
+        (behind,) = sample_colorscale(scale, [values[int(note.x)]])
+        light, dark = sorted((luminance(note.font.color), luminance(behind)), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, values[int(note.x)]
+
+
+def test_cells_without_a_number_are_empty_and_not_clickable():
+    figure = charts_matrix.matrix(
+        [[0.5, None], [math.nan, math.inf]], ["a", "b"], ["c", "d"], heading="", text=charts_matrix.number,
+        hover=[["", ""], ["", ""]], span=(0.0, 1.0), clickable=True,
+    )  # fmt: skip
+    assert [list(line) for line in figure.data[0].z] == [[0.5, None], [None, None]]
+    assert [note.text for note in figure.layout.annotations] == ["0.50"]
+    assert (list(figure.data[1].x), list(figure.data[1].y)) == ([0], [0])
+    assert charts_matrix.number(-0.004) == "0.00"
+    assert charts_matrix.number(-0.25) == "−0.25"
+
+
+def test_spearman_is_symmetric_with_an_empty_diagonal():
+    found = charts_agreement.correlations(agreement()["spearman"])
+    cells = charts_agreement.spearman_matrix(found, SELECTORS).data[0].z
+    for i in range(5):
+        assert cells[i][i] is None
+        assert all(cells[i][j] == cells[j][i] for j in range(5))
+    assert cells[0][1] > 0.5  # lrp and ig share most of their scores
+
+
+def test_overlap_by_layer_is_what_sets_count(tmp_path):
+    folder = write_audit(tmp_path)
+    counts = rankings.overlap(folder, "lrp", "wanda", 0.3)
+    index = row_index()
+    first, second = mask(scores()["lrp"], 0.3), mask(scores()["wanda"], 0.3)
+    assert counts.height == 8
+    for row in counts.iter_rows(named=True):
+        inside = set(
+            index.filter(pl.col("block") == row["block"], pl.col("projection") == row["projection"])["row_id"]
+        )
+        one, two = first & inside, second & inside
+        assert (row["rows"], row["first"], row["second"], row["both"]) == (
+            len(inside), len(one), len(two), len(one & two),
+        )  # fmt: skip
+        assert row["jaccard"] == (pytest.approx(len(one & two) / len(one | two)) if one | two else None)
+    assert rankings.overlap(folder, "random", "random", 0.3)["jaccard"].drop_nulls().to_list()[0] == 1.0
+
+
+@pytest.mark.parametrize("harm", ["missing", "unknown", "damaged", "short"])
+def test_scores_that_cannot_be_used_are_one_line(tmp_path, harm):
+    folder = write_audit(tmp_path)
+    if harm == "missing":
+        (folder / "scores.safetensors").unlink()
+    if harm == "damaged":
+        (folder / "scores.safetensors").write_bytes(b"nothing of the kind")
+    if harm == "short":
+        from safetensors.numpy import save_file
+        from synthetic import MODEL
+
+        from engine.records import add_to_manifest
+
+        save_file(
+            {name: values[..., :70] for name, values in scores().items()}, folder / "scores.safetensors"
+        )
+        add_to_manifest(folder, dict(MODEL), "scores.safetensors", {}, 1.0)
+    said = {
+        "missing": "selector-audit score made-up-1B", "unknown": "no scores of wnada", "damaged": "checksum",
+        "short": "scores of 70 rows, rows.parquet lists 80",
+    }  # fmt: skip
+    with pytest.raises(InputError, match=said[harm]) as caught:
+        rankings.overlap(folder, "wnada" if harm == "unknown" else "lrp", "ig", 0.3)
+    assert "\n" not in str(caught.value)
+
+
+def test_references_remove_exactly_as_many_rows_as_their_control():
+    table = controls()["controls"].filter(order="lerf")
+    smaller = ["consensus2", "random"]
+    expected = {"lrp": ["consensus2"], "intersection": smaller, "veto_lrp": smaller, "random": ["consensus2"]}
+    for control, names in expected.items():
+        own = table.filter(pl.col("control") == control, pl.col("size_matched_to").is_null())
+        found = charts_controls.references(table, control)
+        assert [name for name, _ in found] == names
+        for _, frame in found:
+            assert set(frame["rows_removed"]) == set(own["rows_removed"])
+    assert charts_controls.references(table, "consensus2") == []
+
+
+def test_dumbbells_stand_at_mean_perplexity_with_the_range_of_seeds():
+    table = controls()["controls"].filter(order="lerf")
+    figure = charts_controls.dumbbells(table)
+    labels = list(figure.layout.yaxis.ticktext)
+    assert labels[0].startswith("Consensus-2")
+    assert "<sub>15 rows</sub>" in next(label for label in labels if label.startswith("LRP ∩ IG"))
+    place = next(i for i, label in enumerate(labels) if label.startswith("Random"))
+    random = next(t for t in figure.data if t.mode == "markers" and t.y[0] == place and t.name == "Random")
+    assert random.x[0] == pytest.approx(4.5 / LN10)
+    assert random.error_x.array[0] == pytest.approx(0.1 / LN10)
+    assert random.error_x.arrayminus[0] == pytest.approx(0.1 / LN10)
+
+
+def test_dangerous_groups_are_ringed():
+    table = groups()["dangerous"].filter(sublayer="mlp")
+    figure = charts_groups.groups(table, "MLP")
+    (ring,) = [trace for trace in figure.data if trace.name == "dangerous"]
+    assert (list(ring.x), list(ring.y)) == ([0], [pytest.approx(3.5 / LN10)])
+    assert "dangerous" in next(trace for trace in figure.data if trace.name == "Wanda").customdata[0]
+
+
+def test_quadrants_shade_what_is_stable_and_invalid():
+    verdicts = repeated()["verdicts"]
+    by_gap = charts_stability.quadrant(verdicts, charts_stability.Quadrants("jaccard", "log_gap", 0.8, 1.0))
+    points = {trace.name: (trace.x[0], trace.y[0]) for trace in by_gap.data}
+    shade = by_gap.layout.shapes[0]
+    inside = [
+        name for name, (x, y) in points.items() if shade.x0 <= x <= shade.x1 and shade.y0 <= y <= shade.y1
+    ]
+    assert inside == ["Wanda"]
+    by_nll = charts_stability.quadrant(
+        verdicts, charts_stability.Quadrants("spearman", "lerf_nll", 0.95, 3.0)
+    )
+    assert by_nll.layout.shapes[0].x1 == pytest.approx(3.0 / LN10)
+    assert by_nll.layout.shapes[0].x0 > by_nll.layout.shapes[0].x1  # high perplexity is the bad side
+    without = charts_stability.quadrant(
+        verdicts, charts_stability.Quadrants("spearman", "lerf_nll", 0.95, None)
+    )
+    assert [shape.type for shape in without.layout.shapes] == ["line"]
+
+
+def test_lines_leave_gaps_and_tell_selectors_apart_without_colour():
+    frame = pl.DataFrame(
+        {
+            "selector": ["lrp", "lrp", "ig", "ig"],
+            "size": [8, 16, 8, 16],
+            "nll": [1.0, None, math.inf, 2.0],
+            "error": [0.1, None, None, 0.2],
+        }
+    )
+    figure = charts_lines.lines(
+        frame, Axis("size", "windows", "category"), Axis("nll", "perplexity", "perplexity"), heading="h",
+        error="error", hover=lambda row: f"{row['size']} windows", reference=(1.5, "unmasked"),
+    )  # fmt: skip
+    lrp, ig = figure.data
+    assert (list(lrp.x), list(lrp.y)) == (["8", "16"], [pytest.approx(1.0 / LN10), None])
+    assert list(ig.y) == [None, pytest.approx(2.0 / LN10)]
+    assert list(lrp.error_y.array) == [pytest.approx(0.1 / LN10), 0.0]
+    assert list(ig.customdata) == ["8 windows", "16 windows"]
+    assert (lrp.line.dash, lrp.marker.symbol) != (ig.line.dash, ig.marker.symbol)
+    assert figure.layout.shapes[0].y0 == pytest.approx(1.5 / LN10)
+
+
+def test_stacked_shares_have_patterns_and_numbers():
+    figure = charts_controls.rank_shares(groups()["rank_distribution"])
+    assert [tuple(bar.y) for bar in figure.data] == [(0.5, 0.75), (0.4, 0.25), (0.1, 0.0)]
+    assert len({bar.marker.pattern.shape for bar in figure.data}) == 3
+    assert list(figure.data[0].text) == ["50.0%", "75.0%"]
+    assert palette.title("consensus2") in figure.layout.yaxis.title.text
+
+
+def test_bars_of_two_measures_differ_by_pattern():
+    frame = repeated()["domain"].filter(rate=0.3)
+    figure = charts_groups.selector_bars(
+        frame, [("spearman", "S"), ("jaccard", "J")], heading="h", title="t", text=str, hover=str, top=1.0
+    )
+    assert [bar.name for bar in figure.data] == ["J", "S"]
+    assert figure.data[0].marker.pattern.shape != figure.data[1].marker.pattern.shape
+    assert set(figure.data[1].x) == {0.9}
+    two = charts_groups.two_corpora(frame, ("one", "other"))
+    first, second = two.data[-2:]
+    assert first.marker.symbol != second.marker.symbol
+    assert list(second.x) == pytest.approx([2.6 / LN10] * 4)
