@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from typing import Any
 
@@ -142,28 +143,43 @@ def refusals(bars: pl.DataFrame, heading: str) -> go.Figure:
     """Refused shares as bars. Columns group, name, share, low, high (null where not known); first group on the left."""
     figure = go.Figure()
     groups = bars["group"].unique(maintain_order=True).to_list()
+    names = bars["name"].unique(maintain_order=True).to_list()
     looks = [(palette.BEFORE, ""), (palette.AFTER, "/"), (palette.STYLES["ig"].colour, "x"), ("#B70D9B", ".")]
-    for (name,), part in bars.group_by("name", maintain_order=True):
-        colour, pattern = looks[len(figure.data) % len(looks)]
+    width = 0.8 / len(names)
+    tops: list[tuple[float, float, str]] = []
+    for number, name in enumerate(names):
+        part = bars.filter(pl.col("name") == name)
+        colour, pattern = looks[number % len(looks)]
+        places = [groups.index(group) + (number - (len(names) - 1) / 2) * width for group in part["group"]]
+        high = [share if top is None else top for share, top in part.select("share", "high").iter_rows()]
         figure.add_trace(
             go.Bar(
-                x=part["group"].to_list(), y=part["share"].to_list(), name=str(name),
-                marker={"color": colour, "pattern": {"shape": pattern}},
-                text=[f"{share:.0%}" for share in part["share"]], textposition="outside", cliponaxis=False,
+                x=places, y=part["share"].to_list(), width=0.92 * width, name=html.escape(name),
+                marker={"color": colour, "pattern": {"shape": pattern}}, customdata=part["group"].to_list(),
                 error_y={
                     "type": "data", "symmetric": False, "thickness": 1, "width": 4,
                     "array": (part["high"] - part["share"]).fill_null(0).to_list(),
                     "arrayminus": (part["share"] - part["low"]).fill_null(0).to_list(),
                     "visible": part["low"].null_count() < part.height,
                 },
-                hovertemplate=f"{name}, %{{x}}: %{{y:.1%}} refused<extra></extra>",
+                hovertemplate=f"{html.escape(name)}, %{{customdata}}: %{{y:.1%}} refused<extra></extra>",
             )
         )  # fmt: skip
-    figure.update_xaxes(title=None, categoryorder="array", categoryarray=groups)
+        tops += list(zip(places, high, [f"{share:.0%}" for share in part["share"]], strict=True))
+    figure.add_trace(
+        go.Scatter(  # above the error bars, which a bar's own text would cross
+            x=[place for place, _, _ in tops], y=[top for _, top, _ in tops], text=[text for *_, text in tops],
+            mode="text", textposition="top center", hoverinfo="skip", showlegend=False, cliponaxis=False,
+        )
+    )  # fmt: skip
+    figure.update_xaxes(
+        title=None, tickvals=list(range(len(groups))), ticktext=[html.escape(group) for group in groups],
+        range=[-0.5, len(groups) - 0.5], showgrid=False, zeroline=False,
+    )  # fmt: skip
     figure.update_yaxes(
         title={"text": "refused", "standoff": 5}, range=[0, 1.12], tickformat=".0%", zeroline=False
     )
-    figure.update_layout(legend={"orientation": "h", "yanchor": "top", "y": -0.12, "x": 0}, barmode="group")
+    figure.update_layout(legend={"orientation": "h", "yanchor": "top", "y": -0.12, "x": 0})
     return _titled(figure, heading, "")
 
 

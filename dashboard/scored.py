@@ -25,13 +25,17 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # shown as markdown in lab
 
 @dataclass(frozen=True)
 class Scored:
-    """A folder with `scores.safetensors`. model: its entry in the manifest. rows: the row index."""
+    """A folder with `scores.safetensors`. model: its entry in the manifest. rows: the row index.
+
+    load_from: id or folder of the model whose rows these are.
+    """
 
     folder: Path
     model: dict[str, Any]
     rows: pl.DataFrame
     selectors: list[str]
     provenance: str
+    load_from: str
 
     @property
     def n_rows(self) -> int:
@@ -99,7 +103,8 @@ def read(folder: Path) -> Scored:
                 f"{path} has {scores.size} scores of {name}, rows.parquet lists {rows.height} rows; {again} again"
             )
     model = dict(manifest.get("model") or {})
-    return Scored(folder, model, rows, selectors, results.describe_run(manifest, entry))
+    provenance = results.describe_run(manifest, entry)
+    return Scored(folder, model, rows, selectors, provenance, str(model.get("id", "")))
 
 
 @lru_cache(maxsize=8)

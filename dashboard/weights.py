@@ -58,7 +58,10 @@ def _matrices(path: Path, _file_stamp: object) -> tuple[Matrix, ...]:
             length = int.from_bytes(file.read(8), "little")
             if not 0 < length <= _HEADER_BYTES:
                 raise ValueError(f"a header of {length} bytes")
-            header = json.loads(file.read(length))
+            content = file.read(length)
+        if len(content) < length:
+            raise ValueError("the file ends within its header")
+        header = json.loads(content)
         found = []
         for name, entry in header.items():
             match = _NAME.fullmatch(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import plotly.graph_objects as go
@@ -60,7 +61,12 @@ def _source() -> Scored:
             chosen = (
                 selection.choose("Run", list(runs), "run", keep=True) if len(runs) > 1 else next(iter(runs))
             )
-        return scored.read(runs[chosen])
+            found = scored.read(runs[chosen])
+            place = selection.text(
+                "Model to load", "row_model", default=found.load_from,
+                help_text="Folder or Hugging Face id of the model that was scored; loaded when a button asks for it.",
+            )  # fmt: skip
+        return replace(found, load_from=place or found.load_from)
 
 
 def _first() -> str:

@@ -131,9 +131,7 @@ def _examples(found: Scored, block: int, projection: str) -> None:
             st.caption(f"Of {here.height:,} ticked rows the first {len(ids)} are looked up.")
         if pressed:
             with layout.told():
-                entry = trial.loaded_model(
-                    str(found.model.get("id")), found.model.get("weights_hash"), status.caption
-                )
+                entry = trial.loaded_model(found.load_from, found.model.get("weights_hash"), status.caption)
                 status.caption("Reading the evaluation text …")
 
                 def say(what: str, _done: int, _total: int) -> None:

@@ -73,7 +73,7 @@ def _try(found: Scored, rows: Mask) -> None:
     request = None
     if tried.size:
         request = trial.Request(
-            str(found.model.get("id")),
+            found.load_from,
             label,
             lambda *_: tried,
             prompt,
