@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from engine.compaction import VERSION as COMPACTION, compacted, compacts
 from engine.corpora import Windows
 from engine.evaluation.perplexity import (
     NegativeLogLikelihood,
@@ -112,15 +113,16 @@ def masked_nll(
 ) -> NegativeLogLikelihood:
     """NLL with the rows of `mask` removed, from the store where it is known.
 
-    The key covers the weights, dtype and device kind, the mask, the tokens and the batch size (which
-    can change the last bits); who chose the mask is not part of it.
+    MLP neurons that the mask kills are skipped where that is faster (`engine.compaction`). The key covers
+    the weights, dtype and device kind, the mask, the tokens, the batch size and the skipping (which can change
+    the last bits); who chose the mask is not part of it.
     """
     row_ids = checked_mask(mask, loaded.rows.n_rows)
     batch = batch_size or evaluation_batch_size(loaded, windows)
     key = cache_key("nll", _cell_spec(loaded, row_ids, windows, batch))
     cell = store.get(key)
     if cell is None:
-        with zeroed(loaded, row_ids):
+        with zeroed(loaded, row_ids), compacted(loaded):
             result = negative_log_likelihood(loaded, windows, batch)
         store.put(key, {"window_nats": result.window_nats, "window_tokens": result.window_tokens})
         return result
@@ -139,4 +141,5 @@ def _cell_spec(loaded: LoadedModel, row_ids: Mask, windows: Windows, batch_size:
         "mask": hashlib.sha256(row_ids.astype("<i8").tobytes()).hexdigest(),
         "tokens": windows.token_hash,
         "batch_size": batch_size,
+        "compaction": COMPACTION if compacts(loaded) else None,
     }

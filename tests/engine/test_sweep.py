@@ -58,7 +58,7 @@ def test_cells_equal_editing_the_weights_by_hand(tiny_family, tiny_windows, stor
         values = scores["magnitude"] if cell["seed"] is None else scores["random"][cell["seed"] - 42]
         assert cell["rows_removed"] == round(cell["rate"] * tiny_family.rows.n_rows)
         expected = brute_force_nll(tiny_family, values.tolist(), cell["order"], cell["rate"], tiny_windows)
-        assert cell["nll"] == expected
+        assert cell["nll"] == pytest.approx(expected, rel=1e-6)  # dead neurons are skipped: other sums round
         assert cell["perplexity"] == pytest.approx(np.exp(expected))
         assert cell["tokens"] == 6 * 15
 

@@ -1,0 +1,86 @@
+"""Skip the MLP neurons that a mask has killed: the same function from smaller matrices, while it is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from engine.models import LoadedModel
+
+VERSION = 1  # part of cache keys: smaller matrices round differently in the last bits
+_LIMIT_BYTES = 4_000_000_000  # of MLP weights; the smaller copies come on top of them
+_GATED = ("gate_proj", "up_proj", "down_proj")
+
+
+def compacts(loaded: LoadedModel) -> bool:
+    """Does `compacted` do anything for this model? A property of the model, never of the machine's load.
+
+    Only on the CPU, where dense zeros cost what they are: on a card odd shapes may be slower than zeros.
+    """
+    mlps = list(_gated_mlps(loaded.model))
+    size = sum(weight.numel() * weight.element_size() for mlp in mlps for weight in mlp.parameters())
+    return loaded.device == "cpu" and bool(mlps) and size <= _LIMIT_BYTES
+
+
+@contextmanager
+def compacted(loaded: LoadedModel) -> Iterator[None]:
+    """Inside: gated MLPs without their dead neurons, for evaluation only. Outside: the very same parameters.
+
+    A neuron down(act(gate(x)) * up(x)) is dead when its gate row or its up row is all zero, bias included,
+    and act(0) = 0: its column of down_proj then meets zeros only. To be used inside `zeroed`, whose lock it
+    relies on. The rows of down_proj and of the attention stay as they are.
+    """
+    if not compacts(loaded):
+        yield
+        return
+    swapped: list[tuple[nn.Linear, str, nn.Parameter]] = []
+    try:
+        with torch.no_grad():
+            for mlp in _gated_mlps(loaded.model):
+                _compact(mlp, swapped)
+        yield
+    finally:
+        for linear, name, parameter in reversed(swapped):
+            setattr(linear, name, parameter)
+
+
+def _gated_mlps(model: nn.Module) -> Iterator[nn.Module]:
+    """Modules with the three Linears of a gated MLP and an activation that maps 0 to 0."""
+    for module in model.modules():
+        linears = [getattr(module, name, None) for name in _GATED]
+        if not all(type(linear) is nn.Linear for linear in linears):
+            continue
+        activation = getattr(module, "act_fn", None)
+        if callable(activation) and float(activation(torch.zeros(1))) == 0.0:
+            yield module
+
+
+def _compact(mlp: nn.Module, swapped: list[tuple[nn.Linear, str, nn.Parameter]]) -> None:
+    gate, up, down = (mlp.get_submodule(name) for name in _GATED)
+    assert isinstance(gate, nn.Linear)
+    assert isinstance(up, nn.Linear)
+    assert isinstance(down, nn.Linear)
+    alive = _alive_rows(gate) & _alive_rows(up)
+    if alive.all():
+        return
+    kept = alive.nonzero().flatten()
+    for linear in (gate, up):
+        _swap(linear, "weight", linear.weight[kept], swapped)
+        if linear.bias is not None:
+            _swap(linear, "bias", linear.bias[kept], swapped)
+    _swap(down, "weight", down.weight[:, kept].contiguous(), swapped)
+
+
+def _alive_rows(linear: nn.Linear) -> Tensor:
+    alive = (linear.weight != 0).any(dim=1)
+    return alive if linear.bias is None else alive | (linear.bias != 0)
+
+
+def _swap(
+    linear: nn.Linear, name: str, values: Tensor, swapped: list[tuple[nn.Linear, str, nn.Parameter]]
+) -> None:
+    swapped.append((linear, name, getattr(linear, name)))
+    setattr(linear, name, nn.Parameter(values, requires_grad=False))
