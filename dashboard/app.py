@@ -19,6 +19,7 @@ from dashboard.views import (
     methods,
     overview,
     paper,
+    refusal,
     rows,
     stability,
 )
@@ -34,7 +35,7 @@ PAGES: dict[str, list[Page]] = {
         st.Page(controls.render, title="Controls", url_path="controls"),
         st.Page(downstream.render, title="Downstream", url_path="downstream"),
     ],
-    "Behaviour": [],
+    "Behaviour": [st.Page(refusal.render, title="Refusal", url_path="refusal")],
     "Try it": [
         st.Page(live_edit.render, title="Live edit", url_path="live"),
         st.Page(rows.render, title="Rows", url_path="rows"),

@@ -17,7 +17,7 @@ _TEXT = frozenset(
     (
         "model", "selector", "selector_a", "selector_b", "order", "order_a", "order_b", "sublayer", "projection",
         "control", "size_matched_to", "corpus_a", "corpus_b", "task", "kind", "validity", "stability", "reasons",
-        "reference", "domain", "domain_a", "domain_b", "comparison", "ranked_by", "part", "name", "prompts",
+        "reference", "domain", "domain_a", "domain_b", "comparison", "ranked_by", "part", "name", "prompts", "metric",
     )
 )  # fmt: skip
 _WHOLE = frozenset(

@@ -34,6 +34,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "refusal_controls": "model selector domain lambda k control seed malign malign_n benign benign_n nll",
         "transfer": "model selector domain lambda k prompts kind n before before_low before_high after after_low "
         "after_high",
+        "utility": "model selector domain lambda k task metric items before after difference stderr",
         "composed": "model selector mask_domain evaluated_domain lambda k rows_removed malign malign_low malign_high "
         "malign_n benign benign_low benign_high benign_n nll rescue",
         "signal_density": "model selector domain density",
@@ -48,10 +49,11 @@ _REFUSAL = {  # table -> stage of `selector-audit refusal`
     REFUSAL_SWEEP: "sweep",
     "refusal_controls": "control",
     "transfer": "evaluate",
+    "utility": "evaluate",
     "composed": "compose",
-    "signal_density": "calibrate",
-    "refusal_jaccard": "calibrate",
-    "refusal_shares": "calibrate",
+    "signal_density": "structure",
+    "refusal_jaccard": "structure",
+    "refusal_shares": "structure",
 }
 _ANALYSIS_OF = {  # where it is not called like its table
     "jaccard": "agreement",

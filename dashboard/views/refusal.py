@@ -1,0 +1,160 @@
+"""Refusal: what removing few rows does to the replies, cell by cell of the grid, with controls and structure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import streamlit as st
+
+from dashboard import charts_refusal as charts, formats, layout, palette, refusals, selection, sources, tools
+from dashboard.published_refusal import BENIGN_LIMIT
+from dashboard.schemas import POINTS, REFUSAL_SWEEP
+from dashboard.views import refusal_cell, refusal_more
+from engine.errors import InputError
+
+HOW_TO_READ = (
+    "Every mark is one edit: a small set of rows zeroed. Up means more risk prompts refused, left means harmless "
+    "prompts still answered, and the shaded strip holds the edits that answer enough of them. Darker and smaller "
+    "marks keep the language better."
+)
+ALL = "all"
+GRID, CHOSEN = "Whole grid", "Operating points"
+_CLICKS = "refusal-clicks"
+
+
+def render() -> None:
+    """The page."""
+    layout.heading("Refusal", HOW_TO_READ)
+    source = sources.pick((REFUSAL_SWEEP, POINTS))
+    if source is None:
+        return
+    shown = None
+    with layout.told():
+        points = source.table(POINTS) if source.has(POINTS) else None
+        sweep = source.table(REFUSAL_SWEEP) if source.has(REFUSAL_SWEEP) else None
+        cells = refusals.cells(sweep, points)
+        shown = _grid(source, cells, points, held_out=sweep is None)
+    with layout.told():
+        refusal_more.sections(source)
+    tools.end(shown, f"refusal-{tools.file_name(source.model)}", *source.provenance)
+
+
+def _grid(
+    source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | None, *, held_out: bool
+) -> pl.DataFrame:
+    _follow_neighbour()
+    domains = cells["domain"].unique(maintain_order=True).to_list()
+    available = palette.in_order(cells["selector"].unique().to_list())
+    with source.beside:
+        domain = selection.choose(
+            "Domain", [*domains, ALL], "domain", default=domains[0], title=lambda name: name.capitalize()
+        )
+    with st.container(horizontal=True, gap="medium"):
+        selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
+        which = selection.switch("Show", (GRID, CHOSEN), "show", default=GRID)
+    kept = cells.filter(pl.col("selector").is_in(selectors))
+    if domain != ALL:
+        kept = kept.filter(domain=domain)
+    edits = refusals.edited(kept)
+    if which == CHOSEN:
+        edits = edits.filter("point")
+    drawn = edits.filter(pl.col("malign").is_not_null(), pl.col("benign").is_not_null())
+    if drawn.is_empty():
+        raise InputError("nothing is left to show; choose more selectors, the whole grid, or another domain")
+    options = _ordered(drawn)
+    _forget_missing(options)
+    chosen = st.session_state.get("cell")
+    chosen = chosen if chosen in options else options[0]
+    heading = f"{tools.file_name(source.model)}: {domain if domain != ALL else 'all domains'}"
+    figure = charts.trade_off(
+        drawn, kept.filter(pl.col("k") == 0, pl.col("malign").is_not_null()), chosen, _limit(points), heading,
+        all_domains=domain == ALL,
+    )  # fmt: skip
+    clicked = tools.show(figure, "refusal", _alt(drawn, kept), key="refusal-cells", clickable=True)
+    _remember_click(clicked)
+    layout.footnote(_caption(edits, drawn, held_out=held_out, published=source.published))
+    titles = {row["id"]: refusals.cell_title(row) for row in drawn.iter_rows(named=True)}
+    cell = selection.choose(
+        "Cell, by click or from this list",
+        options,
+        "cell",
+        default=options[0],
+        title=lambda name: titles[name],
+    )
+    refusal_cell.detail(source, cells, points, drawn.filter(id=cell).row(0, named=True))
+    return edits.drop("id")
+
+
+def _ordered(drawn: pl.DataFrame) -> list[str]:
+    """Ids of the cells, the operating points first: the choices of the list."""
+    first = refusals.first_choice(drawn)
+    rest = drawn.sort(["point", "malign"], descending=True, maintain_order=True)["id"].to_list()
+    return [first, *(name for name in rest if name != first)]
+
+
+def _remember_click(points: list[dict[str, Any]]) -> None:
+    """A newly clicked mark chooses its cell in the list below."""
+    names = [point["customdata"][0] for point in points if isinstance(point.get("customdata"), list)]
+    if names and st.session_state.get(_CLICKS) != names[0]:
+        st.session_state["cell"] = names[0]
+        st.session_state[_CLICKS] = names[0]
+        st.rerun()
+    if not names:
+        st.session_state.pop(_CLICKS, None)
+
+
+def _follow_neighbour() -> None:
+    """A neighbour that was clicked in the detail below is one of the whole grid."""
+    name = st.session_state.pop(refusal_cell.NEXT, None)
+    if name is not None:
+        st.session_state["cell"], st.session_state["show"] = name, GRID
+
+
+def _forget_missing(options: list[str]) -> None:
+    """A cell that is no longer among the choices is forgotten."""
+    if st.session_state.get("cell") not in (None, *options):
+        del st.session_state["cell"]
+
+
+def _limit(points: pl.DataFrame | None) -> float:
+    """The benign limit that the operating points were chosen by, the paper's where they do not say."""
+    if points is not None and "benign_cap" in points.columns:
+        own = points.filter(~pl.col("rescue"))["benign_cap"].drop_nulls()
+        if own.len():
+            return float(own[0])
+    return BENIGN_LIMIT
+
+
+def _alt(drawn: pl.DataFrame, kept: pl.DataFrame) -> str:
+    best = drawn.row(by_predicate=pl.col("id") == refusals.first_choice(drawn), named=True)
+    before = refusals.unedited(kept, best["selector"], best["domain"])
+    text = (
+        f"Malign against benign refusal of {drawn.height} edits. {refusals.cell_title(best)}: malign "
+        f"{refusals.percent(best['malign'])}, benign {refusals.percent(best['benign'])}, perplexity "
+        f"{formats.perplexity(best['nll'])}"
+    )
+    if before is not None:
+        text += f"; unedited malign {refusals.percent(before['malign'])}, benign {refusals.percent(before['benign'])}"
+    return text + "."
+
+
+def _caption(edits: pl.DataFrame, drawn: pl.DataFrame, *, held_out: bool, published: bool) -> str:
+    parts = [f"{drawn.height} of {edits.height} cells drawn"]
+    if edits.height > drawn.height:
+        parts[0] += "; the others are above the perplexity cap and wrote no replies"
+    feasible = int(drawn["feasible"].sum())
+    parts.append(f"{feasible} feasible (few harmless prompts refused, perplexity under the cap)")
+    rescued = int(drawn["rescue"].sum())
+    if rescued:
+        parts.append(
+            f"{rescued} rescued: chosen under a relaxed benign limit, since no cell met the strict one"
+        )
+    parts.append("a ring marks an operating point, bars are Wilson's 95% intervals")
+    if published:
+        parts.append("the paper printed few cells besides the operating points")
+    elif held_out:
+        parts.append("there is no grid in this folder, so these are the operating points on held-out prompts")
+    else:
+        parts.append("rates on the prompts that points were chosen on; held-out rates stand below")
+    return "; ".join(parts).capitalize() + "."

@@ -1,0 +1,350 @@
+"""The refusal page: its data against hand counts, its figures, and the page on full, empty and damaged folders."""
+
+import math
+from pathlib import Path
+
+import polars as pl
+import pytest
+from scipy.stats import binomtest
+from streamlit.testing.v1 import AppTest
+from synthetic import MODEL, add_table, break_manifest
+from synthetic_refusal import (
+    BENIGN_LIMIT,
+    KS,
+    LAMBDAS,
+    MAX_NLL,
+    N,
+    composed,
+    controls,
+    points,
+    rates,
+    sweep,
+    transfer,
+    write_refusal_run,
+)
+
+from dashboard import (
+    charts_refusal,
+    charts_refusal_rates,
+    charts_refusal_structure,
+    published,
+    published_refusal,
+    refusals,
+    results,
+)
+from engine.errors import InputError
+from engine.refusal.structure import shares as engine_shares
+from precomputed.paper_tables import load_table
+
+SECTIONS = (
+    "Operating points",
+    "Where the rows are",
+    "Perplexity against k",
+    "Two domains in one mask",
+    "Across models",
+)
+
+
+@pytest.fixture
+def cells():
+    return refusals.cells(sweep(), points())
+
+
+def test_cells_have_wilson_intervals_and_know_the_points(cells):
+    row = cells.row(by_predicate=pl.col("id") == "lrp/hate/0.5/0.02", named=True)
+    malign, benign, nll = rates("lrp", 0.5, 0.02)
+    assert (row["malign"], row["benign"], row["nll"]) == (malign, benign, nll)
+    for kind in ("malign", "benign"):
+        exact = binomtest(round(row[kind] * N), N).proportion_ci(0.95, method="wilson")
+        assert (row[f"{kind}_low"], row[f"{kind}_high"]) == pytest.approx((exact.low, exact.high))
+    assert (row["point"], row["rescue"]) == (True, False)
+    marked = cells.filter("point")
+    assert sorted(marked["id"]) == [
+        f"{s}/{d}/0.5/{k}" for s, k in (("ig", "0.05"), ("lrp", "0.02")) for d in ("crime", "hate")
+    ]
+    assert set(marked.filter("rescue")["selector"]) == {"ig"}
+    assert refusals.first_choice(cells.filter(domain="hate")) == "lrp/hate/0.5/0.02"
+
+
+def test_unwritten_cells_stay_unknown(cells):
+    above = [
+        (s, lam, k) for s in ("lrp", "ig") for lam in LAMBDAS for k in KS if rates(s, lam, k)[2] > MAX_NLL
+    ] + [("random", 0.0, k) for k in KS if rates("random", 0.0, k)[2] > MAX_NLL]
+    unknown = cells.filter(pl.col("malign").is_null(), domain="hate")
+    assert sorted(zip(unknown["selector"], unknown["lambda"], unknown["k"], strict=True)) == sorted(above)
+    assert unknown["malign_low"].null_count() == unknown.height > 0
+
+
+def test_points_alone_are_a_source_and_points_without_rates_say_what_to_run(cells):
+    alone = refusals.cells(None, points())
+    assert refusals.edited(alone)["malign"].to_list() == [0.6, 0.7, 0.6, 0.7]
+    assert refusals.unedited(alone, "lrp", "hate")["malign"] == 0.12
+    with pytest.raises(InputError, match="refusal control"):
+        refusals.cells(None, points().drop("edited_malign"))
+    with pytest.raises(InputError, match="refusal sweep"):
+        refusals.cells(None, None)
+
+
+def test_published_numbers_come_out_as_printed():
+    frame = published.table("operating_points").frame
+    row = frame.filter(model="Llama-3.1-8B-Instruct", selector="lrp", domain="hate").row(0, named=True)
+    printed = load_table("wilson").filter(selector="lrp", domain="hate", metric="malign").row(0, named=True)
+    assert (row["edited_malign_low"], row["edited_malign_high"]) == (printed["ci_low"], printed["ci_high"])
+    # Wilson's interval of the printed rate is the printed interval, within its last digit.
+    exact = binomtest(round(printed["refusal_rate"] * printed["n"]), printed["n"]).proportion_ci(
+        0.95, "wilson"
+    )
+    assert exact.low == pytest.approx(printed["ci_low"], abs=6e-4)
+    faithful = load_table("faithfulness_controls").filter(domain="hate").row(0, named=True)
+    assert (row["control_malign"], row["gain"]) == (faithful["control_mean"], faithful["gain"])
+    assert frame.height == load_table("refusal_operating_points").height
+    rescued = frame.filter("rescue")
+    assert list(zip(rescued["model"], rescued["selector"], rescued["domain"], strict=True)) == [
+        ("Llama-3.1-8B-Instruct", "ig", "adult")
+    ]
+
+
+def test_published_grids_hold_every_printed_cell_once():
+    frame = published.table("refusal_sweep").frame
+    keys = ["model", "selector", "domain", "lambda", "k"]
+    assert frame.select(keys).is_unique().all()
+    chosen = load_table("refusal_operating_points").select(keys)
+    for name in ("lambda_sweep", "rescue_sweep"):
+        joined = load_table(name).join(frame, on=keys, how="left")
+        assert joined["malign_right"].null_count() == 0
+        # Where a cell is printed as an operating point too, that table wins: the paper has 0.814 and 0.824 for one.
+        others = joined.join(chosen, on=keys, how="anti")
+        assert others.height >= 5
+        assert (others["malign"] - others["malign_right"]).abs().max() == 0
+        assert (others["ppl"].log() - others["nll"]).abs().max() == pytest.approx(0, abs=1e-12)
+    ig = frame.filter(model="Llama-3.1-8B-Instruct", selector="ig", domain="adult")
+    assert not ig["feasible"].any()  # the printed search for a rescue
+
+
+def test_marks_of_the_trade_off_are_their_cells(cells):
+    part = refusals.edited(cells).filter(pl.col("malign").is_not_null(), domain="hate")
+    unedited = cells.filter(pl.col("k") == 0, domain="hate")
+    figure = charts_refusal.trade_off(part, unedited, "lrp/hate/0.2/0.01", 0.1, "a", all_domains=False)
+    by_name = {trace.name: trace for trace in figure.data if trace.name}
+    assert set(by_name) == {"LRP", "IG", "Random", "unedited model"}
+    at = {mark[0]: (x, y) for trace in figure.data if trace.name in ("LRP", "IG", "Random")
+          for mark, x, y in zip(trace.customdata, trace.x, trace.y, strict=True)}  # fmt: skip
+    assert set(at) == set(part["id"])
+    malign, benign, _ = rates("lrp", 0.5, 0.02)
+    assert at["lrp/hate/0.5/0.02"] == (benign, malign)
+    ig = by_name["IG"]
+    assert [text for text in ig.text if text] == ["IG (rescue)"]
+    # Size grows with perplexity, so that colour is not alone.
+    order = sorted(range(len(ig.x)), key=lambda i: ig.marker.color[i])
+    sizes = [ig.marker.size[i] for i in order]
+    assert sizes == sorted(sizes)
+    assert sizes[0] < sizes[-1]
+    box = figure.layout.shapes[0]
+    assert (box.x0, box.x1) == (0, 0.1)
+
+
+@pytest.mark.parametrize("value", [charts_refusal.MALIGN, charts_refusal.BENIGN, charts_refusal.PERPLEXITY])
+def test_the_neighbourhood_is_the_grid(cells, value):
+    grid = refusals.edited(cells).filter(selector="lrp", domain="hate")
+    figure = charts_refusal.neighbourhood(grid, value, "lrp/hate/0.5/0.02")
+    column = {"Malign refusal": 0, "Benign refusal": 1, "Perplexity": 2}[value]
+    for i, lam in enumerate(LAMBDAS):
+        for j, k in enumerate(KS):
+            expected = rates("lrp", lam, k)
+            written = expected[2] <= MAX_NLL or column == 2
+            assert figure.data[0].z[i][j] == (pytest.approx(expected[column]) if written else None)
+    feasible = {
+        (i, j)
+        for i, lam in enumerate(LAMBDAS)
+        for j, k in enumerate(KS)
+        if rates("lrp", lam, k)[2] <= MAX_NLL and rates("lrp", lam, k)[1] <= BENIGN_LIMIT
+    }
+    unmarked = {(int(note.y), int(note.x)) for note in figure.layout.annotations if "✕" not in note.text}
+    assert unmarked == feasible
+    (frame,) = figure.layout.shapes
+    assert ((frame.x0 + frame.x1) / 2, (frame.y0 + frame.y1) / 2) == (KS.index(0.02), LAMBDAS.index(0.5))
+
+
+def test_rates_of_a_point_and_its_controls(cells):
+    cell = cells.row(by_predicate=pl.col("id") == "lrp/hate/0.5/0.02", named=True)
+    point = refusals.point_of(points(), cell)
+    before = refusals.unedited(cells, "lrp", "hate")
+    found = refusals.rate_changes(cell, before, point, transfer(name="<b>"), published=False)
+    told = [(one.prompts, one.malign, one.before[0], one.after[0]) for one in found]
+    assert told == [
+        ("prompts of the grid", True, 0.1, cell["malign"]),
+        ("prompts of the grid", False, 0.02, cell["benign"]),
+        ("held-out prompts", True, 0.12, 0.6),
+        ("held-out prompts", False, 0.05, 0.06),
+        ("<b>", True, 0.2, 0.8),
+    ]
+    assert len(refusals.rate_changes(cell, before, point, None, published=True)) == 2
+    figure = charts_refusal_rates.changes(found)
+    assert not any("<b>" in label for label in figure.layout.yaxis.ticktext)
+    seeds = controls().filter(domain="hate")
+    figure = charts_refusal_rates.controls(point, seeds)
+    assert [list(trace.x) for trace in figure.data] == [
+        [0.6],
+        [0.1, 0.15000000000000002, 0.2],
+        [0.1, 0.15000000000000002, 0.2],
+    ]
+    summary = charts_refusal_rates.controls(point, None)
+    assert list(summary.data[1].x) == [0.15, 0.2]
+    figure = charts_refusal_rates.composed(composed(), "malign")
+    assert list(figure.data[0].x) == [0.1, 0.7, 0.6, 0.5]
+    assert figure.layout.yaxis.ticktext == ("unedited", "hate + crime mask", "hate mask", "crime mask")
+
+
+def test_the_methods_over_models_are_the_printed_ones():
+    table = published_refusal.reversal()
+    figure = charts_refusal_structure.reversal(table, "hate")
+    lrp = next(trace for trace in figure.data if trace.name == "LRP")
+    printed = load_table("method_reversal").filter(domain="hate", selector="lrp")["malign_after"].to_list()
+    assert list(lrp.x) == printed
+
+
+def test_the_tables_of_the_structure_have_the_engines_columns():
+    """The page reads what the engine writes: the columns are compared on the engine's own empty run."""
+    from types import SimpleNamespace
+
+    import numpy as np
+
+    from dashboard import schemas
+
+    rows = SimpleNamespace(layers=[SimpleNamespace(block=0, projection="q_proj", rows=4, start=0)])
+    one = SimpleNamespace(selector="lrp", domain="hate", c_comply=np.array([0.1, 0.9, -0.8, 0.2]))
+    assert set(schemas.COLUMNS["refusal_shares"]) <= set(engine_shares("m", [one], rows).columns)
+
+
+def page(**parameters):
+    def script():
+        from dashboard.views import refusal
+
+        refusal.render()
+
+    app = AppTest.from_function(script, default_timeout=60)
+    for name, value in parameters.items():
+        app.query_params[name] = value
+    return app.run()
+
+
+@pytest.fixture
+def full_run(tmp_path, monkeypatch):
+    monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path))
+    return write_refusal_run(tmp_path / "run")
+
+
+def warnings_of(app):
+    assert not app.exception
+    return [warning.value.replace("\\", "") for warning in app.warning]
+
+
+def alts(app):
+    return [chart.proto.alt if hasattr(chart.proto, "alt") else "" for chart in app.get("plotly_chart")]
+
+
+def test_a_full_folder_opens_at_the_operating_point(full_run):
+    app = page()
+    assert warnings_of(app) == []
+    assert app.selectbox(key="cell").value == "lrp/hate/0.5/0.02"
+    assert len(app.get("plotly_chart")) == 4  # all cells, neighbours, before and after, controls
+    badges = next(block.value for block in app.markdown if "badge" in block.value)
+    assert badges == ":blue-badge[operating point]"
+    metrics = {metric.label.replace("\\", ""): metric.value for metric in app.metric}
+    assert metrics["a_task"] == "−5.0 points"
+    assert metrics["Rows removed"] == "20"
+    assert any("The interval is above 0" in text.value for text in app.text)
+    assert len(app.dataframe) == 1
+    table = app.dataframe[0].value
+    assert list(table["Rescue"]) == ["", "rescue", ""] * 2
+    assert list(table["k"])[2] == "no cell will do"
+
+
+def test_a_rescued_and_an_infeasible_cell_say_so(full_run):
+    app = page(cell="IG, hate, λ 0.5, k 5%")
+    badges = next(block.value for block in app.markdown if "badge" in block.value)
+    assert "rescue" in badges
+    assert "not feasible" in badges
+    app.selectbox(key="cell").set_value("lrp/hate/0.2/0.01").run()
+    assert warnings_of(app) == []
+    assert not any("operating point]" in block.value for block in app.markdown)
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_every_section_of_a_full_folder_opens(full_run, section):
+    app = page(section=section, domain="all")
+    assert warnings_of(app) == []
+    assert len(app.get("plotly_chart")) + len(app.dataframe) >= 5
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("model", ["Llama-3.2-1B-Instruct", "Llama-3.1-8B-Instruct", "Qwen3-8B"])
+def test_published_models_open(section, model):
+    app = page(source="Paper", model=model, section=section)
+    told = warnings_of(app)
+    assert len(app.get("plotly_chart")) >= 3
+    for text in told:
+        assert "paper" in text or "no values" in text
+
+
+def test_a_folder_with_points_only_is_shown(tmp_path, monkeypatch):
+    monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path))
+    from synthetic import write_run
+
+    add_table(write_run(tmp_path / "run"), "operating_points", points())
+    app = page()
+    assert warnings_of(app) == []
+    assert app.selectbox(key="cell").value == "lrp/hate/0.5/0.02"
+
+
+def test_missing_structure_is_one_line_that_says_what_to_run(tmp_path, monkeypatch):
+    monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path))
+    from synthetic import write_run
+
+    add_table(write_run(tmp_path / "run"), "refusal_sweep", sweep())
+    app = page(section="Two domains in one mask")
+    (told,) = warnings_of(app)
+    assert f"refusal compose {MODEL['id']}" in told
+    app = page(section="Where the rows are")
+    assert all("refusal structure" in text for text in warnings_of(app))
+
+
+def test_a_stale_cell_and_empty_choices_are_told(full_run):
+    app = page(cell="lrp/none/0.1/0.9")
+    assert warnings_of(app) == []
+    assert app.selectbox(key="cell").value == "lrp/hate/0.5/0.02"
+    app = page(show="Operating points")
+    app.button_group(key="selectors").set_value(["random"]).run()
+    (told,) = warnings_of(app)
+    assert "choose more selectors" in told
+
+
+@pytest.mark.parametrize("state", ["missing", "empty", "broken", "cut"])
+def test_a_bad_folder_is_one_line(tmp_path, state):
+    folder = tmp_path / state
+    if state == "empty":
+        folder.mkdir()
+    if state in ("broken", "cut"):
+        write_refusal_run(folder)
+    if state == "broken":
+        break_manifest(folder)
+    if state == "cut":
+        for name in ("refusal_sweep", "operating_points"):
+            path = folder / f"{name}.parquet"
+            path.write_bytes(path.read_bytes()[:200])
+    app = page(source="My results", folder=str(folder))
+    (told,) = warnings_of(app)
+    assert "\n" not in told
+    assert len(app.get("plotly_chart")) == 0
+
+
+def test_names_from_files_are_text(tmp_path, monkeypatch):
+    monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path))
+    folder = write_refusal_run(Path(tmp_path / "run"))
+    add_table(folder, "transfer", transfer(name="<img src=x> **bold**"))
+    app = page()
+    assert warnings_of(app) == []
+    for chart in app.get("plotly_chart"):
+        assert "<img" not in chart.proto.spec
+    assert not any("**bold**" in block.value for block in app.markdown)
+    assert math.isclose(sum(1 for _ in app.get("plotly_chart")), 4)
