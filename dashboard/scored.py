@@ -17,6 +17,7 @@ from dashboard import palette, rankings, results, schemas
 from engine.errors import InputError
 from engine.masks import Mask, removed_rows
 from engine.ranking import removal_order
+from engine.records import MANIFEST
 
 SCORES = f"{schemas.SCORES}.safetensors"
 _DEPTH = 3
@@ -90,6 +91,11 @@ def find(folder: Path) -> list[Path]:
 
 def read(folder: Path) -> Scored:
     """The scores of a folder; `InputError` where they, the row index or the manifest are missing or damaged."""
+    return _read(folder, tuple(results.stamp(folder / name) for name in (SCORES, "rows.parquet", MANIFEST)))
+
+
+@lru_cache(maxsize=4)
+def _read(folder: Path, _stamps: object) -> Scored:
     path, again = folder / SCORES, f"run `{results.remake(folder, schemas.SCORES)}`"
     if not path.is_file():
         raise InputError(f"{folder} holds no {SCORES}; {again} first")

@@ -1,0 +1,261 @@
+"""The Rows page as a script: cells, pages of rows, ticks and the link, zeroing, kept masks, empty and broken states."""
+
+import numpy as np
+import pytest
+from scored_runs import write_scored
+from streamlit.testing.v1 import AppTest
+
+import precomputed
+from dashboard import live, results, row_sets, scored, shipped
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    from tiny_models import save_tiny
+
+    return save_tiny("llama", tmp_path_factory.mktemp("model"), max_position_embeddings=512)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, model):
+    return write_scored(tmp_path_factory.mktemp("runs") / "scored", model)
+
+
+@pytest.fixture(autouse=True)
+def own_pool(monkeypatch):
+    """Models of one test stay out of the next."""
+    monkeypatch.setattr(live, "POOL", live.ModelPool(live._load))
+
+
+def script():
+    from dashboard.views import rows
+
+    rows.render()
+
+
+def page(folder=None, **parameters):
+    app = AppTest.from_function(script, default_timeout=120)
+    if folder is not None:
+        app.query_params["source"] = "My results"
+        app.query_params["folder"] = str(folder)
+    for name, value in parameters.items():
+        app.query_params[name] = str(value)
+    app.run()
+    assert not app.exception
+    return app
+
+
+def click(app, key):
+    app.button(key=key).click().run()
+    assert not app.exception
+    return app
+
+
+def captions(app):
+    return " ".join(caption.value for caption in app.caption).replace("\\", "")
+
+
+def alt(app):
+    return app.get("plotly_chart")[0].proto.alt
+
+
+@pytest.mark.skipif(not shipped.demo_model_is_there(), reason="the shipped model is not in this tree")
+def test_the_shipped_scores_open():
+    app = page()
+    assert not list(app.warning)
+    assert alt(app).startswith("Consensus-2: mean score")
+    assert [box.value for box in (app.selectbox(key="block"), app.selectbox(key="projection"))] == [
+        0,
+        "q_proj",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("measure", "said"),
+    [
+        ("Mean score", "LRP: mean score"),
+        ("Share in the mask", "LRP, MoRF 20% (share of each matrix's rows that go)"),
+        ("Two selectors", "LRP − Magnitude"),
+    ],
+)
+def test_every_view_of_the_cells_comes_from_its_link(folder, measure, said):
+    app = page(
+        folder, measure=measure, row_selector="LRP", row_order="MoRF", row_rate="20%", row_other="Magnitude"
+    )
+    assert alt(app).startswith(said)
+
+
+def test_a_cell_from_the_link_shows_its_rows_sorted_and_paged(folder):
+    app = page(
+        folder, block=1, projection="gate_proj", row_sort="LRP", row_first="Highest", row_values="Rank"
+    )
+    table = app.dataframe[0].value
+    assert len(table) == 20
+    ranks = table["LRP"].to_list()
+    assert ranks == sorted(ranks, reverse=True)
+    app.pagination(key="rows_page").set_value(2).run()
+    rest = app.dataframe[0].value["LRP"].to_list()
+    assert len(rest) == 8  # 28 rows
+    assert max(rest) < min(ranks)
+    app.selectbox(key="projection").set_value("v_proj").run()  # 12 rows: one page, whatever page was open
+    assert not app.exception
+    assert len(app.dataframe[0].value) == 12
+
+
+def test_ticks_are_the_text_in_the_link_and_stay_when_the_cell_changes(folder):
+    app = page(folder)
+    app.pills(key="rows-ticks").set_value([0, 1, 2, 7]).run()
+    assert app.text_input(key="rows").value == "0-2, 7"
+    assert app.query_params["rows"] in ("0-2, 7", ["0-2, 7"])
+    app.selectbox(key="block").set_value(1).run()
+    assert app.pills(key="rows-ticks").value == []
+    first = scored.cell_rows(scored.read(folder), 1, "q_proj")["row_id"][0]
+    app.pills(key="rows-ticks").set_value([first]).run()
+    assert app.text_input(key="rows").value == f"0-2, 7, {first}"
+    assert "5 rows of 288 ticked, in 2 matrices." in captions(app)
+    app.text_input(key="rows").set_value("1").run()
+    app.selectbox(key="block").set_value(0).run()
+    assert app.pills(key="rows-ticks").value == [1]
+    other = page(folder, rows="0-2, 7")
+    assert other.pills(key="rows-ticks").value == [0, 1, 2, 7]
+
+
+def test_wrong_row_ids_are_one_line_and_the_rows_stay(folder):
+    app = page(folder, rows="3, 9999")
+    (warning,) = app.warning
+    assert "from 0 to 287, got 9999" in warning.value.replace("\\", "")
+    assert len(app.dataframe[0].value) == 20
+
+
+def test_zeroing_measures_nll_and_writes_both_replies(folder, model):
+    from engine.corpora import windows
+    from engine.evaluation.perplexity import negative_log_likelihood
+    from engine.intervention import zeroed
+    from engine.models import load_model
+
+    app = page(folder, rows="0-143", rows_prompt="The cat sat.", rows_length="20")
+    assert not app.metric
+    click(app, "rows-zero-run")
+    assert not list(app.warning)
+    trial = app.session_state["trial-rows-zero"]
+    loaded = load_model(str(model), dtype="float32", device="cpu")
+    tokens = windows("demo", loaded.tokenizer, role="evaluation", samples=16, length=256)
+    dense = negative_log_likelihood(loaded, tokens).nats_per_token
+    with zeroed(loaded, np.arange(144)):
+        edited = negative_log_likelihood(loaded, tokens).nats_per_token
+    assert trial.change.dense == pytest.approx(dense, rel=1e-6)
+    assert trial.change.edited == pytest.approx(edited, rel=1e-6)
+    assert trial.change.difference == pytest.approx(edited - dense, rel=1e-4)
+    assert len(app.metric) == 3
+    texts = [text.value for text in app.text]
+    assert len(texts) == 2
+    assert texts[0] != texts[1]
+    assert "Rows 0-143: 144 rows zeroed." in captions(app)
+    app.selectbox(key="block").set_value(1).run()  # the result stays when something else changes
+    assert [text.value for text in app.text] == texts
+
+
+def test_replies_are_never_markdown(folder, monkeypatch):
+    image = "![x](http://example.invalid/pixel.png) **bold** <b>"
+    monkeypatch.setattr("engine.evaluation.generation.stream_reply", lambda *_: iter([image]))
+    app = click(page(folder, rows="1", rows_prompt=image), "rows-zero-run")
+    assert [text.value for text in app.text] == [image, image]
+    for element in (*app.markdown, *app.caption):
+        assert "![x](" not in element.value
+
+
+def test_tokens_of_ticked_rows_are_shown_as_text(folder):
+    app = page(folder, rows="0, 2, 100")
+    assert "q_proj" in app.markdown[0].value.replace("\\", "")
+    click(app, "rows-find")
+    (where, tokens) = app.session_state["rows-examples"]
+    assert where == str(folder)
+    assert tokens["row_id"].unique(maintain_order=True).to_list() == [0, 2]  # 100 is in another cell
+    assert tokens.height == 10
+    assert any("Row 2 of block 0 q_proj (id 2)" in element.proto.body for element in app.get("html"))
+
+
+def test_without_ticks_there_is_nothing_to_run(folder):
+    app = page(folder)
+    assert app.button(key="rows-zero-run").disabled
+    assert app.button(key="rows-find").disabled
+    assert app.button(key="mask-keep").disabled
+
+
+def keep(app, name):
+    app.text_input(key="mask-name").set_value(name).run()
+    return click(app, "mask-keep")
+
+
+def test_a_mask_is_kept_under_a_name_compared_ticked_again_and_removed(folder):
+    name = "my ![x](http://example.invalid/x.png)"
+    app = keep(page(folder, rows="0-9"), name)
+    assert [text.value for text in app.text] == [f"{name}: 10 rows, hand-made"]
+    app.text_input(key="rows").set_value("5").run()
+    app.selectbox(key="mask-compared").set_value(name).run()
+    assert not app.exception
+    shown = app.get("plotly_chart")[1].proto.alt
+    assert shown.startswith(f"Jaccard of {name}")
+    assert "LRP LeRF" in shown
+    click(app, f"mask-tick-{name}")
+    assert app.text_input(key="rows").value == "0-9"
+    keep(app, name)
+    assert "already" in app.warning[0].value
+    click(app, f"mask-drop-{name}")
+    assert not list(app.text)
+
+
+def test_an_uploaded_mask_is_kept_once_and_can_be_tried(folder):
+    found = scored.read(folder)
+    content = row_sets.export(row_sets.Kept("x", np.array([4, 5]), row_sets.HAND_MADE), found.model)
+    app = page(folder)
+    app.file_uploader(key="mask-file").set_value(
+        ("from-file.safetensors", content, "application/octet-stream")
+    ).run()
+    assert not app.exception
+    assert [text.value for text in app.text] == ["from-file: 2 rows, hand-made"]
+    app.run()
+    assert len(app.text) == 1
+    app.selectbox(key="rows-which").set_value("from-file").run()
+    assert not app.button(key="rows-zero-run").disabled
+
+
+def test_a_file_that_is_no_mask_is_one_line(folder):
+    app = page(folder)
+    app.file_uploader(key="mask-file").set_value(
+        ("a.safetensors", b"nothing", "application/octet-stream")
+    ).run()
+    assert not app.exception
+    assert "a.safetensors is not a mask file" in app.warning[0].value.replace("\\", "")
+
+
+def test_scores_of_other_weights_are_never_mixed_with_a_model(folder, tmp_path):
+    from tiny_models import save_tiny
+
+    other = save_tiny("llama", tmp_path / "other", seed=5, max_position_embeddings=512)
+    app = click(page(folder, rows="1", row_model=str(other)), "rows-zero-run")
+    (warning,) = app.warning
+    assert "the scores were computed from" in warning.value
+    assert not app.metric
+
+
+def test_missing_and_empty_folders_say_what_to_do(tmp_path, monkeypatch):
+    assert "there is no folder" in page(tmp_path / "no").warning[0].value
+    assert "selector-audit score" in page(tmp_path).warning[0].value.replace("\\", "")
+    monkeypatch.setattr(precomputed, "demo_dir", lambda: tmp_path / "nothing shipped")
+    assert "selector-audit score" in page().warning[0].value.replace("\\", "")
+
+
+def test_the_store_that_the_app_was_started_on_opens_first(folder, monkeypatch):
+    monkeypatch.setenv(results.STORE_VARIABLE, str(folder.parent))
+    app = page()
+    assert app.selectbox(key="source").value == "My results"
+    assert not list(app.warning)
+
+
+def test_rows_are_ranked_by_scores_of_the_language_model_only(folder):
+    app = page(folder)
+    assert app.selectbox(key="row_selector").options == ["LRP", "Magnitude", "Random"]
+    assert app.selectbox(key="row_sort").options == ["Row number", "LRP", "Magnitude", "Random"]
+    table = app.dataframe[0].value
+    assert list(table) == ["Row", "Row id", "LRP", "Magnitude", "Random"]
