@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import polars as pl
 
@@ -10,7 +11,7 @@ from engine.corpora import Pair
 from engine.errors import InputError
 from engine.evaluation.perplexity import perplexity
 from engine.masks import Mask
-from engine.refusal.contrast import refusal_mask
+from engine.refusal.contrast import Contrast, refusal_mask
 from engine.refusal.grid import sweep_refusal
 from engine.refusal.operating_point import OperatingPoint, operating_points
 from engine.refusal.run import UNEDITED, RefusalRun
@@ -42,9 +43,10 @@ def compose(run: RefusalRun, domains: Sequence[str]) -> tuple[pl.DataFrame, pl.D
     """`composed` and the sweep behind it: one contrast from the pairs of several domains, for every selector.
 
     The composed mask is the operating point on the calibration pairs of all these domains together. Beside it
-    stand the masks of each domain alone at the same lambda and k, hence with the same number of rows, and the
-    unedited model (`mask_domain` none); all are measured on the held-out pairs of each domain. The paper
-    (section 5.4) leaves a mask from hate and crime as a prediction.
+    stand the masks of each domain alone at the same k, hence with the same number of rows, each at the lambda that
+    is best for its own domain there (where none is within the limits, at the composed mask's), and the unedited
+    model (`mask_domain` none). All are measured on the held-out pairs of each domain. The paper (section 5.4)
+    leaves a mask from hate and crime as a prediction.
     A selector without an operating point has only the unedited rows.
     """
     if len(set(domains)) < 2:
@@ -65,35 +67,34 @@ def compose(run: RefusalRun, domains: Sequence[str]) -> tuple[pl.DataFrame, pl.D
     rows: list[tuple[object, ...]] = []
     for contrast in contrasts:
         point = points[(contrast.selector, name)]
-        masks: dict[str, Mask] = {NONE: UNEDITED}
+        masks: dict[str, tuple[float, float, Mask]] = {NONE: (0.0, 0.0, UNEDITED)}
         if point is not None:
-            alone = [one for one in singles if one.selector == contrast.selector]
-            masks |= {one.domain: refusal_mask(one, point.lam, point.k) for one in (contrast, *alone)}
-        for mask_domain, mask in masks.items():
+            masks[name] = (point.lam, point.k, refusal_mask(contrast, point.lam, point.k))
+            for one in singles:
+                if one.selector == contrast.selector:
+                    lam = _best_lambda(run, one, point)
+                    masks[one.domain] = (lam, point.k, refusal_mask(one, lam, point.k))
+        for mask_domain, edit in masks.items():
             for domain in domains:
-                rows.append(
-                    _row(run, contrast.selector, mask_domain, domain, mask, point, run.heldout[domain])
-                )
+                place = (run.loaded.id, contrast.selector, mask_domain, domain)
+                rescue = mask_domain == name and point is not None and point.rescue
+                rows.append((*place, *_measured(run, edit, run.heldout[domain]), rescue))
                 run.report("composed masks", len(rows), len(contrasts) * (len(domains) + 2) * len(domains))
     return pl.DataFrame(rows, schema=SCHEMA, orient="row"), sweep
 
 
-def _row(
-    run: RefusalRun,
-    selector: str,
-    mask_domain: str,
-    domain: str,
-    mask: Mask,
-    point: OperatingPoint | None,
-    pairs: Sequence[Pair],
-) -> tuple[object, ...]:
+def _best_lambda(run: RefusalRun, contrast: Contrast, point: OperatingPoint) -> float:
+    """The lambda of the best cell of a single contrast at the k of a point."""
+    narrow = replace(run, plan=replace(run.plan, ks=(point.k,)), progress=None)
+    sweep = sweep_refusal(narrow, [contrast], {contrast.domain: run.calibration[contrast.domain]})
+    [best] = operating_points(
+        sweep, benign_limit=run.plan.benign_limit, max_perplexity=perplexity(run.max_nll)
+    ).values()
+    return best.lam if best else point.lam
+
+
+def _measured(run: RefusalRun, edit: tuple[float, float, Mask], pairs: Sequence[Pair]) -> tuple[object, ...]:
+    lam, k, mask = edit
     rates, nll = run.rates(mask, pairs), run.nll(mask).nats_per_token
-    edited = mask_domain != NONE and point is not None
-    cell = (point.lam, point.k) if edited and point else (0.0, 0.0)
-    measured = [
-        value for rate in (rates.malign, rates.benign) for value in (rate.mean, *rate.interval, rate.n)
-    ]
-    rescue = bool(edited and point and point.rescue)
-    return (
-        run.loaded.id, selector, mask_domain, domain, *cell, len(mask), *measured, nll, perplexity(nll), rescue
-    )  # fmt: skip
+    sides = [value for rate in (rates.malign, rates.benign) for value in (rate.mean, *rate.interval, rate.n)]
+    return (lam, k, len(mask), *sides, nll, perplexity(nll))

@@ -60,13 +60,24 @@ class Contrast:
                 )
 
 
+def check_lambda(lam: float) -> None:
+    """`InputError` unless lambda is in [0, 1]."""
+    if not 0 <= lam <= 1:
+        raise InputError(f"lambda must be in [0, 1], got {lam:g}; {INSTALLS_ONLY}: give 0.2 to 0.8")
+
+
+def check_k(k: float) -> None:
+    """`InputError` unless k is in (0, 1)."""
+    if not 0 < k < 1:
+        raise InputError(f"k must be in (0, 1), got {k:g}; {INSTALLS_ONLY}: give 0.005 to 0.1, or 2%")
+
+
 def refusal_score(contrast: Contrast, lam: float) -> npt.NDArray[np.float64]:
     """S = C_comply - lambda * r(I_lm), float64 [N]; `InputError` unless lambda is in [0, 1].
 
     A negative lambda would seek rows that the model needs, one far above 1 forget C_comply.
     """
-    if not 0 <= lam <= 1:
-        raise InputError(f"lambda must be in [0, 1], got {lam:g}; {INSTALLS_ONLY}: give 0.2 to 0.8")
+    check_lambda(lam)
     return contrast.c_comply.astype(np.float64) - lam * contrast.lm_rank.astype(np.float64)
 
 
@@ -77,8 +88,7 @@ def refusal_masks(contrast: Contrast, lam: float, ks: Sequence[float]) -> list[M
     otherwise, and where it rounds to no row.
     """
     for k in ks:
-        if not 0 < k < 1:
-            raise InputError(f"k must be in (0, 1), got {k:g}; {INSTALLS_ONLY}: give 0.005 to 0.1, or 2%")
+        check_k(k)
         if not removed_count(k, contrast.c_comply.size):
             raise InputError(
                 f"k = {k:g} of {contrast.c_comply.size} rows is less than one row; give a larger k"

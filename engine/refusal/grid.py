@@ -89,9 +89,9 @@ def sweep_refusal(
         rows.append(_row(run, Cell(*place, 0.0, 0.0, UNEDITED), dense, before, before))
         for cell, nll, generate in members:
             run.report("replies of the grid", done, sum(wanted))
-            rates = run.rates(cell.mask, pairs[cell.domain]) if generate else None
+            after = run.rates(cell.mask, pairs[cell.domain]) if generate else None
             done += generate
-            rows.append(_row(run, cell, nll, rates, before))
+            rows.append(_row(run, cell, nll, after, before))
     run.report("replies of the grid", done, sum(wanted))
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 

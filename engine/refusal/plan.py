@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from engine.errors import InputError
-from engine.refusal.contrast import VARIANTS
+from engine.refusal.contrast import VARIANTS, check_k, check_lambda
 from engine.refusal.onsets import ONSET_PHRASES, OnsetPhrases
 from engine.scores import ScorePlan
 
@@ -46,6 +46,10 @@ class RefusalPlan:
     random_seed: int = 42
 
     def __post_init__(self) -> None:
+        for lam in self.lambdas:
+            check_lambda(lam)
+        for k in self.ks:
+            check_k(k)
         for name in ("calibration_pairs", "heldout_pairs", "reply_tokens", "batch_size", "calibration_batch"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -64,14 +68,16 @@ class RefusalPlan:
 def demo_plan() -> RefusalPlan:
     """For the shipped model: its own text and prompts, short replies, and a grid that fits its small circuit.
 
-    Above k = 0.03 some layer-matched random masks break the circuit as well and refuse, so that nothing specific
-    can be shown there. Its perplexity is near 9: the cap is 1.5 times the unedited model's.
+    12 cells (4 for random). Above k = 0.03 some layer-matched random masks break the circuit as well and refuse, so
+    that nothing specific can be shown there; between the lambdas little changes. Its perplexity is near 9: the cap is
+    1.5 times the unedited model's. Its replies have at most about 25 tokens.
     """
     return RefusalPlan(
         scoring=ScorePlan(corpus="demo"),
         eval_corpus="demo",
         eval_samples=16,
         eval_length=256,
+        lambdas=(0.2, 0.5, 0.8),
         ks=(0.005, 0.01, 0.02, 0.03),
         reply_tokens=60,
         perplexity_factor=1.5,
@@ -81,8 +87,3 @@ def demo_plan() -> RefusalPlan:
 def default_plan(model_id: str) -> RefusalPlan:
     """`demo_plan` for the shipped model, else the paper's."""
     return demo_plan() if model_id == "demo" else RefusalPlan()
-
-
-def with_scoring(plan: RefusalPlan, **changes: object) -> RefusalPlan:
-    """The same plan with other settings of the language-model scores."""
-    return replace(plan, scoring=replace(plan.scoring, **changes))  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from engine.refusal.run import UNEDITED, Rates, RefusalRun
 from engine.refusal.specificity import (
     GLOBAL,
     LAYER_MATCHED,
+    SCHEMA as CONTROL_SCHEMA,
     Control,
     control_table,
     gain,
@@ -72,7 +73,7 @@ def measured_table(run: RefusalRun, contrasts: Sequence[Contrast], points: Point
 
     heldout: False where the source has no other pairs than those that the point was chosen on.
     """
-    rows = []
+    rows: list[dict[str, object]] = []
     for (selector, domain), point, mask in masks(contrasts, points):
         run.report("before and after", len(rows), len(points))
         pairs = run.heldout[domain]
@@ -92,7 +93,8 @@ def controlled_table(
     `control_*`: of the layer-matched masks, mean and max over seeds; `global_*`: of those drawn over the whole
     model. gain, global_gain: real minus the mean of the controls, with 95% intervals (see `specificity.gain`).
     """
-    rows, tables = [], []
+    rows: list[dict[str, object]] = []
+    tables: list[pl.DataFrame] = []
     for (selector, domain), point, mask in masks(contrasts, points):
         run.report("controls", len(rows), len(points))
         row = _key(run, selector, domain, point) | dict.fromkeys(_CONTROLLED)
@@ -105,7 +107,7 @@ def controlled_table(
                 row |= _control_columns(prefix, real, [one for one in controls if one.kind == kind])
         rows.append(row)
     run.report("controls", len(rows), len(points))
-    return _frame(rows), pl.concat(tables) if tables else pl.DataFrame()
+    return _frame(rows), pl.concat(tables) if tables else pl.DataFrame(schema=CONTROL_SCHEMA)
 
 
 def joined(first: pl.DataFrame, *more: pl.DataFrame) -> pl.DataFrame:

@@ -7,11 +7,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
 from engine.corpora import Pair, Windows, calibration_tokens, windows
 from engine.evaluation.generation import generate_batch
+from engine.evaluation.judges import Judge
 from engine.evaluation.perplexity import NegativeLogLikelihood
 from engine.evaluation.rates import Interval, wilson
 from engine.intervention import zeroed
@@ -20,7 +22,6 @@ from engine.models import LoadedModel
 from engine.records import Json, cache_key
 from engine.refusal.calibrate import calibrate
 from engine.refusal.contrast import Contrast
-from engine.refusal.judging import ReplyJudge
 from engine.refusal.pairs import CALIBRATION, HELDOUT, has_split, pairs_record, read_pairs
 from engine.refusal.plan import RefusalPlan
 from engine.scores import ProgressCallback
@@ -69,7 +70,7 @@ class RefusalRun:
     loaded: LoadedModel
     plan: RefusalPlan
     store: Store
-    judge: ReplyJudge
+    judge: Judge
     progress: ProgressCallback | None = None
 
     @cached_property
@@ -138,12 +139,12 @@ class RefusalRun:
 
     def refused(self, mask: Mask, prompts: Sequence[str]) -> tuple[bool, ...]:
         """The judge's verdict on every reply under a mask."""
-        key = cache_key(
-            "refusal verdicts", {"replies": self._replies_key(mask, prompts), "judge": self.judge.id}
-        )
+        spec = {"replies": self._replies_key(mask, prompts), **self.judge_record}
+        key = cache_key("refusal verdicts", spec)
         cell = self.store.get(key)
         if cell is None:
-            cell = {"refused": list(map(bool, self.judge.refusals(self.replies(mask, prompts))))}
+            verdicts = self.judge.judge(self.replies(mask, prompts))
+            cell = {"refused": [verdict.refusal for verdict in verdicts]}
             self.store.put(key, cell)
         return tuple(cell["refused"])
 
@@ -152,30 +153,47 @@ class RefusalRun:
         refused = self.refused(mask, [pair.risk for pair in pairs] + [pair.base for pair in pairs])
         return Rates(Rate(refused[: len(pairs)]), Rate(refused[len(pairs) :]))
 
+    @property
+    def judge_record(self) -> Json:
+        """The judge's name and version: for keys and manifests."""
+        return {"judge": self.judge.id, "judge_version": self.judge.version}
+
     def report(self, stage: str, done: int, total: int) -> None:
         """Progress for the bar."""
         if self.progress is not None:
             self.progress(stage, done, total)
 
+    def calibration_spec(self) -> Json:
+        """What a manifest says about contrasts: prompts and language-model scores."""
+        plan = self.plan
+        pairs = {domain: pairs_record(plan.pairs, some) for domain, some in self.calibration.items()}
+        scoring = plan.scoring
+        return {
+            "selectors": list(plan.selectors),
+            "pairs": pairs,
+            "lm_scores": {
+                "corpus": Path(scoring.corpus).name,
+                "samples": scoring.samples,
+                "length": scoring.length,
+            },
+            "batch_size": plan.calibration_batch,
+            "random_seed": plan.random_seed,
+        }
+
     def spec(self) -> Json:
-        """What a manifest says about prompts, scores, text, replies and judge."""
+        """What a manifest says about everything that was measured: prompts, text, replies and judge too."""
         plan = self.plan
         return {
-            "pairs": {
-                domain: pairs_record(plan.pairs, members) for domain, members in self.calibration.items()
-            },
-            "lm_scores": {"corpus": plan.scoring.corpus, "samples": plan.scoring.samples,
-                          "length": plan.scoring.length},
+            **self.calibration_spec(),
             "evaluation": self.evaluation.record(),
             "reply_tokens": plan.reply_tokens,
-            "batch_size": plan.batch_size,
-            "judge": self.judge.id,
+            "reply_batch_size": plan.batch_size,
+            **self.judge_record,
             "benign_limit": plan.benign_limit,
             "max_nll": self.max_nll,
             "lambdas": list(plan.lambdas),
             "ks": list(plan.ks),
-            "random_seed": plan.random_seed,
-        }  # fmt: skip
+        }
 
     def _replies_key(self, mask: Mask, prompts: Sequence[str]) -> str:
         row_ids = checked_mask(mask, self.loaded.rows.n_rows)

@@ -1,4 +1,4 @@
-"""Where the contrast lies: how dense it is, whether selectors and domains agree, which projections and depths it takes."""
+"""Where the contrast lies: its density, its overlap between selectors and domains, its projections and depths."""
 
 from __future__ import annotations
 
@@ -19,11 +19,23 @@ DENSE = 0.5  # abs(C_comply) above which a row counts as signal
 TOP = 0.01  # share of all rows that stands for a contrast
 # Top rows by C_comply are those a mask takes; by abs(C_comply) is how the paper counts depths (appendix E).
 RANKED_BY = ("c_comply", "abs_c_comply")
+_OVERLAP = {
+    "model": pl.String,
+    "comparison": pl.String,
+    "ranked_by": pl.String,
+    "selector_a": pl.String,
+    "domain_a": pl.String,
+    "selector_b": pl.String,
+    "domain_b": pl.String,
+    "top": pl.Float64,
+    "jaccard": pl.Float64,
+    "expected_random": pl.Float64,
+}
 THIRDS = ("early", "mid", "late")
 
 
 def top_rows(contrast: Contrast, ranked_by: str, top: float = TOP) -> Mask:
-    """The `round(top * N)` rows with the largest C_comply or abs(C_comply), ties by row id; ascending. To look at only."""
+    """The `round(top * N)` rows with the largest C_comply or abs(C_comply), ties by row id; to look at only."""
     values = np.asarray(contrast.c_comply)
     order = removal_order(np.abs(values) if ranked_by == "abs_c_comply" else values, "morf")
     return np.sort(order[: removed_count(top, order.size)])
@@ -51,21 +63,9 @@ def overlaps(model: str, contrasts: Sequence[Contrast]) -> pl.DataFrame:
                 continue
             comparison = "domains" if a.selector == b.selector else "selectors"
             expected = expected_random_jaccard(a.c_comply.size, rows_a.size, rows_b.size)
-            places = (a.selector, a.domain, b.selector, b.domain)
-            rows.append((model, comparison, ranked_by, *places, TOP, jaccard(rows_a, rows_b), expected))
-    columns = [
-        "model",
-        "comparison",
-        "ranked_by",
-        "selector_a",
-        "domain_a",
-        "selector_b",
-        "domain_b",
-        "top",
-        "jaccard",
-        "expected_random",
-    ]
-    return pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None)
+            pair = (a.selector, a.domain, b.selector, b.domain)
+            rows.append((model, comparison, ranked_by, *pair, TOP, jaccard(rows_a, rows_b), expected))
+    return pl.DataFrame(rows, schema=_OVERLAP, orient="row")
 
 
 def shares(model: str, contrasts: Sequence[Contrast], rows: RowIndex) -> pl.DataFrame:

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import argparse
 
-from engine.commands.refusal import chat, judge
+from engine.commands.refusal import (
+    calibrate,
+    chat,
+    compose,
+    control,
+    evaluate,
+    judge,
+    select,
+    structure,
+    sweep,
+)
 
-SUBCOMMANDS = (judge, chat)
+SUBCOMMANDS = (calibrate, sweep, select, control, evaluate, structure, compose, judge, chat)
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
