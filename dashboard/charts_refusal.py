@@ -8,13 +8,14 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboard import charts_matrix, figure_size, formats, palette
-from dashboard.charts_lines import finished
+from dashboard.charts_lines import TOP, finished
 from dashboard.formats import LN10
 from dashboard.refusals import Row, percent, strength
 
 MALIGN, BENIGN, PERPLEXITY = "Malign refusal", "Benign refusal", "Perplexity"
 _SMALLEST_PX, _LARGEST_PX = 8.0, 20.0
-_MORE_TICKS = 5
+_TICKS = 5
+_HEIGHT, _BOTTOM = 600, 180  # pixels; below the plot: axis title, colour bar, legend
 
 
 def trade_off(
@@ -23,13 +24,11 @@ def trade_off(
     chosen: str,
     benign_limit: float,
     heading: str,
-    *,
-    all_domains: bool,
 ) -> go.Figure:
     """Malign against benign refusal of every cell, symbol by selector, colour and size by perplexity.
 
-    cells: rows of `refusals.cells` with rates. Operating points have a ring in the selector's colour and its
-    name; they and the `chosen` cell have Wilson's intervals. The box: benign refusal within the limit.
+    cells: rows of `refusals.cells` with rates. Operating points have a ring in the selector's colour;
+    they and the `chosen` cell have Wilson's intervals. The box: benign refusal within the limit.
     customdata of every mark: [cell id, hover text].
     """
     figure = go.Figure()
@@ -42,7 +41,7 @@ def trade_off(
             go.Scatter(
                 x=[row["benign"] for row in rows], y=[row["malign"] for row in rows], mode="markers+text",
                 name=look.title, customdata=[[row["id"], _hover(row)] for row in rows],
-                text=[_label(row, all_domains) for row in rows], textposition="top center",
+                text=["rescue" if row["rescue"] else "" for row in rows], textposition="top center",
                 textfont={"size": figure_size.NOTE_PX}, cliponaxis=False,
                 marker={
                     "symbol": look.symbol, "color": [_log(row) for row in rows], "coloraxis": "coloraxis",
@@ -50,7 +49,7 @@ def trade_off(
                         _SMALLEST_PX + (_LARGEST_PX - _SMALLEST_PX) * ((_log(row) or low) - low) / span for row in rows
                     ],
                     "line": {
-                        "width": [3 if row["point"] else 0.5 for row in rows],
+                        "width": [3 if row["point"] else 1 for row in rows],
                         "color": [look.colour if row["point"] else palette.REFERENCE for row in rows],
                     },
                     "opacity": [1.0 if row["point"] or row["id"] == chosen else 0.8 for row in rows],
@@ -68,15 +67,16 @@ def trade_off(
         line={"color": palette.REFERENCE, "width": 1, "dash": "dot"},
     )  # fmt: skip
     figure.add_annotation(
-        x=benign_limit, y=0, xanchor="right", yanchor="bottom", text=f"feasible: benign ≤ {benign_limit:.0%}",
+        x=0, y=1.08, xanchor="left", yanchor="top", text=f"feasible: benign ≤ {benign_limit:.0%}",
         showarrow=False, font={"color": palette.REFERENCE, "size": figure_size.NOTE_PX},
     )  # fmt: skip
-    ticks = [low + span * step / (_MORE_TICKS - 1) for step in range(_MORE_TICKS)]
+    ticks = [low + span * step / (_TICKS - 1) for step in range(_TICKS)]
     figure.update_layout(
         coloraxis={
             "colorscale": charts_matrix.SEQUENTIAL, "cmin": low, "cmax": low + span,
             "colorbar": {
-                "title": {"text": "perplexity (also size)", "side": "right"}, "thickness": 12, "len": 0.9,
+                "title": {"text": "perplexity (also the size)", "side": "top"}, "orientation": "h", "thickness": 10,
+                "x": 0, "xanchor": "left", "y": -0.15, "yanchor": "top", "len": 1,
                 "tickvals": ticks, "ticktext": [formats.perplexity(tick * LN10) for tick in ticks],
             },
         }
@@ -89,18 +89,13 @@ def trade_off(
         title={"text": "malign refusal: risk prompts refused", "standoff": 5}, tickformat=".0%", range=[-0.03, 1.08],
         zeroline=False,
     )  # fmt: skip
-    return finished(figure, heading, "up is stronger, left spares harmless prompts", 520, bottom=100)
+    finished(figure, heading, "up is stronger, left spares harmless prompts", _HEIGHT, bottom=_BOTTOM)
+    figure.update_layout(legend_y=-(_BOTTOM - 50) / (_HEIGHT - TOP - _BOTTOM))
+    return figure
 
 
 def _log(row: Row) -> float | None:
     return row["nll"] / LN10 if row["nll"] is not None and math.isfinite(row["nll"]) else None
-
-
-def _label(row: Row, with_domain: bool) -> str:
-    if not row["point"]:
-        return ""
-    name = palette.title(row["selector"]) + (f", {row['domain']}" if with_domain else "")
-    return f"{name} (rescue)" if row["rescue"] else name
 
 
 def _hover(row: Row) -> str:

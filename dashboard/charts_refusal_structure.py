@@ -58,13 +58,23 @@ def _dots(
                 hovertemplate=f"<b>{look.title}</b>, %{{customdata}}: %{{x:.2%}}<extra></extra>",
             )
         )  # fmt: skip
+    columns = ["value", *([base] if base else [])]
     figure.update_xaxes(
-        title={"text": axis, "standoff": 5}, tickformat=tickformat, rangemode="tozero", zeroline=False
+        title={"text": axis, "standoff": 5},
+        tickformat=tickformat,
+        zeroline=False,
+        range=_from_zero(table, columns),
     )
     figure.update_yaxes(
         tickvals=list(range(len(places))), ticktext=places, range=[len(places) - 0.5, -0.5], zeroline=False
     )
     return finished(figure, heading, below, _TOP + _BOTTOM + _STEP_PX * max(len(places), 4), bottom=_BOTTOM)
+
+
+def _from_zero(table: pl.DataFrame, columns: Sequence[str]) -> list[float]:
+    """A range from 0 to beyond the largest value, so that its mark is not cut."""
+    values = [value for name in columns for value in table[name].drop_nulls()]
+    return [0.0, 1.08 * max(values, default=0.0) or 1.0]
 
 
 def clusters(table: pl.DataFrame, domains: Sequence[str], heading: str) -> go.Figure:
@@ -111,7 +121,10 @@ def methods_overlap(table: pl.DataFrame, pair: tuple[str, str]) -> go.Figure:
             customdata=domains, hovertemplate="random rows, %{customdata}: %{x:.4f}<extra></extra>",
         )
     )  # fmt: skip
-    figure.update_xaxes(title={"text": "Jaccard", "standoff": 5}, rangemode="tozero", zeroline=False)
+    figure.update_xaxes(
+        title={"text": "Jaccard", "standoff": 5}, zeroline=False,
+        range=_from_zero(table, ["jaccard", "expected_random"]),
+    )  # fmt: skip
     figure.update_yaxes(
         tickvals=list(range(len(domains))), ticktext=domains, range=[len(domains) - 0.5, -0.5], zeroline=False
     )

@@ -203,11 +203,15 @@ def point_table(points: pl.DataFrame) -> pl.DataFrame:
                 "Malign after": percent(*_rates(row, "edited_malign")),
                 "Benign before": percent(*_rates(row, "unedited_benign")),
                 "Benign after": percent(*_rates(row, "edited_benign")),
-                "Perplexity": f"{formats.perplexity(row.get('unedited_nll'))} → "
-                f"{formats.perplexity(row.get('edited_nll'))}",
+                "Perplexity": _arrow(row.get("unedited_nll"), row.get("edited_nll")),
                 "Random control": percent(row.get("control_malign")),
                 "Gain": percent(row.get("gain"), row.get("gain_low"), row.get("gain_high")),
                 "Rescue": "rescue" if row["rescue"] else "",
             }
         )
     return pl.DataFrame(rows)
+
+
+def _arrow(before: float | None, after: float | None) -> str:
+    shown = formats.perplexity(after)
+    return shown if before is None else f"{formats.perplexity(before)} → {shown}"

@@ -67,10 +67,8 @@ def _grid(
     chosen = st.session_state.get("cell")
     chosen = chosen if chosen in options else options[0]
     heading = f"{tools.file_name(source.model)}: {domain if domain != ALL else 'all domains'}"
-    figure = charts.trade_off(
-        drawn, kept.filter(pl.col("k") == 0, pl.col("malign").is_not_null()), chosen, _limit(points), heading,
-        all_domains=domain == ALL,
-    )  # fmt: skip
+    unedited = kept.filter(pl.col("k") == 0, pl.col("malign").is_not_null())
+    figure = charts.trade_off(drawn, unedited, chosen, _limit(points), heading)
     clicked = tools.show(figure, "refusal", _alt(drawn, kept), key="refusal-cells", clickable=True)
     _remember_click(clicked)
     layout.footnote(_caption(edits, drawn, held_out=held_out, published=source.published))
@@ -157,4 +155,4 @@ def _caption(edits: pl.DataFrame, drawn: pl.DataFrame, *, held_out: bool, publis
         parts.append("there is no grid in this folder, so these are the operating points on held-out prompts")
     else:
         parts.append("rates on the prompts that points were chosen on; held-out rates stand below")
-    return "; ".join(parts).capitalize() + "."
+    return "; ".join(parts) + "."

@@ -102,6 +102,9 @@ def _optional(source: sources.Source, stem: str) -> pl.DataFrame | None:
 
 def _around(cells: pl.DataFrame, cell: refusals.Row) -> None:
     grid = refusals.edited(cells).filter(selector=cell["selector"], domain=cell["domain"])
+    if grid.height == 1:
+        st.caption("No other cell of this selector and domain is known.")
+        return
     value = selection.switch(
         "Value", (charts.MALIGN, charts.BENIGN, charts.PERPLEXITY), "around", default=charts.MALIGN
     )
@@ -112,8 +115,6 @@ def _around(cells: pl.DataFrame, cell: refusals.Row) -> None:
     )
     clicked = tools.show(figure, "neighbourhood", alt, key="refusal-grid", clickable=True)
     _follow(clicked, grid)
-    if grid.height == 1:
-        layout.footnote("This is the only cell known of this selector and domain.")
 
 
 def _follow(clicked: list[dict[str, Any]], grid: pl.DataFrame) -> None:
