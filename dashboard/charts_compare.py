@@ -1,0 +1,37 @@
+"""The difference of two runs against removed rows. No streamlit here."""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboard import charts_lines, formats, series
+
+
+def difference(cells: pl.DataFrame, order: str, first: str, second: str) -> go.Figure:
+    """NLL of the second run minus the first's, in nats per token (`runs_compare.shared_cells`).
+
+    The figures of both orders have the same axes. Error bars: the standard errors of both runs.
+    """
+    finite = cells.filter(pl.col("difference").is_finite())
+    values = [*finite["difference"], 0.0]
+    room = max(0.08 * (max(values) - min(values)), 0.01)
+    y = charts_lines.Axis(
+        "difference", "difference (nats per token)", span=(min(values) - room, max(values) + room)
+    )
+    return charts_lines.lines(
+        finite.filter(order=order), charts_lines.Axis("rate", "rows removed", "share"), y,
+        heading=f"{series.ORDER_TITLES[order]}: {html.escape(second)} − {html.escape(first)}",
+        below="above 0 the second run is worse", error="stderr", hover=_hover, reference=(0.0, "no difference"),
+    )  # fmt: skip
+
+
+def _hover(row: dict[str, Any]) -> str:
+    error = "" if row["stderr"] is None else f" ± {row['stderr']:.4f}"
+    return (
+        f"removed {formats.rate(row['rate'])}<br>difference {row['difference']:+.4f}{error} nats<br>"
+        f"perplexity {formats.perplexity(row['nll_a'])} → {formats.perplexity(row['nll_b'])}"
+    )

@@ -1,0 +1,156 @@
+"""Runs: what is in the store, start one, compare two, bring one in, delete one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+import streamlit as st
+
+from dashboard import charts_compare, formats, layout, results, runs, runs_compare, selection, tools
+from dashboard.views import runs_import, runs_start
+from engine.errors import InputError
+
+HOW_TO_READ = (
+    "Each line is a folder that a command wrote; its manifest says which model was measured how, and its checksums say "
+    "whether the files are still the same."
+)
+KEPT, START, COMPARE, IMPORT = "Kept", "Start", "Compare", "Import"
+_DELETE = "runs-delete"  # session state: the run that is asked about
+
+
+def render() -> None:
+    """The page."""
+    layout.heading("Runs", HOW_TO_READ)
+    top = runs.results_dir()
+    st.caption(f"Folder: {layout.plain(str(top))}")
+    found = runs.listed(top)
+    runs_start.under_way()
+    tabs = st.tabs([KEPT, START, COMPARE, IMPORT], key="runs_view", bind="query-params")
+    frame: pl.DataFrame | None = None
+    lines: list[str] = []
+    with layout.told():
+        if tabs[0].open:
+            with tabs[0]:
+                frame = _kept(found)
+        elif tabs[1].open:
+            with tabs[1]:
+                runs_start.form(top)
+        elif tabs[2].open:
+            with tabs[2]:
+                frame, lines = _compare(found)
+        elif tabs[3].open:
+            with tabs[3]:
+                runs_import.form(top)
+    tools.end(frame, "runs", *lines)
+
+
+def _kept(found: Sequence[runs.Run]) -> pl.DataFrame | None:
+    if not found:
+        st.info("No run is kept here yet. Start one, or import a folder that was made elsewhere.")
+        return None
+    table = pl.DataFrame(
+        {
+            "run": [run.name for run in found],
+            "model": [run.model for run in found],
+            "tables": [len(run.tables) for run in found],
+            "measured": [run.measured for run in found],
+            "bytes": [run.size_bytes for run in found],
+            "state": [run.problem or "whole" for run in found],
+        }
+    )
+    st.dataframe(
+        table, hide_index=True, alt="Runs with their model, number of tables, date, size and state",
+        column_config={"bytes": st.column_config.NumberColumn("size", format="bytes")},
+    )  # fmt: skip
+    for run in found:
+        if run.problem:
+            st.warning(layout.plain(f"{run.name}: {run.problem}"))
+    chosen = selection.choose("Run", [run.name for run in found], "kept_run")
+    _details(next(run for run in found if run.name == chosen))
+    return table
+
+
+def _details(run: runs.Run) -> None:
+    with layout.told():
+        st.dataframe(
+            runs.files(run), hide_index=True, alt=f"Files of {run.name}",
+            column_config={"bytes": st.column_config.NumberColumn("size", format="bytes")},
+        )  # fmt: skip
+        with st.expander("Provenance: the manifest as it was written"):
+            st.json(runs.provenance(run), expanded=1)
+    if st.session_state.get(_DELETE) != run.name:
+        st.button("Delete this run", key="delete", on_click=_ask, args=(run.name,))
+        return
+    st.warning(
+        f"Delete {layout.plain(run.name)}? Its {len(run.files)} files go for good. Cells in the store stay, so the "
+        "same command makes the tables again quickly."
+    )
+    with st.container(horizontal=True):
+        st.button("Yes, delete it", key="delete-yes", type="primary", on_click=_delete, args=(run,))
+        st.button("Keep it", key="delete-no", on_click=_ask, args=(None,))
+
+
+def _ask(name: str | None) -> None:
+    st.session_state[_DELETE] = name
+
+
+def _delete(run: runs.Run) -> None:
+    _ask(None)
+    try:
+        left = runs.delete(run.folder, runs.results_dir())
+    except (InputError, OSError) as error:
+        st.toast(layout.plain(str(error)), duration="long")
+        return
+    st.session_state.pop("kept_run", None)
+    said = (
+        f"Deleted {run.name}."
+        if not left
+        else f"Deleted {run.name}, but left what is not its own: {', '.join(left)}."
+    )
+    st.toast(layout.plain(said), duration="long")
+
+
+def _compare(found: Sequence[runs.Run]) -> tuple[pl.DataFrame | None, list[str]]:
+    usable = {run.name: run for run in found if "sweep" in run.tables and not run.problem}
+    if len(usable) < 2:
+        st.info(
+            "Two whole runs with a sweep are needed here. Start one, or import one that was made elsewhere."
+        )
+        return None, []
+    names = list(usable)
+    columns = st.columns(2)
+    with columns[0]:
+        first = selection.choose("First run", names, "first_run", default=names[0])
+    with columns[1]:
+        second = selection.choose("Second run", names, "second_run", default=names[1])
+    if first == second:
+        st.info("This is the same run twice: choose another one on either side.")
+        return None, []
+    curves = [results.read_run(usable[name].folder) for name in (first, second)]
+    models = (curves[0].models[0], curves[1].models[0])
+    cells = runs_compare.shared_cells(curves[0], curves[1], models)
+    orders = [order for order in results.ORDERS if order in set(cells["order"])]
+    for order, column in zip(orders, st.columns(len(orders)), strict=True):
+        with column:
+            tools.show(
+                charts_compare.difference(cells, order, first, second), f"difference-{order}",
+                f"NLL of {second} minus {first} under {order} against removed rows, one line per selector.",
+            )  # fmt: skip
+    largest = cells.filter(pl.col("difference").is_finite()).sort(pl.col("difference").abs()).tail(1)
+    if largest.height:
+        row = largest.row(0, named=True)
+        st.caption(
+            f"{cells.height} shared cells. The largest difference is {row['difference']:+.4g} nats: {row['selector']}, "
+            f"{row['order']}, {formats.rate(row['rate'])} removed."
+        )
+    st.dataframe(cells, hide_index=True, height=320, alt="Shared cells of both runs with their difference")
+    with st.expander("Tables of both"):
+        tables = runs_compare.tables_side_by_side(usable[first].tables, usable[second].tables)
+        st.dataframe(tables, hide_index=True, alt="Which tables each run has")
+    notes = ["Error bars take the two runs as independent; on the same text they are too wide."]
+    if models[0] != models[1]:
+        notes.append(
+            f"Two models are compared ({models[0]}, {models[1]}): look at the order of the selectors."
+        )
+    return cells, [*notes, *(source.provenance for source in curves)]

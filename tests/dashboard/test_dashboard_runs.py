@@ -1,0 +1,145 @@
+"""Runs of a results folder: listed, whole or not, deleted, compared."""
+
+import json
+import math
+
+import polars as pl
+import pytest
+from synthetic import SLOPES, add_table, break_manifest, stability, sweep, write_run
+
+from dashboard import charts_compare, results, runs, runs_compare
+from engine.errors import InputError
+
+
+@pytest.fixture
+def top(tmp_path):
+    write_run(tmp_path / "one")
+    write_run(tmp_path / "group" / "two", sweep(model="other"), {"id": "other", "dtype": "float32"})
+    return tmp_path
+
+
+def names(top):
+    return [run.name for run in runs.listed(top)]
+
+
+def test_every_folder_with_a_manifest_is_listed(top):
+    (top / "empty").mkdir()
+    write_run(top / ".import-x")
+    found = {run.name: run for run in runs.listed(top)}
+    assert list(found) == ["group/two", "one"]
+    one = found["one"]
+    assert (one.model, one.tables, one.problem) == ("made-up-1B", ["sweep"], "")
+    assert one.size_bytes == sum(path.stat().st_size for path in (top / "one").iterdir())
+    entry = json.loads((top / "one" / "manifest.json").read_text())["files"]["sweep.parquet"]
+    assert one.measured == entry["date"][:10]
+    assert runs.listed(top / "missing") == []
+
+
+def test_what_is_wrong_with_a_run_is_named(top):
+    add_table(top / "one", "stability", stability({"lrp": 0.9}))
+    (top / "one" / "stability.parquet").unlink()
+    with (top / "one" / "sweep.parquet").open("ab") as stream:
+        stream.write(b"x")
+    break_manifest(top / "group" / "two")
+    two, one = runs.listed(top)
+    assert "stability.parquet is missing" in one.problem
+    assert "sweep.parquet does not fit its checksum" in one.problem
+    assert "not readable JSON" in two.problem
+    states = dict(runs.files(one).select("file", "state").iter_rows())
+    assert states == {
+        "stability.parquet": "stability.parquet is missing",
+        "sweep.parquet": "sweep.parquet does not fit its checksum",
+    }
+    with pytest.raises(InputError, match="JSON"):
+        runs.provenance(two)
+
+
+def test_files_are_counted(top):
+    (row,) = runs.files(runs.listed(top)[1]).rows(named=True)
+    assert row["rows"] == sweep().height
+    assert row["bytes"] == (top / "one" / "sweep.parquet").stat().st_size
+    assert (row["seconds"], row["state"]) == (1.0, "as written")
+
+
+@pytest.mark.parametrize(
+    "name", ["../x.parquet", "a/b.parquet", "/x.parquet", ".x.parquet", "x.pkl", "x", "a\\b.json", "manifest.json"]
+)
+def test_a_manifest_may_list_plain_files_of_known_kinds_only(top, name):
+    path = top / "one" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["files"][name] = {}
+    path.write_text(json.dumps(manifest))
+    assert "lists" in runs.listed(top)[1].problem
+    with pytest.raises(InputError, match="lists"):
+        runs.checked_name(name)
+
+
+def test_deleting_takes_the_run_and_nothing_else(top):
+    kept = [top / "one" / "notes.txt", top / "one" / "inner" / "sweep.parquet"]
+    kept[1].parent.mkdir()
+    for path in kept:
+        path.write_text("mine")
+    assert runs.delete(top / "one", top) == ["inner", "notes.txt"]
+    assert all(path.read_text() == "mine" for path in kept)
+    assert names(top) == ["group/two"]
+    assert runs.delete(top / "group" / "two", top) == []
+    assert not (top / "group" / "two").exists()
+    assert names(top) == []
+
+
+def test_only_runs_inside_the_results_folder_can_be_deleted(top, tmp_path_factory):
+    elsewhere = write_run(tmp_path_factory.mktemp("elsewhere") / "run")
+    (top / "link").symlink_to(elsewhere)
+    (top / "no-run").mkdir()
+    (top / "no-run" / "table.parquet").write_text("x")
+    for folder, says in (
+        (elsewhere, "not inside"),
+        (top / "link", "not inside"),
+        (top / "one" / ".." / ".." / elsewhere.parent.name / "run", "not inside"),
+        (top, "not inside"),
+        (top / "no-run", "not a run"),
+    ):
+        with pytest.raises(InputError, match=says):
+            runs.delete(folder, top)
+    assert (elsewhere / "sweep.parquet").is_file()
+    assert (top / "no-run" / "table.parquet").is_file()
+
+
+@pytest.mark.parametrize("inside", [None, "results", "cells"])
+def test_new_runs_go_into_the_results_of_a_store(tmp_path, monkeypatch, inside):
+    monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path))
+    if inside:
+        (tmp_path / inside).mkdir()
+    assert runs.results_dir() == (tmp_path / "results" if inside else tmp_path)
+    assert runs.store_dir() == (tmp_path if inside == "cells" else None)
+
+
+def test_the_difference_is_that_of_the_lines_they_are(tmp_path):
+    other = {name: (lerf + 2.0, morf - 1.0) for name, (lerf, morf) in SLOPES.items() if name != "ig"}
+    curves = [
+        results.read_run(write_run(tmp_path / name, sweep(slopes)))
+        for name, slopes in (("a", SLOPES), ("b", other))
+    ]
+    cells = runs_compare.shared_cells(*curves, ("made-up-1B", "made-up-1B"))
+    assert cells["selector"].unique(maintain_order=True).to_list() == ["lrp", "wanda", "random"]
+    for row in cells.iter_rows(named=True):
+        slope = 2.0 if row["order"] == "lerf" else -1.0
+        assert row["difference"] == pytest.approx(slope * row["rate"], abs=1e-9)
+        seeds = 3 if row["selector"] == "random" else 1
+        assert row["stderr"] == pytest.approx(math.sqrt(2 * 0.05**2 / seeds))
+    figure = charts_compare.difference(cells, "morf", "a", "<b>")
+    assert [trace.name for trace in figure.data] == ["LRP", "Wanda", "Random"]
+    assert figure.data[0].y[-1] == pytest.approx(-0.5)
+    assert "&lt;b&gt;" in figure.layout.title.text
+    assert figure.layout.yaxis.range == charts_compare.difference(cells, "lerf", "a", "b").layout.yaxis.range
+
+
+def test_unknown_errors_are_null_and_nothing_shared_is_an_error(tmp_path):
+    blank = sweep().with_columns(nll_stderr=pl.lit(None, pl.Float64))
+    first = results.read_run(write_run(tmp_path / "a", blank))
+    second = results.read_run(write_run(tmp_path / "b"))
+    cells = runs_compare.shared_cells(first, second, ("made-up-1B", "made-up-1B"))
+    assert cells["stderr"].null_count() == cells.height
+    third = results.read_run(write_run(tmp_path / "c", sweep({"magnitude": (1.0, 2.0)})))
+    with pytest.raises(InputError, match="share no selector"):
+        runs_compare.shared_cells(second, third, ("made-up-1B", "made-up-1B"))

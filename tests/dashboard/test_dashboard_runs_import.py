@@ -1,0 +1,143 @@
+"""Runs from elsewhere: whole ones come in as they are, anything else leaves no trace."""
+
+import io
+import json
+import stat
+import zipfile
+
+import pytest
+from synthetic import add_table, stability, write_run
+
+from dashboard import runs, runs_import
+from engine.errors import InputError
+from engine.records import read_manifest
+
+
+@pytest.fixture
+def source(tmp_path):
+    folder = write_run(tmp_path / "elsewhere")
+    add_table(folder, "stability", stability({"lrp": 0.9}))
+    (folder / "notes.txt").write_text("not part of the run")
+    return folder
+
+
+@pytest.fixture
+def top(tmp_path):
+    return tmp_path / "results"
+
+
+def packed(folder, prefix="", extra=(), leave=()):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.iterdir()):
+            if path.name not in leave:
+                archive.write(path, prefix + path.name)
+        for name, content in extra:
+            archive.writestr(name, content)
+    stream.seek(0)
+    return stream
+
+
+def refused(top, says, call):
+    """The call is an error of one line and leaves nothing behind."""
+    before = sorted(path.name for path in top.iterdir()) if top.is_dir() else []
+    with pytest.raises(InputError, match=says) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    assert (sorted(path.name for path in top.iterdir()) if top.is_dir() else []) == before
+
+
+def test_a_folder_comes_in_with_what_its_manifest_lists(source, top):
+    new = runs_import.import_folder(source, top, "mine")
+    assert sorted(path.name for path in new.iterdir()) == [
+        "manifest.json",
+        "stability.parquet",
+        "sweep.parquet",
+    ]
+    for path in new.iterdir():
+        assert path.read_bytes() == (source / path.name).read_bytes()
+    (run,) = runs.listed(top)
+    assert (run.name, run.problem) == ("mine", "")
+
+
+@pytest.mark.parametrize("prefix", ["", "run/", "../../", "/tmp/x/"])
+def test_a_zip_comes_in_wherever_in_it_the_run_lies(source, top, prefix):
+    new = runs_import.import_zip(packed(source, prefix), top, "mine")
+    assert sorted(path.name for path in new.iterdir()) == [
+        "manifest.json",
+        "stability.parquet",
+        "sweep.parquet",
+    ]
+    assert read_manifest(new) == read_manifest(source)
+    assert [path.name for path in top.parent.iterdir() if path.name != "elsewhere"] == ["results"]
+
+
+def test_changed_missing_and_foreign_files_are_refused(source, top):
+    with (source / "sweep.parquet").open("ab") as stream:
+        stream.write(b"x")
+    refused(top, "checksum", lambda: runs_import.import_folder(source, top, "mine"))
+    refused(top, "checksum", lambda: runs_import.import_zip(packed(source), top, "mine"))
+    (source / "sweep.parquet").unlink()
+    refused(top, "lacks sweep.parquet", lambda: runs_import.import_folder(source, top, "mine"))
+    refused(top, "sweep.parquet is missing", lambda: runs_import.import_zip(packed(source), top, "mine"))
+
+
+@pytest.mark.parametrize("name", ["../../evil.parquet", "evil.pkl", "/etc/evil.json"])
+def test_names_that_lead_out_or_hold_code_are_refused(source, top, name):
+    manifest = json.loads((source / "manifest.json").read_text())
+    manifest["files"][name] = manifest["files"]["sweep.parquet"]
+    (source / "manifest.json").write_text(json.dumps(manifest))
+    refused(top, "lists", lambda: runs_import.import_folder(source, top, "mine"))
+    refused(top, "lists", lambda: runs_import.import_zip(packed(source, extra=[(name, b"x")]), top, "mine"))
+
+
+def test_links_are_refused(source, top, tmp_path):
+    secret = tmp_path / "secret.parquet"
+    (source / "sweep.parquet").rename(secret)
+    (source / "sweep.parquet").symlink_to(secret)
+    refused(top, "lacks sweep.parquet", lambda: runs_import.import_folder(source, top, "mine"))
+    link = zipfile.ZipInfo("sweep.parquet")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    stream = packed(source, extra=[(link, str(secret))], leave=["sweep.parquet"])
+    refused(top, "is a link", lambda: runs_import.import_zip(stream, top, "mine"))
+
+
+def test_too_much_is_refused_whatever_the_zip_says(source, top, monkeypatch):
+    size = sum((source / name).stat().st_size for name in ("sweep.parquet", "stability.parquet"))
+    monkeypatch.setattr(runs_import, "MAX_BYTES", size - 1)
+    refused(top, "too many bytes", lambda: runs_import.import_zip(packed(source), top, "mine"))
+    refused(top, "more than", lambda: runs_import.import_folder(source, top, "mine"))
+    monkeypatch.setattr(runs_import, "MAX_BYTES", size)
+    assert runs_import.import_zip(packed(source), top, "mine").is_dir()
+    monkeypatch.setattr(runs_import, "MAX_FILES", 1)
+    refused(top, "more than 1", lambda: runs_import.import_zip(packed(source), top, "other"))
+    monkeypatch.setattr(runs_import, "MAX_MANIFEST_BYTES", 10)
+    refused(
+        top, "manifest.json unpacks to too many", lambda: runs_import.import_zip(packed(source), top, "other")
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"no zip", b"PK\x03\x04" + b"\0" * 40])
+def test_what_is_no_zip_is_one_line(top, content):
+    refused(top, "not a readable zip", lambda: runs_import.import_zip(io.BytesIO(content), top, "mine"))
+
+
+def test_a_zip_without_a_run_or_with_two_is_refused(source, top, tmp_path):
+    refused(
+        top, "0 files named manifest.json",
+        lambda: runs_import.import_zip(packed(source, leave=["manifest.json"]), top, "mine"),
+    )  # fmt: skip
+    second = (source / "manifest.json").read_bytes()
+    stream = packed(source, "a/", extra=[("b/manifest.json", second)])
+    refused(top, "2 files named manifest.json", lambda: runs_import.import_zip(stream, top, "mine"))
+    refused(top, "no folder", lambda: runs_import.import_folder(tmp_path / "missing", top, "mine"))
+
+
+def test_names_are_checked_and_never_taken_twice(source, top):
+    for name in ("", "..", "a/b", ".hidden", "a\n"):
+        refused(top, "name", lambda name=name: runs_import.import_folder(source, top, name))
+    runs_import.import_folder(source, top, "mine")
+    refused(top, "already", lambda: runs_import.import_folder(source, top, "mine"))
+    assert runs_import.free_name("mine", top) == "mine-2"
+    assert runs_import.free_name("../ü x", top) == "x"
+    assert runs_import.free_name("..", top) == "run"
