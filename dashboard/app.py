@@ -21,6 +21,7 @@ from dashboard.views import (
     paper,
     refusal,
     rows,
+    runs,
     stability,
 )
 
@@ -39,6 +40,7 @@ PAGES: dict[str, list[Page]] = {
     "Try it": [
         st.Page(live_edit.render, title="Live edit", url_path="live"),
         st.Page(rows.render, title="Rows", url_path="rows"),
+        st.Page(runs.render, title="Runs", url_path="runs"),
     ],
     "Learn": [st.Page(learn.render, title="Learn", url_path="learn")],
     "About": [

@@ -124,7 +124,7 @@ def _job(job: jobs.Job) -> None:
             st.progress(0.0, "Loading the model and the text")
         else:
             left = progress["seconds_left"]
-            rest = "" if left is None else f", {formats.seconds(left)} left of this stage"
+            rest = "" if left is None else f", about {_rounded(left)} left of this stage"
             text = f"{progress['stage']}: {progress['done']} of {progress['total']}{rest}"
             st.progress(min(progress["done"] / progress["total"], 1.0), layout.plain(text))
         st.button(
@@ -139,6 +139,10 @@ def _job(job: jobs.Job) -> None:
         if state != "done":
             st.button("Resume", key=f"resume-{job.id}", on_click=_resume, args=(job,))
         st.button("Dismiss", key=f"forget-{job.id}", on_click=registry().forget, args=(job,))
+
+
+def _rounded(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def _resume(job: jobs.Job) -> None:

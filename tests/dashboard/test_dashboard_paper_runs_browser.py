@@ -1,0 +1,99 @@
+"""Paper and Runs in a real Chromium: tables, a run started and cancelled, one that finishes, import and deletion."""
+
+import json
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+from browser_pages import MODEL_TIMEOUT_MS, button, has_count, settled
+from synthetic import write_run
+
+pytestmark = pytest.mark.browser
+
+
+def jobs_of(page):
+    return page.locator("[class*=st-key-job-]")
+
+
+def test_tables_are_browsed_and_points_lead_to_them(new_page):
+    page = new_page("/paper")
+    page.get_by_text("1,330 rows").wait_for()
+    settled(page)
+    with page.expect_download() as values:
+        button(page, "Download values (CSV)").click()
+    assert len(Path(values.value.path()).read_text().splitlines()) == 1331
+    page.get_by_role("tab", name="Disagreements").click()
+    page.get_by_text("P01 · Size of Qwen3-8B").wait_for()
+    settled(page)
+    assert "paper_view=Disagreements" in page.url
+    page.locator(".st-key-open-P01-models button").click()
+    page.get_by_text("5 rows").wait_for()
+    settled(page)
+    assert "paper_view" not in page.url
+    assert "table=Size" in page.url
+
+
+@pytest.mark.parametrize("path", ["/paper", "/runs", "/runs?runs_view=Start"])
+def test_pages_fit_a_phone(new_page, server, path):
+    page = new_page(width=400, address=f"{server}{path}")
+    page.locator("[data-testid=stMain]").get_by_role("heading").first.wait_for()
+    button(page, "Copy link").wait_for()
+    settled(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+
+
+def test_a_run_is_cancelled_resumed_and_survives_a_reload(new_page, server, store, tiny_folder, tiny_text):
+    settings = {
+        "runs_view": "Start", "start_model": tiny_folder, "start_corpus": tiny_text, "start_samples": 4,
+        "start_length": 16, "start_eval_samples": 8, "start_eval_length": 16, "start_selectors": "random,magnitude",
+    }  # fmt: skip
+    page = new_page("/runs", **settings)
+    button(page, "Start").wait_for()
+    settled(page)
+    button(page, "Start").click()
+    jobs_of(page).get_by_text("under way").wait_for()
+    page.reload()  # the job belongs to the server, not to the page
+    jobs_of(page).get_by_text("under way").wait_for()
+    jobs_of(page).get_by_role("button", name="Cancel").click()
+    jobs_of(page).get_by_text("was cancelled").wait_for(timeout=MODEL_TIMEOUT_MS)
+    jobs_of(page).get_by_role("button", name="Resume").click()
+    jobs_of(page).get_by_text("is done").wait_for(timeout=MODEL_TIMEOUT_MS)
+    settled(page)
+    jobs_of(page).get_by_role("button", name="Dismiss").click()
+    has_count(jobs_of(page), 0)
+    folder = store / "results" / tiny_folder.name
+    assert "sweep.parquet" in json.loads((folder / "manifest.json").read_text())["files"]
+    page = new_page("/runs", kept_run=tiny_folder.name)
+    page.get_by_text("Provenance").wait_for()
+    page.goto(f"{server}/curves?source=My+results&run={folder.relative_to(store)}&selectors=Magnitude")
+    page.locator("[data-testid=stPlotlyChart][aria-label*='Magnitude']").first.wait_for()
+
+
+def test_a_zip_is_imported_and_deleted_after_asking(new_page, store, tmp_path):
+    source = write_run(tmp_path / "elsewhere")
+    with zipfile.ZipFile(tmp_path / "from afar.zip", "w") as archive:
+        for path in source.iterdir():
+            archive.write(path, f"elsewhere/{path.name}")
+    page = new_page("/runs", runs_view="Import", import_from="A zip file")
+    page.locator("[data-testid=stFileUploader] input").set_input_files(str(tmp_path / "from afar.zip"))
+    button(page, "Import").and_(page.locator(":enabled")).click()
+    page.get_by_text("Imported as from-afar").wait_for()
+    assert (store / "results" / "from-afar" / "sweep.parquet").is_file()
+
+    page = new_page("/runs", kept_run="from-afar")
+    button(page, "Delete this run").click()
+    page.get_by_text("Delete from-afar?").wait_for()
+    assert (store / "results" / "from-afar").is_dir()
+    button(page, "Yes, delete it").click()
+    page.get_by_text(re.compile("Deleted from-afar")).wait_for()
+    assert not (store / "results" / "from-afar").exists()
+
+
+def test_runs_are_compared(new_page, store):
+    write_run(store / "results" / "second")
+    page = new_page("/runs", runs_view="Compare", first_run="made-up", second_run="second")
+    page.locator(
+        "[data-testid=stPlotlyChart][aria-label*='under morf'] .scatterlayer .js-line"
+    ).first.wait_for(state="attached")
+    assert page.get_by_text("shared cells").is_visible()

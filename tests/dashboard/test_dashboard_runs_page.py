@@ -1,0 +1,225 @@
+"""The page Runs as a script: full, empty and damaged folders; deleting, importing, comparing, starting."""
+
+import io
+import sys
+import time
+import zipfile
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+from synthetic import SLOPES, break_manifest, sweep, write_run
+
+from dashboard import jobs, results, runs
+
+
+def page(**parameters):
+    def script():
+        from dashboard.views import runs
+
+        runs.render()
+
+    app = AppTest.from_function(script, default_timeout=60)
+    for name, value in parameters.items():
+        app.query_params[name] = value
+    return app.run()
+
+
+@pytest.fixture
+def top(tmp_path, monkeypatch):
+    monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path / "results"))
+    (tmp_path / "results").mkdir()
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def two_runs(top):
+    write_run(top / "first")
+    write_run(top / "second", sweep({name: (lerf + 1.0, morf) for name, (lerf, morf) in SLOPES.items()}))
+    return top
+
+
+@pytest.fixture
+def registry():
+    from dashboard.views import runs_start
+
+    st.cache_resource.clear()
+    yield runs_start.registry()
+    runs_start.registry().close()
+    st.cache_resource.clear()
+
+
+def warnings_of(app):
+    assert not app.exception
+    return [warning.value.replace("\\", "") for warning in app.warning]
+
+
+def test_an_empty_folder_says_how_to_fill_it(top):
+    app = page()
+    assert warnings_of(app) == []
+    assert "Start one, or import" in app.info[0].value
+    assert "Two whole runs" in page(runs_view="Compare").info[0].value
+
+
+def test_runs_are_listed_with_their_files_and_provenance(two_runs):
+    app = page(kept_run="second")
+    assert warnings_of(app) == []
+    table, files = app.dataframe[0].value, app.dataframe[1].value
+    assert list(table["run"]) == ["first", "second"]
+    assert list(table["state"]) == ["whole", "whole"]
+    assert list(files["file"]) == ["sweep.parquet"]
+    assert '"made-up-1B"' in app.json[0].value
+    assert [button.proto.label for button in app.get("download_button")] == [
+        "Download values (CSV)", "Download values (parquet)",
+    ]  # fmt: skip
+
+
+def test_damaged_runs_are_named_and_can_be_deleted(two_runs):
+    break_manifest(two_runs / "first")
+    (two_runs / "second" / "sweep.parquet").write_bytes(b"x")
+    app = page()
+    told = warnings_of(app)
+    assert len(told) == 3  # one line each, and again where the files of the broken one would stand
+    assert "not readable JSON" in told[0]
+    assert "second: sweep.parquet does not fit" in told[1]
+    app.button(key="delete").click().run()
+    app.button(key="delete-yes").click().run()
+    assert not app.exception
+    assert not (two_runs / "first").exists()
+    assert list(app.dataframe[0].value["run"]) == ["second"]
+
+
+def test_deleting_asks_first(two_runs):
+    app = page()
+    app.button(key="delete").click().run()
+    assert any("Delete first?" in text for text in warnings_of(app))
+    app.button(key="delete-no").click().run()
+    assert warnings_of(app) == []
+    assert (two_runs / "first" / "sweep.parquet").is_file()
+    app.button(key="delete").click().run()
+    app.selectbox(key="kept_run").set_value("second").run()
+    assert warnings_of(app) == []  # the question was about another run
+    assert "delete-yes" not in [button.key for button in app.button]
+    app.selectbox(key="kept_run").set_value("first").run()
+    app.button(key="delete-yes").click().run()
+    assert not app.exception
+    assert [run.name for run in runs.listed(two_runs)] == ["second"]
+    assert "Deleted first" in app.toast[0].value
+
+
+def test_two_runs_are_compared_cell_by_cell(two_runs):
+    app = page(runs_view="Compare")
+    assert warnings_of(app) == []
+    assert len(app.get("plotly_chart")) == 2
+    cells = app.dataframe[0].value
+    lerf = cells[cells["order"] == "lerf"]
+    assert lerf["difference"].tolist() == pytest.approx(lerf["rate"].tolist())
+    assert cells[cells["order"] == "morf"]["difference"].tolist() == pytest.approx(
+        [0.0] * (len(cells) - len(lerf))
+    )
+    same = page(runs_view="Compare", second_run="first")
+    assert "same run twice" in same.info[0].value
+
+
+def test_a_folder_is_imported_under_its_name(top, tmp_path):
+    source = write_run(tmp_path / "made elsewhere")
+    app = page(runs_view="Import")
+    assert app.button(key="import").disabled
+    app.text_input(key="import_path").set_value(str(source)).run()
+    app.button(key="import").click().run()
+    assert warnings_of(app) == []
+    assert "made\\-elsewhere" in app.success[0].value
+    assert [run.name for run in runs.listed(top)] == ["made-elsewhere"]
+    app.text_input(key="import_name").set_value("made-elsewhere").run()
+    app.button(key="import").click().run()
+    assert "named made-elsewhere already" in warnings_of(app)[0]
+    (source / "sweep.parquet").write_bytes(b"x")
+    app.text_input(key="import_name").set_value("again").run()
+    app.button(key="import").click().run()
+    assert "checksum" in warnings_of(app)[0]
+    assert [run.name for run in runs.listed(top)] == ["made-elsewhere"]
+
+
+def test_a_zip_is_imported(top, tmp_path):
+    source, stream = write_run(tmp_path / "elsewhere"), io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for path in source.iterdir():
+            archive.write(path, f"elsewhere/{path.name}")
+    app = page(runs_view="Import", import_from="A zip file")
+    app.get("file_uploader")[0].set_value(("my run.zip", stream.getvalue(), "application/zip")).run()
+    app.button(key="import").click().run()
+    assert warnings_of(app) == []
+    assert [run.name for run in runs.listed(top)] == ["my-run"]
+
+
+def test_the_form_shows_the_command_and_its_state_is_in_the_link(top, registry):
+    app = page(runs_view="Start", start_model="/models/x", start_what="Choose", start_analyses=["depth", "gap"],
+               start_corpus="my.txt", start_samples="4")  # fmt: skip
+    assert warnings_of(app) == []
+    command = app.code[0].value
+    assert command.startswith(
+        "selector-audit analyze /models/x depth gap --preset=quick --corpus=my.txt --samples=4"
+    )
+    assert f"--out={top / 'x'}" in command
+    assert "--preset=demo" in page(runs_view="Start").code[0].value
+
+
+def test_nothing_chosen_is_one_line(top, registry):
+    app = page(runs_view="Start", start_what="Choose")
+    (text,) = warnings_of(app)
+    assert "at least one analysis" in text
+    assert "start" not in [button.key for button in app.button]
+
+
+def test_a_job_is_shown_to_every_session_until_it_is_dismissed(top, registry, tmp_path, monkeypatch):
+    script = tmp_path / "child"
+    script.write_text(f"#!{sys.executable}\nimport time; time.sleep(600)")
+    script.chmod(0o700)
+    monkeypatch.setattr(jobs.sys, "executable", str(script))
+    app = page(runs_view="Start", start_name="my run")
+    app.text_input(key="start_name").set_value("my run").run()
+    app.button(key="start").click().run()
+    assert warnings_of(app) == []
+    (job,) = registry.all()
+    assert job.request.folder == top / "my-run"
+
+    other = page()
+    assert any("**my\\-run** under way" in block.value for block in other.markdown)
+    (job.files / "progress.json").write_text(
+        '{"stage": "*sweep*", "done": 1, "total": 4, "seconds_left": 9.0}'
+    )
+    other.run()
+    bar = other.get("progress")[0].proto
+    assert bar.value == 25
+    assert bar.text == "\\*sweep\\*\\: 1 of 4, about 9 s left of this stage"
+    app.button(key="start").click().run()
+    assert "a run is under way" in app.toast[0].value.replace("\\", "")
+    other.button(key=f"cancel-{job.id}").click().run()
+    end = time.monotonic() + 60
+    while job.active:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    other.run()
+    assert any("was cancelled" in block.value for block in other.markdown)
+    other.button(key=f"forget-{job.id}").click().run()
+    assert registry.all() == []
+    assert not any("my\\-run" in block.value for block in other.markdown)
+
+
+def test_a_failed_job_says_why_as_text(top, registry, tmp_path, monkeypatch):
+    script = tmp_path / "child"
+    script.write_text(f"#!{sys.executable}\nimport sys; sys.exit('no model ![x](http:y)')")
+    script.chmod(0o700)
+    monkeypatch.setattr(jobs.sys, "executable", str(script))
+    job = registry.start(jobs.Request("demo", ("sweep",), top / "run", "demo"))
+    job.process.wait(60)
+    app = page()
+    assert not app.exception
+    assert "\\!\\[x\\]" in app.error[0].value
+    assert app.button(key=f"resume-{job.id}").proto.label == "Resume"
+
+
+def test_a_run_with_a_name_of_markdown_stays_text(top):
+    folder = write_run(top / "![x](y)")
+    (folder / "sweep.parquet").unlink()
+    assert "\\!\\[x\\]" in page().warning[0].value
