@@ -54,7 +54,7 @@ _HERE = Path(__file__).parent
 # The icon is a local file: named ones are fetched from a font host.
 st.set_page_config(page_title="Selector Audit", page_icon=str(_HERE / "favicon.svg"), layout="wide")
 st.logo(str(_HERE / "wordmark.svg"), icon_image=str(_HERE / "favicon.svg"), size="large")
-page = st.navigation({group: pages for group, pages in PAGES.items() if pages})
+page = st.navigation({group: pages for group, pages in PAGES.items() if pages}, expanded=True)
 tools.presentation_switch()
 page.run()
 live.first_page_shown.set()

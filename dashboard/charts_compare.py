@@ -14,7 +14,7 @@ from dashboard import charts_lines, formats, series
 def difference(cells: pl.DataFrame, order: str, first: str, second: str) -> go.Figure:
     """NLL of the second run minus the first's, in nats per token (`runs_compare.shared_cells`).
 
-    The figures of both orders have the same axes. Error bars: the standard errors of both runs.
+    The figures of both orders have the same axes.
     """
     finite = cells.filter(pl.col("difference").is_finite())
     values = [*finite["difference"], 0.0]
@@ -25,13 +25,12 @@ def difference(cells: pl.DataFrame, order: str, first: str, second: str) -> go.F
     return charts_lines.lines(
         finite.filter(order=order), charts_lines.Axis("rate", "rows removed", "share"), y,
         heading=f"{series.ORDER_TITLES[order]}: {html.escape(second)} − {html.escape(first)}",
-        below="above 0 the second run is worse", error="stderr", hover=_hover, reference=(0.0, "no difference"),
+        below="above 0 the second run is worse", hover=_hover, reference=(0.0, "no difference"),
     )  # fmt: skip
 
 
 def _hover(row: dict[str, Any]) -> str:
-    error = "" if row["stderr"] is None else f" ± {row['stderr']:.4f}"
     return (
-        f"removed {formats.rate(row['rate'])}<br>difference {row['difference']:+.4f}{error} nats<br>"
+        f"removed {formats.rate(row['rate'])}<br>difference {row['difference']:+.4f} nats<br>"
         f"perplexity {formats.perplexity(row['nll_a'])} → {formats.perplexity(row['nll_b'])}"
     )

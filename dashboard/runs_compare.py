@@ -14,29 +14,21 @@ _CELL = ["selector", "order", "rate"]
 def shared_cells(first: Curves, second: Curves, models: tuple[str, str]) -> pl.DataFrame:
     """Cells of the sweep that both runs have, seeds averaged in NLL.
 
-    Columns: selector, order, rate, nll_a, nll_b, difference = nll_b - nll_a (nats per token), stderr: of the
-    difference as if both were independent, null where one is unknown. For the same text and model that is too
-    large: then errors go together. `InputError` where the runs share nothing.
+    Columns: selector, order, rate, nll_a, nll_b, difference = nll_b - nll_a (nats per token). There is no error
+    of the difference: runs do not keep how their errors over windows go together. `InputError` where the
+    runs share nothing.
     """
     sides = [
         curves.frame.filter(pl.col("model") == model)
         .with_columns(pl.col("rate").round(6))
         .group_by(_CELL, maintain_order=True)
-        .agg(pl.col("nll").mean(), variance=(pl.col("nll_stderr") ** 2).sum() / pl.len() ** 2,
-             known=pl.col("nll_stderr").is_not_null().all())
+        .agg(pl.col("nll").mean())
         for curves, model in zip((first, second), models, strict=True)
-    ]  # fmt: skip
-    both = sides[0].join(sides[1], on=_CELL, suffix="_b")
+    ]
+    both = sides[0].rename({"nll": "nll_a"}).join(sides[1].rename({"nll": "nll_b"}), on=_CELL)
     if both.is_empty():
         raise InputError("the two runs share no selector, order and rate; choose runs with a sweep in common")
-    known = pl.col("known") & pl.col("known_b")
-    cells = both.select(
-        *_CELL,
-        pl.col("nll").alias("nll_a"),
-        "nll_b",
-        (pl.col("nll_b") - pl.col("nll")).alias("difference"),
-        pl.when(known).then((pl.col("variance") + pl.col("variance_b")).sqrt()).alias("stderr"),
-    )
+    cells = both.with_columns(difference=pl.col("nll_b") - pl.col("nll_a"))
     places = {name: place for place, name in enumerate(palette.in_order(cells["selector"].to_list()))}
     return cells.sort(
         pl.col("selector").replace_strict(places, return_dtype=pl.Int64), "order", "rate", maintain_order=True

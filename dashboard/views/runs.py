@@ -148,7 +148,9 @@ def _compare(found: Sequence[runs.Run]) -> tuple[pl.DataFrame | None, list[str]]
     with st.expander("Tables of both"):
         tables = runs_compare.tables_side_by_side(usable[first].tables, usable[second].tables)
         st.dataframe(tables, hide_index=True, alt="Which tables each run has")
-    notes = ["Error bars take the two runs as independent; on the same text they are too wide."]
+    notes = [
+        "Without error bars: the errors of two runs on the same text go together, and runs do not keep how far."
+    ]
     if models[0] != models[1]:
         notes.append(
             f"Two models are compared ({models[0]}, {models[1]}): look at the order of the selectors."
