@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from engine.errors import InputError
-from engine.evaluation.prompts import encode_prompts
+from engine.evaluation.prompts import encode_prompts, pad_left, prompt_ids
 from engine.models import LoadedModel, input_device
 from engine.refusal.onsets import OnsetTokens, onset_tokens
 from engine.selectors.passes import wide
@@ -45,3 +45,20 @@ def margins(
             logits = loaded.model(**batch._asdict(), use_cache=False, logits_to_keep=1).logits[:, -1]
         parts.append(margin_of_logits(logits, onsets).cpu())
     return torch.cat(parts) if parts else torch.empty(0)
+
+
+@torch.no_grad()
+def reply_margins(
+    loaded: LoadedModel, prompt: str, reply: Sequence[int], onsets: OnsetTokens | None = None
+) -> Tensor:
+    """m at every position of a reply, float32 [len(reply) + 1] on the CPU, in nats of logit difference.
+
+    Entry t is the margin after t tokens of the reply: entry 0 is that of the prompt (`margins`), the last one stands
+    after the whole reply. reply: token ids. One forward pass; the model's lock is held for it.
+    """
+    if onsets is None:
+        onsets = onset_tokens(loaded.tokenizer)
+    batch = pad_left([[*prompt_ids(loaded.tokenizer, prompt), *reply]]).to(input_device(loaded.model))
+    with loaded.lock:
+        logits = loaded.model(**batch._asdict(), use_cache=False, logits_to_keep=len(reply) + 1).logits[0]
+    return margin_of_logits(logits, onsets).cpu()

@@ -1,0 +1,12 @@
+"""The shipped model, loaded once for all tests of refusal editing."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.models import LoadedModel, load_model
+
+
+@pytest.fixture(scope="session")
+def demo() -> LoadedModel:
+    return load_model("demo", dtype="float32", device="cpu")

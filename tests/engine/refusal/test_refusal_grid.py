@@ -1,0 +1,196 @@
+"""The grid: masks, order of the tests, rows of the table, and a store that never generates a cell twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from refusal_helpers import count_generations, small_plan, small_run
+
+from engine.evaluation.judge import Verdict
+from engine.evaluation.perplexity import negative_log_likelihood
+from engine.intervention import zeroed
+from engine.models import LoadedModel
+from engine.refusal.contrast import Contrast, refusal_mask, refusal_masks
+from engine.refusal.grid import SCHEMA, grid, sweep_refusal
+from engine.refusal.run import UNEDITED, RefusalRun
+from engine.store import Store
+
+LAMBDAS, KS = (0.0, 0.3, 1.0), (0.01, 0.2, 0.5)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path) as store:
+        yield store
+
+
+def contrast(selector: str = "lrp", n: int = 200) -> Contrast:
+    generator = np.random.default_rng(4)
+    c_comply = np.round(generator.uniform(-1, 1, n), 1).astype(np.float32)  # with ties
+    return Contrast(selector, "hate", c_comply, generator.random(n).astype(np.float32))
+
+
+def test_masks_of_one_lambda_are_exact_and_nested():
+    one = contrast()
+    for lam in LAMBDAS:
+        masks = refusal_masks(one, lam, KS)
+        score = [
+            float(c) - lam * float(r) for c, r in zip(np.asarray(one.c_comply), one.lm_rank, strict=True)
+        ]
+        order = sorted(range(200), key=lambda row: (-score[row], row))
+        for mask, k in zip(masks, KS, strict=True):
+            assert mask.tolist() == sorted(order[: round(200 * k)]) == refusal_mask(one, lam, k).tolist()
+        assert set(masks[0]) < set(masks[1]) < set(masks[2])
+
+
+def test_the_grid_goes_k_by_k_and_random_has_no_lambda():
+    cells = list(grid(contrast(), LAMBDAS, KS))
+    assert [(cell.k, cell.lam) for cell in cells] == [(k, lam) for k in KS for lam in LAMBDAS]
+    assert [(cell.lam, cell.k) for cell in grid(contrast("random"), LAMBDAS, KS)] == [(0.0, k) for k in KS]
+
+
+def test_the_table_holds_what_each_mask_does(demo: LoadedModel, store: Store):
+    run = small_run(demo, store)
+    table = sweep_refusal(run, run.contrasts, run.calibration)
+    assert dict(table.schema) == SCHEMA
+    # two domains: lrp has 4 cells, random 2, and each part its unedited row
+    assert table.height == 2 * (5 + 3)
+    for row in table.filter(selector="lrp", domain="crime").iter_rows(named=True):
+        mask = UNEDITED
+        if row["k"]:
+            [one] = [c for c in run.contrasts if (c.selector, c.domain) == ("lrp", "crime")]
+            mask = refusal_mask(one, row["lambda"], row["k"])
+        assert row["rows_removed"] == len(mask) == round(row["k"] * demo.rows.n_rows)
+        with zeroed(demo, mask):
+            nll = negative_log_likelihood(demo, run.evaluation).nats_per_token
+        assert row["nll"] == pytest.approx(nll, rel=1e-6)
+        assert row["perplexity"] == pytest.approx(np.exp(nll))
+        rates = run.rates(mask, run.calibration["crime"])
+        assert (row["malign"], row["benign"]) == (rates.malign.mean, rates.benign.mean)
+        assert row["malign_n"] == row["benign_n"] == 4
+
+
+def test_perplexity_comes_first_and_a_cell_above_the_cap_is_not_generated(
+    demo: LoadedModel, store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    generated = count_generations(monkeypatch)
+    stages: list[str] = []
+    run = small_run(demo, store, perplexity_factor=1.0)
+    run.progress = lambda stage, done, total: stages.append(f"{stage} {len(generated)}")
+    table = sweep_refusal(run, run.contrasts, run.calibration)
+    assert all(stage.endswith(" 0") for stage in stages if stage.startswith("perplexity of the grid"))
+    dense = table.filter(k=0)["nll"][0]
+    above = table.filter(table["nll"] > dense)
+    assert above.height > 0
+    assert above["malign"].null_count() == above["benign"].null_count() == above.height
+    assert not above["feasible"].any()
+    below = table.filter((table["nll"] <= dense) & (table["k"] > 0))
+    assert below["malign"].null_count() == 0
+    assert len(generated) == 2 + below.height  # the unedited model once per domain
+
+    everything = small_run(demo, store, perplexity_factor=1.0, all_cells=True)
+    table = sweep_refusal(everything, everything.contrasts, everything.calibration)
+    assert table["malign"].null_count() == 0
+    assert not table.filter(table["nll"] > dense)["feasible"].any()
+
+
+def test_after_an_interruption_no_cell_is_generated_twice(
+    demo: LoadedModel, store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    first = count_generations(monkeypatch, fail_at=4)
+    run = small_run(demo, store)
+    contrasts = run.contrasts
+    with pytest.raises(KeyboardInterrupt):
+        sweep_refusal(run, contrasts, run.calibration)
+    monkeypatch.undo()
+    rest = count_generations(monkeypatch)
+    run = small_run(demo, store)
+    table = sweep_refusal(run, run.contrasts, run.calibration)
+    distinct = 2 + table.filter(table["k"] > 0).height
+    assert len(first) == 4
+    assert len(first) + len(rest) == distinct
+    again = small_run(demo, store)
+    assert sweep_refusal(again, again.contrasts, again.calibration).equals(table)
+    assert len(first) + len(rest) == distinct
+
+
+def test_another_judge_needs_no_generation(demo: LoadedModel, store: Store, monkeypatch: pytest.MonkeyPatch):
+    run = small_run(demo, store)
+    sweep_refusal(run, run.contrasts, run.calibration)
+    generated = count_generations(monkeypatch)
+
+    def everything(replies: Any, progress: Any = None) -> list[Verdict]:
+        return [Verdict(True, "test") for _ in replies]
+
+    strict: Any = SimpleNamespace(id="strict", version="1", judge=everything)
+    judged = RefusalRun(demo, small_plan(), store, strict)
+    table = sweep_refusal(judged, judged.contrasts, judged.calibration)
+    assert not generated
+    assert (table["malign"] == 1).all()
+    assert (table["benign"] == 1).all()
+    assert not table["feasible"].any()
+    # a new version of the same judge judges again
+    strict.version, strict.judge = "2", lambda replies: [Verdict(False, "test") for _ in replies]
+    assert run_rates(judged) == 0
+    assert not generated
+
+
+def run_rates(run: RefusalRun) -> int:
+    return run.rates(UNEDITED, run.calibration["hate"]).malign.count
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"reply_tokens": 7}, {"batch_size": 3}, {"calibration_pairs": 3}],
+    ids=lambda one: next(iter(one)),
+)
+def test_the_key_covers_what_can_change_a_reply(
+    demo: LoadedModel, store: Store, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+):
+    run_rates(small_run(demo, store))
+    generated = count_generations(monkeypatch)
+    run_rates(small_run(demo, store))
+    assert not generated
+    run_rates(small_run(demo, store, **changes))
+    assert len(generated) == 1
+
+
+def test_masks_have_their_own_replies(demo: LoadedModel, store: Store, monkeypatch: pytest.MonkeyPatch):
+    run = small_run(demo, store)
+    prompts = [pair.risk for pair in run.calibration["hate"]]
+    generated = count_generations(monkeypatch)
+    run.replies(UNEDITED, prompts)
+    run.replies(np.array([1, 2]), prompts)
+    run.replies(np.array([2, 1]), prompts)
+    run.replies(np.array([1, 3]), prompts)
+    assert len(generated) == 3
+
+
+def test_contrasts_are_kept_one_by_one(demo: LoadedModel, store: Store, monkeypatch: pytest.MonkeyPatch):
+    """Calibration that stops after the first domain goes on with the second."""
+    stopped = small_run(demo, store, selectors=("lrp",))
+    calls: list[tuple[str, int, int]] = []
+
+    def stop(*call: Any) -> None:
+        calls.append(call)
+        if len([one for one in calls if one[0] == "lrp"]) > 3 + 1:
+            raise KeyboardInterrupt
+
+    stopped.progress = stop
+    with pytest.raises(KeyboardInterrupt):
+        _ = stopped.contrasts
+    passes: list[str] = []
+    resumed = small_run(demo, store, selectors=("lrp",))
+    resumed.progress = lambda what, done, total: passes.append(what)
+    whole = resumed.contrasts
+    assert len(passes) < len(calls)
+    assert [one.domain for one in whole] == ["hate", "crime"]
+    with Store(store.folder / "fresh") as other:
+        for one, same in zip(whole, small_run(demo, other, selectors=("lrp",)).contrasts, strict=True):
+            np.testing.assert_array_equal(one.c_comply, same.c_comply)
+            np.testing.assert_array_equal(one.lm_rank, same.lm_rank)
