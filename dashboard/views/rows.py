@@ -124,8 +124,9 @@ def _map(found: Scored) -> tuple[go.Figure, pl.DataFrame, str, str]:
 def _follow(found: Scored, clicked: list[dict[str, object]]) -> None:
     """A click chooses its cell once; afterwards the boxes below decide."""
     place = clicked[-1].get("customdata") if clicked else None
-    if not isinstance(place, list | tuple) or list(place[:2]) == st.session_state.get(_CLICKED):
+    before = st.session_state.get(_CLICKED)
+    st.session_state[_CLICKED] = cell = list(place[:2]) if isinstance(place, list | tuple) else None
+    if cell is None or cell == before:
         return
-    st.session_state[_CLICKED] = list(place[:2])
-    st.session_state["block"] = found.blocks[int(place[0])]
-    st.session_state["projection"] = found.projections[int(place[1])]
+    st.session_state["block"] = found.blocks[int(cell[0])]
+    st.session_state["projection"] = found.projections[int(cell[1])]

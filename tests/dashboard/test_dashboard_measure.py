@@ -1,0 +1,72 @@
+"""Short measurements on a model in memory: NLL before and after, giving up, tokens of rows."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from dashboard import measure
+from engine.analysis.row_examples import row_examples
+from engine.evaluation.perplexity import negative_log_likelihood
+from engine.intervention import zeroed
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory):
+    from tiny_models import load_tiny
+
+    return load_tiny("llama", tmp_path_factory.mktemp("measure"), max_position_embeddings=512)
+
+
+def quiet(*_):
+    pass
+
+
+def test_before_and_after_are_the_nll_of_the_same_windows(loaded):
+    mask = np.arange(0, loaded.rows.n_rows, 3)
+    seen = []
+    change = measure.nll_change(loaded, mask, lambda *step: seen.append(step))
+    tokens = measure.evaluation_windows(loaded)
+    dense = negative_log_likelihood(loaded, tokens)
+    with zeroed(loaded, mask):
+        edited = negative_log_likelihood(loaded, tokens)
+    assert change.tokens == 16 * 255
+    assert change.dense == pytest.approx(dense.nats_per_token, rel=1e-6)
+    assert change.edited == pytest.approx(edited.nats_per_token, rel=1e-6)
+    by_window = [(b - a) / 255 for a, b in zip(dense.window_nats, edited.window_nats, strict=True)]
+    assert change.difference == pytest.approx(np.mean(by_window), rel=1e-4)
+    assert change.stderr == pytest.approx(np.std(by_window, ddof=1) / 4, rel=1e-3)
+    assert [(done, total) for _, done, total in seen] == [(n, 16) for n in (0, 4, 8, 12)] * 2
+
+
+@pytest.mark.parametrize("steps", [1, 5, 8])
+def test_giving_up_leaves_weights_and_lock_as_they_were(loaded, steps):
+    before = {name: value.clone() for name, value in loaded.model.state_dict().items()}
+    left = [steps]
+
+    def stop(*_):
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure.nll_change(loaded, np.arange(50), stop)
+    assert all(torch.equal(value, before[name]) for name, value in loaded.model.state_dict().items())
+    free = []
+
+    def attempt():
+        free.append(loaded.lock.acquire(blocking=False))
+        if free[0]:
+            loaded.lock.release()
+
+    other = threading.Thread(target=attempt)
+    other.start()
+    other.join()
+    assert free == [True]
+
+
+def test_tokens_come_from_the_evaluation_text(loaded):
+    found = measure.examples(loaded, [3, 100], 4, quiet)
+    assert found.equals(row_examples(loaded, measure.evaluation_windows(loaded), [3, 100], top=4))
+    assert found.height == 8

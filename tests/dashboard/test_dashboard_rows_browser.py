@@ -1,0 +1,148 @@
+"""Rows and Learn in a real Chromium: clicking a cell, ticking and zeroing rows, keeping a mask, walking the lessons."""
+
+import re
+from pathlib import Path
+
+import pytest
+from browser_pages import MODEL_TIMEOUT_MS, button, settled
+from scored_runs import write_scored
+
+from dashboard import shipped
+from dashboard.lessons import LESSONS
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory, tiny_folder):
+    return write_scored(tmp_path_factory.mktemp("scores") / "run", tiny_folder)
+
+
+def rows_page(new_page, scores, **more):
+    page = new_page("/rows", source="My results", folder=str(scores), **more)
+    heatmap(page)
+    settled(page)
+    return page
+
+
+def heatmap(page):
+    figure = page.locator("[data-testid=stPlotlyChart][aria-label*='every block and projection']")
+    figure.locator(".heatmaplayer image").first.wait_for(state="attached")
+    return figure
+
+
+def tick(page, name):
+    page.locator("[data-testid=stButtonGroup]").filter(has_text="Tick rows").get_by_role(
+        "button", name=name, exact=True
+    ).click()
+
+
+def test_a_click_on_a_cell_opens_its_rows(new_page, scores):
+    page = rows_page(new_page, scores, row_selector="LRP")
+    page.get_by_text("Rows of block 0, q_proj").wait_for()
+    plot = heatmap(page).locator(".heatmaplayer image").bounding_box()
+    # Two blocks from top to bottom, seven projections from left to right: up_proj of block 1, off its middle.
+    page.mouse.move(plot["x"] + plot["width"] * 5.7 / 7, plot["y"] + plot["height"] * 0.7)
+    page.mouse.click(plot["x"] + plot["width"] * 5.7 / 7, plot["y"] + plot["height"] * 0.7)
+    page.get_by_text("Rows of block 1, up_proj").wait_for()
+    settled(page)
+    assert "block=1" in page.url
+    assert "projection=up_proj" in page.url
+    projection = page.locator(".st-key-projection").get_by_role("combobox")  # afterwards the box decides
+    projection.fill("k_proj")
+    projection.press("Enter")
+    page.get_by_text("Rows of block 1, k_proj").wait_for()
+
+
+def test_ticked_rows_are_zeroed_kept_and_downloaded(new_page, scores):
+    page = rows_page(new_page, scores, rows_prompt="The cat sat.", rows_length="20", rows="20-200")
+    page.get_by_text("181 rows of 288 ticked").wait_for()
+    tick(page, "3")
+    page.get_by_text("182 rows of 288 ticked").wait_for()
+    settled(page)
+    assert "rows=3" in page.url
+    button(page, "Zero them and measure").click()
+    page.get_by_text("182 rows zeroed").wait_for(timeout=MODEL_TIMEOUT_MS)
+    settled(page)
+    numbers = page.locator(".st-key-rows-zero-numbers").inner_text()
+    assert "Perplexity as it is" in numbers
+    replies = [
+        page.locator(f".st-key-rows-zero-{side} [data-testid=stText]").inner_text()
+        for side in ("before", "after")
+    ]
+    assert replies[0] != replies[1]
+
+    page.get_by_label("Name", exact=True).fill("mine")
+    page.get_by_label("Name", exact=True).press("Enter")
+    button(page, "Keep the ticked rows").click()
+    page.get_by_text("mine: 182 rows, hand-made").wait_for()
+    settled(page)
+    with page.expect_download() as saved:
+        button(page, "Download").click()
+    assert saved.value.suggested_filename == "mine.safetensors"
+    content = Path(saved.value.path()).read_bytes()
+
+    other = rows_page(new_page, scores)  # another session: the file is all it needs
+    assert other.get_by_text("mine: 182 rows").count() == 0
+    other.locator("[data-testid=stFileUploader] input[type=file]").set_input_files(
+        {"name": "mine.safetensors", "mimeType": "application/octet-stream", "buffer": content}
+    )
+    other.get_by_text("mine: 182 rows, hand-made").wait_for()
+    other.locator("[data-testid=stPlotlyChart][aria-label*='Jaccard of mine']").wait_for()
+
+
+def test_tokens_of_a_row_are_marked_in_their_text(new_page, scores):
+    page = rows_page(new_page, scores, rows="0, 1")
+    page.get_by_text("Where are the ticked rows of this cell most active?").click()
+    button(page, "Find their tokens").click()
+    page.get_by_text("Row 1 of block 0 q_proj (id 1)").wait_for(timeout=MODEL_TIMEOUT_MS)
+    settled(page)
+    assert page.locator("[data-testid=stHtml] mark").count() == 10
+
+
+def test_both_pages_fit_a_phone(new_page, scores):
+    page = new_page("/rows", width=400, source="My results", folder=str(scores), rows="0-3")
+    heatmap(page)
+    settled(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    page = new_page("/learn", width=400)
+    page.get_by_text("1. What is a row?").first.wait_for()
+    settled(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+
+
+@pytest.mark.skipif(not shipped.demo_model_is_there(), reason="the shipped model is not in this tree")
+def test_the_lessons_can_be_walked_and_answers_stay(new_page):
+    page = new_page("/learn")
+    verdict = page.locator(".st-key-verdict")
+    for number, lesson in enumerate(LESSONS, 1):
+        page.get_by_role("heading", name=f"{number}. {lesson.title}").wait_for()
+        settled(page)
+        page.locator("[data-testid=stRadio]").get_by_text(lesson.answers["a"], exact=True).click()
+        verdict.get_by_text(re.compile("The figure|These numbers|settled")).wait_for()
+        page.get_by_text(f"{number} of {len(LESSONS)} questions answered").wait_for()
+        settled(page)
+        if number < len(LESSONS):
+            button(page, "Next").click()
+    assert "answers=1a.2a.3a.4a.5a.6a" in page.url
+    copy = new_page(address=page.url)
+    copy.get_by_text("6 of 6 questions answered").wait_for()
+    copy.get_by_role("heading", name=f"6. {LESSONS[-1].title}").wait_for()
+    settled(copy)
+    button(copy, "Back").click()
+    copy.get_by_role("heading", name=f"5. {LESSONS[4].title}").wait_for()
+    settled(copy)
+    assert copy.get_by_role("radio", name=LESSONS[4].answers["a"]).is_checked()
+
+
+@pytest.mark.skipif(not shipped.demo_model_is_there(), reason="the shipped model is not in this tree")
+def test_the_installed_behaviour_is_shown_live(new_page):
+    page = new_page("/learn", step=f"5. {LESSONS[4].title}", learn_domain="Hate")
+    page.get_by_role("heading", name=LESSONS[4].title).wait_for()
+    settled(page)
+    button(page, "Zero the rows and ask").click()
+    after = page.locator(".st-key-learn-install-after")
+    after.get_by_text("tokens").wait_for(timeout=MODEL_TIMEOUT_MS)
+    settled(page)
+    assert after.get_by_text("refuses").is_visible()
+    assert page.locator(".st-key-learn-install-before").get_by_text("answers").is_visible()
