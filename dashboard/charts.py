@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
@@ -12,13 +13,22 @@ import polars as pl
 
 from dashboard import figure_size, formats, palette
 from dashboard.formats import LN10
+from dashboard.ticks import decade_ticks
 
 HEIGHT, TOP, BOTTOM = 480, 70, 130  # pixels; below the plot: ticks, axis title, up to four lines of legend
-_MANY_DECADES = 2.5
 ORDER_HEADINGS = {
     "lerf": ("LeRF: lowest scores go first", "a good selector stays low"),
     "morf": ("MoRF: highest scores go first", "a good selector shoots up"),
 }
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """One curve (`series.points` of one selector), held as a reference beside whatever else is drawn."""
+
+    name: str
+    points: pl.DataFrame
+    baseline: float | None  # NLL of its unmasked model, nats
 
 
 def curves(
@@ -30,16 +40,22 @@ def curves(
     overlay: pl.DataFrame | None = None,
     overlay_baseline: float | None = None,
     overlay_name: str = "",
+    pinned: Pinned | None = None,
 ) -> go.Figure:
     """Perplexity against the share of removed rows, on a linear axis of log10 that is labelled 10^n.
 
     drawn, overlay: `series.points`. relative: divided by the unmasked model's perplexity (`baseline`,
-    nats). Values that are not finite cannot be drawn; they stand as arrows at the upper edge.
+    nats). Values that are not finite cannot be drawn; they stand as arrows at the upper edge. pinned: one
+    curve as a broad band behind the others.
     """
     figure = go.Figure()
     overlay_name = html.escape(overlay_name)  # plotly reads tags in text
     shift = baseline if relative and baseline is not None else 0.0
     heights: list[float] = [] if baseline is None else [(baseline - shift) / LN10]
+    if pinned is not None:
+        band = pinned_curve(pinned, order, relative)
+        heights += [value for value in band.y if value is not None]
+        figure.add_trace(band)
     layers = [(drawn, shift, False)]
     if overlay is not None:
         layers.append((overlay, (overlay_baseline or 0.0) if relative else 0.0, True))
@@ -47,7 +63,7 @@ def curves(
         part = frame.filter(pl.col("order") == order)
         for selector in palette.in_order(part["selector"].unique().to_list()):
             rows = part.filter(pl.col("selector") == selector)
-            trace = _curve(rows, selector, base, laid_over, overlay_name)
+            trace = curve(rows, selector, base, laid_over, overlay_name)
             heights += [value for value in trace.y if value is not None]
             figure.add_trace(trace)
     if overlay is not None:
@@ -59,12 +75,12 @@ def curves(
             annotation={"text": "unmasked model", "font": {"size": figure_size.NOTE_PX, "color": palette.REFERENCE}},
             annotation_position="bottom right",
         )  # fmt: skip
-    top = _perplexity_axis(figure, heights, relative)
+    top = perplexity_axis(figure, heights, relative)
     _not_finite(figure, [frame.filter(pl.col("order") == order) for frame, _, _ in layers], top)
     return _finished(figure, ORDER_HEADINGS[order])
 
 
-def _curve(rows: pl.DataFrame, selector: str, base: float, laid_over: bool, name: str) -> go.Scatter:
+def curve(rows: pl.DataFrame, selector: str, base: float, laid_over: bool, name: str) -> go.Scatter:
     look = palette.style(selector)
     drawn = [(nll - base) / LN10 if math.isfinite(nll) else None for nll in rows["nll"].fill_null(math.nan)]
     errors = [error / LN10 if error is not None and math.isfinite(error) else 0.0 for error in rows["error"]]
@@ -78,6 +94,21 @@ def _curve(rows: pl.DataFrame, selector: str, base: float, laid_over: bool, name
         error_y={"type": "data", "array": errors, "visible": any(errors), "thickness": 1, "width": 3},
         customdata=[_hover(row) for row in rows.iter_rows(named=True)],
         hovertemplate=f"<b>{label}</b><br>%{{customdata}}<extra></extra>",
+    )  # fmt: skip
+
+
+def pinned_curve(pinned: Pinned, order: str, relative: bool) -> go.Scatter:
+    """The pinned curve, broad and pale, in its selector's colour and symbol. Empty where it lacks the order."""
+    rows = pinned.points.filter(order=order)
+    base = (pinned.baseline or 0.0) if relative else 0.0
+    look = palette.style(pinned.points["selector"][0])
+    name = f"pinned: {html.escape(pinned.name)}"
+    return go.Scatter(
+        x=rows["rate"].to_list(), name=name, mode="lines+markers", opacity=0.4, connectgaps=False,
+        y=[(nll - base) / LN10 if math.isfinite(nll) else None for nll in rows["nll"].fill_null(math.nan)],
+        line={"color": look.colour, "width": 8}, marker={"color": look.colour, "size": 12, "symbol": look.symbol},
+        customdata=[_hover(row) for row in rows.iter_rows(named=True)],
+        hovertemplate=f"<b>{name}</b><br>%{{customdata}}<extra></extra>",
     )  # fmt: skip
 
 
@@ -135,7 +166,7 @@ def _not_finite(figure: go.Figure, frames: Sequence[pl.DataFrame], top: float) -
             )  # fmt: skip
 
 
-def _perplexity_axis(figure: go.Figure, heights: Sequence[float], relative: bool) -> float:
+def perplexity_axis(figure: go.Figure, heights: Sequence[float], relative: bool) -> float:
     """Sets range and 10^n ticks of the y axis; returns the upper end of the range (in log10)."""
     low, high = (min(heights), max(heights)) if heights else (0.0, 1.0)
     margin = max(0.06 * (high - low), 0.03)
@@ -147,28 +178,6 @@ def _perplexity_axis(figure: go.Figure, heights: Sequence[float], relative: bool
         tickvals=ticks, ticktext=[sign + formats.power_tick(tick) for tick in ticks], zeroline=False,
     )  # fmt: skip
     return high
-
-
-def decade_ticks(low: float, high: float) -> list[float]:
-    """Heights in log10 to label: whole decades; where few are in sight 1-2-5 steps; within one, round values."""
-    if high - low < 0.5:
-        return _round_values(10**low, 10**high)
-    decades = range(math.floor(low), math.ceil(high) + 1)
-    if high - low <= _MANY_DECADES:
-        ticks = [decade + math.log10(step) for decade in decades for step in (1, 2, 5)]
-    else:
-        least = (high - low) / 7
-        step = next(nice for nice in (1, 2, 5, 10, 20, 25, 50, 100, 200, 10**9) if nice >= least)
-        ticks = [float(decade) for decade in decades if decade % step == 0]
-    return [tick for tick in ticks if low <= tick <= high]
-
-
-def _round_values(low: float, high: float) -> list[float]:
-    """log10 of about five round numbers from `low` to `high`."""
-    magnitude = 10.0 ** math.floor(math.log10((high - low) / 5))
-    step = next(nice * magnitude for nice in (1, 2, 5, 10) if nice * magnitude >= (high - low) / 5)
-    first = math.ceil(low / step)
-    return [math.log10(count * step) for count in range(first, math.floor(high / step) + 1)]
 
 
 def gap(gap_rows: pl.DataFrame) -> go.Figure:

@@ -10,8 +10,9 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard import charts, formats, palette
+from dashboard import formats, palette
 from dashboard.formats import LN10
+from dashboard.ticks import decade_ticks
 
 HEIGHT, TOP, BOTTOM = 400, 66, 120  # pixels; below the plot: ticks, axis title, three lines of legend
 Row = dict[str, Any]
@@ -106,7 +107,7 @@ def perplexity_scale(heights: Sequence[float], share: float = 0.06) -> dict[str,
     low, high = (min(heights), max(heights)) if heights else (0.0, 1.0)
     margin = max(share * (high - low), 0.03)
     low, high = low - margin, high + margin
-    ticks = charts.decade_ticks(low, high)
+    ticks = decade_ticks(low, high)
     return {
         "range": [low, high], "tickmode": "array", "tickvals": ticks,
         "ticktext": [formats.power_tick(tick) for tick in ticks], "zeroline": False,

@@ -8,8 +8,9 @@ import math
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard import charts, figure_size, formats, headline, palette
+from dashboard import figure_size, formats, headline, palette
 from dashboard.formats import LN10
+from dashboard.ticks import decade_ticks
 from engine.analysis.verdict import Thresholds
 
 _ROW_PX, _TOP_PX, _BOTTOM_PX = 46, 78, 150
@@ -110,7 +111,7 @@ def snapshot(table: pl.DataFrame) -> go.Figure:
     )  # fmt: skip
     heights = [x for trace in figure.data for x in trace.x]
     low, high = _range(heights, 0.15)
-    ticks = charts.decade_ticks(low, high)
+    ticks = decade_ticks(low, high)
     figure.update_xaxes(
         title={"text": "perplexity", "standoff": 6}, range=[low, high], tickmode="array", tickvals=ticks,
         ticktext=[formats.power_tick(tick) for tick in ticks], tickangle=0, zeroline=False,

@@ -9,18 +9,18 @@ import streamlit as st
 
 from dashboard import (
     charts,
+    charts_multiples,
     formats,
     layout,
+    offers,
     palette,
     results,
     schemas,
     selection,
     series,
-    shipped,
     sources,
     tools,
 )
-from engine.errors import InputError
 
 NOTHING = "Nothing"
 HOW_TO_READ = (
@@ -47,52 +47,61 @@ def render() -> None:
     if picked is None:
         return
     curves = results.read_paper() if picked.folder is None else results.read_run(picked.folder)
-    overlays = _overlays(picked.kind, curves, picked.model)
+    offered = offers.offers(picked.kind, curves, picked.folder)
+    shown = f"{picked.kind}: {picked.model}"
     with picked.beside:
         overlay_name = selection.choose(
-            "Lay over", list(overlays), "overlay", help_text="Thin dotted lines, open symbols, the same axes."
-        )
+            "Lay over", [NOTHING, *(name for name in offered if name != shown)], "overlay",
+            help_text="Thin dotted lines, open symbols, the same axes.",
+        )  # fmt: skip
     drawn, overlay, orders, relative = _choose_points(
-        picked.kind, curves, picked.model, overlays[overlay_name], overlay_name
+        picked.kind, curves, picked.model, offered.get(overlay_name)
     )
+    pinned = _pinned(offered)
     if drawn.points.is_empty():
         st.info(
             "Nothing is chosen: choose at least one selector and a range of rates that holds a measured point."
         )
         return
-    tabs = st.tabs(["Curves", "Gap", "Values"], key="view", bind="query-params")
-    for tab, show in zip(tabs, (_curves_tab, _gap_tab, _values_tab), strict=True):
-        if tab.open:
-            with tab:
-                show(drawn, overlay, orders, relative)
-    provenance = [curves.provenance, *([overlay.curves.provenance] if overlay else [])]
+    tabs = st.tabs(["Curves", "Gap", "Values", "Models"], key="view", bind="query-params")
     values = series.download_values(drawn.points, drawn.model, drawn.source)
+    notes = _notes(drawn, overlay)
+    provenance = [curves.provenance, *([overlay.curves.provenance] if overlay else [])]
+    if tabs[0].open:
+        with tabs[0]:
+            _curves_tab(drawn, overlay, orders, relative, pinned)
+    elif tabs[1].open:
+        with tabs[1]:
+            _gap_tab(drawn)
+    elif tabs[2].open:
+        with tabs[2]:
+            _values_tab(drawn, overlay)
+    elif tabs[3].open:
+        with tabs[3]:
+            beside = offers.beside(picked.kind, offered)
+            values = _models_tab(beside, drawn, orders, relative, pinned)
+            notes = ["Models differ in size, text and vocabulary: compare shapes, not heights."]
+            provenance = [offer.curves.provenance for offer in beside]
     name = f"curves-{tools.file_name(drawn.model)}"
-    tools.end(values, name, *_notes(drawn, overlay), *dict.fromkeys(provenance))
+    tools.end(values, name, *notes, *dict.fromkeys(provenance))
 
 
-def _overlays(source: str, curves: results.Curves, model: str) -> dict[str, results.Curves | None]:
-    """What can be laid over, by name. A source that cannot be read is not offered here."""
-    offered: dict[str, results.Curves | None] = {NOTHING: None}
-    readable = {source: curves}
-    for name, read in (
-        (sources.PAPER, results.read_paper),
-        (sources.SHIPPED, lambda: results.read_run(shipped.demo_results_dir())),
-    ):
-        if name != source:
-            try:
-                readable[name] = read()
-            except InputError:
-                continue
-    for name, found in readable.items():
-        for other in found.models:
-            if (name, other) != (source, model):
-                offered[f"{name}: {other}"] = found
-    return offered
+def _pinned(offered: dict[str, offers.Offer]) -> charts.Pinned | None:
+    """The curve that stays whatever else is chosen."""
+    curves = offers.pins(offered)
+    name = selection.choose(
+        "Pin", [NOTHING, *curves], "pin",
+        help_text="One curve of any model or run as a broad band behind the others; it stays when you choose others.",
+    )  # fmt: skip
+    if name == NOTHING:
+        return None
+    offer, selector = curves[name]
+    found = series.points(offer.curves.frame, offer.model, [selector], results.ORDERS, (0.0, 1.0))
+    return charts.Pinned(name, found, series.unmasked_nll(offer.curves.frame, offer.model))
 
 
 def _choose_points(
-    source: str, curves: results.Curves, model: str, other: results.Curves | None, other_name: str
+    source: str, curves: results.Curves, model: str, other: offers.Offer | None
 ) -> tuple[Drawn, Drawn | None, list[str], bool]:
     """The remaining controls, and the points that they leave."""
     frame = curves.frame.filter(pl.col("model") == model)
@@ -114,25 +123,26 @@ def _choose_points(
     drawn = Drawn(model, source, model, curves, series.points(frame, model, selectors, orders, rates))
     if other is None:
         return drawn, None, orders, relative
-    other_model = other_name.split(": ", 1)[1]
-    overlay_points = series.points(other.frame, other_model, selectors, orders, rates)
-    return drawn, Drawn(other_model, other_name, other_model, other, overlay_points), orders, relative
+    points = series.points(other.curves.frame, other.model, selectors, orders, rates)
+    return drawn, Drawn(other.model, other.name, other.model, other.curves, points), orders, relative
 
 
-def _curves_tab(drawn: Drawn, overlay: Drawn | None, orders: list[str], relative: bool) -> None:
+def _curves_tab(
+    drawn: Drawn, overlay: Drawn | None, orders: list[str], relative: bool, pinned: charts.Pinned | None
+) -> None:
     for order, column in zip(orders, st.columns(len(orders)), strict=True):
         figure = charts.curves(
             drawn.points, order, relative=relative,
             baseline=series.unmasked_nll(drawn.curves.frame, drawn.model),
             overlay=overlay.points if overlay else None,
             overlay_baseline=series.unmasked_nll(overlay.curves.frame, overlay.model) if overlay else None,
-            overlay_name=overlay.source if overlay else "",
+            overlay_name=overlay.source if overlay else "", pinned=pinned,
         )  # fmt: skip
         with column:
             tools.show(figure, f"{drawn.model}-{order}", _alt(drawn, order))
 
 
-def _gap_tab(drawn: Drawn, overlay: Drawn | None, orders: list[str], relative: bool) -> None:
+def _gap_tab(drawn: Drawn) -> None:
     gaps = series.gaps(drawn.points)
     if gaps.is_empty():
         st.info("The gap needs both orders: choose “Both” and at least one selector measured in both.")
@@ -145,13 +155,40 @@ def _gap_tab(drawn: Drawn, overlay: Drawn | None, orders: list[str], relative: b
     st.dataframe(series.gap_table(gaps), hide_index=True, height=320)
 
 
-def _values_tab(drawn: Drawn, overlay: Drawn | None, orders: list[str], relative: bool) -> None:
+def _values_tab(drawn: Drawn, overlay: Drawn | None) -> None:
     table = series.value_table(drawn.points)
     st.dataframe(table, hide_index=True, height=min(38 + 35 * len(table), 720))
     if overlay:
         st.caption(layout.plain(overlay.source))
         other = series.value_table(overlay.points)
         st.dataframe(other, hide_index=True, height=min(38 + 35 * len(other), 720))
+
+
+def _models_tab(
+    beside: list[offers.Offer], drawn: Drawn, orders: list[str], relative: bool, pinned: charts.Pinned | None
+) -> pl.DataFrame:
+    """The same selectors, orders and rates for every model; returns all values that are drawn."""
+    selectors = drawn.points["selector"].unique().to_list()
+    low, high = drawn.points["rate"].min(), drawn.points["rate"].max()
+    panels, values = [], []
+    for offer in beside:
+        frame = offer.curves.frame
+        found = series.points(frame, offer.model, selectors, orders, (low, high))  # type: ignore[arg-type]
+        if found.height:
+            name = offer.name if len({other.kind for other in beside}) > 1 else offer.model
+            panels.append(charts_multiples.Panel(name, found, series.unmasked_nll(frame, offer.model)))
+            values.append(series.download_values(found, offer.model, offer.name))
+    names = ", ".join(panel.name for panel in panels)
+    for order, column in zip(orders, st.columns(len(orders)), strict=True):
+        figure = charts_multiples.multiples(
+            panels, order, columns=1 if len(orders) > 1 else 2, relative=relative, pinned=pinned
+        )
+        with column:
+            tools.show(
+                figure, f"models-{order}",
+                f"Perplexity under {series.ORDER_TITLES[order]} against removed rows, a panel per model: {names}.",
+            )  # fmt: skip
+    return pl.concat(values)
 
 
 def _alt(drawn: Drawn, order: str) -> str:

@@ -7,6 +7,7 @@ import pytest
 from synthetic import SLOPES, sweep, write_run
 
 from dashboard import charts, palette, results, series
+from dashboard.ticks import decade_ticks
 
 LN10 = math.log(10)
 
@@ -99,7 +100,7 @@ def test_infinite_and_missing_values_are_arrows_not_gaps_in_silence(tmp_path):
     [(1.4, 1.6), (1.0, 2.3), (0.0, 12.0), (0.5, 250.0), (1.0, 6.0), (-0.5, 0.5), (3.0, 3.001)],
 )
 def test_ticks_are_few_inside_and_powers_of_ten(low, high):
-    ticks = charts.decade_ticks(low, high)
+    ticks = decade_ticks(low, high)
     assert 2 <= len(ticks) <= 9
     assert all(low <= tick <= high for tick in ticks)
     if high - low > 2.5:

@@ -1,0 +1,84 @@
+"""Small multiples: the curves of several models in one grid, all on the same axes. No streamlit here."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+import polars as pl
+from plotly.subplots import make_subplots
+
+from dashboard import charts, figure_size, palette
+from dashboard.formats import LN10
+
+_PANEL_PX, _BETWEEN_PX, _TOP_PX, _BOTTOM_PX = 190, 46, 96, 120
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One model: its name, its points (`series.points`), the NLL of the unmasked model (nats)."""
+
+    name: str
+    points: pl.DataFrame
+    baseline: float | None
+
+
+def multiples(
+    panels: Sequence[Panel], order: str, *, columns: int, relative: bool, pinned: charts.Pinned | None = None
+) -> go.Figure:
+    """One panel per model under one order; the legend stands once.
+
+    Published cells at a numerical ceiling do not stretch the shared axis; those above it, like values that are
+    not finite, are left out of the drawing and stay in the tables. pinned: the same curve behind every panel.
+    """
+    rows = math.ceil(len(panels) / columns)
+    plots = rows * _PANEL_PX + (rows - 1) * _BETWEEN_PX
+    figure = make_subplots(
+        rows=rows, cols=columns, shared_xaxes=True, shared_yaxes=True, horizontal_spacing=0.04,
+        vertical_spacing=_BETWEEN_PX / plots if rows > 1 else 0,
+        subplot_titles=[html.escape(panel.name) for panel in panels],
+    )  # fmt: skip
+    heights: list[float] = []
+    named: set[str] = set()
+    for place, panel in enumerate(panels):
+        at = {"row": place // columns + 1, "col": place % columns + 1}
+        shift = panel.baseline or 0.0 if relative else 0.0
+        if pinned is not None:
+            figure.add_trace(_once(charts.pinned_curve(pinned, order, relative), "pinned", named), **at)
+            heights += [value for value in figure.data[-1].y if value is not None]
+        part = panel.points.filter(order=order)
+        for selector in palette.in_order(part["selector"].to_list()):
+            own = part.filter(selector=selector)
+            figure.add_trace(_once(charts.curve(own, selector, shift, False, ""), selector, named), **at)
+            below = own.filter(~pl.col("plateau"), pl.col("nll").is_finite())["nll"]
+            heights += [(nll - shift) / LN10 for nll in below]
+        if panel.baseline is not None:
+            height = (panel.baseline - shift) / LN10
+            heights.append(height)
+            line = {"color": palette.REFERENCE, "width": 1, "dash": "dot"}
+            figure.add_hline(y=height, line=line, **at)
+    charts.perplexity_axis(figure, heights, relative)
+    figure.update_yaxes(title=None)
+    figure.update_yaxes(title="perplexity ÷ unmasked" if relative else "perplexity", col=1)
+    figure.update_xaxes(tickformat=".0%", tick0=0, dtick=0.2, tickangle=0, zeroline=False)
+    for note in figure.layout.annotations:
+        note.font.size = figure_size.NOTE_PX + 1
+    first, second = charts.ORDER_HEADINGS[order]
+    figure.update_layout(
+        title={"text": f"{first}<br><sub>{second}</sub>", "x": 0, "yref": "container",
+               "y": 1 - 24 / (plots + _TOP_PX + _BOTTOM_PX), "yanchor": "top"},
+        height=plots + _TOP_PX + _BOTTOM_PX, hovermode="closest", dragmode=False,
+        margin={"l": 10, "r": 10, "t": _TOP_PX, "b": _BOTTOM_PX},
+        legend={"orientation": "h", "yanchor": "top", "y": -36 / plots, "xanchor": "left", "x": 0},
+    )  # fmt: skip
+    return figure
+
+
+def _once(trace: go.Scatter, key: str, named: set[str]) -> go.Scatter:
+    """In the legend only the first time; a click there hides it in every panel."""
+    trace.legendgroup, trace.showlegend = key, key not in named
+    named.add(key)
+    return trace
