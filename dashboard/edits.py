@@ -72,6 +72,13 @@ def mask_of(entry: Entry, edit: Edit, progress: Progress) -> Mask:
     return refusal_mask(_contrast(entry, edit.selector, edit.domain, progress), edit.lam, edit.k)
 
 
+def control_of(entry: Entry, mask: Mask, seed: int) -> Mask:
+    """As many rows as the edit in every layer, drawn at random: what is left if only the depth mattered."""
+    from engine.masks import layer_matched
+
+    return layer_matched(mask, entry.loaded.rows, seed)
+
+
 def removed_per_projection(entry: Entry, mask: Mask) -> pl.DataFrame:
     """Columns projection, removed, rows; in the order in which projections stand in a block."""
     removed: dict[str, int] = {}

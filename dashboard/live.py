@@ -8,8 +8,8 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,7 +27,7 @@ PRELOAD_DELAY_S = 3.0
 SMALL_MODEL_PARAMETERS = 20_000_000
 
 first_page_shown = threading.Event()
-Side = Literal["before", "after"]
+Side = Literal["before", "after", "control"]
 
 
 @dataclass
@@ -109,7 +109,10 @@ class Piece:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A finished reply. tokens: decoding steps, the end token included. margin: None where `margin_note` says why."""
+    """A finished reply. tokens: decoding steps, the end token included. margin: None where `margin_note` says why.
+
+    along: where asked for, every token of the reply with the margin before it, and the margin after the last one.
+    """
 
     side: Side
     text: str
@@ -119,29 +122,39 @@ class Outcome:
     reason: str
     margin: float | None
     margin_note: str = ""
+    along: tuple[tuple[str, float], ...] = ()
 
 
 Event = Waiting | Piece | Outcome
 
 
 def replies(
-    loaded: LoadedModel, mask: Mask, prompt: str, max_new_tokens: int
+    loaded: LoadedModel,
+    mask: Mask,
+    prompt: str,
+    max_new_tokens: int,
+    *,
+    sides: Sequence[Side] = ("before", "after"),
+    control: Mask | None = None,
+    margins_along: bool = False,
 ) -> Generator[Event, None, None]:
-    """The reply of the model as it is, then with the rows of `mask` zeroed, as they are written.
+    """The reply of the model as it is, with `mask` zeroed, and with `control` zeroed, as they are written.
 
     The model's lock is held from before the first token to after the last, so that no session ever
     generates under another's mask. Close the generator to stop: the weights are back when `close` returns.
     """
     from engine.intervention import zeroed
 
+    masks = {"before": None, "after": mask, "control": control}
     start = time.monotonic()
     while not loaded.lock.acquire(timeout=POLL_S):
         yield Waiting(time.monotonic() - start)
     try:
         with fitting_threads(loaded):
-            yield from _reply(loaded, "before", prompt, max_new_tokens)
-            with zeroed(loaded, mask):
-                yield from _reply(loaded, "after", prompt, max_new_tokens)
+            for side in sides:
+                removed = masks[side]
+                with zeroed(loaded, removed) if removed is not None else nullcontext():
+                    yield from _reply(loaded, side, prompt, max_new_tokens, margins_along)
     finally:
         loaded.lock.release()
 
@@ -161,12 +174,15 @@ def fitting_threads(loaded: LoadedModel) -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _reply(loaded: LoadedModel, side: Side, prompt: str, max_new_tokens: int) -> Generator[Event, None, None]:
+def _reply(
+    loaded: LoadedModel, side: Side, prompt: str, max_new_tokens: int, margins_along: bool = False
+) -> Generator[Event, None, None]:
     from engine.evaluation.generation import stream_reply
     from engine.evaluation.judge import judge
 
     margin, note = _margin(loaded, prompt)
     steps = 0
+    tokens: list[int] = []
 
     def count_step() -> bool:
         nonlocal steps
@@ -175,12 +191,21 @@ def _reply(loaded: LoadedModel, side: Side, prompt: str, max_new_tokens: int) ->
 
     text = ""
     start = time.monotonic()
-    for piece in stream_reply(loaded, prompt, max_new_tokens, count_step):
+    for piece in stream_reply(loaded, prompt, max_new_tokens, count_step, tokens.append):
         text += piece
         yield Piece(side, piece)
     elapsed_s = time.monotonic() - start
     verdict = judge(text)
-    yield Outcome(side, text, steps, elapsed_s, verdict.refusal, verdict.reason, margin, note)
+    along = _along(loaded, prompt, tokens) if margins_along and margin is not None else ()
+    yield Outcome(side, text, steps, elapsed_s, verdict.refusal, verdict.reason, margin, note, along)
+
+
+def _along(loaded: LoadedModel, prompt: str, tokens: list[int]) -> tuple[tuple[str, float], ...]:
+    """Every token with the margin before it; the last entry, without a token, is what follows the reply."""
+    from engine.refusal.margin import reply_margins
+
+    pieces = [str(loaded.tokenizer.decode([token])) for token in tokens]
+    return tuple(zip([*pieces, ""], reply_margins(loaded, prompt, tokens).tolist(), strict=True))
 
 
 def _margin(loaded: LoadedModel, prompt: str) -> tuple[float | None, str]:

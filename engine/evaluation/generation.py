@@ -71,10 +71,12 @@ def stream_reply(
     prompt: str,
     max_new_tokens: int = 200,
     should_stop: Callable[[], bool] = lambda: False,
+    on_token: Callable[[int], None] = lambda _: None,
 ) -> Iterator[str]:
     """The text of `generate_batch`'s reply in pieces, one per token where a token completes text.
 
     Ends at an end token, after `max_new_tokens`, or once `should_stop()`, asked before every token, is true.
+    `on_token(id)` is called with every token of the reply, the end token not among them.
     The caller holds the model's lock (`zeroed` does): a generator that is left half-way could not release it
     from another thread. `InputError` as in `generate_batch`, on the first piece.
     """
@@ -88,6 +90,7 @@ def stream_reply(
         if token in ends:
             break
         reply.append(token)
+        on_token(token)
         text = _decode(loaded.tokenizer, reply)
         # A character of several tokens shows as a replacement character until its last byte is there.
         if len(text) > len(shown) and not text.endswith(REPLACEMENT):

@@ -19,13 +19,15 @@ MARKDOWN_PROMPT, MARKDOWN_REPLY = "reply in markdown", "![pixel](http://example.
 SLOW_PROMPT, SLOW_PIECE_S = "reply slowly", 0.15
 
 
-def prepared_reply(loaded: object, side: live.Side, prompt: str, max_new_tokens: int) -> Iterator[live.Event]:
+def prepared_reply(
+    loaded: object, side: live.Side, prompt: str, max_new_tokens: int, margins_along: bool = False
+) -> Iterator[live.Event]:
     """`live._reply`, but for the two prompts."""
     if prompt == MARKDOWN_PROMPT:
         yield live.Piece(side, MARKDOWN_REPLY)
         yield live.Outcome(side, MARKDOWN_REPLY, 1, 0.0, False, "", 0.0)
         return
-    for event in real_reply(loaded, side, prompt, max_new_tokens):  # type: ignore[arg-type]
+    for event in real_reply(loaded, side, prompt, max_new_tokens, margins_along):  # type: ignore[arg-type]
         if prompt == SLOW_PROMPT:
             time.sleep(SLOW_PIECE_S)
         yield event

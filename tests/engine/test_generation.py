@@ -241,3 +241,16 @@ def test_wrong_input_is_a_clear_error(tiny_llama: LoadedModel) -> None:
         generate_batch(tiny_llama, ["fine"], 0)
     with pytest.raises(InputError, match="batch size"):
         generate_batch(tiny_llama, ["fine"], 2, batch_size=0)
+
+
+def test_a_stream_tells_the_tokens_of_its_reply(tiny_llama: LoadedModel) -> None:
+    ids = torch.tensor([prompt_ids(tiny_llama.tokenizer, PROMPTS[0])])
+    with end_tokens(tiny_llama, None):
+        out = tiny_llama.model.generate(
+            input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=NEW, pad_token_id=2
+        )  # fmt: skip
+    expected = out[0, ids.shape[1] :].tolist()
+    with end_tokens(tiny_llama, [expected[5]]):
+        told: list[int] = []
+        list(stream_reply(tiny_llama, PROMPTS[0], NEW, on_token=told.append))
+    assert told == expected[: expected.index(expected[5])]

@@ -12,7 +12,7 @@ from tiny_models import tiny_tokenizer
 from engine.errors import InputError
 from engine.evaluation.prompts import encode_prompts, prompt_ids
 from engine.models import LoadedModel
-from engine.refusal.margin import margins
+from engine.refusal.margin import margins, reply_margins
 from engine.refusal.onsets import (
     MAX_PHRASES,
     ONSET_PHRASES,
@@ -188,3 +188,21 @@ def test_swapped_lists_are_refused() -> None:
         onset_tokens(tiny_tokenizer(), ONSET_PHRASES._replace(refusal=("No", "Here is")))
     with pytest.raises(InputError, match="only installs refusal"):
         onset_tokens(tiny_tokenizer(), ONSET_PHRASES._replace(compliance=("Here is", "Regrettably")))
+
+
+@pytest.mark.parametrize("reply", [[], [7], [7, 30, 11, 250]])
+def test_margins_along_a_reply_are_those_of_its_beginnings(
+    tiny_family: LoadedModel, reply: list[int]
+) -> None:
+    found = reply_margins(tiny_family, PROMPTS[0], reply, ONSETS)
+    expected = []
+    ids = prompt_ids(tiny_family.tokenizer, PROMPTS[0])
+    for length in range(len(reply) + 1):
+        with torch.no_grad():
+            last = tiny_family.model(torch.tensor([[*ids, *reply[:length]]])).logits[0, -1].double()
+        sides = [sum(float(last[token]) for token in side) / len(side) for side in ONSETS]
+        expected.append(sides[0] - sides[1])
+    assert found == pytest.approx(expected, abs=ROUNDING)
+    assert float(found[0]) == pytest.approx(
+        float(margins(tiny_family, [PROMPTS[0]], onsets=ONSETS)), abs=ROUNDING
+    )
