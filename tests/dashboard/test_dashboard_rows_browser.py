@@ -38,6 +38,8 @@ def tick(page, name):
 
 
 def test_a_click_on_a_cell_opens_its_rows(new_page, scores):
+    from playwright.sync_api import expect
+
     page = rows_page(new_page, scores, row_selector="LRP")
     page.get_by_text("Rows of block 0, q_proj").wait_for()
     plot = heatmap(page).locator(".heatmaplayer image").bounding_box()
@@ -49,7 +51,10 @@ def test_a_click_on_a_cell_opens_its_rows(new_page, scores):
     assert "block=1" in page.url
     assert "projection=up_proj" in page.url
     projection = page.locator(".st-key-projection").get_by_role("combobox")  # afterwards the box decides
+    projection.scroll_into_view_if_needed()  # a list of options closes when the page scrolls
+    expect(projection).to_have_value("up_proj")
     projection.fill("k_proj")
+    page.get_by_role("option", name="k_proj", exact=True).wait_for()
     projection.press("Enter")
     page.get_by_text("Rows of block 1, k_proj").wait_for()
 
