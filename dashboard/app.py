@@ -7,7 +7,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.navigation.page import Page
 
-from dashboard import live, tools
+from dashboard import live, menu, tools
 from dashboard.views import (
     agreement,
     controls,
@@ -54,7 +54,8 @@ _HERE = Path(__file__).parent
 # The icon is a local file: named ones are fetched from a font host.
 st.set_page_config(page_title="Selector Audit", page_icon=str(_HERE / "favicon.svg"), layout="wide")
 st.logo(str(_HERE / "wordmark.svg"), icon_image=str(_HERE / "favicon.svg"), size="large")
-page = st.navigation({group: pages for group, pages in PAGES.items() if pages}, expanded=True)
+page = st.navigation(PAGES, position="hidden")
+menu.show(PAGES)
 tools.presentation_switch()
 page.run()
 live.first_page_shown.set()
