@@ -52,7 +52,7 @@ def _read_scores(
     return scores
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=16)  # all selectors of one run at once, as the Rows page needs them
 def _checked_once(path: Path, again: str, _file_stamp: object, _manifest_stamp: object) -> None:
     """Scores may be large: their checksum is computed once for all selectors."""
     results.checked(path, again)
