@@ -129,12 +129,16 @@ def _is_free(port: int, address: str) -> bool:
 
 def _import_what_the_first_page_needs() -> None:
     """Imports and reads made before the server listens do not delay the first chart."""
+    import importlib
+    import pkgutil
+
     import plotly.io
     import plotly.tools
 
-    from dashboard import charts_overview, headline, results
-    from dashboard.views import live_edit, overview  # noqa: F401
+    from dashboard import charts_overview, headline, results, views
 
+    for page in pkgutil.iter_modules(views.__path__):
+        importlib.import_module(f"{views.__name__}.{page.name}")
     paper = results.read_paper()
     table = headline.snapshot({model: (paper.frame, model) for model in paper.models})
     figure = plotly.tools.return_figure_from_figure_or_data(charts_overview.snapshot(table), True)

@@ -105,10 +105,10 @@ def selector_changes(playwright: Any, address: str, rounds: int) -> list[float]:
         start = time.perf_counter()
         page.get_by_role("button", name="Random", exact=True).click()
         for order in ("LeRF", "MoRF"):
-            ending = "Magnitude." if removed else "Random."
-            selector = (
-                f"[data-testid=stPlotlyChart][aria-label*='under {order}'][aria-label$='{ending}'] {MARKS}"
-            )
+            random = "[aria-label*='Random']"
+            figure_ = f"[data-testid=stPlotlyChart][aria-label*='under {order}']"
+            selector = f"{figure_}:not({random})" if removed else f"{figure_}{random}"
+            selector += f" {MARKS}"
             page.locator(selector).first.wait_for(state="attached")
         times.append(time.perf_counter() - start)
         page.wait_for_timeout(500)
