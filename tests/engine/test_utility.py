@@ -1,0 +1,117 @@
+"""Utility through lm-eval with the model in memory: values per item, under a mask, kept in the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import sem
+
+from engine.errors import InputError
+from engine.evaluation import utility
+from engine.evaluation.utility import UtilityTask, difference, masked_utility, utility_tasks
+from engine.models import LoadedModel, load_model
+from engine.store import Store
+
+QUESTIONS = ["The farm of the", "In the harbour there", "A boat and", "The mill is"]
+
+
+@pytest.fixture(scope="module")
+def demo() -> LoadedModel:
+    return load_model("demo", dtype="float32", device="cpu")
+
+
+def task(items: list[dict[str, str]]) -> UtilityTask:
+    """A generating task like GSM8K, over items held in memory."""
+
+    def dataset(**_: Any) -> dict[str, Any]:
+        from datasets import Dataset
+
+        return {"test": Dataset.from_list(items)}
+
+    config = {
+        "task": "own",
+        "custom_dataset": dataset,
+        "test_split": "test",
+        "output_type": "generate_until",
+        "doc_to_text": "question",
+        "doc_to_target": "answer",
+        "generation_kwargs": {"until": ["<never>"], "max_gen_toks": 6, "do_sample": False},
+        "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
+        "filter_list": [
+            {
+                "name": name,
+                "filter": [{"function": "regex", "regex_pattern": pattern}, {"function": "take_first"}],
+            }
+            for name, pattern in (("first-word", r"(\w+)"), ("nothing", r"(\d{9})"))
+        ],
+    }
+    return UtilityTask("own", config, "exact_match", "first-word")
+
+
+def first_words(demo: LoadedModel) -> list[str]:
+    """What the model answers to the bare questions, by `generate` of transformers without a template."""
+    answers = []
+    for question in QUESTIONS:
+        ids = demo.tokenizer(question, return_tensors="pt")["input_ids"]
+        new = demo.model.generate(ids, max_new_tokens=6, do_sample=False)[0, ids.shape[1] :]
+        words = demo.tokenizer.decode(new, skip_special_tokens=True)
+        answers.append("".join(c if c.isalnum() or c == "_" else " " for c in words).split()[0])
+    return answers
+
+
+def test_values_are_per_item_and_change_with_the_mask(demo: LoadedModel, tmp_path: Path):
+    answers = first_words(demo)
+    items = [
+        {"question": question, "answer": answer if number != 2 else "never"}
+        for number, (question, answer) in enumerate(zip(QUESTIONS, answers, strict=True))
+    ]
+    with Store(tmp_path) as store:
+        values = masked_utility(demo, task(items), [], None, store=store)
+        assert values == (1.0, 1.0, 0.0, 1.0)
+        broken = masked_utility(demo, task(items), np.arange(demo.rows.n_rows), None, store=store)
+        assert sum(broken) < 3
+        assert masked_utility(demo, task(items), [], 2, store=store) == (1.0, 1.0)
+
+
+def test_it_is_kept(demo: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    calls: list[int] = []
+
+    def evaluate(lm: Any, task: Any, limit: Any) -> tuple[float, ...]:
+        calls.append(1)
+        return (0.5,)
+
+    monkeypatch.setattr(utility, "_evaluate", evaluate)
+    one = UtilityTask("own", "own", "acc")
+    with Store(tmp_path) as store:
+        for mask, limit in (([], None), ([], None), ([1], None), ([1], 5), ([1], 5)):
+            assert masked_utility(demo, one, mask, limit, store=store) == (0.5,)
+    assert len(calls) == 3
+
+
+def test_differences_are_paired():
+    generator = np.random.default_rng(0)
+    before, after = generator.integers(0, 2, 30).astype(float), generator.integers(0, 2, 30).astype(float)
+    mean, stderr = difference(after, before)
+    assert mean == pytest.approx(after.mean() - before.mean())
+    assert stderr == pytest.approx(sem(after - before))
+    assert difference([1.0], [0.0]) == (1.0, None)
+
+
+def test_names_and_missing_packages(monkeypatch: pytest.MonkeyPatch):
+    assert [one.name for one in utility_tasks(["gsm8k", "mmlu"])] == ["gsm8k", "mmlu"]
+    with pytest.raises(InputError, match="did you mean 'mmlu'"):
+        utility_tasks(["mmul"])
+    monkeypatch.setattr(utility, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"selector-audit\[downstream\]"):
+        utility_tasks(["mmlu"])
+    monkeypatch.setattr(utility, "find_spec", lambda name: None if name == "langdetect" else object())
+    with pytest.raises(InputError, match=r"lm-eval\[ifeval\]"):
+        utility_tasks(["ifeval"])
+
+
+def test_data_out_of_reach_is_a_clear_error(demo: LoadedModel, tmp_path: Path):
+    with Store(tmp_path) as store, pytest.raises(InputError, match="gsm8k: it cannot be run"):
+        masked_utility(demo, utility.UTILITY_TASKS["gsm8k"], [], 2, store=store)
