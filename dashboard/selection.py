@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from dashboard import formats
 
@@ -29,14 +30,40 @@ def choose(
 ) -> Option:
     """One of many, in a list that opens. keep: other pages with the same key start with what was chosen here."""
     index = list(options).index(default) if default is not None and default in options else 0
-    kept = st.session_state.setdefault(_KEPT, {}) if keep else {}
-    if key not in st.session_state and key not in st.query_params and kept.get(key) in options:
-        st.session_state[key] = kept[key]
+    if keep:
+        _restore(key, options)
     chosen = st.selectbox(
         label, options, index=index, key=key, format_func=title, bind="query-params", help=help_text
     )
-    kept[key] = options[index] if chosen is None else chosen
-    return options[index] if chosen is None else chosen
+    value = options[index] if chosen is None else chosen
+    if keep:
+        _remember(key, value, options, default=options[index])
+    return value
+
+
+def _restore(key: str, options: Sequence[Option]) -> None:
+    """Starts a widget with what another page's widget of this key was left at, unless the link says something.
+
+    Right after a change of page the old page's value is still in the session state, but the new widget does not
+    take it over.
+    """
+    value, page = st.session_state.setdefault(_KEPT, {}).get(key, (None, None))
+    elsewhere = page != _page() or key not in st.session_state
+    if elsewhere and key not in st.query_params and value in options:
+        st.session_state[key] = value
+
+
+def _remember(key: str, value: Option, options: Sequence[Option], default: Option) -> None:
+    """A page that does not offer what was chosen elsewhere does not make it forgotten."""
+    kept = st.session_state[_KEPT]
+    before, _ = kept.get(key, (None, None))
+    if before is None or before in options or value != default:
+        kept[key] = (value, _page())
+
+
+def _page() -> str:
+    context = get_script_run_ctx()
+    return context.page_script_hash if context else ""
 
 
 def switch(

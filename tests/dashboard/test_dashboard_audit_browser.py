@@ -1,0 +1,114 @@
+"""The audit pages in a real Chromium: a clicked cell, a source that is kept, links, presentation, phones."""
+
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import polars as pl
+import pytest
+from browser_pages import button, chart, settled
+from made_up_audit import write_audit
+
+pytestmark = pytest.mark.browser
+
+# page -> words of its first figure's description
+PAGES = {
+    "agreement": "Jaccard of the masks",
+    "depth": "Relative scores of Whole blocks",
+    "stability": "Spearman of the scores",
+    "controls": "Perplexity of each control",
+    "downstream": "Mean over tasks",
+}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("store")
+    write_audit(folder / "results" / "full")
+    return folder
+
+
+def figure(page, says):
+    """The figure whose description holds `says`, once it is drawn."""
+    found = page.locator(f"[data-testid=stPlotlyChart][aria-label*='{says}']").first
+    found.locator(".cartesianlayer .subplot").first.wait_for(state="attached")
+    settled(page)
+    return found
+
+
+def test_a_clicked_cell_chooses_its_pair_and_a_later_choice_wins(new_page):
+    page = new_page("/agreement")
+    cells = figure(page, "Spearman correlation")
+    figure(page, "that LRP removes")
+    cells.scroll_into_view_if_needed()
+    box = cells.locator(".nsewdrag").first.bounding_box()
+    # five selectors: consensus2, lrp, ig, wanda, random; row 4 (wanda), column 1 (consensus2)
+    page.mouse.click(box["x"] + box["width"] * 0.5 / 5, box["y"] + box["height"] * 3.5 / 5)
+    figure(page, "that Wanda removes")
+    figure(page, "that Consensus-2 removes")
+    assert parse_qs(urlsplit(page.url).query)["first"] == ["Wanda"]
+
+    box = page.locator(".st-key-first").get_by_role("combobox")
+    box.scroll_into_view_if_needed()  # a list of options closes when the page scrolls
+    settled(page)
+    box.click()
+    page.get_by_role("option", name="Random", exact=True).click()
+    figure(page, "that Random removes")
+    assert parse_qs(urlsplit(page.url).query)["first"] == ["Random"]
+
+
+def test_source_and_model_are_kept_from_page_to_page(new_page):
+    page = new_page("/agreement", source="Paper", model="Qwen3-8B")
+    figure(page, "Jaccard of the masks")
+    page.locator("[data-testid=stSidebar]").get_by_role("link", name="Stability", exact=True).click()
+    figure(page, "Spearman of the scores")
+    page.get_by_text("Published values: convergence").wait_for()
+    chosen = [
+        page.locator(f".st-key-{key}").get_by_role("combobox").input_value() for key in ("source", "model")
+    ]
+    assert chosen == ["Paper", "Qwen3-8B"]
+
+
+def test_the_copied_link_opens_the_same_page(new_page):
+    page = new_page("/controls", control_order="MoRF")
+    figure(page, "under morf")
+    page.locator("[data-testid=stSidebar]").get_by_text("Presentation").click()
+    settled(page)
+    button(page, "Copy link").click()
+    link = page.locator("[data-testid=stCode]").inner_text().replace("\n", "").strip()
+    assert "/controls?" in link
+    assert parse_qs(urlsplit(link).query) == {"control_order": ["MoRF"], "present": ["true"]}
+    copy = new_page(address=link)
+    figure(copy, "under morf")
+    assert copy.evaluate("getComputedStyle(document.documentElement).fontSize") == "22.4px"
+
+
+def test_both_downloads_hold_what_is_shown(new_page):
+    page = new_page("/controls", part="Seeds")
+    figure(page, "seeded selectors under LeRF")
+    found = {}
+    for kind in ("CSV", "parquet"):
+        with page.expect_download() as values:
+            button(page, f"Download values ({kind})").click()
+        assert values.value.suggested_filename == f"seeds-made-up-1B.{kind.lower()}"
+        found[kind] = Path(values.value.path())
+    csv, parquet = pl.read_csv(found["CSV"]), pl.read_parquet(found["parquet"])
+    assert csv.rows() == parquet.rows()
+    assert csv.height == 4
+
+
+@pytest.mark.parametrize(("name", "says"), PAGES.items())
+@pytest.mark.parametrize("present", ["false", "true"])
+def test_pages_fit_a_phone_also_with_larger_type(new_page, name, says, present):
+    page = new_page(f"/{name}", width=400, present=present)
+    figure(page, says)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+
+
+def test_selectors_of_depth_are_lines_and_can_be_left_out(new_page):
+    page = new_page("/depth")
+    drawn = chart(page, says="Relative scores of Whole blocks")
+    assert drawn.locator(".scatterlayer .trace").count() == 5
+    button(page, "Wanda").click()
+    page.locator("[data-testid=stPlotlyChart][aria-label*='LRP, IG, Random']").first.wait_for()
+    settled(page)
+    assert drawn.locator(".scatterlayer .trace").count() == 4
