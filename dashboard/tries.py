@@ -18,7 +18,7 @@ from engine.records import environment
 if TYPE_CHECKING:
     from engine.masks import Mask
 
-KEPT = 50  # tries of a session
+KEPT = 100  # tries of a session
 SIDES: tuple[Side, ...] = ("before", "after", "control")
 TITLES: dict[Side, str] = {"before": "Before", "after": "After", "control": "Control"}
 

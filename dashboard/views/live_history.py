@@ -42,7 +42,8 @@ def section() -> None:
             "Save session (CSV)", lambda: tries.session_csv(kept), file_name="live-session.csv", mime="text/csv",
             on_click="ignore",
         )  # fmt: skip
-    layout.footnote(f"Tries stay until this page is closed, the last {tries.KEPT} of them.")
+    many = f"{len(kept)} tries" if len(kept) > 1 else "1 try"
+    layout.footnote(f"{many} so far; they stay until this page is closed, the last {tries.KEPT} of them.")
 
 
 def _open(labels: list[str]) -> None:

@@ -41,3 +41,29 @@ def has_count(locator, count):
 
 def button(page, name):
     return page.locator("[data-testid=stMain]").get_by_role("button", name=name, exact=True)
+
+
+def live_page(new_page, folder, prompt, **more):
+    settings = {"edit_model": "Another model", "edit_model_id": str(folder), "mode": "Remove by rate"}
+    page = new_page(
+        "/live",
+        **{**settings, "rank_selector": "Magnitude", "rate": "50%", "length": "20", "prompt": prompt, **more},
+    )
+    button(page, "Run").wait_for()
+    settled(page)
+    return page
+
+
+def reply(page, side):
+    return page.locator(f".st-key-reply-{side} [data-testid=stText]")
+
+
+def run(page):
+    """Press Run and wait for both replies; returns their texts."""
+    old = page.locator(".st-key-reply-after").inner_text()
+    button(page, "Run").click()
+    page.locator(".st-key-reply-after").get_by_text("tokens").wait_for(timeout=MODEL_TIMEOUT_MS)
+    page.locator("[data-testid=stPlotlyChart][aria-label*='projection']").wait_for(timeout=MODEL_TIMEOUT_MS)
+    settled(page)
+    assert page.locator(".st-key-reply-after").inner_text() != old or old
+    return tuple(reply(page, side).inner_text() for side in ("before", "after"))
