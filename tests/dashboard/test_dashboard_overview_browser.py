@@ -21,7 +21,7 @@ def test_the_overview_opens_first_with_its_figures_and_leads_on(new_page, server
     chart(page, says="LeRF perplexity at 30%")
     chart(page, says="Wanda stable but invalid")
     assert page.get_by_text("No *why*.").is_visible()
-    page.locator("[data-testid=stPageLink]").get_by_text("Curves", exact=True).click()
+    page.locator("[data-testid=stMain] [data-testid=stPageLink]").get_by_text("Curves", exact=True).click()
     chart(page, says="made-up-1B under LeRF")
     assert page.url.startswith(f"{server}/curves")
 
