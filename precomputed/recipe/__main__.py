@@ -29,8 +29,8 @@ def main() -> None:
     )
     parser.add_argument(
         "--only",
-        choices=("text", "model", "results", "seeds"),
-        help="one part; seeds: the second training seed",
+        choices=("text", "model", "results", "refusal", "seeds"),
+        help="one part; refusal: of the results only these; seeds: the second training seed",
     )
     parser.add_argument(
         "--store",
@@ -61,15 +61,15 @@ def rebuild(out: Path, only: str | None = None, store: Path | None = None, tasks
         _train(out, splits["training"], SHIPPED_SEED)
     if only == "seeds":
         _train(out, splits["training"], SECOND_SEED)
-    if only in (None, "results"):
+    if only in (None, "results", "refusal"):
         from engine.models import load_model
 
-        results.build(
-            load_model(str(out / "model") if out != demo_dir() else "demo", dtype="float32", device="cpu"),
-            out / "results",
-            store_folder=store,
-            tasks=tasks,
-        )
+        shipped = "demo" if out == demo_dir() else str(out / "model")
+        loaded = load_model(shipped, dtype="float32", device="cpu")
+        if only == "refusal":
+            results.refusal_only(loaded, out / "results", store_folder=store)
+        else:
+            results.build(loaded, out / "results", store_folder=store, tasks=tasks)
 
 
 def _train(out: Path, training: list[str], seed: int) -> None:

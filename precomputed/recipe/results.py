@@ -1,34 +1,32 @@
-"""The shipped results: scores, sweep, contrasts and the refusal check of the demo model, computed by the engine."""
+"""The shipped results: the audit and the refusal experiment of the demo model, computed by the engine."""
 
 from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-
-import polars as pl
 
 from engine.analysis.audit import Audit
 from engine.analysis.plan import preset
 from engine.analysis.run import ANALYSES, run_analyses
-from engine.corpora import Pair, Windows, contrast_pairs, windows
+from engine.corpora import Windows, windows
+from engine.evaluation.judges import EmbeddedJudge
 from engine.models import LoadedModel
-from engine.records import Json, Stopwatch, add_to_manifest, canonical, write_parquet
-from engine.refusal.algorithm import contrasts
-from engine.refusal.contrast import Contrast, save_contrasts
-from engine.scores import Scored
+from engine.refusal.experiment import run_experiment
+from engine.refusal.plan import demo_plan
+from engine.refusal.run import RefusalRun
 from engine.store import Store
-from precomputed.recipe import measure
 
 log = logging.getLogger(__name__)
 
 _PLAN = preset("demo")
 CALIBRATION = (_PLAN.scoring.samples, _PLAN.scoring.length)
 EVALUATION = (_PLAN.eval_samples, _PLAN.eval_length)
-REFUSAL_WINDOWS = 16  # of EVALUATION, enough to see a factor of 1.5 in perplexity
-REFUSAL_SELECTORS = ("lrp", "ig", "consensus2", "mean_activation")
+FAITHFUL = ("lrp", "ig", "consensus2")
+COMPOSED = ("hate", "crime")
 
 Progress = Callable[[str, int, int], None]
 
@@ -36,11 +34,6 @@ Progress = Callable[[str, int, int], None]
 def evaluation_windows(loaded: LoadedModel, corpus: str) -> Windows:
     samples, length = EVALUATION
     return windows(corpus, loaded.tokenizer, role="evaluation", samples=samples, length=length)
-
-
-def few(evaluation: Windows) -> Windows:
-    """The first REFUSAL_WINDOWS windows."""
-    return evaluation.first(REFUSAL_WINDOWS)
 
 
 def build(
@@ -59,63 +52,30 @@ def build(
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.iterdir():
         old.unlink()  # a manifest of other weights would be refused
-    with tempfile.TemporaryDirectory() as scratch, Store(store_folder or scratch) as store:
+    with _store(store_folder) as store:
         plan = replace(preset("demo"), downstream_tasks=tasks)
         audit = Audit(loaded, plan, store, progress)
         names = [name for name in ANALYSES if tasks or name != "downstream"]
         report = run_analyses(audit, names, folder)
         log.info("seconds: %s", report["done"])
-        scored, evaluation = audit.scored, audit.evaluation
-    refusal(loaded, scored, folder, few(evaluation), progress)
+        refusal(loaded, folder, store, progress)
 
 
-def refusal(
-    loaded: LoadedModel, scored: Scored, folder: Path, evaluation: Windows, progress: Progress | None
-) -> None:
-    """`contrast.safetensors` and `operating_points.parquet`: Algorithm 1, points chosen on calibration pairs."""
-    watch = Stopwatch()
-    calibration = contrast_pairs("demo", split="calibration")
-    by_domain: dict[str, list[Pair]] = {}
-    for pair in calibration:
-        members = by_domain.setdefault(pair.domain, [])
-        if len(members) < measure.CALIBRATION_PAIRS:
-            members.append(pair)
-    pairs = [pair for members in by_domain.values() for pair in members]
-    spec: Json = {
-        "scores": scored.spec,
-        "pairs": {"source": "demo", "split": "calibration", "per_domain": measure.CALIBRATION_PAIRS},
-    }
-    found = contrasts(
-        loaded,
-        REFUSAL_SELECTORS,
-        pairs,
-        {name: scored.scores[name] for name in REFUSAL_SELECTORS},
-        progress=progress,
-    )
-    save_contrasts(folder / "contrast.safetensors", found, canonical(spec))
-    add_to_manifest(folder, loaded.fingerprint, "contrast.safetensors", spec, watch.elapsed_s)
-    log.info("contrasts done after %.0f s", watch.elapsed_s)
-    table = operating_points(loaded, found, by_domain, evaluation, progress)
-    write_parquet(folder / "operating_points.parquet", table)
-    spec |= {
-        "lambdas": list(measure.LAMBDAS), "ks": list(measure.KS), "control_seeds": list(measure.CONTROL_SEEDS),
-        "reply_tokens": measure.REPLY_TOKENS, "evaluation": evaluation.record(),
-    }  # fmt: skip
-    add_to_manifest(folder, loaded.fingerprint, "operating_points.parquet", spec, watch.elapsed_s)
+def refusal_only(loaded: LoadedModel, folder: Path, *, store_folder: Path | None = None) -> None:
+    """Write the tables of refusal editing again, beside what `build` wrote."""
+    with _store(store_folder) as store:
+        refusal(loaded, folder, store)
 
 
-def operating_points(
-    loaded: LoadedModel,
-    found: list[Contrast],
-    calibration: dict[str, list[Pair]],
-    evaluation: Windows,
-    progress: Progress | None = None,
-) -> pl.DataFrame:
-    """One row per selector and domain, as `measure.check` gives it."""
-    rows = []
-    for done, contrast in enumerate(found):
-        heldout = contrast_pairs("demo", contrast.domain, "heldout")
-        rows.append(measure.check(loaded, contrast, calibration[contrast.domain], heldout, evaluation))
-        if progress:
-            progress("refusal check", done + 1, len(found))
-    return pl.DataFrame(rows, infer_schema_length=None)
+def refusal(loaded: LoadedModel, folder: Path, store: Store, progress: Progress | None = None) -> None:
+    """Every stage of refusal editing, and one mask for hate and crime; the plan is `demo_plan`'s."""
+    run = RefusalRun(loaded, demo_plan(), store, EmbeddedJudge(), progress)
+    seconds = run_experiment(run, folder, composed=COMPOSED, composed_selectors=FAITHFUL)
+    log.info("refusal, seconds: %s", seconds)
+
+
+@contextmanager
+def _store(folder: Path | None) -> Iterator[Store]:
+    """The store in a folder, or a temporary one."""
+    with tempfile.TemporaryDirectory() as scratch, Store(folder or scratch) as store:
+        yield store

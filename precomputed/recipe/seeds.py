@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
-from engine.corpora import Windows, contrast_pairs, windows
-from engine.evaluation.perplexity import negative_log_likelihood
+from engine.corpora import windows
+from engine.evaluation.judges import EmbeddedJudge
+from engine.evaluation.perplexity import negative_log_likelihood, perplexity
 from engine.models import LoadedModel
-from engine.refusal.algorithm import contrasts
+from engine.refusal.grid import sweep_refusal
+from engine.refusal.operating_point import operating_points
+from engine.refusal.plan import demo_plan
+from engine.refusal.points import chosen_table, controlled_table, joined, measured_table
+from engine.refusal.run import RefusalRun
 from engine.selectors import compute_scores
+from engine.store import Store
 from precomputed.recipe import measure, results
 
 RATES = {"lerf": (0.1, 0.2, 0.3, 0.5), "morf": (0.1,)}
@@ -38,7 +45,7 @@ def record(loaded: LoadedModel, seed: int, demo: Path) -> dict[str, Any]:
         order: {f"{rate:.2f}": measure.masked_nll(loaded, arrays, order, rate, evaluation) for rate in rates}
         for order, rates in RATES.items()
     }
-    points = refusal_with_lrp(loaded, arrays["lrp"], results.few(evaluation))
+    points = refusal_with_lrp(loaded, demo)
     return {
         "seed": seed,
         "weights_hash": loaded.weights_hash,
@@ -48,14 +55,23 @@ def record(loaded: LoadedModel, seed: int, demo: Path) -> dict[str, Any]:
     }
 
 
-def refusal_with_lrp(loaded: LoadedModel, lm_scores: np.ndarray, evaluation: Windows) -> pl.DataFrame:
-    """`operating_points` of the plain Algorithm 1 with lrp on all domains."""
-    by_domain = {}
-    for domain in dict.fromkeys(pair.domain for pair in contrast_pairs("demo", split="calibration")):
-        by_domain[domain] = contrast_pairs("demo", domain, "calibration")[: measure.CALIBRATION_PAIRS]
-    pairs = [pair for members in by_domain.values() for pair in members]
-    found = contrasts(loaded, ["lrp"], pairs, {"lrp": lm_scores})
-    return results.operating_points(loaded, found, by_domain, evaluation)
+def refusal_with_lrp(loaded: LoadedModel, demo: Path) -> pl.DataFrame:
+    """`operating_points` of the plain Algorithm 1 with lrp on all domains, with layer-matched controls."""
+    plan = demo_plan()
+    plan = replace(
+        plan,
+        selectors=("lrp",),
+        scoring=replace(plan.scoring, corpus=str(demo / "corpus/calibration.txt")),
+        eval_corpus=str(demo / "corpus/evaluation.txt"),
+    )
+    with tempfile.TemporaryDirectory() as scratch, Store(scratch) as store:
+        run = RefusalRun(loaded, plan, store, EmbeddedJudge())
+        sweep = sweep_refusal(run, run.contrasts, run.calibration)
+        points = operating_points(
+            sweep, benign_limit=plan.benign_limit, max_perplexity=perplexity(run.max_nll)
+        )
+        controlled, _ = controlled_table(run, run.contrasts, points)
+        return joined(chosen_table(run, points), measured_table(run, run.contrasts, points), controlled)
 
 
 def margins(one: dict[str, Any]) -> dict[str, float]:

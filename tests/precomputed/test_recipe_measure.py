@@ -1,51 +1,11 @@
-"""How the recipe chooses an operating point and states its margins."""
+"""How the recipe states its margins."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 import pytest
 
 from precomputed.recipe import measure, seeds
-from precomputed.recipe.measure import Rates
-
-
-@pytest.fixture
-def cells(monkeypatch):
-    """Rates by (lambda, k), in place of generation; a mask is its own cell."""
-    table: dict[tuple[float, float], Rates] = {
-        (lam, k): Rates(10, 0, 64, 2.0) for lam in measure.LAMBDAS for k in measure.KS
-    }
-    monkeypatch.setattr(measure, "refusal_mask", lambda contrast, lam, k: (lam, k))
-    monkeypatch.setattr(measure, "refusal_rates", lambda loaded, pairs, mask, windows: table[mask])
-    return table
-
-
-def _point(dense_nll: float = 2.0) -> tuple[float, float]:
-    return measure.operating_point(None, None, [], None, Rates(5, 0, 64, dense_nll))  # type: ignore[arg-type]
-
-
-def test_largest_malign_refusal_wins(cells):
-    cells[(0.8, 0.02)] = Rates(60, 6, 64, 2.1)
-    assert _point() == (0.8, 0.02)
-
-
-def test_too_many_benign_refusals_or_too_much_perplexity_do_not_count(cells):
-    cells[(0.8, 0.02)] = Rates(60, 7, 64, 2.1)  # 7 of 64 is above 10%
-    cells[(0.5, 0.02)] = Rates(60, 0, 64, 2.0 + math.log(1.5) + 0.01)
-    cells[(0.2, 0.05)] = Rates(30, 6, 64, 2.0 + math.log(1.5) - 0.01)
-    assert _point() == (0.2, 0.05)
-
-
-def test_ties_go_to_the_smaller_mask(cells):
-    assert _point() == (measure.LAMBDAS[0], measure.KS[0])
-
-
-def test_without_a_feasible_cell_there_is_no_point(cells):
-    for key in cells:
-        cells[key] = Rates(60, 30, 64, 2.0)
-    assert _point() is None
 
 
 def test_margins_compare_with_the_best_of_the_others():
