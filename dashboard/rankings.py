@@ -12,6 +12,7 @@ import polars as pl
 from dashboard import results, schemas
 from engine.errors import InputError
 from engine.masks import removed_rows
+from engine.tables import verified_entry
 
 SCORES = f"{schemas.SCORES}.safetensors"
 
@@ -38,7 +39,7 @@ def _read_scores(
 ) -> npt.NDArray[np.float32]:
     from safetensors import SafetensorError, safe_open
 
-    again = f"run `{results.remake(path.parent, schemas.SCORES)}` again"
+    again = results.remake(path.parent, schemas.SCORES)
     _checked_once(path, again, scores_stamp, manifest_stamp)
     try:
         with safe_open(path, framework="numpy") as tensors:
@@ -46,7 +47,7 @@ def _read_scores(
                 raise InputError(f"{path} holds no scores of {selector}; choose another selector")
             scores: npt.NDArray[np.float32] = tensors.get_tensor(selector)
     except (SafetensorError, OSError) as error:
-        raise InputError(f"{path} is not readable ({error}); {again}") from None
+        raise InputError(f"{path} is not readable ({error}); run `{again}` again") from None
     scores = scores if scores.ndim == 1 else scores[0]
     scores.flags.writeable = False
     return scores
@@ -55,7 +56,7 @@ def _read_scores(
 @lru_cache(maxsize=16)  # all selectors of one run at once, as the Rows page needs them
 def _checked_once(path: Path, again: str, _file_stamp: object, _manifest_stamp: object) -> None:
     """Scores may be large: their checksum is computed once for all selectors."""
-    results.checked(path, again)
+    verified_entry(path, again)
 
 
 def overlap(folder: Path, first: str, second: str, rate: float) -> pl.DataFrame:

@@ -12,13 +12,13 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from dashboard import provenance, schemas
+from engine import tables
 from engine.errors import InputError
-from engine.records import file_sha256, read_manifest
+from engine.records import read_manifest
 from engine.store import default_store_dir
 
 SWEEP = f"{schemas.SWEEP}.parquet"
@@ -85,6 +85,7 @@ def find_runs(folder: Path) -> list[Path]:
     for depth in range(_SEARCH_DEPTH + 1):
         pattern = "/".join(["*"] * depth + ["*.parquet"])
         found |= {path.parent for path in folder.glob(pattern) if path.stem in schemas.RESULTS}
+    found = {run for run in found if (run / "manifest.json").is_file() or not (run / schemas.JUDGED).is_file()}
     if not found:
         raise InputError(f"{folder} holds no results; run `selector-audit sweep MODEL --out {folder}` first")
     return sorted(found)
@@ -96,42 +97,25 @@ def read_table(folder: Path, stem: str) -> Table:
     Frames are shared between callers. Errors: `InputError` for a missing, damaged or foreign file.
     """
     path = folder / f"{stem}.parquet"
-    if not path.is_file():
-        raise InputError(f"{folder} holds no {path.name}; run `{remake(folder, stem)}` first")
     return _read_table(folder, stem, stamp(path), stamp(folder / "manifest.json"))
 
 
 @lru_cache(maxsize=64)
 def _read_table(folder: Path, stem: str, _table_stamp: object, _manifest_stamp: object) -> Table:
-    path, again = folder / f"{stem}.parquet", f"run `{remake(folder, stem)}` again"
-    manifest, entry = checked(path, again)
-    try:
-        frame = pl.read_parquet(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        first_line = str(error).splitlines()[0]
-        raise InputError(f"{path} is not readable parquet ({first_line}); {again}") from None
+    path, again = folder / f"{stem}.parquet", remake(folder, stem)
+    frame = tables.read_table(folder, stem, again)
     missing = [name for name in schemas.COLUMNS[stem] if name not in frame.columns]
     if missing:
         raise InputError(
-            f"{path} lacks the columns {', '.join(missing)}; another version wrote it, or another program; {again}"
+            f"{path} lacks the columns {', '.join(missing)}; another version wrote it, or another program; "
+            f"run `{again}` again"
         )
     for column in set(_ID_COLUMNS) & set(frame.columns):
         odd = [name for name in frame[column].unique().to_list() if not is_id(str(name))]
         if odd:
             raise InputError(f"{path} names a {column} {odd[0]!r}; ids are letters, digits and . _ - only")
-    return Table(frame, describe_run(manifest, entry))
-
-
-def checked(path: Path, again: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Manifest and entry of a file whose checksum fits; an `InputError` that says what to do `again` otherwise."""
-    manifest = read_manifest(path.parent)
-    entry = manifest.get("files", {}).get(path.name, {})
-    if entry.get("sha256") != file_sha256(path):
-        raise InputError(
-            f"{path} does not fit the checksum in its manifest.json (damaged, or changed by hand); "
-            f"{again}, finished cells are kept in the store"
-        )
-    return manifest, entry
+    manifest = read_manifest(folder)
+    return Table(frame, describe_run(manifest, manifest["files"][path.name]))
 
 
 def remake(folder: Path, stem: str) -> str:

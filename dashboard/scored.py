@@ -17,7 +17,8 @@ from dashboard import palette, rankings, results, schemas
 from engine.errors import InputError
 from engine.masks import Mask, removed_rows
 from engine.ranking import removal_order
-from engine.records import MANIFEST
+from engine.records import MANIFEST, read_manifest
+from engine.tables import verified_entry
 
 SCORES = f"{schemas.SCORES}.safetensors"
 _DEPTH = 3
@@ -96,12 +97,14 @@ def read(folder: Path) -> Scored:
 
 @lru_cache(maxsize=4)
 def _read(folder: Path, _stamps: object) -> Scored:
-    path, again = folder / SCORES, f"run `{results.remake(folder, schemas.SCORES)}`"
+    path, command = folder / SCORES, results.remake(folder, schemas.SCORES)
+    again = f"run `{command}`"
     if not path.is_file():
         raise InputError(f"{folder} holds no {SCORES}; {again} first")
     rows = rankings.read_rows(folder)
     selectors = palette.in_order(_names(path, f"{again} again", results.stamp(path)))
-    manifest, entry = results.checked(path, f"{again} again")
+    entry = verified_entry(path, command)
+    manifest = read_manifest(folder)
     for name in selectors:
         scores = rankings.read_scores(folder, name)
         if scores.size != rows.height:

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from engine.errors import InputError
-from engine.records import file_sha256, read_manifest
+from engine.records import Json, file_sha256, read_manifest
 
 
 def table_names(folder: Path) -> list[str]:
@@ -17,20 +17,28 @@ def table_names(folder: Path) -> list[str]:
     )
 
 
-def read_table(folder: Path, stem: str) -> pl.DataFrame:
-    """`STEM.parquet` of a results folder. Errors: InputError where it is missing, changed or unreadable."""
+def read_table(folder: Path, stem: str, again: str = "selector-audit analyze MODEL") -> pl.DataFrame:
+    """`STEM.parquet` of a results folder; `again` is the command that makes it, for what cannot be read.
+
+    Errors: InputError where it is missing, changed or unreadable.
+    """
     path = folder / f"{stem}.parquet"
-    entry = read_manifest(folder).get("files", {}).get(path.name)
-    if entry is None or not path.is_file():
-        raise InputError(
-            f"{folder} holds no {path.name}; run `selector-audit analyze MODEL --out {folder}` first"
-        )
-    if entry.get("sha256") != file_sha256(path):
-        raise InputError(
-            f"{path} does not fit the checksum in its manifest.json (damaged, or changed by hand); delete it and run "
-            "the same command again, finished cells are kept in the store"
-        )
+    if not path.is_file():
+        raise InputError(f"{folder} holds no {path.name}; run `{again}` first")
+    verified_entry(path, again)
     try:
         return pl.read_parquet(path)
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(f"{path} is not readable parquet ({str(error).splitlines()[0]})") from None
+        first_line = str(error).splitlines()[0]
+        raise InputError(f"{path} is not readable parquet ({first_line}); run `{again}` again") from None
+
+
+def verified_entry(path: Path, again: str) -> Json:
+    """The manifest's entry of a file whose checksum fits; an InputError that names the command `again` otherwise."""
+    entry = read_manifest(path.parent).get("files", {}).get(path.name, {})
+    if entry.get("sha256") != file_sha256(path):
+        raise InputError(
+            f"{path} does not fit the checksum in its manifest.json (damaged, or changed by hand); run `{again}` "
+            "again, finished cells are kept in the store"
+        )
+    return dict(entry)
