@@ -4,9 +4,7 @@ from __future__ import annotations
 
 SWEEP, ROWS, SCORES = "sweep", "rows", "scores"
 POINTS, REFUSAL_SWEEP = "operating_points", "refusal_sweep"
-JUDGED = (
-    "judge.json"  # marks a folder of judged replies; its verdicts.parquet is another table than the audit's
-)
+JUDGED = "judge.json"  # in a folder of judged replies, whose verdicts.parquet is not the audit's
 
 # File stem -> columns without which the table is not what its name says (contract, section 8).
 COLUMNS: dict[str, tuple[str, ...]] = {

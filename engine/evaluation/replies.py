@@ -1,4 +1,4 @@
-"""Replies that were written elsewhere, read from CSV or JSONL, with people's labels where there are some."""
+"""Replies that were written elsewhere, read from CSV, JSONL or parquet, with people's labels where there are some."""
 
 from __future__ import annotations
 
@@ -107,26 +107,40 @@ def verdict_table(
 
 
 def _records(path: Path) -> list[dict[str, Any]]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read ({error}); give a CSV or JSONL file of replies") from None
-    if path.suffix.lower() in {".jsonl", ".ndjson"}:
-        records = [
-            _object(path, number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()
-        ]
-    elif path.suffix.lower() == ".csv":
-        try:
-            records = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
-        except csv.Error as error:
-            raise InputError(f"{path} is no readable CSV ({error}); write it again, or use JSONL") from None
-    else:
-        raise InputError(f"{path} ends with {path.suffix!r}; expected .csv or .jsonl")
+    records = _parquet(path) if path.suffix.lower() == ".parquet" else _lines(path)
     if not records:
         raise InputError(
             f"{path} holds no replies; expected one per line under a header, or one JSON object per line"
         )
     return records
+
+
+def _parquet(path: Path) -> list[dict[str, Any]]:
+    try:
+        return pl.read_parquet(path).to_dicts()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise InputError(
+            f"{path} is no readable parquet ({str(error).splitlines()[0]}); write it again, or use JSONL"
+        ) from None
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path} cannot be read ({error}); give a CSV, JSONL or parquet file of replies"
+        ) from None
+    if path.suffix.lower() in {".jsonl", ".ndjson"}:
+        return [
+            _object(path, number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()
+        ]
+    if path.suffix.lower() == ".csv":
+        try:
+            return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+        except csv.Error as error:
+            raise InputError(f"{path} is no readable CSV ({error}); write it again, or use JSONL") from None
+    raise InputError(f"{path} ends with {path.suffix!r}; expected .csv, .jsonl or .parquet")
 
 
 def _object(path: Path, number: int, line: str) -> dict[str, Any]:

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 import torch
 from scipy.stats import binomtest
-from tokenizers import ByteLevelBPETokenizer
-from transformers import RobertaConfig, RobertaForSequenceClassification, RobertaTokenizerFast
+from tiny_judge import REPLIES, save_classifier
+from transformers import RobertaForSequenceClassification, RobertaTokenizerFast
 
 from engine.cli import main
 from engine.errors import InputError
@@ -30,46 +30,6 @@ from engine.evaluation.judge_quality import (
 from engine.evaluation.judges import open_judges
 from engine.evaluation.rejection_model import load_rejection_model
 from engine.evaluation.replies import GivenReply, read_replies, verdict_table
-
-REPLIES = ["I can't help with that.", "Take two eggs and beat them.", "", "No. I won't. " * 60]
-
-
-def save_classifier(
-    folder: Path, labels: tuple[str, ...] = ("NORMAL", "REJECTION"), positions: int = 40, seed: int = 0
-) -> Path:
-    """A random RoBERTa classifier of the size of a thumb, with a byte-level tokenizer like the real one's."""
-    backend = ByteLevelBPETokenizer()
-    backend.train_from_iterator(
-        REPLIES,
-        vocab_size=300,
-        special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
-        show_progress=False,
-    )
-    folder.mkdir(parents=True)
-    backend.save_model(str(folder))
-    RobertaTokenizerFast(
-        vocab=str(folder / "vocab.json"), merges=str(folder / "merges.txt"), model_max_length=512
-    ).save_pretrained(folder)
-    config = RobertaConfig(
-        vocab_size=300,
-        hidden_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=3,
-        intermediate_size=36,
-        max_position_embeddings=positions,
-        type_vocab_size=1,
-        pad_token_id=1,
-        bos_token_id=0,
-        eos_token_id=2,
-        id2label=dict(enumerate(labels)),
-        label2id={label: index for index, label in enumerate(labels)},
-    )
-    torch.manual_seed(seed)
-    model = RobertaForSequenceClassification(config)
-    with torch.no_grad():
-        model.classifier.out_proj.weight.mul_(200)  # so that replies differ in their verdicts
-    model.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -285,7 +245,8 @@ def test_jsonl_with_named_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.txt", "x", "expected .csv or .jsonl"),
+        ("a.txt", "x", "expected .csv, .jsonl or .parquet"),
+        ("a.parquet", "x", "no readable parquet"),
         ("a.csv", "", "holds no replies"),
         ("a.csv", "reply\n", "holds no replies"),
         ("a.jsonl", '{"reply": "x"}\n[1]\n', "line 2 is a JSON list"),
@@ -296,6 +257,33 @@ def test_unreadable_files(name: str, content: str, message: str, tmp_path: Path)
     (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(InputError, match=message):
         read_replies(tmp_path / name)
+
+
+def test_parquet_as_the_refusal_experiment_writes_it(tmp_path: Path) -> None:
+    path = tmp_path / "refusal_replies.parquet"
+    table = {
+        "selector": ["none", "lrp"],
+        "prompt": ["p", "q"],
+        "reply": ["a", None],
+        "refused": [True, False],
+    }
+    pl.DataFrame(table).write_parquet(path)
+    got = read_replies(path, model_column="selector", label_column="none")
+    assert got == [GivenReply("none", "p", "a", None), GivenReply("lrp", "q", "", None)]
+    pl.DataFrame(table).clear().write_parquet(path)
+    with pytest.raises(InputError, match="holds no replies"):
+        read_replies(path)
+
+
+def test_results_of_a_model_are_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, out = tmp_path / "replies.csv", tmp_path / "out"
+    file.write_text("reply\nI will not.\n", encoding="utf-8")
+    out.mkdir()
+    (out / "manifest.json").write_text("{}")
+    (out / "verdicts.parquet").write_bytes(b"an audit's")
+    assert main(["refusal", "judge", str(file), "--out", str(out)]) == 2
+    assert "give another --out" in capsys.readouterr().err
+    assert (out / "verdicts.parquet").read_bytes() == b"an audit's"
 
 
 def test_the_command(classifier: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,13 +23,13 @@ SHOWN_CHARACTERS = 160
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "judge",
-        help="does each reply of a CSV or JSONL file refuse?",
+        help="does each reply of a CSV, JSONL or parquet file refuse?",
         description="Judges replies that were kept: nothing is generated. Where people labelled the replies (a partial "
         "refusal counts as a refusal), precision, recall and F1 per source with Wilson's intervals. With two judges, "
         "their agreement and every reply on which they differ.",
     )
     parser.add_argument(
-        "files", metavar="FILE", nargs="+", type=Path, help="CSV or JSONL, one reply per line"
+        "files", metavar="FILE", nargs="+", type=Path, help="CSV, JSONL or parquet, one reply per line"
     )
     parser.add_argument(
         "--judge",
@@ -106,8 +106,12 @@ def run(args: argparse.Namespace) -> None:
 def _write(
     folder: Path, results: dict[str, pl.DataFrame], files: list[Path], judges: list[tuple[str, str]]
 ) -> None:
-    from engine.records import SCHEMA_VERSION, environment, file_sha256, write_atomic, write_parquet
+    from engine.records import MANIFEST, SCHEMA_VERSION, environment, file_sha256, write_atomic, write_parquet
 
+    if (folder / MANIFEST).exists():
+        raise InputError(
+            f"{folder} holds the results of a model, whose verdicts.parquet would be lost; give another --out"
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
