@@ -164,9 +164,9 @@ def _before(figure: go.Figure, unedited: pl.DataFrame) -> None:
 def neighbourhood(cells: pl.DataFrame, value: str, chosen: str) -> go.Figure:
     """The grid of one selector and domain: λ down, k across, the `chosen` cell framed, infeasible ones with a cross.
 
-    Marks over the cells have customdata [row, column, hover text]; `grid_axes` tells what row and column are.
+    Marks over the cells have customdata [cell id, "", hover text].
     """
-    lambdas, ks = grid_axes(cells)
+    lambdas, ks = sorted(set(cells["lambda"])), sorted(set(cells["k"]))
     at = {(row["lambda"], row["k"]): row for row in cells.iter_rows(named=True)}
     column = {MALIGN: "malign", BENIGN: "benign", PERPLEXITY: "nll"}[value]
     rows = [[at.get((lam, k)) for k in ks] for lam in lambdas]
@@ -185,6 +185,9 @@ def neighbourhood(cells: pl.DataFrame, value: str, chosen: str) -> go.Figure:
         hover=[[_hover(row) if row else "" for row in line] for line in rows], span=span, clickable=True,
         corner=("k, share of rows removed", "λ"),
     )  # fmt: skip
+    ids = [[row["id"] if row else "" for row in line] for line in rows]
+    marks = figure.data[-1]
+    marks.customdata = [[ids[i][j], "", text] for i, j, text in marks.customdata]
     for note in figure.layout.annotations:
         if (int(note.y), int(note.x)) in infeasible:
             note.text = f"{note.text} ✕"
@@ -196,8 +199,3 @@ def neighbourhood(cells: pl.DataFrame, value: str, chosen: str) -> go.Figure:
                     line={"color": "#DD7A02", "width": 3},
                 )  # fmt: skip
     return figure
-
-
-def grid_axes(cells: pl.DataFrame) -> tuple[list[float], list[float]]:
-    """λ of the rows and k of the columns of `neighbourhood`."""
-    return sorted(set(cells["lambda"])), sorted(set(cells["k"]))

@@ -54,6 +54,12 @@ def show(
     return list(state["selection"]["points"])
 
 
+def clicked(key: str) -> list[dict[str, Any]]:
+    """The points of a clickable figure that were clicked before this run, also above the figure itself."""
+    state: Any = st.session_state.get(key)
+    return list(state["selection"]["points"]) if state else []
+
+
 def end(frame: pl.DataFrame | None, name: str, *lines: str) -> None:
     """Ends a page: link, downloads of `frame` (what is shown, exact), figure format, then `lines` of small print.
 

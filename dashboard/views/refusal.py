@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 import streamlit as st
 
@@ -20,7 +18,8 @@ HOW_TO_READ = (
 )
 ALL = "all"
 GRID, CHOSEN = "Whole grid", "Operating points"
-_CLICKS = "refusal-clicks"
+_CLICKS = "refusal-clicks"  # session state
+_CHART = "refusal-cells"
 
 
 def render() -> None:
@@ -43,7 +42,7 @@ def render() -> None:
 def _grid(
     source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | None, *, held_out: bool
 ) -> pl.DataFrame:
-    _follow_neighbour()
+    clicked = _new_click()
     domains = cells["domain"].unique(maintain_order=True).to_list()
     available = palette.in_order(cells["selector"].unique().to_list())
     with source.beside:
@@ -63,24 +62,22 @@ def _grid(
     if drawn.is_empty():
         raise InputError("nothing is left to show; choose more selectors, the whole grid, or another domain")
     options = _ordered(drawn)
-    _forget_missing(options)
-    chosen = st.session_state.get("cell")
-    chosen = chosen if chosen in options else options[0]
-    heading = f"{tools.file_name(source.model)}: {domain if domain != ALL else 'all domains'}"
-    unedited = kept.filter(pl.col("k") == 0, pl.col("malign").is_not_null())
-    figure = charts.trade_off(drawn, unedited, chosen, _limit(points), heading)
-    clicked = tools.show(figure, "refusal", _alt(drawn, kept), key="refusal-cells", clickable=True)
-    _remember_click(clicked)
-    layout.footnote(_caption(edits, drawn, held_out=held_out, published=source.published))
+    if clicked in options:
+        st.session_state["cell"] = clicked
+    elif st.session_state.get("cell") not in (None, *options):
+        del st.session_state["cell"]  # no longer among the choices
+    above = st.container()
     titles = {row["id"]: refusals.cell_title(row) for row in drawn.iter_rows(named=True)}
-    cell = selection.choose(
-        "Cell, by click or from this list",
-        options,
-        "cell",
-        default=options[0],
-        title=lambda name: titles[name],
+    chosen = selection.choose(
+        "Cell, by click or from this list", options, "cell", title=lambda name: titles[name]
     )
-    refusal_cell.detail(source, cells, points, drawn.filter(id=cell).row(0, named=True))
+    with above:
+        heading = f"{tools.file_name(source.model)}: {domain if domain != ALL else 'all domains'}"
+        unedited = kept.filter(pl.col("k") == 0, pl.col("malign").is_not_null())
+        figure = charts.trade_off(drawn, unedited, chosen, _limit(points), heading)
+        tools.show(figure, "refusal", _alt(drawn, kept), key=_CHART, clickable=True)
+        layout.footnote(_caption(edits, drawn, held_out=held_out, published=source.published))
+    refusal_cell.detail(source, cells, points, drawn.filter(id=chosen).row(0, named=True))
     return edits.drop("id")
 
 
@@ -91,28 +88,22 @@ def _ordered(drawn: pl.DataFrame) -> list[str]:
     return [first, *(name for name in rest if name != first)]
 
 
-def _remember_click(points: list[dict[str, Any]]) -> None:
-    """A newly clicked mark chooses its cell in the list below."""
-    names = [point["customdata"][0] for point in points if isinstance(point.get("customdata"), list)]
-    if names and st.session_state.get(_CLICKS) != names[0]:
-        st.session_state["cell"] = names[0]
-        st.session_state[_CLICKS] = names[0]
-        st.rerun()
-    if not names:
-        st.session_state.pop(_CLICKS, None)
+def _new_click() -> str | None:
+    """The cell that was clicked, in the large figure or among the neighbours below it; once per click.
 
-
-def _follow_neighbour() -> None:
-    """A neighbour that was clicked in the detail below is one of the whole grid."""
-    name = st.session_state.pop(refusal_cell.NEXT, None)
-    if name is not None:
-        st.session_state["cell"], st.session_state["show"] = name, GRID
-
-
-def _forget_missing(options: list[str]) -> None:
-    """A cell that is no longer among the choices is forgotten."""
-    if st.session_state.get("cell") not in (None, *options):
-        del st.session_state["cell"]
+    Figures keep their selection, so what was seen is remembered.
+    """
+    seen = st.session_state.setdefault(_CLICKS, {})
+    new = None
+    for key in (_CHART, refusal_cell.CHART):
+        marks = [str(point["customdata"][0]) for point in tools.clicked(key) if point.get("customdata")]
+        now = marks[0] if marks else None
+        if now is not None and now != seen.get(key):
+            new = now
+            if key == refusal_cell.CHART and st.session_state.get("show") == CHOSEN:
+                st.session_state["show"] = GRID  # a neighbour is one of the whole grid
+        seen[key] = now
+    return new
 
 
 def _limit(points: pl.DataFrame | None) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from urllib.parse import urlencode
 
 import polars as pl
@@ -22,8 +21,7 @@ from dashboard import (
     tools,
 )
 
-NEXT = "cell-next"  # session state: the cell to show in the next run
-_CLICKS = "refusal-grid-clicks"
+CHART = "refusal-grid"
 
 
 def detail(
@@ -113,24 +111,7 @@ def _around(cells: pl.DataFrame, cell: refusals.Row) -> None:
         f"{value} over λ and k of {palette.title(cell['selector'])} on {cell['domain']}, {grid.height} cells; "
         f"framed: {refusals.strength(cell)}."
     )
-    clicked = tools.show(figure, "neighbourhood", alt, key="refusal-grid", clickable=True)
-    _follow(clicked, grid)
-
-
-def _follow(clicked: list[dict[str, Any]], grid: pl.DataFrame) -> None:
-    """A newly clicked neighbour becomes the cell in detail, where it has rates."""
-    marks = [mark["customdata"][:2] for mark in clicked if mark.get("customdata")]
-    place = [grid["selector"][0], grid["domain"][0], *marks[0]] if marks else None
-    if place and st.session_state.get(_CLICKS) != place:
-        st.session_state[_CLICKS] = place
-        lambdas, ks = charts.grid_axes(grid)
-        row = {"selector": place[0], "domain": place[1], "lambda": lambdas[place[2]], "k": ks[place[3]]}
-        name = refusals.cell_id(row)
-        if grid.filter(pl.col("id") == name, pl.col("malign").is_not_null()).height:
-            st.session_state[NEXT] = name
-            st.rerun()
-    if not place:
-        st.session_state.pop(_CLICKS, None)
+    tools.show(figure, "neighbourhood", alt, key=CHART, clickable=True)
 
 
 def _changes_alt(changes: list[refusals.RateChange]) -> str:

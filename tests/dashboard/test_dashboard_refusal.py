@@ -310,7 +310,7 @@ def test_missing_structure_is_one_line_that_says_what_to_run(tmp_path, monkeypat
 
 
 def test_a_stale_cell_and_empty_choices_are_told(full_run):
-    app = page(cell="lrp/none/0.1/0.9")
+    app = page(cell="![x](y)/none/0.1/0.9")
     assert warnings_of(app) == []
     assert app.selectbox(key="cell").value == "lrp/hate/0.5/0.02"
     app = page(show="Operating points")

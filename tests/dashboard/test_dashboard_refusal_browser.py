@@ -1,0 +1,110 @@
+"""The refusal page and the additions to the live page in a real Chromium: clicks, links, downloads, a phone."""
+
+import json
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from browser_pages import MODEL_TIMEOUT_MS, button, chart, live_page, reply, run, settled
+from synthetic_refusal import write_refusal_run
+
+pytestmark = pytest.mark.browser
+POINT = "LRP, hate, λ 0.5, k 2%"
+
+
+@pytest.fixture(scope="module")
+def refusal_folder(tmp_path_factory):
+    return write_refusal_run(tmp_path_factory.mktemp("refusal") / "run")
+
+
+def open_refusal(new_page, folder, **more):
+    page = new_page("/refusal", source="My results", folder=str(folder), **more)
+    chart(page, says="Malign against benign")
+    return page
+
+
+def heading(page, name):
+    page.get_by_role("heading", name=name, exact=True).wait_for()
+    settled(page)
+
+
+def choose(page, key, option):
+    """By keyboard: a list that was opened by a click closes when the page scrolls."""
+    box = page.locator(f".st-key-{key}").get_by_role("combobox")
+    settled(page)
+    box.fill(option)
+    page.get_by_role("option", name=option, exact=True).wait_for()
+    box.press("Enter")
+
+
+def click_mark(page, figure, number):
+    """Clicks the n-th mark of a figure."""
+    figure.scroll_into_view_if_needed()
+    mark = figure.locator(".scatterlayer .trace .points path.point").nth(number)
+    box = mark.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+
+
+def test_marks_and_neighbours_open_their_cell(new_page, refusal_folder):
+    page = open_refusal(new_page, refusal_folder)
+    heading(page, POINT)
+    click_mark(page, chart(page, says="Malign against benign"), 0)
+    heading(page, "LRP, hate, λ 0.2, k 1%")
+    click_mark(page, chart(page, says="Malign against benign"), 1)
+    heading(page, "LRP, hate, λ 0.5, k 1%")
+    # Cells with numbers, row by row: 0.2 with 1% and 2% (5% is above the cap), 0.5 with 1%, 2% and 5%.
+    click_mark(page, chart(page, says="Malign refusal over"), 1)
+    heading(page, "LRP, hate, λ 0.2, k 2%")
+    assert parse_qs(urlsplit(page.url).query)["cell"] == ["LRP, hate, λ 0.2, k 2%"]
+    shared = page.url
+    choose(page, "cell", "IG, hate, λ 0.5, k 5%")
+    heading(page, "IG, hate, λ 0.5, k 5%")
+    assert page.get_by_text("rescue: chosen under a relaxed benign limit").is_visible()
+
+    copy = new_page(address=shared)
+    heading(copy, "LRP, hate, λ 0.2, k 2%")
+
+
+def test_the_refusal_page_fits_a_phone_and_shows_names_as_text(new_page, refusal_folder):
+    page = open_refusal(new_page, refusal_folder, section="Where the rows are")
+    chart(page, says="Share of rows with an absolute contrast")
+    page = new_page("/refusal", width=400, source="My results", folder=str(refusal_folder))
+    chart(page, says="Malign against benign")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+
+
+def test_control_margins_history_and_export(new_page, tiny_folder):
+    page = live_page(new_page, tiny_folder, "The cat sat.")
+    first = run(page)
+    page.get_by_text("Control: same layers, other rows").click()
+    page.locator(".st-key-reply-control").get_by_text("tokens").wait_for(timeout=MODEL_TIMEOUT_MS)
+    settled(page)
+    assert (reply(page, "before").inner_text(), reply(page, "after").inner_text()) == first
+    assert reply(page, "control").inner_text() not in first
+    page.get_by_text("Margin at every token").click()
+    chart(page, says="Refusal margin after every token")
+    page.get_by_text("1 try so far").wait_for()
+
+    page.get_by_text("Run on every change").click()
+    settled(page)
+    page.get_by_role("radio", name="MoRF", exact=True).click()
+    page.get_by_text("2 tries so far").wait_for(timeout=MODEL_TIMEOUT_MS)
+    settled(page)
+    assert reply(page, "before").inner_text() == first[0]
+    assert reply(page, "after").inner_text() != first[1]
+
+    choose(page, "reopen", "1: Magnitude, LeRF 50%")
+    page.get_by_text("Magnitude, LeRF 50%: ").first.wait_for()
+    settled(page)
+    assert reply(page, "after").inner_text() == first[1]
+    assert "MoRF" not in page.url
+
+    with page.expect_download() as saved:
+        button(page, "Save session (JSON)").click()
+    whole = json.loads(Path(saved.value.path()).read_text(encoding="utf-8"))
+    assert [one["edit"]["order"] for one in whole["tries"]] == ["lerf", "morf"]
+    assert set(whole["tries"][0]["replies"]) == {"before", "after", "control"}
+    with page.expect_download() as saved:
+        button(page, "Save session (CSV)").click()
+    assert Path(saved.value.path()).read_text(encoding="utf-8").startswith("began,prompt")
