@@ -29,12 +29,20 @@ def heading(page, name):
 
 
 def choose(page, key, option):
-    """By keyboard: a list that was opened by a click closes when the page scrolls."""
+    """A list of options closes when the page scrolls or is drawn again: then it is opened once more."""
+    from playwright.sync_api import Error
+
     box = page.locator(f".st-key-{key}").get_by_role("combobox")
-    settled(page)
-    box.fill(option)
-    page.get_by_role("option", name=option, exact=True).wait_for()
-    box.press("Enter")
+    for attempt in range(5):
+        settled(page)
+        box.fill(option)
+        try:
+            page.get_by_role("option", name=option, exact=True).click(timeout=4000)
+            return
+        except Error:
+            if attempt == 4:
+                raise
+            page.keyboard.press("Escape")
 
 
 def click_mark(page, figure, number):
