@@ -58,7 +58,7 @@ def _options() -> tuple[bool, bool, int | None]:
             help="Moving a slider or choosing another prompt removes the new rows and replies at once.",
         )  # fmt: skip
         seed = (
-            selection.pick("Seed of the control", SEEDS, "control_seed", default=SEEDS[0])
+            selection.switch("Seed of the control", SEEDS, "control_seed", default=SEEDS[0])
             if control
             else None
         )

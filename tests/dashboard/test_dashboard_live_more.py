@@ -103,7 +103,7 @@ def test_switching_the_control_on_writes_only_the_control(folder):
     assert first.outcomes["after"] is after
     assert first.complete
     control = first.outcomes["control"]
-    app.select_slider(key="control_seed").set_value(44).run()
+    app.segmented_control(key="control_seed").set_value(44).run()
     assert first.outcomes["control"] is not control
     assert first.control_seed == 44
     assert len(kept(app)) == 1
@@ -176,7 +176,7 @@ def test_a_refusal_try_puts_its_sliders_back(folder):
     assert not app.exception
     assert (app.select_slider(key="lambda").value, app.select_slider(key="k").value) == (0.7, 0.1)
     assert (app.selectbox(key="domain").value, app.selectbox(key="edit_selector").value) == ("crime", "ig")
-    assert (app.toggle(key="control").value, app.select_slider(key="control_seed").value) == (True, 43)
+    assert (app.toggle(key="control").value, app.segmented_control(key="control_seed").value) == (True, 43)
 
 
 def test_a_failed_try_is_not_kept(folder):
