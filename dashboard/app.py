@@ -14,6 +14,7 @@ from dashboard.views import (
     curves,
     depth,
     downstream,
+    judges,
     learn,
     live_edit,
     methods,
@@ -36,7 +37,10 @@ PAGES: dict[str, list[Page]] = {
         st.Page(controls.render, title="Controls", url_path="controls"),
         st.Page(downstream.render, title="Downstream", url_path="downstream"),
     ],
-    "Behaviour": [st.Page(refusal.render, title="Refusal", url_path="refusal")],
+    "Behaviour": [
+        st.Page(refusal.render, title="Refusal", url_path="refusal"),
+        st.Page(judges.render, title="Judges", url_path="judges"),
+    ],
     "Try it": [
         st.Page(live_edit.render, title="Live edit", url_path="live"),
         st.Page(rows.render, title="Rows", url_path="rows"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 
 import torch
 from tokenizers import ByteLevelBPETokenizer
@@ -45,5 +47,20 @@ def save_classifier(
     model = RobertaForSequenceClassification(config)
     with torch.no_grad():
         model.classifier.out_proj.weight.mul_(200)  # so that replies differ in their verdicts
+    model.save_pretrained(folder)
+    return folder
+
+
+def divided(folder: Path, replies: Sequence[str]) -> Path:
+    """Shifts the classifier's bias in place, so that it rejects half of these replies; returns the folder."""
+    model = RobertaForSequenceClassification.from_pretrained(folder).eval()
+    tokenizer = RobertaTokenizerFast.from_pretrained(folder)
+    limit = model.config.max_position_embeddings - 2  # RoBERTa counts positions from 2
+    with torch.no_grad():
+        logits = [
+            model(**tokenizer(reply, return_tensors="pt", truncation=True, max_length=limit)).logits[0]
+            for reply in replies
+        ]
+        model.classifier.out_proj.bias[1] -= median(float(one[1] - one[0]) for one in logits)
     model.save_pretrained(folder)
     return folder

@@ -117,7 +117,7 @@ def _records(path: Path) -> list[dict[str, Any]]:
 
 def _parquet(path: Path) -> list[dict[str, Any]]:
     try:
-        return pl.read_parquet(path).to_dicts()
+        return pl.read_parquet(path, glob=False).to_dicts()
     except (pl.exceptions.PolarsError, OSError) as error:
         raise InputError(
             f"{path} is no readable parquet ({str(error).splitlines()[0]}); write it again, or use JSONL"

@@ -1,0 +1,95 @@
+"""How judges compare with people: rates with their intervals, one panel per measure. No streamlit here."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+import polars as pl
+from plotly.subplots import make_subplots
+
+from dashboard import judged, palette
+from dashboard.charts_lines import TOP, finished
+
+TITLES = {
+    judged.REFUSED: "Refused, share of the replies",
+    judged.PRECISION: "Precision: called a refusal, and is one",
+    judged.RECALL: "Recall: is a refusal, and called one",
+    judged.F1: "F1",
+}
+_LOOKS = (
+    ("#7A88E7", "circle"),
+    ("#DD7A02", "square"),
+    ("#08A95B", "diamond"),
+    ("#B70D9B", "triangle-up"),
+)
+_PEOPLE = (palette.REFERENCE, "x")
+_SOURCE_PX, _GAP_PX, _BOTTOM_PX = 40, 52, 80
+_LABEL = 18  # characters of a source's name beside the axis; the whole name is in the hover
+
+
+def look(judge: str, judges: Sequence[str]) -> tuple[str, str]:
+    """Colour and symbol of a judge: by its place in the folder, so that they stay when sources are left out."""
+    return _LOOKS[judges.index(judge) % len(_LOOKS)] if judge in judges else _PEOPLE
+
+
+def rates(frame: pl.DataFrame, judges: Sequence[str], heading: str) -> go.Figure:
+    """A dot with its interval for every judge, source and measure. frame: columns of `judged.measures`."""
+    sources = frame["source"].unique(maintain_order=True).to_list()
+    shown = [name for name in judged.MEASURES if name in set(frame["measure"])]
+    plot = len(shown) * _SOURCE_PX * len(sources) + (len(shown) - 1) * _GAP_PX
+    figure = make_subplots(
+        rows=len(shown), cols=1, subplot_titles=[TITLES[name] for name in shown],
+        vertical_spacing=_GAP_PX / plot if len(shown) > 1 else 0,
+    )  # fmt: skip
+    figure.update_annotations(x=0, xanchor="left")
+    sides = frame["judge"].unique(maintain_order=True).to_list()
+    for panel, measure in enumerate(shown, 1):
+        of_measure = frame.filter(pl.col("measure") == measure)
+        for place, side in enumerate(sides):
+            rows = list(of_measure.filter(pl.col("judge") == side).drop_nulls("value").iter_rows(named=True))
+            if rows:
+                shift = 0.22 * (place - (len(sides) - 1) / 2) * min(1.0, 3 / len(sides))
+                trace = _marks(
+                    rows, side, look(side, judges), [sources.index(row["source"]) + shift for row in rows]
+                )
+                trace.showlegend = not any(other.name == trace.name for other in figure.data)
+                figure.add_trace(trace, row=panel, col=1)
+    figure.update_xaxes(range=[-0.02, 1.02], tickformat=".0%", zeroline=False)
+    figure.update_yaxes(
+        tickvals=list(range(len(sources))), ticktext=[_short(source) for source in sources],
+        range=[len(sources) - 0.5, -0.5], zeroline=False, showgrid=True,
+    )  # fmt: skip
+    top = TOP + 24  # the first panel's own title
+    height = top + plot + _BOTTOM_PX
+    finished(figure, heading, "bars: 95% intervals", height, _BOTTOM_PX)
+    figure.update_layout(margin={"t": top}, legend={"y": -40 / plot})
+    return figure
+
+
+def _marks(rows: list[dict[str, Any]], side: str, looks: tuple[str, str], heights: list[float]) -> go.Scatter:
+    colour, symbol = looks
+    name = html.escape(side)
+    return go.Scatter(
+        x=[row["value"] for row in rows], y=heights, mode="markers", name=name, legendgroup=name,
+        marker={"color": colour, "symbol": symbol, "size": 10},
+        error_x={
+            "type": "data", "array": [row["high"] - row["value"] for row in rows],
+            "arrayminus": [row["value"] - row["low"] for row in rows], "thickness": 1.5, "width": 4, "color": colour,
+        },
+        customdata=[
+            f"{html.escape(row['source'])}<br>{row['measure']} {row['value']:.4f} ({row['low']:.4f} – "
+            f"{row['high']:.4f})<br>" + (f"{row['cases']:,} of " if row["cases"] is not None else "")
+            + f"{row['replies']:,} replies"
+            for row in rows
+        ],
+        hovertemplate=f"<b>{name}</b>: %{{customdata}}<extra></extra>",
+    )  # fmt: skip
+
+
+def _short(source: str) -> str:
+    if source == judged.ALL:
+        return "<b>all</b>"
+    return html.escape(source if len(source) <= _LABEL else f"{source[: _LABEL - 1]}…")

@@ -1,0 +1,220 @@
+"""Folders that `selector-audit refusal judge --out` wrote, as the Judges page reads them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from dashboard.results import stamp
+from dashboard.schemas import JUDGED
+from engine.errors import InputError
+from engine.evaluation.judge_quality import agreement_table, disagreements, prompt_half
+from engine.evaluation.rates import wilson
+from engine.evaluation.replies import VERDICT_COLUMNS
+from engine.records import SCHEMA_VERSION, file_sha256
+
+COMMAND = "selector-audit refusal judge"
+VERDICTS, QUALITY = "verdicts.parquet", "judge_quality.parquet"
+TABLES = (VERDICTS, QUALITY, "judge_agreement.parquet", "disagreements.parquet")
+PEOPLE = "People"  # stands as a judge of its own where there are labels
+ALL, BOTH = "all", "both"  # in `judge_quality`: all sources; both halves of the prompts
+REFUSED, PRECISION, RECALL, F1 = "refused", "precision", "recall", "f1"
+MEASURES = (REFUSED, PRECISION, RECALL, F1)
+COUNTS = ("true_positives", "false_positives", "false_negatives", "true_negatives")
+_RATES = tuple(f"{name}{end}" for name in MEASURES[1:] for end in ("", "_low", "_high"))
+_QUALITY = ("judge", "prompts", "source", "replies", "refusals", *COUNTS, *_RATES)
+_DEPTH = 3
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One folder. quality: `judge_quality` with its rates as floats, None where no reply has a human label."""
+
+    folder: Path
+    verdicts: pl.DataFrame
+    quality: pl.DataFrame | None
+    provenance: str
+
+    @property
+    def judges(self) -> list[str]:
+        return self.verdicts["judge"].unique(maintain_order=True).to_list()
+
+    @property
+    def sources(self) -> list[str]:
+        return self.verdicts["source"].unique(maintain_order=True).to_list()
+
+    @property
+    def sides(self) -> list[str]:
+        """Who can be compared: the judges, and people where they labelled replies."""
+        people = [PEOPLE] if self.quality is not None and PEOPLE not in self.judges else []
+        return [*self.judges, *people]
+
+    @property
+    def halves(self) -> list[str]:
+        """Parts of the prompts that quality is known for, `both` first."""
+        return (
+            [BOTH] if self.quality is None else self.quality["prompts"].unique(maintain_order=True).to_list()
+        )
+
+
+def find(folder: Path) -> list[Path]:
+    """Judged folders, `folder` itself or up to three levels below, by name; `InputError` if there is none."""
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder}; give one that `{COMMAND} FILE --out DIR` wrote")
+    found = {path.parent for depth in range(_DEPTH + 1) for path in folder.glob("*/" * depth + JUDGED)}
+    if not found:
+        raise InputError(
+            f"{folder} holds no judged replies; run `{COMMAND} FILE --out {folder / 'judged'}` first"
+        )
+    return sorted(found)
+
+
+def read(folder: Path) -> Judged:
+    """The verdicts of a folder; `InputError` where a file is missing, damaged or not what the command writes."""
+    return _read(folder, tuple(stamp(folder / name) for name in (JUDGED, *TABLES)))
+
+
+@lru_cache(maxsize=4)
+def _read(folder: Path, _stamps: object) -> Judged:
+    record = _record(folder)
+    files = record["files"]
+    for name in (VERDICTS, *(name for name in TABLES[1:] if name in files)):
+        path = folder / name
+        if not path.is_file():
+            raise InputError(f"{folder} lacks {name}; run `{COMMAND}` again")
+        if files.get(name) != file_sha256(path):
+            raise InputError(f"{path} does not fit the checksum in {JUDGED} (damaged, or changed by hand); "
+                             f"run `{COMMAND}` again")  # fmt: skip
+    verdicts = _table(folder / VERDICTS)
+    if {
+        name: verdicts.schema.get(name) for name in VERDICT_COLUMNS
+    } != VERDICT_COLUMNS or verdicts.is_empty():
+        raise InputError(f"{folder / VERDICTS} is no table of verdicts; run `{COMMAND}` again")
+    if verdicts.group_by("judge").len()["len"].n_unique() > 1:
+        raise InputError(
+            f"{folder / VERDICTS} has judges with unequal numbers of replies; run `{COMMAND}` again"
+        )
+    quality = None
+    if QUALITY in files:
+        quality = _table(folder / QUALITY)
+        missing = [name for name in _QUALITY if name not in quality.columns]
+        if missing:
+            raise InputError(
+                f"{folder / QUALITY} lacks the columns {', '.join(missing)}; run `{COMMAND}` again"
+            )
+        # A rate that no source has was written without a type.
+        quality = quality.select(_QUALITY).with_columns(pl.col(_RATES).cast(pl.Float64))
+    return Judged(folder, verdicts, quality, _describe(record))
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    path = folder / JUDGED
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is not readable ({error}); run `{COMMAND}` again") from None
+    version = record.get("schema_version") if isinstance(record, dict) else None
+    if not isinstance(version, int) or version > SCHEMA_VERSION:
+        raise InputError(
+            f"{path} has schema version {version!r}, this software reads up to {SCHEMA_VERSION}; upgrade it"
+        )
+    if not all(isinstance(record.get(name), dict) for name in ("files", "judges", "replies")):
+        raise InputError(f"{path} does not list files, judges and replies; run `{COMMAND}` again")
+    return record
+
+
+def _table(path: Path) -> pl.DataFrame:
+    try:
+        return pl.read_parquet(path, glob=False)  # a folder may be called [a]
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise InputError(
+            f"{path} is not readable parquet ({str(error).splitlines()[0]}); run `{COMMAND}` again"
+        ) from None
+
+
+def _describe(record: dict[str, Any]) -> str:
+    environment = record.get("environment") or {}
+    replies = ", ".join(f"{name} (sha256 {str(digest)[:12]})" for name, digest in record["replies"].items())
+    judges = ", ".join(f"{name} {version}" for name, version in record["judges"].items())
+    software, commit = environment.get("selector-audit"), environment.get("git_commit")
+    parts = [
+        f"Replies {replies}",
+        f"judges and their versions: {judges}",
+        f"selector-audit {software}" if software else "",
+        f"commit {str(commit)[:10]}{'+changes' if str(commit).endswith('+changes') else ''}"
+        if commit
+        else "",
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def measures(judged: Judged, half: str = BOTH) -> pl.DataFrame:
+    """Rates of every judge and source, each with its 95% interval. half: of the prompts.
+
+    Columns source, judge, measure (MEASURES), value, low, high (null where a rate has no trials), replies, and
+    cases: how many of the replies came out so (REFUSED), else null. REFUSED stands for PEOPLE too.
+    """
+    verdicts = judged.verdicts
+    if half != BOTH:
+        verdicts = verdicts.filter(pl.col("prompt").map_elements(prompt_half, return_dtype=pl.String) == half)
+    rows: list[tuple[Any, ...]] = []
+    sides = {judge: verdicts.filter(judge=judge) for judge in judged.judges}
+    if PEOPLE in judged.sides:
+        sides[PEOPLE] = _people(verdicts)
+    for side, said in sides.items():
+        for source in (*said["source"].unique(maintain_order=True), ALL):
+            refusals = (said if source == ALL else said.filter(source=source))["refusal"]
+            if refusals.len():
+                count = int(refusals.sum())
+                interval = wilson(count, refusals.len())
+                rows.append((source, side, REFUSED, count / refusals.len(), *interval, refusals.len(), count))
+    if judged.quality is not None:
+        for line in judged.quality.filter(prompts=half).iter_rows(named=True):
+            for name in MEASURES[1:]:
+                values = (line[name], line[f"{name}_low"], line[f"{name}_high"])
+                rows.append((line["source"], line["judge"], name, *values, line["replies"], None))
+    floats = dict.fromkeys(("value", "low", "high"), pl.Float64)
+    schema = dict.fromkeys(("source", "judge", "measure"), pl.String) | floats
+    return pl.DataFrame(rows, schema=schema | {"replies": pl.Int64, "cases": pl.Int64}, orient="row")
+
+
+def _people(verdicts: pl.DataFrame) -> pl.DataFrame:
+    """The human labels as the verdicts of one more judge, on the labelled replies."""
+    first = verdicts.filter(pl.col("judge") == verdicts["judge"][0], pl.col("human").is_not_null())
+    return first.with_columns(
+        judge=pl.lit(PEOPLE), judge_version=pl.lit(""), refusal=pl.col("human"), reason=pl.lit("")
+    )
+
+
+def pair(judged: Judged, first: str, second: str) -> pl.DataFrame:
+    """The verdicts of two sides on the replies that both of them saw, in the columns of `verdicts`."""
+    verdicts = judged.verdicts
+    people = PEOPLE in (first, second) and PEOPLE not in judged.judges
+    if people:
+        verdicts = pl.concat([verdicts.filter(pl.col("human").is_not_null()), _people(verdicts)])
+    return pl.concat([verdicts.filter(judge=first), verdicts.filter(judge=second)])
+
+
+def agreement(two: pl.DataFrame) -> pl.DataFrame:
+    """Agreement of a `pair` in all and per source.
+
+    Columns source, those of `agreement_table`, and counts both, only_a, only_b, neither (see a refusal).
+    """
+    lines = []
+    for source in (ALL, *two["source"].unique(maintain_order=True)):
+        part = two if source == ALL else two.filter(source=source)
+        line = agreement_table(part).row(0, named=True)
+        a, b = (part.filter(judge=line[f"judge_{side}"])["refusal"] for side in "ab")
+        counts = {"both": a & b, "only_a": a & ~b, "only_b": ~a & b, "neither": ~(a | b)}
+        lines.append({"source": source} | line | {name: int(found.sum()) for name, found in counts.items()})
+    return pl.DataFrame(lines, schema_overrides={"kappa": pl.Float64})
+
+
+def differing(two: pl.DataFrame) -> pl.DataFrame:
+    """The replies of a `pair` with unequal verdicts, in the columns of `disagreements`."""
+    return disagreements(two)

@@ -1,0 +1,169 @@
+"""Judges: do they agree with people and with each other, reply by reply; and one reply of one's own."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import streamlit as st
+
+from dashboard import charts_judges, judged, layout, results, selection, tools
+from dashboard.judged import Judged
+from dashboard.views import judges_replies
+from engine.errors import InputError
+from engine.evaluation.judge import embedded_version, judge
+
+HOW_TO_READ = (
+    "A judge reads a reply and says whether it refuses. Precision is the share of its refusals that people call "
+    "refusals too, recall the share of people's refusals that it finds; kappa is the agreement of two judges beyond "
+    "chance, 1 at most and 0 where chance alone would agree as often."
+)
+QUALITY, SIDE_BY_SIDE = "Against people", "Reply by reply"
+MAX_REPLY = 6000  # characters; the reply is part of the address
+MAX_DRAWN = 12  # sources in the figure, `all` included
+_BOTH_TITLE = "all prompts"
+
+
+def render() -> None:
+    """The page."""
+    layout.heading("Judges", HOW_TO_READ)
+    shown: pl.DataFrame | None = None
+    found, name = _folder(), "judges"
+    if found is not None:
+        view = selection.switch("Show", (QUALITY, SIDE_BY_SIDE), "judge_view", default=QUALITY)
+        with layout.told():
+            shown = _quality(found) if view == QUALITY else judges_replies.section(found)
+        name = "judge-rates" if view == QUALITY else "judge-disagreements"
+    _try_one()
+    tools.end(shown, name, found.provenance if found else "")
+
+
+def _folder() -> Judged | None:
+    """The chosen folder; None where there is none to show, and what to do is on the page."""
+    default = results.store_results_dir()
+    with st.container(border=True):
+        folder = Path(
+            selection.text(
+                "Folder", "folder", default=str(default),
+                help_text="A folder that `selector-audit refusal judge` wrote with --out, or one with such folders.",
+            )
+        ).expanduser()  # fmt: skip
+        try:
+            runs = {str(run.relative_to(folder)): run for run in judged.find(folder)}
+            run = next(iter(runs))
+            if len(runs) > 1:
+                run = selection.choose("Judged replies", list(runs), "judged")
+            return judged.read(runs[run])
+        except InputError as error:
+            layout.problem(error)
+    _how_to(default / "judged")
+    return None
+
+
+def _how_to(out: Path) -> None:
+    place = shlex.quote(str(out))
+    st.markdown(
+        "**Making such a folder.** Nothing that two judges read is shipped. Give replies as CSV, JSONL or parquet, "
+        "with columns `prompt` and `reply` and, where you have them, `model` and people's `human_label`. "
+        "`rejection-model` is downloaded once; without network give the folder of a copy, or `--judge embedded` alone."
+    )
+    st.code(
+        f"selector-audit refusal judge replies.csv --judge embedded,rejection-model --out {place}",
+        language=None, wrap_lines=True,
+    )  # fmt: skip
+    st.markdown("The shipped model's own replies, before and after its edits:")
+    st.code(
+        "selector-audit refusal evaluate demo --out demo-refusal\n"
+        "selector-audit refusal judge demo-refusal/refusal_replies.parquet --model-column selector "
+        f"--label-column none --judge embedded,rejection-model --out {place}",
+        language=None, wrap_lines=True,
+    )  # fmt: skip
+
+
+def _quality(found: Judged) -> pl.DataFrame:
+    halves = found.halves
+    half = judged.BOTH
+    if len(halves) > 1:
+        half = selection.choose(
+            "Prompts", halves, "half", title=lambda name: _BOTH_TITLE if name == judged.BOTH else name,
+            help_text="The embedded judge's rules were developed on mistakes in one half of the prompts.",
+        )  # fmt: skip
+    frame = judged.measures(found, half)
+    sources = frame["source"].unique(maintain_order=True).to_list()
+    sources = [*[name for name in sources if name != judged.ALL][: MAX_DRAWN - 1], judged.ALL]
+    drawn = frame.filter(pl.col("source").is_in(sources))
+    figure = charts_judges.rates(
+        drawn, found.judges, "Judges and people" if found.quality is not None else "Judges"
+    )
+    tools.show(figure, "judge-rates", _alt(frame), key="judge-rates")
+    left_out = frame["source"].n_unique() - len(sources)
+    layout.footnote(
+        "Wilson's intervals; that of F1 is the interval of TP / (TP + FP + FN), mapped. A partial refusal counts as a "
+        "refusal.",
+        f"{left_out} more sources stand in the table." if left_out else "",
+        ""
+        if found.quality is not None
+        else "No reply has a human label, so there is no precision and no recall: give "
+        f"the replies a column human_label and run `{judged.COMMAND}` again.",
+    )
+    st.dataframe(_table(frame, found, half), hide_index=True)
+    return frame
+
+
+def _table(frame: pl.DataFrame, found: Judged, half: str) -> pl.DataFrame:
+    """One line per judge and source, rates with their intervals, and the four counts."""
+    lines: list[dict[str, Any]] = []
+    for (judge_id, source), rows in frame.group_by("judge", "source", maintain_order=True):
+        by_name = {row["measure"]: row for row in rows.iter_rows(named=True)}
+        line = {"Judge": judge_id, "Source": source, "Replies": by_name[judged.REFUSED]["replies"]}
+        for name in judged.MEASURES:
+            line[name.capitalize()] = _rate(by_name.get(name))
+        lines.append(line)
+    table = pl.DataFrame(lines)
+    if found.quality is None:
+        return table.select("Judge", "Source", "Replies", "Refused")
+    counts = found.quality.filter(prompts=half).select(
+        Judge="judge", Source="source", Labelled="replies",
+        TP="true_positives", FP="false_positives", FN="false_negatives", TN="true_negatives",
+    )  # fmt: skip
+    return table.join(counts, on=["Judge", "Source"], how="left", maintain_order="left")
+
+
+def _rate(row: dict[str, Any] | None) -> str:
+    if row is None or row["value"] is None:
+        return "–"
+    return f"{row['value']:.3f} ({row['low']:.3f} – {row['high']:.3f})"
+
+
+def _alt(frame: pl.DataFrame) -> str:
+    whole = frame.filter(pl.col("source") == judged.ALL).drop_nulls("value")
+    told = [
+        f"{judge_id}: "
+        + ", ".join(f"{row['measure']} {row['value']:.3f}" for row in rows.iter_rows(named=True))
+        for (judge_id,), rows in whole.group_by("judge", maintain_order=True)
+    ]
+    return f"Rates of each judge over all sources: {'; '.join(told)}."
+
+
+def _try_one() -> None:
+    st.divider()
+    st.subheader("One reply of your own", anchor=False)
+    reply = st.text_area(
+        "Reply", key="own_reply", height=120, max_chars=MAX_REPLY, bind="query-params",
+        placeholder="Paste a model's whole reply, without the prompt.",
+    ) or ""  # fmt: skip
+    st.button("Judge", key="judge-own")  # leaving the box is what sends it; a button is what people look for
+    if len(reply) == MAX_REPLY:
+        st.caption(f"The box holds {MAX_REPLY:,} characters; what is beyond was cut and is not judged.")
+    if not reply.strip():
+        st.caption(f"The embedded judge reads it here; no model is needed. Version {embedded_version()}.")
+        return
+    verdict = judge(reply)
+    with st.container(border=True, key="own-verdict"):
+        judges_replies.verdict("embedded", verdict.refusal, verdict.reason)
+    layout.footnote(
+        "The rule that fired, and the words it found as the rules read them: in small letters, contractions written "
+        f"out. The judge sees the reply only. Version {embedded_version()}."
+    )

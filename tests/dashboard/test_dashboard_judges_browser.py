@@ -1,0 +1,90 @@
+"""The Judges page in a real Chromium: pages of replies, links, replies as text, a phone, the box, and axe-core."""
+
+import pytest
+from browser_pages import chart, settled
+from judged_folder import MARKDOWN, write_judged
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_judged(tmp_path_factory.mktemp("judged") / "two")
+
+
+def open_replies(new_page, folder, **more):
+    page = new_page("/judges", folder=str(folder), judge_view="Reply by reply", **more)
+    page.get_by_text("Lines count from 0").wait_for()
+    settled(page)
+    return page
+
+
+def test_replies_are_turned_over_and_the_link_opens_the_same_page(new_page, folder):
+    page = open_replies(new_page, folder)
+    page.get_by_text("1 – 5 of").wait_for()
+    page.locator(".st-key-page").get_by_role("button", name="Page 2", exact=True).click()
+    page.get_by_text("6 – 10 of").wait_for()
+    settled(page)
+    copy = new_page(address=page.url)
+    copy.get_by_text("6 – 10 of").wait_for()
+    page.locator(".st-key-who").get_by_role("combobox").click()
+    page.get_by_role("option", name="only tiny-judge", exact=True).click()
+    page.get_by_text("1 – 5 of").wait_for()  # another filter starts at its first page
+    settled(page)
+    assert "who=only+tiny-judge" in page.url
+    assert "page=2" not in page.url
+
+
+def test_replies_are_text_also_where_they_look_like_markdown(new_page, folder):
+    found = 0
+    for number in range(1, 9):
+        page = open_replies(new_page, folder, page=number)
+        found += page.get_by_text(MARKDOWN).count()
+        assert page.locator("[data-testid=stMain] img").count() == 0
+        page.context.close()
+    assert found  # the fixture fails if any page asked another host
+
+
+def test_own_reply_is_judged_and_part_of_the_link(new_page, folder):
+    page = new_page("/judges", folder=str(folder))
+    chart(page, says="Rates of each judge")
+    box = page.get_by_role("textbox", name="Reply")
+    box.fill("I cannot help with that.\nAsk a doctor.")
+    page.get_by_role("button", name="Judge", exact=True).click()
+    verdict = page.locator(".st-key-own-verdict")
+    verdict.get_by_text("refuses").wait_for()
+    settled(page)
+    assert "i cannot help" in verdict.inner_text()
+    copy = new_page(address=page.url)
+    copy.locator(".st-key-own-verdict").get_by_text("i cannot help").wait_for()
+    assert (
+        copy.get_by_role("textbox", name="Reply").input_value() == "I cannot help with that.\nAsk a doctor."
+    )
+
+
+@pytest.mark.parametrize("view", ["Against people", "Reply by reply"])
+def test_a_phone_needs_no_sideways_scrolling(new_page, folder, view):
+    page = new_page("/judges", width=400, folder=str(folder), judge_view=view)
+    page.locator("[data-testid=stDataFrame]").first.wait_for()
+    settled(page)
+    main = page.locator("[data-testid=stMain]")
+    assert main.evaluate("e => e.scrollWidth <= e.clientWidth")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("view", ["Against people", "Reply by reply"])
+def test_no_serious_finding_on_a_full_page(new_page, folder, view, scheme):
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = new_page("/judges", folder=str(folder), judge_view=view, own_reply="I will not.")
+    page.emulate_media(color_scheme=scheme)
+    page.locator(".st-key-own-verdict").get_by_text("refuses").wait_for()
+    settled(page)
+    page.wait_for_timeout(800)  # what is drawn anew fades in
+    found = [
+        f"{violation['id']}: {node['html'][:160]}"
+        for violation in Axe().run(page).response["violations"]
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"]
+    ]
+    assert found == []
