@@ -73,7 +73,7 @@ def _how_to(out: Path) -> None:
         f"selector-audit refusal judge replies.csv --judge embedded,rejection-model --out {place}",
         language=None, wrap_lines=True,
     )  # fmt: skip
-    st.markdown("The shipped model's own replies, before and after its edits:")
+    st.markdown("The shipped model's own replies, before its edits (source `none`) and after them:")
     st.code(
         "selector-audit refusal evaluate demo --out demo-refusal\n"
         "selector-audit refusal judge demo-refusal/refusal_replies.parquet --model-column selector "
@@ -100,8 +100,13 @@ def _quality(found: Judged) -> pl.DataFrame:
     tools.show(figure, "judge-rates", _alt(frame), key="judge-rates")
     left_out = frame["source"].n_unique() - len(sources)
     layout.footnote(
-        "Wilson's intervals; that of F1 is the interval of TP / (TP + FP + FN), mapped. A partial refusal counts as a "
-        "refusal.",
+        "Wilson's intervals"
+        + (
+            "; that of F1 is the interval of TP / (TP + FP + FN), mapped. A partial refusal "
+            "counts as a refusal."
+            if found.quality is not None
+            else "."
+        ),
         f"{left_out} more sources stand in the table." if left_out else "",
         ""
         if found.quality is not None
@@ -128,7 +133,10 @@ def _table(frame: pl.DataFrame, found: Judged, half: str) -> pl.DataFrame:
         Judge="judge", Source="source", Labelled="replies",
         TP="true_positives", FP="false_positives", FN="false_negatives", TN="true_negatives",
     )  # fmt: skip
-    return table.join(counts, on=["Judge", "Source"], how="left", maintain_order="left")
+    joined = table.join(counts, on=["Judge", "Source"], how="left", maintain_order="left")
+    return joined.with_columns(
+        pl.col(counts.columns[2:]).cast(pl.String).fill_null("–")
+    )  # people have no counts
 
 
 def _rate(row: dict[str, Any] | None) -> str:

@@ -163,7 +163,7 @@ def test_a_full_folder_shows_rates_first(made):
     frame = pl.read_parquet(made / "judge_quality.parquet").filter(
         judge="embedded", source="all", prompts="both"
     )
-    assert row["TP"] == frame["true_positives"][0]
+    assert row["TP"] == str(frame["true_positives"][0])
     assert row["Recall"].startswith(f"{frame['recall'][0]:.3f} (")
     app.selectbox(key="half").set_value("held out").run()
     assert warnings_of(app) == []
