@@ -85,7 +85,9 @@ def find_runs(folder: Path) -> list[Path]:
     for depth in range(_SEARCH_DEPTH + 1):
         pattern = "/".join(["*"] * depth + ["*.parquet"])
         found |= {path.parent for path in folder.glob(pattern) if path.stem in schemas.RESULTS}
-    found = {run for run in found if (run / "manifest.json").is_file() or not (run / schemas.JUDGED).is_file()}
+    found = {
+        run for run in found if (run / "manifest.json").is_file() or not (run / schemas.JUDGED).is_file()
+    }
     if not found:
         raise InputError(f"{folder} holds no results; run `selector-audit sweep MODEL --out {folder}` first")
     return sorted(found)

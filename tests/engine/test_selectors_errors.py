@@ -65,7 +65,8 @@ def test_no_text_is_an_error(selector: str, tiny_llama: LoadedModel, tiny_window
 
 def test_wrong_names_and_numbers_are_errors(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
     with pytest.raises(
-        InputError, match=r"unknown selector 'wnada'; did you mean 'wanda'\? available: consensus2, grad_x_input, ig"
+        InputError,
+        match=r"unknown selector 'wnada'; did you mean 'wanda'\? available: consensus2, grad_x_input, ig",
     ):
         compute_scores(tiny_llama, ["wnada"], tiny_windows)
     with pytest.raises(InputError, match="unknown objective 'los'; did you mean 'loss'"):
