@@ -9,6 +9,8 @@ from engine.errors import unknown
 from engine.scores import PAPER_SELECTORS, ScorePlan
 from engine.sweep import RATES
 
+SECOND_CORPUS = "demo-chat"  # the shipped model's second domain
+
 
 @dataclass(frozen=True)
 class AuditPlan:
@@ -67,7 +69,7 @@ def _demo() -> AuditPlan:
         eval_corpus="demo",
         eval_samples=64,
         eval_length=256,
-        domain_corpus="demo-chat",
+        domain_corpus=SECOND_CORPUS,
         downstream_rates=(0.0, 0.1, 0.3, 0.5),
         downstream_items=20,  # near chance with any number of items
     )

@@ -84,12 +84,15 @@ def run(args: argparse.Namespace) -> None:
 
 def audit_plan(args: argparse.Namespace) -> AuditPlan:
     """The preset with what the arguments say otherwise."""
-    from engine.analysis.plan import preset
+    from engine.analysis.plan import SECOND_CORPUS, preset
+    from engine.scores import default_corpus
     from engine.selectors import available_selectors
 
-    plan = preset(args.preset or ("demo" if args.model == "demo" else "paper"))
+    shipped = args.model == "demo"
+    plan = preset(args.preset or ("demo" if shipped else "paper"))
+    corpus = args.corpus or (default_corpus(args.model) if shipped else None)
     scoring = _given(
-        corpus=args.corpus,
+        corpus=corpus,
         samples=_at_least("--samples", args.samples, 1),
         length=_at_least("--max-length", args.max_length, 2),
         seeds=common.integers(args.seeds, "--seeds") if args.seeds else None,
@@ -100,12 +103,12 @@ def audit_plan(args: argparse.Namespace) -> AuditPlan:
         known = [selector.id for selector in available_selectors()]
         scoring["selectors"] = common.names(args.selectors, "selector", known)
     changes = _given(
-        eval_corpus=args.eval_corpus or args.corpus,
+        eval_corpus=args.eval_corpus or corpus,
         eval_samples=_at_least("--eval-samples", args.eval_samples, 1),
         eval_length=_at_least("--eval-length", args.eval_length, 2),
         stability_sizes=_sizes(args.sizes),
         control_rates=common.rates(args.control_rates) if args.control_rates else None,
-        domain_corpus=args.domain_corpus,
+        domain_corpus=args.domain_corpus or (SECOND_CORPUS if shipped else None),
         downstream_tasks=args.downstream_tasks,
         downstream_items=_at_least("--downstream-items", args.downstream_items, 1),
     )

@@ -12,7 +12,8 @@ from tiny_models import save_tiny
 
 import engine.sweep as sweep_module
 from engine.analysis.run import ANALYSES, run_analyses
-from engine.cli import main
+from engine.cli import build_parser, main
+from engine.commands.analyze import audit_plan
 from engine.errors import InputError
 from engine.records import file_sha256
 from engine.scores import PAPER_SELECTORS
@@ -156,3 +157,28 @@ def test_wrong_input_is_one_line(more, said, capsys):
     err = capsys.readouterr().err
     assert said in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["quick", "paper", "demo"])
+def test_every_preset_of_the_shipped_model_reads_shipped_text(name):
+    plan = audit_plan(build_parser().parse_args(["analyze", "demo", "--preset", name]))
+    assert (plan.scoring.corpus, plan.eval_corpus, plan.domain_corpus) == ("demo", "demo", "demo-chat")
+
+
+def test_options_win_over_the_preset():
+    asked = [
+        "analyze",
+        "org/model",
+        "--samples",
+        "9",
+        "--corpus",
+        "my.txt",
+        "--sizes",
+        "2,4",
+        "--selectors",
+        "ig",
+    ]
+    plan = audit_plan(build_parser().parse_args(asked))
+    assert (plan.scoring.samples, plan.scoring.selectors) == (9, ("ig",))
+    assert (plan.scoring.corpus, plan.eval_corpus, plan.domain_corpus) == ("my.txt", "my.txt", "c4")
+    assert (plan.stability_sizes, plan.eval_samples) == ((2, 4), 256)
