@@ -46,6 +46,8 @@ def test_replies_are_text_also_where_they_look_like_markdown(new_page, folder):
 
 
 def test_own_reply_is_judged_and_part_of_the_link(new_page, folder):
+    from playwright.sync_api import expect
+
     page = new_page("/judges", folder=str(folder))
     chart(page, says="Rates of each judge")
     box = page.get_by_role("textbox", name="Reply")
@@ -57,9 +59,9 @@ def test_own_reply_is_judged_and_part_of_the_link(new_page, folder):
     assert "i cannot help" in verdict.inner_text()
     copy = new_page(address=page.url)
     copy.locator(".st-key-own-verdict").get_by_text("i cannot help").wait_for()
-    assert (
-        copy.get_by_role("textbox", name="Reply").input_value() == "I cannot help with that.\nAsk a doctor."
-    )
+    settled(copy)
+    # The box fills a moment after it is drawn.
+    expect(copy.get_by_role("textbox", name="Reply")).to_have_value("I cannot help with that.\nAsk a doctor.")
 
 
 @pytest.mark.parametrize("view", ["Against people", "Reply by reply"])
