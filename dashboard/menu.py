@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 from streamlit.navigation.page import Page
 
-# Streamlit's captions are too faint for small type, and the space between menu entries too wide for this many.
+# Streamlit's captions are too faint for small type, white on the dark theme's buttons is hard to read, and the space
+# between menu entries is too wide for this many.
 _STYLE = (
     "<style>[data-testid=stCaptionContainer]{color:inherit;opacity:.85}"
+    "[data-testid=stBaseButton-primary] p{color:light-dark(#fff,#0e1117)}"
     "[data-testid=stSidebarUserContent] [data-testid=stVerticalBlock]{gap:.1rem}</style>"
 )
 

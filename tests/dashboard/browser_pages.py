@@ -12,6 +12,7 @@ FLAGS = [
     "--disable-dev-shm-usage",
 ]
 TIMEOUT_MS = 60_000
+PAUSE_MS = 500
 MODEL_TIMEOUT_MS = 240_000  # the first use of a model imports torch, which takes long on a busy machine
 
 
@@ -67,3 +68,25 @@ def run(page):
     settled(page)
     assert page.locator(".st-key-reply-after").inner_text() != old or old
     return tuple(reply(page, side).inner_text() for side in ("before", "after"))
+
+
+def lasting_findings(page):
+    """What axe-core calls serious or critical and still does after a while: what is drawn anew fades in, faintly."""
+    found = []
+    for _ in range(4):
+        page.wait_for_timeout(PAUSE_MS)
+        found = _findings(page)
+        if not found:
+            break
+    return found
+
+
+def _findings(page):
+    from axe_playwright_python.sync_playwright import Axe
+
+    return [
+        f"{violation['id']} ({violation['impact']}): {violation['help']}; {node['html'][:160]}"
+        for violation in Axe().run(page).response["violations"]
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"]
+    ]

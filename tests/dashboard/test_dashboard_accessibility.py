@@ -6,11 +6,10 @@ import ast
 from pathlib import Path
 
 import pytest
-from browser_pages import TIMEOUT_MS, settled
+from browser_pages import TIMEOUT_MS, lasting_findings, settled
 
 pytestmark = pytest.mark.browser
 
-PAUSE_MS = 500
 APP = Path(__file__).parents[2] / "dashboard" / "app.py"
 
 
@@ -33,25 +32,3 @@ def test_no_serious_finding(path, new_page):
         page.locator("[data-stale=true]").first.wait_for(state="detached")
         found = lasting_findings(page)
         assert found == [], f"{scheme}:\n" + "\n".join(found)
-
-
-def lasting_findings(page) -> list[str]:
-    """What axe-core calls serious or critical and still does after a while: what is drawn anew fades in, faintly."""
-    found: list[str] = []
-    for _ in range(4):
-        page.wait_for_timeout(PAUSE_MS)
-        found = findings(page)
-        if not found:
-            break
-    return found
-
-
-def findings(page) -> list[str]:
-    from axe_playwright_python.sync_playwright import Axe
-
-    return [
-        f"{violation['id']} ({violation['impact']}): {violation['help']}; {node['html'][:160]}"
-        for violation in Axe().run(page).response["violations"]
-        if violation["impact"] in ("serious", "critical")
-        for node in violation["nodes"]
-    ]

@@ -1,7 +1,7 @@
 """The Judges page in a real Chromium: pages of replies, links, replies as text, a phone, the box, and axe-core."""
 
 import pytest
-from browser_pages import chart, settled
+from browser_pages import chart, lasting_findings, settled
 from judged_folder import MARKDOWN, write_judged
 
 pytestmark = pytest.mark.browser
@@ -76,17 +76,8 @@ def test_a_phone_needs_no_sideways_scrolling(new_page, folder, view):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("view", ["Against people", "Reply by reply"])
 def test_no_serious_finding_on_a_full_page(new_page, folder, view, scheme):
-    from axe_playwright_python.sync_playwright import Axe
-
     page = new_page("/judges", folder=str(folder), judge_view=view, own_reply="I will not.")
     page.emulate_media(color_scheme=scheme)
     page.locator(".st-key-own-verdict").get_by_text("refuses").wait_for()
     settled(page)
-    page.wait_for_timeout(800)  # what is drawn anew fades in
-    found = [
-        f"{violation['id']}: {node['html'][:160]}"
-        for violation in Axe().run(page).response["violations"]
-        if violation["impact"] in ("serious", "critical")
-        for node in violation["nodes"]
-    ]
-    assert found == []
+    assert lasting_findings(page) == []

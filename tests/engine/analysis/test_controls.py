@@ -74,7 +74,7 @@ def test_numbers_are_those_of_the_sets(audit_and_tables, tiny_llama: LoadedModel
         with zeroed(tiny_llama, sorted(rows)):
             expected = negative_log_likelihood(tiny_llama, audit.evaluation).nats_per_token
         assert (line["rows_removed"], line["seed"]) == (len(rows), None)
-        assert line["nll"] == expected
+        assert line["nll"] == pytest.approx(expected, rel=1e-6)  # dead neurons are skipped: other sums round
     for control in ("lrp_layer_matched", "ig_layer_matched", "random"):
         assert own.filter(control=control)["seed"].to_list() == [42, 43]
     assert own.filter(control="rank_randomised")["seed"].to_list() == [0, 1, 2]

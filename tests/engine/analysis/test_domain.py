@@ -62,7 +62,10 @@ def test_every_data_dependent_selector_on_both_corpora(audit: Audit, tiny_text: 
         assert line["jaccard"] == pytest.approx(common / (2 * len(first) - common))
         for name, mask in (("nll_a", first), ("nll_b", second)):
             with zeroed(loaded, mask):
-                assert line[name] == negative_log_likelihood(loaded, audit.evaluation).nats_per_token
+                expected = negative_log_likelihood(loaded, audit.evaluation).nats_per_token
+            assert line[name] == pytest.approx(
+                expected, rel=1e-6
+            )  # dead neurons are skipped: other sums round
 
 
 def test_masks_on_the_second_corpus_too(audit: Audit) -> None:

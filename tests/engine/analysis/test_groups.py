@@ -113,7 +113,10 @@ def test_dangerous_groups_by_hand(tiny_llama: LoadedModel, tiny_text: Path, tmp_
             in_danger += part.height * bad
             found.append((block, sublayer, part.height, result.nats_per_token, bad))
         own = table.filter(selector=selector)
-        assert sorted(own.select("block", "sublayer", "rows", "nll", "dangerous").rows()) == sorted(found)
+        rows = own.select("block", "sublayer", "rows", "nll", "dangerous").sort("block", "sublayer").rows()
+        for measured, expected in zip(rows, sorted(found), strict=True):
+            # Dead neurons are skipped: other sums round in other places.
+            assert measured == (*expected[:3], pytest.approx(expected[3], rel=1e-6), expected[4])
         line = tables["dangerous_summary"].row(by_predicate=pl.col("selector") == selector, named=True)
         assert line["groups"] == len(found)
         assert line["dangerous_groups"] == sum(bad for *_, bad in found)
