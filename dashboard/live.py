@@ -232,5 +232,8 @@ def preload_demo() -> None:
         for _ in replies(loaded, np.zeros(0, dtype=np.int64), "Hello", 2):
             pass
         import engine.refusal.contrast  # noqa: F401
+
+        gc.collect()
+        gc.freeze()  # torch's many objects are here to stay: no collection has to look at them again
     except InputError:
         return  # the live page says what is wrong with it
