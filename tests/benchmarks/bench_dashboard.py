@@ -3,9 +3,9 @@
     uv run python tests/benchmarks/bench_dashboard.py [--rounds 5]
 
 First chart: a fresh server and a fresh browser process and profile each round, from the request of the overview
-until a figure has its marks; the same for both figures of the curves. Selector: from the click until the redrawn figures have their
-marks. Live edit: shipped model, from the click on Run until both replies and the figure of removed rows are there;
-the first one, which may wait for the model to load, is told apart.
+until a figure has its marks; the same for both figures of the curves. Selector: from the click until the redrawn
+figures have their marks. Live edit: shipped model, from the click on Run until both replies and the figure of
+removed rows are there; the first one, which may wait for the model to load, is told apart.
 """
 
 from __future__ import annotations
