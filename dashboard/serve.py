@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import threading
@@ -135,11 +136,15 @@ def _import_what_the_first_page_needs() -> None:
     import plotly.io
     import plotly.tools
 
-    from dashboard import charts_overview, headline, results, views
+    from dashboard import charts_overview, headline, results, shipped, views
 
     for page in pkgutil.iter_modules(views.__path__):
         importlib.import_module(f"{views.__name__}.{page.name}")
     paper = results.read_paper()
+    with contextlib.suppress(InputError):  # the page says what is wrong with them
+        results.read_run(shipped.demo_results_dir())
+        for stem in ("stability", "verdicts"):
+            results.read_table(shipped.demo_results_dir(), stem)
     table = headline.snapshot({model: (paper.frame, model) for model in paper.models})
     figure = plotly.tools.return_figure_from_figure_or_data(charts_overview.snapshot(table), True)
     plotly.io.to_json(figure, validate=False)

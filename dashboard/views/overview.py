@@ -75,7 +75,7 @@ def _results(picked: sources.Source) -> None:
     curves: results.Curves | None = None
     with layout.told():
         curves = results.read_paper() if picked.published else results.read_run(picked.folder)  # type: ignore[arg-type]
-    _model(picked, curves)
+    above = st.container()  # filled last: the figures are what the browser needs most time for
     left, right = st.columns(2, gap="medium")
     shown: list[pl.DataFrame] = []
     with left, layout.told():
@@ -90,6 +90,8 @@ def _results(picked: sources.Source) -> None:
     with right, layout.told():
         if curves is not None:
             _scatter(picked, curves)
+    with above:
+        _model(picked, curves)
     if not picked.published:  # the paper printed the numbers behind such verdicts, not the words
         with layout.told():
             _verdicts(picked)
