@@ -10,9 +10,6 @@ from dashboard import live, shipped
 from dashboard.lessons import LESSONS
 
 TITLES = [f"{number}. {lesson.title}" for number, lesson in enumerate(LESSONS, 1)]
-pytestmark = pytest.mark.skipif(
-    not shipped.demo_model_is_there(), reason="the shipped model is not in this tree"
-)
 
 
 @pytest.fixture

@@ -117,7 +117,6 @@ def test_a_missing_shipped_model_says_what_to_do(tmp_path, monkeypatch):
     assert "precomputed.recipe" in app.warning[0].value.replace("\\", "")
 
 
-@pytest.mark.skipif(not shipped.demo_model_is_there(), reason="the shipped model is not in this tree")
 def test_examples_of_the_domain_fill_the_prompt():
     app = page(domain="Crime")
     offered = [example for example in shipped.examples() if example.domain == "crime"]

@@ -7,7 +7,6 @@ import pytest
 from browser_pages import MODEL_TIMEOUT_MS, button, settled
 from scored_runs import write_scored
 
-from dashboard import shipped
 from dashboard.lessons import LESSONS
 
 pytestmark = pytest.mark.browser
@@ -116,7 +115,6 @@ def test_both_pages_fit_a_phone(new_page, scores):
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 
-@pytest.mark.skipif(not shipped.demo_model_is_there(), reason="the shipped model is not in this tree")
 def test_the_lessons_can_be_walked_and_answers_stay(new_page):
     page = new_page("/learn")
     verdict = page.locator(".st-key-verdict")
@@ -140,7 +138,6 @@ def test_the_lessons_can_be_walked_and_answers_stay(new_page):
     assert copy.get_by_role("radio", name=LESSONS[4].answers["a"]).is_checked()
 
 
-@pytest.mark.skipif(not shipped.demo_model_is_there(), reason="the shipped model is not in this tree")
 def test_the_installed_behaviour_is_shown_live(new_page):
     page = new_page("/learn", step=f"5. {LESSONS[4].title}", learn_domain="Hate")
     page.get_by_role("heading", name=LESSONS[4].title).wait_for()

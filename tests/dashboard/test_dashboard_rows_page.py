@@ -6,7 +6,7 @@ from scored_runs import write_scored
 from streamlit.testing.v1 import AppTest
 
 import precomputed
-from dashboard import live, results, row_sets, scored, shipped
+from dashboard import live, results, row_sets, scored
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,6 @@ def alt(app):
     return app.get("plotly_chart")[0].proto.alt
 
 
-@pytest.mark.skipif(not shipped.demo_model_is_there(), reason="the shipped model is not in this tree")
 def test_the_shipped_scores_open():
     app = page()
     assert not list(app.warning)

@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import precomputed
-from dashboard import shipped, weights
+from dashboard import weights
 from engine.errors import InputError
 
 NAME = "model.layers.{}.self_attn.{}.weight"
@@ -41,7 +41,6 @@ def test_values_are_exactly_those_of_the_file(model_file, dtype):
             np.testing.assert_array_equal(read, tensors[NAME.format(block, projection)].float().numpy())
 
 
-@pytest.mark.skipif(not shipped.demo_model_is_there(), reason="the shipped model is not in this tree")
 def test_the_shipped_model_is_read_as_by_safetensors():
     tensors = load_file(precomputed.demo_model_dir() / "model.safetensors")
     projections = [name for name in tensors if name.endswith("_proj.weight")]
