@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from engine.errors import InputError
 if TYPE_CHECKING:
     from dashboard.live import Entry
     from engine.masks import Mask
+    from engine.refusal.contrast import Contrast
 
 Mode = Literal["refusal", "language model"]
 Progress = Callable[[str, int, int], None]
@@ -94,7 +95,9 @@ def removed_per_projection(entry: Entry, mask: Mask) -> pl.DataFrame:
 
 def _scores(entry: Entry, selector: str, progress: Progress) -> npt.NDArray[np.float32]:
     if selector not in entry.scores:
-        known = _shipped(entry, "scores.safetensors").get(selector)
+        known = shipped.demo_scores().get(selector) if _is_shipped(entry) else None
+        if known is not None:
+            _same_rows(entry, "scores.safetensors", known)
         entry.scores[selector] = _compute_scores(entry, selector, progress) if known is None else known
     values: npt.NDArray[np.float32] = entry.scores[selector]
     return values if values.ndim == 1 else values[0]  # random: one ranking per seed, the first is shown
@@ -118,21 +121,18 @@ def _compute_scores(entry: Entry, selector: str, progress: Progress) -> npt.NDAr
     return computed[selector].numpy()
 
 
-def _contrast(entry: Entry, selector: str, domain: str, progress: Progress) -> Any:
-    from engine.refusal.contrast import Contrast
-
+def _contrast(entry: Entry, selector: str, domain: str, progress: Progress) -> Contrast:
     key = (selector, domain)
     if key not in entry.contrasts:
-        arrays = _shipped(entry, "contrast.safetensors")
-        c_comply, lm_rank = arrays.get(f"{selector}/{domain}/c_comply"), arrays.get(f"{selector}/lm_rank")
-        if c_comply is not None and lm_rank is not None:
-            entry.contrasts[key] = Contrast(selector, domain, c_comply, lm_rank)
-        else:
-            entry.contrasts[key] = _compute_contrast(entry, selector, domain, progress)
-    return entry.contrasts[key]
+        known = shipped.demo_contrasts().get(key) if _is_shipped(entry) else None
+        if known is not None:
+            _same_rows(entry, "contrast.safetensors", known.c_comply)
+        entry.contrasts[key] = known or _compute_contrast(entry, selector, domain, progress)
+    found: Contrast = entry.contrasts[key]
+    return found
 
 
-def _compute_contrast(entry: Entry, selector: str, domain: str, progress: Progress) -> Any:
+def _compute_contrast(entry: Entry, selector: str, domain: str, progress: Progress) -> Contrast:
     from engine.corpora import contrast_pairs
     from engine.refusal.algorithm import contrasts
 
@@ -148,16 +148,14 @@ def _held(entry: Entry, progress: Progress) -> AbstractContextManager[None]:
     return held(entry.loaded.lock, lambda _: progress("waiting for another session", 0, 1))
 
 
-def _shipped(entry: Entry, name: str) -> dict[str, npt.NDArray[np.float32]]:
-    """Shipped arrays, if they were computed from the weights that are loaded; else none."""
-    if shipped.demo_weights_hash() != entry.loaded.weights_hash:
-        return {}
-    arrays = shipped.demo_arrays(name)
-    n_rows = entry.loaded.rows.n_rows
-    wrong = [key for key, array in arrays.items() if array.shape[-1] != n_rows]
-    if wrong:
+def _is_shipped(entry: Entry) -> bool:
+    """Were the shipped results computed from the weights that are loaded?"""
+    return shipped.demo_weights_hash() == entry.loaded.weights_hash
+
+
+def _same_rows(entry: Entry, name: str, values: npt.NDArray[np.float32]) -> None:
+    if values.shape[-1] != entry.loaded.rows.n_rows:
         raise InputError(
-            f"the shipped {name} has {arrays[wrong[0]].shape[-1]} rows for {wrong[0]}, the shipped model has {n_rows}; "
+            f"the shipped {name} has {values.shape[-1]} rows, the shipped model has {entry.loaded.rows.n_rows}; "
             "rebuild the shipped results"
         )
-    return arrays

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,9 @@ from dashboard.results import stamp
 from engine.errors import InputError
 from engine.records import read_manifest
 
+if TYPE_CHECKING:
+    from engine.refusal.contrast import Contrast
+
 OPERATING_POINTS = "operating_points.parquet"
 
 
@@ -24,14 +28,27 @@ def demo_results_dir() -> Path:
     return precomputed.demo_dir() / "results"
 
 
-def demo_arrays(name: str) -> dict[str, npt.NDArray[np.float32]]:
-    """Arrays of `scores.safetensors` or `contrast.safetensors` of the shipped model; empty where absent."""
-    path = demo_results_dir() / name
-    return _arrays(path, stamp(path)) if path.is_file() else {}
+def demo_scores() -> dict[str, npt.NDArray[np.float32]]:
+    """The shipped model's scores by selector; empty where absent."""
+    path = demo_results_dir() / "scores.safetensors"
+    return _scores(path, stamp(path)) if path.is_file() else {}
 
 
-@lru_cache(maxsize=4)
-def _arrays(path: Path, _file_stamp: object) -> dict[str, npt.NDArray[np.float32]]:
+def demo_contrasts() -> dict[tuple[str, str], Contrast]:
+    """The shipped model's contrasts by selector and domain, their checksum verified; empty where absent."""
+    path = demo_results_dir() / "contrast.safetensors"
+    return _contrasts(path, stamp(path)) if path.is_file() else {}
+
+
+@lru_cache(maxsize=2)
+def _contrasts(path: Path, _file_stamp: object) -> dict[tuple[str, str], Contrast]:
+    from engine.refusal.contrast import load_contrasts
+
+    return {(one.selector, one.domain): one for one in load_contrasts(path)[0]}
+
+
+@lru_cache(maxsize=2)
+def _scores(path: Path, _file_stamp: object) -> dict[str, npt.NDArray[np.float32]]:
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 

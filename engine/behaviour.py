@@ -28,19 +28,21 @@ class BehaviourScores(np.ndarray[Any, np.dtype[np.float32]]):
         return array[()] if return_scalar else super().__array_wrap__(array, context, return_scalar)
 
 
-def behaviour_scores(values: npt.ArrayLike, what: str) -> BehaviourScores:
-    """Measured values as `BehaviourScores`; `InputError` for what was calculated from such scores."""
-    if isinstance(values, BehaviourScores):
-        if not values.measured:
-            raise InputError(
-                f"{what} was calculated from scores of a behaviour, which would let a negated copy pose as them; "
-                f"{INSTALLS_ONLY}: give what calibration gave"
-            )
-        return values
+def measured_scores(values: npt.ArrayLike) -> BehaviourScores:
+    """Marks values as measured. For calibration, and for files whose checksum fits; nothing else may call it."""
     scores = np.array(values, dtype=np.float32).view(BehaviourScores)
     scores.flags.writeable = False
     scores.measured = True
     return scores
+
+
+def require_measured(values: object, what: str) -> None:
+    """`InputError` unless these are scores as calibration gave them: a plain array could hold them negated."""
+    if not (isinstance(values, BehaviourScores) and values.measured):
+        raise InputError(
+            f"{what} is not what calibration measured (it was calculated or put together, so it could be a negated "
+            f"copy); {INSTALLS_ONLY}: take it from `contrasts` or `load_contrasts`"
+        )
 
 
 def refuse_behaviour(values: object, what: str) -> None:

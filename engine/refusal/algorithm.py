@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from engine.behaviour import INSTALLS_ONLY, refuse_behaviour
+from engine.behaviour import INSTALLS_ONLY, measured_scores, refuse_behaviour
 from engine.corpora import Pair
 from engine.errors import InputError, unknown
 from engine.evaluation.prompts import EncodedPrompts, encode_prompts
@@ -92,11 +92,8 @@ def contrasts(
             _refuse_swapped(run, domain, members)
             for selector in selectors:
                 c_comply = _c_comply(run, selector, domain, members, seed)
-                results.append(
-                    Contrast(
-                        selector, domain, c_comply.astype(np.float32), lm_ranks[selector].astype(np.float32)
-                    )
-                )
+                lm_rank = lm_ranks[selector].astype(np.float32)
+                results.append(Contrast(selector, domain, measured_scores(c_comply), lm_rank))
                 if finished:
                     finished(results[-1])
     return results

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from engine.behaviour import measured_scores
 from engine.corpora import Pair
 from engine.models import LoadedModel
 from engine.records import Json, add_to_manifest, cache_key, canonical
@@ -121,4 +122,4 @@ def _kept(store: Store, key: str, selector: str, domain: str) -> Contrast | None
     arrays, cell = store.load_arrays(key), store.get(key)
     if arrays is None or cell is None or checksum(arrays) != cell["sha256"]:
         return None
-    return Contrast(selector, domain, arrays["c_comply"], arrays["lm_rank"])
+    return Contrast(selector, domain, measured_scores(arrays["c_comply"]), arrays["lm_rank"])

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from engine.behaviour import INSTALLS_ONLY, behaviour_scores, refuse_behaviour
+from engine.behaviour import INSTALLS_ONLY, measured_scores, refuse_behaviour, require_measured
 from engine.errors import InputError, unknown
 from engine.masks import Mask, removed_count
 from engine.ranking import removal_order
@@ -46,7 +46,7 @@ class Contrast:
             raise unknown("contrast selector", self.selector, VARIANTS)
         name = f"{self.selector}/{self.domain}"
         refuse_behaviour(self.lm_rank, f"{name}: lm_rank")
-        object.__setattr__(self, "c_comply", behaviour_scores(self.c_comply, f"{name}: c_comply"))
+        require_measured(self.c_comply, f"{name}: c_comply")
         if self.c_comply.ndim != 1 or self.c_comply.shape != self.lm_rank.shape:
             raise InputError(
                 f"{self.selector}/{self.domain}: c_comply has shape {list(self.c_comply.shape)} and lm_rank "
@@ -131,9 +131,8 @@ def load_contrasts(path: Path) -> tuple[list[Contrast], str]:
         for name in sorted(tensors):
             selector, *middle, last = name.split("/")
             if last == "c_comply":
-                results.append(
-                    Contrast(selector, "/".join(middle), tensors[name], tensors[f"{selector}/lm_rank"])
-                )
+                c_comply = measured_scores(tensors[name])
+                results.append(Contrast(selector, "/".join(middle), c_comply, tensors[f"{selector}/lm_rank"]))
     except (OSError, SafetensorError, KeyError, TypeError) as error:
         raise InputError(
             f"{path} is no contrast file ({error}); write one with `refusal calibrate`"

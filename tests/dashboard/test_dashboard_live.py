@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from dashboard import edits, live, shipped
+from engine.behaviour import measured_scores
 from engine.masks import removed_rows
 from engine.models import LoadedModel
 from engine.refusal.contrast import Contrast, refusal_mask
@@ -218,18 +219,17 @@ def test_masks_of_both_modes_use_shipped_arrays_of_these_weights(entry, monkeypa
     n = entry.loaded.rows.n_rows
     generator = np.random.default_rng(0)
     scores, c_comply, lm_rank = (generator.random(n, dtype=np.float32) for _ in range(3))
-    arrays = {
-        "scores.safetensors": {"lrp": scores, "random": np.stack([scores[::-1], scores])},
-        "contrast.safetensors": {"lrp/hate/c_comply": c_comply, "lrp/lm_rank": lm_rank},
-    }
-    monkeypatch.setattr(shipped, "demo_arrays", lambda name: arrays[name])
+    contrast = Contrast("lrp", "hate", measured_scores(c_comply), lm_rank)
+    arrays = {"lrp": scores, "random": np.stack([scores[::-1], scores])}
+    monkeypatch.setattr(shipped, "demo_scores", lambda: arrays)
+    monkeypatch.setattr(shipped, "demo_contrasts", lambda: {("lrp", "hate"): contrast})
     monkeypatch.setattr(shipped, "demo_weights_hash", lambda: entry.loaded.weights_hash)
     by_rate = edits.Edit("language model", "lrp", order="morf", rate=0.3)
     assert (edits.mask_of(entry, by_rate, fail) == removed_rows(scores, "morf", 0.3)).all()
     first_seed = edits.Edit("language model", "random", order="lerf", rate=0.1)
     assert (edits.mask_of(entry, first_seed, fail) == removed_rows(scores[::-1], "lerf", 0.1)).all()
     refusal = edits.Edit("refusal", "lrp", domain="hate", lam=0.5, k=0.05)
-    expected = refusal_mask(Contrast("lrp", "hate", c_comply, lm_rank), 0.5, 0.05)
+    expected = refusal_mask(contrast, 0.5, 0.05)
     assert (edits.mask_of(entry, refusal, fail) == expected).all()
 
 
@@ -239,7 +239,8 @@ def fail(*_):
 
 def test_shipped_arrays_of_other_weights_are_not_used(entry, monkeypatch):
     monkeypatch.setattr(shipped, "demo_weights_hash", lambda: "of another training run")
-    monkeypatch.setattr(shipped, "demo_arrays", fail)
+    monkeypatch.setattr(shipped, "demo_scores", fail)
+    monkeypatch.setattr(shipped, "demo_contrasts", fail)
     edit = edits.Edit("language model", "magnitude", order="lerf", rate=0.3)
     mask = edits.mask_of(entry, edit, lambda *_: None)
     assert len(mask) == round(0.3 * entry.loaded.rows.n_rows)

@@ -131,12 +131,12 @@ def test_examples_prefer_their_file_and_fall_back_to_held_out_prompts(tmp_path, 
 
 def test_shipped_arrays_are_empty_when_absent_and_an_error_when_broken(tmp_path, monkeypatch):
     monkeypatch.setattr(precomputed, "demo_dir", lambda: tmp_path)
-    assert shipped.demo_arrays("scores.safetensors") == {}
+    assert shipped.demo_scores() == {}
     assert shipped.demo_weights_hash() is None
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "scores.safetensors").write_bytes(b"not safetensors")
     with pytest.raises(InputError, match="rebuild"):
-        shipped.demo_arrays("scores.safetensors")
+        shipped.demo_scores()
 
 
 def points(tmp_path, **changes):

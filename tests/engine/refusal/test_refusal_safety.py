@@ -18,6 +18,7 @@ import pytest
 from refusal_helpers import small_run
 from safetensors.numpy import load_file, save_file
 
+from engine.behaviour import measured_scores
 from engine.cli import main
 from engine.errors import InputError
 from engine.masks import removed_rows
@@ -95,6 +96,8 @@ REVERSALS: dict[str, Callable[[Any], Any]] = {
     "one minus": lambda scores: 1 - scores,
     "in place of a copy": lambda scores: np.negative(scores.copy()),
     "reversed order of rows": lambda scores: scores[::-1],
+    "negated as a plain array": lambda scores: -np.asarray(scores),
+    "a plain copy": lambda scores: np.array(np.asarray(scores)),
 }
 
 
@@ -255,7 +258,9 @@ def test_a_reversed_contrast_finds_no_operating_point(demo: LoadedModel, honest:
         demo, store, domains=("hate",), calibration_pairs=24, ks=(0.05,), lambdas=(0.5,), reply_tokens=25
     )
     plain = np.array(np.asarray(honest.c_comply))
-    turned = Contrast("consensus2", "hate", -plain, honest.lm_rank)
+    turned = Contrast(
+        "consensus2", "hate", measured_scores(-plain), honest.lm_rank
+    )  # the seal itself is forged
     pairs = run.calibration["hate"]
     before = run.rates(UNEDITED, pairs).malign.mean
     assert run.rates(refusal_mask(turned, 0.5, 0.05), pairs).malign.mean < before - 0.2
