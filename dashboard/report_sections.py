@@ -121,7 +121,7 @@ def sufficiency(run: Run) -> list[str]:
     )
     dense = series.unmasked_nll(sweep, model)
     figures = [
-        figure(charts.curves(points, order, baseline=dense))
+        figure(charts.perplexity.curves(points, order, baseline=dense))
         for order in results.ORDERS
         if order in sweep["order"]
     ]

@@ -190,7 +190,7 @@ def where(scored: Scored, row_ids: Sequence[int]) -> pl.DataFrame:
 
 
 def removed_per_projection(scored: Scored, mask: Mask) -> pl.DataFrame:
-    """Columns projection, removed, rows: what `charts.removed_rows` draws."""
+    """Columns projection, removed, rows: what `charts.perplexity.removed_rows` draws."""
     inside = np.zeros(scored.n_rows, dtype=bool)
     inside[mask] = True
     return (

@@ -136,7 +136,7 @@ def _import_what_the_first_page_needs() -> None:
     import plotly.io
     import plotly.tools
 
-    from dashboard import charts_overview, headline, results, shipped, views
+    from dashboard import charts, headline, results, shipped, views
 
     for page in pkgutil.iter_modules(views.__path__):
         importlib.import_module(f"{views.__name__}.{page.name}")
@@ -146,7 +146,7 @@ def _import_what_the_first_page_needs() -> None:
         for stem in ("stability", "verdicts"):
             results.read_table(shipped.demo_results_dir(), stem)
     table = headline.snapshot({model: (paper.frame, model) for model in paper.models})
-    figure = plotly.tools.return_figure_from_figure_or_data(charts_overview.snapshot(table), True)
+    figure = plotly.tools.return_figure_from_figure_or_data(charts.overview.snapshot(table), True)
     plotly.io.to_json(figure, validate=False)
 
 

@@ -7,16 +7,7 @@ from typing import Any
 import polars as pl
 import streamlit as st
 
-from dashboard import (
-    charts_agreement as charts,
-    formats,
-    layout,
-    palette,
-    rankings,
-    selection,
-    sources,
-    tools,
-)
+from dashboard import charts, formats, layout, palette, rankings, selection, sources, tools
 from engine.errors import InputError
 
 HOW_TO_READ = (
@@ -67,8 +58,8 @@ def _controls(overlaps: pl.DataFrame) -> tuple[float, str]:
 
 
 def _triangles(overlaps: pl.DataFrame, selectors: list[str], rate: float, value: str) -> None:
-    attention, mlp = (charts.overlaps(overlaps, rate, name) for name in ("attention", "mlp"))
-    figure = charts.triangles(attention, mlp, selectors, rate, above_chance=value == ABOVE_CHANCE)
+    attention, mlp = (charts.agreement.overlaps(overlaps, rate, name) for name in ("attention", "mlp"))
+    figure = charts.agreement.triangles(attention, mlp, selectors, rate, above_chance=value == ABOVE_CHANCE)
     alt = (
         f"{value} of the masks of every pair of selectors at {formats.rate(rate)}: attention above the diagonal, "
         f"MLP below it. {_extremes(overlaps, rate)}"
@@ -93,7 +84,7 @@ def _extremes(overlaps: pl.DataFrame, rate: float) -> str:
 
 def _correlations(source: sources.Source, selectors: list[str]) -> None:
     table = source.table("spearman")
-    figure = charts.spearman_matrix(charts.correlations(table), selectors)
+    figure = charts.agreement.spearman_matrix(charts.agreement.correlations(table), selectors)
     alt = "Spearman correlation of the scores of every pair of selectors over all rows."
     _follow(tools.show(figure, "spearman", alt, key="spearman-cells", clickable=True), selectors, "spearman")
 
@@ -128,7 +119,7 @@ def _pair(source: sources.Source, overlaps: pl.DataFrame, selectors: list[str], 
 def _summary(source: sources.Source, overlaps: pl.DataFrame, first: str, second: str, rate: float) -> str:
     parts = []
     for sublayer, name in (("attention", "attention"), ("mlp", "MLP")):
-        pair = charts.overlaps(overlaps, rate, sublayer).get((first, second), {})
+        pair = charts.agreement.overlaps(overlaps, rate, sublayer).get((first, second), {})
         value, chance = pair.get("jaccard"), pair.get("expected_random")
         if value is not None:
             parts.append(
@@ -136,7 +127,7 @@ def _summary(source: sources.Source, overlaps: pl.DataFrame, first: str, second:
                 + (f" (by chance {chance:.3f})" if chance is not None else "")
             )
     try:
-        rho = charts.correlations(source.table("spearman")).get((first, second), {}).get("spearman")
+        rho = charts.agreement.correlations(source.table("spearman")).get((first, second), {}).get("spearman")
     except InputError:
         rho = None
     if rho is not None:
@@ -148,14 +139,14 @@ def _layers(counts: pl.DataFrame, first: str, second: str, rate: float) -> None:
     names = (palette.title(first), palette.title(second))
     for column, key, name in zip(st.columns(2), ("first", "second"), names, strict=True):
         with column:
-            figure = charts.removed_share(
+            figure = charts.agreement.removed_share(
                 counts, key, f"{name}: share of each layer removed", f"LeRF at {formats.rate(rate)}"
             )
             tools.show(
                 figure, f"mask-{key}", f"Share of the rows of every block and projection that {name} removes.",
                 key=f"mask-{key}",
             )  # fmt: skip
-    figure = charts.layer_jaccard(counts, names)
+    figure = charts.agreement.layer_jaccard(counts, names)
     tools.show(
         figure, "mask-overlap", f"Jaccard of the masks of {names[0]} and {names[1]} by block and projection."
     )

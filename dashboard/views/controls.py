@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import streamlit as st
 
-from dashboard import charts_controls, formats, layout, palette, selection, sources, tools
+from dashboard import charts, formats, layout, palette, selection, sources, tools
 from dashboard.views import controls_more as more
 from engine.analysis.control_answers import control_answers
 
@@ -66,7 +66,7 @@ def _controls(source: sources.Source) -> pl.DataFrame:
         st.info("Nothing was measured in this order at this rate; choose another.")
         return table
     tools.show(
-        charts_controls.dumbbells(chosen), f"controls-{order}", _alt(chosen, order, rate), key="dumbbells"
+        charts.controls.dumbbells(chosen), f"controls-{order}", _alt(chosen, order, rate), key="dumbbells"
     )
     if chosen["rows_removed"].null_count() == chosen.height:
         st.caption(
@@ -76,8 +76,8 @@ def _controls(source: sources.Source) -> pl.DataFrame:
         )
     _answers(source, order, rate)
     with st.expander("What each control asks"):
-        for control in charts_controls.in_control_order(list(WHAT)):
-            st.markdown(f"**{charts_controls.control_title(control)}**: {WHAT[control]}")
+        for control in charts.controls.in_control_order(list(WHAT)):
+            st.markdown(f"**{charts.controls.control_title(control)}**: {WHAT[control]}")
     return chosen
 
 
@@ -86,8 +86,8 @@ def _alt(chosen: pl.DataFrame, order: str, rate: float) -> str:
     means = own.group_by("control").agg(pl.col("nll").mean())
     values = {row["control"]: row["nll"] for row in means.iter_rows(named=True)}
     texts = [
-        f"{charts_controls.control_title(name)} {formats.perplexity(values[name])}"
-        for name in charts_controls.in_control_order(list(values))
+        f"{charts.controls.control_title(name)} {formats.perplexity(values[name])}"
+        for name in charts.controls.in_control_order(list(values))
     ]
     return f"Perplexity of each control under {order} at {formats.rate(rate)}: {', '.join(texts)}."
 
@@ -107,7 +107,7 @@ def _answers(source: sources.Source, order: str, rate: float) -> None:
         st.markdown(_verdict(better, lost))
         rows = [
             {
-                "Control": charts_controls.control_title(name),
+                "Control": charts.controls.control_title(name),
                 "Rows": f"{answers[name].rows_removed:,}",
                 "At equal size": answers[name].answer,
                 "Against the full rate": answers[name].at_rate or "the same",
@@ -115,7 +115,7 @@ def _answers(source: sources.Source, order: str, rate: float) -> None:
                 "Standard error": answers[name].stderr,
                 "In words": answers[name].sentence,
             }
-            for name in charts_controls.in_control_order(list(answers))
+            for name in charts.controls.in_control_order(list(answers))
         ]
         st.dataframe(
             pl.DataFrame(rows), hide_index=True, column_config={"Standard error": more.four_digits()}
@@ -125,7 +125,7 @@ def _answers(source: sources.Source, order: str, rate: float) -> None:
 def _verdict(better: list[str], lost: list[str]) -> str:
     def names(controls: list[str]) -> str:
         return ", ".join(
-            charts_controls.control_title(name) for name in charts_controls.in_control_order(controls)
+            charts.controls.control_title(name) for name in charts.controls.in_control_order(controls)
         )
 
     first = f"**Yes:** {names(better)}." if better else "**No**, none by two standard errors."

@@ -7,17 +7,8 @@ from typing import Any
 import polars as pl
 import streamlit as st
 
-from dashboard import (
-    charts_controls,
-    charts_groups,
-    charts_lines,
-    formats,
-    palette,
-    selection,
-    sources,
-    tools,
-)
-from dashboard.charts_lines import Axis
+from dashboard import charts, formats, palette, selection, sources, tools
+from dashboard.charts.lines import Axis
 
 Row = dict[str, Any]
 
@@ -36,7 +27,7 @@ def rank_distribution(source: sources.Source) -> pl.DataFrame:
         if row["both"] is not None
     ]
     tools.show(
-        charts_controls.rank_shares(table), "rank-distribution",
+        charts.controls.rank_shares(table), "rank-distribution",
         f"Shares of Consensus-2's LeRF mask: {', '.join(parts)}.", key="rank-shares",
     )  # fmt: skip
     st.caption(
@@ -50,7 +41,7 @@ def dangerous(source: sources.Source) -> pl.DataFrame:
     """Groups of removed rows that break the model on their own."""
     summary = source.table("dangerous_summary")
     rate = formats.rate(summary["rate"][0])
-    figure = charts_groups.selector_bars(
+    figure = charts.groups.selector_bars(
         summary, [("share", "share")], heading="Rows in dangerous groups", below=f"LeRF masks at {rate}",
         title="share of the mask's rows", tickformat=".3~%", text=lambda value: f"{value:.1%}", hover=_summary_hover,
     )  # fmt: skip
@@ -80,7 +71,7 @@ def dangerous(source: sources.Source) -> pl.DataFrame:
             with column:
                 ringed = part.filter("dangerous").height
                 tools.show(
-                    charts_groups.groups(part, title), f"groups-{sublayer}",
+                    charts.groups.groups(part, title), f"groups-{sublayer}",
                     f"Perplexity with the masked rows of one block's {title} removed alone; {ringed} are dangerous.",
                 )  # fmt: skip
     return table
@@ -102,7 +93,7 @@ def domain(source: sources.Source) -> pl.DataFrame:
     chosen = table.filter((pl.col("rate") - rate).abs() < 1e-9)
     left, right = st.columns(2)
     with left:
-        figure = charts_groups.selector_bars(
+        figure = charts.groups.selector_bars(
             chosen, [("spearman", "Spearman of the scores"), ("jaccard", f"Jaccard of masks at {formats.rate(rate)}")],
             heading="How alike the two calibrations are", below="1 is the same ranking, the same mask",
             title="agreement", text=lambda value: f"{value:.3f}", hover=_domain_hover, top=1.0,
@@ -110,7 +101,7 @@ def domain(source: sources.Source) -> pl.DataFrame:
         tools.show(figure, "domain-agreement", _domain_alt(chosen, rate), key="domain-agreement")
     with right:
         tools.show(
-            charts_groups.two_corpora(chosen, (first, second)), "domain-perplexity",
+            charts.groups.two_corpora(chosen, (first, second)), "domain-perplexity",
             f"LeRF perplexity at {formats.rate(rate)} of each selector calibrated on {first} and on {second}.",
             key="domain-perplexity",
         )  # fmt: skip
@@ -141,7 +132,7 @@ def seeds(source: sources.Source) -> pl.DataFrame:
         part = table.filter(pl.col("order") == order)
         if part.height:
             with column:
-                figure = charts_lines.lines(
+                figure = charts.lines.lines(
                     part, Axis("rate", "rows removed", "share"), Axis("nll_mean", "perplexity", "perplexity"),
                     heading=title, below="mean over seeds, bars: standard deviation", error="nll_sd",
                     hover=_seeds_hover,

@@ -9,7 +9,6 @@ import streamlit as st
 
 from dashboard import (
     charts,
-    charts_multiples,
     formats,
     layout,
     offers,
@@ -86,7 +85,7 @@ def render() -> None:
     tools.end(values, name, *notes, *dict.fromkeys(provenance))
 
 
-def _pinned(offered: dict[str, offers.Offer]) -> charts.Pinned | None:
+def _pinned(offered: dict[str, offers.Offer]) -> charts.perplexity.Pinned | None:
     """The curve that stays whatever else is chosen."""
     curves = offers.pins(offered)
     name = selection.choose(
@@ -97,7 +96,7 @@ def _pinned(offered: dict[str, offers.Offer]) -> charts.Pinned | None:
         return None
     offer, selector = curves[name]
     found = series.points(offer.curves.frame, offer.model, [selector], results.ORDERS, (0.0, 1.0))
-    return charts.Pinned(name, found, series.unmasked_nll(offer.curves.frame, offer.model))
+    return charts.perplexity.Pinned(name, found, series.unmasked_nll(offer.curves.frame, offer.model))
 
 
 def _choose_points(
@@ -128,10 +127,14 @@ def _choose_points(
 
 
 def _curves_tab(
-    drawn: Drawn, overlay: Drawn | None, orders: list[str], relative: bool, pinned: charts.Pinned | None
+    drawn: Drawn,
+    overlay: Drawn | None,
+    orders: list[str],
+    relative: bool,
+    pinned: charts.perplexity.Pinned | None,
 ) -> None:
     for order, column in zip(orders, st.columns(len(orders)), strict=True):
-        figure = charts.curves(
+        figure = charts.perplexity.curves(
             drawn.points, order, relative=relative,
             baseline=series.unmasked_nll(drawn.curves.frame, drawn.model),
             overlay=overlay.points if overlay else None,
@@ -148,7 +151,7 @@ def _gap_tab(drawn: Drawn) -> None:
         st.info("The gap needs both orders: choose “Both” and at least one selector measured in both.")
         return
     tools.show(
-        charts.gap(gaps),
+        charts.perplexity.gap(gaps),
         f"{drawn.model}-gap",
         f"Log gap between MoRF and LeRF for {drawn.model} against removed rows, one line per selector.",
     )
@@ -165,7 +168,11 @@ def _values_tab(drawn: Drawn, overlay: Drawn | None) -> None:
 
 
 def _models_tab(
-    beside: list[offers.Offer], drawn: Drawn, orders: list[str], relative: bool, pinned: charts.Pinned | None
+    beside: list[offers.Offer],
+    drawn: Drawn,
+    orders: list[str],
+    relative: bool,
+    pinned: charts.perplexity.Pinned | None,
 ) -> pl.DataFrame:
     """The same selectors, orders and rates for every model; returns all values that are drawn."""
     selectors = drawn.points["selector"].unique().to_list()
@@ -176,11 +183,11 @@ def _models_tab(
         found = series.points(frame, offer.model, selectors, orders, (low, high))  # type: ignore[arg-type]
         if found.height:
             name = offer.name if len({other.kind for other in beside}) > 1 else offer.model
-            panels.append(charts_multiples.Panel(name, found, series.unmasked_nll(frame, offer.model)))
+            panels.append(charts.multiples.Panel(name, found, series.unmasked_nll(frame, offer.model)))
             values.append(series.download_values(found, offer.model, offer.name))
     names = ", ".join(panel.name for panel in panels)
     for order, column in zip(orders, st.columns(len(orders)), strict=True):
-        figure = charts_multiples.multiples(
+        figure = charts.multiples.multiples(
             panels, order, columns=1 if len(orders) > 1 else 2, relative=relative, pinned=pinned
         )
         with column:

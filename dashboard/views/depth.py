@@ -7,17 +7,8 @@ from typing import Any
 import polars as pl
 import streamlit as st
 
-from dashboard import (
-    charts_agreement,
-    charts_lines,
-    formats,
-    layout,
-    palette,
-    selection,
-    sources,
-    tools,
-)
-from dashboard.charts_lines import Axis
+from dashboard import charts, formats, layout, palette, selection, sources, tools
+from dashboard.charts.lines import Axis
 
 HOW_TO_READ = (
     "Each line is the mean score of a selector's rows, block by block, relative to its highest point. Scores of "
@@ -89,7 +80,7 @@ def _panels(table: pl.DataFrame, level: str) -> list[tuple[str, pl.DataFrame]]:
 
 def _profile(frame: pl.DataFrame, name: str, value: str) -> None:
     column = "relative_score" if value == RELATIVE else "mean_score"
-    figure = charts_lines.lines(
+    figure = charts.lines.lines(
         frame, Axis("block", "block"), Axis(column, "÷ highest mean" if value == RELATIVE else "mean score"),
         heading=name, hover=_hover,
     )  # fmt: skip
@@ -124,7 +115,7 @@ def _mask(source: sources.Source) -> None:
     counts = table.filter(pl.col("selector") == selector, (pl.col("rate") - rate).abs() < 1e-9)
     left, right = st.columns([3, 2])
     with left:
-        figure = charts_agreement.removed_share(
+        figure = charts.agreement.removed_share(
             counts, "removed", f"{palette.title(selector)}: share of each layer removed",
             f"LeRF at {formats.rate(rate)}",
         )  # fmt: skip

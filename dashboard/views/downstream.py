@@ -7,8 +7,8 @@ from typing import Any
 import polars as pl
 import streamlit as st
 
-from dashboard import charts_lines, formats, layout, palette, selection, series, sources, tools
-from dashboard.charts_lines import Axis
+from dashboard import charts, formats, layout, palette, selection, series, sources, tools
+from dashboard.charts.lines import Axis
 
 HOW_TO_READ = (
     "Accuracy on downstream tasks against the share of removed rows. The dotted line is guessing: a curve that "
@@ -105,7 +105,7 @@ def over_seeds(table: pl.DataFrame) -> pl.DataFrame:
 
 def _draw(points: pl.DataFrame, heading: str, order: str) -> None:
     chance = points["chance"].drop_nulls()
-    figure = charts_lines.lines(
+    figure = charts.lines.lines(
         points, RATE, Axis("accuracy", "accuracy", "share"), heading=heading,
         below=f"{series.ORDER_TITLES[order]}", error="error", hover=_hover,
         reference=(float(chance[0]), "chance") if chance.len() else None,

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import streamlit as st
 
-from dashboard import charts_judges, judged, layout, results, selection, tools
+from dashboard import charts, judged, layout, results, selection, tools
 from dashboard.judged import Judged
 from dashboard.views import judges_replies
 from engine.errors import InputError
@@ -94,7 +94,7 @@ def _quality(found: Judged) -> pl.DataFrame:
     sources = frame["source"].unique(maintain_order=True).to_list()
     sources = [*[name for name in sources if name != judged.ALL][: MAX_DRAWN - 1], judged.ALL]
     drawn = frame.filter(pl.col("source").is_in(sources))
-    figure = charts_judges.rates(
+    figure = charts.judges.rates(
         drawn, found.judges, "Judges and people" if found.quality is not None else "Judges"
     )
     tools.show(figure, "judge-rates", _alt(frame), key="judge-rates")

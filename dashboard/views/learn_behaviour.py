@@ -8,7 +8,7 @@ import polars as pl
 import streamlit as st
 
 from dashboard import (
-    charts_lessons,
+    charts,
     edits,
     formats,
     lesson_answers,
@@ -131,7 +131,7 @@ def _figure(bars: pl.DataFrame, point: Point, heading: str) -> None:
         for group, name, share in bars.select("group", "name", "share").iter_rows()
     )
     tools.show(
-        charts_lessons.refusals(bars, heading), f"refusals-{point['domain']}",
+        charts.lessons.refusals(bars, heading), f"refusals-{point['domain']}",
         f"Refused held-out prompts, {point['domain']}: {said}.", key="learn-refusals",
     )  # fmt: skip
 

@@ -9,7 +9,7 @@ import polars as pl
 import streamlit as st
 
 from dashboard import (
-    charts_lessons,
+    charts,
     formats,
     lesson_answers,
     live,
@@ -65,13 +65,13 @@ def row() -> Step:
         )
     zeroed = st.toggle("Zero this row", key="learn_zeroed", bind="query-params")
     tools.show(
-        charts_lessons.weights(values, chosen, zeroed), f"weights-block{block}-{projection}",
+        charts.lessons.weights(values, chosen, zeroed), f"weights-block{block}-{projection}",
         f"Weights of {projection} in block {block}: {values.shape[0]} rows of {values.shape[1]} numbers, row {chosen} "
         f"{'zeroed' if zeroed else 'framed'}.", key="learn-weights",
     )  # fmt: skip
     before, after = lesson_answers.outputs(values, chosen)
     tools.show(
-        charts_lessons.outputs(before, after), "outputs",
+        charts.lessons.outputs(before, after), "outputs",
         f"Outputs of the matrix for one made-up input, as it is and with row {chosen} zeroed: "
         f"{np.count_nonzero(before != after)} of {before.size} differs.", key="learn-outputs",
     )  # fmt: skip
@@ -115,7 +115,7 @@ def zero() -> Step:
     )
     nll = lesson_answers.nll_at(shown, "lerf", rate)
     tools.show(
-        charts_lessons.curves(points, "random", ["lerf"], unmasked, rate), "random-rows",
+        charts.lessons.curves(points, "random", ["lerf"], unmasked, rate), "random-rows",
         f"Perplexity of the shipped model against the share of rows zeroed at random: {formats.perplexity(unmasked)} "
         f"with none, {formats.perplexity(nll)} at {formats.rate(rate)}.", key="learn-curves",
     )  # fmt: skip
@@ -145,7 +145,7 @@ def orders() -> Step:
     at = lesson_answers.ORDER_RATE
     lerf, morf = (lesson_answers.nll_at(points, order, at) for order in ("lerf", "morf"))
     tools.show(
-        charts_lessons.curves(points, selector, ["lerf", "morf"], unmasked, at), f"orders-{selector}",
+        charts.lessons.curves(points, selector, ["lerf", "morf"], unmasked, at), f"orders-{selector}",
         f"Perplexity of the shipped model as {palette.title(selector)} removes rows: at {formats.rate(at)} "
         f"{formats.perplexity(lerf)} under LeRF and {formats.perplexity(morf)} under MoRF.", key="learn-curves",
     )  # fmt: skip
@@ -160,7 +160,7 @@ def stability() -> Step:
     stable, gap = (results.read_table(folder, stem) for stem in ("stability", "gap"))
     both = lesson_answers.stability_and_gap(stable.frame, gap.frame)
     tools.show(
-        charts_lessons.stable_and_valid(both, lesson_answers.STABLE), "stable-and-valid",
+        charts.lessons.stable_and_valid(both, lesson_answers.STABLE), "stable-and-valid",
         "Stability against validity, one mark per selector: "
         + ", ".join(
             f"{palette.title(name)} {spearman:.2f} and {log_gap:.2f} nats"

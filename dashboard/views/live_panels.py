@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard import charts, charts_live, formats, layout, live, tools
+from dashboard import charts, formats, layout, live, tools
 from dashboard.tries import TITLES, Try
 
 _MARGINS_HELP = (
@@ -63,14 +63,14 @@ def show(last: Try, status: DeltaGenerator, panels: Panels) -> None:
 
 def _margins(last: Try, shown: tuple[live.Side, ...]) -> None:
     found = [last.outcomes[side] for side in shown if side in last.outcomes]
-    sides: dict[str, charts_live.Along] = {outcome.side: outcome.along for outcome in found if outcome.along}
+    sides: dict[str, charts.live.Along] = {outcome.side: outcome.along for outcome in found if outcome.along}
     if not sides:
         return
     ends = "; ".join(
         f"{side} {along[0][1]:+.2f} at the start, {along[-1][1]:+.2f} at the end"
         for side, along in sides.items()
     )
-    figure = charts_live.margins_along(sides)
+    figure = charts.live.margins_along(sides)
     tools.show(figure, "margins", f"Refusal margin after every token: {ends}.", key="margins-along")
     layout.footnote(_MARGINS_HELP)
 
@@ -80,7 +80,7 @@ def _rows(last: Try, shown: tuple[live.Side, ...]) -> None:
         return
     st.markdown("#### Where the removed rows are")
     tools.show(
-        charts.removed_rows(last.removed), "removed-rows",
+        charts.perplexity.removed_rows(last.removed), "removed-rows",
         "Share of the rows of each projection that this edit removes: "
         + ", ".join(f"{name} {removed} of {rows}" for name, removed, rows in last.removed.iter_rows()),
         key="removed-rows",

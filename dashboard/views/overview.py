@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.navigation.page import Page
 
 from dashboard import (
-    charts_overview,
+    charts,
     formats,
     headline,
     layout,
@@ -83,7 +83,7 @@ def _results(picked: sources.Source) -> None:
             table = headline.snapshot(_beside(picked, curves))
             alt = f"LeRF perplexity at {formats.rate(headline.RATE)} removed rows per selector, a line per model: "
             tools.show(
-                charts_overview.snapshot(table), "snapshot",
+                charts.overview.snapshot(table), "snapshot",
                 alt + ", ".join(table["label"].unique(maintain_order=True)) + ".",
             )  # fmt: skip
             shown.append(table)
@@ -139,7 +139,7 @@ def _scatter(picked: sources.Source, curves: results.Curves) -> None:
     table = headline.scatter(curves.frame, picked.table("stability"), picked.model)
     named = [f"{palette.title(row['selector'])} {row['quadrant']}" for row in table.iter_rows(named=True)]
     tools.show(
-        charts_overview.stability_validity(table), "stability-validity",
+        charts.overview.stability_validity(table), "stability-validity",
         f"Stability against validity for {picked.model}: {', '.join(named)}.",
     )  # fmt: skip
 

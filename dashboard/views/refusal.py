@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import streamlit as st
 
-from dashboard import charts_refusal as charts, formats, layout, palette, refusals, selection, sources, tools
+from dashboard import charts, formats, layout, palette, refusals, selection, sources, tools
 from dashboard.published_refusal import BENIGN_LIMIT
 from dashboard.schemas import POINTS, REFUSAL_SWEEP
 from dashboard.views import refusal_cell, refusal_more
@@ -74,7 +74,7 @@ def _grid(
     with above:
         heading = f"{tools.file_name(source.model)}: {domain if domain != ALL else 'all domains'}"
         unedited = kept.filter(pl.col("k") == 0, pl.col("malign").is_not_null())
-        figure = charts.trade_off(drawn, unedited, chosen, _limit(points), heading)
+        figure = charts.refusal.trade_off(drawn, unedited, chosen, _limit(points), heading)
         tools.show(figure, "refusal", _alt(drawn, kept), key=_CHART, clickable=True)
         layout.footnote(_caption(edits, drawn, held_out=held_out, published=source.published))
     refusal_cell.detail(source, cells, points, drawn.filter(id=chosen).row(0, named=True))

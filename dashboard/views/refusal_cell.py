@@ -7,19 +7,7 @@ from urllib.parse import urlencode
 import polars as pl
 import streamlit as st
 
-from dashboard import (
-    charts_refusal as charts,
-    charts_refusal_rates as rates,
-    edits,
-    formats,
-    layout,
-    live,
-    palette,
-    refusals,
-    selection,
-    sources,
-    tools,
-)
+from dashboard import charts, edits, formats, layout, live, palette, refusals, selection, sources, tools
 
 CHART = "refusal-grid"
 
@@ -39,7 +27,7 @@ def detail(
     with right:
         transfer = _optional(source, "transfer")
         changes = refusals.rate_changes(cell, before, point, transfer, published=source.published)
-        tools.show(rates.changes(changes), "before-and-after", _changes_alt(changes))
+        tools.show(charts.refusal_rates.changes(changes), "before-and-after", _changes_alt(changes))
         if transfer is None and not source.published:
             layout.footnote("Other prompt sets are measured by `selector-audit refusal evaluate`.")
     _controls(source, point)
@@ -103,10 +91,9 @@ def _around(cells: pl.DataFrame, cell: refusals.Row) -> None:
     if grid.height == 1:
         st.caption("No other cell of this selector and domain is known.")
         return
-    value = selection.switch(
-        "Value", (charts.MALIGN, charts.BENIGN, charts.PERPLEXITY), "around", default=charts.MALIGN
-    )
-    figure = charts.neighbourhood(grid, value, cell["id"])
+    values = (charts.refusal.MALIGN, charts.refusal.BENIGN, charts.refusal.PERPLEXITY)
+    value = selection.switch("Value", values, "around", default=values[0])
+    figure = charts.refusal.neighbourhood(grid, value, cell["id"])
     alt = (
         f"{value} over λ and k of {palette.title(cell['selector'])} on {cell['domain']}, {grid.height} cells; "
         f"framed: {refusals.strength(cell)}."
@@ -141,7 +128,7 @@ def _controls(source: sources.Source, point: refusals.Row | None) -> None:
         f"layer {refusals.percent(point.get('control_malign'))} on average, at most "
         f"{refusals.percent(point.get('control_malign_max'))}."
     )
-    tools.show(rates.controls(point, seeds), "controls", alt)
+    tools.show(charts.refusal_rates.controls(point, seeds), "controls", alt)
     if point.get("gain") is not None:
         st.text(
             f"Gain over random masks with as many rows in every layer: "

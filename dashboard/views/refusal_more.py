@@ -5,20 +5,8 @@ from __future__ import annotations
 import polars as pl
 import streamlit as st
 
-from dashboard import (
-    charts_lines,
-    charts_refusal_rates as rates,
-    charts_refusal_structure as structure,
-    formats,
-    layout,
-    palette,
-    published_refusal,
-    refusals,
-    selection,
-    sources,
-    tools,
-)
-from dashboard.charts_lines import Axis
+from dashboard import charts, formats, layout, palette, published_refusal, refusals, selection, sources, tools
+from dashboard.charts.lines import Axis
 from dashboard.schemas import POINTS, REFUSAL_SWEEP
 from dashboard.views import refusal_structure
 from engine.errors import InputError
@@ -71,7 +59,7 @@ def _language(source: sources.Source) -> None:
     if part.is_empty():
         raise InputError(f"no mask of {domain} was measured at λ = {lam:g}; choose another")
     dense = source.table(REFUSAL_SWEEP).filter(pl.col("k") == 0)["nll"].mean()
-    figure = charts_lines.lines(
+    figure = charts.lines.lines(
         part, Axis("k", "k, share of rows removed", "category"), Axis("nll", "perplexity", "perplexity"),
         heading=f"Perplexity against k: {domain}", below=f"λ = {lam:g}; random has no λ",
         hover=lambda row: f"k {formats.rate(row['k'])}<br>perplexity {formats.perplexity(row['nll'])}<br>"
@@ -101,16 +89,16 @@ def _two(source: sources.Source) -> None:
     )
     for column, kind in zip(st.columns(2), ("malign", "benign"), strict=True):
         with column:
+            masks = [charts.refusal_rates.mask_title(mask_domain) for mask_domain in part["mask_domain"]]
             told = "; ".join(
-                f"{rates.mask_title(row['mask_domain'])} on {row['evaluated_domain']} {refusals.percent(row[kind])}"
-                for row in part.iter_rows(named=True)
+                f"{mask} on {row['evaluated_domain']} {refusals.percent(row[kind])}"
+                for mask, row in zip(masks, part.iter_rows(named=True), strict=True)
             )
-            tools.show(
-                rates.composed(part, kind), f"composed-{kind}", f"Share of {kind} prompts refused: {told}."
-            )
+            figure = charts.refusal_rates.composed(part, kind)
+            tools.show(figure, f"composed-{kind}", f"Share of {kind} prompts refused: {told}.")
     edits = part.filter(pl.col("mask_domain") != "none").unique("mask_domain", maintain_order=True)
     costs = [
-        f"{rates.mask_title(row['mask_domain'])} {formats.perplexity(row['nll'])}"
+        f"{charts.refusal_rates.mask_title(row['mask_domain'])} {formats.perplexity(row['nll'])}"
         for row in edits.iter_rows(named=True)
     ]
     st.text(
@@ -131,7 +119,7 @@ def _models(source: sources.Source) -> None:
         "Over models, domain", paper["domain"].unique(maintain_order=True).to_list(), "models_domain",
         title=str.capitalize,
     )  # fmt: skip
-    tools.show(structure.reversal(table, domain), "reversal", _reversal_alt(table, domain))
+    tools.show(charts.refusal_structure.reversal(table, domain), "reversal", _reversal_alt(table, domain))
     counts = [_leader(table.filter(model=model)) for model in table["model"].unique(maintain_order=True)]
     st.text("\n".join(text for text in counts if text))
     layout.footnote(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import streamlit as st
 
-from dashboard import charts_refusal_structure as structure, layout, palette, selection, sources, tools
+from dashboard import charts, layout, palette, selection, sources, tools
 from engine.errors import InputError
 
 BY_CONTRAST, BY_SIZE = "Highest contrast", "Largest absolute contrast"
@@ -21,7 +21,7 @@ def section(source: sources.Source) -> None:
     left, right = st.columns(2)
     with left, layout.told():
         table = source.table("signal_density")
-        tools.show(structure.densities(table), "signal-density", _densest(table))
+        tools.show(charts.refusal_structure.densities(table), "signal-density", _densest(table))
     with right, layout.told():
         _methods_overlap(source)
     with layout.told():
@@ -72,7 +72,11 @@ def _parts(source: sources.Source) -> None:
                 "Depth of the top 1% of rows",
                 f"{domain}: early, middle and late third of the blocks",
             )
-            tools.show(structure.shares(depth, heading, below), "layer-thirds", _shares_alt(depth, heading))
+            tools.show(
+                charts.refusal_structure.shares(depth, heading, below),
+                "layer-thirds",
+                _shares_alt(depth, heading),
+            )
     with right:
         projections = table.filter(part="projection")
         if projections.is_empty():
@@ -82,7 +86,9 @@ def _parts(source: sources.Source) -> None:
             return
         heading, below = "Projections of the top 1% of rows", f"{domain}: beside the share of all rows"
         tools.show(
-            structure.shares(projections, heading, below), "projections", _shares_alt(projections, heading)
+            charts.refusal_structure.shares(projections, heading, below),
+            "projections",
+            _shares_alt(projections, heading),
         )
 
 
@@ -114,7 +120,7 @@ def _methods_overlap(source: sources.Source) -> None:
         table = table.filter(ranked_by=_RANKED_BY[BY_CONTRAST])
     mean = float(table["jaccard"].to_numpy().mean())
     alt = f"Jaccard of the top rows of {' and '.join(map(palette.title, pair))} per domain, {mean:.3f} on average."
-    tools.show(structure.methods_overlap(table, pair), "methods-overlap", alt)
+    tools.show(charts.refusal_structure.methods_overlap(table, pair), "methods-overlap", alt)
 
 
 def _of_pair(table: pl.DataFrame, pair: tuple[str, str]) -> pl.DataFrame:
@@ -141,5 +147,7 @@ def _clusters(source: sources.Source) -> None:
     )
     with right:
         tools.show(
-            structure.clusters(table, domains, f"{palette.title(selector)}: domains"), "harm-clusters", alt
+            charts.refusal_structure.clusters(table, domains, f"{palette.title(selector)}: domains"),
+            "harm-clusters",
+            alt,
         )

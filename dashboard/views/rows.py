@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import polars as pl
 import streamlit as st
 
-from dashboard import charts_rows, edits, formats, layout, palette, results, scored, selection, shipped, tools
+from dashboard import charts, edits, formats, layout, palette, results, scored, selection, shipped, tools
 from dashboard.scored import Scored
 from dashboard.views import rows_cell, rows_mask
 from engine.errors import InputError
@@ -108,7 +108,7 @@ def _map(found: Scored) -> tuple[go.Figure, pl.DataFrame, str, str]:
         frame = scored.mean_scores(found, selector)
         heading, below = f"{title}: mean score", "the scale is the selector's own"
         kind, name = "score", f"mean-score-{selector}"
-    figure = charts_rows.cells(
+    figure = charts.rows.cells(
         frame, found.blocks, found.projections, heading=heading, below=below, kind=kind
     )
     top = frame.sort("value", descending=True).row(0, named=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from dashboard import charts, charts_rows, layout, row_sets, scored, selection, shipped, tools, trial
+from dashboard import charts, layout, row_sets, scored, selection, shipped, tools, trial
 from dashboard.row_sets import Kept
 from dashboard.scored import Scored
 from dashboard.views.rows_cell import TICKED
@@ -158,7 +158,7 @@ def _compare(found: Scored, rows: Mask) -> None:
         return
     compared = row_sets.compare(found, np.asarray(mine), others)
     tools.show(
-        charts_rows.overlaps(compared), "mask-overlap",
+        charts.rows.overlaps(compared), "mask-overlap",
         f"Jaccard of {chosen} with masks of selectors of the same size, under LeRF and MoRF: "
         + ", ".join(
             f"{name} {order} {value:.3f}"
@@ -171,7 +171,7 @@ def _compare(found: Scored, rows: Mask) -> None:
         "Jaccard index, the mark what two random masks of these sizes share on average."
     )
     tools.show(
-        charts.removed_rows(scored.removed_per_projection(found, np.asarray(mine))), "mask-projections",
+        charts.perplexity.removed_rows(scored.removed_per_projection(found, np.asarray(mine))), "mask-projections",
         f"Where the {mine.size} rows of {chosen} are, by projection.", key="mask-projections",
     )  # fmt: skip
     st.download_button(

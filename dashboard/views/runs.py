@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 import streamlit as st
 
-from dashboard import charts_compare, formats, layout, results, runs, runs_compare, selection, tools
+from dashboard import charts, formats, layout, results, runs, runs_compare, selection, tools
 from dashboard.views import runs_import, runs_start
 from engine.errors import InputError
 
@@ -134,7 +134,7 @@ def _compare(found: Sequence[runs.Run]) -> tuple[pl.DataFrame | None, list[str]]
     for order, column in zip(orders, st.columns(len(orders)), strict=True):
         with column:
             tools.show(
-                charts_compare.difference(cells, order, first, second), f"difference-{order}",
+                charts.compare.difference(cells, order, first, second), f"difference-{order}",
                 f"NLL of {second} minus {first} under {order} against removed rows, one line per selector.",
             )  # fmt: skip
     largest = cells.filter(pl.col("difference").is_finite()).sort(pl.col("difference").abs()).tail(1)

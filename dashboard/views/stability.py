@@ -7,9 +7,9 @@ from typing import Any
 import polars as pl
 import streamlit as st
 
-from dashboard import charts_lines, charts_stability, formats, layout, palette, selection, sources, tools
-from dashboard.charts_lines import Axis
-from dashboard.charts_stability import Quadrants
+from dashboard import charts, formats, layout, palette, selection, sources, tools
+from dashboard.charts.lines import Axis
+from dashboard.charts.stability import Quadrants
 from engine.analysis.verdict import Thresholds
 
 HOW_TO_READ = (
@@ -58,7 +58,7 @@ def _convergence(table: pl.DataFrame) -> None:
     places = [*st.columns(2), st.container()]
     for place, (axis, heading, below) in zip(places, panels, strict=True):
         with place:
-            figure = charts_lines.lines(chosen, SIZE, axis, heading=heading, below=below, hover=_hover)
+            figure = charts.lines.lines(chosen, SIZE, axis, heading=heading, below=below, hover=_hover)
             alt = f"{heading} by number of calibration windows: {titles}."
             tools.show(figure, f"stability-{axis.column}", alt)
 
@@ -84,7 +84,7 @@ def _quadrant(verdicts: pl.DataFrame, published: bool) -> None:
         limits.spearman if measure == "spearman" else limits.jaccard,
         limits.log_gap if validity == BY_GAP else _worst_nll(verdicts, limits),
     )  # fmt: skip
-    figure = charts_stability.quadrant(verdicts, parts)
+    figure = charts.stability.quadrant(verdicts, parts)
     named = verdicts.filter(pl.col("stable_but_invalid").fill_null(False))["selector"].to_list()
     inside = ", ".join(palette.title(name) for name in palette.in_order(named)) or "none"
     alt = f"{MEASURES[measure]} against {validity.lower()}, one point per selector."

@@ -16,17 +16,8 @@ from made_up_audit import (
     write_audit,
 )
 
-from dashboard import (
-    charts_agreement,
-    charts_controls,
-    charts_groups,
-    charts_lines,
-    charts_matrix,
-    charts_stability,
-    palette,
-    rankings,
-)
-from dashboard.charts_lines import Axis
+from dashboard import charts, palette, rankings
+from dashboard.charts.lines import Axis
 from engine.errors import InputError
 
 LN10 = math.log(10)
@@ -47,11 +38,11 @@ def test_numbers_can_be_read_on_every_cell(diverging):
     from plotly.colors import sample_colorscale
 
     values = [count / 50 for count in range(51)]
-    figure = charts_matrix.matrix(
-        [values], [str(value) for value in values], ["row"], heading="", text=charts_matrix.number,
+    figure = charts.matrix.matrix(
+        [values], [str(value) for value in values], ["row"], heading="", text=charts.matrix.number,
         hover=[[""] * 51], span=(0.0, 1.0), diverging=diverging,
     )  # fmt: skip
-    scale = charts_matrix.DIVERGING if diverging else charts_matrix.SEQUENTIAL
+    scale = charts.matrix.DIVERGING if diverging else charts.matrix.SEQUENTIAL
     for note in figure.layout.annotations:
         (behind,) = sample_colorscale(scale, [values[int(note.x)]])
         light, dark = sorted((luminance(note.font.color), luminance(behind)), reverse=True)
@@ -59,20 +50,20 @@ def test_numbers_can_be_read_on_every_cell(diverging):
 
 
 def test_cells_without_a_number_are_empty_and_not_clickable():
-    figure = charts_matrix.matrix(
-        [[0.5, None], [math.nan, math.inf]], ["a", "b"], ["c", "d"], heading="", text=charts_matrix.number,
+    figure = charts.matrix.matrix(
+        [[0.5, None], [math.nan, math.inf]], ["a", "b"], ["c", "d"], heading="", text=charts.matrix.number,
         hover=[["", ""], ["", ""]], span=(0.0, 1.0), clickable=True,
     )  # fmt: skip
     assert [list(line) for line in figure.data[0].z] == [[0.5, None], [None, None]]
     assert [note.text for note in figure.layout.annotations] == ["0.50"]
     assert (list(figure.data[1].x), list(figure.data[1].y)) == ([0], [0])
-    assert charts_matrix.number(-0.004) == "0.00"
-    assert charts_matrix.number(-0.25) == "−0.25"
+    assert charts.matrix.number(-0.004) == "0.00"
+    assert charts.matrix.number(-0.25) == "−0.25"
 
 
 def test_spearman_is_symmetric_with_an_empty_diagonal():
-    found = charts_agreement.correlations(agreement()["spearman"])
-    cells = charts_agreement.spearman_matrix(found, SELECTORS).data[0].z
+    found = charts.agreement.correlations(agreement()["spearman"])
+    cells = charts.agreement.spearman_matrix(found, SELECTORS).data[0].z
     for i in range(5):
         assert cells[i][i] is None
         assert all(cells[i][j] == cells[j][i] for j in range(5))
@@ -129,16 +120,16 @@ def test_references_remove_exactly_as_many_rows_as_their_control():
     expected = {"lrp": ["consensus2"], "intersection": smaller, "veto_lrp": smaller, "random": ["consensus2"]}
     for control, names in expected.items():
         own = table.filter(pl.col("control") == control, pl.col("size_matched_to").is_null())
-        found = charts_controls.references(table, control)
+        found = charts.controls.references(table, control)
         assert [name for name, _ in found] == names
         for _, frame in found:
             assert set(frame["rows_removed"]) == set(own["rows_removed"])
-    assert charts_controls.references(table, "consensus2") == []
+    assert charts.controls.references(table, "consensus2") == []
 
 
 def test_dumbbells_stand_at_mean_perplexity_with_the_range_of_seeds():
     table = controls()["controls"].filter(order="lerf")
-    figure = charts_controls.dumbbells(table)
+    figure = charts.controls.dumbbells(table)
     labels = list(figure.layout.yaxis.ticktext)
     assert labels[0].startswith("Consensus-2")
     assert "<sub>15 rows</sub>" in next(label for label in labels if label.startswith("LRP ∩ IG"))
@@ -151,7 +142,7 @@ def test_dumbbells_stand_at_mean_perplexity_with_the_range_of_seeds():
 
 def test_dangerous_groups_are_ringed():
     table = groups()["dangerous"].filter(sublayer="mlp")
-    figure = charts_groups.groups(table, "MLP")
+    figure = charts.groups.groups(table, "MLP")
     (ring,) = [trace for trace in figure.data if trace.name == "dangerous"]
     assert (list(ring.x), list(ring.y)) == ([0], [pytest.approx(3.5 / LN10)])
     assert "dangerous" in next(trace for trace in figure.data if trace.name == "Wanda").customdata[0]
@@ -159,20 +150,20 @@ def test_dangerous_groups_are_ringed():
 
 def test_quadrants_shade_what_is_stable_and_invalid():
     verdicts = repeated()["verdicts"]
-    by_gap = charts_stability.quadrant(verdicts, charts_stability.Quadrants("jaccard", "log_gap", 0.8, 1.0))
+    by_gap = charts.stability.quadrant(verdicts, charts.stability.Quadrants("jaccard", "log_gap", 0.8, 1.0))
     points = {trace.name: (trace.x[0], trace.y[0]) for trace in by_gap.data}
     shade = by_gap.layout.shapes[0]
     inside = [
         name for name, (x, y) in points.items() if shade.x0 <= x <= shade.x1 and shade.y0 <= y <= shade.y1
     ]
     assert inside == ["Wanda"]
-    by_nll = charts_stability.quadrant(
-        verdicts, charts_stability.Quadrants("spearman", "lerf_nll", 0.95, 3.0)
+    by_nll = charts.stability.quadrant(
+        verdicts, charts.stability.Quadrants("spearman", "lerf_nll", 0.95, 3.0)
     )
     assert by_nll.layout.shapes[0].x1 == pytest.approx(3.0 / LN10)
     assert by_nll.layout.shapes[0].x0 > by_nll.layout.shapes[0].x1  # high perplexity is the bad side
-    without = charts_stability.quadrant(
-        verdicts, charts_stability.Quadrants("spearman", "lerf_nll", 0.95, None)
+    without = charts.stability.quadrant(
+        verdicts, charts.stability.Quadrants("spearman", "lerf_nll", 0.95, None)
     )
     assert [shape.type for shape in without.layout.shapes] == ["line"]
 
@@ -186,7 +177,7 @@ def test_lines_leave_gaps_and_tell_selectors_apart_without_colour():
             "error": [0.1, None, None, 0.2],
         }
     )
-    figure = charts_lines.lines(
+    figure = charts.lines.lines(
         frame, Axis("size", "windows", "category"), Axis("nll", "perplexity", "perplexity"), heading="h",
         error="error", hover=lambda row: f"{row['size']} windows", reference=(1.5, "unmasked"),
     )  # fmt: skip
@@ -200,7 +191,7 @@ def test_lines_leave_gaps_and_tell_selectors_apart_without_colour():
 
 
 def test_stacked_shares_have_patterns_and_numbers():
-    figure = charts_controls.rank_shares(groups()["rank_distribution"])
+    figure = charts.controls.rank_shares(groups()["rank_distribution"])
     assert [tuple(bar.y) for bar in figure.data] == [(0.5, 0.75), (0.4, 0.25), (0.1, 0.0)]
     assert len({bar.marker.pattern.shape for bar in figure.data}) == 3
     assert list(figure.data[0].text) == ["50.0%", "75.0%"]
@@ -209,13 +200,13 @@ def test_stacked_shares_have_patterns_and_numbers():
 
 def test_bars_of_two_measures_differ_by_pattern():
     frame = repeated()["domain"].filter(rate=0.3)
-    figure = charts_groups.selector_bars(
+    figure = charts.groups.selector_bars(
         frame, [("spearman", "S"), ("jaccard", "J")], heading="h", title="t", text=str, hover=str, top=1.0
     )
     assert [bar.name for bar in figure.data] == ["J", "S"]
     assert figure.data[0].marker.pattern.shape != figure.data[1].marker.pattern.shape
     assert set(figure.data[1].x) == {0.9}
-    two = charts_groups.two_corpora(frame, ("one", "other"))
+    two = charts.groups.two_corpora(frame, ("one", "other"))
     first, second = two.data[-2:]
     assert first.marker.symbol != second.marker.symbol
     assert list(second.x) == pytest.approx([2.6 / LN10] * 4)

@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 from streamlit.testing.v1 import AppTest
 from synthetic import write_run
 
-from dashboard import charts_judges, judged, results
+from dashboard import charts, judged, results
 from dashboard.views import judges_replies
 from engine.errors import InputError
 from engine.evaluation.judge import judge
@@ -114,7 +114,7 @@ def test_filters_leave_what_they_name(found):
 
 def test_marks_stand_at_their_rates_and_names_are_text(found):
     frame = judged.measures(found).with_columns(pl.col("source").replace("model-a", "<b>model</b>"))
-    figure = charts_judges.rates(frame, found.judges, "a")
+    figure = charts.judges.rates(frame, found.judges, "a")
     assert len(figure.data) == 3 + 2 + 2 + 2
     assert sum(trace.showlegend for trace in figure.data) == 3
     looks = {(trace.name, trace.marker.color, trace.marker.symbol) for trace in figure.data}

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard import charts_live, edits, live, tries
+from dashboard import charts, edits, live, tries
 
 IMAGE = "![x](http://example.invalid/pixel.png) **bold** $x$"
 PROMPT = "The cat sat."
@@ -123,7 +123,7 @@ def test_margins_begin_with_the_margin_of_the_prompt_and_cover_the_reply(folder)
         assert outcome.along[0][1] == pytest.approx(outcome.margin, abs=1e-4)
         assert len(outcome.along) == outcome.tokens + 1  # 20 tokens, cut by the limit, and what follows
         assert "".join(token for token, _ in outcome.along)
-    figure = charts_live.margins_along({"before": (("<b>", 0.5), ("", -0.5))})
+    figure = charts.live.margins_along({"before": (("<b>", 0.5), ("", -0.5))})
     assert figure.data[0].customdata[0] == "&#x27;&lt;b&gt;&#x27;"
 
 

@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 from synthetic import SLOPES, UNMASKED_NLL, break_manifest, sweep, write_run
 
 import precomputed
-from dashboard import charts, charts_multiples, offers, results, series
+from dashboard import charts, offers, results, series
 
 LN10 = math.log(10)
 MODEL = "made-up-1B"
@@ -33,12 +33,12 @@ def panel(name, slopes=SLOPES, plateau=0.9):
     """A panel of straight lines; cells at or above `plateau` are at a ceiling."""
     frame = sweep(slopes).with_columns(printed=pl.lit(None, pl.String), plateau=pl.col("rate") >= plateau)
     points = series.points(frame, MODEL, list(slopes), ["lerf", "morf"], (0.0, 1.0))
-    return charts_multiples.Panel(name, points, UNMASKED_NLL)
+    return charts.multiples.Panel(name, points, UNMASKED_NLL)
 
 
 def test_all_panels_share_axes_and_one_legend():
     panels = [panel("<one>"), panel("two", {"lrp": (1.0, 40.0)}), panel("three")]
-    figure = charts_multiples.multiples(panels, "morf", columns=2, relative=False)
+    figure = charts.multiples.multiples(panels, "morf", columns=2, relative=False)
     assert [note.text for note in figure.layout.annotations] == ["&lt;one&gt;", "two", "three"]
     assert len({axis.range for axis in figure.select_yaxes()}) == 1
     named = [trace.name for trace in figure.data if trace.showlegend]
@@ -50,14 +50,14 @@ def test_all_panels_share_axes_and_one_legend():
 
 
 def test_relative_panels_start_at_one():
-    figure = charts_multiples.multiples([panel("one"), panel("two")], "lerf", columns=1, relative=True)
+    figure = charts.multiples.multiples([panel("one"), panel("two")], "lerf", columns=1, relative=True)
     assert [trace.y[0] for trace in figure.data] == pytest.approx([0.0] * 8)
     assert "÷ unmasked" in figure.layout.yaxis.title.text
 
 
 def test_cells_at_a_ceiling_do_not_stretch_the_shared_axis():
     wild = panel("wild", {"lrp": (1.0, 1000.0)}, plateau=0.5)
-    figure = charts_multiples.multiples([panel("one"), wild], "morf", columns=1, relative=False)
+    figure = charts.multiples.multiples([panel("one"), wild], "morf", columns=1, relative=False)
     highest = (UNMASKED_NLL + 0.3 * 1000) / LN10  # the last cell below the ceiling
     assert highest < figure.layout.yaxis.range[1] < 1.2 * highest
     assert max(figure.data[-1].y) == pytest.approx((UNMASKED_NLL + 500) / LN10)
@@ -65,15 +65,15 @@ def test_cells_at_a_ceiling_do_not_stretch_the_shared_axis():
 
 def test_a_pinned_curve_lies_behind_every_panel_and_keeps_its_baseline():
     points = panel("x", {"ig": (3.0, 5.0)}).points
-    pinned = charts.Pinned("<run>, IG", points, 1.0)
-    figure = charts_multiples.multiples(
+    pinned = charts.perplexity.Pinned("<run>, IG", points, 1.0)
+    figure = charts.multiples.multiples(
         [panel("one"), panel("two")], "lerf", columns=1, relative=True, pinned=pinned
     )
     bands = [trace for trace in figure.data if trace.name == "pinned: &lt;run&gt;, IG"]
     assert len(bands) == 2
     assert [trace.showlegend for trace in bands] == [True, False]
     assert bands[0].y[-1] == pytest.approx((UNMASKED_NLL + 1.5 - 1.0) / LN10)
-    single = charts.curves(panel("one").points, "lerf", baseline=UNMASKED_NLL, pinned=pinned)
+    single = charts.perplexity.curves(panel("one").points, "lerf", baseline=UNMASKED_NLL, pinned=pinned)
     assert single.data[0].line.width > single.data[1].line.width
     assert single.layout.yaxis.range[1] > max(single.data[0].y)
 

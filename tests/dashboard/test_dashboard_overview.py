@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 from synthetic import SLOPES, UNMASKED_NLL, add_table, break_manifest, stability, sweep, verdicts, write_run
 
 import precomputed
-from dashboard import charts_overview, headline, model_card, results
+from dashboard import charts, headline, model_card, results
 from engine.errors import InputError
 
 APP = Path(__file__).parents[2] / "dashboard" / "app.py"
@@ -66,11 +66,11 @@ def test_the_snapshot_is_the_sweep_at_its_rate():
 
 def test_the_figures_draw_every_selector_and_escape_names():
     table = headline.snapshot({"<b>": (curves(), MODEL)})
-    figure = charts_overview.snapshot(table)
+    figure = charts.overview.snapshot(table)
     assert [trace.name for trace in figure.data] == ["LRP", "IG", "Wanda", "Random", "unmasked model"]
     assert figure.data[0].x[0] == pytest.approx((UNMASKED_NLL + 0.3) / math.log(10))
     assert set(figure.data[0].y) == {"&lt;b&gt;"}
-    scatter = charts_overview.stability_validity(
+    scatter = charts.overview.stability_validity(
         headline.scatter(curves({"lrp": (5.9, 20.0), "random": (6.0, 6.0)}), stability({"lrp": 0.99}), MODEL)
     )
     assert [trace.name for trace in scatter.data] == ["LRP", "as harmful as chance under LeRF: invalid"]

@@ -23,15 +23,7 @@ from synthetic_refusal import (
     write_refusal_run,
 )
 
-from dashboard import (
-    charts_refusal,
-    charts_refusal_rates,
-    charts_refusal_structure,
-    published,
-    published_refusal,
-    refusals,
-    results,
-)
+from dashboard import charts, published, published_refusal, refusals, results
 from engine.errors import InputError
 from engine.refusal.structure import shares as engine_shares
 from precomputed.paper_tables import load_table
@@ -124,7 +116,7 @@ def test_published_grids_hold_every_printed_cell_once():
 def test_marks_of_the_trade_off_are_their_cells(cells):
     part = refusals.edited(cells).filter(pl.col("malign").is_not_null(), domain="hate")
     unedited = cells.filter(pl.col("k") == 0, domain="hate")
-    figure = charts_refusal.trade_off(part, unedited, "lrp/hate/0.2/0.01", 0.1, "a")
+    figure = charts.refusal.trade_off(part, unedited, "lrp/hate/0.2/0.01", 0.1, "a")
     by_name = {trace.name: trace for trace in figure.data if trace.name}
     assert set(by_name) == {"LRP", "IG", "Random", "unedited model"}
     at = {mark[0]: (x, y) for trace in figure.data if trace.name in ("LRP", "IG", "Random")
@@ -143,10 +135,10 @@ def test_marks_of_the_trade_off_are_their_cells(cells):
     assert (box.x0, box.x1) == (0, 0.1)
 
 
-@pytest.mark.parametrize("value", [charts_refusal.MALIGN, charts_refusal.BENIGN, charts_refusal.PERPLEXITY])
+@pytest.mark.parametrize("value", [charts.refusal.MALIGN, charts.refusal.BENIGN, charts.refusal.PERPLEXITY])
 def test_the_neighbourhood_is_the_grid(cells, value):
     grid = refusals.edited(cells).filter(selector="lrp", domain="hate")
-    figure = charts_refusal.neighbourhood(grid, value, "lrp/hate/0.5/0.02")
+    figure = charts.refusal.neighbourhood(grid, value, "lrp/hate/0.5/0.02")
     column = {"Malign refusal": 0, "Benign refusal": 1, "Perplexity": 2}[value]
     for i, lam in enumerate(LAMBDAS):
         for j, k in enumerate(KS):
@@ -179,25 +171,25 @@ def test_rates_of_a_point_and_its_controls(cells):
         ("<b>", True, 0.2, 0.8),
     ]
     assert len(refusals.rate_changes(cell, before, point, None, published=True)) == 2
-    figure = charts_refusal_rates.changes(found)
+    figure = charts.refusal_rates.changes(found)
     assert not any("<b>" in label for label in figure.layout.yaxis.ticktext)
     seeds = controls().filter(domain="hate")
-    figure = charts_refusal_rates.controls(point, seeds)
+    figure = charts.refusal_rates.controls(point, seeds)
     assert [list(trace.x) for trace in figure.data] == [
         [0.6],
         [0.1, 0.15000000000000002, 0.2],
         [0.1, 0.15000000000000002, 0.2],
     ]
-    summary = charts_refusal_rates.controls(point, None)
+    summary = charts.refusal_rates.controls(point, None)
     assert list(summary.data[1].x) == [0.15, 0.2]
-    figure = charts_refusal_rates.composed(composed(), "malign")
+    figure = charts.refusal_rates.composed(composed(), "malign")
     assert list(figure.data[0].x) == [0.1, 0.7, 0.6, 0.5]
     assert figure.layout.yaxis.ticktext == ("unedited", "hate + crime mask", "hate mask", "crime mask")
 
 
 def test_the_methods_over_models_are_the_printed_ones():
     table = published_refusal.reversal()
-    figure = charts_refusal_structure.reversal(table, "hate")
+    figure = charts.refusal_structure.reversal(table, "hate")
     lrp = next(trace for trace in figure.data if trace.name == "LRP")
     printed = load_table("method_reversal").filter(domain="hate", selector="lrp")["malign_after"].to_list()
     assert list(lrp.x) == printed

@@ -5,7 +5,7 @@ import json
 import pytest
 from synthetic import SLOPES, add_table, break_manifest, stability, sweep, write_run
 
-from dashboard import charts_compare, results, runs, runs_compare
+from dashboard import charts, results, runs, runs_compare
 from engine.errors import InputError
 
 
@@ -124,11 +124,11 @@ def test_the_difference_is_that_of_the_lines_they_are(tmp_path):
     for row in cells.iter_rows(named=True):
         slope = 2.0 if row["order"] == "lerf" else -1.0
         assert row["difference"] == pytest.approx(slope * row["rate"], abs=1e-9)
-    figure = charts_compare.difference(cells, "morf", "a", "<b>")
+    figure = charts.compare.difference(cells, "morf", "a", "<b>")
     assert [trace.name for trace in figure.data] == ["LRP", "Wanda", "Random"]
     assert figure.data[0].y[-1] == pytest.approx(-0.5)
     assert "&lt;b&gt;" in figure.layout.title.text
-    assert figure.layout.yaxis.range == charts_compare.difference(cells, "lerf", "a", "b").layout.yaxis.range
+    assert figure.layout.yaxis.range == charts.compare.difference(cells, "lerf", "a", "b").layout.yaxis.range
 
 
 def test_nothing_shared_is_an_error(tmp_path):

@@ -8,8 +8,9 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard import charts_lines, formats, palette
-from dashboard.charts_lines import Axis, finished, perplexity_scale
+from dashboard import formats, palette
+from dashboard.charts import lines
+from dashboard.charts.lines import Axis, finished, perplexity_scale
 from dashboard.formats import LN10
 
 Row = dict[str, Any]
@@ -18,7 +19,7 @@ _PATTERNS = ("", "/", "x", ".")
 
 def groups(table: pl.DataFrame, heading: str) -> go.Figure:
     """Perplexity with one group removed alone, by block; dangerous groups are ringed. One sublayer of `dangerous`."""
-    figure = charts_lines.lines(
+    figure = lines.lines(
         table, Axis("block", "block"), Axis("nll", "perplexity", "perplexity"), heading=heading,
         below="each point: one group of rows removed alone", hover=_group_hover,
     )  # fmt: skip

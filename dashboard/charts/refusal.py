@@ -7,8 +7,9 @@ import math
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard import charts_matrix, figure_size, formats, palette
-from dashboard.charts_lines import TOP, finished
+from dashboard import figure_size, formats, palette
+from dashboard.charts import matrix
+from dashboard.charts.lines import TOP, finished
 from dashboard.formats import LN10
 from dashboard.refusals import Row, percent, strength
 
@@ -73,7 +74,7 @@ def trade_off(
     ticks = [low + span * step / (_TICKS - 1) for step in range(_TICKS)]
     figure.update_layout(
         coloraxis={
-            "colorscale": charts_matrix.SEQUENTIAL, "cmin": low, "cmax": low + span,
+            "colorscale": matrix.SEQUENTIAL, "cmin": low, "cmax": low + span,
             "colorbar": {
                 "title": {"text": "perplexity (also the size)", "side": "top"}, "orientation": "h", "thickness": 10,
                 "x": 0, "xanchor": "left", "y": -0.15, "yanchor": "top", "len": 1,
@@ -178,7 +179,7 @@ def neighbourhood(cells: pl.DataFrame, value: str, chosen: str) -> go.Figure:
     as_nll = value == PERPLEXITY and finite
     span = (min(finite), max(max(finite), min(finite) + 1e-6)) if as_nll else (0.0, 1.0)
     selector = cells["selector"][0]
-    figure = charts_matrix.matrix(
+    figure = matrix.matrix(
         values, [formats.rate(k) for k in ks], ["–" if selector == "random" else f"{lam:g}" for lam in lambdas],
         heading=f"{value} around this cell", below="✕: not feasible; framed: the chosen cell",
         text=(lambda v: formats.perplexity(v)) if value == PERPLEXITY else (lambda v: f"{v:.0%}"),

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboard import formats, palette
-from dashboard.charts_lines import finished, perplexity_scale
+from dashboard.charts.lines import finished, perplexity_scale
 from dashboard.formats import LN10
 
 CONTROL_TITLES = {

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard import charts_matrix, palette
+from dashboard import palette
+from dashboard.charts import matrix
 
 REACH_PX = 100  # a click anywhere in a cell finds the mark in its middle
 
@@ -37,7 +38,7 @@ def cells(
         "difference": (-max(map(abs, present)), max(map(abs, present))),
     }[kind]
     text = {"score": "{:.3g}", "share": "{:.0%}", "difference": "{:+.0f}"}[kind]
-    figure = charts_matrix.matrix(
+    figure = matrix.matrix(
         values, projections, [f"block {block}" for block in blocks], heading=heading, below=below,
         text=lambda value: text.format(value).replace("-", "−"), span=span, diverging=kind == "difference",
         hover=[["" if row is None else _hover(row, kind) for row in line] for line in table], clickable=True,

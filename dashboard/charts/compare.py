@@ -8,7 +8,8 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard import charts_lines, formats, series
+from dashboard import formats, series
+from dashboard.charts import lines
 
 
 def difference(cells: pl.DataFrame, order: str, first: str, second: str) -> go.Figure:
@@ -19,11 +20,9 @@ def difference(cells: pl.DataFrame, order: str, first: str, second: str) -> go.F
     finite = cells.filter(pl.col("difference").is_finite())
     values = [*finite["difference"], 0.0]
     room = max(0.08 * (max(values) - min(values)), 0.01)
-    y = charts_lines.Axis(
-        "difference", "difference (nats per token)", span=(min(values) - room, max(values) + room)
-    )
-    return charts_lines.lines(
-        finite.filter(order=order), charts_lines.Axis("rate", "rows removed", "share"), y,
+    y = lines.Axis("difference", "difference (nats per token)", span=(min(values) - room, max(values) + room))
+    return lines.lines(
+        finite.filter(order=order), lines.Axis("rate", "rows removed", "share"), y,
         heading=f"{series.ORDER_TITLES[order]}: {html.escape(second)} − {html.escape(first)}",
         below="above 0 the second run is worse", hover=_hover, reference=(0.0, "no difference"),
     )  # fmt: skip

@@ -11,7 +11,8 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
-from dashboard import charts, figure_size, palette
+from dashboard import figure_size, palette
+from dashboard.charts import perplexity
 from dashboard.formats import LN10
 
 _PANEL_PX, _BETWEEN_PX, _TOP_PX, _BOTTOM_PX = 190, 46, 96, 120
@@ -27,7 +28,12 @@ class Panel:
 
 
 def multiples(
-    panels: Sequence[Panel], order: str, *, columns: int, relative: bool, pinned: charts.Pinned | None = None
+    panels: Sequence[Panel],
+    order: str,
+    *,
+    columns: int,
+    relative: bool,
+    pinned: perplexity.Pinned | None = None,
 ) -> go.Figure:
     """One panel per model under one order; the legend stands once.
 
@@ -47,12 +53,12 @@ def multiples(
         at = {"row": place // columns + 1, "col": place % columns + 1}
         shift = panel.baseline or 0.0 if relative else 0.0
         if pinned is not None:
-            figure.add_trace(_once(charts.pinned_curve(pinned, order, relative), "pinned", named), **at)
+            figure.add_trace(_once(perplexity.pinned_curve(pinned, order, relative), "pinned", named), **at)
             heights += [value for value in figure.data[-1].y if value is not None]
         part = panel.points.filter(order=order)
         for selector in palette.in_order(part["selector"].to_list()):
             own = part.filter(selector=selector)
-            figure.add_trace(_once(charts.curve(own, selector, shift, False, ""), selector, named), **at)
+            figure.add_trace(_once(perplexity.curve(own, selector, shift, False, ""), selector, named), **at)
             below = own.filter(~pl.col("plateau"), pl.col("nll").is_finite())["nll"]
             heights += [(nll - shift) / LN10 for nll in below]
         if panel.baseline is not None:
@@ -60,13 +66,13 @@ def multiples(
             heights.append(height)
             line = {"color": palette.REFERENCE, "width": 1, "dash": "dot"}
             figure.add_hline(y=height, line=line, **at)
-    charts.perplexity_axis(figure, heights, relative)
+    perplexity.perplexity_axis(figure, heights, relative)
     figure.update_yaxes(title=None)
     figure.update_yaxes(title="perplexity ÷ unmasked" if relative else "perplexity", col=1)
     figure.update_xaxes(tickformat=".0%", tick0=0, dtick=0.2, tickangle=0, zeroline=False)
     for note in figure.layout.annotations:
         note.font.size = figure_size.NOTE_PX + 1
-    first, second = charts.ORDER_HEADINGS[order]
+    first, second = perplexity.ORDER_HEADINGS[order]
     figure.update_layout(
         title={"text": f"{first}<br><sub>{second}</sub>", "x": 0, "yref": "container",
                "y": 1 - 24 / (plots + _TOP_PX + _BOTTOM_PX), "yanchor": "top"},

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboard import palette
-from dashboard.charts_lines import finished
+from dashboard.charts.lines import finished
 from dashboard.refusals import RateChange, Row, percent
 
 CONTROL_TITLES = {"layer_matched": "Random, same layers", "global_random": "Random, anywhere"}

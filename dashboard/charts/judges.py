@@ -11,7 +11,7 @@ import polars as pl
 from plotly.subplots import make_subplots
 
 from dashboard import judged, palette
-from dashboard.charts_lines import TOP, finished
+from dashboard.charts.lines import TOP, finished
 
 TITLES = {
     judged.REFUSED: "Refused, share of the replies",

@@ -11,7 +11,8 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard import charts_lines, charts_matrix, formats, palette
+from dashboard import formats, palette
+from dashboard.charts import lines, matrix
 from dashboard.formats import LN10
 
 HEIGHT = 380
@@ -30,7 +31,7 @@ def weights(values: npt.NDArray[np.float32], row: int, zeroed: bool) -> go.Figur
     limit = float(np.quantile(np.abs(values), 0.99)) or 1.0
     figure = go.Figure(
         go.Heatmap(
-            z=shown, zmin=-limit, zmax=limit, colorscale=charts_matrix.DIVERGING, colorbar={"title": "weight"},
+            z=shown, zmin=-limit, zmax=limit, colorscale=matrix.DIVERGING, colorbar={"title": "weight"},
             hovertemplate="row %{y}, input %{x}: %{z:.4f}<extra></extra>",
         )
     )  # fmt: skip
@@ -109,9 +110,9 @@ def curves(
     )  # fmt: skip
     if marked is not None:
         figure.add_vline(x=marked, line={"color": palette.REFERENCE, "width": 1})
-    figure.update_yaxes(title={"text": "perplexity", "standoff": 5}, **charts_lines.perplexity_scale(heights))
+    figure.update_yaxes(title={"text": "perplexity", "standoff": 5}, **lines.perplexity_scale(heights))
     figure.update_xaxes(title={"text": "rows zeroed", "standoff": 5}, tickformat=".0%", zeroline=False)
-    return charts_lines.finished(figure, f"{look.title}: perplexity as rows are zeroed", "", bottom=90)
+    return lines.finished(figure, f"{look.title}: perplexity as rows are zeroed", "", bottom=90)
 
 
 def stable_and_valid(both: pl.DataFrame, stable_from: float) -> go.Figure:
@@ -136,7 +137,7 @@ def stable_and_valid(both: pl.DataFrame, stable_from: float) -> go.Figure:
     figure.add_hline(y=0, line={"color": palette.REFERENCE, "width": 1})
     figure.update_xaxes(title={"text": "stability: Spearman correlation", "standoff": 5}, zeroline=False)
     figure.update_yaxes(title={"text": "validity: log gap (nats)", "standoff": 5}, zeroline=False)
-    return charts_lines.finished(figure, "Stable and right are two things", "")
+    return lines.finished(figure, "Stable and right are two things", "")
 
 
 def refusals(bars: pl.DataFrame, heading: str) -> go.Figure:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard import charts_matrix, palette
-from dashboard.charts_lines import finished
-from dashboard.charts_matrix import Cell
+from dashboard import palette
+from dashboard.charts import matrix
+from dashboard.charts.lines import finished
+from dashboard.charts.matrix import Cell
 
 _TOP, _BOTTOM, _STEP_PX = 66, 96, 30
 
@@ -97,8 +98,8 @@ def clusters(table: pl.DataFrame, domains: Sequence[str], heading: str) -> go.Fi
     ]
     chance = table["expected_random"].mean()
     below = f"random rows would share {chance:.3f}" if isinstance(chance, float) else ""
-    return charts_matrix.matrix(
-        values, domains, domains, heading=heading, below=below, text=charts_matrix.number, hover=hover,
+    return matrix.matrix(
+        values, domains, domains, heading=heading, below=below, text=matrix.number, hover=hover,
         span=(0.0, 1.0),
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import plotly.graph_objects as go
 
 from dashboard import palette
-from dashboard.charts_lines import finished
+from dashboard.charts.lines import finished
 
 Along = tuple[tuple[str, float], ...]
 _LOOKS = {  # side -> name, colour, dash, symbol

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard import charts_matrix, formats, palette
-from dashboard.charts_matrix import Cell
+from dashboard import formats, palette
+from dashboard.charts import matrix
+from dashboard.charts.matrix import Cell
 
 Pairs = dict[tuple[str, str], dict[str, float | None]]
 
@@ -55,11 +56,11 @@ def triangles(
                 values[-1].append(value)
             hover[-1].append(_pair_text(row, column, name, value, chance))
     titles = [palette.title(name) for name in selectors]
-    return charts_matrix.matrix(
+    return matrix.matrix(
         values, titles, titles,
         heading=f"Jaccard{' above chance' if above_chance else ''} of LeRF masks at {formats.rate(rate)}",
         below="above the diagonal: attention; below it: MLP",
-        text=charts_matrix.number, hover=hover,
+        text=matrix.number, hover=hover,
         span=(-0.8, 0.8) if above_chance else (0.0, 1.0), diverging=above_chance, clickable=True,
     )  # fmt: skip
 
@@ -88,9 +89,9 @@ def spearman_matrix(found: Pairs, selectors: Sequence[str]) -> go.Figure:
         for a, line in zip(selectors, values, strict=True)
     ]
     titles = [palette.title(name) for name in selectors]
-    return charts_matrix.matrix(
+    return matrix.matrix(
         values, titles, titles, heading="Spearman of the scores", below="over all rows of the model",
-        text=charts_matrix.number, hover=hover, span=(-1.0, 1.0), diverging=True,
+        text=matrix.number, hover=hover, span=(-1.0, 1.0), diverging=True,
         clickable=True,
     )  # fmt: skip
 
@@ -113,7 +114,7 @@ def removed_share(counts: pl.DataFrame, column: str, heading: str, below: str = 
                 for projection, cell in zip(projections, cells, strict=True)
             ]
         )
-    return charts_matrix.matrix(
+    return matrix.matrix(
         values, projections, [str(block) for block in blocks], heading=heading, below=below,
         text=lambda value: f"{value:.0%}", hover=hover, span=(0.0, 1.0), corner=("", "block"),
     )  # fmt: skip
@@ -135,11 +136,11 @@ def layer_jaccard(counts: pl.DataFrame, names: tuple[str, str]) -> go.Figure:
             f"both {cell['both']:,} · {names[0]} {cell['first']:,} · {names[1]} {cell['second']:,}"
         )
 
-    return charts_matrix.matrix(
+    return matrix.matrix(
         [[at.get((block, name), {}).get("jaccard") for name in projections] for block in blocks],
         projections, [str(block) for block in blocks],
         heading=f"Jaccard of {names[0]} and {names[1]} in every layer",
-        below="empty: neither removes a row there", text=charts_matrix.number,
+        below="empty: neither removes a row there", text=matrix.number,
         hover=[[said(block, name) for name in projections] for block in blocks], span=(0.0, 1.0),
         corner=("", "block"),
     )  # fmt: skip

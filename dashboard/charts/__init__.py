@@ -1,0 +1,41 @@
+"""Tables to plotly figures, a file per subject. No streamlit and no torch here."""
+
+from dashboard.charts import (
+    agreement,
+    compare,
+    controls,
+    groups,
+    judges,
+    lessons,
+    lines,
+    live,
+    matrix,
+    multiples,
+    overview,
+    perplexity,
+    refusal,
+    refusal_rates,
+    refusal_structure,
+    rows,
+    stability,
+)
+
+__all__ = [
+    "agreement",
+    "compare",
+    "controls",
+    "groups",
+    "judges",
+    "lessons",
+    "lines",
+    "live",
+    "matrix",
+    "multiples",
+    "overview",
+    "perplexity",
+    "refusal",
+    "refusal_rates",
+    "refusal_structure",
+    "rows",
+    "stability",
+]
