@@ -28,7 +28,10 @@ from dashboard.views import (
 
 # A page is one file in `views/` and one line here: its render function, its title, its path.
 PAGES: dict[str, list[Page]] = {
-    "Overview": [st.Page(lambda: overview.render(PAGES), title="Overview", default=True)],
+    "Start": [
+        st.Page(lambda: overview.render(PAGES), title="Overview", default=True),
+        st.Page(learn.render, title="Learn", url_path="learn"),
+    ],
     "Results": [
         st.Page(curves.render, title="Curves", url_path="curves"),
         st.Page(agreement.render, title="Agreement", url_path="agreement"),
@@ -46,7 +49,6 @@ PAGES: dict[str, list[Page]] = {
         st.Page(rows.render, title="Rows", url_path="rows"),
         st.Page(runs.render, title="Runs", url_path="runs"),
     ],
-    "Learn": [st.Page(learn.render, title="Learn", url_path="learn")],
     "About": [
         st.Page(paper.render, title="Paper", url_path="paper"),
         st.Page(methods.render, title="Methods", url_path="methods"),

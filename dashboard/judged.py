@@ -10,9 +10,11 @@ from typing import Any
 
 import polars as pl
 
+from dashboard import palette, results, shipped
 from dashboard.results import stamp
 from dashboard.schemas import JUDGED
 from engine.errors import InputError
+from engine.evaluation.judge import embedded_version, judge
 from engine.evaluation.judge_quality import agreement_table, disagreements, prompt_half
 from engine.evaluation.rates import wilson
 from engine.evaluation.replies import VERDICT_COLUMNS
@@ -29,6 +31,7 @@ COUNTS = ("true_positives", "false_positives", "false_negatives", "true_negative
 _RATES = tuple(f"{name}{end}" for name in MEASURES[1:] for end in ("", "_low", "_high"))
 _QUALITY = ("judge", "prompts", "source", "replies", "refusals", *COUNTS, *_RATES)
 _DEPTH = 3
+_REPLIES = "refusal_replies"
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,35 @@ def find(folder: Path) -> list[Path]:
             f"{folder} holds no judged replies; run `{COMMAND} FILE --out {folder / 'judged'}` first"
         )
     return sorted(found)
+
+
+def shipped_replies() -> Judged:
+    """The shipped model's held-out replies as the embedded judge reads them, by edit and kind of prompt. No labels.
+
+    `InputError` where the shipped table is missing or damaged.
+    """
+    folder = shipped.demo_results_dir()
+    table = results.read_table(folder, _REPLIES)
+    return Judged(folder, _embedded(folder, stamp(folder / f"{_REPLIES}.parquet")), None, table.provenance)
+
+
+@lru_cache(maxsize=1)
+def _embedded(folder: Path, _stamp: object) -> pl.DataFrame:
+    """The table in the columns of `verdicts`; judged again, since the reason was not kept with the verdict."""
+    frame = results.read_table(folder, _REPLIES).frame
+    verdicts = [judge(reply) for reply in frame["reply"]]
+    edit = pl.col("selector").map_elements(
+        lambda name: "no edit" if name == "none" else palette.title(name), return_dtype=pl.String
+    )
+    kind = pl.col("kind").replace_strict({"malign": "risk", "benign": "base"}, default=pl.col("kind"))
+    columns = frame.with_columns(
+        source=kind + ": " + edit, human=pl.lit(None, pl.Boolean),
+        judge=pl.lit("embedded"), judge_version=pl.lit(embedded_version()),
+        refusal=pl.Series([verdict.refusal for verdict in verdicts], dtype=pl.Boolean),
+        reason=pl.Series([verdict.reason for verdict in verdicts], dtype=pl.String),
+    )  # fmt: skip
+    by_kind = columns.sort("kind", descending=True, maintain_order=True)  # risk prompts first
+    return by_kind.with_columns(line=pl.int_range(pl.len()).over("source")).select(*VERDICT_COLUMNS)
 
 
 def read(folder: Path) -> Judged:

@@ -11,8 +11,8 @@ from streamlit.navigation.page import Page
 # between menu entries is too wide for this many.
 _STYLE = (
     "<style>[data-testid=stCaptionContainer]{color:inherit;opacity:.85}"
-    "[data-testid=stBaseButton-primary] p{color:light-dark(#fff,#0e1117)}"
-    "[data-testid=stSidebarUserContent] [data-testid=stVerticalBlock]{gap:.1rem}</style>"
+    "[data-testid=stBaseButton-primary]:not(:disabled) p{color:light-dark(#fff,#0e1117)}"
+    "[data-testid=stSidebarUserContent] [data-testid=stVerticalBlock]{gap:.3rem}</style>"
 )
 
 
@@ -21,7 +21,6 @@ def show(pages: Mapping[str, Sequence[Page]]) -> None:
     st.html(_STYLE)
     with st.sidebar:
         for group, members in pages.items():
-            if len(members) > 1:
-                st.markdown(f"**{group}**")
+            st.markdown(f"**{group}**")
             for member in members:
                 st.page_link(member)

@@ -36,6 +36,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "transfer": "model selector domain lambda k prompts kind n before before_low before_high after after_low "
         "after_high",
         "utility": "model selector domain lambda k task metric items before after difference stderr",
+        "refusal_replies": "model selector domain lambda k prompts kind prompt reply refused judge",
         "composed": "model selector mask_domain evaluated_domain lambda k rows_removed malign malign_low malign_high "
         "malign_n benign benign_low benign_high benign_n nll rescue",
         "signal_density": "model selector domain density",
@@ -50,6 +51,7 @@ _REFUSAL = {  # table -> stage of `selector-audit refusal`
     REFUSAL_SWEEP: "sweep",
     "refusal_controls": "control",
     "transfer": "evaluate",
+    "refusal_replies": "evaluate",
     "utility": "evaluate",
     "composed": "compose",
     "signal_density": "structure",

@@ -32,6 +32,7 @@ def choose(
     index = list(options).index(default) if default is not None and default in options else 0
     if keep:
         _restore(key, options)
+    _drop_foreign(key, options, options[index])
     chosen = st.selectbox(
         label, options, index=index, key=key, format_func=title, bind="query-params", help=help_text
     )
@@ -39,6 +40,12 @@ def choose(
     if keep:
         _remember(key, value, options, default=options[index])
     return value
+
+
+def _drop_foreign(key: str, options: Sequence[Option], default: Option) -> None:
+    """A value of another page or source would go on standing in the address beside the default that is shown."""
+    if key in st.session_state and st.session_state[key] not in options:
+        st.session_state[key] = default
 
 
 def _restore(key: str, options: Sequence[Option]) -> None:
@@ -91,11 +98,38 @@ def choose_several(
     title: Callable[[str], str] = str,
     help_text: str | None = None,
 ) -> list[str]:
-    """Any of many; all at first."""
-    return st.pills(
+    """Any of many; all at first. Another page or source with this key starts with the same choice, as far as it has it.
+
+    All stays all, also where there are more to choose from.
+    """
+    _restore_several(key, options)
+    chosen = st.pills(
         label, options, selection_mode="multi", default=list(options), key=key, format_func=title,
         bind="query-params", help=help_text,
     )  # fmt: skip
+    _remember_several(key, options, chosen)
+    return chosen
+
+
+def _restore_several(key: str, options: Sequence[str]) -> None:
+    wanted, place = st.session_state.setdefault(_KEPT, {}).get(key, (None, None))
+    if place is None or place == (_page(), tuple(options)):
+        return
+    if place[0] == _page() or key not in st.query_params:
+        st.session_state[key] = _offered(wanted, options)
+
+
+def _remember_several(key: str, options: Sequence[str], chosen: Sequence[str]) -> None:
+    """`wanted` is None for all of them, and stays what it was as long as the widget shows it."""
+    wanted, _ = st.session_state[_KEPT].get(key, (None, None))
+    if list(chosen) != _offered(wanted, options):
+        wanted = None if set(chosen) == set(options) else list(chosen)
+    st.session_state[_KEPT][key] = (wanted, (_page(), tuple(options)))
+
+
+def _offered(wanted: Sequence[str] | None, options: Sequence[str]) -> list[str]:
+    """What of `wanted` can be chosen here; all where it is none of it."""
+    return [name for name in options if wanted is not None and name in wanted] or list(options)
 
 
 def rate_range(

@@ -52,6 +52,7 @@ def stability_validity(table: pl.DataFrame) -> go.Figure:
         )  # fmt: skip
     left, right = _range([*table["spearman"], limits.spearman], 0.012, most=1.0)
     low, high = _range([*table["log_gap"], limits.log_gap, 0.0], 0.6)
+    high += 0.12 * (high - low)  # the words in the upper corners stand above all marks
     line = {"color": palette.REFERENCE, "width": 1, "dash": "dot"}
     figure.add_hline(y=limits.log_gap, line=line)
     figure.add_vline(x=limits.spearman, line=line)
@@ -82,7 +83,7 @@ def stability_validity(table: pl.DataFrame) -> go.Figure:
     return figure
 
 
-def snapshot(table: pl.DataFrame) -> go.Figure:
+def snapshot(table: pl.DataFrame, below: str = "further left is better") -> go.Figure:
     """LeRF perplexity at one rate, a line per model and a mark per selector (`headline.snapshot`)."""
     labels = table["label"].unique(maintain_order=True).to_list()
     figure = go.Figure()
@@ -120,10 +121,10 @@ def snapshot(table: pl.DataFrame) -> go.Figure:
         title=None, autorange="reversed", categoryorder="array",
         categoryarray=[html.escape(label) for label in labels], showgrid=True,
     )  # fmt: skip
-    first = f"{formats.rate(headline.RATE)} removed, lowest scores first"
+    first = f"{formats.rate(headline.RATE)} removed, lowest scores first (LeRF)"
     figure.update_layout(
         title={
-            "text": f"{first}<br><sub>LeRF; further left is better</sub>",
+            "text": f"{first}<br><sub>{html.escape(below)}</sub>",
             "x": 0, "y": 0.97, "yanchor": "top",
         },
         height=_TOP_PX + _BOTTOM_PX + _ROW_PX * len(labels), hovermode="closest", dragmode=False,

@@ -31,15 +31,14 @@ def quadrant(verdicts: pl.DataFrame, parts: Quadrants) -> go.Figure:
     """One point per selector, right is valid, up is stable. Selectors without a stability are not drawn."""
     figure, unit = go.Figure(), 1.0 if parts.by_gap else LN10
     drawn = verdicts.filter(pl.col(parts.stability).is_not_null(), pl.col(parts.validity).is_finite())
-    for place, row in enumerate(drawn.sort(parts.validity).iter_rows(named=True)):
+    by_name = {row["selector"]: row for row in drawn.iter_rows(named=True)}
+    for row in (by_name[name] for name in palette.in_order(list(by_name))):
         look = palette.style(row["selector"])
         figure.add_trace(
             go.Scatter(
-                x=[row[parts.validity] / unit], y=[row[parts.stability]], mode="markers+text", name=look.title,
-                text=[look.title], textposition="bottom center" if place % 2 else "top center",
-                showlegend=False, cliponaxis=False,
-                marker={"color": look.colour, "symbol": look.symbol, "size": 13}, customdata=[_hover(row)],
-                hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
+                x=[row[parts.validity] / unit], y=[row[parts.stability]], mode="markers", name=look.title,
+                cliponaxis=False, marker={"color": look.colour, "symbol": look.symbol, "size": 13},
+                customdata=[_hover(row)], hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
             )
         )  # fmt: skip
     limit = None if parts.valid_limit is None else parts.valid_limit / unit
@@ -65,7 +64,7 @@ def quadrant(verdicts: pl.DataFrame, parts: Quadrants) -> go.Figure:
         figure.update_xaxes(title={"text": "LeRF perplexity, falling"}, **{**ticks, "range": [right, left]})
     name = "Spearman" if parts.stability == "spearman" else "Jaccard"
     figure.update_yaxes(title={"text": f"{name}, less text against all"}, range=[low, high], zeroline=False)
-    return finished(figure, "Stability against validity", "up is stable, right is valid", 440, bottom=60)
+    return finished(figure, "Stability against validity", "up is stable, right is valid", 470)
 
 
 def _hover(row: dict[str, object]) -> str:

@@ -111,14 +111,16 @@ def _answers(source: sources.Source, order: str, rate: float) -> None:
                 "Rows": f"{answers[name].rows_removed:,}",
                 "At equal size": answers[name].answer,
                 "Against the full rate": answers[name].at_rate or "the same",
-                "Difference (nats)": round(answers[name].difference, 4),
+                "Difference (nats)": answers[name].difference,
                 "Standard error": answers[name].stderr,
                 "In words": answers[name].sentence,
             }
             for name in charts.controls.in_control_order(list(answers))
         ]
         st.dataframe(
-            pl.DataFrame(rows), hide_index=True, column_config={"Standard error": more.four_digits()}
+            pl.DataFrame(rows),
+            hide_index=True,
+            column_config=dict.fromkeys(("Difference (nats)", "Standard error"), more.four_digits()),
         )
 
 

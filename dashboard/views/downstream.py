@@ -11,8 +11,8 @@ from dashboard import charts, formats, layout, palette, selection, series, sourc
 from dashboard.charts.lines import Axis
 
 HOW_TO_READ = (
-    "Accuracy on downstream tasks against the share of removed rows. The dotted line is guessing: a curve that "
-    "has reached it says nothing more, and a low perplexity is worth little if it got there."
+    "Accuracy on downstream tasks against the share of removed rows. The dotted line is what an answer gets that "
+    "does not read the item: a curve that is not above it says nothing, and a low perplexity is worth little there."
 )
 MEAN, ALL = "Mean over tasks", "Every task"
 RATE = Axis("rate", "rows removed", "share")
@@ -37,7 +37,11 @@ def render() -> None:
     shown: pl.DataFrame | None = None
     with layout.told():
         shown = _page(source)
-    notes = ["Error bars: one standard error over a task's items; of the mean, tasks count as independent."]
+    notes = [
+        "Error bars: one standard error over a task's items; of the mean, tasks count as independent.",
+        "Chance: one over the number of choices; the more frequent answer where all items have the same choices "
+        "(BoolQ), so that giving the rarer one lies below it; 0 where the answer is to be written (LAMBADA).",
+    ]
     if source.published:
         notes = ["No standard errors and no chance levels were printed. The unmasked model stands at 0%."]
     tools.end(shown, f"downstream-{tools.file_name(source.model)}", *notes, *source.provenance)

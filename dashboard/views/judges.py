@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import polars as pl
 import streamlit as st
 
-from dashboard import charts, judged, layout, results, selection, tools
+from dashboard import charts, judged, layout, results, selection, shipped, tools
 from dashboard.judged import Judged
 from dashboard.views import judges_replies
 from engine.errors import InputError
@@ -20,9 +21,10 @@ HOW_TO_READ = (
     "refusals too, recall the share of people's refusals that it finds; kappa is the agreement of two judges beyond "
     "chance, 1 at most and 0 where chance alone would agree as often."
 )
+SHIPPED, FOLDER = "Shipped model", "A folder"
 QUALITY, SIDE_BY_SIDE = "Against people", "Reply by reply"
 MAX_REPLY = 6000  # characters; the reply is part of the address
-MAX_DRAWN = 12  # sources in the figure, `all` included
+MAX_DRAWN = 13  # sources in the figure, `all` included
 _BOTH_TITLE = "all prompts"
 
 
@@ -30,8 +32,13 @@ def render() -> None:
     """The page."""
     layout.heading("Judges", HOW_TO_READ)
     shown: pl.DataFrame | None = None
-    found, name = _folder(), "judges"
-    if found is not None:
+    found, name = _replies(), "judges"
+    if found is not None and found.folder == shipped.demo_results_dir():
+        shown, name = _quality(found), "judge-rates"
+        judges_replies.every(found)
+        with st.expander("Judge other replies, or with a second judge"):
+            _how_to(results.store_results_dir() / "judged")
+    elif found is not None:
         view = selection.switch("Show", (QUALITY, SIDE_BY_SIDE), "judge_view", default=QUALITY)
         with layout.told():
             shown = _quality(found) if view == QUALITY else judges_replies.section(found)
@@ -40,10 +47,14 @@ def render() -> None:
     tools.end(shown, name, found.provenance if found else "")
 
 
-def _folder() -> Judged | None:
-    """The chosen folder; None where there is none to show, and what to do is on the page."""
+def _replies() -> Judged | None:
+    """The chosen replies; None where there are none to show, and what to do is on the page."""
     default = results.store_results_dir()
     with st.container(border=True):
+        if selection.choose("Replies", (SHIPPED, FOLDER), "replies", default=_first(default)) == SHIPPED:
+            with layout.told():
+                return judged.shipped_replies()
+            return None
         folder = Path(
             selection.text(
                 "Folder", "folder", default=str(default),
@@ -62,12 +73,21 @@ def _folder() -> Judged | None:
     return None
 
 
+def _first(store: Path) -> str:
+    """The shipped replies, unless a folder was asked for or the store holds one."""
+    asked = "folder" in st.query_params or results.STORE_VARIABLE in os.environ
+    try:
+        return FOLDER if asked or judged.find(store) else SHIPPED
+    except InputError:
+        return SHIPPED
+
+
 def _how_to(out: Path) -> None:
     place = shlex.quote(str(out))
     st.markdown(
-        "**Making such a folder.** Nothing that two judges read is shipped. Give replies as CSV, JSONL or parquet, "
-        "with columns `prompt` and `reply` and, where you have them, `model` and people's `human_label`. "
-        "`rejection-model` is downloaded once; without network give the folder of a copy, or `--judge embedded` alone."
+        "**Making a folder.** Give replies as CSV, JSONL or parquet, with columns `prompt` and `reply` and, where you "
+        "have them, `model` and people's `human_label`. `rejection-model` is downloaded once; without network give the "
+        "folder of a copy, or `--judge embedded` alone."
     )
     st.code(
         f"selector-audit refusal judge replies.csv --judge embedded,rejection-model --out {place}",

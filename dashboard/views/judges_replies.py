@@ -33,6 +33,24 @@ def section(found: Judged) -> pl.DataFrame:
     return _replies(found, judged.differing(two), a, b)
 
 
+def every(found: Judged) -> None:
+    """Every reply with its verdict, for replies that nobody else read."""
+    st.subheader("Every reply", anchor=False)
+    source = selection.choose("Source", [judged.ALL, *found.sources], "judge_source")
+    read = found.verdicts if source == judged.ALL else found.verdicts.filter(source=source)
+    st.dataframe(
+        read.select(
+            Source="source", Refuses="refusal", Reply="reply",
+            Why=pl.when(pl.col("reason") == "").then(pl.lit("no rule of refusal applies")).otherwise("reason"),
+            Prompt="prompt",
+        ),
+        hide_index=True, column_config=dict.fromkeys(("Reply", "Why"), st.column_config.TextColumn(width="medium")),
+    )  # fmt: skip
+    layout.footnote(
+        f"{read.height:,} replies. No person labelled them and no second judge read them, so nothing is compared."
+    )
+
+
 def _agreement(table: pl.DataFrame, a: str, b: str) -> None:
     whole = table.row(0, named=True)
     with st.container(horizontal=True, gap="large"):

@@ -47,6 +47,36 @@ All selectors that need text see the same calibration windows; higher scores mea
   path, baseline and number of passes only; this form is known as EAP-IG).
 - **Consensus-2**: mean of the ranks under LRP and IG, rank 0 = least important (**choice**: the paper's text has the
   direction reversed, which would mask the wrong end; its results need this one).
+
+Two more are ours, not the paper's, and off in its preset:
+
+- **Gradient x input**: mean absolute product of the row's output and the loss's plain gradient there.
+- **IG conductance**: mean absolute conductance: along the path of IG, the gradient at the row's output times the change
+  of that output from step to step, summed over the steps.
+""",
+    "Analyses": """
+**Stability**: the calibration windows are nested, the first 8 within the first 16 and so on. Scores of fewer windows
+are compared with those of all by Spearman's correlation over all rows and by the Jaccard overlap of their LeRF masks.
+
+**Agreement**: the same two measures between selectors, the overlap apart for attention and MLP. Beside it stands the
+overlap that random masks of the same sizes have on average.
+
+**Controls**: *layer-matched* masks remove as many rows of every layer, at random. The *rank-randomised null* is
+Consensus-2 with the ranks under IG permuted. *LRP ∩ IG* removes the rows in both masks, *VETO-LRP* those in LRP's and
+not in IG's, *VETO-IG* the reverse. These three remove fewer rows, so each also stands beside masks of its own size
+(**choice**: the paper compares them at the full rate).
+
+**Dangerous groups**: the rows of a mask that lie in one sublayer of one block, removed alone. A group is dangerous if
+it more than doubles the perplexity.
+
+**Second domain**: scores from another calibration text, compared with the first as under stability.
+
+**Differences** of NLL have a standard error that is paired over the evaluation windows.
+
+**Verdicts** rest on limits (`Thresholds` in `engine/analysis/verdict.py`) that were set after looking at the
+published tables; the tables can be judged again by others. A selector is *faithful* if its LeRF masks do at most half
+of the damage of random ones and its log gap is large enough, *stable* if half of the text gives nearly the same
+ranking and masks. *Stable but invalid* is what a look at stability alone would miss.
 """,
     "Refusal edits": """
 The **margin** of a prompt is the mean logit of tokens that open refusals minus the mean logit of tokens that open

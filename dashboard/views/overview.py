@@ -32,6 +32,8 @@ HOW_TO_READ = (
     "Removing the rows that a good selector calls unimportant hardly raises the perplexity; a selector can give "
     "the same ranking every time and still be wrong about it."
 )
+_BELOW = "further left is better"
+_BELOW_OWN = "further left is better; the lower five: the paper's"
 _STEMS = (schemas.SWEEP, "stability", "verdicts")
 _SAYS = {  # what a page is for, by its path
     "curves": "perplexity against removed rows, for every selector",
@@ -83,7 +85,7 @@ def _results(picked: sources.Source) -> None:
             table = headline.snapshot(_beside(picked, curves))
             alt = f"LeRF perplexity at {formats.rate(headline.RATE)} removed rows per selector, a line per model: "
             tools.show(
-                charts.overview.snapshot(table), "snapshot",
+                charts.overview.snapshot(table, _BELOW if picked.published else _BELOW_OWN), "snapshot",
                 alt + ", ".join(table["label"].unique(maintain_order=True)) + ".",
             )  # fmt: skip
             shown.append(table)
@@ -131,7 +133,9 @@ def _beside(picked: sources.Source, curves: results.Curves) -> dict[str, tuple[p
     paper = results.read_paper()
     if picked.published:
         return {model: (paper.frame, model) for model in paper.models}
-    rest = {f"{model} (paper)": (paper.frame, model) for model in paper.models}
+    rest = {
+        f"{model} (paper)" if model == picked.model else model: (paper.frame, model) for model in paper.models
+    }
     return {picked.model: (curves.frame, picked.model), **rest}
 
 

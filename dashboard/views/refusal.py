@@ -49,8 +49,10 @@ def _grid(
         domain = selection.choose(
             "Domain", [*domains, ALL], "domain", default=domains[0], title=lambda name: name.capitalize()
         )
-    with st.container(horizontal=True, gap="medium"):
+    left, right = st.columns([3, 2])
+    with left:
         selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
+    with right:
         which = selection.switch("Show", (GRID, CHOSEN), "show", default=GRID)
     kept = cells.filter(pl.col("selector").is_in(selectors))
     if domain != ALL:

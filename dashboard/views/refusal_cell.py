@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Literal
 from urllib.parse import urlencode
 
 import polars as pl
@@ -50,9 +51,11 @@ def _numbers(cell: refusals.Row, before: refusals.Row | None, utility: pl.DataFr
     with st.container(horizontal=True, key="refusal-numbers"):
         for kind, name in (("malign", "Risk prompts refused"), ("benign", "Harmless prompts refused")):
             old = before[kind] if before else None
+            change = None if old is None else 100 * (cell[kind] - old)
+            better: Literal["normal", "inverse"] = "normal" if kind == "malign" else "inverse"
             st.metric(
-                name, f"{cell[kind]:.1%}", delta=f"{100 * (cell[kind] - old):+.1f} points" if old is not None else None,
-                delta_color="normal" if kind == "malign" else "inverse",
+                name, f"{cell[kind]:.1%}", delta=None if change is None else f"{change:+.1f} points",
+                delta_color="off" if change == 0 else better, delta_arrow="off" if change == 0 else "auto",
                 help=f"{refusals.percent(cell[kind], cell[f'{kind}_low'], cell[f'{kind}_high'])} of "
                 f"{cell[f'{kind}_n'] or 'an unknown number of'} prompts, Wilson's 95% interval",
             )  # fmt: skip
