@@ -85,7 +85,7 @@ def switch(
     """One of few, all in sight."""
     chosen = st.segmented_control(
         label, options, default=default, key=key, format_func=title, required=True, bind="query-params",
-        help=help_text,
+        help=help_text, wrap=True,
     )  # fmt: skip
     return default if chosen is None else chosen
 
@@ -105,7 +105,7 @@ def choose_several(
     _restore_several(key, options)
     chosen = st.pills(
         label, options, selection_mode="multi", default=list(options), key=key, format_func=title,
-        bind="query-params", help=help_text,
+        bind="query-params", help=help_text, wrap=True,
     )  # fmt: skip
     _remember_several(key, options, chosen)
     return chosen

@@ -80,6 +80,10 @@ def lines(
         )  # fmt: skip
     figure.update_xaxes(**_looks(x, []), title_standoff=5)
     figure.update_yaxes(**_looks(y, heights))
+    if y.kind == "share" and heights and max(heights) == min(heights):
+        figure.update_yaxes(
+            range=[heights[0] - 0.1, heights[0] + 0.1]
+        )  # a flat line, or plotly's axis is 200% high
     return finished(figure, heading, below, height)
 
 

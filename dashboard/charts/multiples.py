@@ -69,7 +69,7 @@ def multiples(
     perplexity.perplexity_axis(figure, heights, relative)
     figure.update_yaxes(title=None)
     figure.update_yaxes(title="perplexity ÷ unmasked" if relative else "perplexity", col=1)
-    figure.update_xaxes(tickformat=".0%", tick0=0, dtick=0.2, tickangle=0, zeroline=False)
+    figure.update_xaxes(tickformat=".0%", tick0=0, nticks=6, tickangle=0, zeroline=False)
     for note in figure.layout.annotations:
         note.font.size = figure_size.NOTE_PX + 1
     first, second = perplexity.ORDER_HEADINGS[order]

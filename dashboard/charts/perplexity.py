@@ -236,7 +236,7 @@ def _finished(figure: go.Figure, heading: tuple[str, str]) -> go.Figure:
         title={"text": "rows removed", "standoff": 5},
         tickformat=".0%",
         tick0=0,
-        dtick=0.1,
+        nticks=10,
         tickangle=0,
         zeroline=False,
     )

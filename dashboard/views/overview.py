@@ -140,6 +140,11 @@ def _beside(picked: sources.Source, curves: results.Curves) -> dict[str, tuple[p
 
 
 def _scatter(picked: sources.Source, curves: results.Curves) -> None:
+    if picked.published:
+        printed = picked.all_models("stability")["model"].unique(maintain_order=True).to_list()
+        if picked.model not in printed:
+            st.info(layout.plain(f"The paper printed a stability for {' and '.join(printed)} only."))
+            return
     table = headline.scatter(curves.frame, picked.table("stability"), picked.model)
     named = [f"{palette.title(row['selector'])} {row['quadrant']}" for row in table.iter_rows(named=True)]
     tools.show(

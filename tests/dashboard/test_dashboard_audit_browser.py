@@ -112,3 +112,38 @@ def test_selectors_of_depth_are_lines_and_can_be_left_out(new_page):
     page.locator("[data-testid=stPlotlyChart][aria-label*='LRP, IG, Random']").first.wait_for()
     settled(page)
     assert drawn.locator(".scatterlayer .trace").count() == 4
+
+
+def test_a_page_without_the_chosen_source_says_what_it_shows_instead(new_page):
+    """The address and the boxes agree, and the choice comes back on the next page that has it."""
+    page = new_page("/agreement", source="Paper", selectors="LRP")
+    figure(page, "Jaccard of the masks")
+    sidebar = page.locator("[data-testid=stSidebar]")
+    sidebar.get_by_role("link", name="Depth", exact=True).click()
+    figure(page, "Whole blocks")
+    assert "source=" not in page.url
+    sidebar.get_by_role("link", name="Stability", exact=True).click()
+    figure(page, "Spearman of the scores")
+    page.get_by_text("Published values: convergence").wait_for()
+    assert parse_qs(urlsplit(page.url).query)["source"] == ["Paper"]
+
+
+def test_all_selectors_stay_all_on_a_page_that_has_more(new_page):
+    page = new_page("/stability")
+    figure(page, "Spearman of the scores")
+    sidebar = page.locator("[data-testid=stSidebar]")
+    pills = page.locator(".st-key-selectors").get_by_role("button")
+    few = pills.count()
+    sidebar.get_by_role("link", name="Depth", exact=True).click()
+    figure(page, "Whole blocks")
+    assert pills.count() > few
+    assert "selectors" not in page.url
+    pills.filter(has_text="Random").click()
+    settled(page)
+    sidebar.get_by_role("link", name="Stability", exact=True).click()
+    figure(page, "Spearman of the scores")
+    sidebar.get_by_role("link", name="Depth", exact=True).click()
+    figure(page, "Whole blocks")
+    chosen = parse_qs(urlsplit(page.url).query)["selectors"]
+    assert len(chosen) == pills.count() - 1
+    assert "Random" not in chosen

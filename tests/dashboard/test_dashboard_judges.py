@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 from streamlit.testing.v1 import AppTest
 from synthetic import write_run
 
-from dashboard import charts, judged, results
+from dashboard import charts, judged, results, shipped
 from dashboard.views import judges_replies
 from engine.errors import InputError
 from engine.evaluation.judge import judge
@@ -316,3 +316,30 @@ def test_judged_folders_are_found_below_and_are_no_run_of_the_audit(made, tmp_pa
     assert app.selectbox(key="judged").options == ["more/first", "more/second"]
     app = page(judged="more/second")
     assert app.selectbox(key="judged").value == "more/second"
+
+
+def test_the_page_opens_on_the_shipped_replies(monkeypatch, tmp_path):
+    monkeypatch.delenv(results.STORE_VARIABLE, raising=False)
+    monkeypatch.setattr(results, "store_results_dir", lambda: tmp_path / "nothing yet")
+    app = page()
+    assert warnings_of(app) == []
+    assert len(app.get("plotly_chart")) == 1
+    stored = pl.read_parquet(shipped.demo_results_dir() / "refusal_replies.parquet")
+    rates, replies = app.dataframe[0].value, app.dataframe[1].value
+    of_mask = stored.filter(selector="lrp", kind="malign")
+    line = rates[rates["Source"] == "risk: LRP"].iloc[0]
+    assert line["Replies"] == of_mask.height
+    assert line["Refused"].startswith(f"{of_mask['refused'].mean():.3f} (")
+    assert len(replies) == stored.height
+    assert int(replies["Refuses"].sum()) == stored["refused"].sum()  # judged again, with the same verdicts
+    app.selectbox(key="replies").set_value("A folder").run()
+    (told,) = warnings_of(app)
+    assert "there is no folder" in told
+
+
+def test_a_folder_that_the_store_holds_comes_first(made, monkeypatch):
+    monkeypatch.delenv(results.STORE_VARIABLE, raising=False)
+    monkeypatch.setattr(results, "store_results_dir", lambda: made.parent)
+    app = page()
+    assert warnings_of(app) == []
+    assert app.selectbox(key="replies").value == "A folder"

@@ -148,3 +148,11 @@ def test_the_installed_behaviour_is_shown_live(new_page):
     settled(page)
     assert after.get_by_text("refuses").is_visible()
     assert page.locator(".st-key-learn-install-before").get_by_text("answers").is_visible()
+
+
+def test_a_button_that_waits_for_a_tick_can_be_read(new_page, scores):
+    page = rows_page(new_page, scores)
+    waiting = button(page, "Zero them and measure")
+    assert waiting.is_disabled()
+    colour = waiting.locator("p").evaluate("e => getComputedStyle(e).color")
+    assert colour != "rgb(255, 255, 255)"  # white is for the filled button

@@ -31,6 +31,19 @@ def test_type_marks_and_room_grow_together(scale):
     assert list(trace.y) == [3, 4]
 
 
+def test_a_second_line_is_readable():
+    """plotly draws `<sub>` at 70%."""
+    drawn = figure()
+    drawn.update_layout(title={"text": "a title<br><sub>below</sub>"})
+    drawn.update_yaxes(tickvals=[3, 4], ticktext=["few<br><sub>3 rows</sub>", "many"])
+    layout = figure_size.sized(drawn, 1.5).layout
+    assert layout.title.text == 'a title<br><span style="font-size:18px;font-weight:normal">below</span>'
+    assert layout.yaxis.ticktext == (
+        'few<br><span style="font-size:15px;font-weight:normal">3 rows</span>',
+        "many",
+    )
+
+
 def page(**parameters):
     def script():
         import plotly.graph_objects as go
