@@ -156,6 +156,12 @@ def add_to_manifest(folder: Path, model: Json, filename: str, spec: Json, wall_t
     return entry
 
 
+def check_folder(folder: Path, model: Json) -> None:
+    """`InputError` if `folder` holds results of other weights or another dtype: before anything is computed for it."""
+    if (folder / MANIFEST).exists():
+        check_same_model(folder, read_manifest(folder), model)
+
+
 def check_same_model(folder: Path, manifest: Json, model: Json) -> None:
     """An `InputError` if the folder's manifest names other weights or another dtype than `model`."""
     there = manifest.get("model")

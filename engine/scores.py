@@ -13,7 +13,16 @@ from torch import Tensor
 from engine.corpora import Windows, windows
 from engine.errors import InputError
 from engine.models import LoadedModel
-from engine.records import Json, Stopwatch, add_to_manifest, cache_key, canonical, write_atomic, write_parquet
+from engine.records import (
+    Json,
+    Stopwatch,
+    add_to_manifest,
+    cache_key,
+    canonical,
+    check_folder,
+    write_atomic,
+    write_parquet,
+)
 from engine.selectors import compute_scores, get_selector
 from engine.store import Store
 
@@ -103,6 +112,7 @@ def score_model(
 
 def write_scores(folder: Path, loaded: LoadedModel, scored: Scored) -> Json:
     """`scores.safetensors` (metadata = manifest entry) and `rows.parquet` in a results folder; returns the entry."""
+    check_folder(folder, loaded.fingerprint)
     metadata = {"model": canonical(loaded.fingerprint), "spec": canonical(scored.spec)}
     tensors = {name: values.contiguous() for name, values in scored.scores.items()}
     write_atomic(folder / "scores.safetensors", save(tensors, metadata=metadata))

@@ -23,7 +23,7 @@ from engine.intervention import zeroed
 from engine.masks import Mask, checked_mask, removed_count
 from engine.models import LoadedModel
 from engine.ranking import ORDERS, removal_order
-from engine.records import Json, add_to_manifest, cache_key, write_parquet
+from engine.records import Json, add_to_manifest, cache_key, check_folder, write_parquet
 from engine.store import Store
 
 RATES = tuple(round(0.05 * step, 2) for step in range(19))  # 0, 0.05, ..., 0.90: the paper, section 3.4
@@ -131,6 +131,7 @@ def masked_nll(
 
 def write_sweep(folder: Path, loaded: LoadedModel, table: pl.DataFrame, spec: Json, elapsed_s: float) -> Json:
     """`sweep.parquet` and its manifest entry in a results folder."""
+    check_folder(folder, loaded.fingerprint)
     write_parquet(folder / "sweep.parquet", table)
     return add_to_manifest(folder, loaded.fingerprint, "sweep.parquet", spec, elapsed_s)
 

@@ -20,7 +20,7 @@ from engine.analysis.stability import stability
 from engine.analysis.uncertainty import differences
 from engine.analysis.verdict import verdicts
 from engine.errors import InputError, unknown
-from engine.records import Json, Stopwatch, add_to_manifest, write_parquet
+from engine.records import Json, Stopwatch, add_to_manifest, check_folder, write_parquet
 from engine.scores import write_scores
 from engine.sweep import sweep_model
 
@@ -72,6 +72,7 @@ def run_analyses(audit: Audit, names: Sequence[str], folder: Path, *, skip: bool
     for name in names:
         if name not in ANALYSES:
             raise unknown("analysis", name, [*ANALYSES, "all"])
+    check_folder(folder, audit.loaded.fingerprint)
     folder.mkdir(parents=True, exist_ok=True)
     watch = Stopwatch()
     write_scores(folder, audit.loaded, audit.scored)

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from engine.commands import common
 from engine.errors import InputError
+from engine.records import check_folder
 from engine.store import Store
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def run(args: argparse.Namespace) -> None:
     with Store(args.store) as store:
         folder = common.output_folder(args, store)
         loaded = common.load(args)
+        check_folder(folder, loaded.fingerprint)
         with common.progress_bar(args) as progress:
             report = run_analyses(Audit(loaded, plan, store, progress), names, folder, skip=everything)
     if args.json:

@@ -7,6 +7,7 @@ import argparse
 from rich.table import Table
 
 from engine.commands import common
+from engine.records import check_folder
 from engine.store import Store
 
 
@@ -32,6 +33,7 @@ def run(args: argparse.Namespace) -> None:
     with Store(args.store) as store:
         folder = common.output_folder(args, store)
         loaded = common.load(args)
+        check_folder(folder, loaded.fingerprint)
         with common.progress_bar(args) as progress:
             result = score_model(loaded, plan, store=store, progress=progress)
         manifest = write_scores(folder, loaded, result)

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from engine.commands import common
 from engine.ranking import ORDERS
-from engine.records import Stopwatch
+from engine.records import Stopwatch, check_folder
 from engine.store import Store
 
 
@@ -52,6 +52,7 @@ def run(args: argparse.Namespace) -> None:
     with Store(args.store) as store:
         folder = common.output_folder(args, store)
         loaded = common.load(args)
+        check_folder(folder, loaded.fingerprint)
         evaluation = windows(
             eval_corpus,
             loaded.tokenizer,

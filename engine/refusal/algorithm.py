@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from engine.behaviour import INSTALLS_ONLY, measured_scores, refuse_behaviour
+from engine.behaviour import INSTALLS_ONLY, measured_ranks, measured_scores, refuse_behaviour
 from engine.corpora import Pair
 from engine.errors import InputError, unknown
 from engine.evaluation.prompts import EncodedPrompts, encode_prompts
@@ -26,6 +26,7 @@ from engine.selectors.passes import watching, wide
 Progress = Callable[[str, int, int], None]
 # Paired standard errors by which base prompts must lean more to refusal than risk prompts to call them swapped.
 _SWAPPED_ERRORS = 3.0
+_FEW_PAIRS = 8
 
 
 def contrasts(
@@ -92,7 +93,7 @@ def contrasts(
             _refuse_swapped(run, domain, members)
             for selector in selectors:
                 c_comply = _c_comply(run, selector, domain, members, seed)
-                lm_rank = lm_ranks[selector].astype(np.float32)
+                lm_rank = measured_ranks(lm_ranks[selector])
                 results.append(Contrast(selector, domain, measured_scores(c_comply), lm_rank))
                 if finished:
                     finished(results[-1])
@@ -184,12 +185,11 @@ def _refuse_swapped(run: _Run, domain: str, pairs: Sequence[Pair]) -> None:
     difference = margins(run.loaded, risk, run.batch_size, run.onsets) - margins(
         run.loaded, base, run.batch_size, run.onsets
     )
-    if len(pairs) < 2:
-        return  # one pair has no spread to judge by
-    mean = difference.mean().item()
-    standard_error = difference.std().item() / len(pairs) ** 0.5
+    mean, few = difference.mean().item(), len(pairs) < _FEW_PAIRS  # too few have no spread to judge by
+    standard_error = 0.0 if few else difference.std().item() / len(pairs) ** 0.5
     if mean < 0 and -mean > _SWAPPED_ERRORS * standard_error:
         raise InputError(
-            f"{domain}: this model leans less to refusing the risk prompts than the base prompts (margin "
-            f"{mean:.2f} ± {standard_error:.2f}), as if they were swapped; {INSTALLS_ONLY}: check which is risk"
+            f"{domain}: this model leans less to refusing the risk prompts than the base prompts (margin {mean:.2f} "
+            f"over {len(pairs)} pairs), as if they were swapped; {INSTALLS_ONLY}: check which is risk"
+            + (", or give more pairs" if few else "")
         )

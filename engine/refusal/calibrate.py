@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.behaviour import measured_scores
+from engine.behaviour import measured_ranks, measured_scores
 from engine.corpora import Pair
 from engine.models import LoadedModel
 from engine.records import Json, add_to_manifest, cache_key, canonical
@@ -52,7 +52,7 @@ def calibrate(
     def keep(contrast: Contrast) -> None:
         place = (contrast.selector, contrast.domain)
         found[place] = contrast
-        arrays = {"c_comply": np.asarray(contrast.c_comply), "lm_rank": contrast.lm_rank}
+        arrays = {"c_comply": np.asarray(contrast.c_comply), "lm_rank": np.asarray(contrast.lm_rank)}
         store.save_arrays(keys[place], arrays, {"contrast": "/".join(place)})
         store.put(keys[place], {"sha256": checksum(arrays)})
 
@@ -122,4 +122,4 @@ def _kept(store: Store, key: str, selector: str, domain: str) -> Contrast | None
     arrays, cell = store.load_arrays(key), store.get(key)
     if arrays is None or cell is None or checksum(arrays) != cell["sha256"]:
         return None
-    return Contrast(selector, domain, measured_scores(arrays["c_comply"]), arrays["lm_rank"])
+    return Contrast(selector, domain, measured_scores(arrays["c_comply"]), measured_ranks(arrays["lm_rank"]))

@@ -16,7 +16,14 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from engine.behaviour import INSTALLS_ONLY, measured_scores, refuse_behaviour, require_measured
+from engine.behaviour import (
+    INSTALLS_ONLY,
+    BehaviourScores,
+    LanguageModelRanks,
+    measured_ranks,
+    measured_scores,
+    require_measured,
+)
 from engine.errors import InputError, unknown
 from engine.masks import Mask, removed_count
 from engine.ranking import removal_order
@@ -31,9 +38,9 @@ VARIANTS = ("lrp", "ig", "consensus2", "mean_activation", "random")
 class Contrast:
     """What Algorithm 1 keeps of one variant (`selector`) on one domain, for every mask of the grid.
 
-    c_comply: float32 [N] in [-1, 1], high where the row promotes complying with risk prompts only; read-only
-    `BehaviourScores`, whose other end nothing here will select.
+    c_comply: float32 [N] in [-1, 1], high where the row promotes complying with risk prompts only.
     lm_rank: float32 [N] in [0, 1], r(I_lm), high where the language model needs the row.
+    Both read-only and as calibration gave them.
     """
 
     selector: str
@@ -45,8 +52,8 @@ class Contrast:
         if self.selector not in VARIANTS:
             raise unknown("contrast selector", self.selector, VARIANTS)
         name = f"{self.selector}/{self.domain}"
-        refuse_behaviour(self.lm_rank, f"{name}: lm_rank")
-        require_measured(self.c_comply, f"{name}: c_comply")
+        require_measured(self.c_comply, BehaviourScores, f"{name}: c_comply")
+        require_measured(self.lm_rank, LanguageModelRanks, f"{name}: lm_rank")
         if self.c_comply.ndim != 1 or self.c_comply.shape != self.lm_rank.shape:
             raise InputError(
                 f"{self.selector}/{self.domain}: c_comply has shape {list(self.c_comply.shape)} and lm_rank "
@@ -105,7 +112,7 @@ def refusal_mask(contrast: Contrast, lam: float, k: float) -> Mask:
 def save_contrasts(path: Path, results: Sequence[Contrast], manifest: str) -> None:
     """`contrast.safetensors`: `SELECTOR/DOMAIN/c_comply` and `SELECTOR/lm_rank`; metadata: manifest, checksum."""
     tensors = {f"{one.selector}/{one.domain}/c_comply": np.asarray(one.c_comply) for one in results}
-    tensors |= {f"{one.selector}/lm_rank": one.lm_rank for one in results}
+    tensors |= {f"{one.selector}/lm_rank": np.asarray(one.lm_rank) for one in results}
     path.parent.mkdir(parents=True, exist_ok=True)
     metadata = {"manifest": manifest, "sha256": checksum(tensors)}
     write_atomic(path, save(tensors, metadata=metadata))
@@ -131,8 +138,8 @@ def load_contrasts(path: Path) -> tuple[list[Contrast], str]:
         for name in sorted(tensors):
             selector, *middle, last = name.split("/")
             if last == "c_comply":
-                c_comply = measured_scores(tensors[name])
-                results.append(Contrast(selector, "/".join(middle), c_comply, tensors[f"{selector}/lm_rank"]))
+                lm_rank = measured_ranks(tensors[f"{selector}/lm_rank"])
+                results.append(Contrast(selector, "/".join(middle), measured_scores(tensors[name]), lm_rank))
     except (OSError, SafetensorError, KeyError, TypeError) as error:
         raise InputError(
             f"{path} is no contrast file ({error}); write one with `refusal calibrate`"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from engine.records import Json, add_to_manifest, write_parquet
+from engine.records import Json, add_to_manifest, check_folder, write_parquet
 from engine.refusal.run import RefusalRun
 
 
@@ -15,6 +15,7 @@ def write_tables(
 ) -> None:
     """`STEM.parquet` and its manifest entry for each table. more: further entries of the manifest's spec."""
     folder.mkdir(parents=True, exist_ok=True)
+    check_folder(folder, run.loaded.fingerprint)
     spec: Json = run.spec() | more
     for stem, table in tables.items():
         write_parquet(folder / f"{stem}.parquet", table)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dashboard import edits, live, shipped
-from engine.behaviour import measured_scores
+from engine.behaviour import measured_ranks, measured_scores
 from engine.masks import removed_rows
 from engine.models import LoadedModel
 from engine.refusal.contrast import Contrast, refusal_mask
@@ -219,7 +219,7 @@ def test_masks_of_both_modes_use_shipped_arrays_of_these_weights(entry, monkeypa
     n = entry.loaded.rows.n_rows
     generator = np.random.default_rng(0)
     scores, c_comply, lm_rank = (generator.random(n, dtype=np.float32) for _ in range(3))
-    contrast = Contrast("lrp", "hate", measured_scores(c_comply), lm_rank)
+    contrast = Contrast("lrp", "hate", measured_scores(c_comply), measured_ranks(lm_rank))
     arrays = {"lrp": scores, "random": np.stack([scores[::-1], scores])}
     monkeypatch.setattr(shipped, "demo_scores", lambda: arrays)
     monkeypatch.setattr(shipped, "demo_contrasts", lambda: {("lrp", "hate"): contrast})

@@ -14,7 +14,7 @@ from tiny_models import load_tiny, tiny_tokenizer
 from torch import Tensor
 
 from engine.attnlrp import attn_lrp
-from engine.behaviour import measured_scores
+from engine.behaviour import measured_ranks, measured_scores
 from engine.corpora import Pair
 from engine.errors import InputError
 from engine.evaluation.prompts import prompt_ids
@@ -278,7 +278,7 @@ def test_percentile_ranks_of_wrong_scores_are_errors(model: LoadedModel) -> None
 def contrast_of(c_comply: Any, lm_rank: Any = None) -> Contrast:
     c = np.asarray(c_comply, dtype=np.float32)
     lm = np.zeros_like(c) if lm_rank is None else np.asarray(lm_rank, dtype=np.float32)
-    return Contrast("lrp", "hate", measured_scores(c), lm)
+    return Contrast("lrp", "hate", measured_scores(c), measured_ranks(lm))
 
 
 def test_masks_are_exact_and_ties_go_by_row_id() -> None:

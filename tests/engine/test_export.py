@@ -14,7 +14,7 @@ import yaml
 from safetensors.torch import load_file
 from tiny_models import FAMILIES, load_tiny, save_tiny
 
-from engine.behaviour import measured_scores
+from engine.behaviour import measured_ranks, measured_scores
 from engine.checkpoints import Checkpoint, find_checkpoint
 from engine.cli import main
 from engine.errors import InputError
@@ -204,7 +204,7 @@ def contrast_file(loaded: LoadedModel, folder: Path) -> Path:
             "lrp",
             domain,
             measured_scores(generator.uniform(-1, 1, loaded.rows.n_rows)),
-            generator.uniform(0, 1, loaded.rows.n_rows).astype(np.float32),
+            measured_ranks(generator.uniform(0, 1, loaded.rows.n_rows)),
         )
         for domain in ("hate", "crime")
     ]

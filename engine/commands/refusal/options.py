@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.commands import common
 from engine.errors import InputError
+from engine.records import check_folder
 from engine.store import Store
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ def experiment(args: argparse.Namespace) -> Iterator[tuple[RefusalRun, Path]]:
     with Store(args.store) as store:
         folder = common.output_folder(args, store)
         loaded = common.load(args)
+        check_folder(folder, loaded.fingerprint)
         with common.progress_bar(args) as progress:
             yield RefusalRun(loaded, plan, store, judges[0], progress), folder
 

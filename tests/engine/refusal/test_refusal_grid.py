@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from refusal_helpers import count_generations, small_plan, small_run
 
-from engine.behaviour import measured_scores
+from engine.behaviour import measured_ranks, measured_scores
 from engine.evaluation.judge import Verdict
 from engine.evaluation.perplexity import negative_log_likelihood
 from engine.intervention import zeroed
@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def contrast(selector: str = "lrp", n: int = 200) -> Contrast:
     generator = np.random.default_rng(4)
     c_comply = np.round(generator.uniform(-1, 1, n), 1).astype(np.float32)  # with ties
-    return Contrast(selector, "hate", measured_scores(c_comply), generator.random(n).astype(np.float32))
+    return Contrast(selector, "hate", measured_scores(c_comply), measured_ranks(generator.random(n)))
 
 
 def test_masks_of_one_lambda_are_exact_and_nested():

@@ -110,9 +110,17 @@ def test_no_contrast_is_made_from_a_reversed_one(honest: Contrast, name: str):
         Contrast("lrp", "hate", reversed_scores, honest.lm_rank)
 
 
-def test_the_scores_cannot_be_written_to(honest: Contrast):
+@pytest.mark.parametrize("name", ["c_comply", "lm_rank"])
+def test_the_scores_cannot_be_written_to(honest: Contrast, name: str):
+    values = getattr(honest, name)
     with pytest.raises(ValueError, match="read-only"):
-        honest.c_comply[:] = 0
+        values[:] = 0
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        values.setflags(write=True)
+    base = values
+    while isinstance(base, np.ndarray):
+        assert not base.flags.writeable
+        base = base.base
     with pytest.raises(dataclasses.FrozenInstanceError):
         honest.c_comply = honest.lm_rank  # type: ignore[misc]
 
@@ -131,6 +139,9 @@ def test_a_behaviour_score_is_no_protection(honest: Contrast):
     """S = C - lambda r(C), with the contrast itself as what the language model is said to need."""
     with pytest.raises(InputError, match=INSTALLS_ONLY):
         dataclasses.replace(honest, lm_rank=(honest.c_comply + 1) / 2)
+    chosen = np.zeros(honest.lm_rank.size, np.float32)  # what is not to be removed would be protected
+    with pytest.raises(InputError, match=INSTALLS_ONLY):
+        dataclasses.replace(honest, lm_rank=chosen)
 
 
 def test_measured_values_still_behave_as_numbers(honest: Contrast):
@@ -212,6 +223,22 @@ def test_swapped_or_equal_sides_are_refused(
     pairs = pairs_file(tmp_path, change)
     arguments = ["refusal", stage, "demo", "--pairs", str(pairs), "--store", str(tmp_path / "s"), *SMALL]
     assert INSTALLS_ONLY in refused(arguments, capsys)
+
+
+def test_one_swapped_pair_is_refused_as_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    pairs = pairs_file(tmp_path, lambda risk, base: (base, risk))
+    arguments = [
+        "refusal",
+        "calibrate",
+        "demo",
+        "--pairs",
+        str(pairs),
+        "--store",
+        str(tmp_path / "s"),
+        *SMALL,
+    ]
+    arguments[arguments.index("--pairs-per-domain") + 1] = "1"
+    assert "give more pairs" in refused(arguments, capsys)
 
 
 def test_swapped_sides_show_in_the_replies_too(demo: LoadedModel, store: Store):

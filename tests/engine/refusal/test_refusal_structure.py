@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.behaviour import measured_scores
+from engine.behaviour import measured_ranks, measured_scores
 from engine.models import LoadedModel
 from engine.refusal.contrast import Contrast, refusal_mask
 from engine.refusal.structure import overlaps, shares, signal_density, structure, top_rows
@@ -19,7 +19,7 @@ def contrasts(demo: LoadedModel) -> list[Contrast]:
     n = demo.rows.n_rows
     generator = np.random.default_rng(0)
     return [
-        Contrast(selector, domain, measured_scores(generator.uniform(-1, 1, n)), np.zeros(n, np.float32))
+        Contrast(selector, domain, measured_scores(generator.uniform(-1, 1, n)), measured_ranks(np.zeros(n)))
         for selector in ("lrp", "ig")
         for domain in DOMAINS
     ]
@@ -27,7 +27,8 @@ def contrasts(demo: LoadedModel) -> list[Contrast]:
 
 def test_density_counts_both_signs():
     values = np.array([0.6, -0.7, 0.5, -0.5, 0.0, 0.51, 0.2, 0.1], dtype=np.float32)
-    table = signal_density("m", [Contrast("lrp", "hate", measured_scores(values), np.zeros_like(values))])
+    one = Contrast("lrp", "hate", measured_scores(values), measured_ranks(np.zeros_like(values)))
+    table = signal_density("m", [one])
     assert table.row(0) == ("m", "lrp", "hate", 3 / 8)
 
 
