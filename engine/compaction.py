@@ -48,10 +48,16 @@ def compacted(loaded: LoadedModel) -> Iterator[None]:
 
 
 def _gated_mlps(model: nn.Module) -> Iterator[nn.Module]:
-    """Modules with the three Linears of a gated MLP and an activation that maps 0 to 0."""
+    """Modules that are the three Linears of a gated MLP and an activation that maps 0 to 0, and nothing else.
+
+    With a norm in between, or with statistics over all neurons (Gemma 3n's sparsity), a dead neuron is not nothing.
+    """
     for module in model.modules():
         linears = [getattr(module, name, None) for name in _GATED]
         if not all(type(linear) is nn.Linear for linear in linears):
+            continue
+        more = {name for name, _ in module.named_children()} - {*_GATED, "act_fn"}
+        if more or [*module.parameters(recurse=False)] or getattr(module, "activation_sparsity", None):
             continue
         activation = getattr(module, "act_fn", None)
         if callable(activation) and float(activation(torch.zeros(1))) == 0.0:

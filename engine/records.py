@@ -27,6 +27,7 @@ SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
 _LIBRARIES = ("torch", "transformers", "lxt", "tokenizers", "datasets", "numpy", "safetensors")
 _NUMERIC = ("torch", "transformers", "lxt")  # a change of one of these may change a number
+_NOT_DATA = ":(exclude)precomputed/demo"  # a git pathspec
 
 Json = dict[str, Any]
 
@@ -69,13 +70,17 @@ def environment() -> Json:
 
 @cache
 def git_commit() -> str | None:
-    """Commit of the checkout this code runs from (`+changes` when files differ), None outside one."""
+    """Commit of the checkout this code runs from (`+changes` when its files differ), None outside one.
+
+    The shipped data do not count: building them changes them, and they have checksums of their own.
+    """
     root = Path(__file__).resolve().parents[1]
     if not (root / ".git").exists():
         return None
     try:
         commit = _git(root, "rev-parse", "HEAD")
-        return f"{commit}+changes" if _git(root, "status", "--porcelain", "--untracked-files=no") else commit
+        changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", ".", _NOT_DATA)
+        return f"{commit}+changes" if changed else commit
     except (OSError, subprocess.SubprocessError):
         return None
 
@@ -122,7 +127,9 @@ def read_manifest(folder: Path) -> Json:
         raise InputError(
             f"{folder} holds no {MANIFEST}; give a folder that `selector-audit` wrote with --out"
         ) from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}); make it readable") from None
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(
             f"{path} is not readable JSON ({error}); delete the folder and run the command again"
         ) from None
@@ -130,6 +137,13 @@ def read_manifest(folder: Path) -> Json:
     if not isinstance(found, int) or found > SCHEMA_VERSION:
         raise InputError(
             f"{path} has schema version {found!r}, this software reads up to {SCHEMA_VERSION}; upgrade it"
+        )
+    files = manifest.get("files", {})
+    known = isinstance(files, dict) and all(isinstance(entry, dict) for entry in files.values())
+    if not known or not isinstance(manifest.get("model", {}), dict):
+        raise InputError(
+            f"{path}: model, files and every entry of files must be JSON objects; another program wrote it; "
+            "run the command again into another folder"
         )
     return manifest
 

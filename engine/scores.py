@@ -23,7 +23,7 @@ from engine.records import (
     write_atomic,
     write_parquet,
 )
-from engine.selectors import compute_scores, get_selector
+from engine.selectors import compute_scores, formula, get_selector, with_needs
 from engine.store import Store
 
 PAPER_SELECTORS = ("random", "magnitude", "wanda", "mean_activation", "lrp", "ig", "consensus2")
@@ -74,19 +74,19 @@ def score_model(
 ) -> Scored:
     """The scores of `plan`, from the store where they are known; each selector is kept as soon as it is done."""
     watch = Stopwatch()
-    selectors = [get_selector(name) for name in plan.selectors]
+    names = with_needs(plan.selectors)
     tokens = None
-    if not all(selector.data_free for selector in selectors):
+    if not all(get_selector(name).data_free for name in names):
         tokens = windows(
             plan.corpus, loaded.tokenizer, role="calibration", samples=plan.samples, length=plan.length
         )
-    keys = {name: _score_key(loaded, plan, name, tokens) for name in plan.selectors}
+    keys = {name: _score_key(loaded, plan, name, tokens) for name in names}
     cached = {name: store.load_arrays(key) for name, key in keys.items()}
     scores = {name: torch.from_numpy(arrays["scores"]) for name, arrays in cached.items() if arrays}
     missing = [name for name in plan.selectors if name not in scores]
 
     def keep(name: str, values: Tensor) -> None:
-        if name in keys:
+        if name in keys:  # not one that a plug-in asked for without saying so
             store.save_arrays(keys[name], {"scores": values.numpy()}, {"selector": name})
 
     if missing:
@@ -123,15 +123,15 @@ def write_scores(folder: Path, loaded: LoadedModel, scored: Scored) -> Json:
 
 def _score_key(loaded: LoadedModel, plan: ScorePlan, selector: str, tokens: Windows | None) -> str:
     """Everything that can change this selector's scores; what it ignores (tokens, seeds) is left out."""
-    info = get_selector(selector)
+    made_of = formula(selector)
     spec: Json = {
         "model": loaded.numeric_fingerprint,
         "rows": loaded.rows.signature(),
-        "selector": info.cache_id,
+        "selector": made_of["formulas"],
     }
-    if info.seeded:
+    if made_of["seeded"]:
         spec["seeds"] = list(plan.seeds)
-    if not info.data_free:
+    if not all(get_selector(name).data_free for name in with_needs([selector])):
         assert tokens is not None
         spec |= {"tokens": tokens.token_hash, "objective": plan.objective, "batch_size": plan.batch_size}
     return cache_key("scores", spec)

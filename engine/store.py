@@ -107,12 +107,10 @@ class Store:
         write_atomic(self._array_path(key), save(contiguous, metadata=metadata))
 
     def results_dir(self, model_id: str) -> Path:
-        """Default folder for the tables of one model, made if absent."""
+        """Default folder for the tables of one model."""
         name = Path(model_id).resolve().name if Path(model_id).is_dir() else model_id
         slug = re.sub(r"[^A-Za-z0-9._-]+", "--", name).strip("-.") or "model"
-        folder = self.folder / "results" / slug
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
+        return self.folder / "results" / slug
 
     def close(self) -> None:
         self._cells.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import torch
 
 from engine.compaction import VERSION as COMPACTION, compacted, compacts
 from engine.corpora import Windows
+from engine.errors import InputError
 from engine.evaluation.perplexity import (
     NegativeLogLikelihood,
     evaluation_batch_size,
@@ -122,11 +125,32 @@ def masked_nll(
     key = cache_key("nll", _cell_spec(loaded, row_ids, windows, batch))
     cell = store.get(key)
     if cell is None:
-        with zeroed(loaded, row_ids), compacted(loaded):
-            result = negative_log_likelihood(loaded, windows, batch)
+        try:
+            with zeroed(loaded, row_ids), compacted(loaded):
+                result = negative_log_likelihood(loaded, windows, batch)
+        except torch.OutOfMemoryError:
+            raise InputError(
+                f"out of memory with {batch} windows of {windows.input_ids.shape[1]} tokens per pass; "
+                "give a smaller --batch-size"
+            ) from None
+        _check_numbers(loaded, row_ids, result)
         store.put(key, {"window_nats": result.window_nats, "window_tokens": result.window_tokens})
         return result
     return NegativeLogLikelihood(tuple(cell["window_nats"]), tuple(cell["window_tokens"]))
+
+
+def _check_numbers(loaded: LoadedModel, row_ids: Mask, result: NegativeLogLikelihood) -> None:
+    """A model that breaks under a mask may say NaN; one that does so unmasked, or in float16, was not measured."""
+    if math.isfinite(result.nats_per_token) or (len(row_ids) and loaded.dtype != "float16"):
+        return
+    raise InputError(
+        f"{loaded.id} gives no finite perplexity with {len(row_ids):,} rows removed ({loaded.dtype}); "
+        + (
+            "check the model's weights"
+            if loaded.dtype == "float32"
+            else "run again with --dtype bfloat16 or float32"
+        )
+    )
 
 
 def write_sweep(folder: Path, loaded: LoadedModel, table: pl.DataFrame, spec: Json, elapsed_s: float) -> Json:

@@ -9,6 +9,7 @@ import streamlit as st
 
 from dashboard import charts, formats, layout, palette, selection, series, sources, tools
 from dashboard.charts.lines import Axis
+from engine.analysis.task_means import chance_sentence
 
 HOW_TO_READ = (
     "Accuracy on downstream tasks against the share of removed rows. The dotted line is what an answer gets that "
@@ -38,6 +39,7 @@ def render() -> None:
     with layout.told():
         shown = _page(source)
     notes = [
+        chance_sentence(source.table("downstream")) if shown is not None else "",
         "Error bars: one standard error over a task's items; of the mean, tasks count as independent.",
         "Chance: one over the number of choices; the more frequent answer where all items have the same choices "
         "(BoolQ), so that giving the rarer one lies below it; 0 where the answer is to be written (LAMBADA).",

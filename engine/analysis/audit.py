@@ -93,6 +93,7 @@ class Audit:
         if self.progress is not None:
             self.progress(stage, done, total)
 
-    def spec(self) -> Json:
-        """What a manifest says about the scores and the text behind every analysis."""
-        return {"scores": self.scored.spec, "evaluation": self.evaluation.record()}
+    def spec(self, *, evaluated: bool = True) -> Json:
+        """What a manifest says about the scores behind an analysis and, where it measures one, the text."""
+        scores: Json = {"scores": self.scored.spec}
+        return scores | {"evaluation": self.evaluation.record()} if evaluated else scores

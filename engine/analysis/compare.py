@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
+from engine.analysis.plan import AuditPlan
 from engine.errors import InputError, unknown
-from engine.records import read_manifest
+from engine.records import Json, read_manifest
 from engine.tables import read_table, table_names
 from precomputed.paper_cells import KEYS, SCHEMA, published_cells
 
@@ -24,6 +25,7 @@ class Comparison:
     signs: selector, rate, published_gap, measured_gap (PPL), published, measured - of every validity gap.
     cells: `precomputed.paper_cells.SCHEMA` with `measured`, `difference` and `within` (half a printed unit).
     missing: published cells per quantity that the run did not measure.
+    departures: what was measured otherwise than in the paper, in words, with the tables that it is true of.
     """
 
     model: str
@@ -31,6 +33,7 @@ class Comparison:
     signs: pl.DataFrame
     cells: pl.DataFrame
     missing: dict[str, int]
+    departures: tuple[str, ...]
 
 
 def paper_model(model_id: str) -> str | None:
@@ -74,7 +77,34 @@ def compare(folder: Path, model: str | None = None) -> Comparison:
     slack = pl.col("half_unit") + 1e-9 * pl.col("published").abs()
     cells = cells.with_columns(within=pl.col("difference").abs() <= slack)
     gone = joined.filter(pl.col("measured").is_null())["quantity"].value_counts()
-    return Comparison(name, orders(cells), signs(cells), cells, dict(gone.sort("quantity").iter_rows()))
+    missing = dict(gone.sort("quantity").iter_rows())
+    return Comparison(
+        name, orders(cells), signs(cells), cells, missing, departures(read_manifest(folder), there)
+    )
+
+
+def departures(manifest: Json, stems: Sequence[str]) -> tuple[str, ...]:
+    """Where the settings behind the tables are not those of `--preset paper`; what a manifest leaves out is not told."""
+    paper = AuditPlan()
+    wanted: dict[str, tuple[tuple[str, ...], object]] = {
+        "calibration text": (("scores", "calibration", "corpus"), paper.scoring.corpus),
+        "calibration windows": (("scores", "calibration", "samples"), paper.scoring.samples),
+        "tokens per calibration window": (("scores", "calibration", "length"), paper.scoring.length),
+        "objective": (("scores", "objective"), paper.scoring.objective),
+        "evaluation text": (("evaluation", "corpus"), paper.eval_corpus),
+        "evaluation windows": (("evaluation", "samples"), paper.eval_samples),
+        "tokens per evaluation window": (("evaluation", "length"), paper.eval_length),
+    }
+    found: dict[str, list[str]] = {}
+    for stem in stems:
+        spec = manifest.get("files", {}).get(f"{stem}.parquet", {}).get("spec", {})
+        for what, (path, value) in wanted.items():
+            there = spec
+            for key in path:
+                there = there.get(key) if isinstance(there, dict) else None
+            if there is not None and there != value:
+                found.setdefault(f"{what} {there}, the paper's is {value}", []).append(stem)
+    return tuple(f"{text} ({', '.join(tables)})" for text, tables in found.items())
 
 
 def orders(cells: pl.DataFrame) -> pl.DataFrame:
@@ -119,7 +149,8 @@ def signs(cells: pl.DataFrame) -> pl.DataFrame:
 
 def summary(comparison: Comparison) -> pl.DataFrame:
     """Per quantity: cells compared, how many within half a printed unit, median relative difference."""
-    relative = (pl.col("difference") / pl.col("published")).abs()
+    nonzero = pl.when(pl.col("published") != 0).then(pl.col("published"))  # no relative difference to 0
+    relative = (pl.col("difference") / nonzero).abs()
     return (
         comparison.cells.group_by("quantity", maintain_order=True)
         .agg(cells=pl.len(), within=pl.col("within").sum(), median_relative_difference=relative.median())

@@ -90,7 +90,7 @@ def control_answers(differences: pl.DataFrame, threshold: float = THRESHOLD) -> 
 
 def judged(difference: float, stderr: float | None, order: str, threshold: float = THRESHOLD) -> Answer:
     """`better`, `worse` or `no difference seen` for NLL(control) - NLL(consensus2); without an error, none is seen."""
-    if stderr is None or difference == 0 or abs(difference) < threshold * stderr:
+    if stderr is None or not abs(difference) >= threshold * stderr or difference == 0:  # NaN: none is seen
         return "no difference seen"
     return "better" if (difference < 0) == (order == "lerf") else "worse"
 

@@ -49,10 +49,15 @@ def domain(audit: Audit) -> dict[str, pl.DataFrame]:
     Errors: InputError where both corpora are the same or the second one's calibration text cannot be read.
     """
     first, second = audit.plan.scoring.corpus, audit.plan.domain_corpus
-    if first == second:
+    if first == second or calibration_tokens(first, second, 1):
         raise InputError(
             f"domain sensitivity compares two calibration corpora, got {first!r} twice; "
             "choose another --domain-corpus"
+        )
+    if calibration_tokens(audit.plan.eval_corpus, second, 1):
+        raise InputError(
+            f"the second calibration text {second!r} is the evaluation text too, so its scores would have seen what "
+            "they are measured on; choose another --domain-corpus or --eval-corpus"
         )
     selectors = [name for name in audit.plan.scoring.selectors if not get_selector(name).data_free]
     if not selectors:
@@ -62,6 +67,8 @@ def domain(audit: Audit) -> dict[str, pl.DataFrame]:
         }
     scored = (audit.scored, audit.scores_on(second))
     names = tuple(one.spec["calibration"]["corpus"] for one in scored)
+    if names[0] == names[1]:
+        raise InputError(f"both calibration texts are called {names[0]}; rename one of the files")
     texts = [audit.evaluation, *_other_evaluation(audit)]
     rates, done = audit.plan.domain_rates, 0
     total = len(selectors) * len(rates) * 2 * len(texts)

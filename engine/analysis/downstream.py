@@ -40,7 +40,6 @@ TASKS_SCHEMA = {
     "batch_size": pl.Int64,
     "lm_eval": pl.String,
 }
-NEAR_CHANCE = 2.0  # standard errors above chance
 
 
 def downstream(audit: Audit) -> dict[str, pl.DataFrame]:
@@ -84,29 +83,3 @@ def downstream(audit: Audit) -> dict[str, pl.DataFrame]:
         "downstream": pl.DataFrame(rows, schema=SCHEMA, orient="row"),
         "downstream_tasks": pl.DataFrame(asked, schema=TASKS_SCHEMA, orient="row"),
     }
-
-
-def downstream_mean(table: pl.DataFrame) -> pl.DataFrame:
-    """Unweighted mean over the tasks, as the paper averages, per model, selector, seed, order and rate.
-
-    table: `SCHEMA`. returns its key columns and `rows_removed`, then `tasks`, `accuracy`, `stderr` (tasks as
-    independent: sqrt of the summed squares / tasks; null where one is) and `chance`.
-    """
-    keys = ["model", "selector", "seed", "order", "rate", "rows_removed"]
-    stderr = pl.col("stderr")
-    return table.group_by(keys, maintain_order=True).agg(
-        tasks=pl.len().cast(pl.Int64),
-        accuracy=pl.col("accuracy").mean(),
-        stderr=pl.when(stderr.is_null().any()).then(None).otherwise(stderr.pow(2).sum().sqrt() / pl.len()),
-        chance=pl.col("chance").mean(),
-    )
-
-
-def near_chance(table: pl.DataFrame, standard_errors: float = NEAR_CHANCE) -> pl.DataFrame:
-    """`table` (of tasks or their mean) with `near_chance`: not above chance by more than so many standard errors.
-
-    Below chance counts as near it: there is no ability to lose. Without a standard error (one item) nothing can
-    be told from chance.
-    """
-    above = pl.col("accuracy") - pl.col("chance") > standard_errors * pl.col("stderr")
-    return table.with_columns(near_chance=~above.fill_null(False))

@@ -86,7 +86,7 @@ def dangerous(audit: Audit) -> dict[str, pl.DataFrame]:
     for name, block, sublayer, rows in groups:
         audit.report("dangerous", len(lines), len(groups))
         nll = audit.nll(rows).nats_per_token
-        lines.append((audit.loaded.id, name, rate, block, sublayer, rows.size, nll, nll > limit))
+        lines.append((audit.loaded.id, name, rate, block, sublayer, rows.size, nll, not nll <= limit))
     audit.report("dangerous", len(groups), len(groups))
     table = pl.DataFrame(lines, schema=GROUP_SCHEMA, orient="row")
     sizes = {name: int(mask.size) for name, mask in masks.items()}

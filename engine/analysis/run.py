@@ -60,6 +60,9 @@ ANALYSES: dict[str, Analysis] = {
 }
 
 
+_WITHOUT_TEXT = frozenset({"agreement", "depth", "rank-distribution", "downstream"})  # measure no perplexity
+
+
 def run_analyses(audit: Audit, names: Sequence[str], folder: Path, *, skip: bool = False) -> Json:
     """Scores, then the named analyses; writes one parquet file per table and a manifest entry for each.
 
@@ -73,11 +76,12 @@ def run_analyses(audit: Audit, names: Sequence[str], folder: Path, *, skip: bool
         if name not in ANALYSES:
             raise unknown("analysis", name, [*ANALYSES, "all"])
     check_folder(folder, audit.loaded.fingerprint)
+    if not _WITHOUT_TEXT.issuperset(names):
+        audit.evaluation  # noqa: B018 - a text that cannot be read is told before hours of scoring
     folder.mkdir(parents=True, exist_ok=True)
     watch = Stopwatch()
     write_scores(folder, audit.loaded, audit.scored)
     report: Json = {"done": {"scores": round(watch.elapsed_s, 1)}, "skipped": {}, "tables": {}}
-    spec = audit.spec() | {"settings": _settings(audit)}
     for name in (name for name in ANALYSES if name in names):
         watch = Stopwatch()
         try:
@@ -87,6 +91,7 @@ def run_analyses(audit: Audit, names: Sequence[str], folder: Path, *, skip: bool
                 raise
             report["skipped"][name] = str(error)
             continue
+        spec = audit.spec(evaluated=name not in _WITHOUT_TEXT) | {"settings": _settings(audit)}
         for stem, table in tables.items():
             write_parquet(folder / f"{stem}.parquet", table)
             add_to_manifest(folder, audit.loaded.fingerprint, f"{stem}.parquet", spec, watch.elapsed_s)

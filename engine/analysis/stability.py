@@ -20,7 +20,7 @@ from engine.evaluation.perplexity import perplexity
 from engine.masks import Mask, removed_count
 from engine.ranking import removal_order
 from engine.records import Json, cache_key
-from engine.selectors import get_selector
+from engine.selectors import formula, get_selector, with_needs
 from engine.selectors.nested import nested_scores
 
 SCHEMA = {
@@ -86,13 +86,17 @@ def _sorted_once(scores: Tensor) -> list[_Sorted]:
     return [_Sorted(order, average_ranks(values, order)) for values, order in orders]
 
 
+class TooFewSizes(InputError):
+    """There is too little calibration text to compare two sizes."""
+
+
 def nested_sizes(wanted: Sequence[int], available: int) -> tuple[int, ...]:
     """The sizes to measure, ascending; what is more than there is becomes all there is. Errors: fewer than two."""
     if any(size < 1 for size in wanted):
         raise InputError(f"calibration sizes are numbers of windows from 1, got {list(wanted)}")
     sizes = tuple(sorted({min(size, available) for size in wanted}))
     if len(sizes) < 2:
-        raise InputError(
+        raise TooFewSizes(
             f"stability compares at least 2 calibration sizes, got {list(wanted)} with {available} windows "
             "available; give smaller sizes or a longer calibration text"
         )
@@ -109,7 +113,7 @@ def scores_at_sizes(
     keys = {
         (size, name): _key(audit, name, tokens, [cut for cut in sizes if cut <= size])
         for size in sizes
-        for name in selectors
+        for name in with_needs(selectors)
     }
     known: dict[int, dict[str, Tensor]] = {size: {} for size in sizes}
     for (size, name), key in keys.items():
@@ -118,7 +122,7 @@ def scores_at_sizes(
             known[size][name] = torch.from_numpy(arrays["scores"])
 
     def keep(size: int, name: str, values: Tensor) -> None:
-        if (size, name) in keys:  # not one that was only needed by another
+        if (size, name) in keys:  # not one that a plug-in asked for without saying so
             metadata = {"selector": name, "size": str(size)}
             audit.store.save_arrays(keys[size, name], {"scores": values.numpy()}, metadata)
 
@@ -139,16 +143,16 @@ def scores_at_sizes(
 
 def _key(audit: Audit, selector: str, tokens: Windows, cuts: Sequence[int]) -> str:
     """Everything that can change the scores at size `cuts[-1]`; where batches are cut can change the last bits."""
-    info, scoring = get_selector(selector), audit.plan.scoring
+    made_of, scoring = formula(selector), audit.plan.scoring
     spec: Json = {
         "model": audit.loaded.numeric_fingerprint,
-        "selector": info.cache_id,
+        "selector": made_of["formulas"],
         "tokens": tokens.first(cuts[-1]).token_hash,
         "cuts": list(cuts),
         "objective": scoring.objective,
         "batch_size": scoring.batch_size,
     }
-    if info.seeded:
+    if made_of["seeded"]:
         spec["seeds"] = list(scoring.seeds)
     return cache_key("nested_scores", spec)
 

@@ -64,13 +64,13 @@ def verdicts(audit: Audit) -> dict[str, pl.DataFrame]:
     """`verdicts`: `judge_selectors` on the audit's gap, differences and, where it can be measured, stability."""
     # Imported here: what recomputes verdicts with other thresholds needs neither torch nor a model.
     from engine.analysis.gap import gap
-    from engine.analysis.stability import stability
+    from engine.analysis.stability import TooFewSizes, stability
     from engine.analysis.uncertainty import differences
     from engine.selectors import get_selector
 
     try:
         stable = stability(audit)["stability"]
-    except InputError:  # too little text for two calibration sizes: the verdict says `unknown`
+    except TooFewSizes:  # the verdict says `unknown`
         stable = None
     return {
         "verdicts": judge_selectors(

@@ -95,24 +95,24 @@ def audit_plan(args: argparse.Namespace) -> AuditPlan:
     corpus = args.corpus or (default_corpus(args.model) if shipped else None)
     scoring = _given(
         corpus=corpus,
-        samples=_at_least("--samples", args.samples, 1),
-        length=_at_least("--max-length", args.max_length, 2),
-        seeds=common.integers(args.seeds, "--seeds") if args.seeds else None,
+        samples=common.at_least("--samples", args.samples, 1),
+        length=common.at_least("--max-length", args.max_length, 2),
+        seeds=common.seeds(args.seeds) if args.seeds else None,
         objective=args.objective,
-        batch_size=_at_least("--batch-size", args.batch_size, 1),
+        batch_size=common.at_least("--batch-size", args.batch_size, 1),
     )
     if args.selectors:
         known = [selector.id for selector in available_selectors()]
         scoring["selectors"] = common.names(args.selectors, "selector", known)
     changes = _given(
-        eval_corpus=args.eval_corpus or corpus,
-        eval_samples=_at_least("--eval-samples", args.eval_samples, 1),
-        eval_length=_at_least("--eval-length", args.eval_length, 2),
+        eval_corpus=_corpus("--eval-corpus", args.eval_corpus) or corpus,
+        eval_samples=common.at_least("--eval-samples", args.eval_samples, 1),
+        eval_length=common.at_least("--eval-length", args.eval_length, 2),
         stability_sizes=_sizes(args.sizes),
         control_rates=common.rates(args.control_rates) if args.control_rates else None,
-        domain_corpus=args.domain_corpus or (SECOND_CORPUS if shipped else None),
-        downstream_tasks=args.downstream_tasks,
-        downstream_items=_at_least("--downstream-items", args.downstream_items, 1),
+        domain_corpus=_corpus("--domain-corpus", args.domain_corpus) or (SECOND_CORPUS if shipped else None),
+        downstream_tasks=_existing("--downstream-tasks", args.downstream_tasks),
+        downstream_items=common.at_least("--downstream-items", args.downstream_items, 1),
     )
     return replace(plan, scoring=replace(plan.scoring, **scoring), **changes)
 
@@ -121,10 +121,19 @@ def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _at_least(option: str, value: int | None, least: int) -> int | None:
-    if value is not None and value < least:
-        raise InputError(f"{option} must be at least {least}, got {value}")
-    return value
+def _corpus(option: str, name: str | None) -> str | None:
+    """A corpus by its name or as a file that is there: a slip of the pen shows before hours of scoring."""
+    from engine.corpora import available_corpora
+
+    return name if name is None or name in available_corpora() else _existing(option, name)
+
+
+def _existing(option: str, path: str | None) -> str | None:
+    if path is not None and not Path(path).expanduser().exists():
+        raise InputError(
+            f"{option}: there is no {path}; give a file or folder that exists, or a corpus by its name"
+        )
+    return path
 
 
 def _sizes(text: str | None) -> tuple[int, ...] | None:

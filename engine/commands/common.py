@@ -103,18 +103,15 @@ def score_plan(args: argparse.Namespace) -> ScorePlan:
     from engine.scores import PAPER_SELECTORS, ScorePlan, default_corpus
     from engine.selectors import available_selectors
 
-    for option, value in (("--samples", args.samples), ("--max-length", args.max_length - 1)):
-        if value < 1:
-            raise InputError(f"{option} must be at least {2 if option == '--max-length' else 1}")
     known = [selector.id for selector in available_selectors()]
     return ScorePlan(
         selectors=names(args.selectors, "selector", known) if args.selectors else PAPER_SELECTORS,
         corpus=args.corpus or default_corpus(args.model),
-        samples=args.samples,
-        length=args.max_length,
-        seeds=integers(args.seeds, "--seeds"),
+        samples=at_least("--samples", args.samples, 1),
+        length=at_least("--max-length", args.max_length, 2),
+        seeds=seeds(args.seeds),
         objective=args.objective,
-        batch_size=args.batch_size,
+        batch_size=at_least("--batch-size", args.batch_size, 1),
     )
 
 
@@ -133,9 +130,7 @@ def load(args: argparse.Namespace) -> LoadedModel:
 
 def output_folder(args: argparse.Namespace, store: Store) -> Path:
     """`--out`, or the model's own folder inside the store; made if absent."""
-    if args.out is None:
-        return store.results_dir(args.model)
-    folder: Path = args.out
+    folder: Path = args.out or store.results_dir(args.model)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -156,6 +151,20 @@ def names(text: str, kind: str, available: Sequence[str]) -> tuple[str, ...]:
         if name not in available:
             raise unknown(kind, name, available)
     return wanted
+
+
+def at_least(option: str, value: Any, least: int) -> Any:
+    """The number, or None where none was given. `InputError` below `least`."""
+    if value is not None and value < least:
+        raise InputError(f"{option} must be at least {least}, got {value}")
+    return value
+
+
+def seeds(text: str) -> tuple[int, ...]:
+    """`42,43` to (42, 43), each once and not negative."""
+    found = tuple(dict.fromkeys(integers(text, "--seeds")))
+    at_least("--seeds", min(found), 0)
+    return found
 
 
 def integers(text: str, option: str) -> tuple[int, ...]:

@@ -49,10 +49,13 @@ def run(args: argparse.Namespace) -> None:
                 "summary": counts.to_dicts(),
                 "cells": found.cells.to_dicts(),
                 "missing": found.missing,
+                "departures": found.departures,
             }
         )
         return
     common.out.print(f"{folder} beside the published {found.model}", markup=False)
+    for departure in found.departures:
+        common.out.print(f"measured otherwise: {departure}", markup=False)
     if found.orders.height:
         common.out.print(
             _view("order of the selectors, pairs that the printed digits tell apart", found.orders)

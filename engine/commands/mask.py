@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from engine.commands import common
+from engine.errors import InputError
 from engine.masks import parse_rate
 from engine.ranking import ORDERS
 from engine.store import Store
@@ -41,6 +42,8 @@ def run(args: argparse.Namespace) -> None:
     from engine.scores import score_model
 
     rate = parse_rate(args.rate)
+    if "," in args.selector:
+        raise InputError(f"a mask is made from one selector, got {args.selector}; give one of them")
     args.selectors = args.selector
     plan = common.score_plan(args)
     with Store(args.store) as store:

@@ -24,12 +24,13 @@ import importlib
 import inspect
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from engine.errors import InputError, unknown
+from engine.records import Json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -76,6 +77,7 @@ class SelectorInfo:
     note: str  # the first line of the class's docstring: the formula
     seeded: bool = False  # one ranking per seed
     cache_id: str = ""  # names the formula in cache keys: other numbers, other id
+    needs: tuple[str, ...] = ()  # selectors whose scores it is made of
 
 
 _SelectorClass = TypeVar("_SelectorClass", bound=Callable[[], Selector])
@@ -94,17 +96,19 @@ def register_selector(
     cost: str = "",
     seeded: bool = False,
     version: int = 1,
+    needs: tuple[str, ...] = (),
 ) -> Callable[[_SelectorClass], _SelectorClass]:
     """Class decorator: make the class available under `selector_id`. Errors: InputError for a taken id.
 
     version: raise it when the selector gives other numbers than before, so that cached ones are not used.
+    needs: the selectors that it asks the run for (`run.scores`), so that new numbers of theirs make new ones here.
     """
 
     def register(factory: _SelectorClass) -> _SelectorClass:
         note = (factory.__doc__ or "").strip().partition("\n")[0]
         cache_id = f"{selector_id}/{version}{_source_hash(factory)}"
         info = SelectorInfo(
-            selector_id, title or selector_id, family, data_free, cost, note, seeded, cache_id
+            selector_id, title or selector_id, family, data_free, cost, note, seeded, cache_id, needs
         )
         with _lock:
             taken = _registry.get(selector_id)
@@ -135,6 +139,22 @@ def available_selectors() -> list[SelectorInfo]:
 def get_selector(selector_id: str) -> SelectorInfo:
     """What is said about a selector. Errors: InputError with the nearest name."""
     return _entry(selector_id)[0]
+
+
+def with_needs(selector_ids: Iterable[str]) -> list[str]:
+    """The selectors and all that they are made of, each once, what is needed first."""
+    found: list[str] = []
+    for selector_id in selector_ids:
+        for name in (*with_needs(get_selector(selector_id).needs), selector_id):
+            if name not in found:
+                found.append(name)
+    return found
+
+
+def formula(selector_id: str) -> Json:
+    """What a cache key says about a selector: its formula, those it is made of, and whether seeds matter."""
+    parts = [get_selector(name) for name in with_needs([selector_id])]
+    return {"formulas": [part.cache_id for part in parts], "seeded": any(part.seeded for part in parts)}
 
 
 def new_scorer(selector_id: str) -> Selector:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from engine.models import LoadedModel
 
 
-@register_selector("consensus2", title="Consensus-2", family="attribution", cost="those of lrp and ig")
+@register_selector(
+    "consensus2", title="Consensus-2", family="attribution", cost="those of lrp and ig", needs=("lrp", "ig")
+)
 class Consensus2:
     """s_i = (rank_lrp(i) + rank_ig(i)) / 2N, rank 0 = least important, ties by row id.
 

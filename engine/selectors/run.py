@@ -99,6 +99,7 @@ class ScoringRun:
         for selector, scores in (known or {}).items():
             self._scores[selector] = self._checked(get_selector(selector), scores.detach().float().cpu())
         self._activations: ActivationStatistics | None = None
+        self._sums: dict[str, Tensor] = {}  # by stage
 
     @property
     def rows(self) -> RowIndex:
@@ -166,10 +167,10 @@ class ScoringRun:
 
     def _sum(self, stage: str, work: Callable[[slice], Tensor]) -> Tensor:
         """Sum of `work` over all windows, batch by batch. stage: the name of the pass, the same for equal work."""
-        total = torch.zeros(())
-        for _, so_far in self._running_sums(stage, work):
-            total = so_far
-        return total
+        if stage not in self._sums:
+            for _, so_far in self._running_sums(stage, work):
+                self._sums[stage] = so_far
+        return self._sums[stage]
 
     def _running_sums(
         self, stage: str, work: Callable[[slice], Tensor], cuts: Sequence[int] = ()

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import polars as pl
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from engine import read_mask, windows
 from engine.cli import main
@@ -151,6 +151,13 @@ def test_a_mask_for_other_weights_is_an_error(run, tiny_llama, tmp_path):
         read_mask(tmp_path / "m", tiny_llama.rows.n_rows, "0" * 64)
 
 
+@pytest.mark.parametrize("manifest", [{"spec": {}}, {"model": "demo"}, {"model": {"id": "demo"}}, [1]])
+def test_a_mask_that_names_no_model_is_an_error(tmp_path, manifest):
+    save_file({"removed": np.array([1, 2])}, tmp_path / "m", metadata={"manifest": json.dumps(manifest)})
+    with pytest.raises(InputError, match="its manifest names no model"):
+        read_mask(tmp_path / "m", 10, "0" * 64)
+
+
 def test_a_file_that_is_no_mask(tmp_path):
     (tmp_path / "m").write_bytes(b"not a mask")
     with pytest.raises(InputError, match="write one with `selector-audit mask`"):
@@ -236,3 +243,47 @@ def test_help_is_there_for_every_command(command):
 def test_help_does_not_wait_for_torch():
     code = "import sys, engine.cli; engine.cli.build_parser(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [
+        (["score"], []),
+        (["sweep"], ["--rates", "0,50%", "--eval-samples", "2", "--eval-length", "16"]),
+        (["analyze"], ["depth"]),
+    ],
+)
+def test_another_dtype_leaves_finished_results_alone(run, tiny_llama, tiny_text, tmp_path, command, more):
+    out_dir = tmp_path / "out"
+    of_text = ["--selectors", "magnitude,random", "--corpus", tiny_text, *SMALL, "--out", out_dir]
+    assert run(*command, tiny_llama.id, *more, *of_text)[0] == 0
+    before = {path.name: path.read_bytes() for path in out_dir.iterdir()}
+    code, _, err = run(*command, tiny_llama.id, *more, *of_text, "--dtype", "bfloat16")
+    assert code == 2
+    assert "holds results of" in " ".join(err.split())
+    assert {path.name: path.read_bytes() for path in out_dir.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["score", "--seeds=-1"], "--seeds must be at least 0"),
+        (["score", "--batch-size", "-1"], "--batch-size must be at least 1"),
+        (["score", "--max-length", "1"], "--max-length must be at least 2"),
+        (["analyze", "--domain-corpus", "nowhere.txt"], "there is no nowhere.txt"),
+        (["analyze", "--eval-corpus", "nowhere.txt"], "there is no nowhere.txt"),
+        (["analyze", "--downstream-tasks", "nowhere"], "there is no nowhere"),
+    ],
+)
+def test_numbers_and_files_are_checked_before_the_work(run, tiny_llama, tiny_text, arguments, says):
+    command, *rest = arguments
+    code, _, err = run(command, tiny_llama.id, "--corpus", tiny_text, *rest)
+    assert code == 2
+    assert says in " ".join(err.split())
+
+
+def test_a_mask_is_of_one_selector(run, tiny_llama, tiny_text, tmp_path):
+    arguments = ["--selector", "wanda,magnitude", "--order", "lerf", "--rate", "10%", "--out", tmp_path / "m"]
+    code, _, err = run("mask", tiny_llama.id, "--corpus", tiny_text, *SMALL, *arguments)
+    assert code == 2
+    assert "one selector" in err

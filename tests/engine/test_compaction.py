@@ -70,3 +70,22 @@ def test_an_activation_that_does_not_map_zero_to_zero_is_left_alone(tiny_llama):
         for mlp in mlps:
             mlp.act_fn = original
     assert compacts(tiny_llama)
+
+
+def test_an_mlp_with_more_in_it_is_left_alone(tiny_llama):
+    """A norm between the Linears, or statistics over all neurons, see the dead ones too."""
+    mlps = [layer.mlp for layer in tiny_llama.model.model.layers]
+    for change in (
+        lambda mlp: setattr(mlp, "ffn_sub_norm", torch.nn.LayerNorm(4)),
+        lambda mlp: setattr(mlp, "activation_sparsity", 0.95),
+    ):
+        try:
+            for mlp in mlps:
+                change(mlp)
+            assert not compacts(tiny_llama)
+        finally:
+            for mlp in mlps:
+                for name in ("ffn_sub_norm", "activation_sparsity"):
+                    if hasattr(mlp, name):
+                        delattr(mlp, name)
+    assert compacts(tiny_llama)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import types
+from dataclasses import replace
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from torch import Tensor
 from engine.corpora import Windows
 from engine.errors import InputError
 from engine.models import LoadedModel
+from engine.scores import ScorePlan, score_model
 from engine.selectors import (
     ScoringRun,
     available_selectors,
@@ -21,7 +24,9 @@ from engine.selectors import (
     compute_scores,
     get_selector,
     register_selector,
+    with_needs,
 )
+from engine.store import Store
 
 
 @pytest.fixture(autouse=True)
@@ -172,3 +177,35 @@ def test_a_plug_in_that_registers_nothing_is_broken() -> None:
     with pytest.warns(UserWarning, match="silent_module registers no selector 'norm'"):
         base.load_plug_in(plug_in("silent_module"))
     del sys.modules["silent_module"]
+
+
+def test_a_composed_selector_is_as_new_as_what_it_is_made_of(tiny_llama: LoadedModel, tmp_path: Path) -> None:
+    def register(version: int) -> None:
+        @register_selector("part", data_free=True, version=version)
+        class Part:
+            def score(self, run: ScoringRun) -> Tensor:
+                return torch.full((run.rows.n_rows,), float(version))
+
+        @register_selector("whole", data_free=True, needs=("part",))
+        class Whole:
+            def score(self, run: ScoringRun) -> Tensor:
+                return 2 * run.scores("part")
+
+    with Store(tmp_path) as store:
+        for version in (1, 2):
+            register(version)
+            found = score_model(tiny_llama, ScorePlan(selectors=("whole",)), store=store).scores
+            assert list(found) == ["whole"]
+            assert found["whole"][0] == 2 * version
+    assert with_needs(["whole", "part"]) == ["part", "whole"]
+
+
+def test_kept_parts_serve_the_composed_one(
+    tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = ScorePlan(selectors=("lrp", "ig"), corpus=str(tiny_text), samples=3, length=16)
+    with Store(tmp_path) as store:
+        score_model(tiny_llama, plan, store=store)
+        monkeypatch.setattr(ScoringRun, "mean_abs_relevance", lambda *_: pytest.fail("computed again"))
+        scored = score_model(tiny_llama, replace(plan, selectors=("consensus2",)), store=store)
+    assert list(scored.scores) == ["consensus2"]

@@ -1,5 +1,6 @@
 """Sweeps: cells against brute force, caching, and a kill -9 in the middle."""
 
+import math
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 import engine.sweep as module
+from engine.errors import InputError
 from engine.evaluation.perplexity import negative_log_likelihood
 from engine.records import write_parquet
 from engine.store import Store
@@ -167,3 +169,16 @@ def test_kill_9_in_the_middle_then_resumed_gives_the_same_bytes(tiny_llama, tiny
     resumed = (tmp_path / "killed-out" / "sweep.parquet").read_bytes()
     assert resumed == (tmp_path / "through-out" / "sweep.parquet").read_bytes()
     shutil.rmtree(tmp_path / "killed")
+
+
+def test_a_model_that_says_nan_is_an_error_and_not_a_cell(tiny_llama, tiny_windows, tmp_path):
+    head = tiny_llama.model.lm_head.weight
+    first = head[0].clone()
+    with Store(tmp_path) as store:
+        try:
+            head.data[0] = float("nan")
+            with pytest.raises(InputError, match="no finite perplexity with 0 rows removed"):
+                masked_nll(tiny_llama, [], tiny_windows, store=store)
+        finally:
+            head.data[0] = first
+        assert math.isfinite(masked_nll(tiny_llama, [], tiny_windows, store=store).nats_per_token)

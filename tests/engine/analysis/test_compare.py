@@ -117,6 +117,22 @@ def test_a_gap_that_turns_round_is_named(tmp_path):
     assert found.signs.filter(~pl.col("same_sign")).select("selector", "rate").rows() == [("consensus2", 0.2)]
 
 
+def test_other_settings_than_the_papers_are_named(tmp_path, capsys):
+    write(tmp_path, published_tables())
+    paper = {"scores": {"objective": "loss", "calibration": {"corpus": "wikitext2", "samples": 128, "length": 128}},
+             "evaluation": {"corpus": "wikitext2", "samples": 256, "length": 512}}  # fmt: skip
+    add_to_manifest(tmp_path, FINGERPRINT, "controls.parquet", paper, 0.0)
+    assert compare(tmp_path).departures == ()
+    other = paper | {"evaluation": {"corpus": "my.txt", "samples": 256, "length": 512}}
+    for stem in ("sweep", "stability"):
+        add_to_manifest(tmp_path, FINGERPRINT, f"{stem}.parquet", other, 0.0)
+    assert compare(tmp_path).departures == (
+        "evaluation text my.txt, the paper's is wikitext2 (sweep, stability)",
+    )
+    assert main(["compare", str(tmp_path)]) == 0
+    assert "measured otherwise: evaluation text my.txt" in capsys.readouterr().out
+
+
 def test_seeds_are_averaged_as_the_paper_does(tmp_path):
     sweep = published_tables()["sweep"]
     is_random = pl.col("selector") == "random"

@@ -125,3 +125,20 @@ def test_selectors_that_see_no_text_have_no_domain(audit: Audit) -> None:
     audit.plan = replace(audit.plan, scoring=scoring, domain_corpus="c4")
     tables = domain(audit)
     assert {name: table.height for name, table in tables.items()} == {"domain": 0, "domain_evaluation": 0}
+
+
+def test_the_second_text_must_not_be_what_is_measured_on(audit: Audit, tmp_path: Path) -> None:
+    other = Path(audit.plan.domain_corpus)
+    twisted = str(other.parent / "." / ".." / other.parent.name / other.name)
+    measured = replace(audit.plan, eval_corpus=twisted)
+    with pytest.raises(InputError, match="is the evaluation text too"):
+        domain(Audit(audit.loaded, measured, audit.store))
+    twice = replace(audit.plan, scoring=replace(audit.plan.scoring, corpus=twisted))
+    with pytest.raises(InputError, match="twice"):
+        domain(Audit(audit.loaded, twice, audit.store))
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    namesake = folder / Path(audit.plan.scoring.corpus).name
+    namesake.write_text(other.read_text(encoding="utf-8"), encoding="utf-8")
+    with pytest.raises(InputError, match="rename one"):
+        domain(Audit(audit.loaded, replace(audit.plan, domain_corpus=str(namesake)), audit.store))

@@ -14,8 +14,9 @@ import scipy.stats
 from tiny_audits import lowest, tiny_audit
 
 from engine.analysis.audit import Audit
-from engine.analysis.downstream import SCHEMA, TASKS_SCHEMA, downstream, downstream_mean, near_chance
+from engine.analysis.downstream import SCHEMA, TASKS_SCHEMA, downstream
 from engine.analysis.plan import preset
+from engine.analysis.task_means import chance_sentence, downstream_mean, near_chance
 from engine.errors import InputError
 from engine.evaluation.downstream import Accuracy, Harness
 from engine.evaluation.harness_tasks import DownstreamTask, downstream_tasks
@@ -229,3 +230,14 @@ def test_the_papers_preset_asks_the_papers_items() -> None:
     assert plan.downstream_rates == tuple(step / 10 for step in range(10))
     assert plan.downstream_items == 500
     assert plan.downstream_tasks is None
+
+
+def test_the_sentence_names_the_tasks_that_can_show_a_loss() -> None:
+    table = pl.DataFrame(
+        {"task": ["a", "b", "a"], "rate": [0.0, 0.0, 0.3], "accuracy": [0.5, 0.9, 0.9],
+         "stderr": [0.05, 0.05, 0.05], "chance": [0.5, 0.5, 0.5]}
+    )  # fmt: skip
+    assert chance_sentence(table).endswith("on 1 of 2 tasks; only b can show a loss.")
+    assert "says nothing" in chance_sentence(table.filter(task="a"))
+    assert "all 1 tasks" in chance_sentence(table.filter(task="b"))
+    assert chance_sentence(table.filter(pl.col("rate") > 0)) == ""

@@ -182,3 +182,23 @@ def test_options_win_over_the_preset():
     assert (plan.scoring.samples, plan.scoring.selectors) == (9, ("ig",))
     assert (plan.scoring.corpus, plan.eval_corpus, plan.domain_corpus) == ("my.txt", "my.txt", "c4")
     assert (plan.stability_sizes, plan.eval_samples) == ((2, 4), 256)
+
+
+def test_a_text_that_cannot_be_read_is_told_before_the_scores(tiny_llama, tiny_text, tmp_path):
+    with Store(tmp_path / "store") as store:
+        one = audit(tiny_llama, tiny_text, store, eval_corpus=str(tmp_path / "nowhere.txt"))
+        with pytest.raises(InputError, match="nowhere"):
+            run_analyses(one, ["sweep"], tmp_path / "out", skip=True)
+        assert not list((store.folder / "arrays").glob("*"))
+        report = run_analyses(one, ["agreement", "depth"], tmp_path / "out")  # nothing is evaluated in these
+    assert set(report["done"]) == {"scores", "agreement", "depth"}
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert "evaluation" not in manifest["files"]["depth.parquet"]["spec"]
+
+
+def test_a_report_of_selectors_that_see_no_text(tiny_llama, tiny_text, tmp_path, capsys):
+    with Store(tmp_path / "store") as store:
+        one = audit(tiny_llama, tiny_text, store, scoring={"selectors": ("random", "magnitude")})
+        run_analyses(one, OFFLINE, tmp_path / "out", skip=True)
+    assert main(["report", str(tmp_path / "out"), "--out", str(tmp_path / "report.html")]) == 0
+    assert "selector-audit analyze" in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -1,0 +1,52 @@
+"""What a table of downstream tasks says: means over tasks, and whether there was anything to lose. Needs no torch."""
+
+from __future__ import annotations
+
+import polars as pl
+
+NEAR_CHANCE = 2.0  # standard errors above chance
+
+
+def downstream_mean(table: pl.DataFrame) -> pl.DataFrame:
+    """Unweighted mean over the tasks, as the paper averages, per model, selector, seed, order and rate.
+
+    table: `SCHEMA`. returns its key columns and `rows_removed`, then `tasks`, `accuracy`, `stderr` (tasks as
+    independent: sqrt of the summed squares / tasks; null where one is) and `chance`.
+    """
+    keys = ["model", "selector", "seed", "order", "rate", "rows_removed"]
+    stderr = pl.col("stderr")
+    return table.group_by(keys, maintain_order=True).agg(
+        tasks=pl.len().cast(pl.Int64),
+        accuracy=pl.col("accuracy").mean(),
+        stderr=pl.when(stderr.is_null().any()).then(None).otherwise(stderr.pow(2).sum().sqrt() / pl.len()),
+        chance=pl.col("chance").mean(),
+    )
+
+
+def near_chance(table: pl.DataFrame, standard_errors: float = NEAR_CHANCE) -> pl.DataFrame:
+    """`table` (of tasks or their mean) with `near_chance`: not above chance by more than so many standard errors.
+
+    Below chance counts as near it: there is no ability to lose. Without a standard error (one item) nothing can
+    be told from chance.
+    """
+    above = pl.col("accuracy") - pl.col("chance") > standard_errors * pl.col("stderr")
+    return table.with_columns(near_chance=~above.fill_null(False))
+
+
+def chance_sentence(table: pl.DataFrame) -> str:
+    """Is the unmasked model better than guessing? Empty where the table does not know (no rate 0, no chance)."""
+    first = table.filter(pl.col("rate") == 0, pl.col("chance").is_not_null(), pl.col("stderr").is_not_null())
+    tasks = near_chance(first.unique("task", keep="first", maintain_order=True))
+    if tasks.is_empty():
+        return ""
+    near = int(tasks["near_chance"].sum())
+    able = tasks.filter(~pl.col("near_chance"))["task"].to_list()
+    if not near:
+        return f"Unmasked, the model is above chance on all {tasks.height} tasks."
+    where = f"on {near} of {tasks.height} tasks"
+    end = (
+        f"; only {', '.join(able)} can show a loss."
+        if able
+        else ": accuracy says nothing about selectors here."
+    )
+    return f"Unmasked, the model is not above chance by {NEAR_CHANCE:g} standard errors {where}{end}"
