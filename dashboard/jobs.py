@@ -152,6 +152,7 @@ class Jobs:
                 )  # fmt: skip
             job = Job(self._count, request, process, files)
             self._jobs.append(job)
+            threading.Thread(target=_note_end, args=(job,), daemon=True).start()
             return job
 
     def resume(self, job: Job) -> Job:
@@ -180,6 +181,12 @@ class Jobs:
                 job.cancelled = True
                 _stop(job.process, 2.0)
             shutil.rmtree(job.files, ignore_errors=True)
+
+
+def _note_end(job: Job) -> None:
+    job.process.wait()
+    if job.ended_s is None:
+        job.ended_s = time.monotonic()
 
 
 def _stop(process: subprocess.Popen[bytes], grace_s: float) -> None:

@@ -37,6 +37,7 @@ class Entry:
     loaded: LoadedModel
     scores: dict[str, Any] = field(default_factory=dict)
     contrasts: dict[tuple[str, str], Any] = field(default_factory=dict)
+    users: int = 0  # sessions that work with it now
 
 
 class ModelPool:
@@ -47,23 +48,42 @@ class ModelPool:
         self._capacity = capacity
         self._entries: dict[str, Entry] = {}
         self._lock = threading.Lock()
+        self._counting = threading.Lock()  # of users; held for a moment only
 
-    def get(self, model_id: str, on_wait: Callable[[float], None] = lambda _: None) -> Entry:
-        """The model, loaded if need be. `on_wait(seconds)` is called while another thread loads or uses one."""
+    @contextmanager
+    def use(self, model_id: str, on_wait: Callable[[float], None] = lambda _: None) -> Iterator[Entry]:
+        """The model, loaded if need be, and kept until the `with` ends; never one inside another.
+
+        `on_wait(seconds)` is called while another thread loads a model or uses the one to be dropped.
+        """
         with held(self._lock, on_wait):
-            if model_id in self._entries:
-                self._entries[model_id] = self._entries.pop(model_id)  # most recently used last
-                return self._entries[model_id]
-            while len(self._entries) >= self._capacity:
-                self._drop_oldest(on_wait)
-            entry = Entry(self._load(model_id))
-            self._entries[model_id] = entry
-            return entry
+            entry = self._entry(model_id, on_wait)
+            self._count(entry, 1)
+        try:
+            yield entry
+        finally:
+            self._count(entry, -1)
+
+    def _entry(self, model_id: str, on_wait: Callable[[float], None]) -> Entry:
+        if model_id in self._entries:
+            self._entries[model_id] = self._entries.pop(model_id)  # most recently used last
+            return self._entries[model_id]
+        while len(self._entries) >= self._capacity:
+            self._drop_oldest(on_wait)
+        self._entries[model_id] = Entry(self._load(model_id))
+        return self._entries[model_id]
+
+    def _count(self, entry: Entry, change: int) -> None:
+        with self._counting:
+            entry.users += change
 
     def _drop_oldest(self, on_wait: Callable[[float], None]) -> None:
         oldest = next(iter(self._entries))
-        with held(self._entries[oldest].loaded.lock, on_wait):  # its user finishes first
-            del self._entries[oldest]
+        start = time.monotonic()
+        while self._entries[oldest].users:  # they finish first; nobody comes in, the pool is locked
+            time.sleep(POLL_S)
+            on_wait(time.monotonic() - start)
+        del self._entries[oldest]
         gc.collect()
         import torch
 
@@ -228,9 +248,9 @@ def preload_demo() -> None:
     try:
         import numpy as np
 
-        loaded = POOL.get(DEMO).loaded
-        for _ in replies(loaded, np.zeros(0, dtype=np.int64), "Hello", 2):
-            pass
+        with POOL.use(DEMO) as entry:
+            for _ in replies(entry.loaded, np.zeros(0, dtype=np.int64), "Hello", 2):
+                pass
         import engine.refusal.contrast  # noqa: F401
 
         gc.collect()

@@ -14,6 +14,7 @@ import polars as pl
 from dashboard import charts, formats, palette, results, schemas, series
 from dashboard.report_html import figure, frame, table
 from engine.analysis.control_answers import control_answers
+from engine.analysis.task_means import chance_sentence
 
 RATE = 0.3  # where the report quotes one number per selector, as the paper does
 
@@ -30,10 +31,11 @@ class Run:
         return str((self.manifest.get("model") or {}).get("id", "unknown model"))
 
     def table(self, stem: str) -> pl.DataFrame | None:
-        """A table, None where this analysis was not run. Errors: InputError for a damaged file."""
+        """A table, None where this analysis was not run or found nothing to measure. Errors: InputError if damaged."""
         if f"{stem}.parquet" not in self.manifest.get("files", {}):
             return None
-        return results.read_table(self.folder, stem).frame
+        found = results.read_table(self.folder, stem).frame
+        return None if found.is_empty() else found
 
 
 def replication(runs: list[Run]) -> list[str]:
@@ -54,16 +56,26 @@ def replication(runs: list[Run]) -> list[str]:
     text = (
         "<p>One line per selector; lower is better. Orders that hold on one model only are not a finding.</p>"
     )
-    return [text, figure(drawn)]
+    unknown = [run.model for run in runs if _unmasked(run) is None]
+    left_out = f"Not measured: the unmasked model of {', '.join(unknown)} (rate 0 of the sweep); not drawn."
+    return [text, figure(drawn), f'<p class="note">{html.escape(left_out)}</p>' if unknown else ""]
 
 
 def _means(run: Run, order: str) -> pl.DataFrame:
-    """Columns selector, nll above the unmasked model at RATE; seeds averaged."""
+    """Columns selector, nll above the unmasked model at RATE; seeds averaged. Empty where that was not measured."""
     sweep = run.table(schemas.SWEEP)
     assert sweep is not None
-    dense = series.unmasked_nll(sweep, sweep["model"][0]) or 0.0
+    dense = _unmasked(run)
+    if dense is None:
+        return pl.DataFrame(schema={"selector": pl.String, "nll": pl.Float64})
     at = sweep.filter(pl.col("order") == order, (pl.col("rate") - RATE).abs() < 1e-9)
     return at.group_by("selector", maintain_order=True).agg(pl.col("nll").mean() - dense)
+
+
+def _unmasked(run: Run) -> float | None:
+    sweep = run.table(schemas.SWEEP)
+    assert sweep is not None
+    return series.unmasked_nll(sweep, sweep["model"][0])
 
 
 def protocol(run: Run) -> str:
@@ -181,7 +193,8 @@ def cost(run: Run) -> list[str]:
     wide = means.with_columns(pl.col("accuracy").round(3)).pivot(
         "selector", index="Removed", values="accuracy"
     )
-    return [*body, f"<p>Mean accuracy over the tasks; guessing gives {chance:.3f}.</p>", frame(wide)]
+    said = f"Mean accuracy over the tasks; guessing gives {chance:.3f}. {chance_sentence(tasks)}"
+    return [*body, f"<p>{html.escape(said)}</p>", frame(wide)]
 
 
 def stability(run: Run) -> list[str]:

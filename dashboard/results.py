@@ -38,7 +38,10 @@ CURVE_SCHEMA = {
     "plateau": pl.Boolean,  # published cell at a numerical ceiling
 }
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # shown as markdown in labels
-_ID_COLUMNS = ("selector", "selector_a", "selector_b", "control", "task", "sublayer", "projection", "domain")
+_ID_COLUMNS = (
+    "selector", "selector_a", "selector_b", "control", "task", "sublayer", "projection", "name",
+    "domain", "domain_a", "domain_b", "evaluated_domain",
+)  # fmt: skip
 _SEARCH_DEPTH = 3
 describe_run = provenance.describe_run
 
@@ -69,6 +72,20 @@ def store_results_dir() -> Path:
     their tables when no `--out` is given. Not created by reading."""
     given = os.environ.get(STORE_VARIABLE)
     return Path(given) if given else default_store_dir() / "results"
+
+
+def folder_of(text: str) -> Path:
+    """The folder that someone typed, with `~` for home. `InputError` for text that can name none."""
+    try:
+        folder = Path(text).expanduser()
+        folder.is_dir()
+    except (RuntimeError, OSError, ValueError) as error:
+        shown = text if len(text) <= 80 else f"{text[:80]}…"
+        why = error.strerror if isinstance(error, OSError) else error
+        raise InputError(
+            f"cannot look for a folder {shown} ({why}); give the path of a results folder"
+        ) from None
+    return folder
 
 
 def find_runs(folder: Path) -> list[Path]:

@@ -6,6 +6,7 @@ limited, and the run appears under its name only when all of it is there. Nothin
 
 from __future__ import annotations
 
+import lzma
 import re
 import shutil
 import stat
@@ -61,7 +62,9 @@ def import_zip(stream: BinaryIO, top: Path, name: str) -> Path:
         try:
             with zipfile.ZipFile(stream) as archive:
                 _unpack(archive, new)
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        except (
+            zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError,
+        ) as error:  # fmt: skip
             raise InputError(
                 f"this is not a readable zip file ({error}); pack the results folder again"
             ) from None

@@ -48,23 +48,28 @@ def _drop_foreign(key: str, options: Sequence[Option], default: Option) -> None:
         st.session_state[key] = default
 
 
-def _restore(key: str, options: Sequence[Option]) -> None:
+def _restore(key: str, options: Sequence[Option] | None) -> None:
     """Starts a widget with what another page's widget of this key was left at, unless the link says something.
 
     Right after a change of page the old page's value is still in the session state, but the new widget does not
-    take it over.
+    take it over. options: None where any text will do.
     """
     value, page = st.session_state.setdefault(_KEPT, {}).get(key, (None, None))
     elsewhere = page != _page() or key not in st.session_state
-    if elsewhere and key not in st.query_params and value in options:
+    offered = value is not None if options is None else value in options
+    if elsewhere and key not in st.query_params and offered:
         st.session_state[key] = value
 
 
-def _remember(key: str, value: Option, options: Sequence[Option], default: Option) -> None:
-    """A page that does not offer what was chosen elsewhere does not make it forgotten."""
+def _remember(key: str, value: Option, options: Sequence[Option] | None, default: Option) -> None:
+    """A default that nobody chose is no choice, and other pages have other ones.
+
+    A page that does not offer what was chosen elsewhere does not make it forgotten.
+    """
     kept = st.session_state[_KEPT]
     before, _ = kept.get(key, (None, None))
-    if before is None or before in options or value != default:
+    offered = before is not None if options is None else before in options
+    if offered or value != default:
         kept[key] = (value, _page())
 
 
@@ -81,13 +86,26 @@ def switch(
     default: Option,
     title: Callable[[Option], str] = str,
     help_text: str | None = None,
+    keep: bool = False,
 ) -> Option:
-    """One of few, all in sight."""
+    """One of few, all in sight. keep: as in `choose`."""
+    if keep:
+        _restore(key, options)
     chosen = st.segmented_control(
         label, options, default=default, key=key, format_func=title, required=True, bind="query-params",
         help=help_text, wrap=True,
     )  # fmt: skip
-    return default if chosen is None else chosen
+    value = default if chosen is None else chosen
+    if keep:
+        _remember(key, value, options, default)
+    return value
+
+
+def ahead(key: str, options: Sequence[str], default: str) -> str:
+    """What a kept widget that comes later on the page will be at: from this page, its link or the page before."""
+    kept, _ = st.session_state.get(_KEPT, {}).get(key, (None, None))
+    places = (st.session_state.get(key), st.query_params.get(key), kept)
+    return next((str(value) for value in places if value in options), default)
 
 
 def choose_several(
@@ -169,9 +187,20 @@ def rate(label: str, rates: Sequence[float], key: str, *, default: float) -> flo
 
 
 def text(
-    label: str, key: str, *, default: str = "", help_text: str | None = None, placeholder: str = ""
+    label: str,
+    key: str,
+    *,
+    default: str = "",
+    help_text: str | None = None,
+    placeholder: str = "",
+    keep: bool = False,
 ) -> str:
-    """A line of text."""
-    return st.text_input(
+    """A line of text. keep: as in `choose`."""
+    if keep:
+        _restore(key, None)
+    value = st.text_input(
         label, default, key=key, bind="query-params", help=help_text, placeholder=placeholder
     ).strip()
+    if keep:
+        _remember(key, value, None, default)
+    return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import polars as pl
@@ -48,9 +49,9 @@ def points(
 
 
 def unmasked_nll(frame: pl.DataFrame, model: str) -> float | None:
-    """NLL of the unmasked model: the mean of its cells at rate 0, None where there is none."""
+    """NLL of the unmasked model: the mean of its cells at rate 0, None where there is none that is finite."""
     value = frame.filter(pl.col("model") == model, pl.col("rate") == 0)["nll"].mean()
-    return float(value) if isinstance(value, (int, float)) else None
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
 def gaps(curve_points: pl.DataFrame) -> pl.DataFrame:

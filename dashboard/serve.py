@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import threading
 import webbrowser
@@ -46,6 +47,7 @@ def main(
     from starlette.middleware import Middleware
 
     from dashboard.headers import LocalOnlyHeaders
+    from dashboard.views import runs_start
 
     _import_what_the_first_page_needs()
     url = f"http://{'localhost' if address in _LOCAL_HOSTS else address}:{chosen}"
@@ -56,8 +58,12 @@ def main(
     async def while_serving(_app: object) -> AsyncIterator[None]:
         for task in tasks:
             threading.Thread(target=task, daemon=True).start()
-        yield
+        try:
+            yield
+        finally:  # a server ended by a signal runs no atexit handlers
+            runs_start.registry().close()
 
+    _stop_on_hangup()
     app = st.App(
         Path(__file__).with_name("app.py"), lifespan=while_serving, middleware=[Middleware(LocalOnlyHeaders)]
     )
@@ -91,6 +97,13 @@ def server_options(port: int, address: str) -> dict[str, object]:
         "theme.light.primaryColor": "#3B4CC0",
         "theme.dark.primaryColor": "#8FA2FF",
     }
+
+
+def _stop_on_hangup() -> None:
+    """A closed terminal stops the server as SIGTERM does, unless hangups are ignored (started with nohup)."""
+    hangup = getattr(signal, "SIGHUP", None)  # not on Windows
+    if hangup is not None and signal.getsignal(hangup) == signal.SIG_DFL:
+        signal.signal(hangup, lambda *_: signal.raise_signal(signal.SIGTERM))
 
 
 def _names_of(address: str) -> list[str]:

@@ -92,12 +92,12 @@ def _folder(kind: str) -> Path | None:
         return None
     if kind == SHIPPED:
         return shipped.demo_results_dir()
-    folder = Path(
+    folder = results.folder_of(
         selection.text(
-            "Folder", "folder", default=str(results.store_results_dir()),
+            "Folder", "folder", default=str(results.store_results_dir()), keep=True,
             help_text="A folder that a command wrote with --out, or one that holds such folders.",
         )
-    ).expanduser()  # fmt: skip
+    )  # fmt: skip
     runs = {str(run.relative_to(folder)): run for run in results.find_runs(folder)}
     chosen = selection.choose("Run", list(runs), "run", keep=True) if len(runs) > 1 else next(iter(runs))
     return runs[chosen]

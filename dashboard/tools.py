@@ -13,6 +13,7 @@ import streamlit as st
 
 from dashboard import figure_size, layout, selection
 
+IMAGE_FORMATS = ("SVG", "PNG")
 # All lengths of the page are in rem; its wide margins are of no use on a projector.
 _LARGER = (
     f"<style>:root{{font-size:{16 * figure_size.PRESENTATION:g}px !important}}"
@@ -45,7 +46,7 @@ def show(
     dictionaries); needs `key`.
     """
     figure_size.sized(figure, figure_size.PRESENTATION if presenting() else 1.0)
-    image_format = str(st.session_state.get("figure", "SVG")).lower()
+    image_format = selection.ahead("figure", IMAGE_FORMATS, IMAGE_FORMATS[0]).lower()
     shared: dict[str, Any] = {"config": layout.figure_config(name, image_format), "alt": alt, "key": key}
     if not clickable:
         st.plotly_chart(figure, **shared)
@@ -79,7 +80,7 @@ def end(frame: pl.DataFrame | None, name: str, *lines: str) -> None:
                 mime="application/vnd.apache.parquet", on_click="ignore",
             )  # fmt: skip
         selection.switch(
-            "Figure format", ("SVG", "PNG"), "figure", default="SVG",
+            "Figure format", IMAGE_FORMATS, "figure", default=IMAGE_FORMATS[0], keep=True,
             help_text="The camera in the corner of a figure saves it in this format.",
         )  # fmt: skip
     layout.footnote(*lines)

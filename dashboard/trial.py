@@ -5,8 +5,8 @@ A part that pages put below their settings: a button, its result, and nothing bu
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -74,21 +74,25 @@ def trial(key: str, button: str, request: Request | None) -> Trial | None:
     return last
 
 
-def loaded_model(model: str, weights_hash: str | None, say: Callable[[str], Any]) -> Entry:
+@contextmanager
+def loaded_model(model: str, weights_hash: str | None, say: Callable[[str], Any]) -> Iterator[Entry]:
     """The model from the pool; `InputError` where its weights are not those with `weights_hash`."""
     say("Loading the model …")
-    entry = live.POOL.get(model, lambda seconds: say(f"Loading the model … ({seconds:.0f} s)"))
-    if weights_hash not in (None, entry.loaded.weights_hash):
-        raise InputError(
-            f"{model} has weights {entry.loaded.weights_hash[:12]}, the scores were computed from "
-            f"{str(weights_hash)[:12]}; compute them again for this model with `selector-audit score`"
-        )
-    return entry
+    with live.POOL.use(model, lambda seconds: say(f"Loading the model … ({seconds:.0f} s)")) as entry:
+        if weights_hash not in (None, entry.loaded.weights_hash):
+            raise InputError(
+                f"{model} has weights {entry.loaded.weights_hash[:12]}, the scores were computed from "
+                f"{str(weights_hash)[:12]}; compute them again for this model with `selector-audit score`"
+            )
+        yield entry
 
 
 def _run(now: Trial, request: Request, place: _Place) -> None:
-    entry = loaded_model(request.model, request.weights_hash, place.status.caption)
+    with loaded_model(request.model, request.weights_hash, place.status.caption) as entry:
+        _measure(now, request, place, entry)
 
+
+def _measure(now: Trial, request: Request, place: _Place, entry: Entry) -> None:
     def progress(what: str, done: int, total: int) -> None:
         place.status.progress(min(done / max(total, 1), 1.0), text=f"{what}: {done} of {total}")
 

@@ -41,6 +41,7 @@ def dumbbells(controls: pl.DataFrame) -> go.Figure:
 
     controls: one order and rate of `controls.parquet`. Seeds: the mark is their mean NLL, the thin line their
     range. A reference of the same size is, for a control that removes the rate's rows, consensus2 at the rate.
+    What has no finite mean has no mark.
     """
     own = controls.filter(pl.col("size_matched_to").is_null())
     names = in_control_order(own["control"].to_list())
@@ -50,6 +51,7 @@ def dumbbells(controls: pl.DataFrame) -> go.Figure:
         part = own.filter(pl.col("control") == control)
         beside = references(controls, control)
         marks = [(control, part, True), *((name, frame, False) for name, frame in beside)]
+        marks = [mark for mark in marks if math.isfinite(_mean(mark[1]))]
         ends = [_mean(frame) for _, frame, _ in marks]
         heights += ends
         if len(ends) > 1:
@@ -90,7 +92,8 @@ def references(controls: pl.DataFrame, control: str) -> list[tuple[str, pl.DataF
 
 
 def _mean(frame: pl.DataFrame) -> float:
-    return float(frame["nll"].mean() or 0.0) / LN10  # type: ignore[arg-type]
+    mean = frame["nll"].mean()
+    return float(mean) / LN10 if isinstance(mean, float) else math.nan
 
 
 def _reach(frame: pl.DataFrame) -> tuple[float, float]:
@@ -109,7 +112,7 @@ def _mark(
     look = palette.style(name) if selector else None
     key = "control" if is_control and not selector else name
     mean, (low, high) = _mean(frame), _reach(frame)
-    nll = float(frame["nll"].mean() or 0.0)  # type: ignore[arg-type]
+    nll = mean * LN10
     rows = frame["rows_removed"][0]
     lines = [f"perplexity {formats.perplexity(nll)}", f"NLL {nll:.4f} nats per token"]
     if rows is not None:

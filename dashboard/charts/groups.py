@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -88,9 +90,15 @@ def two_corpora(frame: pl.DataFrame, names: tuple[str, str]) -> go.Figure:
     selectors = palette.in_order(frame["selector"].to_list())
     rows = {row["selector"]: row for row in frame.iter_rows(named=True)}
     figure, heights = go.Figure(), []
+
+    def height(selector: str, column: str) -> float | None:
+        nll = rows[selector][column]
+        return nll / LN10 if nll is not None and math.isfinite(nll) else None
+
     for place, selector in enumerate(selectors):
-        look, row = palette.style(selector), rows[selector]
-        ends = [row[column] / LN10 for column in ("nll_a", "nll_b") if row[column] is not None]
+        look = palette.style(selector)
+        both = (height(selector, column) for column in ("nll_a", "nll_b"))
+        ends = [end for end in both if end is not None]
         heights += ends
         figure.add_trace(
             go.Scatter(
@@ -98,10 +106,11 @@ def two_corpora(frame: pl.DataFrame, names: tuple[str, str]) -> go.Figure:
                 line={"color": look.colour, "width": 2},
             )
         )  # fmt: skip
-    for column, name, shape in (("nll_a", names[0], "circle"), ("nll_b", names[1], "diamond-open")):
+    first, second = map(html.escape, names)
+    for column, name, shape in (("nll_a", first, "circle"), ("nll_b", second, "diamond-open")):
         figure.add_trace(
             go.Scatter(
-                x=[None if rows[key][column] is None else rows[key][column] / LN10 for key in selectors],
+                x=[height(key, column) for key in selectors],
                 y=list(range(len(selectors))), mode="markers", name=f"calibrated on {name}",
                 marker={
                     "symbol": shape, "size": 11, "color": [palette.style(key).colour for key in selectors],

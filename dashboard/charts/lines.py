@@ -107,7 +107,8 @@ def _looks(axis: Axis, placed: Sequence[float]) -> dict[str, Any]:
 
 
 def perplexity_scale(heights: Sequence[float], share: float = 0.06) -> dict[str, Any]:
-    """Range and labels 10^n of an axis that holds log10 perplexities, with a margin on both sides."""
+    """Range and labels 10^n of an axis that holds log10 perplexities, the finite ones, with a margin on both sides."""
+    heights = [height for height in heights if math.isfinite(height)]
     low, high = (min(heights), max(heights)) if heights else (0.0, 1.0)
     margin = max(share * (high - low), 0.03)
     low, high = low - margin, high + margin

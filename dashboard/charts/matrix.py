@@ -31,18 +31,23 @@ def matrix(
 ) -> go.Figure:
     """values, hover: [rows, columns], the first row on top; None and what is not finite stays empty.
 
-    span: the values at the ends of the colour scale. corner: titles of the column and the row axis.
+    span: the values at the ends of the colour scale; where they are equal, all cells have its middle.
+    corner: titles of the column and the row axis.
     clickable: marks without colour over the cells, since plotly selects points only. Their customdata is
     [row, column, hover text].
     """
     shown = [[_drawn(value) for value in line] for line in values]
 
+    low, high = span
+    if low == high:
+        low, high = low - (abs(low) or 1.0), high + (abs(high) or 1.0)
+
     def share(value: float) -> float:
-        return (value - span[0]) / (span[1] - span[0])
+        return (value - low) / (high - low)
 
     figure = go.Figure(
         go.Heatmap(
-            z=shown, x=list(range(len(columns))), y=list(range(len(rows))), zmin=span[0], zmax=span[1],
+            z=shown, x=list(range(len(columns))), y=list(range(len(rows))), zmin=low, zmax=high,
             colorscale=DIVERGING if diverging else SEQUENTIAL, showscale=False, xgap=2, ygap=2,
             customdata=hover, hovertemplate="%{customdata}<extra></extra>", hoverongaps=False,
         )

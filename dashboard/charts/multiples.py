@@ -39,6 +39,7 @@ def multiples(
 
     Published cells at a numerical ceiling do not stretch the shared axis; those above it, like values that are
     not finite, are left out of the drawing and stay in the tables. pinned: the same curve behind every panel.
+    relative: as in `perplexity.curves`; a panel whose unmasked model is not known has no curves then.
     """
     rows = math.ceil(len(panels) / columns)
     plots = rows * _PANEL_PX + (rows - 1) * _BETWEEN_PX
@@ -51,10 +52,12 @@ def multiples(
     named: set[str] = set()
     for place, panel in enumerate(panels):
         at = {"row": place // columns + 1, "col": place % columns + 1}
-        shift = panel.baseline or 0.0 if relative else 0.0
+        shift = perplexity.subtracted(panel.baseline, relative)
         if pinned is not None:
             figure.add_trace(_once(perplexity.pinned_curve(pinned, order, relative), "pinned", named), **at)
             heights += [value for value in figure.data[-1].y if value is not None]
+        if shift is None:
+            continue
         part = panel.points.filter(order=order)
         for selector in palette.in_order(part["selector"].to_list()):
             own = part.filter(selector=selector)

@@ -45,20 +45,23 @@ def curves(
     """Perplexity against the share of removed rows, on a linear axis of log10 that is labelled 10^n.
 
     drawn, overlay: `series.points`. relative: divided by the unmasked model's perplexity (`baseline`,
-    nats). Values that are not finite cannot be drawn; they stand as arrows at the upper edge. pinned: one
-    curve as a broad band behind the others.
+    nats); curves whose own is not known are left out then. Values that are not finite cannot be drawn; they
+    stand as arrows at the upper edge. pinned: one curve as a broad band behind the others.
     """
     figure = go.Figure()
     overlay_name = html.escape(overlay_name)  # plotly reads tags in text
-    shift = baseline if relative and baseline is not None else 0.0
-    heights: list[float] = [] if baseline is None else [(baseline - shift) / LN10]
+    heights: list[float] = []
     if pinned is not None:
         band = pinned_curve(pinned, order, relative)
         heights += [value for value in band.y if value is not None]
         figure.add_trace(band)
-    layers = [(drawn, shift, False)]
-    if overlay is not None:
-        layers.append((overlay, (overlay_baseline or 0.0) if relative else 0.0, True))
+    layers: list[tuple[pl.DataFrame, float, bool]] = []
+    shift = subtracted(baseline, relative)
+    if shift is not None:
+        layers.append((drawn, shift, False))
+    other_shift = subtracted(overlay_baseline, relative)
+    if overlay is not None and other_shift is not None:
+        layers.append((overlay, other_shift, True))
     for frame, base, laid_over in layers:
         part = frame.filter(pl.col("order") == order)
         for selector in palette.in_order(part["selector"].unique().to_list()):
@@ -69,15 +72,21 @@ def curves(
     if overlay is not None:
         figure.add_trace(_overlay_key(overlay_name))
     _plateaus(figure, [(frame.filter(pl.col("order") == order), base) for frame, base, _ in layers])
-    if baseline is not None:
+    if baseline is not None and shift is not None:
+        heights.append((baseline - shift) / LN10)
         figure.add_hline(
-            y=(baseline - shift) / LN10, line={"color": palette.REFERENCE, "width": 1, "dash": "dot"},
+            y=heights[-1], line={"color": palette.REFERENCE, "width": 1, "dash": "dot"},
             annotation={"text": "unmasked model", "font": {"size": figure_size.NOTE_PX, "color": palette.REFERENCE}},
             annotation_position="bottom right",
         )  # fmt: skip
     top = perplexity_axis(figure, heights, relative)
     _not_finite(figure, [frame.filter(pl.col("order") == order) for frame, _, _ in layers], top)
     return _finished(figure, ORDER_HEADINGS[order])
+
+
+def subtracted(baseline: float | None, relative: bool) -> float | None:
+    """What to take from every NLL of a curve; None where nothing can be drawn, since `baseline` is not known."""
+    return baseline if relative else 0.0
 
 
 def curve(rows: pl.DataFrame, selector: str, base: float, laid_over: bool, name: str) -> go.Scatter:
@@ -98,9 +107,10 @@ def curve(rows: pl.DataFrame, selector: str, base: float, laid_over: bool, name:
 
 
 def pinned_curve(pinned: Pinned, order: str, relative: bool) -> go.Scatter:
-    """The pinned curve, broad and pale, in its selector's colour and symbol. Empty where it lacks the order."""
-    rows = pinned.points.filter(order=order)
-    base = (pinned.baseline or 0.0) if relative else 0.0
+    """The pinned curve, broad and pale, in its selector's colour and symbol. Empty without the order or a baseline."""
+    rows, base = pinned.points.filter(order=order), subtracted(pinned.baseline, relative)
+    if base is None:
+        rows, base = rows.clear(), 0.0
     look = palette.style(pinned.points["selector"][0])
     name = f"pinned: {html.escape(pinned.name)}"
     return go.Scatter(

@@ -68,6 +68,7 @@ def _controls(source: sources.Source) -> pl.DataFrame:
     tools.show(
         charts.controls.dumbbells(chosen), f"controls-{order}", _alt(chosen, order, rate), key="dumbbells"
     )
+    more.say_not_finite(chosen["nll"])
     if chosen["rows_removed"].null_count() == chosen.height:
         st.caption(
             "Published: the paper does not print how many rows each control removes, nor references of the same "

@@ -18,6 +18,13 @@ def four_digits() -> Any:
     return st.column_config.NumberColumn(format="%.4f")
 
 
+def say_not_finite(*values: pl.Series) -> None:
+    """How many values have no mark, if there are any."""
+    count = sum(len(column) - int(column.is_finite().sum()) for column in values)
+    if count:
+        st.caption(f"{count} value(s) are missing or not finite and have no mark.")
+
+
 def rank_distribution(source: sources.Source) -> pl.DataFrame:
     """Of Consensus-2's mask: rows that both methods' masks hold, one, or neither."""
     table = source.table("rank_distribution").sort("rate")
@@ -105,6 +112,7 @@ def domain(source: sources.Source) -> pl.DataFrame:
             f"LeRF perplexity at {formats.rate(rate)} of each selector calibrated on {first} and on {second}.",
             key="domain-perplexity",
         )  # fmt: skip
+        say_not_finite(chosen["nll_a"], chosen["nll_b"])
     return chosen
 
 

@@ -62,6 +62,8 @@ def render() -> None:
             "Nothing is chosen: choose at least one selector and a range of rates that holds a measured point."
         )
         return
+    if relative:
+        _say_what_cannot_be_divided(drawn, overlay, pinned)
     tabs = st.tabs(["Curves", "Gap", "Values", "Models"], key="view", bind="query-params")
     values = series.download_values(drawn.points, drawn.model, drawn.source)
     notes = _notes(drawn, overlay)
@@ -126,6 +128,26 @@ def _choose_points(
     return drawn, Drawn(other.model, other.name, other.model, other.curves, points), orders, relative
 
 
+def _say_what_cannot_be_divided(
+    drawn: Drawn, overlay: Drawn | None, pinned: charts.perplexity.Pinned | None
+) -> None:
+    baselines = {
+        one.name: series.unmasked_nll(one.curves.frame, one.model) for one in (drawn, overlay) if one
+    }
+    if pinned is not None:
+        baselines[pinned.name] = pinned.baseline
+    _say_without_baseline(baselines)
+
+
+def _say_without_baseline(baselines: dict[str, float | None]) -> None:
+    missing = [name for name, baseline in baselines.items() if baseline is None]
+    if missing:
+        st.info(
+            f"Not drawn: {layout.plain(', '.join(missing))}. The unmasked model was not measured there, so there is "
+            "nothing to divide by; choose the scale Perplexity, or run the sweep again with 0 among its `--rates`."
+        )
+
+
 def _curves_tab(
     drawn: Drawn,
     overlay: Drawn | None,
@@ -185,6 +207,8 @@ def _models_tab(
             name = offer.name if len({other.kind for other in beside}) > 1 else offer.model
             panels.append(charts.multiples.Panel(name, found, series.unmasked_nll(frame, offer.model)))
             values.append(series.download_values(found, offer.model, offer.name))
+    if relative:
+        _say_without_baseline({panel.name: panel.baseline for panel in panels})
     names = ", ".join(panel.name for panel in panels)
     for order, column in zip(orders, st.columns(len(orders)), strict=True):
         figure = charts.multiples.multiples(

@@ -55,13 +55,12 @@ def _replies() -> Judged | None:
             with layout.told():
                 return judged.shipped_replies()
             return None
-        folder = Path(
-            selection.text(
-                "Folder", "folder", default=str(default),
-                help_text="A folder that `selector-audit refusal judge` wrote with --out, or one with such folders.",
-            )
-        ).expanduser()  # fmt: skip
+        typed = selection.text(
+            "Folder", "folder", default=str(default),
+            help_text="A folder that `selector-audit refusal judge` wrote with --out, or one with such folders.",
+        )  # fmt: skip
         try:
+            folder = results.folder_of(typed)
             runs = {str(run.relative_to(folder)): run for run in judged.find(folder)}
             run = next(iter(runs))
             if len(runs) > 1:

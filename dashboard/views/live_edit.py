@@ -87,6 +87,17 @@ def _begin(request: Request, last: Try | None, wanted: tuple[live.Side, ...], *,
 
 
 def _run(now: Try, wanted: tuple[live.Side, ...], status: DeltaGenerator, panels: Panels) -> None:
+    def loading(seconds: float) -> None:
+        status.info(f"Loading the model … ({seconds:.0f} s)")
+
+    status.caption("Loading the model …")
+    with live.POOL.use(now.request.model, loading) as entry:
+        _write(now, wanted, status, panels, entry)
+
+
+def _write(
+    now: Try, wanted: tuple[live.Side, ...], status: DeltaGenerator, panels: Panels, entry: live.Entry
+) -> None:
     request = now.request
 
     def progress(what: str, done: int, total: int) -> None:
@@ -94,11 +105,6 @@ def _run(now: Try, wanted: tuple[live.Side, ...], status: DeltaGenerator, panels
             min(done / max(total, 1), 1.0), text=f"Computing scores for this model: {what}, {done} of {total}"
         )
 
-    def loading(seconds: float) -> None:
-        status.info(f"Loading the model … ({seconds:.0f} s)")
-
-    status.caption("Loading the model …")
-    entry = live.POOL.get(request.model, loading)
     mask = edits.mask_of(entry, request.edit, progress)
     now.removed = edits.removed_per_projection(entry, mask)
     now.mask_sha256, now.model = tries.mask_hash(mask), dict(entry.loaded.fingerprint)

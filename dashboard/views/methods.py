@@ -85,6 +85,16 @@ negative. The score of a row is the difference of its ranks in that quantity bet
 prompts, less λ times its rank of importance for language; the top k of all rows are removed. Ranks are taken within
 each layer, equal values share the mean rank (**choice**).
 
+- The **operating point** is chosen on the calibration pairs and measured again on held-out ones (**choice**: the
+  paper chooses and reports on the same test prompts), and never refuses fewer risk prompts than the unedited model
+  (**choice**).
+- **Random** is uniform noise in -1 to 1, the range of the difference of ranks, with λ = 0 (**choice**).
+- **Consensus-2** is the mean of the differences of ranks under LRP and under IG (**choice**: the paper aggregates
+  the ranks themselves, which gives the same number).
+- **MeanActivation** ranks by the mean absolute output over all tokens of the prompts (**choice** of the form).
+- The 95% interval of a **gain** combines Wilson's intervals of both rates with Student's t over the control masks
+  (**choice**: the paper prints none).
+
 The control *same rows, shuffled within layers* removes as many rows in every layer, chosen at random. If it installs
 refusal too, the edit worked by its depth and not by its rows.
 

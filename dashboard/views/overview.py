@@ -124,7 +124,9 @@ def _model(picked: sources.Source, curves: results.Curves | None) -> None:
     st.subheader(f"The model at hand: {layout.plain(picked.model)}", anchor=False)
     with st.container(horizontal=True):
         for fact in facts:
-            st.metric(fact.name, fact.value, help=fact.exact or None, width="content")
+            st.metric(
+                fact.name, layout.plain(fact.value), help=layout.plain(fact.exact) or None, width="content"
+            )
     st.markdown(story)
 
 

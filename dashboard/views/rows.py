@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from pathlib import Path
 
 import plotly.graph_objects as go
 import polars as pl
@@ -21,6 +20,7 @@ HOW_TO_READ = (
     "Each cell is one weight matrix: a block from top to bottom, a projection from left to right. Click a cell, or "
     "choose it below the figure, to see its single rows; tick rows to try what the model does without them."
 )
+_RUN = "rows-run"  # session state: the folder of the last run that was shown
 _CLICKED = "rows-clicked"  # session state: the last click that was followed
 
 
@@ -51,17 +51,20 @@ def _source() -> Scored:
         if kind == SHIPPED:
             return scored.read(shipped.demo_results_dir())
         with second:
-            folder = Path(
+            folder = results.folder_of(
                 selection.text(
-                    "Folder", "folder", default=str(results.store_results_dir()),
+                    "Folder", "folder", default=str(results.store_results_dir()), keep=True,
                     help_text="A folder that `selector-audit score` wrote with --out, or one that holds such folders.",
                 )
-            ).expanduser()  # fmt: skip
+            )  # fmt: skip
             runs = {str(run.relative_to(folder)): run for run in scored.find(folder)}
             chosen = (
                 selection.choose("Run", list(runs), "run", keep=True) if len(runs) > 1 else next(iter(runs))
             )
             found = scored.read(runs[chosen])
+            if st.session_state.get(_RUN, found.folder) != found.folder:
+                st.session_state["row_model"] = found.load_from  # another run's model would stay otherwise
+            st.session_state[_RUN] = found.folder
             place = selection.text(
                 "Model to load", "row_model", default=found.load_from,
                 help_text="Folder or Hugging Face id of the model that was scored; loaded when a button asks for it.",

@@ -131,13 +131,14 @@ def _examples(found: Scored, block: int, projection: str) -> None:
             st.caption(f"Of {here.height:,} ticked rows the first {len(ids)} are looked up.")
         if pressed:
             with layout.told():
-                entry = trial.loaded_model(found.load_from, found.model.get("weights_hash"), status.caption)
-                status.caption("Reading the evaluation text …")
 
                 def say(what: str, _done: int, _total: int) -> None:
                     status.caption(f"{what} …")
 
-                tokens = measure.examples(entry.loaded, ids, top, say)
+                weights_hash = found.model.get("weights_hash")
+                with trial.loaded_model(found.load_from, weights_hash, status.caption) as entry:
+                    status.caption("Reading the evaluation text …")
+                    tokens = measure.examples(entry.loaded, ids, top, say)
                 st.session_state[_FOUND] = (str(found.folder), tokens)
                 status.empty()
         folder, tokens = st.session_state.get(_FOUND, ("", None))

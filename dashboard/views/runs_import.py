@@ -6,7 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import layout, runs_import, selection
+from dashboard import layout, results, runs_import, selection
 from engine.errors import InputError
 
 FOLDER, ZIP = "A folder on this machine", "A zip file"
@@ -34,7 +34,7 @@ def form(top: Path) -> None:
         if upload is not None:
             runs_import.import_zip(upload, top, name)
         else:
-            runs_import.import_folder(Path(path).expanduser(), top, name)
+            runs_import.import_folder(results.folder_of(path), top, name)
     except InputError as error:
         layout.problem(error)
         return

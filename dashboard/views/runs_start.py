@@ -12,6 +12,7 @@ from engine.errors import InputError
 CURVES, EVERYTHING, CHOSEN = "Curves", "Everything", "Choose"
 POLL_S = 1.0
 _POLLED = "runs-polled"  # session state: does this page ask for progress?
+_FITTING = "runs-fitting-preset"  # session state: the preset that the last model started with
 _SIZES = (
     ("Calibration windows", "--samples", "start_samples"),
     ("Tokens per calibration window", "--max-length", "start_length"),
@@ -40,9 +41,12 @@ def form(top: Path) -> None:
                 "Model", "start_model", default="demo", help_text="A local folder, `demo`, or a Hugging Face id.",
             )  # fmt: skip
         with second:
-            known = list(jobs.PRESETS)
+            known, fitting = list(jobs.PRESETS), "demo" if model == "demo" else "quick"
+            if st.session_state.get(_FITTING, fitting) != fitting:
+                st.session_state["start_preset"] = fitting  # another model's preset would stay otherwise
+            st.session_state[_FITTING] = fitting
             preset = selection.choose(
-                "Preset", known, "start_preset", default="demo" if model == "demo" else "quick",
+                "Preset", known, "start_preset", default=fitting,
                 title=lambda name: f"{name}: {_PRESETS[name]}",
             )  # fmt: skip
         what = selection.switch("What", (CURVES, EVERYTHING, CHOSEN), "start_what", default=CURVES)

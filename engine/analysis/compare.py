@@ -9,7 +9,6 @@ from pathlib import Path
 
 import polars as pl
 
-from engine.analysis.plan import AuditPlan
 from engine.errors import InputError, unknown
 from engine.records import Json, read_manifest
 from engine.tables import read_table, table_names
@@ -84,7 +83,9 @@ def compare(folder: Path, model: str | None = None) -> Comparison:
 
 
 def departures(manifest: Json, stems: Sequence[str]) -> tuple[str, ...]:
-    """Where the settings behind the tables are not those of `--preset paper`; what a manifest leaves out is not told."""
+    """Where the settings behind the tables are not the paper's. What a manifest leaves out is not told."""
+    from engine.analysis.plan import AuditPlan  # brings torch, which the app's first page must not wait for
+
     paper = AuditPlan()
     wanted: dict[str, tuple[tuple[str, ...], object]] = {
         "calibration text": (("scores", "calibration", "corpus"), paper.scoring.corpus),

@@ -210,3 +210,45 @@ def test_bars_of_two_measures_differ_by_pattern():
     first, second = two.data[-2:]
     assert first.marker.symbol != second.marker.symbol
     assert list(second.x) == pytest.approx([2.6 / LN10] * 4)
+
+
+def test_equal_values_all_have_the_middle_of_the_scale():
+    figure = charts.matrix.matrix(
+        [[3.0, 3.0]],
+        ["a", "b"],
+        ["c"],
+        heading="",
+        text=charts.matrix.number,
+        hover=[["", ""]],
+        span=(3.0, 3.0),
+    )
+    assert (figure.data[0].zmin, figure.data[0].zmax) == (0.0, 6.0)
+    assert len(figure.layout.annotations) == 2
+
+
+def test_controls_that_are_not_finite_have_no_mark():
+    table = controls()["controls"].filter(order="lerf")
+    rate = table["rate"][0]
+    table = table.filter(rate=rate)
+    whole = charts.controls.dumbbells(table)
+    broken = table.with_columns(
+        nll=pl.when(pl.col("control") == "intersection").then(math.inf).otherwise(pl.col("nll"))
+    )
+    figure = charts.controls.dumbbells(broken)
+    assert all(math.isfinite(value) for trace in figure.data for value in trace.x)
+    assert len(figure.layout.yaxis.ticktext) == len(whole.layout.yaxis.ticktext)
+    assert sum("LRP ∩ IG</b><br>" in (trace.hovertemplate or "") for trace in whole.data) == 1
+    assert not any("LRP ∩ IG</b><br>" in (trace.hovertemplate or "") for trace in figure.data)
+    assert all(map(math.isfinite, figure.layout.xaxis.range))
+    none = charts.controls.dumbbells(table.with_columns(nll=pl.lit(math.nan)))
+    assert not none.data
+
+
+def test_a_second_text_that_is_not_finite_has_no_mark_and_names_are_text():
+    frame = pl.DataFrame({"selector": ["lrp", "ig"], "nll_a": [1.0, math.inf], "nll_b": [math.nan, 2.0]})
+    figure = charts.groups.two_corpora(frame, ("<b>one", "two"))
+    marks = [trace for trace in figure.data if trace.mode == "markers"]
+    assert [[value is None for value in trace.x] for trace in marks] == [[False, True], [True, False]]
+    assert marks[0].name == "calibrated on &lt;b&gt;one"
+    assert "<b>one" not in "".join(marks[0].customdata)
+    assert all(map(math.isfinite, figure.layout.xaxis.range))

@@ -2,10 +2,11 @@
 
 import json
 
+import polars as pl
 import pytest
 from made_up_audit import jaccard_of, pairs, rows_of, write_audit
 from streamlit.testing.v1 import AppTest
-from synthetic import break_manifest
+from synthetic import add_table, break_manifest
 
 import precomputed
 from dashboard import results
@@ -203,3 +204,22 @@ def test_presentation_enlarges_the_figures_of_every_page(name):
     for one, other in zip(large, plain, strict=True):
         assert one["layout"]["height"] == pytest.approx(1.4 * other["layout"]["height"])
         assert one["layout"]["font"]["size"] == pytest.approx(1.4 * other["layout"]["font"]["size"])
+
+
+@pytest.mark.parametrize(
+    ("part", "stem", "broken", "column"),
+    [
+        ("Controls", "controls", {"control": "intersection"}, "nll"),
+        ("Second domain", "domain", {"selector": "lrp"}, "nll_b"),
+    ],
+)
+def test_values_that_are_not_finite_are_counted(tmp_path, monkeypatch, part, stem, broken, column):
+    folder = write_audit(tmp_path)
+    frame = pl.read_parquet(folder / f"{stem}.parquet")
+    ((key, name),) = broken.items()
+    value = pl.when(pl.col(key) == name).then(float("inf")).otherwise(pl.col(column))
+    add_table(folder, stem, frame.with_columns(value.alias(column)))
+    monkeypatch.setenv(results.STORE_VARIABLE, str(folder))
+    app = page("controls", part=part)
+    assert warnings(app) == []
+    assert any("1 value(s) are missing or not finite" in caption.value for caption in app.caption)

@@ -120,3 +120,19 @@ def test_removed_rows_show_shares_and_counts():
     assert list(bars.y) == ["down_proj", "q_proj"]  # plotly draws from below
     assert list(bars.x) == pytest.approx([0.0, 3 / 48])
     assert list(bars.text) == ["0 of 40", "3 of 48"]
+
+
+def test_nothing_is_divided_by_an_unmasked_model_that_was_not_measured(drawn):
+    def heights(figure):
+        return [value for trace in figure.data for value in trace.y if value is not None]
+
+    pinned = charts.perplexity.Pinned("pinned", drawn.filter(selector="lrp"), None)
+    nothing = charts.perplexity.curves(
+        drawn, "lerf", baseline=None, relative=True, overlay=drawn, overlay_name="x", pinned=pinned
+    )
+    assert heights(nothing) == []
+    assert heights(charts.perplexity.curves(drawn, "lerf", baseline=None, pinned=pinned))
+    one = charts.perplexity.curves(
+        drawn, "lerf", baseline=None, relative=True, overlay=drawn, overlay_baseline=2.0, overlay_name="x"
+    )
+    assert min(heights(one)) == pytest.approx(0.0)

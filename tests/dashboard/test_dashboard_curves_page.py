@@ -1,8 +1,9 @@
 """The Curves page as a script: sources, selection and URL, empty and broken states."""
 
+import polars as pl
 import pytest
 from streamlit.testing.v1 import AppTest
-from synthetic import SLOPES, break_manifest, write_run
+from synthetic import SLOPES, break_manifest, sweep, write_run
 
 import precomputed
 from dashboard import results
@@ -135,3 +136,14 @@ def test_a_folder_name_with_markdown_stays_text(tmp_path):
     app = page(source="My results", folder=str(tmp_path / "![x](http:"))
     (text,) = problems(app)
     assert "\\!\\[x\\]\\(" in text
+
+
+@pytest.mark.parametrize("view", ["Curves", "Models"])
+def test_what_cannot_be_divided_by_the_unmasked_model_is_said(store, view):
+    write_run(store / "results" / "first", sweep().filter(pl.col("rate") > 0))
+    app = page(view=view, scale="÷ unmasked")
+    assert problems(app) == []
+    assert any("Not drawn:" in info.value and "made\\-up\\-1B" in info.value for info in app.info)
+    assert not any("Not drawn:" in info.value for info in page(view=view).info)
+    whole = page(run="results/second", scale="÷ unmasked")
+    assert not any("Not drawn:" in info.value for info in whole.info)

@@ -114,6 +114,18 @@ def test_a_failed_run_says_why(registry, child, tmp_path):
     assert registry.start(request(tmp_path)).id != job.id
 
 
+def test_the_duration_of_a_run_that_nobody_watched_ends_with_it(registry, child, tmp_path):
+    child("pass")
+    job = registry.start(request(tmp_path))
+    end = time.monotonic() + LIMIT_S
+    while job.ended_s is None:  # set though nobody asks for the state
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    elapsed_s = job.elapsed_s
+    time.sleep(0.05)
+    assert job.elapsed_s == elapsed_s
+
+
 def test_a_child_that_ignores_interrupts_is_ended(registry, child, tmp_path, monkeypatch):
     monkeypatch.setattr(jobs, "GRACE_S", 0.4)
     child(

@@ -343,3 +343,9 @@ def test_a_folder_that_the_store_holds_comes_first(made, monkeypatch):
     app = page()
     assert warnings_of(app) == []
     assert app.selectbox(key="replies").value == "A folder"
+
+
+def test_a_home_of_nobody_is_one_line():
+    app = page(replies="A folder", folder="~nobody-of-this-name")
+    assert not app.exception
+    assert "give the path of a results folder" in app.warning[0].value.replace("\\", "")

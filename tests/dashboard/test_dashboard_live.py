@@ -163,10 +163,14 @@ def test_the_pool_drops_the_old_model_before_it_loads_the_new_one():
         return fake_model(name)
 
     pool = live.ModelPool(load, capacity=1)
-    first = pool.get("a")
-    assert pool.get("a") is first
-    assert pool.get("b").loaded.id == "b"
-    assert pool.get("a") is not first
+    with pool.use("a") as first:
+        pass
+    with pool.use("a") as again:
+        assert again is first
+    with pool.use("b") as other:
+        assert other.loaded.id == "b"
+    with pool.use("a") as again:
+        assert again is not first
     assert there == ["a", "b", "a"]
     assert max(most) == 1
 
@@ -174,15 +178,50 @@ def test_the_pool_drops_the_old_model_before_it_loads_the_new_one():
 def test_the_pool_waits_for_the_user_of_the_old_model(monkeypatch):
     monkeypatch.setattr(live, "POLL_S", 0.01)
     pool = live.ModelPool(fake_model)
-    busy = pool.get("a").loaded
     waits = []
-    with busy.lock:
-        thread = threading.Thread(target=lambda: pool.get("b", waits.append))
+
+    def take_the_other():
+        with pool.use("b", waits.append):
+            pass
+
+    thread = threading.Thread(target=take_the_other)
+    with pool.use("a"):  # between two uses of the model's lock it is in use as well
         thread.start()
-        while not waits:
+        while not waits and thread.is_alive():
             thread.join(0.01)
         assert list(pool._entries) == ["a"]
     thread.join(10)
+    assert list(pool._entries) == ["b"]
+    assert waits
+
+
+def test_two_sessions_have_the_same_model_at_once_and_both_keep_it(monkeypatch):
+    monkeypatch.setattr(live, "POLL_S", 0.01)
+    pool = live.ModelPool(fake_model)
+    inside, release = threading.Event(), threading.Event()
+
+    def stay():
+        with pool.use("a"):
+            inside.set()
+            release.wait(10)
+
+    thread = threading.Thread(target=stay)
+    with pool.use("a") as entry:
+        thread.start()
+        assert inside.wait(10)
+        assert entry.users == 2
+
+    def take_the_other():
+        with pool.use("b"):
+            pass
+
+    other = threading.Thread(target=take_the_other)
+    other.start()
+    other.join(0.1)
+    assert list(pool._entries) == ["a"]
+    release.set()
+    thread.join(10)
+    other.join(10)
     assert list(pool._entries) == ["b"]
 
 
@@ -198,21 +237,21 @@ def test_a_waiter_that_gives_up_leaves_the_pool_usable(monkeypatch):
 
     release = threading.Event()
     inside = threading.Event()
-    holder_model = pool.get("a").loaded
 
     def hold():
-        with holder_model.lock:
+        with pool.use("a"):
             inside.set()
             release.wait(10)
 
     holder = threading.Thread(target=hold)
     holder.start()
     inside.wait(10)
-    with pytest.raises(Stopped):
-        pool.get("b", give_up)
+    with pytest.raises(Stopped), pool.use("b", give_up):
+        pass
     release.set()
     holder.join(10)
-    assert pool.get("b").loaded.id == "b"
+    with pool.use("b") as entry:
+        assert entry.loaded.id == "b"
 
 
 def test_masks_of_both_modes_use_shipped_arrays_of_these_weights(entry, monkeypatch):

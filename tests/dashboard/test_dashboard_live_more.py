@@ -62,7 +62,8 @@ def kept(app):
 
 
 def test_the_control_takes_as_many_rows_of_every_layer_and_other_ones(folder):
-    entry = live.POOL.get(folder)
+    with live.POOL.use(folder) as entry:
+        pass
     mask = edits.mask_of(
         entry, edits.Edit("language model", "magnitude", order="lerf", rate=0.3), lambda *_: None
     )
@@ -83,7 +84,8 @@ def test_three_sides_are_written_under_their_own_masks(folder):
     from engine.masks import layer_matched
 
     app = run(page(folder, control="true", control_seed="43"))
-    entry = live.POOL.get(folder)
+    with live.POOL.use(folder) as entry:
+        pass
     mask = edits.mask_of(entry, last(app).request.edit, lambda *_: None)
     expected = []
     for removed in (np.zeros(0, dtype=np.int64), mask, layer_matched(mask, entry.loaded.rows, 43)):
@@ -190,7 +192,8 @@ def test_the_session_files_hold_what_was_shown(folder):
     app = run(page(folder, control="true", margins="true"))
     app.segmented_control(key="rank_order").set_value("MoRF").run()
     run(app)
-    entry = live.POOL.get(folder).loaded
+    with live.POOL.use(folder) as used:
+        entry = used.loaded
     whole = json.loads(tries.session_json(kept(app)))
     assert whole["environment"]["libraries"]["torch"]
     assert [one["edit"]["order"] for one in whole["tries"]] == ["lerf", "morf"]

@@ -55,6 +55,15 @@ def test_relative_panels_start_at_one():
     assert "÷ unmasked" in figure.layout.yaxis.title.text
 
 
+def test_a_panel_without_an_unmasked_model_has_no_relative_curves():
+    whole, part = panel("one"), panel("two")
+    part = charts.multiples.Panel(part.name, part.points, None)
+    figure = charts.multiples.multiples([whole, part], "lerf", columns=1, relative=True)
+    assert {trace.yaxis for trace in figure.data} == {"y"}
+    both = charts.multiples.multiples([whole, part], "lerf", columns=1, relative=False)
+    assert {trace.yaxis for trace in both.data} == {"y", "y2"}
+
+
 def test_cells_at_a_ceiling_do_not_stretch_the_shared_axis():
     wild = panel("wild", {"lrp": (1.0, 1000.0)}, plateau=0.5)
     figure = charts.multiples.multiples([panel("one"), wild], "morf", columns=1, relative=False)

@@ -5,7 +5,7 @@ import re
 
 import polars as pl
 import pytest
-from synthetic import break_manifest, write_run
+from synthetic import break_manifest, sweep, write_run
 
 from dashboard.report import build
 from engine.cli import main
@@ -82,3 +82,13 @@ def test_command_writes_the_file(tmp_path, capsys):
     assert ".html" in capsys.readouterr().err
     assert main(["report", "no/such-model", "--store", str(tmp_path / "store"), "--out", str(out)]) == 2
     assert "manifest.json" in capsys.readouterr().err
+
+
+def test_a_run_without_the_unmasked_model_is_not_compared_with_it(tmp_path):
+    model = {"id": "no-zero", "dtype": "float32"}
+    part = write_run(tmp_path / "part", sweep(model="no-zero").filter(pl.col("rate") > 0), model)
+    page = body(build([write_run(tmp_path / "whole"), part]))
+    assert "Not measured: the unmasked model of no-zero" in page
+    comparison = page.split("Replication across models")[1].split("<h2>")[0]
+    lrp = re.search(r'"name":"LRP".*?"y":(\[[^\]]*\])', comparison)
+    assert json.loads(lrp[1]) == [pytest.approx(0.3), None]

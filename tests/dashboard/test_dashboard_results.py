@@ -4,10 +4,19 @@ import math
 
 import polars as pl
 import pytest
-from synthetic import RATES, SLOPES, UNMASKED_NLL, break_manifest, date_in_manifest, sweep, write_run
+from synthetic import (
+    RATES,
+    SLOPES,
+    UNMASKED_NLL,
+    add_table,
+    break_manifest,
+    date_in_manifest,
+    sweep,
+    write_run,
+)  # fmt: skip
 
 import precomputed
-from dashboard import results, series, shipped
+from dashboard import results, schemas, series, shipped
 from engine.errors import InputError
 
 
@@ -84,6 +93,24 @@ def test_broken_runs_are_one_clear_line(tmp_path, damage, said):
         results.read_run(folder)
     assert "\n" not in str(caught.value)
     assert str(folder) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("stem", "column"),
+    [
+        ("refusal_jaccard", "domain_a"),
+        ("refusal_jaccard", "domain_b"),
+        ("refusal_shares", "name"),
+        ("composed", "evaluated_domain"),
+    ],
+)
+def test_names_that_figures_show_are_ids(tmp_path, stem, column):
+    row = dict.fromkeys(schemas.COLUMNS[stem], "x")
+    add_table(write_run(tmp_path), stem, pl.DataFrame([row]))
+    assert results.read_table(tmp_path, stem).frame.height == 1
+    add_table(tmp_path, stem, pl.DataFrame([row | {column: "<b>x"}]))
+    with pytest.raises(InputError, match=f"names a {column}"):
+        results.read_table(tmp_path, stem)
 
 
 @pytest.mark.parametrize("name", ["missing", "empty"])

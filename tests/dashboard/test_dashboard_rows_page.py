@@ -258,3 +258,31 @@ def test_rows_are_ranked_by_scores_of_the_language_model_only(folder):
     assert app.selectbox(key="row_sort").options == ["Row number", "LRP", "Magnitude", "Random"]
     table = app.dataframe[0].value
     assert list(table) == ["Row", "Row id", "LRP", "Magnitude", "Random"]
+
+
+def test_the_model_to_load_is_that_of_the_run(tmp_path, model):
+    from tiny_models import save_tiny
+
+    other = save_tiny("llama", tmp_path / "other", seed=5, max_position_embeddings=512)
+    write_scored(tmp_path / "runs" / "a", model)
+    write_scored(tmp_path / "runs" / "b", other)
+    app = page(tmp_path / "runs")
+    assert app.text_input(key="row_model").value == str(model)
+    app.selectbox(key="run").set_value("b").run()
+    assert app.text_input(key="row_model").value == str(other)
+    app.text_input(key="row_model").set_value("/elsewhere").run()
+    assert app.text_input(key="row_model").value == "/elsewhere"  # until another run is chosen
+    assert page(tmp_path / "runs", row_model="/elsewhere").text_input(key="row_model").value == "/elsewhere"
+
+
+def test_one_selector_is_compared_with_itself(tmp_path, model, monkeypatch):
+    monkeypatch.setattr("scored_runs.SELECTORS", ("magnitude",))
+    app = page(write_scored(tmp_path / "one", model), measure="Two selectors")
+    assert alt(app).startswith("Magnitude − Magnitude")
+
+
+@pytest.mark.parametrize("typed", ["~nobody-of-this-name", "x" * 5000])
+def test_text_that_is_no_folder_is_one_line(typed):
+    (warning,) = page(typed).warning
+    assert "give the path of a results folder" in warning.value.replace("\\", "")
+    assert len(warning.value) < 400

@@ -122,6 +122,16 @@ def test_what_is_no_zip_is_one_line(top, content):
     refused(top, "not a readable zip", lambda: runs_import.import_zip(io.BytesIO(content), top, "mine"))
 
 
+def test_a_damaged_stream_is_one_line(source, top):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_LZMA) as archive:
+        archive.write(source / "manifest.json", "manifest.json")
+        start = archive.getinfo("manifest.json").header_offset + 30 + len("manifest.json")
+    stream.getbuffer()[start + 4] = 0xFF  # the first of the properties, of which 224 and more are none
+    stream.seek(0)
+    refused(top, "not a readable zip", lambda: runs_import.import_zip(stream, top, "mine"))
+
+
 def test_a_zip_without_a_run_or_with_two_is_refused(source, top, tmp_path):
     refused(
         top, "0 files named manifest.json",

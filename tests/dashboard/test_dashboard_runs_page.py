@@ -140,6 +140,13 @@ def test_a_folder_is_imported_under_its_name(top, tmp_path):
     assert [run.name for run in runs.listed(top)] == ["made-elsewhere"]
 
 
+def test_a_home_of_nobody_cannot_be_imported(top):
+    app = page(runs_view="Import")
+    app.text_input(key="import_path").set_value("~nobody-of-this-name").run()
+    app.button(key="import").click().run()
+    assert "give the path of a results folder" in warnings_of(app)[0]
+
+
 def test_a_zip_is_imported(top, tmp_path):
     source, stream = write_run(tmp_path / "elsewhere"), io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
@@ -162,6 +169,18 @@ def test_the_form_shows_the_command_and_its_state_is_in_the_link(top, registry):
     )
     assert f"--out={top / 'x'}" in command
     assert "--preset=demo" in page(runs_view="Start").code[0].value
+
+
+def test_another_model_starts_with_its_own_preset(top, registry):
+    app = page(runs_view="Start")
+    assert app.selectbox(key="start_preset").value == "demo"
+    app.text_input(key="start_model").set_value("/models/x").run()
+    assert "--preset=quick" in app.code[0].value
+    app.selectbox(key="start_preset").set_value("paper").run()
+    app.text_input(key="start_model").set_value("/models/y").run()
+    assert "--preset=paper" in app.code[0].value  # the choice fits this model as well
+    app.text_input(key="start_model").set_value("demo").run()
+    assert "--preset=demo" in app.code[0].value
 
 
 def test_nothing_chosen_is_one_line(top, registry):

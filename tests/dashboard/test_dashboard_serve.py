@@ -1,9 +1,12 @@
 """How the app is served: local, hardened, light at the start."""
 
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -44,6 +47,57 @@ def test_a_wrong_store_or_a_taken_port_is_one_line(tmp_path):
             serve.main(port=taken.getsockname()[1])
     with pytest.raises(InputError, match="65535"):
         serve.main(port=70_000)
+
+
+SERVER_WITH_A_RUN = """
+import sys, threading, time, urllib.request
+from pathlib import Path
+from dashboard import jobs, serve
+from dashboard.views import runs_start
+
+port, child, told = int(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
+
+def start_a_run():
+    while True:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=5).close()
+            break
+        except OSError:
+            time.sleep(0.1)
+    jobs.sys = type("sys", (), {"executable": child})
+    job = runs_start.registry().start(jobs.Request("demo", ("sweep",), told.parent / "out", "quick"))
+    told.with_suffix(".part").write_text(str(job.process.pid))
+    told.with_suffix(".part").rename(told)
+
+threading.Thread(target=start_a_run, daemon=True).start()
+serve.main(port=port, open_browser=False, preload_model=False)
+"""
+
+
+@pytest.mark.parametrize("kind", ["SIGTERM", "SIGHUP"])
+def test_a_server_ended_by_a_signal_ends_its_run(tmp_path, kind):
+    child, told = tmp_path / "child", tmp_path / "pid"
+    child.write_text(f"#!{sys.executable}\nimport time; time.sleep(600)")
+    child.chmod(0o700)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    words = [sys.executable, "-c", SERVER_WITH_A_RUN, str(port), str(child), str(told)]
+    environment = {**os.environ, "SELECTOR_AUDIT_STORE": str(tmp_path)}
+    with subprocess.Popen(words, cwd=ROOT, env=environment) as server:
+        try:
+            end = time.monotonic() + 120
+            while not told.is_file():
+                assert server.poll() is None
+                assert time.monotonic() < end
+                time.sleep(0.05)
+            run = int(told.read_text())
+            server.send_signal(getattr(signal, kind))
+            server.wait(60)
+            with pytest.raises(ProcessLookupError):
+                os.killpg(run, signal.SIGKILL)
+        finally:
+            server.kill()
 
 
 def test_the_policy_allows_this_server_only():

@@ -98,6 +98,71 @@ def test_a_choice_is_kept_for_the_next_page(two_runs):
     assert app.selectbox(key="run").value == "second"
 
 
+def test_the_folder_is_kept_with_its_run(two_runs, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    for name in ("third", "fourth"):
+        write_run(other / name)
+
+    def script():
+        import streamlit as st
+
+        from dashboard import sources
+
+        if not st.session_state.get("away"):
+            sources.pick(("sweep",))
+        else:
+            for key in ("source", "folder", "run", "model"):
+                st.session_state.pop(key, None)  # another page's widgets do not take them over
+
+    app = AppTest.from_function(script, default_timeout=60).run()
+    app.text_input(key="folder").set_value(str(other)).run()
+    app.selectbox(key="run").set_value("third").run()
+    for away in (True, False):
+        app.session_state["away"] = away
+        app.run()
+    assert not app.exception
+    assert app.text_input(key="folder").value == str(other)
+    assert app.selectbox(key="run").value == "third"
+
+
+def test_a_default_is_no_choice_for_a_page_with_another_default():
+    def script():
+        import streamlit as st
+
+        from dashboard import selection
+
+        default = st.session_state.get("page", "mine")
+        if default != "none":
+            selection.choose("Results", ["shipped", "mine"], "source", default=default, keep=True)
+        else:
+            st.session_state.pop("source", None)  # another page's widget does not take it over
+
+    app = AppTest.from_function(script, default_timeout=60).run()
+
+    def opened(page):
+        for name in ("none", page):
+            app.session_state["page"] = name
+            app.run()
+        return app.selectbox(key="source").value
+
+    assert opened("shipped") == "shipped"
+    assert opened("mine") == "mine"
+    app.selectbox(key="source").set_value("shipped").run()
+    assert opened("shipped") == "shipped"
+    assert opened("mine") == "shipped"
+    app.selectbox(key="source").set_value("mine").run()  # back to the default of this page
+    assert opened("shipped") == "mine"
+
+
+@pytest.mark.parametrize("typed", ["~nobody-of-this-name", "x" * 5000])
+def test_text_that_is_no_folder_is_one_line(two_runs, typed):
+    app = picker(("sweep",), folder=typed)
+    assert not app.exception
+    (warning,) = app.warning
+    assert "give the path of a results folder" in warning.value.replace("\\", "")
+    assert len(warning.value) < 400
+
+
 @pytest.mark.parametrize("stem", published.TABLES)
 def test_published_tables_have_the_measured_columns(stem):
     table = published.table(stem)

@@ -85,3 +85,32 @@ def test_the_foot_has_link_downloads_format_and_plain_provenance():
     ]
     assert app.segmented_control(key="figure").value == "SVG"
     assert any("a note<br>&lt;b&gt;origin" in block.proto.body for block in app.get("html"))
+
+
+def test_the_first_view_saves_figures_in_the_format_of_the_link():
+    app = page(figure="PNG")
+    assert app.segmented_control(key="figure").value == "PNG"
+    assert '"format": "png"' in app.get("plotly_chart")[0].proto.config
+    assert '"format": "svg"' in page(figure="nothing").get("plotly_chart")[0].proto.config
+
+
+def test_the_format_is_kept_for_the_next_page():
+    def script():
+        import plotly.graph_objects as go
+        import streamlit as st
+
+        from dashboard import tools
+
+        if not st.session_state.get("away"):
+            tools.show(go.Figure(go.Bar(x=[1], y=[2])), "bars", "one bar of height two")
+            tools.end(None, "values")
+        else:
+            st.session_state.pop("figure", None)  # another page's widget does not take it over
+
+    app = AppTest.from_function(script, default_timeout=60).run()
+    app.segmented_control(key="figure").set_value("PNG").run()
+    for away in (True, False):
+        app.session_state["away"] = away
+        app.run()
+    assert app.segmented_control(key="figure").value == "PNG"
+    assert '"format": "png"' in app.get("plotly_chart")[0].proto.config

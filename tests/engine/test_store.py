@@ -123,12 +123,23 @@ def test_manifest_records_files_and_refuses_another_model(tmp_path):
         ("{", "not readable JSON"),
         ('{"schema_version": 99}', "upgrade"),
         ("[]", "upgrade"),
+        ('{"schema_version": 1, "model": null}', "must be JSON objects"),
+        ('{"schema_version": 1, "model": []}', "must be JSON objects"),
+        ('{"schema_version": 1, "files": []}', "must be JSON objects"),
+        ('{"schema_version": 1, "files": {"sweep.parquet": 1}}', "must be JSON objects"),
+        ("[" * 100_000, "not readable JSON"),
     ],
 )
 def test_broken_manifests(tmp_path, content, message):
     if content is not None:
         (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(InputError, match=message):
+        read_manifest(tmp_path)
+
+
+def test_a_manifest_that_is_a_folder_is_one_line(tmp_path):
+    (tmp_path / "manifest.json").mkdir()
+    with pytest.raises(InputError, match="cannot be read"):
         read_manifest(tmp_path)
 
 
