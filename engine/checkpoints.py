@@ -25,6 +25,18 @@ TOKENIZER_FILES = (
     "spiece.model",
     "sentencepiece*",
 )
+# All that is kept of a checkpoint beside its weights: what a download fetches and an export copies.
+SMALL_FILES = (
+    "config.json",
+    "generation_config.json",
+    WEIGHT_INDEX,
+    *TOKENIZER_FILES,
+    "preprocessor_config.json",
+    "processor_config.json",
+    "LICENSE*",
+    "NOTICE*",
+    "USE_POLICY*",
+)
 # Written by the library that saved the checkpoint; they say nothing about what the model computes.
 _CONFIG_NOTES = {"transformers_version", "_name_or_path", "torch_dtype", "dtype"}
 _file_hashes: dict[tuple[str, int, int], str] = {}
@@ -141,9 +153,8 @@ def find_checkpoint(model_id: str, revision: str | None = None, *, weights: bool
 
 
 def _from_hub(model_id: str, revision: str | None, *, weights: bool) -> Checkpoint:
-    # Only the files that are read: a snapshot of everything would fetch a second copy of many checkpoints.
-    wanted = ["config.json", "generation_config.json", "*.index.json", *TOKENIZER_FILES]
-    folder = _download(model_id, revision, wanted)
+    # Not a snapshot of everything, which would fetch a second copy of many checkpoints.
+    folder = _download(model_id, revision, list(SMALL_FILES))
     checkpoint = Checkpoint(model_id, folder, folder.name)
     if weights:
         index = folder / WEIGHT_INDEX

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from engine.models import LoadedModel
+from engine.uninterrupted import take_back, uninterrupted
 
 VERSION = 1  # part of cache keys: smaller matrices round differently in the last bits
 _LIMIT_BYTES = 4_000_000_000  # of MLP weights; the smaller copies come on top of them
+_Steps = list[Callable[[], object]]
 _GATED = ("gate_proj", "up_proj", "down_proj")
 
 
@@ -36,15 +40,19 @@ def compacted(loaded: LoadedModel) -> Iterator[None]:
     if not compacts(loaded):
         yield
         return
-    swapped: list[tuple[nn.Linear, str, nn.Parameter]] = []
+    steps: _Steps = []
+    restore = partial(take_back, steps, threading.Lock())
     try:
         with torch.no_grad():
             for mlp in _gated_mlps(loaded.model):
-                _compact(mlp, swapped)
+                _compact(mlp, steps)
         yield
     finally:
-        for linear, name, parameter in reversed(swapped):
-            setattr(linear, name, parameter)
+        try:
+            uninterrupted(restore)
+        except BaseException:
+            uninterrupted(restore)  # an interrupt may have come before the first began
+            raise
 
 
 def _gated_mlps(model: nn.Module) -> Iterator[nn.Module]:
@@ -64,7 +72,7 @@ def _gated_mlps(model: nn.Module) -> Iterator[nn.Module]:
             yield module
 
 
-def _compact(mlp: nn.Module, swapped: list[tuple[nn.Linear, str, nn.Parameter]]) -> None:
+def _compact(mlp: nn.Module, steps: _Steps) -> None:
     gate, up, down = (mlp.get_submodule(name) for name in _GATED)
     assert isinstance(gate, nn.Linear)
     assert isinstance(up, nn.Linear)
@@ -74,10 +82,10 @@ def _compact(mlp: nn.Module, swapped: list[tuple[nn.Linear, str, nn.Parameter]])
         return
     kept = alive.nonzero().flatten()
     for linear in (gate, up):
-        _swap(linear, "weight", linear.weight[kept], swapped)
+        _swap(linear, "weight", linear.weight[kept], steps)
         if linear.bias is not None:
-            _swap(linear, "bias", linear.bias[kept], swapped)
-    _swap(down, "weight", down.weight[:, kept].contiguous(), swapped)
+            _swap(linear, "bias", linear.bias[kept], steps)
+    _swap(down, "weight", down.weight[:, kept].contiguous(), steps)
 
 
 def _alive_rows(linear: nn.Linear) -> Tensor:
@@ -85,8 +93,6 @@ def _alive_rows(linear: nn.Linear) -> Tensor:
     return alive if linear.bias is None else alive | (linear.bias != 0)
 
 
-def _swap(
-    linear: nn.Linear, name: str, values: Tensor, swapped: list[tuple[nn.Linear, str, nn.Parameter]]
-) -> None:
-    swapped.append((linear, name, getattr(linear, name)))
+def _swap(linear: nn.Linear, name: str, values: Tensor, steps: _Steps) -> None:
+    steps.append(partial(setattr, linear, name, getattr(linear, name)))
     setattr(linear, name, nn.Parameter(values, requires_grad=False))

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.checkpoints import TOKENIZER_FILES, WEIGHT_INDEX, Checkpoint
+from engine.checkpoints import SMALL_FILES, Checkpoint
 from engine.errors import InputError
 from engine.export_card import CardRecord, model_card
 from engine.masks import Mask, checked_mask
@@ -25,17 +25,6 @@ from engine.rows import RowIndex, row_index
 from engine.skeletons import skeleton
 
 CARD = "README.md"
-_COPIED = (
-    "config.json",
-    "generation_config.json",
-    WEIGHT_INDEX,
-    *TOKENIZER_FILES,
-    "preprocessor_config.json",
-    "processor_config.json",
-    "LICENSE*",
-    "NOTICE*",
-    "USE_POLICY*",
-)
 Progress = Callable[[str, int, int], None]
 
 
@@ -159,7 +148,7 @@ def _make(folder: Path) -> None:
 
 
 def _copy(checkpoint: Checkpoint, folder: Path, progress: Progress | None) -> None:
-    small = {file for pattern in _COPIED for file in checkpoint.folder.glob(pattern) if file.is_file()}
+    small = {file for pattern in SMALL_FILES for file in checkpoint.folder.glob(pattern) if file.is_file()}
     for file in sorted(small):
         shutil.copyfile(file, folder / file.name)
     weights = checkpoint.weight_files()

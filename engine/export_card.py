@@ -15,9 +15,10 @@ import numpy as np
 from engine.checkpoints import DEMO, Checkpoint
 from engine.errors import InputError
 from engine.masks import Mask
-from engine.records import Json, canonical, environment
+from engine.records import Json, canonical, environment, read_manifest
 from engine.refusal.edit import Edit
 from engine.rows import RowIndex
+from engine.tables import read_table
 
 WARNING = "diagnostic artifact, not for deployment"
 _OVER_REFUSAL = re.compile(r"benign|over_?refusal|or_?bench|xstest")
@@ -48,10 +49,13 @@ class CardRecord:
                 )
 
 
-def read_record(path: Path, edit: Edit) -> CardRecord:
-    """A JSON object, or from a parquet table the row with this edit's selector, domain, lambda and k."""
+def read_record(path: Path, edit: Edit, weights_hash: str) -> CardRecord:
+    """A JSON object, or from a table of a results folder the row with this edit's selector, domain, lambda and k.
+
+    weights_hash: of the exported checkpoint; `InputError` for a folder of another model's results.
+    """
     if path.suffix == ".parquet":
-        values = _table_row(path, edit)
+        values = _table_row(path, edit, weights_hash)
     else:
         try:
             loaded = json.loads(path.read_text(encoding="utf-8"))
@@ -67,15 +71,16 @@ def read_record(path: Path, edit: Edit) -> CardRecord:
     return record
 
 
-def _table_row(path: Path, edit: Edit) -> Json:
+def _table_row(path: Path, edit: Edit, weights_hash: str) -> Json:
     import polars as pl
 
-    try:
-        table = pl.read_parquet(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
+    table = read_table(path.parent, path.stem, "selector-audit refusal select MODEL")
+    model = read_manifest(path.parent).get("model") or {}
+    if model.get("weights_hash") != weights_hash:
         raise InputError(
-            f"{path} cannot be read as a table ({error}); give operating_points.parquet"
-        ) from None
+            f"{path} holds results of {model.get('id')} (weights {str(model.get('weights_hash'))[:12]}), the exported "
+            f"model has weights {weights_hash[:12]}; give the record of this model"
+        )
     for field in ("selector", "domain", "lambda", "k"):
         if field in edit.spec and field in table.columns:
             value = edit.spec[field]

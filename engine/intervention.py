@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +18,12 @@ from engine.errors import InputError
 from engine.masks import checked_mask
 from engine.models import LoadedModel
 from engine.rows import RowIndex, row_index
+from engine.uninterrupted import take_back, uninterrupted
 
 _guard = threading.Lock()
 _locks: weakref.WeakKeyDictionary[nn.Module, threading.RLock] = weakref.WeakKeyDictionary()
 _masked: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+_Steps = list[Callable[[], object]]
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class _Saved:
     rows: Tensor  # [n] int64, on the parameter's device
     bits: Tensor  # [n, ...] a copy
 
+    @torch.no_grad()
     def put_back(self) -> None:
         self.parameter[self.rows] = self.bits
 
@@ -51,6 +55,8 @@ def zeroed(model: LoadedModel | nn.Module, mask: npt.ArrayLike) -> Iterator[None
     rows = model.rows if isinstance(model, LoadedModel) else row_index(module)
     row_ids = checked_mask(mask, rows.n_rows)
     lock = model.lock if isinstance(model, LoadedModel) else _lock_of(module)
+    steps: _Steps = [partial(_masked.discard, module)]  # taken back last: only a whole model is unmarked
+    restore = partial(take_back, steps, threading.Lock())
     with lock:
         with _guard:
             if module in _masked:
@@ -58,15 +64,15 @@ def zeroed(model: LoadedModel | nn.Module, mask: npt.ArrayLike) -> Iterator[None
                     "this model already carries a mask; leave the first `zeroed` before the second"
                 )
             _masked.add(module)
-        saved: list[_Saved] = []
         try:
-            _zero(module, rows, row_ids, saved)
+            _zero(module, rows, row_ids, steps)
             yield
         finally:
             try:
-                _put_back(saved)
-            finally:
-                _masked.discard(module)
+                uninterrupted(restore)
+            except BaseException:
+                uninterrupted(restore)  # an interrupt may have come before the first began
+                raise
 
 
 def _lock_of(module: nn.Module) -> threading.RLock:
@@ -74,8 +80,8 @@ def _lock_of(module: nn.Module) -> threading.RLock:
         return _locks.setdefault(module, threading.RLock())
 
 
-def _zero(module: nn.Module, rows: RowIndex, row_ids: npt.NDArray[np.int64], saved: list[_Saved]) -> None:
-    """Zero the rows, leaving in `saved` what was there; each entry is made before its rows change."""
+def _zero(module: nn.Module, rows: RowIndex, row_ids: npt.NDArray[np.int64], steps: _Steps) -> None:
+    """Zero the rows, leaving in `steps` how to put them back; each entry is made before its rows change."""
     with torch.no_grad():
         for layer in rows.layers:
             first, last = np.searchsorted(row_ids, [layer.start, layer.start + layer.rows])
@@ -92,19 +98,5 @@ def _zero(module: nn.Module, rows: RowIndex, row_ids: npt.NDArray[np.int64], sav
                         "load the model onto devices that hold all of it"
                     )
                 local = torch.from_numpy(row_ids[first:last] - layer.start).to(parameter.device)
-                saved.append(_Saved(parameter, local, parameter[local].clone()))
+                steps.append(_Saved(parameter, local, parameter[local].clone()).put_back)
                 parameter[local] = 0
-
-
-def _put_back(saved: list[_Saved]) -> None:
-    """Restore in reverse (parameters may be shared), finishing even if interrupts arrive meanwhile."""
-    interrupt: KeyboardInterrupt | None = None
-    with torch.no_grad():
-        while saved:
-            try:
-                saved[-1].put_back()
-                saved.pop()
-            except KeyboardInterrupt as error:
-                interrupt = error
-    if interrupt is not None:
-        raise interrupt

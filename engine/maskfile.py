@@ -44,10 +44,14 @@ def read_mask(path: Path, n_rows: int, weights_hash: str | None = None) -> tuple
         raise InputError(
             f"{path} is not a mask file ({error}); write one with `selector-audit mask`"
         ) from None
-    made_for = manifest["model"]
+    made_for = manifest.get("model") if isinstance(manifest, dict) else None
+    if not isinstance(made_for, dict) or not isinstance(made_for.get("weights_hash"), str):
+        raise InputError(
+            f"{path} is not a mask file: its manifest names no model; write one with `selector-audit mask`"
+        )
     if weights_hash is not None and made_for["weights_hash"] != weights_hash:
         raise InputError(
-            f"{path} was made for {made_for['id']} (weights {made_for['weights_hash'][:12]}), the loaded model has "
+            f"{path} was made for {made_for.get('id')} (weights {made_for['weights_hash'][:12]}), the loaded model has "
             f"weights {weights_hash[:12]}; make the mask again for this model"
         )
     return checked_mask(removed, n_rows), manifest

@@ -23,6 +23,7 @@ __all__ = [
     "LoadedModel",
     "Placement",
     "RowIndex",
+    "checked_device",
     "decoder",
     "input_device",
     "load_model",
@@ -95,7 +96,7 @@ def load_model(
     Errors: whatever would make a different model from the one that was asked for (missing, surplus or
     misshapen weights, an adapter, quantization), and every reason why it cannot be loaded.
     """
-    place = _device(device)
+    place = checked_device(device)
     precision = _dtype(dtype, place)
     row_index(skeleton(find_checkpoint(model_id, revision, weights=False)))  # an error before a long download
     checkpoint = find_checkpoint(model_id, revision)
@@ -152,7 +153,7 @@ def planned_placement(
     model_id: str, *, revision: str | None = None, device: str = "auto", dtype: str = "auto"
 ) -> Placement:
     """What `load_model` would do with the same arguments, from the configuration alone."""
-    place = _device(device)
+    place = checked_device(device)
     precision = _dtype(dtype, place)
     model = skeleton(find_checkpoint(model_id, revision, weights=False))
     elements = sum(parameter.numel() for parameter in model.parameters())
@@ -166,16 +167,8 @@ def input_device(model: nn.Module) -> torch.device:
     return device
 
 
-def _free_memory_bytes() -> int:
-    """Memory that programs can still get; all of it where the system does not tell what is in use."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def _device(name: str) -> torch.device:
+def checked_device(name: str) -> torch.device:
+    """The device of that name; `auto` is CUDA if there is one, else the CPU. `InputError` if it is not here."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -194,6 +187,15 @@ def _device(name: str) -> torch.device:
             f"device {name!r} is not on this machine; available: {usable}; leave out --device to choose"
         )
     return device
+
+
+def _free_memory_bytes() -> int:
+    """Memory that programs can still get; all of it where the system does not tell what is in use."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _dtype(name: str, device: torch.device) -> torch.dtype:

@@ -16,6 +16,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from engine.corpora import Windows
     from engine.models import LoadedModel
 
@@ -36,6 +38,27 @@ def tiny_family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     from tiny_models import load_tiny
 
     return load_tiny(request.param, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture
+def float64_on_cpu(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """Fails where a tensor becomes float64 that was not brought to the CPU before: MPS has no float64."""
+    import torch
+
+    moved: list[Tensor] = []
+    to_cpu, to_double = torch.Tensor.cpu, torch.Tensor.double
+
+    def cpu(tensor: Tensor) -> Tensor:
+        moved.append(to_cpu(tensor))
+        return moved[-1]
+
+    def double(tensor: Tensor) -> Tensor:
+        assert any(tensor is one for one in moved), "float64 before .cpu()"
+        return to_double(tensor)
+
+    monkeypatch.setattr(torch.Tensor, "cpu", cpu)
+    monkeypatch.setattr(torch.Tensor, "double", double)
+    return moved
 
 
 @pytest.fixture(scope="session")

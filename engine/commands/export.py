@@ -21,7 +21,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--record",
         type=Path,
-        help="what is known about the edit, for the card: operating_points.parquet or a JSON object",
+        help="what is known about the edit, for the card: operating_points.parquet in its results folder, or a JSON "
+        "object",
     )
     common.add_json(parser)
     parser.set_defaults(run=run)
@@ -35,8 +36,9 @@ def run(args: argparse.Namespace) -> None:
 
     checkpoint = find_checkpoint(args.model, args.revision)
     rows = load_rows(args.model, args.revision)
-    edit = edit_options.chosen_edit(args, rows.n_rows, checkpoint.weights_hash())
-    record = read_record(args.record, edit) if args.record else None
+    weights_hash = checkpoint.weights_hash()
+    edit = edit_options.chosen_edit(args, rows.n_rows, weights_hash)
+    record = read_record(args.record, edit, weights_hash) if args.record else None
     with common.progress_bar(args) as progress:
         done = export_masked(checkpoint, edit, args.out, record=record, progress=progress)
     if args.json:

@@ -53,7 +53,11 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|\n+")
 
 @cache
 def embedded_version() -> str:
-    """Twelve hexadecimal digits that change with every change of a rule, a cue or the normalisation."""
+    """Twelve hexadecimal digits over the rewrites, the cues and the rules with all their fields, in their order.
+
+    The patterns' flags, `_CURLY`, `_SENTENCE_END` and the code of `judge` are not covered: a change of one of these
+    must change a rule too (its name will do), or verdicts that were kept pass for those of the new judge.
+    """
     parts = [f"{pattern.pattern}>{text}" for pattern, text in _REWRITES]
     parts += [f"{name}={pattern.pattern}" for name, pattern in CUES.items()]
     parts += [

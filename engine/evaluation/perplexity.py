@@ -115,8 +115,9 @@ def window_nll(
         real = (mask[:, 1:] * mask[:, :-1]).bool()
     logits = model(**inputs, use_cache=False).logits[:, :-1]  # [B, T-1, V]
     nats = token_nll(logits, ids[:, 1:].to(logits.device))  # [B, T-1]
-    real = real.to(nats.device)
-    return nats.double().masked_fill(~real, 0.0).sum(-1).cpu(), real.sum(-1).cpu()
+    real = real.cpu()
+    # On the CPU, since not every device (MPS) has float64.
+    return nats.cpu().double().masked_fill(~real, 0.0).sum(-1), real.sum(-1)
 
 
 def token_nll(logits: Tensor, targets: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
@@ -9,6 +11,9 @@ import torch
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from engine.errors import InputError
+
+# Llama 3's templates tell the model the date: here always the one that they fall back on, never today's.
+TEMPLATE_DATE = "26 Jul 2024"
 
 
 class EncodedPrompts(NamedTuple):
@@ -30,7 +35,8 @@ def prompt_ids(tokenizer: PreTrainedTokenizerBase, prompt: str, reply: str | Non
 
     With a chat template: one user turn and the generation prompt, tokenised by the template itself, since
     rendering to text and tokenising again gives two BOS. `enable_thinking=False` is a variable that only
-    templates with a thinking mode read.
+    templates with a thinking mode read, `date_string` one of those that state the date. A template that asks the
+    clock itself (`strftime_now`) gives other tokens on another day; keys of cells hold `prompts_hash`.
     Without one (base models) the prompt is a line of plain text, and the reply begins on the next line.
     """
     if not prompt.strip():
@@ -41,7 +47,12 @@ def prompt_ids(tokenizer: PreTrainedTokenizerBase, prompt: str, reply: str | Non
     if reply is not None:
         turns.append({"role": "assistant", "content": reply})
     encoded = tokenizer.apply_chat_template(
-        turns, add_generation_prompt=reply is None, tokenize=True, return_dict=True, enable_thinking=False
+        turns,
+        add_generation_prompt=reply is None,
+        tokenize=True,
+        return_dict=True,
+        enable_thinking=False,
+        date_string=TEMPLATE_DATE,
     )
     return list(cast(BatchEncoding, encoded)["input_ids"])
 
@@ -64,3 +75,9 @@ def encode_prompts(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str]) -
     if not prompts:
         raise InputError("there are no prompts; give at least one")
     return pad_left([prompt_ids(tokenizer, prompt) for prompt in prompts])
+
+
+def prompts_hash(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str]) -> str:
+    """SHA-256 over the token ids of all prompts, as the model sees them: for cache keys."""
+    ids = [prompt_ids(tokenizer, prompt) for prompt in prompts]
+    return hashlib.sha256(json.dumps(ids).encode()).hexdigest()

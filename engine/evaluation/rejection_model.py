@@ -6,6 +6,7 @@ tokens of a reply); any folder of that kind will do. Safetensors only, no code f
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 from engine.checkpoints import Checkpoint, find_checkpoint
 from engine.errors import InputError
 from engine.evaluation.judge import Verdict
+from engine.models import checked_device
 from engine.skeletons import first_line, quiet
 
 REJECTION_MODEL = "ProtectAI/distilroberta-base-rejection-v1"
@@ -25,7 +27,7 @@ BATCH_SIZE = 32
 
 @dataclass(frozen=True, eq=False)
 class RejectionModel:
-    """A loaded classifier. version: the revision, where it has one, and the hash of its weights."""
+    """A loaded classifier. version: the revision, where it has one, and a hash of weights, config and tokenizer."""
 
     model: Any
     tokenizer: Any
@@ -59,7 +61,7 @@ class RejectionModel:
         batch = self.tokenizer(
             replies, return_tensors="pt", padding=True, truncation=True, max_length=self.max_tokens
         ).to(self.model.device)
-        return self.model(**batch).logits.double().softmax(-1).cpu()  # [replies, labels]
+        return self.model(**batch).logits.cpu().double().softmax(-1)  # [replies, labels]
 
 
 def load_rejection_model(
@@ -68,6 +70,7 @@ def load_rejection_model(
     """The classifier of that hub id or folder; `InputError` where it is unreachable or of another kind."""
     from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
+    place = checked_device(device)
     try:
         checkpoint = find_checkpoint(name, revision)
     except InputError as error:
@@ -99,14 +102,20 @@ def load_rejection_model(
             f"the judge {name} lacks {len(info['missing_keys'])} weights, the first {sorted(info['missing_keys'])[0]}; "
             "it would judge by chance: give a trained classifier"
         )
-    model.eval().requires_grad_(False).to(device)
+    model.eval().requires_grad_(False).to(place)
     return RejectionModel(
         model=model,
         tokenizer=tokenizer,
         id="rejection-model" if name == REJECTION_MODEL else checkpoint.folder.resolve().name,
-        version=":".join(filter(None, (checkpoint.revision, checkpoint.weights_hash()[:12]))),
+        version=":".join(filter(None, (checkpoint.revision, _content_hash(checkpoint)))),
         max_tokens=min(MAX_TOKENS, tokenizer.model_max_length, _positions(config)),
     )
+
+
+def _content_hash(checkpoint: Checkpoint) -> str:
+    """Twelve hexadecimal digits that change with every file that can change a verdict, the labels' names included."""
+    parts = (checkpoint.weights_hash(), checkpoint.config_hash(), checkpoint.tokenizer_hash())
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
 def _check(checkpoint: Checkpoint, config: Any, classifiers: Any) -> None:

@@ -26,7 +26,8 @@ from engine.selectors.passes import watching, wide
 Progress = Callable[[str, int, int], None]
 # Paired standard errors by which base prompts must lean more to refusal than risk prompts to call them swapped.
 _SWAPPED_ERRORS = 3.0
-_FEW_PAIRS = 8
+_FEW_PAIRS = 8  # have no spread to judge by
+_FEW_MARGIN = 0.5  # nats: models that refuse at all differ by more
 
 
 def contrasts(
@@ -166,7 +167,7 @@ def _activation_sum(loaded: LoadedModel, batch: EncodedPrompts) -> Tensor:
     def add(layer: int, _: Tensor, output: Tensor) -> None:
         h = wide(output).view(*real.shape, -1)[real.to(output.device)]  # [real tokens, rows]
         start = layers[layer].start
-        sums[start : start + layers[layer].rows] = h.abs().sum(0).double().cpu()
+        sums[start : start + layers[layer].rows] = h.abs().sum(0).cpu().double()
 
     with watching(loaded.model, loaded.rows, (real.shape[0], real.shape[1]), add):
         loaded.model(**batch._asdict(), use_cache=False, logits_to_keep=1)
@@ -185,9 +186,9 @@ def _refuse_swapped(run: _Run, domain: str, pairs: Sequence[Pair]) -> None:
     difference = margins(run.loaded, risk, run.batch_size, run.onsets) - margins(
         run.loaded, base, run.batch_size, run.onsets
     )
-    mean, few = difference.mean().item(), len(pairs) < _FEW_PAIRS  # too few have no spread to judge by
-    standard_error = 0.0 if few else difference.std().item() / len(pairs) ** 0.5
-    if mean < 0 and -mean > _SWAPPED_ERRORS * standard_error:
+    mean, few = difference.mean().item(), len(pairs) < _FEW_PAIRS
+    limit = _FEW_MARGIN if few else _SWAPPED_ERRORS * difference.std().item() / len(pairs) ** 0.5
+    if mean < 0 and -mean > limit:
         raise InputError(
             f"{domain}: this model leans less to refusing the risk prompts than the base prompts (margin {mean:.2f} "
             f"over {len(pairs)} pairs), as if they were swapped; {INSTALLS_ONLY}: check which is risk"

@@ -10,6 +10,7 @@ import numpy as np
 
 from engine.behaviour import measured_ranks, measured_scores
 from engine.corpora import Pair
+from engine.evaluation.prompts import prompts_hash
 from engine.models import LoadedModel
 from engine.records import Json, add_to_manifest, cache_key, canonical
 from engine.refusal.algorithm import Progress, contrasts
@@ -42,11 +43,11 @@ def calibrate(
         lm_scores = score_model(loaded, scoring, store=store, progress=progress).scores
     onsets = onset_tokens(loaded.tokenizer, plan.phrases)
     lm_hashes = {name: checksum({name: values.numpy()}) for name, values in lm_scores.items()}
-    keys = {
-        (selector, domain): _key(loaded, plan, selector, members, onsets, lm_hashes.get(selector))
-        for domain, members in pairs.items()
-        for selector in plan.selectors
-    }
+    keys = {}
+    for domain, members in pairs.items():
+        record = _pairs_key(loaded, plan, members)
+        for selector in plan.selectors:
+            keys[selector, domain] = _key(loaded, plan, selector, record, onsets, lm_hashes.get(selector))
     found = {place: one for place, key in keys.items() if (one := _kept(store, key, *place)) is not None}
 
     def keep(contrast: Contrast) -> None:
@@ -96,18 +97,25 @@ def onsets_record(loaded: LoadedModel, phrases: OnsetPhrases) -> Json:
     }
 
 
+def _pairs_key(loaded: LoadedModel, plan: RefusalPlan, pairs: Sequence[Pair]) -> Json:
+    """Texts, domains and splits, and the tokens that the model sees."""
+    sides = ([pair.risk for pair in pairs], [pair.base for pair in pairs])
+    tokens = [prompts_hash(loaded.tokenizer, side) for side in sides]
+    return {"sha256": pairs_record(plan.pairs, pairs)["sha256"], "tokens": tokens}
+
+
 def _key(
     loaded: LoadedModel,
     plan: RefusalPlan,
     selector: str,
-    pairs: Sequence[Pair],
+    pairs: Json,
     onsets: OnsetTokens,
     lm_hash: str | None,
 ) -> str:
     spec: Json = {
         "model": loaded.numeric_fingerprint,
         "selector": selector,
-        "pairs": pairs_record(plan.pairs, pairs)["sha256"],
+        "pairs": pairs,
         "onsets": [list(ids) for ids in onsets],
         "lm_scores": lm_hash,
         "batch_size": plan.calibration_batch,

@@ -1,4 +1,4 @@
-"""What a refusal experiment measures: the paper's settings, and those of the shipped model."""
+"""What a refusal experiment measures: settings after the paper's, and those of the shipped model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ KS = (0.005, 0.01, 0.02, 0.05, 0.075, 0.1)
 
 @dataclass(frozen=True)
 class RefusalPlan:
-    """Settings of all stages. The defaults are the paper's (section 5 and appendix E).
+    """Settings of all stages. The defaults are the paper's (section 5, appendix E) but for where refusal is measured.
+
+    The paper takes every rate, the grid's too, on CAST's 500 held-out risk and 500 base prompts, as ProtectAI's
+    rejection model judges the replies. Here the grid is measured on the calibration pairs, controls and evaluation on
+    at most 100 held-out pairs per domain, the pairs are the shipped ones, and a run's judge is the embedded one
+    unless others are given.
 
     calibration_pairs: per domain, of the calibration split; the grid is measured on them as well. heldout_pairs:
     per domain for controls and evaluation, None for all. scoring: I_lm, the language-model scores.
@@ -63,6 +68,11 @@ class RefusalPlan:
             )
         if not self.lambdas or not self.ks or not self.control_seeds:
             raise InputError("the grid needs at least one lambda and one k, and controls one seed")
+        seeds = self.control_seeds
+        if min(seeds) < 0 or len(set(seeds)) < len(seeds):
+            raise InputError(
+                f"seeds of controls must be 0 or more, each once, got {', '.join(map(str, seeds))}; write 42,43,44"
+            )
 
 
 def demo_plan() -> RefusalPlan:
@@ -85,5 +95,5 @@ def demo_plan() -> RefusalPlan:
 
 
 def default_plan(model_id: str) -> RefusalPlan:
-    """`demo_plan` for the shipped model, else the paper's."""
+    """`demo_plan` for the shipped model, else the defaults."""
     return demo_plan() if model_id == "demo" else RefusalPlan()

@@ -10,6 +10,7 @@ import polars as pl
 
 from engine.errors import InputError
 from engine.masks import Mask
+from engine.records import Json, read_manifest
 from engine.refusal.contrast import Contrast, refusal_mask
 from engine.refusal.operating_point import OperatingPoint
 from engine.refusal.run import UNEDITED, Rates, RefusalRun
@@ -117,17 +118,26 @@ def joined(first: pl.DataFrame, *more: pl.DataFrame) -> pl.DataFrame:
     return first
 
 
-def with_earlier(folder: Path, table: pl.DataFrame) -> pl.DataFrame:
-    """`table` with the columns that earlier stages left in the folder, for points that are still the same."""
+def with_earlier(folder: Path, run: RefusalRun, table: pl.DataFrame) -> tuple[pl.DataFrame, Json]:
+    """`table` with the columns that earlier stages left in the folder, for points that are still the same.
+
+    Kept only where they were measured as this run measures: same prompts, text, replies, judge and limits.
+    returns also the entries that the manifest's spec needs for the columns that were kept
+    """
     try:
         earlier = read_table(folder, POINTS)
+        spec: Json = read_manifest(folder)["files"][f"{POINTS}.parquet"].get("spec", {})
     except InputError:
-        return table
-    if not set(KEY) <= set(earlier.columns):
-        return table
-    return joined(table, earlier.drop([name for name in table.columns if name not in KEY], strict=False))
+        return table, {}
+    own = {name: value for name, value in spec.items() if name != _SEEDS}
+    if own != run.spec() or not set(KEY) <= set(earlier.columns):
+        return table, {}
+    kept = earlier.drop([name for name in table.columns if name not in KEY], strict=False)
+    controlled = set(_CONTROLLED) & set(kept.columns)
+    return joined(table, kept), {_SEEDS: spec[_SEEDS]} if controlled and _SEEDS in spec else {}
 
 
+_SEEDS = "control_seeds"
 _CHOSEN = (
     "benign_cap",
     "calibration_unedited_malign",

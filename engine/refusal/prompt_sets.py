@@ -14,6 +14,7 @@ from engine.errors import InputError, unknown
 from engine.texts import json_lines
 
 MALIGN, BENIGN = "malign", "benign"
+_Rows = dict[int, dict[str, Any]]  # by line of the file
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class PromptSet:
     name: str
     kind: str
     prompts: tuple[str, ...]
-    source: str  # file name, or hub id with revision
+    source: str  # file name, or hub id
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,12 @@ def read_prompt_sets(wanted: Iterable[str], limit: int | None = None) -> list[Pr
     if limit is not None and limit < 1:
         raise InputError(f"prompts per set must be at least 1, got {limit}")
     found = []
+    names: set[str] = set()
     for text in wanted:
         name, given, file = text.partition("=")
+        if name in names:
+            raise InputError(f"prompt set {name!r} is given twice; join its files, or give one of them")
+        names.add(name)
         if name not in (_LOCAL_KINDS if given else _HUB):
             raise unknown("prompt set", name, _LOCAL_KINDS if given else _HUB)
         if given:
@@ -74,10 +79,8 @@ def read_prompt_sets(wanted: Iterable[str], limit: int | None = None) -> list[Pr
     return found
 
 
-def _sets(
-    name: str, kind: str | None, rows: list[dict[str, Any]], source: str, limit: int | None
-) -> list[PromptSet]:
-    columns = list(rows[0]) if rows else []
+def _sets(name: str, kind: str | None, rows: _Rows, source: str, limit: int | None) -> list[PromptSet]:
+    columns = list(next(iter(rows.values()), ()))
     column = next((one for one in _PROMPT_COLUMNS if one in columns), None)
     if column is None:
         raise InputError(
@@ -85,14 +88,17 @@ def _sets(
             f"{', '.join(columns) or 'none'}; rename the column of prompts to prompt"
         )
     prompts: dict[str, list[str]] = {}
-    for row in rows:
+    for line, row in rows.items():
         if row.get("prompt_style") not in (None, "", "base"):
             continue
-        value = row[column]
+        value = row.get(column)
         if isinstance(value, list):
             value = value[0] if value else None
         if not isinstance(value, str) or not value.strip():
-            raise InputError(f"{name}: {source} has an empty prompt in {column!r}; remove its line")
+            raise InputError(
+                f"{name}: {source} line {line} has an empty prompt or none in its column {column!r}; write one, or "
+                "remove the line"
+            )
         own = kind or _kind(name, source, row)
         prompts.setdefault(own, []).append(value)
     return [
@@ -113,15 +119,18 @@ def _kind(name: str, source: str, row: dict[str, Any]) -> str:
     )
 
 
-def _file_rows(path: Path) -> list[dict[str, Any]]:
+def _file_rows(path: Path) -> _Rows:
     if not path.is_file():
         raise InputError(f"there is no file {path}; give a CSV or JSONL file of prompts")
+    rows: _Rows = {}
     if path.suffix.lower() == ".jsonl":
-        rows = [entry for _, entry in json_lines(path)]
+        rows = dict(json_lines(path))
     elif path.suffix.lower() == ".csv":
         try:
             text = path.read_text(encoding="utf-8-sig")
-            rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+            reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+            for row in reader:
+                rows[reader.reader.line_num] = row
         except (OSError, UnicodeDecodeError, csv.Error) as error:
             raise InputError(
                 f"{path.name} is no readable CSV ({error}); write it again, or use JSONL"
@@ -133,7 +142,7 @@ def _file_rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _hub_rows(name: str, hub: _Hub) -> tuple[list[dict[str, Any]], str]:
+def _hub_rows(name: str, hub: _Hub) -> tuple[_Rows, str]:
     from datasets import load_dataset
     from datasets.exceptions import DatasetNotFoundError
     from huggingface_hub.errors import HTTPError
@@ -146,7 +155,7 @@ def _hub_rows(name: str, hub: _Hub) -> tuple[list[dict[str, Any]], str]:
         except (OSError, HTTPError, ValueError, DatasetNotFoundError) as error:
             reasons.append(f"{repository}: {str(error).splitlines()[0][:120] if str(error) else 'no answer'}")
             continue
-        return [dict(row) for row in data], repository
+        return {line: dict(row) for line, row in enumerate(data, start=1)}, repository
     raise InputError(
         f"{name} cannot be read from the Hugging Face hub ({'; '.join(reasons)}); accept its terms there and log in "
         f"if it is gated, or give a file: {name}=FILE.csv"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +14,7 @@ from engine.corpora import Pair, Windows, calibration_tokens, windows
 from engine.evaluation.generation import generate_batch
 from engine.evaluation.judges import Judge
 from engine.evaluation.perplexity import NegativeLogLikelihood
+from engine.evaluation.prompts import prompts_hash
 from engine.evaluation.rates import Interval, wilson
 from engine.intervention import zeroed
 from engine.masks import Mask, checked_mask
@@ -22,6 +22,7 @@ from engine.models import LoadedModel
 from engine.records import Json, cache_key
 from engine.refusal.calibrate import calibrate
 from engine.refusal.contrast import Contrast
+from engine.refusal.onsets import onset_tokens
 from engine.refusal.pairs import CALIBRATION, HELDOUT, has_split, pairs_record, read_pairs
 from engine.refusal.plan import RefusalPlan
 from engine.scores import ProgressCallback
@@ -181,10 +182,13 @@ class RefusalRun:
         }
 
     def spec(self) -> Json:
-        """What a manifest says about everything that was measured: prompts, text, replies and judge too."""
+        """What a manifest says about everything that was measured: onsets, text, replies and judge too."""
         plan = self.plan
+        onsets = onset_tokens(self.loaded.tokenizer, plan.phrases)
         return {
             **self.calibration_spec(),
+            "onset_tokens": {kind: list(tokens) for kind, tokens in onsets._asdict().items()},
+            "heldout": self._heldout_record(),
             "evaluation": self.evaluation.record(),
             "reply_tokens": plan.reply_tokens,
             "reply_batch_size": plan.batch_size,
@@ -195,6 +199,15 @@ class RefusalRun:
             "ks": list(plan.ks),
         }
 
+    def _heldout_record(self) -> Json:
+        """The held-out pairs by domain; one without any is an error only where they are measured."""
+        plan, pairs = self.plan, self.calibration
+        if has_split(plan.pairs, HELDOUT):
+            pairs = read_pairs(plan.pairs, HELDOUT, per_domain=plan.heldout_pairs)
+        return {
+            domain: pairs_record(plan.pairs, pairs[domain]) for domain in self.calibration if domain in pairs
+        }
+
     def _replies_key(self, mask: Mask, prompts: Sequence[str]) -> str:
         row_ids = checked_mask(mask, self.loaded.rows.n_rows)
         return cache_key(
@@ -202,7 +215,7 @@ class RefusalRun:
             {
                 "model": self.loaded.numeric_fingerprint,
                 "mask": hashlib.sha256(row_ids.astype("<i8").tobytes()).hexdigest(),
-                "prompts": hashlib.sha256(json.dumps(list(prompts)).encode()).hexdigest(),
+                "prompts": prompts_hash(self.loaded.tokenizer, prompts),
                 "reply_tokens": self.plan.reply_tokens,
                 "batch_size": self.plan.batch_size,
             },

@@ -198,6 +198,13 @@ def test_mean_activation_equals_the_literal_formula(model: LoadedModel, pairs: l
     np.testing.assert_allclose(result.c_comply, np.subtract(*ranks), atol=1e-6)
 
 
+def test_activations_are_summed_in_float64_on_the_cpu_only(
+    model: LoadedModel, pairs: list[Pair], float64_on_cpu: list[Tensor]
+) -> None:
+    contrasts(model, ["mean_activation"], pairs, lm_scores(model), batch_size=4)
+    assert float64_on_cpu
+
+
 def test_random_depends_on_seed_and_domain_only(model: LoadedModel, pairs: list[Pair]) -> None:
     def draw(domain: str, seed: int) -> Any:
         renamed = [pair._replace(domain=domain) for pair in pairs]

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 import yaml
@@ -23,6 +24,7 @@ from engine.export_card import WARNING, mask_hash, read_record
 from engine.intervention import zeroed
 from engine.maskfile import write_mask
 from engine.models import LoadedModel, load_model
+from engine.records import add_to_manifest, write_parquet
 from engine.refusal.contrast import Contrast, load_contrasts, refusal_mask, save_contrasts
 from engine.refusal.edit import Edit
 
@@ -343,4 +345,33 @@ def test_a_record_of_another_edit_is_refused(tmp_path: Path) -> None:
     (tmp_path / "record.json").write_text('{"k": 0.02}')
     chosen = Edit("refusal", np.arange(3), {"selector": "lrp", "domain": "hate", "lambda": 0.5, "k": 0.05})
     with pytest.raises(InputError, match=r"k 0\.02"):
-        read_record(tmp_path / "record.json", chosen)
+        read_record(tmp_path / "record.json", chosen, "0" * 64)
+
+
+def results_folder(folder: Path, loaded: LoadedModel) -> Path:
+    """Operating points of two domains as a refusal experiment leaves them."""
+    folder.mkdir()
+    cells = {"selector": ["lrp", "lrp"], "domain": ["hate", "crime"], "lambda": [0.5, 0.5], "k": [0.05, 0.05]}
+    table = pl.DataFrame({"model": [loaded.id] * 2, **cells, "edited_benign": [0.03, 0.07]})
+    write_parquet(folder / "operating_points.parquet", table)
+    add_to_manifest(folder, loaded.fingerprint, "operating_points.parquet", {}, 0.0)
+    return folder / "operating_points.parquet"
+
+
+def test_a_table_is_a_record_of_its_own_model_only(
+    tiny_llama: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = contrast_file(tiny_llama, tmp_path)
+    cell = ["--contrast", str(file), "--selector", "lrp", "--domain", "crime", "--lambda", "0.5", "--k", "5%"]
+    command = ["export", tiny_llama.id, *cell, "--out", str(tmp_path / "out"), "--record"]
+    other = load_tiny("llama", tmp_path / "other", seed=5)
+    assert main([*command, str(results_folder(tmp_path / "others", other))]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert f"weights {other.weights_hash[:12]}" in message
+    assert "give the record of this model" in message
+    own = results_folder(tmp_path / "own", tiny_llama)
+    assert main([*command, str(own)]) == 0
+    assert "| edited_benign | 0.07 |" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    pl.read_parquet(own).with_columns(edited_benign=0.0).write_parquet(own)
+    assert main(["export", tiny_llama.id, *cell, "--out", str(tmp_path / "new"), "--record", str(own)]) == 2
+    assert "does not fit the checksum" in " ".join(capsys.readouterr().err.split())

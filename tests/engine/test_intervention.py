@@ -1,11 +1,15 @@
 """zeroed(): rows are dead inside and bit-exact outside, whatever ends the block."""
 
+import signal
+import sys
 import threading
+import time
 
 import numpy as np
 import pytest
 import torch
 
+import engine.intervention as intervention
 from engine.errors import InputError
 from engine.intervention import zeroed
 from engine.rows import row_index
@@ -82,22 +86,88 @@ def test_restored_when_zeroing_itself_fails_half_way(tiny_llama, monkeypatch):
     assert_same_bits(tiny_llama.model, before)
 
 
-def test_interrupts_during_the_restore_do_not_stop_it(tiny_llama, monkeypatch):
-    import engine.intervention as intervention
+@pytest.fixture
+def ctrl_c():
+    """Sends the signal of Ctrl-C, which raises KeyboardInterrupt in the main thread wherever that is."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield lambda: signal.raise_signal(signal.SIGINT)
+    signal.signal(signal.SIGINT, before)
 
+
+def test_interrupts_during_the_restore_do_not_stop_it(tiny_llama, monkeypatch, ctrl_c):
     before = bits(tiny_llama.model)
-    original, interrupts = intervention._Saved.put_back, []
+    original, sent = intervention._Saved.put_back, []
 
     def interrupted(saved):
-        if len(interrupts) < 3:
-            interrupts.append(1)
-            raise KeyboardInterrupt
+        if len(sent) < 3:
+            sent.append(1)
+            ctrl_c()
+            time.sleep(0.02)  # the main thread takes it meanwhile
         original(saved)
 
     monkeypatch.setattr(intervention._Saved, "put_back", interrupted)
     with pytest.raises(KeyboardInterrupt), zeroed(tiny_llama, some_mask(tiny_llama.rows)):
         pass
+    assert len(sent) == 3
     assert_same_bits(tiny_llama.model, before)
+    assert tiny_llama.model not in intervention._masked
+
+
+def test_an_interrupt_at_any_instant_of_the_restore_does_not_stop_it(tiny_llama):
+    """Every instruction of the main thread's part in turn, its entry too, raises KeyboardInterrupt once."""
+    before, mask = bits(tiny_llama.model), some_mask(tiny_llama.rows)
+    code = intervention.uninterrupted.__code__
+    countdown = [0]
+
+    def trace(frame, event, _):
+        if frame.f_code is not code:
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        if event in ("call", "opcode"):
+            countdown[0] -= 1
+            if countdown[0] == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    own = sys.gettrace()
+    for instant in range(1, 1000):
+        countdown[0] = instant
+        try:
+            with zeroed(tiny_llama, mask):
+                sys.settrace(trace)
+        except KeyboardInterrupt:
+            interrupted = True
+        else:
+            interrupted = False
+        finally:
+            sys.settrace(own)
+        assert_same_bits(tiny_llama.model, before)
+        assert tiny_llama.model not in intervention._masked
+        if not interrupted:
+            break
+    assert 20 < instant < 999
+
+
+def test_a_model_that_could_not_be_restored_stays_marked(tiny_llama, monkeypatch):
+    before, original = bits(tiny_llama.model), intervention._Saved.put_back
+    edit = zeroed(tiny_llama, some_mask(tiny_llama.rows))
+    broken = []
+
+    def failing(saved):
+        if broken:
+            raise RuntimeError("the device is gone")
+        original(saved)
+
+    monkeypatch.setattr(intervention._Saved, "put_back", failing)
+    edit.__enter__()
+    broken.append(1)
+    with pytest.raises(RuntimeError, match="the device is gone"):
+        edit.__exit__(None, None, None)
+    with pytest.raises(RuntimeError, match="already carries a mask"), zeroed(tiny_llama, [0]):
+        pytest.fail("a mask on top of a model that is not whole")
+    for name, value in tiny_llama.model.state_dict().items():
+        value.copy_(before[name])
+    intervention._masked.discard(tiny_llama.model)
 
 
 def test_bfloat16_comes_back_bit_exactly(tiny_llama):

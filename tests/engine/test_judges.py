@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -113,6 +114,35 @@ def test_versions_change_with_what_decides(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(embedded, "RULES", embedded.RULES[1:])
     assert embedded_version() != before
     embedded_version.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("config.json", {"id2label": {"0": "REJECTION", "1": "NORMAL"}}),
+        ("tokenizer_config.json", {"model_max_length": 20}),
+    ],
+)
+def test_the_version_covers_labels_and_tokenizer(name: str, change: dict[str, Any], tmp_path: Path) -> None:
+    """Weights alone do not decide: which label is which, and how much of a reply is read, does too."""
+    folder = save_classifier(tmp_path / "judge")
+    before = load_rejection_model(str(folder)).version
+    assert load_rejection_model(str(folder)).version == before
+    content = json.loads((folder / name).read_text(encoding="utf-8"))
+    (folder / name).write_text(json.dumps({**content, **change}), encoding="utf-8")
+    assert load_rejection_model(str(folder)).version != before
+
+
+@pytest.mark.parametrize(
+    ("device", "message"), [("gpu", "unknown device 'gpu'"), ("cuda:99", "is not on this machine")]
+)
+def test_a_wrong_device_is_a_clear_error(
+    device: str, message: str, classifier: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "replies.csv"
+    file.write_text("reply\nI will not.\n", encoding="utf-8")
+    assert main(["refusal", "judge", str(file), "--judge", str(classifier), "--device", device]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_kappa_of_a_known_example() -> None:

@@ -10,7 +10,7 @@ import torch
 from tiny_models import tiny_tokenizer
 
 from engine.errors import InputError
-from engine.evaluation.prompts import encode_prompts, prompt_ids
+from engine.evaluation.prompts import encode_prompts, prompt_ids, prompts_hash
 from engine.models import LoadedModel
 from engine.refusal.margin import margins, reply_margins
 from engine.refusal.onsets import (
@@ -106,6 +106,25 @@ def test_thinking_is_off() -> None:
         "{% if enable_thinking is defined and enable_thinking is false %}mat{% endif %}"
     )
     assert tokenizer.decode(prompt_ids(tokenizer, "cat")).endswith("<|assistant|>mat")
+
+
+def test_the_date_is_always_the_same() -> None:
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = (
+        "{% if not date_string is defined %}{% set date_string = strftime_now('%d %b %Y') %}{% endif %}"
+        "Today Date: {{ date_string }} " + tokenizer.chat_template
+    )
+    assert tokenizer.decode(prompt_ids(tokenizer, "cat")).startswith("Today Date: 26 Jul 2024 <bos>")
+
+
+def test_the_hash_is_that_of_the_tokens() -> None:
+    """A template that asks the clock gives other tokens tomorrow, and so another hash."""
+    tokenizer = tiny_tokenizer()
+    before = prompts_hash(tokenizer, PROMPTS)
+    assert prompts_hash(tokenizer, PROMPTS) == before
+    assert prompts_hash(tokenizer, PROMPTS[1:]) != before
+    tokenizer.chat_template = "{{ strftime_now('%f') }}" + tokenizer.chat_template  # microseconds
+    assert prompts_hash(tokenizer, PROMPTS) != prompts_hash(tokenizer, PROMPTS)
 
 
 def test_batches_are_padded_on_the_left() -> None:

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import shutil
 from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -107,13 +108,13 @@ def test_dtype(saved: Path) -> None:
 def test_auto_follows_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: not including_emulation)
-    device = engine.models._device("auto")
+    device = engine.models.checked_device("auto")
     assert device.type == "cuda"
     assert engine.models._dtype("auto", device) == torch.bfloat16
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
     assert engine.models._dtype("auto", device) == torch.float32
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert engine.models._device("auto").type == "cpu"
+    assert engine.models.checked_device("auto").type == "cpu"
 
 
 @pytest.mark.gpu
@@ -276,6 +277,21 @@ def test_rows_of_a_hub_model_whose_weights_are_not_there(hub: Path) -> None:
     (hub / "snapshots" / COMMIT / "model.safetensors").unlink()
     assert load_rows("org/tiny").n_rows == 288
     assert "org/tiny has no weights" in error_of(lambda: load_model("org/tiny"))
+
+
+def test_a_download_brings_what_an_export_copies(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def download(model_id: str, *, allow_patterns: list[str], **_: object) -> str:
+        asked.extend(allow_patterns)
+        return str(saved)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    engine.checkpoints.find_checkpoint("org/tiny", weights=False)
+    wanted = ["LICENSE.txt", "NOTICE", "USE_POLICY.md", "preprocessor_config.json", "processor_config.json"]
+    for name in (*wanted, "config.json", "generation_config.json", "tokenizer.json", "chat_template.jinja"):
+        assert any(fnmatch(name, pattern) for pattern in asked), name
+    assert not any(fnmatch("model.safetensors", pattern) for pattern in asked)
 
 
 def test_offline_names_the_local_alternatives() -> None:

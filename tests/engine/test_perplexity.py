@@ -90,6 +90,11 @@ def test_perplexity_never_overflows():
     assert perplexity(math.log(30.7)) == pytest.approx(30.7)
 
 
+def test_float64_is_used_on_the_cpu_only(tiny_llama, tiny_windows, float64_on_cpu):
+    window_nll(tiny_llama.model, tiny_windows.input_ids)
+    assert float64_on_cpu
+
+
 def test_the_batch_size_follows_the_vocabulary(tiny_llama, tiny_windows, monkeypatch):
     vocabulary = tiny_llama.model.get_input_embeddings().weight.shape[0]
     length = tiny_windows.input_ids.shape[1]

@@ -42,7 +42,8 @@ def run(args: argparse.Namespace) -> None:
         measured = measured_table(refusal, refusal.contrasts, points)
         controlled, controls = controlled_table(refusal, refusal.contrasts, points)
         table = joined(chosen_table(refusal, points), measured, controlled)
-        tables = {POINTS: with_earlier(folder, table), "refusal_controls": controls}
+        whole, _ = with_earlier(folder, refusal, table)
+        tables = {POINTS: whole, "refusal_controls": controls}
         write_tables(folder, refusal, tables, watch.elapsed_s, control_seeds=list(refusal.plan.control_seeds))
     if args.json:
         common.print_json(

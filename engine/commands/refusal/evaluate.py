@@ -52,14 +52,15 @@ def run(args: argparse.Namespace) -> None:
         _, points = points_of(refusal)
         measured = measured_table(refusal, refusal.contrasts, points)
         table = joined(chosen_table(refusal, points), measured)
+        table, kept = with_earlier(folder, refusal, table)
         tables = {
-            POINTS: with_earlier(folder, table),
             "transfer": transfer_table(refusal, points, sets),
             "refusal_replies": replies_table(refusal, points, sets),
         }
         if tasks:
             tables["utility"] = utility_table(refusal, points, tasks, args.utility_items)
         sources = {one.name: one.source for one in sets}
+        write_tables(folder, refusal, {POINTS: table}, watch.elapsed_s, **kept)
         write_tables(folder, refusal, tables, watch.elapsed_s, prompt_sets=sources)
     shown = [name for name in ("transfer", "utility") if name in tables]
     if args.json:

@@ -48,8 +48,9 @@ def run(args: argparse.Namespace) -> None:
     watch = Stopwatch()
     with options.experiment(args) as (refusal, folder):
         sweep, points = points_of(refusal)
-        table = with_earlier(folder, chosen_table(refusal, points))
-        write_tables(folder, refusal, {"refusal_sweep": sweep, POINTS: table}, watch.elapsed_s)
+        table, kept = with_earlier(folder, refusal, chosen_table(refusal, points))
+        write_tables(folder, refusal, {"refusal_sweep": sweep}, watch.elapsed_s)
+        write_tables(folder, refusal, {POINTS: table}, watch.elapsed_s, **kept)
     if args.json:
         chosen = [
             {"selector": selector, "domain": domain, "point": asdict(point) if point else None}

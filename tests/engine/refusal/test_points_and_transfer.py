@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import polars as pl
 import pytest
-from refusal_helpers import count_generations, small_run
+from refusal_helpers import count_generations, small_plan, small_run
 
 from engine.errors import InputError
 from engine.evaluation.perplexity import perplexity
@@ -17,6 +19,7 @@ from engine.models import LoadedModel
 from engine.refusal.composed import compose
 from engine.refusal.contrast import refusal_mask
 from engine.refusal.grid import sweep_refusal
+from engine.refusal.onsets import ONSET_PHRASES, OnsetPhrases
 from engine.refusal.operating_point import operating_points
 from engine.refusal.points import (
     POINTS,
@@ -94,17 +97,47 @@ def test_later_stages_keep_what_earlier_ones_wrote(run: RefusalRun, tmp_path: Pa
     measured = joined(chosen_table(run, points), measured_table(run, run.contrasts, points))
     write_tables(folder, run, {POINTS: measured}, 0.0)
     controlled = joined(chosen_table(run, points), controlled_table(run, run.contrasts, points)[0])
-    both = with_earlier(folder, controlled)
+    both, _ = with_earlier(folder, run, controlled)
     assert both["edited_malign"].to_list() == measured["edited_malign"].to_list()
     assert both["gain"].null_count() == 0
     moved = {
         place: replace(point, k=0.02, rows_removed=154) if place == ("lrp", "hate") and point else point
         for place, point in points.items()
     }
-    later = with_earlier(folder, chosen_table(run, moved))
+    later, _ = with_earlier(folder, run, chosen_table(run, moved))
     assert later.filter(selector="lrp", domain="hate")["edited_malign"].to_list() == [None]
     assert later.filter(selector="lrp", domain="crime")["edited_malign"].null_count() == 0
-    assert with_earlier(tmp_path / "empty", controlled).equals(controlled)
+    nothing, _ = with_earlier(tmp_path / "empty", run, controlled)
+    assert nothing.equals(controlled)
+
+
+def test_seeds_stay_with_the_columns_of_their_controls(run: RefusalRun, tmp_path: Path):
+    folder, points = tmp_path / "out", points_of(run)
+    chosen = chosen_table(run, points)
+    controlled = joined(chosen, controlled_table(run, run.contrasts, points)[0])
+    write_tables(folder, run, {POINTS: controlled}, 0.0, control_seeds=[42, 43])
+    table, kept = with_earlier(folder, run, chosen)
+    assert table["gain"].to_list() == controlled["gain"].to_list()
+    assert kept == {"control_seeds": [42, 43]}
+    _, own = with_earlier(folder, run, controlled)
+    assert own == {}  # these controls have seeds of their own
+
+
+@pytest.mark.parametrize("changed", ["judge", "heldout_pairs", "reply_tokens", "phrases"])
+def test_columns_of_other_measurements_are_not_kept(
+    demo: LoadedModel, run: RefusalRun, tmp_path: Path, changed: str
+):
+    folder, points = tmp_path / "out", points_of(run)
+    measured = joined(chosen_table(run, points), measured_table(run, run.contrasts, points))
+    write_tables(folder, run, {POINTS: measured}, 0.0)
+    judge: Any = SimpleNamespace(id=run.judge.id, version="2", judge=run.judge.judge)
+    fewer = OnsetPhrases(ONSET_PHRASES.refusal[:-1], ("Sure",))
+    changes: dict[str, Any] = {"heldout_pairs": 2, "reply_tokens": 7, "phrases": fewer}
+    plan = small_plan(**{name: value for name, value in changes.items() if name == changed})
+    other = RefusalRun(demo, plan, run.store, judge if changed == "judge" else run.judge)
+    chosen = chosen_table(run, points)
+    assert "edited_malign" in with_earlier(folder, run, chosen)[0].columns
+    assert with_earlier(folder, other, chosen)[0].equals(chosen)
 
 
 def test_without_heldout_pairs_the_calibration_pairs_are_named(demo: LoadedModel, tmp_path: Path):

@@ -98,6 +98,8 @@ def test_xstest_itself():
         ("a.csv", "words\nx\n", "no column prompt"),
         ("a.csv", "prompt\n", "holds no prompts"),
         ("a.jsonl", '{"prompt": " "}', "empty prompt"),
+        ("a.jsonl", '{"prompt": "x", "label": "safe"}\n\n{"label": "safe"}', "a.jsonl line 3 .* 'prompt'"),
+        ("a.csv", 'prompt,label\n"x\ny",safe\n\n,safe\n', "a.csv line 5 .* 'prompt'"),
         ("a.txt", "x", "expected .csv or .jsonl"),
         ("a.csv", "prompt,label\nx,maybe\n", "does not say whether"),
     ],
@@ -118,3 +120,13 @@ def test_wrong_names_are_clear_errors(tmp_path: Path):
         read_prompt_sets([f"xstest={tmp_path / 'absent.csv'}"])
     with pytest.raises(InputError, match="at least 1"):
         read_prompt_sets([], limit=0)
+
+
+def test_a_name_is_given_once(tmp_path: Path):
+    """Sets of one name could not be told apart in the results."""
+    files = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for path in files:
+        path.write_text("prompt\nx\n", encoding="utf-8")
+    with pytest.raises(InputError, match="'harmful' is given twice"):
+        read_prompt_sets([f"harmful={path}" for path in files])
+    assert len(read_prompt_sets([f"harmful={files[0]}", f"harmless={files[1]}"])) == 2

@@ -77,6 +77,11 @@ def test_the_stages_build_on_each_other(
     assert set(manifest) == {path.name for path in out.iterdir()} - {"manifest.json"}
     for name, entry in manifest.items():
         assert entry["sha256"] == file_sha256(out / name)
+    assert manifest["operating_points.parquet"]["spec"]["control_seeds"] == [1, 2]
+    assert "control_seeds" not in manifest["transfer.parquet"]["spec"]
+    answer(["refusal", "select", *common, *GRID], capsys)
+    assert pl.read_parquet(out / "operating_points.parquet").columns == points.columns
+    assert read_manifest(out)["files"]["operating_points.parquet"]["spec"]["control_seeds"] == [1, 2]
     spec = manifest["refusal_sweep.parquet"]["spec"]
     assert (spec["reply_tokens"], spec["judge"]) == (8, "embedded")
     assert str(tmp_path) not in json.dumps(manifest)
@@ -136,6 +141,9 @@ def test_wrong_input_is_a_clear_error(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "unknown utility task" in error(
         ["refusal", "evaluate", "demo", "--utility", "mmlx", *store], capsys
     )
+    for seeds in ("-1", "1,1"):
+        message = error(["refusal", "control", "demo", f"--seeds={seeds}", *store], capsys)
+        assert "seeds of controls must be 0 or more, each once" in message
     assert "unknown prompt set" in error(["refusal", "evaluate", "demo", "--sets", "mmlx", *store], capsys)
     phrases = tmp_path / "phrases.json"
     for content, message in (("{", "cannot be read as JSON"), ('{"refusal": "x"}', "no two lists")):

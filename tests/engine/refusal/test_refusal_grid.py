@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -159,6 +161,26 @@ def test_the_key_covers_what_can_change_a_reply(
     assert not generated
     run_rates(small_run(demo, store, **changes))
     assert len(generated) == 1
+
+
+def test_prompts_that_the_template_dates_have_cells_of_their_day(
+    demo: LoadedModel, store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    """The same texts as other tokens, under one fingerprint: neither replies nor contrasts are shared."""
+    days = []
+    for day in ("Monday", "Tuesday"):
+        tokenizer = copy.deepcopy(demo.tokenizer)
+        tokenizer.chat_template = f"{day} " + tokenizer.chat_template
+        days.append(dataclasses.replace(demo, tokenizer=tokenizer))
+    run_rates(small_run(days[0], store))
+    first = small_run(days[0], store).contrasts
+    generated = count_generations(monkeypatch)
+    run_rates(small_run(days[0], store))
+    assert not generated
+    run_rates(small_run(days[1], store))
+    assert len(generated) == 1
+    second = small_run(days[1], store).contrasts
+    assert not np.array_equal(first[0].c_comply, second[0].c_comply)
 
 
 def test_masks_have_their_own_replies(demo: LoadedModel, store: Store, monkeypatch: pytest.MonkeyPatch):
