@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import streamlit as st
@@ -26,7 +27,7 @@ _PRESETS = {
 }
 
 
-@st.cache_resource
+@cache
 def registry() -> jobs.Jobs:
     """The jobs of this server, shared by all sessions."""
     return jobs.Jobs()
