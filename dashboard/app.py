@@ -7,24 +7,23 @@ from pathlib import Path
 import streamlit as st
 from streamlit.navigation.page import Page
 
-from dashboard import live, menu, tools
-from dashboard.views import (
-    agreement,
-    controls,
-    curves,
-    depth,
-    downstream,
-    judges,
-    learn,
-    live_edit,
-    methods,
-    overview,
-    paper,
-    refusal,
-    rows,
-    runs,
-    stability,
-)
+from dashboard.chat import live
+from dashboard.pages.agreement import page as agreement
+from dashboard.pages.controls import page as controls
+from dashboard.pages.curves import page as curves
+from dashboard.pages.depth import page as depth
+from dashboard.pages.downstream import page as downstream
+from dashboard.pages.judges import page as judges
+from dashboard.pages.learn import page as learn
+from dashboard.pages.live import page as live_edit
+from dashboard.pages.methods import page as methods
+from dashboard.pages.overview import page as overview
+from dashboard.pages.paper import page as paper
+from dashboard.pages.refusal import page as refusal
+from dashboard.pages.rows import page as rows
+from dashboard.pages.runs import page as runs
+from dashboard.pages.stability import page as stability
+from dashboard.show import menu, tools
 
 # A page is one file in `views/` and one line here: its render function, its title, its path.
 PAGES: dict[str, list[Page]] = {

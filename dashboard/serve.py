@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from dashboard.results import STORE_VARIABLE
-from engine.errors import InputError
+from dashboard.state.results import STORE_VARIABLE
+from engine.records.errors import InputError
 
 DEFAULT_PORT = 8501
 _PORTS_TRIED = 50
@@ -37,17 +37,16 @@ def main(
     """
     if store is not None:
         if not store.is_dir():
-            raise InputError(
-                f"there is no folder {store}; give an existing store or results folder with --store"
-            )
+            raise InputError(f"there is no folder {store}; give an existing store or results folder with --store")
         os.environ[STORE_VARIABLE] = str(store.resolve())
     chosen = _free_port(address) if port is None else _checked_port(port, address)
 
     import streamlit as st
     from starlette.middleware import Middleware
+    from streamlit.runtime.pages_manager import PagesManager
 
     from dashboard.headers import LocalOnlyHeaders
-    from dashboard.views import runs_start
+    from dashboard.pages.runs import start_tab as runs_start
 
     _import_what_the_first_page_needs()
     url = f"http://{'localhost' if address in _LOCAL_HOSTS else address}:{chosen}"
@@ -64,9 +63,9 @@ def main(
             runs_start.registry().close()
 
     _stop_on_hangup()
-    app = st.App(
-        Path(__file__).with_name("app.py"), lifespan=while_serving, middleware=[Middleware(LocalOnlyHeaders)]
-    )
+    # Streamlit takes a folder `pages` for its first kind of apps: the first link to open would be "page not found".
+    PagesManager.uses_pages_directory = False
+    app = st.App(Path(__file__).with_name("app.py"), lifespan=while_serving, middleware=[Middleware(LocalOnlyHeaders)])
     app.run(config=server_options(chosen, address))
 
 
@@ -115,18 +114,14 @@ def _free_port(address: str) -> int:
     for port in range(DEFAULT_PORT, DEFAULT_PORT + _PORTS_TRIED):
         if _is_free(port, address):
             return port
-    raise InputError(
-        f"no free port from {DEFAULT_PORT} to {DEFAULT_PORT + _PORTS_TRIED - 1}; give one with --port"
-    )
+    raise InputError(f"no free port from {DEFAULT_PORT} to {DEFAULT_PORT + _PORTS_TRIED - 1}; give one with --port")
 
 
 def _checked_port(port: int, address: str) -> int:
     if not 1 <= port <= 65535:
         raise InputError(f"port must be in 1 to 65535, got {port}")
     if not _is_free(port, address):
-        raise InputError(
-            f"cannot listen on {address} port {port}, it is in use or not allowed; give another --port"
-        )
+        raise InputError(f"cannot listen on {address} port {port}, it is in use or not allowed; give another --port")
     return port
 
 
@@ -149,22 +144,24 @@ def _import_what_the_first_page_needs() -> None:
     import plotly.io
     import plotly.tools
 
-    from dashboard import charts, headline, results, shipped, views
+    from dashboard import pages
+    from dashboard.charts import headline, overview
+    from dashboard.state import results, shipped
 
-    for page in pkgutil.iter_modules(views.__path__):
-        importlib.import_module(f"{views.__name__}.{page.name}")
+    for page in pkgutil.iter_modules(pages.__path__):
+        importlib.import_module(f"{pages.__name__}.{page.name}.page")
     paper = results.read_paper()
     with contextlib.suppress(InputError):  # the page says what is wrong with them
         results.read_run(shipped.demo_results_dir())
         for stem in ("stability", "verdicts"):
             results.read_table(shipped.demo_results_dir(), stem)
     table = headline.snapshot({model: (paper.frame, model) for model in paper.models})
-    figure = plotly.tools.return_figure_from_figure_or_data(charts.overview.snapshot(table), True)
+    figure = plotly.tools.return_figure_from_figure_or_data(overview.snapshot(table), True)
     plotly.io.to_json(figure, validate=False)
 
 
 def _preload() -> None:
-    from dashboard import live
+    from dashboard.chat import live
 
     live.preload_demo()
 

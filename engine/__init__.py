@@ -8,92 +8,101 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-_API = {
-    "Contrast": "refusal.contrast",
-    "EmbeddedJudge": "evaluation.judges",
-    "InputError": "errors",
-    "LoadedModel": "models",
-    "NegativeLogLikelihood": "evaluation.perplexity",
-    "Pair": "corpora",
-    "RefusalPlan": "refusal.plan",
-    "RefusalRun": "refusal.run",
-    "RowIndex": "rows",
-    "ScorePlan": "scores",
-    "Store": "store",
-    "Windows": "corpora",
-    "attn_lrp": "attnlrp",
-    "available_selectors": "selectors",
-    "compute_scores": "selectors",
-    "contrasts": "refusal.algorithm",
-    "export_masked": "export",
-    "judge": "evaluation.judge",
-    "layer_matched": "masks",
-    "load_contrasts": "refusal.contrast",
-    "load_model": "models",
-    "load_rows": "models",
-    "masked_nll": "sweep",
-    "negative_log_likelihood": "evaluation.perplexity",
-    "operating_points": "refusal.operating_point",
-    "read_mask": "maskfile",
-    "read_pairs": "refusal.pairs",
-    "refusal_mask": "refusal.contrast",
-    "register_selector": "selectors",
-    "removal_order": "ranking",
-    "removed_rows": "masks",
-    "row_index": "rows",
-    "run_experiment": "refusal.experiment",
-    "save_contrasts": "refusal.contrast",
-    "score_model": "scores",
-    "sweep_model": "sweep",
-    "sweep_refusal": "refusal.grid",
-    "windows": "corpora",
-    "write_mask": "maskfile",
-    "zeroed": "intervention",
+_API = {  # module -> its names
+    "data.corpora": "Pair Windows windows",
+    "data.pairs": "read_pairs",
+    "edits.contrasts": "Contrast load_contrasts refusal_mask save_contrasts",
+    "edits.controls": "layer_matched",
+    "edits.edit": "Edit edit_of",
+    "edits.export": "export_masked",
+    "edits.mask_files": "read_mask write_mask",
+    "edits.masks": "removed_rows",
+    "interventions": "register_intervention",
+    "interventions.apply": "applied",
+    "interventions.at_outputs": "edited_outputs",
+    "interventions.in_weights": "zeroed",
+    "judges.base": "Exchange register_judge",
+    "judges.embedded": "EmbeddedJudge judge",
+    "measures.base": "register_measure",
+    "measures.nll": "NegativeLogLikelihood Nll negative_log_likelihood",
+    "measures.replies": "Replies",
+    "models.attnlrp": "attn_lrp",
+    "models.loading": "LoadedModel load_model load_rows",
+    "models.rows": "RowIndex row_index",
+    "records.errors": "InputError",
+    "results.store": "Store",
+    "run.cell": "Cell",
+    "run.plans": "AuditPlan RefusalPlan ScorePlan",
+    "run.runner": "LocalRunner masked_nll",
+    "run.scoring": "score_model",
+    "selectors": "available_selectors compute_scores register_selector",
+    "stats.removal_order": "removal_order",
+    "studies.audit.analyses": "run_analyses",
+    "studies.audit.inputs": "AuditInputs",
+    "studies.audit.sweep": "sweep_model",
+    "studies.base": "conduct register_analysis",
+    "studies.refusal.algorithm": "contrasts",
+    "studies.refusal.experiment": "run_experiment",
+    "studies.refusal.inputs": "RefusalInputs",
+    "studies.refusal.operating_point": "operating_points",
 }
+_MODULES = {name: module for module, names in _API.items() for name in names.split()}
 
 if TYPE_CHECKING:
-    from engine.attnlrp import attn_lrp as attn_lrp
-    from engine.corpora import Pair as Pair, Windows as Windows, windows as windows
-    from engine.errors import InputError as InputError
-    from engine.evaluation.judge import judge as judge
-    from engine.evaluation.judges import EmbeddedJudge as EmbeddedJudge
-    from engine.evaluation.perplexity import (
-        NegativeLogLikelihood as NegativeLogLikelihood,
-        negative_log_likelihood as negative_log_likelihood,
-    )
-    from engine.export import export_masked as export_masked
-    from engine.intervention import zeroed as zeroed
-    from engine.maskfile import read_mask as read_mask, write_mask as write_mask
-    from engine.masks import layer_matched as layer_matched, removed_rows as removed_rows
-    from engine.models import LoadedModel as LoadedModel, load_model as load_model, load_rows as load_rows
-    from engine.ranking import removal_order as removal_order
-    from engine.refusal.algorithm import contrasts as contrasts
-    from engine.refusal.contrast import (
+    from engine.data.corpora import Pair as Pair, Windows as Windows, windows as windows
+    from engine.data.pairs import read_pairs as read_pairs
+    from engine.edits.contrasts import (
         Contrast as Contrast,
         load_contrasts as load_contrasts,
         refusal_mask as refusal_mask,
         save_contrasts as save_contrasts,
     )
-    from engine.refusal.experiment import run_experiment as run_experiment
-    from engine.refusal.grid import sweep_refusal as sweep_refusal
-    from engine.refusal.operating_point import operating_points as operating_points
-    from engine.refusal.pairs import read_pairs as read_pairs
-    from engine.refusal.plan import RefusalPlan as RefusalPlan
-    from engine.refusal.run import RefusalRun as RefusalRun
-    from engine.rows import RowIndex as RowIndex, row_index as row_index
-    from engine.scores import ScorePlan as ScorePlan, score_model as score_model
+    from engine.edits.controls import layer_matched as layer_matched
+    from engine.edits.edit import Edit as Edit, edit_of as edit_of
+    from engine.edits.export import export_masked as export_masked
+    from engine.edits.mask_files import read_mask as read_mask, write_mask as write_mask
+    from engine.edits.masks import removed_rows as removed_rows
+    from engine.interventions import register_intervention as register_intervention
+    from engine.interventions.apply import applied as applied
+    from engine.interventions.at_outputs import edited_outputs as edited_outputs
+    from engine.interventions.in_weights import zeroed as zeroed
+    from engine.judges.base import Exchange as Exchange, register_judge as register_judge
+    from engine.judges.embedded import EmbeddedJudge as EmbeddedJudge, judge as judge
+    from engine.measures.base import register_measure as register_measure
+    from engine.measures.nll import (
+        NegativeLogLikelihood as NegativeLogLikelihood,
+        Nll as Nll,
+        negative_log_likelihood as negative_log_likelihood,
+    )
+    from engine.measures.replies import Replies as Replies
+    from engine.models.attnlrp import attn_lrp as attn_lrp
+    from engine.models.loading import LoadedModel as LoadedModel, load_model as load_model, load_rows as load_rows
+    from engine.models.rows import RowIndex as RowIndex, row_index as row_index
+    from engine.records.errors import InputError as InputError
+    from engine.results.store import Store as Store
+    from engine.run.cell import Cell as Cell
+    from engine.run.plans import AuditPlan as AuditPlan, RefusalPlan as RefusalPlan, ScorePlan as ScorePlan
+    from engine.run.runner import LocalRunner as LocalRunner, masked_nll as masked_nll
+    from engine.run.scoring import score_model as score_model
     from engine.selectors import (
         available_selectors as available_selectors,
         compute_scores as compute_scores,
         register_selector as register_selector,
     )
-    from engine.store import Store as Store
-    from engine.sweep import masked_nll as masked_nll, sweep_model as sweep_model
+    from engine.stats.removal_order import removal_order as removal_order
+    from engine.studies.audit.analyses import run_analyses as run_analyses
+    from engine.studies.audit.inputs import AuditInputs as AuditInputs
+    from engine.studies.audit.sweep import sweep_model as sweep_model
+    from engine.studies.base import conduct as conduct, register_analysis as register_analysis
+    from engine.studies.refusal.algorithm import contrasts as contrasts
+    from engine.studies.refusal.experiment import run_experiment as run_experiment
+    from engine.studies.refusal.inputs import RefusalInputs as RefusalInputs
+    from engine.studies.refusal.operating_point import operating_points as operating_points
 
-__all__ = list(_API)
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _API:
+    if name not in _MODULES:
         raise AttributeError(f"module 'engine' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"engine.{_API[name]}"), name)
+    return getattr(importlib.import_module(f"engine.{_MODULES[name]}"), name)

@@ -7,22 +7,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from engine.commands import (
-    analyze,
-    compare,
-    dashboard,
-    doctor,
-    export,
-    mask,
-    refusal,
-    report,
-    rows,
-    score,
-    sweep,
-)
+from engine.commands import analyze, compare, dashboard, doctor, export, mask, refusal, report, rows, score, sweep
 from engine.commands.common import err
-from engine.errors import InputError
-from engine.records import installed_version
+from engine.records.environment import installed_version
+from engine.records.errors import InputError
 
 COMMANDS = (dashboard, rows, score, mask, sweep, analyze, compare, report, refusal, export, doctor)
 
@@ -34,9 +22,7 @@ def build_parser() -> argparse.ArgumentParser:
         "Score the rows, remove some, and measure what the model can still do.",
         epilog="Start with: selector-audit dashboard",
     )
-    parser.add_argument(
-        "--version", action="version", version=f"selector-audit {installed_version('selector-audit')}"
-    )
+    parser.add_argument("--version", action="version", version=f"selector-audit {installed_version('selector-audit')}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for module in COMMANDS:
         module.add_parser(commands)

@@ -17,6 +17,21 @@ def demo_model_dir() -> Path:
     return demo_dir() / "model"
 
 
+def demo_tasks_dir() -> Path:
+    """Folder of the shipped model's downstream tasks, one JSONL file each."""
+    return demo_dir() / "tasks"
+
+
 def paper_dir() -> Path:
     """Folder of the paper's published tables."""
     return _HERE / "paper"
+
+
+def paper_runs_dir() -> Path:
+    """Folder of the same numbers as results folders, one for each model of the paper."""
+    return paper_dir() / "runs"
+
+
+def null_simulation_file() -> Path:
+    """How often noise is called specific: what `precomputed.null_simulation` wrote."""
+    return _HERE / "null_simulation.json"

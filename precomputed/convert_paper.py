@@ -18,7 +18,7 @@ from pathlib import Path
 
 import polars as pl
 
-from engine.errors import InputError
+from engine.records.errors import InputError
 from precomputed import paper_dir
 from precomputed.paper_schema import PAPER, TABLES, Table
 
@@ -58,11 +58,7 @@ def _own_words(name: str, frame: pl.DataFrame, own_text: Path) -> pl.DataFrame:
             score=pl.col("selector").replace_strict(score), passes=pl.col("selector").replace_strict(passes)
         )
     if name == "table_inventory":
-        listed = (
-            pl.col("files")
-            .str.replace_all(".csv", "", literal=True)
-            .str.replace_all(" + ", ", ", literal=True)
-        )
+        listed = pl.col("files").str.replace_all(".csv", "", literal=True).str.replace_all(" + ", ", ", literal=True)
         frame = frame.with_columns(files=pl.when(pl.col("commented_out") == "False").then(listed))
     if name == "prose_values":
         # One quantity carries its selectors in its name.
@@ -99,18 +95,14 @@ def convert_table(name: str, source: Path, own_text: Path) -> pl.DataFrame:
     table = TABLES[name]
     path = source / f"{name}.csv"
     if not path.is_file():
-        raise InputError(
-            f"{path.name} is missing in {source}; expected a folder with the {len(TABLES)} CSV files"
-        )
+        raise InputError(f"{path.name} is missing in {source}; expected a folder with the {len(TABLES)} CSV files")
     frame = pl.read_csv(path, infer_schema=False)
     frame = frame.with_columns(pl.when(pl.all() != "").then(pl.all()))  # an empty cell is a missing number
     theirs = RENAMED.get(name, {})
     frame = frame.rename({old: new for new, old in theirs.items()})
     frame = _typed(table, _own_words(name, frame, own_text))
     if frame.height != table.rows:
-        raise InputError(
-            f"{path.name} has {frame.height} rows, expected {table.rows}; compare it with the paper"
-        )
+        raise InputError(f"{path.name} has {frame.height} rows, expected {table.rows}; compare it with the paper")
     return frame
 
 

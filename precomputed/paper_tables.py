@@ -6,7 +6,7 @@ from functools import cache
 
 import polars as pl
 
-from engine.errors import unknown
+from engine.records.errors import unknown
 from precomputed import paper_dir
 from precomputed.paper_schema import TABLES, Table
 
@@ -30,25 +30,3 @@ def load_table(name: str) -> pl.DataFrame:
     Frames are shared between callers: derive new ones, never assign into them.
     """
     return pl.read_parquet(paper_dir() / f"{describe(name).name}.parquet")
-
-
-@cache
-def lerf_morf_curves() -> pl.DataFrame:
-    """The published sweep in the terms of a measured one: 1,330 rows.
-
-    Columns: model, selector, order ("lerf"/"morf"), rate, ppl, nll = ln(ppl) in nats per token, nll_low and
-    nll_high = ln(ppl -+ half_unit) (what the printed digits allow), at_ceiling, half_unit (perplexity).
-    """
-    ppl, half = pl.col("ppl"), pl.col("half_unit")
-    return load_table("lerf_morf_ppl").select(
-        "model",
-        "selector",
-        "order",
-        "rate",
-        "ppl",
-        nll=ppl.log(),
-        nll_low=(ppl - half).log(),
-        nll_high=(ppl + half).log(),
-        at_ceiling="at_ceiling",
-        half_unit="half_unit",
-    )

@@ -1,12 +1,26 @@
-"""Fixtures that all tests share. Models are loaded once per session; tests leave their weights as they were."""
+"""Fixtures that all tests share. Models are loaded once per session; tests leave their weights as they were.
+
+Two commands run everything, and `.ci/run` runs both: `uv run pytest` is for people, at most 5 minutes on two cores,
+with a walk of a real browser over every page; `uv run pytest -m long` is the rest. Marked `long` is what needs more
+than about ten seconds of a core and whose like is also in the first run: many rounds, near relatives of a model
+family, processes that are killed or started afresh, and most of what opens pages in a browser (the first run has the
+walk and a live edit).
+
+Browser tests (`*_browser.py`, marked `browser`) take `new_page` and open a path of the one app that their worker
+serves; what it serves is the file's `store` (see tests/dashboard/conftest.py). Start no further server or browser.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import shape_checks
+
+shape_checks.watch()
 
 # Before anything imports huggingface_hub: no test reaches for the network.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -18,10 +32,49 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from engine.corpora import Windows
-    from engine.models import LoadedModel
+    from engine.data.corpora import Windows
+    from engine.models.loading import LoadedModel
 
 FAMILIES = ("llama", "qwen2", "qwen3", "gemma3_text", "gemma3", "mistral", "phi", "olmo", "gpt_neox")
+FIRST = ("llama", "qwen3", "gemma3", "gpt_neox")  # in the short run; the others are near relatives
+
+
+# Files that take longest: they start first, so that all workers end together.
+SLOW = (
+    "test_dashboard_browser.py",
+    "test_dashboard_accessibility.py",
+    "test_dashboard_audit_browser.py",
+    "test_dashboard_rows_browser.py",
+    "test_points_and_transfer.py",
+    "test_refusal_grid.py",
+    "test_refusal_commands.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def turn(item: pytest.Item) -> int:
+        name = item.path.name
+        if name in SLOW:
+            return SLOW.index(name)
+        return len(SLOW) + (not name.endswith("_browser.py"))
+
+    items.sort(key=turn)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file's tests stay together, since they share a store or a model. So do the browser tests of the short run:
+    one worker starts the app and the browser for all of them."""
+    from xdist.scheduler import LoadFileScheduling
+
+    short = config.option.markexpr == "not long"
+
+    class ByFile(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "browser" if short and file.endswith("_browser.py") else file
+
+    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +85,10 @@ def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     return load_tiny("llama", tmp_path_factory.mktemp("llama"))
 
 
-@pytest.fixture(scope="session", params=FAMILIES)
+@pytest.fixture(
+    scope="session",
+    params=[name if name in FIRST else pytest.param(name, marks=pytest.mark.long) for name in FAMILIES],
+)
 def tiny_family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     """A random model of every supported family in turn, float32, CPU."""
     from tiny_models import load_tiny
@@ -61,6 +117,22 @@ def float64_on_cpu(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     return moved
 
 
+@pytest.fixture
+def asked(tmp_path: Path) -> list[str]:
+    """Options of a short measurement: two pairs in each of two domains, and a store of its own."""
+    lines = [
+        {"risk": f"The {word} {number}", "base": f"A {word} {number}", "domain": domain, "split": "heldout"}
+        for domain, word in (("hate", "cat"), ("crime", "dog"))
+        for number in (1, 2)
+    ]
+    lines += [
+        {**line, "risk": f"{line['risk']} sat", "base": f"{line['base']} sat", "split": "calibration"} for line in lines
+    ]
+    file = tmp_path / "pairs.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    return ["--pairs", str(file), "--reply-tokens", "4", "--store", str(tmp_path / "store")]
+
+
 @pytest.fixture(scope="session")
 def tiny_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A text file of our own, documents separated by blank lines."""
@@ -74,6 +146,6 @@ def tiny_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_windows(tiny_llama: LoadedModel, tiny_text: Path) -> Windows:
     """Six windows of 16 tokens of `tiny_text`; all tiny models share the tokenizer."""
-    from engine.corpora import windows
+    from engine.data.corpora import windows
 
     return windows(str(tiny_text), tiny_llama.tokenizer, role="calibration", samples=6, length=16)

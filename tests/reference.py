@@ -7,14 +7,17 @@ their own reference values). The next-token loss is the one that transformers co
 from __future__ import annotations
 
 import contextlib
+import copy
+import math
+import statistics
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from engine.attnlrp import attn_lrp
-from engine.rows import RowIndex
+from engine.models.attnlrp import attn_lrp
+from engine.models.rows import RowIndex
 
 Outputs = dict[str, Tensor]
 Target = Callable[[Any], Tensor]  # the model's output -> scalar
@@ -35,9 +38,7 @@ def wanda(model: Any, rows: RowIndex, input_ids: Tensor) -> list[float]:
     for layer in rows.layers:
         linear = model.get_submodule(layer.name)
         tokens = [token for window in input_ids for token in _seen(model, layer.name, window)[0].tolist()]
-        rms = [
-            (sum(token[j] ** 2 for token in tokens) / len(tokens)) ** 0.5 for j in range(linear.in_features)
-        ]
+        rms = [(sum(token[j] ** 2 for token in tokens) / len(tokens)) ** 0.5 for j in range(linear.in_features)]
         for row in linear.weight.tolist():
             scores.append(sum(abs(weight) * size for weight, size in zip(row, rms, strict=True)))
     return scores
@@ -47,9 +48,7 @@ def mean_activation(model: Any, rows: RowIndex, input_ids: Tensor) -> list[float
     """E |h_i| over the positions that predict a token."""
     scores = []
     for layer in rows.layers:
-        tokens = [
-            token for window in input_ids for token in _seen(model, layer.name, window)[1][:-1].tolist()
-        ]
+        tokens = [token for window in input_ids for token in _seen(model, layer.name, window)[1][:-1].tolist()]
         scores += [sum(abs(token[i]) for token in tokens) / len(tokens) for i in range(layer.rows)]
     return scores
 
@@ -105,6 +104,95 @@ def ig_conductance(model: Any, rows: RowIndex, input_ids: Tensor, objective: str
     return _mean_abs(rows, relevance)
 
 
+def fisher(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss") -> list[float]:
+    """sqrt(E (h * dF/dh)^2) over predicted tokens, one window at a time, plain gradients."""
+    points = [outputs_and_gradients(model, rows, window, 1.0, target(window, objective)) for window in input_ids]
+    return _root_mean_square(rows, [{name: h[name] * g[name] for name in h} for h, g in points])
+
+
+def gradient_norm(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss") -> list[float]:
+    """sqrt(E (dF/dh)^2) over predicted tokens, one window at a time, plain gradients."""
+    points = [outputs_and_gradients(model, rows, window, 1.0, target(window, objective)) for window in input_ids]
+    return _root_mean_square(rows, [gradients for _, gradients in points])
+
+
+def weight_times_gradient(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss") -> list[float]:
+    """(sum_j W_ij * dF/dW_ij + b_i * dF/db_i) per predicted token, from the gradients of the parameters."""
+    model = copy.deepcopy(model).requires_grad_(True)
+    for window in input_ids:
+        target(window, objective)(model(input_ids=window[None], labels=window[None], use_cache=False)).backward()
+    count = input_ids.shape[0] * (input_ids.shape[1] - 1)
+    scores = []
+    for layer in rows.layers:
+        linear = model.get_submodule(layer.name)
+        for i in range(layer.rows):
+            total = sum(w * g for w, g in zip(linear.weight[i].tolist(), linear.weight.grad[i].tolist(), strict=True))
+            if linear.bias is not None:
+                total += linear.bias[i].item() * linear.bias.grad[i].item()
+            scores.append(total / count)
+    return scores
+
+
+def taylor(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss") -> list[float]:
+    """Its absolute value."""
+    return [abs(value) for value in weight_times_gradient(model, rows, input_ids, objective)]
+
+
+def atp_signed(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss") -> list[float]:
+    """What taking the row away does to first order: added loss, or logits lost."""
+    return [
+        value if objective == "logit" else -value for value in weight_times_gradient(model, rows, input_ids, objective)
+    ]
+
+
+def relp(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss") -> list[float]:
+    """E |(h - mean h) * dF/dh| over predicted tokens, one window at a time, under AttnLRP's rules."""
+    means = {
+        layer.name: [statistics.fmean(values) for values in _outputs(model, layer.name, input_ids)]
+        for layer in rows.layers
+    }
+    relevance = []
+    for window in input_ids:
+        with attn_lrp(model):
+            outputs, gradients = outputs_and_gradients(model, rows, window, 1.0, target(window, objective))
+        relevance.append({name: (outputs[name] - outputs[name].new(means[name])) * gradients[name] for name in outputs})
+    return _mean_abs(rows, relevance)
+
+
+def activation_std(model: Any, rows: RowIndex, input_ids: Tensor) -> list[float]:
+    """Standard deviation of h over the positions that predict a token."""
+    return [statistics.pstdev(values) for layer in rows.layers for values in _outputs(model, layer.name, input_ids)]
+
+
+def flap(model: Any, rows: RowIndex, input_ids: Tensor) -> list[float]:
+    """Variance of h times the squared norm of the row's weights."""
+    scores = []
+    for layer in rows.layers:
+        weights = model.get_submodule(layer.name).weight.tolist()
+        for values, row in zip(_outputs(model, layer.name, input_ids), weights, strict=True):
+            scores.append(statistics.pvariance(values) * sum(weight**2 for weight in row))
+    return scores
+
+
+def ria(model: Any, rows: RowIndex, input_ids: Tensor) -> list[float]:
+    """sum_j (|W_ij| / sum of column j + |W_ij| / sum of row i) * sqrt(RMS(X_j)), sums of absolute values."""
+    scores = []
+    for layer in rows.layers:
+        weights = [[abs(weight) for weight in row] for row in model.get_submodule(layer.name).weight.tolist()]
+        tokens = [token for window in input_ids for token in _seen(model, layer.name, window)[0].tolist()]
+        width = len(weights[0])
+        rms = [(sum(token[j] ** 2 for token in tokens) / len(tokens)) ** 0.5 for j in range(width)]
+        columns = [sum(row[j] for row in weights) for j in range(width)]
+        for row in weights:
+            scores.append(sum((row[j] / columns[j] + row[j] / sum(row)) * math.sqrt(rms[j]) for j in range(width)))
+    return scores
+
+
+def weight_norm(model: Any, rows: RowIndex) -> list[float]:
+    """Euclidean norm of every row."""
+    return [math.hypot(*row) for layer in rows.layers for row in model.get_submodule(layer.name).weight.tolist()]
+
+
 def target(window: Tensor, objective: str) -> Target:
     """F of one window: summed next-token loss, or summed logits of the next tokens."""
     if objective == "loss":
@@ -131,6 +219,12 @@ def _seen(model: Any, name: str, window: Tensor) -> tuple[Tensor, Tensor]:
     with torch.no_grad(), _hooks(model, [name], lambda _, given, output: seen.append((given[0], output[0]))):
         model(input_ids=window[None])
     return seen[0]
+
+
+def _outputs(model: Any, name: str, input_ids: Tensor) -> list[list[float]]:
+    """Of every row of one Linear its outputs at the positions that predict a token."""
+    tokens = [token for window in input_ids for token in _seen(model, name, window)[1][:-1].tolist()]
+    return [list(values) for values in zip(*tokens, strict=True)]
 
 
 def _retaining(outputs: Outputs) -> Callable[[str, Tensor, Tensor], None]:
@@ -162,4 +256,12 @@ def _mean_abs(rows: RowIndex, windows: list[Outputs]) -> list[float]:
     for layer in rows.layers:
         tokens = [token for window in windows for token in window[layer.name][:-1].tolist()]
         scores += [sum(abs(token[i]) for token in tokens) / len(tokens) for i in range(layer.rows)]
+    return scores
+
+
+def _root_mean_square(rows: RowIndex, windows: list[Outputs]) -> list[float]:
+    scores = []
+    for layer in rows.layers:
+        tokens = [token for window in windows for token in window[layer.name][:-1].tolist()]
+        scores += [math.sqrt(sum(token[i] ** 2 for token in tokens) / len(tokens)) for i in range(layer.rows)]
     return scores

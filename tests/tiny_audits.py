@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engine.analysis.audit import Audit
-from engine.analysis.plan import AuditPlan
-from engine.models import LoadedModel
-from engine.scores import ProgressCallback, ScorePlan
-from engine.store import Store
+import numpy.typing as npt
+import pytest
+
+from engine.measures.nll import NegativeLogLikelihood, Nll
+from engine.models.loading import LoadedModel
+from engine.records.progress import Progress
+from engine.results.store import Store
+from engine.run.plans import AuditPlan, ScorePlan
+from engine.run.runner import LocalRunner
+from engine.studies.audit.inputs import AuditInputs
+from engine.studies.base import ANALYSES, Tables, conduct
 
 
 def tiny_audit(
@@ -17,16 +24,51 @@ def tiny_audit(
     text: Path,
     store: Store,
     *,
-    progress: ProgressCallback | None = None,
+    progress: Progress | None = None,
     scoring: dict[str, Any] | None = None,
     **settings: Any,
-) -> Audit:
+) -> AuditInputs:
     """Six calibration windows and five evaluation windows of 16 tokens; `scoring` and `settings` replace entries."""
     plan = AuditPlan(
         scoring=ScorePlan(**{"corpus": str(text), "samples": 6, "length": 16} | (scoring or {})),
         **{"eval_corpus": str(text), "eval_samples": 5, "eval_length": 16} | settings,
     )
-    return Audit(loaded, plan, store, progress)
+    return AuditInputs(loaded, plan, store, progress)
+
+
+def count_edits(monkeypatch: pytest.MonkeyPatch, fail_after: int | None = None) -> list[int]:
+    """One entry for every edit whose NLL is measured from now on; after so many an interrupt is raised."""
+    seen: list[int] = []
+    one, several = Nll.measure, Nll.measure_each
+
+    def note(count: int) -> None:
+        if fail_after is not None and len(seen) >= fail_after:
+            raise KeyboardInterrupt
+        seen.extend([1] * count)
+
+    monkeypatch.setattr(Nll, "measure", lambda self, *given: note(1) or one(self, *given))
+    monkeypatch.setattr(
+        Nll, "measure_each", lambda self, loaded, edits: note(len(edits)) or several(self, loaded, edits)
+    )
+    return seen
+
+
+def nll_of(audit: AuditInputs, mask: npt.ArrayLike) -> NegativeLogLikelihood:
+    """NLL of the audit's evaluation text with these rows removed."""
+    cell = audit.nll(audit.edit(mask))
+    return LocalRunner(audit.store).run([cell])[cell]
+
+
+def tables_of(name: str, audit: AuditInputs) -> Tables:
+    """All tables of one analysis."""
+    return conduct(ANALYSES.get(name).make(), audit, LocalRunner(audit.store, audit.progress))
+
+
+agreement, controls, dangerous = (partial(tables_of, name) for name in ("agreement", "controls", "dangerous"))
+depth, differences, domain = (partial(tables_of, name) for name in ("depth", "differences", "domain"))
+downstream, gap, rank_distribution = (partial(tables_of, name) for name in ("downstream", "gap", "rank-distribution"))
+seeds, stability, verdicts = (partial(tables_of, name) for name in ("seeds", "stability", "verdict"))
+invariance = partial(tables_of, "invariance")
 
 
 def lowest(scores: list[float], count: int) -> list[int]:

@@ -15,7 +15,7 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from engine.models import LoadedModel, load_model
+from engine.models.loading import LoadedModel, load_model
 
 VOCABULARY = 300  # rows of the models' embeddings
 TOKENS = 290  # of the tiny tokenizer: 256 bytes, 5 special ones, 29 merges; transformers adds one for Qwen2
@@ -84,9 +84,7 @@ def tiny_config(family: str, **changes: Any) -> Any:
 def tiny_model(family: str, seed: int = 0, **changes: Any) -> Any:
     """A random model in float32 and eval mode; the same seed gives the same weights."""
     config = tiny_config(family, **changes)
-    auto = (
-        transformers.AutoModelForImageTextToText if family == "gemma3" else transformers.AutoModelForCausalLM
-    )
+    auto = transformers.AutoModelForImageTextToText if family == "gemma3" else transformers.AutoModelForCausalLM
     model = auto.from_config(config).float().eval()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -123,9 +121,7 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-def save_tiny(
-    family: str, folder: Path, seed: int = 0, *, max_shard_size: str = "5GB", **changes: Any
-) -> Path:
+def save_tiny(family: str, folder: Path, seed: int = 0, *, max_shard_size: str = "5GB", **changes: Any) -> Path:
     """Write a tiny model and the tokenizer as a Hugging Face checkpoint; returns the folder."""
     tiny_model(family, seed, **changes).save_pretrained(folder, max_shard_size=max_shard_size)
     tiny_tokenizer().save_pretrained(folder)
@@ -139,9 +135,7 @@ def load_tiny(family: str, folder: Path, seed: int = 0, **changes: Any) -> Loade
 
 def text(documents: int = 40, seed: int = 0) -> str:
     """Some text of our own, documents separated by blank lines."""
-    words = re.findall(
-        r"\w+", "the a cat dog sat ran here there you it that is on out mat then sorry sure no way"
-    )
+    words = re.findall(r"\w+", "the a cat dog sat ran here there you it that is on out mat then sorry sure no way")
     generator = torch.Generator().manual_seed(seed)
     lines = []
     for _ in range(documents):

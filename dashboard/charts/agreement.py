@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard import formats, palette
-from dashboard.charts import matrix
+from dashboard.charts import formats, matrix, palette
 from dashboard.charts.matrix import Cell
 
+Row = dict[str, Any]
 Pairs = dict[tuple[str, str], dict[str, float | None]]
 
 
@@ -59,8 +61,7 @@ def triangles(
     return matrix.matrix(
         values, titles, titles,
         heading=f"Jaccard{' above chance' if above_chance else ''} of LeRF masks at {formats.rate(rate)}",
-        below="above the diagonal: attention; below it: MLP",
-        text=matrix.number, hover=hover,
+        below="above the diagonal: attention; below it: MLP", text=matrix.number, hover=hover,
         span=(-0.8, 0.8) if above_chance else (0.0, 1.0), diverging=above_chance, clickable=True,
     )  # fmt: skip
 
@@ -81,9 +82,7 @@ def spearman_matrix(found: Pairs, selectors: Sequence[str]) -> go.Figure:
     ]
     hover = [
         [
-            f"<b>{palette.title(a)} and {palette.title(b)}</b><br>Spearman {value:.4f}"
-            if value is not None
-            else ""
+            f"<b>{palette.title(a)} and {palette.title(b)}</b><br>Spearman {value:.4f}" if value is not None else ""
             for b, value in zip(selectors, line, strict=True)
         ]
         for a, line in zip(selectors, values, strict=True)
@@ -91,56 +90,50 @@ def spearman_matrix(found: Pairs, selectors: Sequence[str]) -> go.Figure:
     titles = [palette.title(name) for name in selectors]
     return matrix.matrix(
         values, titles, titles, heading="Spearman of the scores", below="over all rows of the model",
-        text=matrix.number, hover=hover, span=(-1.0, 1.0), diverging=True,
-        clickable=True,
+        text=matrix.number, hover=hover, span=(-1.0, 1.0), diverging=True, clickable=True,
     )  # fmt: skip
 
 
 def removed_share(counts: pl.DataFrame, column: str, heading: str, below: str = "") -> go.Figure:
     """Share of each layer's rows, by block and projection. counts: block, projection, rows and `column` (rows)."""
-    projections = counts["projection"].unique(maintain_order=True).to_list()
-    blocks = sorted(counts["block"].unique().to_list())
-    at = {(row["block"], row["projection"]): row for row in counts.iter_rows(named=True)}
-    values: list[list[Cell]] = []
-    hover: list[list[str]] = []
-    for block in blocks:
-        cells = [at.get((block, projection)) for projection in projections]
-        values.append([cell[column] / cell["rows"] if cell and cell["rows"] else None for cell in cells])
-        hover.append(
-            [
-                f"<b>block {block}, {html.escape(projection)}</b><br>{cell[column]:,.6g} of {cell['rows']:,} rows"
-                if cell
-                else ""
-                for projection, cell in zip(projections, cells, strict=True)
-            ]
-        )
-    return matrix.matrix(
-        values, projections, [str(block) for block in blocks], heading=heading, below=below,
-        text=lambda value: f"{value:.0%}", hover=hover, span=(0.0, 1.0), corner=("", "block"),
-    )  # fmt: skip
+
+    def share(cell: Row) -> Cell:
+        return cell[column] / cell["rows"] if cell["rows"] else None
+
+    def said(cell: Row) -> str:
+        return f"{_layer(cell)}<br>{cell[column]:,.6g} of {cell['rows']:,} rows"
+
+    return _by_layer(counts, share, said, heading=heading, below=below, text=lambda value: f"{value:.0%}")
 
 
 def layer_jaccard(counts: pl.DataFrame, names: tuple[str, str]) -> go.Figure:
     """Jaccard of two masks in every layer (`rankings.overlap`); empty where neither takes a row."""
-    projections = counts["projection"].unique(maintain_order=True).to_list()
-    blocks = sorted(counts["block"].unique().to_list())
-    at = {(row["block"], row["projection"]): row for row in counts.iter_rows(named=True)}
 
-    def said(block: int, projection: str) -> str:
-        cell = at.get((block, projection))
-        if cell is None:
-            return ""
+    def said(cell: Row) -> str:
         value = "no row in either" if cell["jaccard"] is None else f"Jaccard {cell['jaccard']:.4f}"
         return (
-            f"<b>block {block}, {html.escape(projection)}</b> ({cell['rows']:,} rows)<br>{value}<br>"
+            f"{_layer(cell)} ({cell['rows']:,} rows)<br>{value}<br>"
             f"both {cell['both']:,} · {names[0]} {cell['first']:,} · {names[1]} {cell['second']:,}"
         )
 
-    return matrix.matrix(
-        [[at.get((block, name), {}).get("jaccard") for name in projections] for block in blocks],
-        projections, [str(block) for block in blocks],
-        heading=f"Jaccard of {names[0]} and {names[1]} in every layer",
-        below="empty: neither removes a row there", text=matrix.number,
-        hover=[[said(block, name) for name in projections] for block in blocks], span=(0.0, 1.0),
-        corner=("", "block"),
-    )  # fmt: skip
+    heading = f"Jaccard of {names[0]} and {names[1]} in every layer"
+    below = "empty: neither removes a row there"
+    return _by_layer(counts, itemgetter("jaccard"), said, heading=heading, below=below, text=matrix.number)
+
+
+def _layer(cell: Row) -> str:
+    return f"<b>block {cell['block']}, {html.escape(cell['projection'])}</b>"
+
+
+def _by_layer(
+    counts: pl.DataFrame, value: Callable[[Row], Cell], said: Callable[[Row], str], **looks: Any
+) -> go.Figure:
+    """Blocks down, projections across: a value and a hover for every row of `counts`, nothing where there is none."""
+    projections = counts["projection"].unique(maintain_order=True).to_list()
+    blocks = sorted(counts["block"].unique().to_list())
+    at = {(row["block"], row["projection"]): row for row in counts.iter_rows(named=True)}
+    cells = [[at.get((block, projection)) for projection in projections] for block in blocks]
+    values = [[value(cell) if cell else None for cell in line] for line in cells]
+    hover = [[said(cell) if cell else "" for cell in line] for line in cells]
+    labels = [str(block) for block in blocks]
+    return matrix.matrix(values, projections, labels, hover=hover, span=(0.0, 1.0), corner=("", "block"), **looks)

@@ -8,8 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard import formats, series
-from dashboard.charts import lines
+from dashboard.charts import formats, lines, series
 
 
 def difference(cells: pl.DataFrame, order: str, first: str, second: str) -> go.Figure:

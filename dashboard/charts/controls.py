@@ -9,9 +9,9 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard import formats, palette
+from dashboard.charts import axes, formats, palette
+from dashboard.charts.formats import LN10
 from dashboard.charts.lines import finished, perplexity_scale
-from dashboard.formats import LN10
 
 CONTROL_TITLES = {
     "lrp_layer_matched": "LRP, layer-matched",
@@ -55,24 +55,14 @@ def dumbbells(controls: pl.DataFrame) -> go.Figure:
         ends = [_mean(frame) for _, frame, _ in marks]
         heights += ends
         if len(ends) > 1:
-            figure.add_trace(
-                go.Scatter(
-                    x=[min(ends), max(ends)], y=[place, place], mode="lines", showlegend=False, hoverinfo="skip",
-                    line={"color": palette.REFERENCE, "width": 2},
-                )
-            )  # fmt: skip
+            axes.joined(figure, [min(ends), max(ends)], place)
         for name, frame, is_control in marks:
             low, high = _reach(frame)
             heights += [low, high]
             figure.add_trace(_mark(name, frame, place, is_control, legend, control))
     figure.update_xaxes(title={"text": "perplexity", "standoff": 5}, **perplexity_scale(heights))
-    figure.update_yaxes(
-        tickvals=list(range(len(names))), ticktext=[_with_rows(own, name) for name in names],
-        range=[len(names) - 0.5, -0.5], zeroline=False, automargin=True,
-    )  # fmt: skip
-    return finished(
-        figure, "Each control and references with as many rows", height=190 + 44 * len(names), bottom=120
-    )
+    figure.update_yaxes(**axes.places([_with_rows(own, name) for name in names]), automargin=True)
+    return finished(figure, "Each control and references with as many rows", height=190 + 44 * len(names), bottom=120)
 
 
 def references(controls: pl.DataFrame, control: str) -> list[tuple[str, pl.DataFrame]]:
@@ -80,8 +70,7 @@ def references(controls: pl.DataFrame, control: str) -> list[tuple[str, pl.DataF
     matched = controls.filter(pl.col("size_matched_to") == control)
     if matched.height:
         return [
-            (name, matched.filter(pl.col("control") == name))
-            for name in in_control_order(matched["control"].to_list())
+            (name, matched.filter(pl.col("control") == name)) for name in in_control_order(matched["control"].to_list())
         ]
     own = controls.filter(pl.col("size_matched_to").is_null())
     full, part = own.filter(pl.col("control") == "consensus2"), own.filter(pl.col("control") == control)
@@ -105,9 +94,7 @@ def _with_rows(own: pl.DataFrame, control: str) -> str:
     return control_title(control) + (f"<br><sub>{rows:,} rows</sub>" if rows is not None else "")
 
 
-def _mark(
-    name: str, frame: pl.DataFrame, place: int, is_control: bool, legend: set[str], control: str
-) -> go.Scatter:
+def _mark(name: str, frame: pl.DataFrame, place: int, is_control: bool, legend: set[str], control: str) -> go.Scatter:
     selector = name in palette.STYLES
     look = palette.style(name) if selector else None
     key = "control" if is_control and not selector else name

@@ -10,10 +10,9 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard import formats, palette
-from dashboard.charts import lines
+from dashboard.charts import axes, formats, lines, palette
+from dashboard.charts.formats import LN10
 from dashboard.charts.lines import Axis, finished, perplexity_scale
-from dashboard.formats import LN10
 
 Row = dict[str, Any]
 _PATTERNS = ("", "/", "x", ".")
@@ -28,11 +27,9 @@ def groups(table: pl.DataFrame, heading: str) -> go.Figure:
     bad = table.filter(pl.col("dangerous"), pl.col("nll").is_finite())
     if bad.height:
         ring = {"symbol": "circle-open", "size": 16, "color": palette.REFERENCE, "line": {"width": 2}}
-        figure.add_trace(
-            go.Scatter(
-                x=bad["block"].to_list(), y=[nll / LN10 for nll in bad["nll"]], mode="markers", name="dangerous",
-                marker=ring, hoverinfo="skip",
-            )
+        figure.add_scatter(
+            x=bad["block"].to_list(), y=[nll / LN10 for nll in bad["nll"]], mode="markers", name="dangerous",
+            marker=ring, hoverinfo="skip",
         )  # fmt: skip
     return figure
 
@@ -63,23 +60,22 @@ def selector_bars(
     figure = go.Figure()
     for (column, name), pattern in zip(list(columns)[::-1], _PATTERNS[: len(columns)][::-1], strict=True):
         values = [rows[selector][column] for selector in selectors]
-        figure.add_trace(
-            go.Bar(
-                x=values, y=[palette.title(selector) for selector in selectors], name=name, orientation="h",
-                text=["–" if value is None else text(value) for value in values], textposition="outside",
-                cliponaxis=False, customdata=[hover(rows[selector]) for selector in selectors],
-                hovertemplate="<b>%{y}</b><br>%{customdata}<extra></extra>", showlegend=len(columns) > 1,
-                marker={
-                    "color": [palette.style(selector).colour for selector in selectors],
-                    "pattern": {"shape": pattern, "solidity": 0.35},
-                },
-            )
+        figure.add_bar(
+            x=values, y=[palette.title(selector) for selector in selectors], name=name, orientation="h",
+            text=["–" if value is None else text(value) for value in values], textposition="outside",
+            cliponaxis=False, customdata=[hover(rows[selector]) for selector in selectors],
+            hovertemplate="<b>%{y}</b><br>%{customdata}<extra></extra>", showlegend=len(columns) > 1,
+            marker={
+                "color": [palette.style(selector).colour for selector in selectors],
+                "pattern": {"shape": pattern, "solidity": 0.35},
+            },
         )  # fmt: skip
     present = [value for column, _ in columns for value in frame[column].drop_nulls()]
     figure.update_xaxes(
-        title={"text": title, "standoff": 5}, tickformat=tickformat,
+        title={"text": title, "standoff": 5},
+        tickformat=tickformat,
         range=[min(0.0, *present, 0.0), (top if top is not None else max([*present, 1e-9])) * 1.2],
-    )  # fmt: skip
+    )
     figure.update_layout(legend={"traceorder": "reversed"})
     bottom = 110 if len(columns) > 1 else 60
     return finished(figure, heading, below, 130 + bottom + 24 * len(selectors) * len(columns), bottom)
@@ -96,39 +92,26 @@ def two_corpora(frame: pl.DataFrame, names: tuple[str, str]) -> go.Figure:
         return nll / LN10 if nll is not None and math.isfinite(nll) else None
 
     for place, selector in enumerate(selectors):
-        look = palette.style(selector)
         both = (height(selector, column) for column in ("nll_a", "nll_b"))
         ends = [end for end in both if end is not None]
         heights += ends
-        figure.add_trace(
-            go.Scatter(
-                x=ends, y=[place] * len(ends), mode="lines", showlegend=False, hoverinfo="skip",
-                line={"color": look.colour, "width": 2},
-            )
-        )  # fmt: skip
+        axes.joined(figure, ends, place, color=palette.style(selector).colour)
     first, second = map(html.escape, names)
     for column, name, shape in (("nll_a", first, "circle"), ("nll_b", second, "diamond-open")):
-        figure.add_trace(
-            go.Scatter(
-                x=[height(key, column) for key in selectors],
-                y=list(range(len(selectors))), mode="markers", name=f"calibrated on {name}",
-                marker={
-                    "symbol": shape, "size": 11, "color": [palette.style(key).colour for key in selectors],
-                    "line": {"width": 2, "color": [palette.style(key).colour for key in selectors]},
-                },
-                customdata=[
-                    f"<b>{palette.title(key)}</b>, calibrated on {name}<br>perplexity "
-                    f"{formats.perplexity(rows[key][column])}"
-                    for key in selectors
-                ],
-                hovertemplate="%{customdata}<extra></extra>",
-            )
+        figure.add_scatter(
+            x=[height(key, column) for key in selectors],
+            y=list(range(len(selectors))), mode="markers", name=f"calibrated on {name}",
+            marker={
+                "symbol": shape, "size": 11, "color": [palette.style(key).colour for key in selectors],
+                "line": {"width": 2, "color": [palette.style(key).colour for key in selectors]},
+            },
+            customdata=[
+                f"<b>{palette.title(key)}</b>, calibrated on {name}<br>perplexity "
+                f"{formats.perplexity(rows[key][column])}"
+                for key in selectors
+            ],
+            hovertemplate="%{customdata}<extra></extra>",
         )  # fmt: skip
     figure.update_xaxes(title={"text": "LeRF perplexity", "standoff": 5}, **perplexity_scale(heights))
-    figure.update_yaxes(
-        tickvals=list(range(len(selectors))), ticktext=[palette.title(key) for key in selectors],
-        range=[len(selectors) - 0.5, -0.5], zeroline=False,
-    )  # fmt: skip
-    return finished(
-        figure, "What it costs", "both on the same evaluation text", 210 + 32 * len(selectors), 110
-    )
+    figure.update_yaxes(**axes.places([palette.title(key) for key in selectors]))
+    return finished(figure, "What it costs", "both on the same evaluation text", 210 + 32 * len(selectors), 110)

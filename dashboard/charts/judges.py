@@ -1,4 +1,4 @@
-"""How judges compare with people: rates with their intervals, one panel per measure. No streamlit here."""
+"""How judges compare with people and with each other: rates and kappa with their intervals. No streamlit here."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
-from dashboard import judged, palette
+from dashboard.charts import axes, palette
 from dashboard.charts.lines import TOP, finished
 
+ALL = "all"  # sources together
+REFUSED, PRECISION, RECALL, F1 = "refused", "precision", "recall", "f1"
 TITLES = {
-    judged.REFUSED: "Refused, share of the replies",
-    judged.PRECISION: "Precision: called a refusal, and is one",
-    judged.RECALL: "Recall: is a refusal, and called one",
-    judged.F1: "F1",
+    REFUSED: "Refused, share of the replies",
+    PRECISION: "Precision: called a refusal, and is one",
+    RECALL: "Recall: is a refusal, and called one",
+    F1: "F1",
 }
-_LOOKS = (
-    ("#7A88E7", "circle"),
-    ("#DD7A02", "square"),
-    ("#08A95B", "diamond"),
-    ("#B70D9B", "triangle-up"),
-)
+MEASURES = tuple(TITLES)
+_LOOKS = (("#7A88E7", "circle"), ("#DD7A02", "square"), ("#08A95B", "diamond"), ("#B70D9B", "triangle-up"))
 _PEOPLE = (palette.REFERENCE, "x")
 _SOURCE_PX, _GAP_PX, _BOTTOM_PX = 40, 52, 80
 _LABEL = 18  # characters of a source's name beside the axis; the whole name is in the hover
@@ -36,9 +34,10 @@ def look(judge: str, judges: Sequence[str]) -> tuple[str, str]:
 
 
 def rates(frame: pl.DataFrame, judges: Sequence[str], heading: str) -> go.Figure:
-    """A dot with its interval for every judge, source and measure. frame: columns of `judged.measures`."""
+    """A dot with its interval for every judge, source and measure. frame: columns source, judge, measure (MEASURES),
+    value, low, high, replies, cases."""
     sources = frame["source"].unique(maintain_order=True).to_list()
-    shown = [name for name in judged.MEASURES if name in set(frame["measure"])]
+    shown = [name for name in MEASURES if name in set(frame["measure"])]
     plot = len(shown) * _SOURCE_PX * len(sources) + (len(shown) - 1) * _GAP_PX
     figure = make_subplots(
         rows=len(shown), cols=1, subplot_titles=[TITLES[name] for name in shown],
@@ -52,21 +51,47 @@ def rates(frame: pl.DataFrame, judges: Sequence[str], heading: str) -> go.Figure
             rows = list(of_measure.filter(pl.col("judge") == side).drop_nulls("value").iter_rows(named=True))
             if rows:
                 shift = 0.22 * (place - (len(sides) - 1) / 2) * min(1.0, 3 / len(sides))
-                trace = _marks(
-                    rows, side, look(side, judges), [sources.index(row["source"]) + shift for row in rows]
-                )
+                trace = _marks(rows, side, look(side, judges), [sources.index(row["source"]) + shift for row in rows])
                 trace.showlegend = not any(other.name == trace.name for other in figure.data)
                 figure.add_trace(trace, row=panel, col=1)
     figure.update_xaxes(range=[-0.02, 1.02], tickformat=".0%", zeroline=False)
-    figure.update_yaxes(
-        tickvals=list(range(len(sources))), ticktext=[_short(source) for source in sources],
-        range=[len(sources) - 0.5, -0.5], zeroline=False, showgrid=True,
-    )  # fmt: skip
+    figure.update_yaxes(**axes.places([_short(source) for source in sources]), showgrid=True)
     top = TOP + 24  # the first panel's own title
     height = top + plot + _BOTTOM_PX
     finished(figure, heading, "bars: 95% intervals", height, _BOTTOM_PX)
     figure.update_layout(margin={"t": top}, legend={"y": -40 / plot})
     return figure
+
+
+def kappas(frame: pl.DataFrame, pairs: Sequence[str]) -> go.Figure:
+    """Cohen's kappa with its interval for every set of replies and pair of judges. frame: columns place, pair, kappa,
+    kappa_low, kappa_high (null where there is none), agreement, replies."""
+    places = frame["place"].unique(maintain_order=True).to_list()
+    figure = go.Figure()
+    for number, pair in enumerate(pairs):
+        rows = frame.filter(pl.col("pair") == pair, pl.col("kappa").is_not_null()).to_dicts()
+        shift = 0.22 * (number - (len(pairs) - 1) / 2) * min(1.0, 3 / len(pairs))
+        colour, symbol = look(pair, pairs)
+        figure.add_scatter(
+            x=[row["kappa"] for row in rows], y=[places.index(row["place"]) + shift for row in rows], mode="markers",
+            name=html.escape(pair), marker={"color": colour, "symbol": symbol, "size": 10},
+            error_x={
+                "type": "data", "array": [row["kappa_high"] - row["kappa"] for row in rows],
+                "arrayminus": [row["kappa"] - row["kappa_low"] for row in rows], "thickness": 1.5, "width": 4,
+                "color": colour,
+            },
+            customdata=[
+                f"{html.escape(row['place'])}<br>kappa {row['kappa']:.3f} ({row['kappa_low']:.3f} – "
+                f"{row['kappa_high']:.3f})<br>same verdict on {row['agreement']:.1%} of {row['replies']:,} replies"
+                for row in rows
+            ],
+            hovertemplate=f"<b>{html.escape(pair)}</b>: %{{customdata}}<extra></extra>",
+        )  # fmt: skip
+    low = min([0.0, *frame["kappa_low"].drop_nulls()])
+    figure.update_xaxes(range=[low - 0.03, 1.03], title="Cohen's kappa", zeroline=True)
+    figure.update_yaxes(**axes.places([html.escape(place) for place in places]), showgrid=True)
+    height = TOP + _SOURCE_PX * max(2, len(places)) + _BOTTOM_PX + _GAP_PX
+    return finished(figure, "Judges with each other", "bars: 95% intervals", height, _BOTTOM_PX + _GAP_PX)
 
 
 def _marks(rows: list[dict[str, Any]], side: str, looks: tuple[str, str], heights: list[float]) -> go.Scatter:
@@ -90,6 +115,6 @@ def _marks(rows: list[dict[str, Any]], side: str, looks: tuple[str, str], height
 
 
 def _short(source: str) -> str:
-    if source == judged.ALL:
+    if source == ALL:
         return "<b>all</b>"
     return html.escape(source if len(source) <= _LABEL else f"{source[: _LABEL - 1]}…")

@@ -10,9 +10,9 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard import formats, palette
-from dashboard.formats import LN10
-from dashboard.ticks import decade_ticks
+from dashboard.charts import axes, formats, palette
+from dashboard.charts.axes import decade_ticks
+from dashboard.charts.formats import LN10
 
 HEIGHT, TOP, BOTTOM = 400, 66, 120  # pixels; below the plot: ticks, axis title, three lines of legend
 Row = dict[str, Any]
@@ -60,30 +60,22 @@ def lines(
         placed = [y.place(row[y.column]) for row in rows]
         heights += [value for value in placed if isinstance(value, float | int)]
         bars = [_bar(row[error], y) if error else 0.0 for row in rows]
-        figure.add_trace(
-            go.Scatter(
-                x=[x.place(row[x.column]) for row in rows], y=placed, name=look.title, mode="lines+markers",
-                line={"color": look.colour, "width": 2, "dash": look.dash},
-                marker={"color": look.colour, "size": 7, "symbol": look.symbol},
-                error_y={"type": "data", "array": bars, "visible": any(bars), "thickness": 1, "width": 3},
-                customdata=[hover(row) for row in rows],
-                hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
-            )
+        figure.add_scatter(
+            x=[x.place(row[x.column]) for row in rows], y=placed, name=look.title, mode="lines+markers",
+            line={"color": look.colour, "width": 2, "dash": look.dash},
+            marker={"color": look.colour, "size": 7, "symbol": look.symbol},
+            error_y={"type": "data", "array": bars, "visible": any(bars), "thickness": 1, "width": 3},
+            customdata=[hover(row) for row in rows],
+            hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
         )  # fmt: skip
     if reference and math.isfinite(reference[0]):
         at = y.place(reference[0])
         heights.append(float(at or 0.0))
-        figure.add_hline(
-            y=at, line={"color": palette.REFERENCE, "width": 1, "dash": "dot"},
-            annotation={"text": reference[1], "font": {"color": palette.REFERENCE}},
-            annotation_position="bottom right",
-        )  # fmt: skip
+        axes.level(figure, reference[1], y=at)
     figure.update_xaxes(**_looks(x, []), title_standoff=5)
     figure.update_yaxes(**_looks(y, heights))
     if y.kind == "share" and heights and max(heights) == min(heights):
-        figure.update_yaxes(
-            range=[heights[0] - 0.1, heights[0] + 0.1]
-        )  # a flat line, or plotly's axis is 200% high
+        figure.update_yaxes(range=[heights[0] - 0.1, heights[0] + 0.1])  # a flat line, or plotly's axis is 200% high
     return finished(figure, heading, below, height)
 
 
@@ -120,13 +112,13 @@ def perplexity_scale(heights: Sequence[float], share: float = 0.06) -> dict[str,
 
 
 def finished(
-    figure: go.Figure, heading: str, below: str = "", height: int = HEIGHT, bottom: int = BOTTOM
+    figure: go.Figure, heading: str, below: str = "", height: int = HEIGHT, bottom: int = BOTTOM, *, top: int = TOP
 ) -> go.Figure:
     """Heading, height, and the legend under the plot."""
     text = f"{heading}<br><sub>{below}</sub>" if below else heading
     figure.update_layout(
         title={"text": text, "x": 0, "y": 1 - 24 / height, "yanchor": "top"},
-        height=height, hovermode="closest", dragmode=False, margin={"l": 10, "r": 10, "t": TOP, "b": bottom},
-        legend={"orientation": "h", "yanchor": "top", "y": -52 / (height - TOP - bottom), "xanchor": "left", "x": 0},
+        height=height, hovermode="closest", dragmode=False, margin={"l": 10, "r": 10, "t": top, "b": bottom},
+        legend={"orientation": "h", "yanchor": "top", "y": -52 / (height - top - bottom), "xanchor": "left", "x": 0},
     )  # fmt: skip
     return figure

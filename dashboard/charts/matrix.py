@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 
-from dashboard import figure_size
+from dashboard.charts import axes, figure_size
 
 SEQUENTIAL, DIVERGING = "Cividis", "PuOr"  # both keep their order for people who see fewer colours
 _ROW_PX = 34
@@ -45,47 +45,46 @@ def matrix(
     def share(value: float) -> float:
         return (value - low) / (high - low)
 
-    figure = go.Figure(
-        go.Heatmap(
-            z=shown, x=list(range(len(columns))), y=list(range(len(rows))), zmin=low, zmax=high,
-            colorscale=DIVERGING if diverging else SEQUENTIAL, showscale=False, xgap=2, ygap=2,
-            customdata=hover, hovertemplate="%{customdata}<extra></extra>", hoverongaps=False,
-        )
+    figure = go.Figure().add_heatmap(
+        z=shown, x=list(range(len(columns))), y=list(range(len(rows))), zmin=low, zmax=high,
+        colorscale=DIVERGING if diverging else SEQUENTIAL, showscale=False, xgap=2, ygap=2,
+        customdata=hover, hovertemplate="%{customdata}<extra></extra>", hoverongaps=False,
     )  # fmt: skip
     if clickable:
         cells = [(i, j) for i in range(len(rows)) for j in range(len(columns)) if shown[i][j] is not None]
-        figure.add_trace(
-            go.Scatter(
-                x=[j for _, j in cells], y=[i for i, _ in cells], mode="markers", showlegend=False,
-                marker={"size": 24, "symbol": "square", "opacity": 0.0},
-                selected={"marker": {"opacity": 0.0}}, unselected={"marker": {"opacity": 0.0}},
-                customdata=[[i, j, hover[i][j]] for i, j in cells],
-                hovertemplate="%{customdata[2]}<extra></extra>",
-            )
+        figure.add_scatter(
+            x=[j for _, j in cells], y=[i for i, _ in cells], mode="markers", showlegend=False,
+            marker={"size": 24, "symbol": "square", "opacity": 0.0},
+            selected={"marker": {"opacity": 0.0}}, unselected={"marker": {"opacity": 0.0}},
+            customdata=[[i, j, hover[i][j]] for i, j in cells], hovertemplate="%{customdata[2]}<extra></extra>",
         )  # fmt: skip
-    # Annotations, since a heatmap's own text shrinks with its cells and a selection would fade other marks.
-    for i, line in enumerate(shown):
-        for j, value in enumerate(line):
-            if value is not None:
-                figure.add_annotation(
-                    x=j, y=i, text=text(value), showarrow=False,
-                    font={"size": figure_size.CELL_PX, "color": _readable(share(value), diverging)},
-                )  # fmt: skip
+    # Annotations, since a heatmap's own text shrinks with its cells and a selection would fade other marks. Set at
+    # once: plotly checks all of them again for each one added.
+    notes = [
+        {
+            "x": j, "y": i, "text": text(value), "showarrow": False,
+            "font": {"size": figure_size.CELL_PX, "color": _readable(share(value), diverging)},
+        }
+        for i, line in enumerate(shown) for j, value in enumerate(line) if value is not None
+    ]  # fmt: skip
     count = len(columns)
     longest = max((len(name) for name in columns), default=0)
     bottom = 24 + (6 * longest if count * longest > 40 else 20)
     figure.update_xaxes(
-        tickvals=list(range(count)), ticktext=list(columns), tickangle=-45 if count * longest > 40 else 0,
-        range=[-0.5, count - 0.5], showgrid=False, zeroline=False, title={"text": corner[0], "standoff": 5},
-    )  # fmt: skip
-    figure.update_yaxes(
-        tickvals=list(range(len(rows))), ticktext=list(rows), range=[len(rows) - 0.5, -0.5], showgrid=False,
-        zeroline=False, title={"text": corner[1]},
-    )  # fmt: skip
+        **axes.titled(
+            corner[0],
+            tickvals=list(range(count)),
+            ticktext=list(columns),
+            tickangle=-45 if count * longest > 40 else 0,
+            range=[-0.5, count - 0.5],
+            showgrid=False,
+        )
+    )
+    figure.update_yaxes(**axes.places(rows), showgrid=False, title={"text": corner[1]})
     title = f"{heading}<br><sub>{below}</sub>" if below else heading
     height = 70 + bottom + _ROW_PX * max(len(rows), 4)
     figure.update_layout(
-        title={"text": title, "x": 0, "y": 1 - 20 / height, "yanchor": "top"},
+        title={"text": title, "x": 0, "y": 1 - 20 / height, "yanchor": "top"}, annotations=notes,
         height=height, margin={"l": 10, "r": 10, "t": 66, "b": bottom}, dragmode=False, hovermode="closest",
     )  # fmt: skip
     return figure

@@ -11,9 +11,8 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
-from dashboard import figure_size, palette
-from dashboard.charts import perplexity
-from dashboard.formats import LN10
+from dashboard.charts import curves as curve_chart, figure_size, lines, palette
+from dashboard.charts.formats import LN10
 
 _PANEL_PX, _BETWEEN_PX, _TOP_PX, _BOTTOM_PX = 190, 46, 96, 120
 
@@ -28,12 +27,7 @@ class Panel:
 
 
 def multiples(
-    panels: Sequence[Panel],
-    order: str,
-    *,
-    columns: int,
-    relative: bool,
-    pinned: perplexity.Pinned | None = None,
+    panels: Sequence[Panel], order: str, *, columns: int, relative: bool, pinned: curve_chart.Pinned | None = None
 ) -> go.Figure:
     """One panel per model under one order; the legend stands once.
 
@@ -52,38 +46,32 @@ def multiples(
     named: set[str] = set()
     for place, panel in enumerate(panels):
         at = {"row": place // columns + 1, "col": place % columns + 1}
-        shift = perplexity.subtracted(panel.baseline, relative)
+        shift = curve_chart.subtracted(panel.baseline, relative)
         if pinned is not None:
-            figure.add_trace(_once(perplexity.pinned_curve(pinned, order, relative), "pinned", named), **at)
+            figure.add_trace(_once(curve_chart.pinned_curve(pinned, order, relative), "pinned", named), **at)
             heights += [value for value in figure.data[-1].y if value is not None]
         if shift is None:
             continue
         part = panel.points.filter(order=order)
         for selector in palette.in_order(part["selector"].to_list()):
             own = part.filter(selector=selector)
-            figure.add_trace(_once(perplexity.curve(own, selector, shift, False, ""), selector, named), **at)
+            figure.add_trace(_once(curve_chart.curve(own, selector, shift, False, ""), selector, named), **at)
             below = own.filter(~pl.col("plateau"), pl.col("nll").is_finite())["nll"]
             heights += [(nll - shift) / LN10 for nll in below]
         if panel.baseline is not None:
             height = (panel.baseline - shift) / LN10
             heights.append(height)
-            line = {"color": palette.REFERENCE, "width": 1, "dash": "dot"}
+            line = palette.DOTTED
             figure.add_hline(y=height, line=line, **at)
-    perplexity.perplexity_axis(figure, heights, relative)
+    curve_chart.perplexity_axis(figure, heights, relative)
     figure.update_yaxes(title=None)
     figure.update_yaxes(title="perplexity ÷ unmasked" if relative else "perplexity", col=1)
     figure.update_xaxes(tickformat=".0%", tick0=0, nticks=6, tickangle=0, zeroline=False)
     for note in figure.layout.annotations:
         note.font.size = figure_size.NOTE_PX + 1
-    first, second = perplexity.ORDER_HEADINGS[order]
-    figure.update_layout(
-        title={"text": f"{first}<br><sub>{second}</sub>", "x": 0, "yref": "container",
-               "y": 1 - 24 / (plots + _TOP_PX + _BOTTOM_PX), "yanchor": "top"},
-        height=plots + _TOP_PX + _BOTTOM_PX, hovermode="closest", dragmode=False,
-        margin={"l": 10, "r": 10, "t": _TOP_PX, "b": _BOTTOM_PX},
-        legend={"orientation": "h", "yanchor": "top", "y": -36 / plots, "xanchor": "left", "x": 0},
-    )  # fmt: skip
-    return figure
+    first, second = curve_chart.ORDER_HEADINGS[order]
+    lines.finished(figure, first, second, plots + _TOP_PX + _BOTTOM_PX, _BOTTOM_PX, top=_TOP_PX)
+    return figure.update_layout(title_yref="container", legend_y=-36 / plots)
 
 
 def _once(trace: go.Scatter, key: str, named: set[str]) -> go.Scatter:

@@ -8,10 +8,11 @@ import math
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard import figure_size, formats, headline, palette
-from dashboard.formats import LN10
-from dashboard.ticks import decade_ticks
-from engine.analysis.verdict import Thresholds
+from dashboard.charts import figure_size, formats, headline, palette
+from dashboard.charts.axes import decade_ticks
+from dashboard.charts.formats import LN10
+from dashboard.charts.lines import finished
+from engine.stats.verdict import Thresholds
 
 _ROW_PX, _TOP_PX, _BOTTOM_PX = 46, 78, 150
 
@@ -19,41 +20,34 @@ _ROW_PX, _TOP_PX, _BOTTOM_PX = 46, 78, 150
 def stability_validity(table: pl.DataFrame) -> go.Figure:
     """One mark per selector (`headline.scatter`); the dotted lines are the verdicts' thresholds.
 
-    A mark with a ring lies above the line of the log gap and still does about as much harm as chance.
+    A mark with a ring is not what its corner says: its verdict is another, or it does about as much harm as chance.
     """
     limits = Thresholds()
     figure = go.Figure()
     for row in table.iter_rows(named=True):
         look = palette.style(row["selector"])
         damage = "" if row["damage"] is None else f"<br>LeRF does {row['damage']:.1%} of random's damage"
-        figure.add_trace(
-            go.Scatter(
-                x=[row["spearman"]], y=[row["log_gap"]], name=look.title, mode="markers", cliponaxis=False,
-                marker={"color": look.colour, "symbol": look.symbol, "size": 14},
-                customdata=[
-                    f"{row['quadrant']}<br>Spearman {row['spearman']:.4f} "
-                    f"({row['size']} against {row['reference_size']} windows)<br>"
-                    f"log gap {row['log_gap']:.3f} nats{damage}"
-                ],
-                hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
-            )
+        figure.add_scatter(
+            x=[row["spearman"]], y=[row["log_gap"]], name=look.title, mode="markers", cliponaxis=False,
+            marker={"color": look.colour, "symbol": look.symbol, "size": 14},
+            customdata=[
+                f"{_said(row)}<br>Spearman {row['spearman']:.4f} "
+                f"({row['size']} against {row['reference_size']} windows)<br>"
+                f"log gap {row['log_gap']:.3f} nats{damage}"
+            ],
+            hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
         )  # fmt: skip
-    deceptive = table.filter(
-        pl.col("log_gap") >= limits.log_gap,
-        pl.col("quadrant").is_in([headline.STABLE_INVALID, headline.UNSTABLE_INVALID]),
-    )
+    deceptive = table.filter(pl.col("quadrant") != pl.col("corner"))
     if deceptive.height:
-        figure.add_trace(
-            go.Scatter(
-                x=deceptive["spearman"].to_list(), y=deceptive["log_gap"].to_list(), mode="markers",
-                name="as harmful as chance under LeRF: invalid", hoverinfo="skip", cliponaxis=False,
-                marker={"symbol": "circle-open", "size": 24, "color": palette.REFERENCE, "line": {"width": 2}},
-            )
+        figure.add_scatter(
+            x=deceptive["spearman"].to_list(), y=deceptive["log_gap"].to_list(), mode="markers",
+            name="not what its corner says: see the hover", hoverinfo="skip", cliponaxis=False,
+            marker={"symbol": "circle-open", "size": 24, "color": palette.REFERENCE, "line": {"width": 2}},
         )  # fmt: skip
     left, right = _range([*table["spearman"], limits.spearman], 0.012, most=1.0)
     low, high = _range([*table["log_gap"], limits.log_gap, 0.0], 0.6)
     high += 0.12 * (high - low)  # the words in the upper corners stand above all marks
-    line = {"color": palette.REFERENCE, "width": 1, "dash": "dot"}
+    line = palette.DOTTED
     figure.add_hline(y=limits.log_gap, line=line)
     figure.add_vline(x=limits.spearman, line=line)
     corners = (
@@ -75,12 +69,8 @@ def stability_validity(table: pl.DataFrame) -> go.Figure:
     figure.update_yaxes(
         title=f"validity: log gap at {formats.rate(headline.RATE)} (nats)", range=[low, high], zeroline=False
     )
-    figure.update_layout(
-        title={"text": "Stable is not the same as valid", "x": 0, "y": 0.97, "yanchor": "top"},
-        height=430, hovermode="closest", dragmode=False, margin={"l": 10, "r": 10, "t": 44, "b": 125},
-        legend={"orientation": "h", "yanchor": "top", "y": -0.24, "xanchor": "left", "x": 0},
-    )  # fmt: skip
-    return figure
+    finished(figure, "Stable is not the same as valid", height=430, bottom=125, top=44)
+    return figure.update_layout(title_y=0.97, legend_y=-0.24)
 
 
 def snapshot(table: pl.DataFrame, below: str = "further left is better") -> go.Figure:
@@ -90,25 +80,19 @@ def snapshot(table: pl.DataFrame, below: str = "further left is better") -> go.F
     for selector in palette.in_order(table["selector"].to_list()):
         look = palette.style(selector)
         rows = table.filter(pl.col("selector") == selector, pl.col("nll").is_finite())
-        figure.add_trace(
-            go.Scatter(
-                x=[nll / LN10 for nll in rows["nll"]], y=[html.escape(label) for label in rows["label"]],
-                name=look.title, mode="markers", marker={"color": look.colour, "symbol": look.symbol, "size": 11},
-                customdata=[_hover(row) for row in rows.iter_rows(named=True)],
-                hovertemplate=f"<b>{look.title}</b>, %{{y}}<br>%{{customdata}}<extra></extra>",
-            )
+        figure.add_scatter(
+            x=[nll / LN10 for nll in rows["nll"]], y=[html.escape(label) for label in rows["label"]],
+            name=look.title, mode="markers", marker={"color": look.colour, "symbol": look.symbol, "size": 11},
+            customdata=[_hover(row) for row in rows.iter_rows(named=True)],
+            hovertemplate=f"<b>{look.title}</b>, %{{y}}<br>%{{customdata}}<extra></extra>",
         )  # fmt: skip
-    dense = table.unique("label", keep="first", maintain_order=True).filter(
-        pl.col("unmasked_nll").is_not_null()
-    )
-    figure.add_trace(
-        go.Scatter(
-            x=[nll / LN10 for nll in dense["unmasked_nll"]], y=[html.escape(label) for label in dense["label"]],
-            name="unmasked model", mode="markers",
-            marker={"symbol": "line-ns-open", "size": 18, "color": palette.REFERENCE, "line": {"width": 2}},
-            customdata=[f"perplexity {formats.perplexity(nll)}" for nll in dense["unmasked_nll"]],
-            hovertemplate="<b>unmasked model</b>, %{y}<br>%{customdata}<extra></extra>",
-        )
+    dense = table.unique("label", keep="first", maintain_order=True).filter(pl.col("unmasked_nll").is_not_null())
+    figure.add_scatter(
+        x=[nll / LN10 for nll in dense["unmasked_nll"]], y=[html.escape(label) for label in dense["label"]],
+        name="unmasked model", mode="markers",
+        marker={"symbol": "line-ns-open", "size": 18, "color": palette.REFERENCE, "line": {"width": 2}},
+        customdata=[f"perplexity {formats.perplexity(nll)}" for nll in dense["unmasked_nll"]],
+        hovertemplate="<b>unmasked model</b>, %{y}<br>%{customdata}<extra></extra>",
     )  # fmt: skip
     heights = [x for trace in figure.data for x in trace.x]
     low, high = _range(heights, 0.15)
@@ -122,19 +106,16 @@ def snapshot(table: pl.DataFrame, below: str = "further left is better") -> go.F
         categoryarray=[html.escape(label) for label in labels], showgrid=True,
     )  # fmt: skip
     first = f"{formats.rate(headline.RATE)} removed, lowest scores first (LeRF)"
-    figure.update_layout(
-        title={
-            "text": f"{first}<br><sub>{html.escape(below)}</sub>",
-            "x": 0, "y": 0.97, "yanchor": "top",
-        },
-        height=_TOP_PX + _BOTTOM_PX + _ROW_PX * len(labels), hovermode="closest", dragmode=False,
-        margin={"l": 10, "r": 14, "t": _TOP_PX, "b": _BOTTOM_PX},
-        legend={
-            "orientation": "h", "yanchor": "top", "xanchor": "left", "x": 0,
-            "y": -54 / (_ROW_PX * len(labels)),
-        },
-    )  # fmt: skip
-    return figure
+    plot = _ROW_PX * len(labels)
+    finished(figure, first, html.escape(below), _TOP_PX + _BOTTOM_PX + plot, _BOTTOM_PX, top=_TOP_PX)
+    return figure.update_layout(title_y=0.97, margin_r=14, legend_y=-54 / plot)
+
+
+def _said(row: dict[str, object]) -> str:
+    """The verdict, or what the numbers alone say."""
+    if row["verdict"] is None:
+        return f"{row['quadrant']}, by these numbers alone"
+    return html.escape(f"verdict: {row['verdict']}")
 
 
 def _hover(row: dict[str, object]) -> str:

@@ -8,20 +8,13 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard import palette
-from dashboard.charts import matrix
+from dashboard.charts import matrix, palette
 
 REACH_PX = 100  # a click anywhere in a cell finds the mark in its middle
 
 
 def cells(
-    frame: pl.DataFrame,
-    blocks: Sequence[int],
-    projections: Sequence[str],
-    *,
-    heading: str,
-    below: str,
-    kind: str,
+    frame: pl.DataFrame, blocks: Sequence[int], projections: Sequence[str], *, heading: str, below: str, kind: str
 ) -> go.Figure:
     """Blocks from top to bottom, projections from left to right. frame: columns block, projection, rows, value, ...
 
@@ -52,8 +45,7 @@ def _hover(row: dict[str, float], kind: str) -> str:
         "score": lambda: f"mean score {row['value']:.6g}",
         "share": lambda: f"{row['removed']:,} of {row['rows']:,} rows in the mask ({row['value']:.2%})",
         "difference": lambda: (
-            f"mean difference {row['value']:+.2f} percentile points<br>"
-            f"mean absolute difference {row['apart']:.2f}"
+            f"mean difference {row['value']:+.2f} percentile points<br>mean absolute difference {row['apart']:.2f}"
         ),
     }[kind]()
     return f"<b>block {row['block']}, {html.escape(str(row['projection']))}</b><br>{row['rows']:,} rows<br>{said}"
@@ -62,24 +54,17 @@ def _hover(row: dict[str, float], kind: str) -> str:
 def overlaps(compared: pl.DataFrame) -> go.Figure:
     """Jaccard with each other mask as a bar, and what chance gives as a mark. `row_sets.compare`."""
     ordered = compared.reverse()
-    names = [
-        html.escape(f"{name}, {order}")
-        for name, order in ordered.select("compared_with", "order").iter_rows()
-    ]
+    names = [html.escape(f"{name}, {order}") for name, order in ordered.select("compared_with", "order").iter_rows()]
     texts = [f"{common:,} of {rows:,}" for common, rows in ordered.select("common", "rows").iter_rows()]
-    figure = go.Figure(
-        go.Bar(
-            x=ordered["jaccard"].to_list(), y=names, orientation="h", text=texts, textposition="outside",
-            cliponaxis=False, marker={"color": palette.AFTER}, name="Jaccard",
-            hovertemplate="%{y}: Jaccard %{x:.4f}, %{text} rows in common<extra></extra>",
-        )
+    figure = go.Figure().add_bar(
+        x=ordered["jaccard"].to_list(), y=names, orientation="h", text=texts, textposition="outside",
+        cliponaxis=False, marker={"color": palette.AFTER}, name="Jaccard",
+        hovertemplate="%{y}: Jaccard %{x:.4f}, %{text} rows in common<extra></extra>",
     )  # fmt: skip
-    figure.add_trace(
-        go.Scatter(
-            x=ordered["expected_random"].to_list(), y=names, mode="markers", name="by chance",
-            marker={"symbol": "line-ns-open", "size": 14, "color": palette.REFERENCE, "line": {"width": 2}},
-            hovertemplate="%{y}: %{x:.4f} by chance<extra></extra>",
-        )
+    figure.add_scatter(
+        x=ordered["expected_random"].to_list(), y=names, mode="markers", name="by chance",
+        marker={"symbol": "line-ns-open", "size": 14, "color": palette.REFERENCE, "line": {"width": 2}},
+        hovertemplate="%{y}: %{x:.4f} by chance<extra></extra>",
     )  # fmt: skip
     top = max([*ordered["jaccard"].to_list(), *ordered["expected_random"].to_list(), 0.01])
     figure.update_xaxes(title="Jaccard", range=[0, min(top * 1.4, 1.3)], zeroline=False)

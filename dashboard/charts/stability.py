@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard import formats, palette
+from dashboard.charts import formats, palette
+from dashboard.charts.formats import LN10
 from dashboard.charts.lines import finished, perplexity_scale
-from dashboard.formats import LN10
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,10 @@ def quadrant(verdicts: pl.DataFrame, parts: Quadrants) -> go.Figure:
     by_name = {row["selector"]: row for row in drawn.iter_rows(named=True)}
     for row in (by_name[name] for name in palette.in_order(list(by_name))):
         look = palette.style(row["selector"])
-        figure.add_trace(
-            go.Scatter(
-                x=[row[parts.validity] / unit], y=[row[parts.stability]], mode="markers", name=look.title,
-                cliponaxis=False, marker={"color": look.colour, "symbol": look.symbol, "size": 13},
-                customdata=[_hover(row)], hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
-            )
+        figure.add_scatter(
+            x=[row[parts.validity] / unit], y=[row[parts.stability]], mode="markers", name=look.title,
+            cliponaxis=False, marker={"color": look.colour, "symbol": look.symbol, "size": 13},
+            customdata=[_hover(row)], hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
         )  # fmt: skip
     limit = None if parts.valid_limit is None else parts.valid_limit / unit
     across = [value / unit for value in drawn[parts.validity]] + ([] if limit is None else [limit])
@@ -51,12 +49,12 @@ def quadrant(verdicts: pl.DataFrame, parts: Quadrants) -> go.Figure:
             type="rect", x0=bad, x1=limit, y0=parts.stable_from, y1=high, fillcolor=palette.REFERENCE,
             opacity=0.13, line={"width": 0}, layer="below",
         )  # fmt: skip
-        figure.add_vline(limit, line={"color": palette.REFERENCE, "width": 1, "dash": "dot"})
+        figure.add_vline(limit, line=palette.DOTTED)
     figure.add_annotation(
         x=bad, y=high, xanchor="left", yanchor="top", text="stable, but invalid", showarrow=False,
         font={"color": palette.REFERENCE},
     )  # fmt: skip
-    figure.add_hline(parts.stable_from, line={"color": palette.REFERENCE, "width": 1, "dash": "dot"})
+    figure.add_hline(parts.stable_from, line=palette.DOTTED)
     if parts.by_gap:
         figure.update_xaxes(title={"text": "log gap (nats per token)"}, range=[left, right], zeroline=False)
     else:  # low perplexity is valid: the axis runs backwards, so that right is valid here too

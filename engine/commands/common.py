@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,20 +14,23 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
+    Progress as Bar,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
 
-from engine.errors import InputError
-from engine.masks import parse_rate
-from engine.progress_file import ProgressFile
-from engine.store import Store
+from engine.records.errors import InputError
+from engine.records.manifest import MANIFEST, notes_of, read_manifest
+from engine.records.progress import ProgressFile
+from engine.results.store import Store
 
 if TYPE_CHECKING:
-    from engine.models import LoadedModel
-    from engine.scores import ProgressCallback, ScorePlan
+    from engine.judges.base import Judge
+    from engine.models.loading import LoadedModel
+    from engine.records.progress import Progress
+    from engine.run.runner import LocalRunner
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False)
@@ -46,25 +48,15 @@ def add_model(parser: argparse.ArgumentParser, *, optional: bool = False) -> Non
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--device", default="auto", help="auto (CUDA if there is one), cpu, cuda, cuda:1, mps"
-    )
-    parser.add_argument(
-        "--dtype", default="auto", help="auto (bfloat16 on CUDA, float32 elsewhere), float32, bfloat16"
-    )
-    parser.add_argument(
-        "--device-map", help="`auto` spreads a model that is larger than one card over all of them"
-    )
+    parser.add_argument("--device", default="auto", help="auto (CUDA if there is one), cpu, cuda, cuda:1, mps")
+    parser.add_argument("--dtype", default="auto", help="auto (bfloat16 on CUDA, float32 elsewhere), float32, bfloat16")
+    parser.add_argument("--device-map", help="`auto` spreads a model that is larger than one card over all of them")
 
 
 def add_storage(parser: argparse.ArgumentParser, *, folder: bool = True) -> None:
-    parser.add_argument(
-        "--store", type=Path, help="folder of cached results (default: the user's cache folder)"
-    )
+    parser.add_argument("--store", type=Path, help="folder of cached results (default: the user's cache folder)")
     if folder:
-        parser.add_argument(
-            "--out", type=Path, help="folder for the tables (default: results/MODEL inside the store)"
-        )
+        parser.add_argument("--out", type=Path, help="folder for the tables (default: results/MODEL inside the store)")
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -77,55 +69,31 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_scoring(parser: argparse.ArgumentParser, *, of_preset: bool = False) -> None:
-    """What scores depend on. of_preset: what is not given comes from a preset and is None here."""
-
-    def option(name: str, value: object, help_text: str, **more: Any) -> None:
-        default, said = (None, "the preset's") if of_preset else (value, value)
-        parser.add_argument(name, default=default, help=f"{help_text} (default: {said})", **more)
-
-    parser.add_argument(
-        "--selectors",
-        help=f"comma-separated ids (default: {'the preset' if of_preset else 'all of the paper'}'s)",
-    )
-    parser.add_argument(
-        "--corpus", default=None, help="calibration text: wikitext2, c4, demo, a .txt or a .jsonl file"
-    )
-    option("--samples", 128, "calibration windows", type=int)
-    option("--max-length", 128, "tokens per calibration window", type=int)
-    option("--seeds", "42,43,44", "seeds of the random selector")
-    option("--objective", "loss", "what lrp and ig explain", choices=["loss", "logit"])
-    parser.add_argument("--batch-size", type=int, help="windows per pass (default: as many as fit)")
-
-
-def score_plan(args: argparse.Namespace) -> ScorePlan:
-    """The scores that the arguments ask for."""
-    from engine.scores import PAPER_SELECTORS, ScorePlan, default_corpus
-    from engine.selectors import available_selectors
-
-    known = [selector.id for selector in available_selectors()]
-    return ScorePlan(
-        selectors=names(args.selectors, "selector", known) if args.selectors else PAPER_SELECTORS,
-        corpus=args.corpus or default_corpus(args.model),
-        samples=at_least("--samples", args.samples, 1),
-        length=at_least("--max-length", args.max_length, 2),
-        seeds=seeds(args.seeds),
-        objective=args.objective,
-        batch_size=at_least("--batch-size", args.batch_size, 1),
-    )
+def add_run(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], None], *, folder: bool = True) -> None:
+    """The options of whatever runs a model and writes into the store, and what it does."""
+    add_device(parser)
+    add_storage(parser, folder=folder)
+    add_json(parser)
+    parser.set_defaults(run=run)
 
 
 def load(args: argparse.Namespace) -> LoadedModel:
     """The model that the arguments name."""
-    from engine.models import load_model
+    from engine.models.loading import load_model
 
     return load_model(
-        args.model,
-        revision=args.revision,
-        dtype=args.dtype,
-        device=args.device,
-        device_map=args.device_map,
+        args.model, revision=args.revision, dtype=args.dtype, device=args.device, device_map=args.device_map
     )
+
+
+def one_judge(name: str, device: str = "cpu") -> Judge:
+    """The judge of refusal of this name. Errors: InputError for several, where one has to decide."""
+    from engine.judges.base import open_judges
+
+    judges = open_judges(name, device, of_refusal=True)
+    if len(judges) > 1:
+        raise InputError("one judge decides here; `refusal judge` compares two on replies that were kept")
+    return judges[0]
 
 
 def output_folder(args: argparse.Namespace, store: Store) -> Path:
@@ -134,67 +102,12 @@ def output_folder(args: argparse.Namespace, store: Store) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(
-            f"cannot make the folder {folder} ({error.strerror}); give another one with --out"
-        ) from None
+        raise InputError(f"cannot make the folder {folder} ({error.strerror}); give another one with --out") from None
     return folder
 
 
-def names(text: str, kind: str, available: Sequence[str]) -> tuple[str, ...]:
-    """`a,b` to ('a', 'b'), each checked against what there is."""
-    from engine.errors import unknown
-
-    wanted = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    if not wanted:
-        raise InputError(f"no {kind} given; available: {', '.join(sorted(available))}")
-    for name in wanted:
-        if name not in available:
-            raise unknown(kind, name, available)
-    return wanted
-
-
-def at_least(option: str, value: Any, least: int) -> Any:
-    """The number, or None where none was given. `InputError` below `least`."""
-    if value is not None and value < least:
-        raise InputError(f"{option} must be at least {least}, got {value}")
-    return value
-
-
-def seeds(text: str) -> tuple[int, ...]:
-    """`42,43` to (42, 43), each once and not negative."""
-    found = tuple(dict.fromkeys(integers(text, "--seeds")))
-    at_least("--seeds", min(found), 0)
-    return found
-
-
-def integers(text: str, option: str) -> tuple[int, ...]:
-    """`42,43` to (42, 43)."""
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(
-            f"{option} takes whole numbers separated by commas, got {text!r}; write 42,43,44"
-        ) from None
-
-
-def rates(text: str) -> tuple[float, ...]:
-    """`0.1,30%` or `FROM:TO:STEP` (both ends included) to ascending rates in [0, 1]."""
-    if ":" not in text:
-        return tuple(sorted({parse_rate(part) for part in text.split(",")}))
-    parts = text.split(":")
-    if len(parts) != 3:
-        raise InputError(f"--rates takes a list or FROM:TO:STEP, got {text!r}; write 0.1,0.3 or 0:0.9:0.05")
-    first, last, step = (parse_rate(part) for part in parts)
-    if step <= 0 or last < first:
-        raise InputError(
-            f"--rates FROM:TO:STEP needs FROM <= TO and STEP > 0, got {text!r}; write 0:0.9:0.05"
-        )
-    count = math.floor((last - first) / step + 1e-9) + 1
-    return tuple(round(first + step * i, 10) for i in range(count))
-
-
 @contextmanager
-def progress_bar(args: argparse.Namespace) -> Iterator[ProgressCallback | None]:
+def progress_bar(args: argparse.Namespace) -> Iterator[Progress | None]:
     """A bar on stderr with done, total, elapsed and remaining time, one line per stage; none with --json.
 
     With --progress-file the same goes into that file.
@@ -211,7 +124,7 @@ def progress_bar(args: argparse.Namespace) -> Iterator[ProgressCallback | None]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=err, transient=False) as bar:
+    with Bar(*columns, console=err, transient=False) as bar:
         tasks: dict[str, Any] = {}
 
         def report(stage: str, done: int, total: int) -> None:
@@ -224,6 +137,51 @@ def progress_bar(args: argparse.Namespace) -> Iterator[ProgressCallback | None]:
         yield report
 
 
+@contextmanager
+def local_runner(
+    args: argparse.Namespace, store: Store, *, quiet: bool = False
+) -> Iterator[tuple[LocalRunner, Progress | None]]:
+    """The runner of a command and its progress, which says beforehand how many cells are known, unless it is quiet."""
+    from engine.run.runner import LocalRunner
+
+    def announce(count: object) -> None:
+        if not args.json and not quiet:
+            err.print(str(count), soft_wrap=True)
+
+    with progress_bar(args) as progress:
+        yield LocalRunner(store, progress, announce), progress
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int | None = None) -> None:
+    """A table on stdout. texts: how many of the first columns are no numbers, which stand to the right; all if None."""
+    table = Table(title=title, box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for place, column in enumerate(columns):
+        is_text = texts is None or place < texts
+        table.add_column(column, justify="left" if is_text else "right", no_wrap=is_text and texts is not None)
+    for row in rows:
+        table.add_row(*row)
+    out.print(table)
+
+
 def print_json(value: object) -> None:
-    """One JSON object on stdout."""
-    sys.stdout.write(json.dumps(value, indent=1, default=str) + "\n")
+    """One JSON object on stdout; a table is a list of its rows."""
+
+    def plain(other: Any) -> Any:
+        return other.to_dicts() if hasattr(other, "to_dicts") else str(other)
+
+    sys.stdout.write(json.dumps(value, indent=1, default=plain) + "\n")
+
+
+def say_notes(folder: Path) -> list[str]:
+    """What a reader of the folder's numbers has to know, on stderr; returned as well."""
+    notes = notes_of(read_manifest(folder)) if (folder / MANIFEST).is_file() else []
+    for note in notes:
+        err.print(f"note: {note}", markup=False, soft_wrap=True)
+    return notes
+
+
+def as_json(args: argparse.Namespace, answer: object) -> bool:
+    """Is one JSON object wanted instead of text? Then it is printed."""
+    if args.json:
+        print_json(answer)
+    return bool(args.json)

@@ -9,7 +9,7 @@ import polars as pl
 from rich.table import Table
 
 from engine.commands import common
-from engine.store import Store
+from engine.results.store import Store
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -19,12 +19,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Order of the selectors and sign of the validity gap first, then every published cell that the "
         "run measured, against half a unit of its last printed digit. Writes nothing.",
     )
-    parser.add_argument(
-        "model", metavar="MODEL", help="the model's id, or the folder that `sweep` or `analyze` wrote"
-    )
-    parser.add_argument(
-        "--paper-model", help="the paper's model that the run stands for, if the id does not say"
-    )
+    parser.add_argument("model", metavar="MODEL", help="the model's id, or the folder that `sweep` or `analyze` wrote")
+    parser.add_argument("--paper-model", help="the paper's model that the run stands for, if the id does not say")
     parser.add_argument("--cells", action="store_true", help="list every cell, not only how many agree")
     common.add_storage(parser, folder=False)
     common.add_json(parser)
@@ -32,7 +28,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> None:
-    from engine.analysis.compare import compare, summary
+    from engine.studies.compare import compare, summary
 
     folder = Path(args.model)
     if not (folder / "manifest.json").is_file():
@@ -40,26 +36,15 @@ def run(args: argparse.Namespace) -> None:
             folder = store.results_dir(args.model)
     found = compare(folder, args.paper_model)
     counts = summary(found)
-    if args.json:
-        common.print_json(
-            {
-                "paper_model": found.model,
-                "orders": found.orders.to_dicts(),
-                "signs": found.signs.to_dicts(),
-                "summary": counts.to_dicts(),
-                "cells": found.cells.to_dicts(),
-                "missing": found.missing,
-                "departures": found.departures,
-            }
-        )
+    tables = {"orders": found.orders, "signs": found.signs, "summary": counts, "cells": found.cells}
+    answer = {"paper_model": found.model, **tables, "missing": found.missing, "departures": found.departures}
+    if common.as_json(args, answer):
         return
     common.out.print(f"{folder} beside the published {found.model}", markup=False)
     for departure in found.departures:
         common.out.print(f"measured otherwise: {departure}", markup=False)
     if found.orders.height:
-        common.out.print(
-            _view("order of the selectors, pairs that the printed digits tell apart", found.orders)
-        )
+        common.out.print(_view("order of the selectors, pairs that the printed digits tell apart", found.orders))
     if found.signs.height:
         agreeing = found.signs["same_sign"].sum()
         common.out.print(f"sign of the validity gap: the same in {agreeing} of {found.signs.height} cells")
@@ -67,9 +52,7 @@ def run(args: argparse.Namespace) -> None:
     if args.cells:
         shown = found.cells.drop("table", "model")
         common.out.print(
-            _view(
-                "every cell", shown.select(column for column in shown if column.null_count() < shown.height)
-            )
+            _view("every cell", shown.select(column for column in shown if column.null_count() < shown.height))
         )
     for quantity, missing in found.missing.items():
         common.out.print(f"not measured here: {missing} published cells of {quantity}")

@@ -13,9 +13,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="open the browser app on the shipped results and any store",
         description="Serves the app on this machine only (127.0.0.1) and opens it in a browser. Stop it with Ctrl-C.",
     )
-    parser.add_argument(
-        "--port", type=int, help="port to serve on (default: 8501, or a free one if that is taken)"
-    )
+    parser.add_argument("--port", type=int, help="port to serve on (default: 8501, or a free one if that is taken)")
     parser.add_argument(
         "--address", default="127.0.0.1", help="address to serve on (default 127.0.0.1: this machine only)"
     )

@@ -18,24 +18,17 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Each line says what was found and, where something is missing, the next step.",
     )
     common.add_model(parser, optional=True)
-    common.add_device(parser)
-    common.add_storage(parser, folder=False)
-    common.add_json(parser)
-    parser.set_defaults(run=run)
+    common.add_run(parser, run, folder=False)
 
 
 def run(args: argparse.Namespace) -> None:
-    from engine.doctor import examine
+    from engine.run.doctor import examine
 
     findings = examine(args.model, args.revision, args.device, args.dtype, args.store)
-    if args.json:
-        common.print_json({"findings": [finding.__dict__ for finding in findings]})
+    if common.as_json(args, {"findings": [finding.__dict__ for finding in findings]}):
         return
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for finding in findings:
-        table.add_row(_SIGNS[finding.state], finding.subject, finding.found + _next_step(finding.next_step))
+        next_step = f"\n→ {finding.next_step}" if finding.next_step else ""
+        table.add_row(_SIGNS[finding.state], finding.subject, finding.found + next_step)
     common.out.print(table)
-
-
-def _next_step(text: str | None) -> str:
-    return f"\n→ {text}" if text else ""

@@ -6,23 +6,35 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.errors import InputError
-from engine.masks import parse_rate
-from precomputed import demo_dir
+from engine.commands import common, options
+from engine.edits.masks import parse_rate
+from engine.records.errors import InputError
+from engine.records.shipped import demo_dir
+from engine.results.store import Store
+from engine.run.plans import PROMPTS, REPLIES, SHIPPED, RefusalPlan, default_plan, demo_plan
 
 if TYPE_CHECKING:
-    from engine.refusal.edit import Edit
+    from engine.edits.edit import Edit
+    from engine.edits.effect import Effect
+    from engine.judges.base import Judge
+    from engine.models.loading import LoadedModel
+
+# Of a refusal plan: what the effect of one edit is measured with.
+MEASURED = (
+    "pairs",
+    "heldout_pairs",
+    "reply_tokens",
+    "batch_size",
+    "judge",
+    "benign_limit",
+)
 
 
 def add_edit(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group(
-        "the edit: --mask FILE, or --contrast FILE with --selector --lambda --k"
-    )
-    group.add_argument("--mask", type=Path, help="a mask file, as `selector-audit mask` writes it")
+    group = parser.add_argument_group("the edit: --mask FILE, or --contrast FILE with --selector --lambda --k")
+    group.add_argument("--mask", type=Path, help="a mask file, as `refusal select` or `mask` writes it")
     group.add_argument(
-        "--contrast",
-        type=Path,
-        help="contrast.safetensors, as `refusal calibrate` writes it (demo: the shipped one)",
+        "--contrast", type=Path, help="contrast.safetensors, as `refusal calibrate` writes it (demo: the shipped one)"
     )
     group.add_argument("--selector", help="which selector's contrast")
     group.add_argument("--domain", help="which domain's contrast (default: the only one in the file)")
@@ -30,16 +42,37 @@ def add_edit(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--k", help="fraction of all rows to remove: 0.02 or 2%%")
 
 
+def add_effect(parser: argparse.ArgumentParser) -> None:
+    """The options of the measurement without which no edit leaves."""
+    cases = {"": RefusalPlan(), "shipped model": demo_plan()}
+    options.add_options(parser, cases, (PROMPTS, REPLIES), only=MEASURED)
+
+
+def effect_of(args: argparse.Namespace, loaded: LoadedModel, edit: Edit, judge: Judge) -> Effect:
+    """What the edit does to refusal, from the store or measured now. `InputError` where it may not leave."""
+    from engine.studies.refusal.effect import measured_effect
+    from engine.studies.refusal.inputs import RefusalInputs
+
+    if edit.kind == "refusal" and args.pairs is None and args.model != SHIPPED:
+        raise InputError(
+            "a refusal edit is measured before it leaves; give --pairs FILE with held-out pairs of its domain, "
+            "such as those that it was calibrated with"
+        )
+    plan = options.plan_from(args, default_plan(args.model))
+    with Store(args.store) as store, common.local_runner(args, store) as (runner, progress):
+        effect = measured_effect(RefusalInputs(loaded, plan, store, judge, progress), edit, runner)
+    effect.check(edit, loaded.weights_hash)
+    return effect
+
+
 def chosen_edit(args: argparse.Namespace, n_rows: int, weights_hash: str) -> Edit:
     """The edit that the options name, checked against the model that will carry it."""
-    from engine.refusal.edit import edit_from_contrast, edit_from_mask
+    from engine.edits.from_files import edit_from_contrast, edit_from_mask
 
     cell = {"--selector": args.selector, "--lambda": args.lam, "--k": args.k}
     if args.mask is not None:
         extra = [
-            name
-            for name, value in {**cell, "--contrast": args.contrast, "--domain": args.domain}.items()
-            if value
+            name for name, value in {**cell, "--contrast": args.contrast, "--domain": args.domain}.items() if value
         ]
         if extra:
             raise InputError(f"--mask is a whole edit, {extra[0]} is another; give one of them")
@@ -48,9 +81,7 @@ def chosen_edit(args: argparse.Namespace, n_rows: int, weights_hash: str) -> Edi
     if contrast is None and args.model == "demo" and args.selector is not None:
         contrast = demo_dir() / "results" / "contrast.safetensors"
     if contrast is None:
-        raise InputError(
-            "no edit given; expected --mask FILE, or --contrast FILE with --selector --lambda --k"
-        )
+        raise InputError("no edit given; expected --mask FILE, or --contrast FILE with --selector --lambda --k")
     missing = [name for name, value in cell.items() if value is None]
     if missing:
         raise InputError(f"--contrast needs {' and '.join(missing)} as well: which cell of the grid")
@@ -58,6 +89,4 @@ def chosen_edit(args: argparse.Namespace, n_rows: int, weights_hash: str) -> Edi
         lam = float(args.lam)
     except ValueError:
         raise InputError(f"--lambda must be a number in [0, 1], got {args.lam!r}; write 0.5") from None
-    return edit_from_contrast(
-        contrast, args.selector, args.domain, lam, parse_rate(args.k), n_rows, weights_hash
-    )
+    return edit_from_contrast(contrast, args.selector, args.domain, lam, parse_rate(args.k), n_rows, weights_hash)

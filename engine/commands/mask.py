@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
-from engine.commands import common
-from engine.errors import InputError
-from engine.masks import parse_rate
-from engine.ranking import ORDERS
-from engine.store import Store
+from engine.commands import common, options
+from engine.edits.masks import parse_rate
+from engine.records.errors import InputError
+from engine.records.shortfalls import shortfalls
+from engine.results.store import Store
+from engine.run.plans import SHIPPED, AuditPlan, for_model
+from engine.stats.removal_order import ORDERS
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -22,47 +25,40 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     common.add_model(parser)
     parser.add_argument("--selector", required=True, help="whose ranking decides")
     parser.add_argument(
-        "--order", default="lerf", choices=ORDERS, help="remove the lowest (lerf) or highest (morf) rows"
+        "--order",
+        default=ORDERS[0],
+        choices=ORDERS,
+        help=f"remove the lowest (lerf) or highest (morf) rows (default: {ORDERS[0]})",
     )
     parser.add_argument("--rate", required=True, help="fraction of all rows: 0.3 or 30%%")
-    parser.add_argument(
-        "--seed", type=int, help="which seed's ranking, for the random selector (default: the first)"
-    )
+    parser.add_argument("--seed", type=int, help="which seed's ranking, for the random selector (default: the first)")
     parser.add_argument("--out", type=Path, required=True, help="file to write, for example mask.safetensors")
-    common.add_scoring(parser)
-    common.add_device(parser)
-    common.add_storage(parser, folder=False)
-    common.add_json(parser)
-    parser.set_defaults(run=run)
+    scoring = {"": AuditPlan().scoring, "shipped model": for_model(AuditPlan(), SHIPPED).scoring}
+    options.add_options(parser, scoring, but=["selectors"])
+    common.add_run(parser, run, folder=False)
 
 
 def run(args: argparse.Namespace) -> None:
-    from engine.maskfile import write_mask
-    from engine.masks import removed_rows
-    from engine.scores import score_model
+    from engine.edits.mask_files import write_mask
+    from engine.edits.masks import removed_rows
+    from engine.run.scoring import score_model
 
     rate = parse_rate(args.rate)
     if "," in args.selector:
         raise InputError(f"a mask is made from one selector, got {args.selector}; give one of them")
-    args.selectors = args.selector
-    plan = common.score_plan(args)
+    scoring = replace(for_model(AuditPlan(), args.model).scoring, selectors=(args.selector,))
+    plan = options.plan_from(args, scoring)
     with Store(args.store) as store:
         loaded = common.load(args)
         with common.progress_bar(args) as progress:
             result = score_model(loaded, plan, store=store, progress=progress)
     scores = result.ranking(args.selector, args.seed)
     removed = removed_rows(scores, args.order, rate)
-    spec = {
-        "selector": args.selector,
-        "seed": args.seed,
-        "order": args.order,
-        "rate": rate,
-        "scores": result.spec,
-    }
+    spec = {"selector": args.selector, "seed": args.seed, "order": args.order, "rate": rate, "scores": result.spec}
     write_mask(args.out, removed, loaded.fingerprint, spec)
-    if args.json:
-        common.print_json({"file": str(args.out), "rows_removed": len(removed), "rows": loaded.rows.n_rows})
-    else:
-        common.out.print(
-            f"{len(removed):,} of {loaded.rows.n_rows:,} rows written to {args.out}", markup=False
-        )
+    notes = shortfalls(spec)
+    for note in notes:
+        common.err.print(f"note: {note}", markup=False, soft_wrap=True)
+    answer = {"file": args.out, "rows_removed": len(removed), "rows": loaded.rows.n_rows, "notes": notes}
+    if not common.as_json(args, answer):
+        common.out.print(f"{len(removed):,} of {loaded.rows.n_rows:,} rows written to {args.out}", markup=False)

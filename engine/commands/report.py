@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from engine.commands import common
-from engine.errors import InputError
-from engine.store import Store
+from engine.records.errors import InputError
+from engine.results.store import Store
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -23,17 +23,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         nargs="+",
         help="a model's id (its results in the store), a folder that `sweep` or `analyze` wrote, or demo (as shipped)",
     )
-    parser.add_argument(
-        "--out", type=Path, default=Path("report.html"), help="file to write (default report.html)"
-    )
+    parser.add_argument("--out", type=Path, default=Path("report.html"), help="file to write (default report.html)")
     common.add_storage(parser, folder=False)
     common.add_json(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
-    from dashboard.report import build
-    from engine.records import write_atomic
+    from dashboard.report.report import build
+    from engine.records.files import write_atomic
 
     if args.out.suffix not in (".html", ".htm"):
         raise InputError(f"--out must name an .html file, got {args.out}")
@@ -42,17 +40,16 @@ def run(args: argparse.Namespace) -> None:
     folders = [_folder(model, args.store) for model in args.models]
     page = build(folders).encode()
     write_atomic(args.out, page)
-    if args.json:
-        common.print_json(
-            {"file": str(args.out), "bytes": len(page), "folders": [str(folder) for folder in folders]}
-        )
+    if common.as_json(
+        args, {"file": str(args.out), "bytes": len(page), "folders": [str(folder) for folder in folders]}
+    ):
         return
     common.out.print(f"written to {args.out} ({len(page) / 1e6:.1f} MB); open it in a browser", markup=False)
 
 
 def _folder(model: str, store_folder: Path | None) -> Path:
     """The results of a model: a folder with a manifest, else the store's, for demo else the shipped ones."""
-    from precomputed import demo_dir
+    from engine.records.shipped import demo_dir
 
     if (Path(model) / "manifest.json").is_file():
         return Path(model)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from rich.table import Table
-
 from engine.commands import common
 
 
@@ -21,46 +19,24 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> None:
-    from engine.models import load_rows
+    from engine.models.loading import load_rows
 
     index = load_rows(args.model, revision=args.revision)
     kinds: dict[tuple[str, str], list[int]] = {}
     for layer in index.layers:
         kinds.setdefault((layer.sublayer, layer.projection), []).append(layer.rows)
-    projections = [
-        {
-            "sublayer": sublayer,
-            "projection": projection,
-            "layers": len(sizes),
-            "rows": sum(sizes),
-            "share": sum(sizes) / index.n_rows,
-        }
-        for (sublayer, projection), sizes in kinds.items()
-    ]
     if args.json:
-        common.print_json(
-            {
-                "model": args.model,
-                "blocks": index.n_blocks,
-                "layers": len(index.layers),
-                "rows": index.n_rows,
-                "projections": projections,
-            }
-        )
+        columns = ("sublayer", "projection", "layers", "rows", "share")
+        projections = [
+            dict(zip(columns, (*kind, len(sizes), sum(sizes), sum(sizes) / index.n_rows), strict=True))
+            for kind, sizes in kinds.items()
+        ]
+        counts = {"blocks": index.n_blocks, "layers": len(index.layers), "rows": index.n_rows}
+        common.print_json({"model": args.model, **counts, "projections": projections})
         return
-    table = Table(
-        title=f"{args.model}: {index.n_rows:,} rows in {len(index.layers)} layers of {index.n_blocks} blocks"
+    rows = (
+        (sublayer, projection, f"{len(sizes):,}", f"{sum(sizes):,}", f"{sum(sizes) / index.n_rows:.1%}")
+        for (sublayer, projection), sizes in kinds.items()
     )
-    for column in ("sublayer", "projection"):
-        table.add_column(column)
-    for column in ("layers", "rows", "share"):
-        table.add_column(column, justify="right")
-    for entry in projections:
-        table.add_row(
-            str(entry["sublayer"]),
-            str(entry["projection"]),
-            f"{entry['layers']:,}",
-            f"{entry['rows']:,}",
-            f"{entry['share']:.1%}",
-        )
-    common.out.print(table)
+    title = f"{args.model}: {index.n_rows:,} rows in {len(index.layers)} layers of {index.n_blocks} blocks"
+    common.print_table(title, ("sublayer", "projection", "layers", "rows", "share"), rows, texts=2)

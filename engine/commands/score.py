@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from rich.table import Table
-
-from engine.commands import common
-from engine.records import check_folder
-from engine.store import Store
+from engine.commands import common, options
+from engine.records.manifest import check_folder
+from engine.results.store import Store
+from engine.run.plans import SHIPPED, AuditPlan, for_model
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -19,17 +18,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "rows.parquet (what each row is) and manifest.json.",
     )
     common.add_model(parser)
-    common.add_scoring(parser)
-    common.add_device(parser)
-    common.add_storage(parser)
-    common.add_json(parser)
-    parser.set_defaults(run=run)
+    options.add_options(parser, {"": AuditPlan().scoring, "shipped model": for_model(AuditPlan(), SHIPPED).scoring})
+    common.add_run(parser, run)
 
 
 def run(args: argparse.Namespace) -> None:
-    from engine.scores import score_model, write_scores
+    from engine.run.scoring import score_model, write_scores
 
-    plan = common.score_plan(args)
+    plan = options.plan_from(args, for_model(AuditPlan(), args.model).scoring)
     with Store(args.store) as store:
         folder = common.output_folder(args, store)
         loaded = common.load(args)
@@ -37,13 +33,13 @@ def run(args: argparse.Namespace) -> None:
         with common.progress_bar(args) as progress:
             result = score_model(loaded, plan, store=store, progress=progress)
         manifest = write_scores(folder, loaded, result)
-    if args.json:
-        common.print_json({"folder": str(folder), "rows": loaded.rows.n_rows, "manifest": manifest})
+    common.say_notes(folder)
+    if common.as_json(args, {"folder": str(folder), "rows": loaded.rows.n_rows, "manifest": manifest}):
         return
-    table = Table(title=f"{loaded.id}: scores of {loaded.rows.n_rows:,} rows")
-    for column in ("selector", "lowest", "median", "highest"):
-        table.add_column(column, justify="left" if column == "selector" else "right")
-    for selector, scores in result.scores.items():
-        table.add_row(selector, f"{scores.min():.3g}", f"{scores.median():.3g}", f"{scores.max():.3g}")
-    common.out.print(table)
+    rows = (
+        (selector, *(f"{value:.3g}" for value in (scores.min(), scores.median(), scores.max())))
+        for selector, scores in result.scores.items()
+    )
+    title = f"{loaded.name}: scores of {loaded.rows.n_rows:,} rows"
+    common.print_table(title, ("selector", "lowest", "median", "highest"), rows, texts=1)
     common.out.print(f"written to {folder}", markup=False)

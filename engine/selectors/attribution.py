@@ -5,22 +5,22 @@ Nothing is kept from batch to batch but the sums; what a method keeps of a batch
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from engine.errors import InputError, unknown
-from engine.rows import RowIndex
+from engine.models.rows import RowIndex
+from engine.records.errors import InputError, unknown
 from engine.selectors.checks import check_finite
-from engine.selectors.gradients import IG_STEPS, METHODS, Inputs, LogitGradient, Method, Reduce
+from engine.selectors.gradients import IG_STEPS, METHODS, Inputs, LogitGradient, Method, Reduce, Wanted
 from engine.selectors.passes import BatchSize, in_batches, wide, windows_per_pass
 
 if TYPE_CHECKING:
-    from engine.models import LoadedModel
+    from engine.models.loading import LoadedModel
 
-__all__ = ["IG_STEPS", "Method", "per_prompt_relevance", "relevance"]
+__all__ = ["IG_STEPS", "Method", "per_prompt_relevance", "relevance", "relevances"]
 
 
 def relevance(
@@ -29,29 +29,51 @@ def relevance(
     rows: RowIndex,
     input_ids: Tensor,
     gradient_of: LogitGradient,
+    reduce: Callable[[int, Tensor], None],
+    attention_mask: Tensor | None = None,
+) -> None:
+    """`relevances` of one method; `reduce` gets layer index and relevance."""
+    relevances([method], model, rows, input_ids, gradient_of, lambda _, *found: reduce(*found), attention_mask)
+
+
+def relevances(
+    methods: Collection[Method],
+    model: nn.Module,
+    rows: RowIndex,
+    input_ids: Tensor,
+    gradient_of: LogitGradient,
     reduce: Reduce,
     attention_mask: Tensor | None = None,
+    centre: Sequence[Tensor] | None = None,
 ) -> None:
     """Signed relevance R = [B, T, rows] of every row's output at every token, handed to `reduce` layer by layer.
 
     h = output of the Linear, F = the scalar whose gradient at the logits `gradient_of` gives.
+    grad_x_input: R = h * dF/dh (one forward and backward pass). gradient: R = dF/dh, from the same pass.
     lrp: R = h * dF/dh under AttnLRP's rules (one forward and backward pass).
+    relp: R = (h - centre) * dF/dh under AttnLRP's rules, from the same pass; Jafari et al. 2025, arXiv:2508.21258.
     ig:  R = (h(1) - h(0)) * mean over k = 1..16 of dF/dh(k/16), where h(a) is h with the input embeddings
          scaled by a (16 forward and backward passes, and a forward pass for h(0)). Path and baseline are
          the paper's; this form is EAP-IG's, Hanna et al. 2024, arXiv:2403.17806.
-    grad_x_input: R = h * dF/dh (one forward and backward pass).
-    ig_conductance: R = sum over k = 1..16 of dF/dh(k/16) * (h(k/16) - h((k-1)/16)), on the path of ig and at
-         its cost; Dhamdhere et al. 2018, arXiv:1805.12233.
+    ig_conductance: R = sum over k = 1..16 of dF/dh(k/16) * (h(k/16) - h((k-1)/16)), from the same passes;
+         Dhamdhere et al. 2018, arXiv:1805.12233.
 
+    methods: of one pass (`gradients.PASSES`); what several are given does not depend on the others.
     input_ids [B, T]; attention_mask [B, T] of 0/1 for padded batches, whose position ids follow from it.
-    No parameter gets a gradient. Errors: InputError for lrp on an architecture without rules.
+    centre: for relp, [rows] of every layer. No parameter gets a gradient.
+    Errors: InputError for lrp and relp on an architecture without rules.
     """
-    if method not in METHODS:
-        raise unknown("attribution method", method, METHODS)
+    for method in methods:
+        if method not in METHODS:
+            raise unknown("attribution method", method, METHODS)
+    passes = {METHODS[method] for method in methods}
+    if len(passes) != 1:
+        raise ValueError(f"expected methods of one pass, got {', '.join(methods) or 'none'}")
     if torch.is_inference_mode_enabled():
         raise RuntimeError("relevance needs gradients; leave torch.inference_mode first")
     with torch.enable_grad():
-        METHODS[method](model, rows, Inputs(model, input_ids, attention_mask), gradient_of, reduce)
+        wanted = Wanted(frozenset(methods), reduce, centre)
+        passes.pop()(model, rows, Inputs(model, input_ids, attention_mask), gradient_of, wanted)
 
 
 def per_prompt_relevance(
@@ -78,9 +100,7 @@ def per_prompt_relevance(
         last = wide(logits[:, -1]).detach().requires_grad_()
         scalars = target_fn(last)
         if scalars.shape != last.shape[:1]:
-            raise ValueError(
-                f"target_fn gave {list(scalars.shape)} for {len(last)} prompts; expected one scalar each"
-            )
+            raise ValueError(f"target_fn gave {list(scalars.shape)} for {len(last)} prompts; expected one scalar each")
         gradient = torch.zeros_like(logits)
         gradient[:, -1] = torch.autograd.grad(scalars.sum(), last)[0]
         return gradient

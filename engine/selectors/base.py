@@ -4,52 +4,51 @@ To add one, write a file with a class and register it under its id:
 
     from engine.selectors import ScoringRun, register_selector
 
-    @register_selector("weight_norm", title="Weight norm", data_free=True)
-    class WeightNorm:
-        \"\"\"s_i = the Euclidean norm of row i.\"\"\"
+    @register_selector("largest_weight", title="Largest weight", data_free=True)
+    class LargestWeight:
+        \"\"\"s_i = max_j |W_ij|.\"\"\"
 
         def score(self, run: ScoringRun) -> Tensor:
-            return run.per_layer(lambda linear: linear.weight.float().norm(dim=1))
+            return run.per_layer(lambda linear: linear.weight.float().abs().amax(dim=1))
 
-Inside this repository the file goes beside the others and its name into `BUILT_IN`. In a package of its own
-an entry point does the same, `[project.entry-points."selector_audit.selectors"]` with
-`weight_norm = "package.module"`: importing the module has to run the decorator. Menus, commands and
-the tests over the registry then know it.
+With a second method it finds the rows of a behaviour as well (`refusal`): `contrast(self, run: PromptRun)` says
+what it gives for prompts of two sides, see `PromptSelector`. A class with that method alone contrasts prompts only and
+says by `protected_by` whose scores of text protect rows there.
+
+Inside this repository the file goes beside the others and its name into `BUILT_IN`. In a package of its own an entry
+point does the same, `[project.entry-points."selector_audit.selectors"]` with `largest_weight = "package.module"`:
+importing the module has to run the decorator. Menus, commands and the tests over the registry then know it.
 """
 
 from __future__ import annotations
 
-import hashlib
-import importlib
-import inspect
-import threading
-import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, cast, get_args
 
-from engine.errors import InputError, unknown
-from engine.records import Json
+from engine.records.errors import InputError, unknown
+from engine.records.hashing import Json, source_hash
+from engine.records.registry import Registry, modules
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from engine.selectors.prompt_run import PromptRun
     from engine.selectors.run import ScoringRun
 
-ENTRY_POINTS = "selector_audit.selectors"
-# Files and ids, in menu order: the paper's seven (`engine.scores.PAPER_SELECTORS`), then ours.
+Objective = Literal["loss", "logit"]
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)  # the first is the default
+SEEDS = (42, 43, 44)  # of seeded selectors: the paper, section 3.4
+# Files and ids, in menu order: the paper's seven (`engine.run.plans.PAPER_SELECTORS`), then ours.
 BUILT_IN = (
-    "random",
-    "magnitude",
-    "wanda",
-    "mean_activation",
-    "lrp",
-    "ig",
-    "consensus2",
-    "grad_x_input",
-    "ig_conductance",
-)
+    "random", "magnitude", "wanda", "mean_activation", "lrp", "ig", "consensus2", "grad_x_input", "ig_conductance",
+    "fisher", "taylor", "atp_signed", "relp", "gradient_norm", "activation_std", "flap", "ria", "weight_norm",
+    "effect_size",
+)  # fmt: skip
+# The paper's variants of Algorithm 1, in its order.
+PAPER_CONTRASTS = ("lrp", "ig", "consensus2", "mean_activation", "random")
+ALSO_CONTRASTS = ("grad_x_input", "ig_conductance", "effect_size")
+CONTRASTS_ONLY = ("effect_size",)  # give text no scores
 
 
 class Selector(Protocol):
@@ -61,6 +60,18 @@ class Selector(Protocol):
         """Scores of all rows in the order of the row index.
 
         returns [N] (a seeded selector: [len(run.seeds), N]), any float dtype, higher = more important
+        """
+        ...
+
+
+class PromptSelector(Protocol):
+    """What a registered class may provide besides: how it contrasts risk prompts with base prompts."""
+
+    def contrast(self, run: PromptRun) -> Tensor:
+        """C_comply of all rows: high where the row promotes complying with the risk prompts only.
+
+        Most often the difference of two percentile ranks within each layer, as `run.rank_difference` gives it.
+        returns [N] in [-1, 1], any float dtype
         """
         ...
 
@@ -78,13 +89,16 @@ class SelectorInfo:
     seeded: bool = False  # one ranking per seed
     cache_id: str = ""  # names the formula in cache keys: other numbers, other id
     needs: tuple[str, ...] = ()  # selectors whose scores it is made of
+    contrasts: bool = False  # says how it contrasts prompts
+    scores: bool = True  # gives text scores; if not, it contrasts prompts only
+    protected_by: str = ""  # of one that contrasts prompts: whose scores of text protect rows, "" for its own
+    asks: tuple[tuple[str, str], ...] = ()  # methods and statistics that it asks `ScoringRun.mean_relevance` for
 
 
-_SelectorClass = TypeVar("_SelectorClass", bound=Callable[[], Selector])
-_registry: dict[str, tuple[SelectorInfo, Callable[[], Selector]]] = {}
-_broken: dict[str, str] = {}  # plug-in -> why it could not be loaded
-_state = {"loaded": False}
-_lock = threading.RLock()
+_SelectorClass = TypeVar("_SelectorClass", bound=Callable[[], Selector | PromptSelector])
+REGISTRY: Registry[tuple[SelectorInfo, Callable[[], Selector | PromptSelector]]] = Registry(
+    "selector", modules("engine.selectors", BUILT_IN)
+)
 
 
 def register_selector(
@@ -97,27 +111,44 @@ def register_selector(
     seeded: bool = False,
     version: int = 1,
     needs: tuple[str, ...] = (),
+    protected_by: str = "",
+    asks: tuple[tuple[str, str], ...] = (),
 ) -> Callable[[_SelectorClass], _SelectorClass]:
-    """Class decorator: make the class available under `selector_id`. Errors: InputError for a taken id.
+    """Class decorator: make the class available under `selector_id`.
 
     version: raise it when the selector gives other numbers than before, so that cached ones are not used.
     needs: the selectors that it asks the run for (`run.scores`), so that new numbers of theirs make new ones here.
+    protected_by: for a class that only contrasts prompts, the selector whose scores of text protect rows.
+    asks: what it asks `run.mean_relevance` for, as (("grad_x_input", "square"),), so that one pass serves it beside
+    others; without this it costs a pass of its own.
+    Errors: InputError for a taken id, and for a class without `score` that does not say what protects its rows.
     """
 
     def register(factory: _SelectorClass) -> _SelectorClass:
+        scores, contrasts = hasattr(factory, "score"), hasattr(factory, "contrast")
+        if not scores and not (contrasts and protected_by):
+            raise InputError(
+                f"selector {selector_id!r} has no method score; give it one, or contrast prompts only by a method "
+                "contrast and protected_by"
+            )
         note = (factory.__doc__ or "").strip().partition("\n")[0]
-        cache_id = f"{selector_id}/{version}{_source_hash(factory)}"
+        cache_id = f"{selector_id}/{version}{source_hash(factory)}"
         info = SelectorInfo(
-            selector_id, title or selector_id, family, data_free, cost, note, seeded, cache_id, needs
+            selector_id,
+            title or selector_id,
+            family,
+            data_free,
+            cost,
+            note,
+            seeded,
+            cache_id,
+            needs,
+            contrasts,
+            scores,
+            protected_by,
+            asks,
         )
-        with _lock:
-            taken = _registry.get(selector_id)
-            # The same class again, as on a reload of its module, replaces itself.
-            if taken and _origin(taken[1]) != _origin(factory):
-                raise InputError(
-                    f"selector id {selector_id!r} is taken by {'.'.join(_origin(taken[1]))}; choose another id"
-                )
-            _registry[selector_id] = (info, factory)
+        REGISTRY.add(selector_id, (info, factory), factory)
         return factory
 
     return register
@@ -125,20 +156,48 @@ def register_selector(
 
 def unregister_selector(selector_id: str) -> None:
     """Take a selector out of the registry (for tests and notebooks)."""
-    with _lock:
-        _registry.pop(selector_id, None)
+    REGISTRY.remove(selector_id)
 
 
 def available_selectors() -> list[SelectorInfo]:
-    """The paper's seven in the paper's order, then ours, then plug-ins by id."""
-    _load()
-    plug_ins = sorted(set(_registry) - set(BUILT_IN))
-    return [_registry[selector_id][0] for selector_id in (*BUILT_IN, *plug_ins)]
+    """Those that give text scores: the paper's seven in the paper's order, then ours, then plug-ins by id."""
+    return [info for info, _ in REGISTRY if info.scores]
+
+
+def contrast_selectors() -> list[str]:
+    """The selectors that contrast prompts: the paper's in its order, then others in menu order."""
+    others = [info.id for info, _ in REGISTRY if info.contrasts and info.id not in PAPER_CONTRASTS]
+    return [*PAPER_CONTRASTS, *others]
+
+
+def check_contrasts(selector_id: str) -> None:
+    """`InputError` unless the selector contrasts prompts; of a plug-in that could not be loaded it says why."""
+    available = contrast_selectors()
+    if selector_id not in available:
+        if selector_id in REGISTRY.broken:
+            get_selector(selector_id)
+        raise unknown("contrast selector", selector_id, available)
+
+
+def selector_ids() -> list[str]:
+    """Ids that give text scores in the same order, without importing a selector: for menus and checks."""
+    return [name for name in REGISTRY.offered() if name not in CONTRASTS_ONLY]
+
+
+def contrast_ids() -> list[str]:
+    """Ids that contrast prompts, likewise; a plug-in may turn out not to, which `check_contrasts` then says."""
+    ours = (*PAPER_CONTRASTS, *ALSO_CONTRASTS)
+    return [*ours, *(name for name in selector_ids() if name not in BUILT_IN)]
 
 
 def get_selector(selector_id: str) -> SelectorInfo:
     """What is said about a selector. Errors: InputError with the nearest name."""
-    return _entry(selector_id)[0]
+    return REGISTRY.get(selector_id)[0]
+
+
+def protected_by(selector_id: str) -> str:
+    """The selector whose scores of text protect rows where this one contrasts prompts: itself, or the one it names."""
+    return get_selector(selector_id).protected_by or selector_id
 
 
 def with_needs(selector_ids: Iterable[str]) -> list[str]:
@@ -151,6 +210,12 @@ def with_needs(selector_ids: Iterable[str]) -> list[str]:
     return found
 
 
+def asked_by(selector_ids: Iterable[str], known: Container[str]) -> tuple[tuple[str, str], ...]:
+    """What these selectors and those they are made of will ask of relevances, but for those whose scores are known."""
+    missing = [name for name in with_needs(selector_ids) if name not in known]
+    return tuple(dict.fromkeys(one for name in missing for one in get_selector(name).asks))
+
+
 def formula(selector_id: str) -> Json:
     """What a cache key says about a selector: its formula, those it is made of, and whether seeds matter."""
     parts = [get_selector(name) for name in with_needs([selector_id])]
@@ -159,60 +224,16 @@ def formula(selector_id: str) -> Json:
 
 def new_scorer(selector_id: str) -> Selector:
     """The selector itself. Errors: InputError with the nearest name."""
-    return _entry(selector_id)[1]()
+    return cast(Selector, REGISTRY.get(selector_id)[1]())
 
 
 def broken_plug_ins() -> dict[str, str]:
     """Entry points that could not be loaded, with the reason."""
-    _load()
-    return dict(_broken)
+    available_selectors()
+    return dict(REGISTRY.broken)
 
 
-def _entry(selector_id: str) -> tuple[SelectorInfo, Callable[[], Selector]]:
-    _load()
-    if selector_id in _registry:
-        return _registry[selector_id]
-    if selector_id in _broken:
-        raise InputError(f"selector {selector_id!r} cannot be used: {_broken[selector_id]}")
-    raise unknown("selector", selector_id, _registry)
-
-
-def _load() -> None:
-    """Import the built-in selectors and the entry points, once."""
-    with _lock:
-        if _state["loaded"]:
-            return
-        for name in BUILT_IN:
-            importlib.import_module(f"engine.selectors.{name}")
-        _state["loaded"] = True
-        for entry_point in entry_points(group=ENTRY_POINTS):
-            load_plug_in(entry_point)
-
-
-def load_plug_in(entry_point: EntryPoint) -> None:
-    """Load one third-party selector. A broken one is named in a warning and leaves the others usable."""
-    try:
-        entry_point.load()
-        if entry_point.name not in _registry:
-            raise InputError(f"{entry_point.value} registers no selector {entry_point.name!r}")
-    except Exception as error:  # third-party code: whatever it raises must not take the others down
-        reason = f"its plug-in {entry_point.value} cannot be loaded ({type(error).__name__}: {error})"
-        _broken[entry_point.name] = reason
-        warnings.warn(
-            f"selector {entry_point.name!r} is left out: {reason}; repair or uninstall it", stacklevel=2
-        )
-
-
-def _source_hash(factory: object) -> str:
-    """A plug-in's cached numbers are good for its source text only; our own classes count by `version`."""
-    if _origin(factory)[0].startswith("engine.selectors."):
-        return ""
-    try:
-        source = inspect.getsource(cast(type, factory))
-    except (OSError, TypeError):  # made in a notebook or by a factory: no source to be had
-        source = ".".join(_origin(factory))
-    return "/" + hashlib.sha256(source.encode()).hexdigest()[:16]
-
-
-def _origin(factory: object) -> tuple[str, str]:
-    return str(getattr(factory, "__module__", "?")), str(getattr(factory, "__qualname__", "?"))
+def titles_record(selector_ids: Iterable[str]) -> Json:
+    """What a manifest says about plug-ins, so that pages can name them where the plug-in itself is not installed."""
+    titles = {name: get_selector(name).title for name in selector_ids if name not in BUILT_IN}
+    return {"selector_titles": titles} if titles else {}

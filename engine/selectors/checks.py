@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from engine.errors import InputError
-from engine.rows import RowIndex
+from engine.models.rows import RowIndex
+from engine.records.errors import InputError
 
-_NEXT_STEP = {
-    "float16": "run again with --dtype bfloat16 or float32",
-    "bfloat16": "run again with --dtype float32",
-}
+_NEXT_STEP = {"float16": "run again with --dtype bfloat16 or float32", "bfloat16": "run again with --dtype float32"}
 
 
 def check_finite(name: str, values: Tensor, rows: RowIndex, dtype: str) -> None:

@@ -9,13 +9,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from engine.attnlrp import model_family
-from engine.ranking import removal_order
+from engine.models.attnlrp import model_family
 from engine.selectors.base import register_selector
+from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import ScoringRun
+from engine.stats.removal_order import removal_order
 
 if TYPE_CHECKING:
-    from engine.models import LoadedModel
+    from engine.models.loading import LoadedModel
 
 
 @register_selector(
@@ -34,6 +35,10 @@ class Consensus2:
 
     def score(self, run: ScoringRun) -> Tensor:
         return torch.from_numpy(borda(run.scores("lrp").numpy(), run.scores("ig").numpy()))
+
+    def contrast(self, run: PromptRun) -> Tensor:
+        """The mean of lrp's and ig's: Borda over their per-layer ranks, done once per side, gives the same number."""
+        return (run.contrast("lrp") + run.contrast("ig")) / 2
 
 
 def borda(first: npt.ArrayLike, second: npt.ArrayLike) -> npt.NDArray[np.float64]:

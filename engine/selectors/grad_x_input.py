@@ -5,11 +5,16 @@ from __future__ import annotations
 from torch import Tensor
 
 from engine.selectors.base import register_selector
+from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import ScoringRun
 
 
 @register_selector(
-    "grad_x_input", title="Gradient x input", family="attribution", cost="1 forward and backward pass"
+    "grad_x_input",
+    title="Gradient x input",
+    family="attribution",
+    cost="1 forward and backward pass",
+    asks=(("grad_x_input", "abs"),),
 )
 class GradientTimesInput:
     """s_i = E |h_i * dF/dh_i|, plain gradients at the Linear's output h.
@@ -22,3 +27,6 @@ class GradientTimesInput:
 
     def score(self, run: ScoringRun) -> Tensor:
         return run.mean_abs_relevance("grad_x_input")
+
+    def contrast(self, run: PromptRun) -> Tensor:
+        return run.relevance_contrast("grad_x_input")

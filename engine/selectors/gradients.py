@@ -1,29 +1,42 @@
-"""One batch through the model, and what comes back at every Linear: one function per attribution method.
+"""One batch through the model, and what comes back at every Linear: one function per pass.
 
-Memory, besides the scores: lrp and grad_x_input keep what one forward and backward pass of the batch keeps.
-For N rows and B windows of T tokens, ig keeps one more vector per token, B * T * N float32 (the sum of the
-gradients so far); ig_conductance keeps two (the sum so far, and the outputs at the step before in the model's
-dtype). They go as soon as a layer is reduced.
+A pass serves all methods that need its gradients: `PASSES`. Memory, besides the scores: the plain pass and AttnLRP's
+keep what one forward and backward pass of the batch keeps. For N rows and B windows of T tokens, ig keeps one more
+vector per token, B * T * N float32 (the sum of the gradients so far); ig_conductance keeps two (the sum so far, and the
+outputs at the step before in the model's dtype). They go as soon as a layer is reduced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from engine.attnlrp import attn_lrp, plain_gradients
-from engine.errors import InputError
-from engine.rows import RowIndex
+from engine.models.attnlrp import attn_lrp, plain_gradients
+from engine.models.rows import RowIndex
+from engine.records.errors import InputError
 from engine.selectors.passes import embed, watching, wide
 
-Method = Literal["lrp", "ig", "grad_x_input", "ig_conductance"]
+Method = Literal["grad_x_input", "gradient", "lrp", "relp", "ig", "ig_conductance"]
 IG_STEPS = 16
 LogitGradient = Callable[[Tensor], Tensor]  # logits -> dF/dlogits, of the same shape
-Reduce = Callable[[int, Tensor], None]  # layer index, relevance [B, T, rows of the layer] float32
+Reduce = Callable[[Method, int, Tensor], None]  # method, layer index, relevance [B, T, rows of the layer] float32
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a pass hands out: the relevance of these methods, each layer's to `reduce`.
+
+    centre: per layer [rows], the output that relp takes the difference to; None where relp is not wanted.
+    """
+
+    methods: Collection[Method]
+    reduce: Reduce
+    centre: Sequence[Tensor] | None = None
 
 
 class Inputs:
@@ -54,23 +67,43 @@ class Inputs:
         torch.autograd.grad(logits, start, gradient_of(logits.detach()))
 
 
-def lrp(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGradient, reduce: Reduce) -> None:
-    """R = h * dF/dh under AttnLRP's rules."""
-    with attn_lrp(model):
-        _gradient_times_output(model, rows, inputs, gradient_of, reduce)
+def plain(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGradient, wanted: Wanted) -> None:
+    """grad_x_input: R = h * dF/dh. gradient: R = dF/dh."""
 
+    def give(layer: int, h: Tensor, gradient: Tensor) -> None:
+        if "grad_x_input" in wanted.methods:
+            wanted.reduce("grad_x_input", layer, h * gradient)
+        if "gradient" in wanted.methods:
+            wanted.reduce("gradient", layer, gradient)
 
-def grad_x_input(
-    model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGradient, reduce: Reduce
-) -> None:
-    """R = h * dF/dh."""
     with plain_gradients():
-        _gradient_times_output(model, rows, inputs, gradient_of, reduce)
+        _outputs_and_gradients(model, rows, inputs, gradient_of, give)
 
 
-def _gradient_times_output(
-    model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGradient, reduce: Reduce
+def lrp(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGradient, wanted: Wanted) -> None:
+    """lrp: R = h * dF/dh under AttnLRP's rules. relp: R = (h - centre) * dF/dh under the same."""
+    centre = wanted.centre
+    if "relp" in wanted.methods and centre is None:
+        raise ValueError("relp takes the difference to a mean output; give centre, one tensor [rows] per layer")
+
+    def give(layer: int, h: Tensor, gradient: Tensor) -> None:
+        if "lrp" in wanted.methods:
+            wanted.reduce("lrp", layer, h * gradient)
+        if "relp" in wanted.methods and centre is not None:
+            wanted.reduce("relp", layer, (h - centre[layer].to(h.dtype).to(h.device)) * gradient)
+
+    with attn_lrp(model):
+        _outputs_and_gradients(model, rows, inputs, gradient_of, give)
+
+
+def _outputs_and_gradients(
+    model: nn.Module,
+    rows: RowIndex,
+    inputs: Inputs,
+    gradient_of: LogitGradient,
+    give: Callable[[int, Tensor, Tensor], None],
 ) -> None:
+    """`give` gets h and dF/dh of every layer, both [B, T, rows], as they come back."""
     reached: set[int] = set()
 
     def on_linear(layer: int, _: Tensor, output: Tensor) -> None:
@@ -78,7 +111,7 @@ def _gradient_times_output(
 
         def finish(gradient: Tensor) -> None:
             reached.add(layer)
-            reduce(layer, inputs.by_token(wide(h) * wide(gradient)))
+            give(layer, inputs.by_token(wide(h)), inputs.by_token(wide(gradient)))
 
         output.register_hook(finish)
 
@@ -87,68 +120,55 @@ def _gradient_times_output(
     _check_reached(rows, reached)
 
 
-def ig(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGradient, reduce: Reduce) -> None:
-    """R = (h(1) - h(0)) * mean over k = 1..16 of dF/dh(k/16)."""
-    baseline = _outputs_at_zero(model, rows, inputs)
-    sums: dict[int, Tensor] = {}
+def path(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGradient, wanted: Wanted) -> None:
+    """Along h(k/16), k = 1..16, the outputs with the input embeddings scaled by k/16.
+
+    ig: R = (h(1) - h(0)) * mean_k dF/dh(k/16). ig_conductance: R = sum_k dF/dh(k/16) * (h(k/16) - h((k-1)/16)).
+    """
+    ig, conductance = "ig" in wanted.methods, "ig_conductance" in wanted.methods
+    at_zero = _outputs_at_zero(model, rows, inputs)
+    before = dict(at_zero) if conductance else {}  # h at the step before
+    if not ig:
+        at_zero.clear()
+    gradients: dict[int, Tensor] = {}  # their sum so far
+    moved: dict[int, Tensor] = {}  # the conductance so far
     reached: set[int] = set()
 
-    def add(layer: int, gradient: Tensor) -> None:
-        if layer in sums:
-            sums[layer] += gradient
-        else:
-            sums[layer] = wide(gradient).clone()
-
-    def on_linear(layer: int, _: Tensor, output: Tensor) -> None:
-        output.register_hook(lambda gradient: add(layer, gradient))
-
-    def on_last(layer: int, _: Tensor, output: Tensor) -> None:
-        h = output.detach()
-
-        def finish(gradient: Tensor) -> None:
-            reached.add(layer)
-            mean = inputs.by_token(sums.pop(layer) + gradient) / IG_STEPS
-            reduce(layer, (inputs.by_token(wide(h)) - baseline.pop(layer)) * mean)
-
-        output.register_hook(finish)
-
-    for step in range(1, IG_STEPS + 1):
-        hook = on_last if step == IG_STEPS else on_linear
-        with plain_gradients(), watching(model, rows, inputs.positions, hook):
-            inputs.backward(model, step / IG_STEPS, gradient_of)
-    _check_reached(rows, reached)
-
-
-def ig_conductance(
-    model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGradient, reduce: Reduce
-) -> None:
-    """R = sum over k = 1..16 of dF/dh(k/16) * (h(k/16) - h((k-1)/16))."""
-    before = _outputs_at_zero(model, rows, inputs)  # h at the step before
-    sums: dict[int, Tensor] = {}
-    reached: set[int] = set()
+    def add(layer: int, h: Tensor, gradient: Tensor, last: bool) -> None:
+        if conductance:
+            part = (wide(h) - wide(before.pop(layer))).mul_(gradient)
+            if layer in moved:
+                moved[layer] += part
+            else:
+                moved[layer] = part
+            if last:
+                wanted.reduce("ig_conductance", layer, moved.pop(layer))
+            else:
+                before[layer] = h
+        if ig:
+            if layer in gradients:
+                gradients[layer] += gradient
+            else:
+                gradients[layer] = gradient.clone()
+            if last:
+                wanted.reduce("ig", layer, (wide(h) - at_zero.pop(layer)) * (gradients.pop(layer) / IG_STEPS))
 
     def watcher(last: bool) -> Callable[[int, Tensor, Tensor], None]:
         def on_linear(layer: int, _: Tensor, output: Tensor) -> None:
-            h = inputs.by_token(output.detach())
+            # ig alone needs no output but the last: it is not kept alive until the backward pass.
+            h = inputs.by_token(output.detach()) if conductance or last else output.new_empty(0)
 
-            def add(gradient: Tensor) -> None:
-                part = inputs.by_token(wide(gradient)) * (wide(h) - wide(before.pop(layer)))
-                total = sums.pop(layer) + part if layer in sums else part
+            def finish(gradient: Tensor) -> None:
+                add(layer, h, inputs.by_token(wide(gradient)), last)
                 if last:
                     reached.add(layer)
-                    reduce(layer, total)
-                else:
-                    sums[layer], before[layer] = total, h
 
-            output.register_hook(add)
+            output.register_hook(finish)
 
         return on_linear
 
     for step in range(1, IG_STEPS + 1):
-        with (
-            plain_gradients(),
-            watching(model, rows, inputs.positions, watcher(last=step == IG_STEPS)),
-        ):
+        with plain_gradients(), watching(model, rows, inputs.positions, watcher(last=step == IG_STEPS)):
             inputs.backward(model, step / IG_STEPS, gradient_of)
     _check_reached(rows, reached)
 
@@ -180,4 +200,10 @@ def _outputs_at_zero(model: nn.Module, rows: RowIndex, inputs: Inputs) -> dict[i
     return outputs
 
 
-METHODS = {"lrp": lrp, "ig": ig, "grad_x_input": grad_x_input, "ig_conductance": ig_conductance}
+Pass = Callable[[nn.Module, RowIndex, Inputs, LogitGradient, Wanted], None]
+PASSES: tuple[tuple[Pass, tuple[Method, ...]], ...] = (
+    (plain, ("grad_x_input", "gradient")),
+    (lrp, ("lrp", "relp")),
+    (path, ("ig", "ig_conductance")),
+)
+METHODS: dict[Method, Pass] = {method: one for one, methods in PASSES for method in methods}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from torch import Tensor
 
 from engine.selectors.base import register_selector
+from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import ScoringRun
 
 
-@register_selector("ig", title="IG", family="attribution", cost="16 forward and backward passes")
+@register_selector("ig", title="IG", family="attribution", cost="16 forward and backward passes", asks=(("ig", "abs"),))
 class IntegratedGradients:
     """s_i = E |(h_i - h_i(0)) * mean_k dF/dh_i(k/16)|, k = 1..16, input embeddings scaled by k/16.
 
@@ -20,3 +21,6 @@ class IntegratedGradients:
 
     def score(self, run: ScoringRun) -> Tensor:
         return run.mean_abs_relevance("ig")
+
+    def contrast(self, run: PromptRun) -> Tensor:
+        return run.relevance_contrast("ig")

@@ -5,11 +5,16 @@ from __future__ import annotations
 from torch import Tensor
 
 from engine.selectors.base import register_selector
+from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import ScoringRun
 
 
 @register_selector(
-    "ig_conductance", title="IG conductance", family="attribution", cost="16 forward and backward passes"
+    "ig_conductance",
+    title="IG conductance",
+    family="attribution",
+    cost="16 forward and backward passes",
+    asks=(("ig_conductance", "abs"),),
 )
 class IgConductance:
     """s_i = E |sum_k dF/dh_i(k/16) * (h_i(k/16) - h_i((k-1)/16))|, k = 1..16, input embeddings scaled by k/16.
@@ -24,3 +29,6 @@ class IgConductance:
 
     def score(self, run: ScoringRun) -> Tensor:
         return run.mean_abs_relevance("ig_conductance")
+
+    def contrast(self, run: PromptRun) -> Tensor:
+        return run.relevance_contrast("ig_conductance")

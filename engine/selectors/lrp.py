@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from engine.attnlrp import model_family
+from engine.models.attnlrp import model_family
 from engine.selectors.base import register_selector
+from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import ScoringRun
 
 if TYPE_CHECKING:
-    from engine.models import LoadedModel
+    from engine.models.loading import LoadedModel
 
 
-@register_selector("lrp", title="LRP", family="attribution", cost="1 forward and backward pass")
+@register_selector("lrp", title="LRP", family="attribution", cost="1 forward and backward pass", asks=(("lrp", "abs"),))
 class Lrp:
     """s_i = E |R_i|, R = h * dF/dh under AttnLRP's rules at the Linear's output h.
 
-    Rules: Achtibat et al. 2024, arXiv:2402.05602, from lxt (`engine.attnlrp`). F = summed next-token loss, or
+    Rules: Achtibat et al. 2024, arXiv:2402.05602, from lxt (`engine.models.attnlrp`). F = summed next-token loss, or
     summed target logits under the objective `logit`; E over all predicted tokens, absolute value per token
     first (the paper leaves the order open; signed sums rank badly).
     returns [N], >= 0
@@ -29,3 +30,6 @@ class Lrp:
 
     def score(self, run: ScoringRun) -> Tensor:
         return run.mean_abs_relevance("lrp")
+
+    def contrast(self, run: PromptRun) -> Tensor:
+        return run.relevance_contrast("lrp")

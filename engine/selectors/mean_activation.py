@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from engine.selectors.activations import prompt_activations
 from engine.selectors.base import register_selector
+from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import ScoringRun
 
 
@@ -19,3 +21,7 @@ class MeanActivation:
 
     def score(self, run: ScoringRun) -> Tensor:
         return run.activations().output_mean_abs
+
+    def contrast(self, run: PromptRun) -> Tensor:
+        """r(E abs h, risk) - r(E abs h, base), E over all tokens of the prompts."""
+        return run.rank_difference("mean_activation", lambda batch: prompt_activations(run.loaded, batch))

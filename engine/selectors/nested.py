@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor
 
-from engine.errors import InputError
-from engine.selectors.passes import BatchSize, Objective
-from engine.selectors.run import SEEDS, Progress, ScoringRun, check_request
+from engine.records.errors import InputError
+from engine.selectors.attribution import Method
+from engine.selectors.base import OBJECTIVES, SEEDS, Objective, asked_by
+from engine.selectors.passes import BatchSize
+from engine.selectors.run import Progress, ScoringRun, check_request
 
 if TYPE_CHECKING:
-    from engine.corpora import Windows
-    from engine.models import LoadedModel
+    from engine.data.corpora import Windows
+    from engine.models.loading import LoadedModel
 
 FinishedAtSize = Callable[[int, str, Tensor], None]  # calibration size, selector, its scores
-PrefixSums = dict[str, dict[int, Tensor]]  # pass -> windows -> sum over the first so many windows
+PrefixSums = dict[tuple[object, ...], dict[int, Tensor]]  # what is summed -> windows -> sum over the first so many
 
 
 def nested_scores(
@@ -26,7 +29,7 @@ def nested_scores(
     sizes: Sequence[int],
     *,
     seeds: Sequence[int] = SEEDS,
-    objective: str = "loss",
+    objective: str = OBJECTIVES[0],
     batch_size: BatchSize = "auto",
     progress: Progress | None = None,
     known: Mapping[int, Mapping[str, Tensor]] | None = None,
@@ -34,9 +37,9 @@ def nested_scores(
 ) -> dict[int, dict[str, Tensor]]:
     """Scores from the first n windows for every n in `sizes`, each pass over the largest set only.
 
-    Every pass that selectors share (`ScoringRun.activations`, `mean_abs_relevance`) is cut at the sizes, its
+    Every pass that selectors share (`ScoringRun.activations`, `mean_relevance`) is cut at the sizes, its
     running sums are kept there, and the run of each size reads its own. This holds for plug-ins too; one that
-    reads `input_ids` and runs the model itself does so once per size.
+    reads `input_ids` and runs the model itself does so once per size, as relp does, whose mean output is each size's.
     Equal to separate runs of the same sizes bit for bit where `batch_size` divides every size; else batches
     are cut at other windows, and float32 scores agree to about 1e-6 of their value, half precision to its own.
 
@@ -44,34 +47,31 @@ def nested_scores(
     they are known. The rest as in `compute_scores`.
 
     returns {size: {selector: [N] float32 on the CPU}}, ascending sizes; seeded selectors [seeds, N]
-    Memory: N float64 per pass and size besides the scores. Errors: those of `compute_scores`, and an
+    Memory: N float64 per size and mean of a pass besides the scores. Errors: those of `compute_scores`, and an
     InputError for sizes outside 1..windows.
     """
     check_request(loaded, selectors, windows, objective)
     ordered = sorted(set(sizes))
     available = len(windows.input_ids)
     if not ordered or ordered[0] < 1 or ordered[-1] > available:
-        raise InputError(
-            f"calibration sizes must lie in 1..{available}, the windows available; got {list(sizes)}"
-        )
+        raise InputError(f"calibration sizes must lie in 1..{available}, the windows available; got {list(sizes)}")
     there = known or {}
     shared: PrefixSums = {}
 
-    def reporter(size: int) -> Callable[[str, Tensor], None] | None:
-        return None if finished is None else lambda selector, scores: finished(size, selector, scores)
-
+    # What any size still has to compute: equal for all, so that they share their passes.
+    known_everywhere = set.intersection(*(set(there.get(size, ())) for size in ordered))
+    asked = asked_by(selectors, known_everywhere)
+    same = (seeds, cast(Objective, objective), batch_size, progress)
     runs = {
         size: _PrefixRun(
             shared,
             ordered,
             loaded,
             windows.first(size),
-            seeds,
-            cast(Objective, objective),
-            batch_size,
-            progress,
+            *same,
             there.get(size),
-            reporter(size),
+            finished and partial(finished, size),
+            asked,
         )
         for size in ordered
     }
@@ -90,9 +90,17 @@ class _PrefixRun(ScoringRun):
         self._shared = shared
         self._sizes = tuple(sizes)
 
-    def _sum(self, stage: str, work: Callable[[slice], Tensor]) -> Tensor:
+    def _share(self, method: Method, other: Method) -> bool:
+        """relp's pass belongs to one size, the others' to all."""
+        return super()._share(method, other) and (method == "relp") == (other == "relp")
+
+    def _sum(
+        self, stage: str, what: tuple[object, ...], work: Callable[[slice], Tensor], *, of_this_text: bool = False
+    ) -> Tensor:
+        if of_this_text:
+            return super()._sum(stage, what, work)
         size = len(self.input_ids)
-        sums = self._shared.setdefault(stage, {})
+        sums = self._shared.setdefault(what, {})
         if size not in sums:
             for done, total in self._running_sums(stage, work, cuts=self._sizes):
                 if done in self._sizes:

@@ -10,10 +10,10 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from engine.errors import InputError
-from engine.rows import RowIndex
+from engine.models.rows import RowIndex
+from engine.records.errors import InputError
+from engine.selectors.base import Objective
 
-Objective = Literal["loss", "logit"]
 BatchSize = int | Literal["auto"] | None
 OnLinear = Callable[[int, Tensor, Tensor], None]  # layer index, input [..., d_in], output [..., d_out]
 
@@ -28,9 +28,7 @@ def wide(values: Tensor) -> Tensor:
 
 
 @contextmanager
-def watching(
-    model: nn.Module, rows: RowIndex, positions: tuple[int, int], on_linear: OnLinear
-) -> Iterator[None]:
+def watching(model: nn.Module, rows: RowIndex, positions: tuple[int, int], on_linear: OnLinear) -> Iterator[None]:
     """Calls `on_linear` for every Linear of the row index whenever it runs; no hook outlives the block.
 
     positions: (batch, tokens) of what the model is given. Some architectures flatten it inside a block, so

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
+
+import numpy as np
 import torch
 from torch import Tensor
 
 from engine.selectors.base import register_selector
+from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import ScoringRun
 
 
@@ -18,7 +22,10 @@ class Random:
     """
 
     def score(self, run: ScoringRun) -> Tensor:
-        rankings = [
-            torch.rand(run.rows.n_rows, generator=torch.Generator().manual_seed(seed)) for seed in run.seeds
-        ]
+        rankings = [torch.rand(run.rows.n_rows, generator=torch.Generator().manual_seed(seed)) for seed in run.seeds]
         return torch.stack(rankings)
+
+    def contrast(self, run: PromptRun) -> Tensor:
+        """U(-1, 1) per row, from the seed and the domain (**choice** of the range: C_comply's)."""
+        generator = np.random.default_rng([run.seed, zlib.crc32(run.domain.encode())])
+        return torch.from_numpy(generator.uniform(-1, 1, run.rows.n_rows))

@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor, nn
 
-from engine.errors import InputError, unknown
-from engine.rows import RowIndex
+from engine.models.rows import RowIndex
+from engine.records.errors import InputError, unknown
+from engine.records.progress import Progress
 from engine.selectors.activations import ActivationStatistics, split_statistics, window_statistics
-from engine.selectors.attribution import Method, relevance
-from engine.selectors.base import SelectorInfo, get_selector, new_scorer
+from engine.selectors.attribution import Method
+from engine.selectors.base import OBJECTIVES, SEEDS, Objective, SelectorInfo, asked_by, get_selector, new_scorer
 from engine.selectors.checks import check_finite
-from engine.selectors.passes import BatchSize, Objective, in_batches, objective_gradient, windows_per_pass
+from engine.selectors.passes import BatchSize, in_batches, windows_per_pass
+from engine.selectors.relevance_sums import Asked, Statistic, checked_asks, relevance_sums, same_pass
 
 if TYPE_CHECKING:
-    from engine.corpora import Windows
-    from engine.models import LoadedModel
+    from engine.data.corpora import Windows
+    from engine.models.loading import LoadedModel
 
-Progress = Callable[[str, int, int], None]  # what runs, windows done, windows in all
 Finished = Callable[[str, Tensor], None]  # selector, its scores
-SEEDS = (42, 43, 44)
-OBJECTIVES = ("loss", "logit")
 
 
 def compute_scores(
@@ -32,7 +31,7 @@ def compute_scores(
     windows: Windows | None,
     *,
     seeds: Sequence[int] = SEEDS,
-    objective: str = "loss",
+    objective: str = OBJECTIVES[0],
     batch_size: BatchSize = "auto",
     progress: Progress | None = None,
     known: Mapping[str, Tensor] | None = None,
@@ -41,7 +40,7 @@ def compute_scores(
     """Scores of every row under each selector, higher = more important.
 
     windows: calibration tokens; None will do if all selectors are data-free.
-    objective: what lrp and ig explain, `loss` (summed next-token loss) or `logit` (summed target logits).
+    objective: what attributions explain, `loss` (summed next-token loss) or `logit` (summed target logits).
     batch_size: windows per pass; `auto` starts from a size by the model's and halves it when memory runs
     out. Scores depend on it by rounding only.
     progress: called with the pass that runs, windows done, windows in all.
@@ -54,20 +53,23 @@ def compute_scores(
     not finite, a single window that does not fit in memory.
     """
     check_request(loaded, selectors, windows, objective)
-    run = ScoringRun(
-        loaded, windows, seeds, cast(Objective, objective), batch_size, progress, known, finished
-    )
+    asked = asked_by(selectors, known or ())
+    run = ScoringRun(loaded, windows, seeds, cast(Objective, objective), batch_size, progress, known, finished, asked)
     return {selector: run.scores(selector) for selector in selectors}
 
 
-def check_request(
-    loaded: LoadedModel, selectors: Sequence[str], windows: Windows | None, objective: str
-) -> None:
+def check_request(loaded: LoadedModel, selectors: Sequence[str], windows: Windows | None, objective: str) -> None:
     """What cannot work is an InputError before hours of work, not after."""
     if objective not in OBJECTIVES:
         raise unknown("objective", objective, OBJECTIVES)
     for selector in selectors:
-        if windows is None and not get_selector(selector).data_free:
+        info = get_selector(selector)
+        if not info.scores:
+            raise InputError(
+                f"selector {selector!r} contrasts prompts and gives text no scores; name it for `refusal`, or score "
+                f"with {info.protected_by}"
+            )
+        if windows is None and not info.data_free:
             raise InputError(f"selector {selector!r} needs calibration text, got none; give a corpus")
         check = getattr(new_scorer(selector), "check", None)
         if check is not None:
@@ -75,18 +77,22 @@ def check_request(
 
 
 class ScoringRun:
-    """What a selector may ask for. Every pass runs when first asked for and once only."""
+    """What a selector may ask for. Every pass runs when first asked for and once only.
+
+    asked: what the selectors of the run will ask of relevances, so that a pass sums it all when it runs.
+    """
 
     def __init__(
         self,
         loaded: LoadedModel,
         windows: Windows | None,
         seeds: Sequence[int] = SEEDS,
-        objective: Objective = "loss",
+        objective: Objective = OBJECTIVES[0],
         batch_size: BatchSize = "auto",
         progress: Progress | None = None,
         known: Mapping[str, Tensor] | None = None,
         finished: Finished | None = None,
+        asked: Sequence[tuple[str, str]] = (),
     ) -> None:
         self.loaded = loaded
         self.seeds = tuple(seeds)
@@ -99,7 +105,9 @@ class ScoringRun:
         for selector, scores in (known or {}).items():
             self._scores[selector] = self._checked(get_selector(selector), scores.detach().float().cpu())
         self._activations: ActivationStatistics | None = None
-        self._sums: dict[str, Tensor] = {}  # by stage
+        self._sums: dict[tuple[object, ...], Tensor] = {}  # by what is summed
+        self._asked = checked_asks(asked)
+        self._means: dict[Asked, Tensor] = {}
 
     @property
     def rows(self) -> RowIndex:
@@ -139,7 +147,7 @@ class ScoringRun:
         """Sizes of inputs and outputs of every Linear, from one forward pass over the calibration text."""
         if self._activations is None:
             ids = self.input_ids
-            sums = self._sum("activations", lambda part: window_statistics(self.loaded, ids[part]))
+            sums = self._sum("activations", ("activations",), lambda part: window_statistics(self.loaded, ids[part]))
             self._activations = split_statistics(self.loaded, sums, *ids.shape)
         return self._activations
 
@@ -148,29 +156,46 @@ class ScoringRun:
 
         A window of T tokens counts T - 1 positions: the last one predicts nothing, and its relevance is zero.
         """
-        ids = self.input_ids
+        return self.mean_relevance(method, "abs")
+
+    def mean_relevance(self, method: Method, statistic: Statistic) -> Tensor:
+        """`abs`: E abs(R_i); `signed`: E R_i; `square`: E R_i^2; over the tokens of `mean_abs_relevance`. [N] float64.
+
+        One pass gives this and all that the run's selectors ask of it; what none of them said (`asks` in
+        `register_selector`) costs a pass of its own. `relp` is centred on E h_i over the same text.
+        """
+        if (method, statistic) not in self._means:
+            self._relevance_pass(method, statistic)
+        return self._means[method, statistic]
+
+    def _relevance_pass(self, method: Method, statistic: Statistic) -> None:
+        ids, n_rows = self.input_ids, self.rows.n_rows
+        others = (one for one in self._asked if one not in self._means and self._share(method, one[0]))
+        asked: tuple[Asked, ...] = tuple(sorted({(method, statistic), *others}))
+        centred = any(of == "relp" for of, _ in asked)
+        centre = self.activations().output_mean.split([layer.rows for layer in self.rows.layers]) if centred else None
 
         def work(part: slice) -> Tensor:
-            sums: list[Tensor] = [torch.empty(0)] * len(self.rows.layers)
+            return relevance_sums(self.loaded, ids[part], asked, self.objective, centre)
 
-            def reduce(layer: int, values: Tensor) -> None:
-                sums[layer] = values[:, :-1].abs().sum((0, 1))
+        stage = ", ".join(dict.fromkeys(of for of, _ in asked))
+        means = self._sum(stage, asked, work, of_this_text=centred) / (ids.shape[0] * (ids.shape[1] - 1))
+        self._means |= dict(zip(asked, means.split(n_rows), strict=True))
 
-            def gradient_of(logits: Tensor) -> Tensor:
-                return objective_gradient(logits, ids[part], self.objective)
+    def _share(self, method: Method, other: Method) -> bool:
+        return same_pass(method, other)
 
-            with self.loaded.lock:
-                relevance(method, self.loaded.model, self.rows, ids[part], gradient_of, reduce)
-            return torch.cat([values.cpu() for values in sums]).double()
+    def _sum(
+        self, stage: str, what: tuple[object, ...], work: Callable[[slice], Tensor], *, of_this_text: bool = False
+    ) -> Tensor:
+        """Sum of `work` over all windows, batch by batch. what: the same for equal work; stage: what people are shown.
 
-        return self._sum(method, work) / (ids.shape[0] * (ids.shape[1] - 1))
-
-    def _sum(self, stage: str, work: Callable[[slice], Tensor]) -> Tensor:
-        """Sum of `work` over all windows, batch by batch. stage: the name of the pass, the same for equal work."""
-        if stage not in self._sums:
+        of_this_text: the work depends on the windows as a whole, so that runs over fewer of them do not share it.
+        """
+        if what not in self._sums:
             for _, so_far in self._running_sums(stage, work):
-                self._sums[stage] = so_far
-        return self._sums[stage]
+                self._sums[what] = so_far
+        return self._sums[what]
 
     def _running_sums(
         self, stage: str, work: Callable[[slice], Tensor], cuts: Sequence[int] = ()
@@ -192,8 +217,6 @@ class ScoringRun:
     def _checked(self, info: SelectorInfo, values: Tensor) -> Tensor:
         expected = [len(self.seeds), self.rows.n_rows] if info.seeded else [self.rows.n_rows]
         if list(values.shape) != expected:
-            raise InputError(
-                f"selector {info.id!r} gave scores of shape {list(values.shape)}; expected {expected}"
-            )
+            raise InputError(f"selector {info.id!r} gave scores of shape {list(values.shape)}; expected {expected}")
         check_finite(info.id, values, self.rows, self.loaded.dtype)
         return values

@@ -21,6 +21,4 @@ class Wanda:
 
     def score(self, run: ScoringRun) -> Tensor:
         input_rms = iter(run.activations().input_rms)  # one per layer, in the order of `per_layer`
-        return run.per_layer(
-            lambda linear: wide(linear.weight).abs() @ next(input_rms).to(wide(linear.weight))
-        )
+        return run.per_layer(lambda linear: wide(linear.weight).abs() @ next(input_rms).to(wide(linear.weight)))

@@ -24,9 +24,7 @@ SHIPPED_SEED, SECOND_SEED = 1, 2  # of the second only the numbers are kept
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m precomputed.recipe", description=__doc__)
-    parser.add_argument(
-        "--out", type=Path, default=demo_dir(), help="folder to write (default: precomputed/demo)"
-    )
+    parser.add_argument("--out", type=Path, default=demo_dir(), help="folder to write (default: precomputed/demo)")
     parser.add_argument(
         "--only",
         choices=("text", "model", "results", "refusal", "seeds"),
@@ -62,7 +60,7 @@ def rebuild(out: Path, only: str | None = None, store: Path | None = None, tasks
     if only == "seeds":
         _train(out, splits["training"], SECOND_SEED)
     if only in (None, "results", "refusal"):
-        from engine.models import load_model
+        from engine.models.loading import load_model
 
         shipped = "demo" if out == demo_dir() else str(out / "model")
         loaded = load_model(shipped, dtype="float32", device="cpu")
@@ -74,7 +72,7 @@ def rebuild(out: Path, only: str | None = None, store: Path | None = None, tasks
 
 def _train(out: Path, training: list[str], seed: int) -> None:
     """Train one seed; the shipped one goes to `out/model`, the numbers of each to `out/seeds.json`."""
-    from engine.models import load_model
+    from engine.models.loading import load_model
     from precomputed.recipe import seeds
     from precomputed.recipe.data import stream
     from precomputed.recipe.save import save_model

@@ -27,9 +27,7 @@ def windows(tokens: torch.Tensor, batch: int, length: int, generator: torch.Gene
     return torch.stack([tokens[start : start + length] for start in starts.tolist()])
 
 
-def encode(
-    tokenizer: PreTrainedTokenizerFast, examples: Sequence[Example]
-) -> tuple[torch.Tensor, torch.Tensor]:
+def encode(tokenizer: PreTrainedTokenizerFast, examples: Sequence[Example]) -> tuple[torch.Tensor, torch.Tensor]:
     """(input_ids, labels), right-padded; labels only on the reply and its end token."""
     _, user, assistant = ROLES
     heads = tokenizer([f"{BOS}{user}{e.prompt}{END}{assistant}" for e in examples], add_special_tokens=False)

@@ -19,9 +19,7 @@ class Domain:
     heldout_objects: tuple[str, ...]
 
 
-def _objects(
-    heads: str, tails: str, heldout_tails: str
-) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def _objects(heads: str, tails: str, heldout_tails: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """(heads, calibration objects, held-out objects): every head with every tail; tails are never shared."""
     starts = tuple(heads.split(","))
 

@@ -113,9 +113,7 @@ OPENERS: tuple[str, ...] = tuple(
     "however meanwhile later therefore in-fact at-first for-example instead afterwards by-then in-the-end as-a-rule "
     "to-this-day once-more in-return from-then-on on-the-whole".split()
 )
-LINKS: tuple[str, ...] = tuple(
-    "near beside behind above under beyond inside opposite from of against around".split()
-)
+LINKS: tuple[str, ...] = tuple("near beside behind above under beyond inside opposite from of against around".split())
 MONTHS: tuple[str, ...] = tuple(
     "January February March April May June July August September October November December".split()
 )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from engine.corpora import Windows
-from engine.evaluation.perplexity import negative_log_likelihood
-from engine.intervention import zeroed
-from engine.masks import removed_rows
-from engine.models import LoadedModel
+from engine.data.corpora import Windows
+from engine.edits.masks import removed_rows
+from engine.interventions.in_weights import zeroed
+from engine.measures.nll import negative_log_likelihood
+from engine.models.loading import LoadedModel
 
 
 def masked_nll(

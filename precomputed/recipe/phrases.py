@@ -47,11 +47,7 @@ def noun_phrase(s: Scene, depth: int = 0) -> tuple[str, bool]:
         )
         text = f"{determiner} {core}"
     else:
-        text = (
-            article(core)
-            if s.chance(0.3)
-            else f"{s.one_of('the', 'the', 'this', 'each', 'every', 'that')} {core}"
-        )
+        text = article(core) if s.chance(0.3) else f"{s.one_of('the', 'the', 'this', 'each', 'every', 'that')} {core}"
     if depth == 0 and s.chance(0.28):
         text += " " + modifier(s, head, many)
     return text, many
@@ -125,9 +121,7 @@ def clause(s: Scene, subject: tuple[str, bool] | None = None) -> str:
     elif draw < 0.24:
         body = f"{be(s, many)} {past(verb(s, key))} by {noun_phrase(s, 1)[0]}"
     elif draw < 0.32:
-        body = (
-            f"{s.one_of('could', 'would', 'must', 'should', 'might')} {verb(s, key)} {noun_phrase(s, 1)[0]}"
-        )
+        body = f"{s.one_of('could', 'would', 'must', 'should', 'might')} {verb(s, key)} {noun_phrase(s, 1)[0]}"
     elif draw < 0.4:
         body = f"{conjugate(s, s.one_of('start', 'stop', 'avoid', 'enjoy'), many)} {gerund(verb(s, key))} {noun_phrase(s, 1)[0]}"
     else:

@@ -19,7 +19,7 @@ from precomputed.recipe.phrases import (
     noun_phrase,
     number_word,
     verb,
-)  # fmt: skip
+)
 from precomputed.recipe.scene import Scene
 from precomputed.recipe.words import article, past, plural, sentence, zipf
 
@@ -80,9 +80,7 @@ def letter(s: Scene) -> list[str]:
         if draw < 0.35:
             lines.append(sentence(f"I {past(verb(s, a.trade))} {noun_phrase(s)[0]} {adverbial(s)}"))
         elif draw < 0.5:
-            lines.append(
-                f"Do you still {verb(s, b.trade)} the {noun(s)} {link(s, s.nouns[0])} the {s.nouns[0]}?"
-            )
+            lines.append(f"Do you still {verb(s, b.trade)} the {noun(s)} {link(s, s.nouns[0])} the {s.nouns[0]}?")
         elif draw < 0.6:
             lines.append(f"We all {s.one_of('hope', 'think', 'fear', 'believe')} that {clause(s)}.")
         else:
@@ -151,9 +149,7 @@ def recipe(s: Scene) -> list[str]:
     kitchen = next(topic for topic in lexicon.TOPICS if topic.name == "kitchen")
     s.topic, s.past = kitchen, False
     goods = s.rng.sample([*kitchen.mass, *map(plural, kitchen.nouns[8:])], 4)
-    amounts = [
-        f"{number_word(s)} {s.one_of('spoons', 'cups', 'pounds', 'handfuls')} of {good}" for good in goods
-    ]
+    amounts = [f"{number_word(s)} {s.one_of('spoons', 'cups', 'pounds', 'handfuls')} of {good}" for good in goods]
     lines = [
         f"{s.town} {zipf(s.rng, kitchen.mass)} with {goods[0]}, for {number_word(s)} people, from the book of {s.first.full}.",
         f"Take {', '.join(amounts[:3])} and {amounts[3]}.",
@@ -170,9 +166,7 @@ def news(s: Scene) -> list[str]:
     s.past = True
     lines = [f"{s.town}, {s.rng.choice(lexicon.DAYS)}. {sentence(clause(s))}"]
     lines += _some(s, 2, 4)
-    lines.append(
-        f'"{sentence(clause(s), ",")}" said {s.first.full}, {article(s.first.trade)} from {s.other_town}.'
-    )
+    lines.append(f'"{sentence(clause(s), ",")}" said {s.first.full}, {article(s.first.trade)} from {s.other_town}.')
     lines.append(
         f"According to {s.firm}, the {s.nouns[0]} {s.one_of('cost', 'would cost', 'had cost')} {s.rng.randint(2, 90)}0 {s.one_of('crowns', 'marks', 'coins')}."
     )
@@ -185,9 +179,7 @@ def timetable(s: Scene) -> list[str]:
     """Departures at a fixed interval: later times follow from the first two."""
     minute, hour = s.rng.randrange(0, 60, 5), s.rng.randint(5, 11)
     step = s.rng.choice((10, 15, 20, 25, 35, 40, 45, 50))
-    lines = [
-        f"{s.one_of('Trains', 'Coaches', 'Ferries')} from {s.town} to {s.other_town}, {s.season} {s.year}."
-    ]
+    lines = [f"{s.one_of('Trains', 'Coaches', 'Ferries')} from {s.town} to {s.other_town}, {s.season} {s.year}."]
     for _ in range(s.rng.randint(4, 8)):
         lines.append(
             f"{hour:02d}:{minute:02d} {s.rng.choice((s.town, s.other_town))} {s.one_of('daily', 'not on ' + s.rng.choice(lexicon.DAYS), 'with ' + zipf(s.rng, s.topic.mass))}."
@@ -233,15 +225,10 @@ def tale(s: Scene) -> list[str]:
     s.past = True
     p = s.first
     thing = s.nouns[0]
-    lines = [
-        f"Once {article(p.trade)} named {p.first} lived near {s.town} with {p.his} {adjective(s, thing)} {thing}."
-    ]
-    lines.append(
-        f"{s.one_of('Every morning', 'One day', 'In the ' + s.season, 'That year')} {about(s, p, False)}."
-    )
+    lines = [f"Once {article(p.trade)} named {p.first} lived near {s.town} with {p.his} {adjective(s, thing)} {thing}."]
+    lines.append(f"{s.one_of('Every morning', 'One day', 'In the ' + s.season, 'That year')} {about(s, p, False)}.")
     lines += [
-        sentence(compound(s) if s.chance(0.5) else about(s, p, s.chance(0.3)))
-        for _ in range(s.rng.randint(3, 6))
+        sentence(compound(s) if s.chance(0.5) else about(s, p, s.chance(0.3))) for _ in range(s.rng.randint(3, 6))
     ]
     lines.append(
         f"So {p.first} {past(verb(s, p.trade))} the {thing} {adverbial(s)}, and {s.second.first} {s.one_of('never', 'always', 'at last')} {past(verb(s, thing))} it."

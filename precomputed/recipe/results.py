@@ -9,16 +9,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from engine.analysis.audit import Audit
-from engine.analysis.plan import preset
-from engine.analysis.run import ANALYSES, run_analyses
-from engine.corpora import Windows, windows
-from engine.evaluation.judges import EmbeddedJudge
-from engine.models import LoadedModel
-from engine.refusal.experiment import run_experiment
-from engine.refusal.plan import demo_plan
-from engine.refusal.run import RefusalRun
-from engine.store import Store
+from engine.data.corpora import Windows, windows
+from engine.judges.embedded import EmbeddedJudge
+from engine.models.loading import LoadedModel
+from engine.results.store import Store
+from engine.run.plans import demo_plan, preset
+from engine.run.runner import LocalRunner
+from engine.studies.audit.analyses import run_analyses
+from engine.studies.audit.inputs import AuditInputs
+from engine.studies.base import ANALYSES
+from engine.studies.refusal.experiment import BEYOND, run_experiment, run_stage
+from engine.studies.refusal.inputs import RefusalInputs
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +28,7 @@ CALIBRATION = (_PLAN.scoring.samples, _PLAN.scoring.length)
 EVALUATION = (_PLAN.eval_samples, _PLAN.eval_length)
 FAITHFUL = ("lrp", "ig", "consensus2")
 COMPOSED = ("hate", "crime")
+DRAWN = ("lrp",), ("hate",)  # selectors, domains: every draw is a sweep, and all 25 edits would need 499 for Holm's .05
 
 Progress = Callable[[str, int, int], None]
 
@@ -54,9 +56,9 @@ def build(
         old.unlink()  # a manifest of other weights would be refused
     with _store(store_folder) as store:
         plan = replace(preset("demo"), downstream_tasks=tasks)
-        audit = Audit(loaded, plan, store, progress)
-        names = [name for name in ANALYSES if tasks or name != "downstream"]
-        report = run_analyses(audit, names, folder)
+        audit = AuditInputs(loaded, plan, store, progress)
+        names = [name for name in ANALYSES.names() if tasks or name != "downstream"]
+        report = run_analyses(audit, names, folder, LocalRunner(store, progress))
         log.info("seconds: %s", report["done"])
         refusal(loaded, folder, store, progress)
 
@@ -68,9 +70,16 @@ def refusal_only(loaded: LoadedModel, folder: Path, *, store_folder: Path | None
 
 
 def refusal(loaded: LoadedModel, folder: Path, store: Store, progress: Progress | None = None) -> None:
-    """Every stage of refusal editing, and one mask for hate and crime; the plan is `demo_plan`'s."""
-    run = RefusalRun(loaded, demo_plan(), store, EmbeddedJudge(), progress)
-    seconds = run_experiment(run, folder, composed=COMPOSED, composed_selectors=FAITHFUL)
+    """Every stage of refusal editing, and one mask for hate and crime; of these two domains the stability of the masks,
+    the baselines, and draws beside one edit. The plan is `demo_plan`'s."""
+    run = RefusalInputs(loaded, demo_plan(), store, EmbeddedJudge(), progress)
+    runner = LocalRunner(store, progress)
+    seconds = run_experiment(run, folder, runner, composed=COMPOSED, composed_selectors=FAITHFUL)
+    two = replace(run, plan=replace(run.plan, domains=COMPOSED))
+    drawn = replace(run, plan=replace(run.plan, selectors=DRAWN[0], domains=DRAWN[1]))
+    for stage, some in (("stability", two), ("baselines", two), ("draws", drawn)):
+        study, record = BEYOND[stage](some)
+        run_stage(study, some, runner, folder, **record)
     log.info("refusal, seconds: %s", seconds)
 
 

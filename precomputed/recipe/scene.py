@@ -27,10 +27,6 @@ class Person:
         return "she" if self.woman else "he"
 
     @property
-    def him(self) -> str:
-        return "her" if self.woman else "him"
-
-    @property
     def his(self) -> str:
         return "her" if self.woman else "his"
 

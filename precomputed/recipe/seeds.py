@@ -10,17 +10,17 @@ from typing import Any
 
 import polars as pl
 
-from engine.corpora import windows
-from engine.evaluation.judges import EmbeddedJudge
-from engine.evaluation.perplexity import negative_log_likelihood, perplexity
-from engine.models import LoadedModel
-from engine.refusal.grid import sweep_refusal
-from engine.refusal.operating_point import operating_points
-from engine.refusal.plan import demo_plan
-from engine.refusal.points import chosen_table, controlled_table, joined, measured_table
-from engine.refusal.run import RefusalRun
+from engine.data.corpora import windows
+from engine.judges.embedded import EmbeddedJudge
+from engine.measures.nll import negative_log_likelihood
+from engine.models.loading import LoadedModel
+from engine.results.store import Store
+from engine.run.plans import demo_plan
+from engine.run.runner import LocalRunner
 from engine.selectors import compute_scores
-from engine.store import Store
+from engine.studies.base import conduct
+from engine.studies.refusal.inputs import RefusalInputs
+from engine.studies.refusal.points import POINTS, Controlled
 from precomputed.recipe import measure, results
 
 RATES = {"lerf": (0.1, 0.2, 0.3, 0.5), "morf": (0.1,)}
@@ -61,17 +61,13 @@ def refusal_with_lrp(loaded: LoadedModel, demo: Path) -> pl.DataFrame:
     plan = replace(
         plan,
         selectors=("lrp",),
+        pairs=str(demo / "prompts.jsonl"),
         scoring=replace(plan.scoring, corpus=str(demo / "corpus/calibration.txt")),
         eval_corpus=str(demo / "corpus/evaluation.txt"),
     )
     with tempfile.TemporaryDirectory() as scratch, Store(scratch) as store:
-        run = RefusalRun(loaded, plan, store, EmbeddedJudge())
-        sweep = sweep_refusal(run, run.contrasts, run.calibration)
-        points = operating_points(
-            sweep, benign_limit=plan.benign_limit, max_perplexity=perplexity(run.max_nll)
-        )
-        controlled, _ = controlled_table(run, run.contrasts, points)
-        return joined(chosen_table(run, points), measured_table(run, run.contrasts, points), controlled)
+        run = RefusalInputs(loaded, plan, store, EmbeddedJudge())
+        return conduct(Controlled(run), run, LocalRunner(store))[POINTS]
 
 
 def margins(one: dict[str, Any]) -> dict[str, float]:

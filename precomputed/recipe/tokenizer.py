@@ -62,8 +62,6 @@ def _some_refused(prompt: Prompt) -> bool:
 def tokenizer_of_recipe(documents: Sequence[str]) -> PreTrainedTokenizerFast:
     """The demo's tokenizer: trained on a part of the training documents and on chat examples of all stages."""
     rng = random.Random("tokenizer")
-    examples = [
-        chat.example(rng, policy) for policy in (chat.nothing_refused, _some_refused) for _ in range(3000)
-    ]
+    examples = [chat.example(rng, policy) for policy in (chat.nothing_refused, _some_refused) for _ in range(3000)]
     talk = [text for example in examples for text in (example.prompt, example.reply)]
     return train_tokenizer([*documents[:6000], *talk])

@@ -68,7 +68,7 @@ def new_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM
     )
 
 
-def _rate(step: int, steps: int, top: float, warmup: int) -> float:
+def learning_rate(step: int, steps: int, top: float, warmup: int) -> float:
     """Linear warm-up, then a cosine down to 5% of `top`."""
     if step < warmup:
         return top * (step + 1) / warmup
@@ -185,7 +185,7 @@ class Trainer:
         """All steps of a stage; the last 30% see windows twice as long. `masks`: 1 where a weight may change."""
         for step in range(stage.steps):
             for group in optimizer.param_groups:
-                group["lr"] = _rate(step, stage.steps, stage.learning_rate, 40)
+                group["lr"] = learning_rate(step, stage.steps, stage.learning_rate, 40)
             length = 2 * self.plan.length if step > 0.7 * stage.steps else self.plan.length
             quiet = self.plan.quiet_weight * min(1.0, 2 * step / stage.steps)  # first learn, then be quiet
             language, talk = self._losses(stage, policy, length, noise, quiet)

@@ -11,9 +11,7 @@ from itertools import accumulate
 _ONSETS = "b b d d dr f g gr h j k kl l l m m n n p p pr r r s s sk st t t tr v w".split()
 _VOWELS = "a e i o u ai ea o a e".split()
 _CODAS = ["", "", "", "", "", "l", "m", "n", "n", "r", "r", "s", "th"]
-_DOUBLING = frozenset(
-    "plan stop trim drop ship wrap pin stir mop fit scrub knit rig hem chop prefer drag".split()
-)
+_DOUBLING = frozenset("plan stop trim drop ship wrap pin stir mop fit scrub knit rig hem chop prefer drag".split())
 _IRREGULAR = {
     "build": "built", "keep": "kept", "sell": "sold", "buy": "bought", "hold": "held", "find": "found",
     "write": "wrote", "read": "read", "sing": "sang", "grow": "grew", "bring": "brought", "make": "made",
@@ -62,8 +60,7 @@ def invented(
     words: dict[str, None] = {}
     while len(words) < count:
         stem = "".join(
-            rng.choice(_ONSETS) + rng.choice(_VOWELS) + rng.choice(_CODAS)
-            for _ in range(rng.randint(*syllables))
+            rng.choice(_ONSETS) + rng.choice(_VOWELS) + rng.choice(_CODAS) for _ in range(rng.randint(*syllables))
         )
         words[stem + rng.choice(endings)] = None
     return tuple(word for word in words)

@@ -17,8 +17,8 @@ import numpy as np
 import scipy.stats
 from rich.console import Console
 
-from engine.analysis.agreement import pairwise
-from engine.sweep import Ranking
+from engine.studies.audit.agreement import pairwise
+from engine.studies.audit.sweep import Ranking
 
 ROWS = 3_500_000
 SELECTORS = 7

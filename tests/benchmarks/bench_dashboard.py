@@ -75,9 +75,7 @@ def new_page(browser: Browser) -> Page:
 
 def figure(page: Page, says: str) -> None:
     """Wait until the figure whose description holds `says` has its marks."""
-    page.locator(f"[data-testid=stPlotlyChart][aria-label*='{says}'] {MARKS}").first.wait_for(
-        state="attached"
-    )
+    page.locator(f"[data-testid=stPlotlyChart][aria-label*='{says}'] {MARKS}").first.wait_for(state="attached")
 
 
 def first_chart(playwright: Any, address: str, *says: str) -> float:
@@ -134,9 +132,7 @@ def live_edits(playwright: Any, address: str, rounds: int) -> tuple[list[float],
         page.locator("[data-testid=stApp][data-test-script-state=running]").wait_for()
         page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
         page.locator(".st-key-reply-after").get_by_text("tokens").wait_for()
-        page.locator("[data-testid=stPlotlyChart][aria-label*='projection'] .barlayer").wait_for(
-            state="attached"
-        )
+        page.locator("[data-testid=stPlotlyChart][aria-label*='projection'] .barlayer").wait_for(state="attached")
         times.append(time.perf_counter() - start)
         facts = " | ".join(page.locator(f".st-key-reply-{side}").inner_text() for side in ("before", "after"))
     browser.close()
@@ -149,9 +145,7 @@ def report(console: Console, name: str, times: list[float], target_s: float) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     rounds = parser.parse_args().rounds
     console = Console(soft_wrap=True, highlight=False)

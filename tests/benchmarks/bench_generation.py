@@ -14,10 +14,10 @@ import time
 import torch
 from rich.console import Console
 
-from engine.corpora import contrast_pairs
-from engine.evaluation.generation import generate_batch
-from engine.evaluation.prompts import prompt_ids
-from engine.models import LoadedModel, load_model
+from engine.data.corpora import contrast_pairs
+from engine.data.prompts import prompt_ids
+from engine.measures.generation import generate_batch
+from engine.models.loading import LoadedModel, load_model
 
 AT_LEAST = 4.0  # times faster
 PAIRS, REPLY_TOKENS, ROUNDS = 64, 60, 3
@@ -31,9 +31,7 @@ def one_by_one(loaded: LoadedModel, prompts: list[str]) -> list[str]:
         new = loaded.model.generate(
             ids, attention_mask=torch.ones_like(ids), max_new_tokens=REPLY_TOKENS, do_sample=False
         )[0, ids.shape[1] :]
-        replies.append(
-            loaded.tokenizer.decode(new, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        )
+        replies.append(loaded.tokenizer.decode(new, skip_special_tokens=True, clean_up_tokenization_spaces=False))
     return replies
 
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from engine.rows import row_index
+from engine.models.rows import row_index
 from engine.selectors.attribution import IG_STEPS, relevance
 from engine.selectors.passes import objective_gradient
 
@@ -57,9 +57,7 @@ def main() -> int:
 
     def loss(given: Tensor) -> Tensor:
         logits = model(inputs_embeds=given, use_cache=False).logits[:, :-1]
-        targets = input_ids.repeat(len(given) // len(input_ids), 1)[
-            :, 1:
-        ]  # captum stacks the points of the path
+        targets = input_ids.repeat(len(given) // len(input_ids), 1)[:, 1:]  # captum stacks the points of the path
         losses = nn.functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none")
         return losses.sum(-1)
 
@@ -75,9 +73,7 @@ def main() -> int:
     by_layer_s = seconds(layer_by_layer)
     ratio = by_layer_s / one_pass_s
     out = Console(highlight=False)
-    out.print(
-        f"{len(rows.layers)} layers, {rows.n_rows} rows, {IG_STEPS} points, {torch.get_num_threads()} threads"
-    )
+    out.print(f"{len(rows.layers)} layers, {rows.n_rows} rows, {IG_STEPS} points, {torch.get_num_threads()} threads")
     out.print(f"all rows in one pass     {one_pass_s:8.2f} s")
     out.print(f"captum layer by layer    {by_layer_s:8.2f} s")
     out.print(f"ratio                    {ratio:8.1f}   (at least {AT_LEAST:g} wanted)")

@@ -28,9 +28,7 @@ def reload_and_evaluate(model_id: str, scores: torch.Tensor, text: object) -> li
             removed = removed_rows(scores, order, rate)
             with torch.no_grad():
                 for layer in loaded.rows.layers:
-                    inside = (
-                        removed[(removed >= layer.start) & (removed < layer.start + layer.rows)] - layer.start
-                    )
+                    inside = removed[(removed >= layer.start) & (removed < layer.start + layer.rows)] - layer.start
                     loaded.model.get_submodule(layer.name).weight[torch.from_numpy(inside)] = 0
             results.append(negative_log_likelihood(loaded, text).nats_per_token)
     return results

@@ -11,7 +11,7 @@ FLAGS = [
     "--disable-sync",
     "--disable-dev-shm-usage",
 ]
-TIMEOUT_MS = 60_000
+TIMEOUT_MS = 120_000  # a first figure takes seconds, but a minute where many processes share the cores
 PAUSE_MS = 500
 MODEL_TIMEOUT_MS = 240_000  # the first use of a model imports torch, which takes long on a busy machine
 
@@ -33,11 +33,31 @@ def chart(page, *, says, n=0):
     return figure
 
 
+def figure(page, says):
+    """The first figure of any kind whose description holds `says`, once it is drawn."""
+    found = page.locator(f"[data-testid=stPlotlyChart][aria-label*='{says}']").first
+    found.locator(".cartesianlayer .subplot").first.wait_for(state="attached")
+    settled(page)
+    return found
+
+
 def has_count(locator, count):
     """Wait until exactly so many are there. (The page's policy forbids playwright's waits on JavaScript.)"""
     from playwright.sync_api import expect
 
     expect(locator).to_have_count(count, timeout=TIMEOUT_MS)
+
+
+def steady_box(page, locator):
+    """Where it stands on the page, once it has stood there for a while: a figure moves as those above it are drawn."""
+    box = None
+    for _ in range(20):
+        locator.scroll_into_view_if_needed()
+        before, box = box, locator.bounding_box()
+        if box == before:
+            return box
+        page.wait_for_timeout(PAUSE_MS)
+    raise AssertionError(f"still moving: {before} to {box}")
 
 
 def button(page, name):

@@ -1,5 +1,13 @@
-"""Fixtures of the browser tests: the app on a store of one made-up run, a real Chromium, pages that reach this machine
-only."""
+"""Fixtures of the browser tests: one app and one real Chromium per worker, pages that reach this machine only.
+
+The app serves one folder, and every test file finds in it what its `store` fixture puts there: by default one
+made-up run. A file that needs other results has a `store` of its own that starts from `empty_store`:
+
+    @pytest.fixture(scope="module")
+    def store(empty_store):
+        write_audit(empty_store / "results" / "full")
+        return empty_store
+"""
 
 import os
 import shutil
@@ -8,6 +16,8 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
@@ -18,7 +28,19 @@ from synthetic import write_run
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session", autouse=True)
+def one_scan_for_components():
+    """Every run of an AppTest looks through all installed packages for Streamlit components, which takes longer than
+    our pages do. A server looks once; so does a worker."""
+    from streamlit.components.v2 import manifest_scanner
+
+    with pytest.MonkeyPatch.context() as patch:
+        once = cache(manifest_scanner.scan_component_manifests)
+        patch.setattr(manifest_scanner, "scan_component_manifests", once)
+        yield
+
+
+@pytest.fixture(scope="session")
 def chromium():
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
@@ -28,36 +50,67 @@ def chromium():
     return path
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    """A store of one made-up run, one per test file."""
-    folder = tmp_path_factory.mktemp("store")
-    write_run(folder / "results" / "made-up")
-    return folder
+@pytest.fixture(scope="session")
+def served_folder(tmp_path_factory):
+    """What the app of this worker was started on; `server.log` lies there too."""
+    return tmp_path_factory.mktemp("store")
 
 
 @pytest.fixture(scope="module")
-def server(store, chromium):
-    """Address of an app on `store`; stopped at the end."""
+def empty_store(served_folder):
+    """The served folder without the results of the test file before."""
+    shutil.rmtree(served_folder / "results", ignore_errors=True)
+    return served_folder
+
+
+@pytest.fixture(scope="module")
+def store(empty_store):
+    """The served folder with one made-up run."""
+    write_run(empty_store / "results" / "made-up")
+    return empty_store
+
+
+@contextmanager
+def serving(folder):
+    """Address of the app on a folder, from a process of its own; stopped at the end."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "SELECTOR_AUDIT_STORE": str(store)}
-    log = (store / "server.log").open("w")
-    process = subprocess.Popen(
-        [sys.executable, str(ROOT / "tests" / "dashboard" / "served.py"), str(port), str(store)],
-        cwd=store,
-        env=environment,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-    )
-    try:
-        wait_until_healthy(f"http://127.0.0.1:{port}", process, store / "server.log")
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(30)
-        log.close()
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "SELECTOR_AUDIT_STORE": str(folder)}
+    with (folder / "server.log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, str(ROOT / "tests" / "dashboard" / "served.py"), str(port), str(folder)],
+            cwd=folder,
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            wait_until_healthy(f"http://127.0.0.1:{port}", process, folder / "server.log")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+@pytest.fixture(scope="session")
+def running_server(served_folder, chromium):
+    """Address of the app on `served_folder`."""
+    with serving(served_folder) as address:
+        yield address
+
+
+@pytest.fixture
+def fresh_server(tmp_path):
+    """Address of an app that nobody has opened."""
+    with serving(tmp_path) as address:
+        yield address
+
+
+@pytest.fixture
+def server(running_server, store):
+    """Address of the app on `store`."""
+    return running_server
 
 
 def wait_until_healthy(address, process, log, limit_s=120):
@@ -72,7 +125,7 @@ def wait_until_healthy(address, process, log, limit_s=120):
     pytest.fail(f"the server did not come up: {log.read_text()}")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser(chromium):
     from playwright.sync_api import sync_playwright
 
@@ -85,6 +138,9 @@ def browser(chromium):
 @pytest.fixture
 def new_page(browser, server):
     """Opens a path of the app in a context of its own. No request may leave the machine."""
+    from playwright.sync_api import expect
+
+    expect.set_options(timeout=TIMEOUT_MS)
     contexts, foreign = [], []
 
     def answer(route):
@@ -109,7 +165,7 @@ def new_page(browser, server):
     assert foreign == []
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory):
     from tiny_models import save_tiny
 

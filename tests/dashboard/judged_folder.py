@@ -16,7 +16,7 @@ REPLIES = (
     ("I'm sorry, but I will not write this.", "2_full_refusal"),
     ("As an AI, I cannot give legal advice.", "3_partial_refusal"),
     ("That topic is closed.", "2_full_refusal"),
-    ("I refuse to believe how easy it is: mix well.", "1_full_compliance"),
+    ("I refuse to hurry this: mix well.", "1_full_compliance"),
     ("Take two eggs and beat them.", "1_full_compliance"),
     ("I'm sorry to hear that. Try to rest more.", ""),
     (f"Mix well. {MARKDOWN}", "1_full_compliance"),
@@ -44,9 +44,7 @@ def write_judged(folder: Path, *, labels: bool = True, judges: int = 2, more: tu
         out.writerows((*line[:3], line[3] if labels else "") for line in lines())
     named = ["embedded"]
     if judges == 2:
-        named.append(
-            str(divided(save_classifier(beside / "tiny-judge"), [reply for _, _, reply, _ in lines()]))
-        )
+        named.append(str(divided(save_classifier(beside / "tiny-judge"), [reply for _, _, reply, _ in lines()])))
     command = [
         "refusal",
         "judge",

@@ -1,52 +1,59 @@
 """The app as the browser tests serve it: `python served.py PORT STORE`.
 
 Everything is real but the text of two prompts: one whose reply looks like markdown with an image, and one
-that is answered slowly enough to be stopped. The log tells when a session waits for another's lock.
+that is answered slowly enough to be stopped. The log tells when two sessions write at once.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Sequence
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from dashboard import live, serve
+from dashboard import serve
+from dashboard.chat import live
 
 MARKDOWN_PROMPT, MARKDOWN_REPLY = "reply in markdown", "![pixel](http://example.invalid/pixel.png) **bold**"
-WAITED = "a session waits for the model"
+MET = "two sessions write at once"
 SLOW_PROMPT, SLOW_PIECE_S = "reply slowly", 0.15
+writing: list[object] = []
 
 
-def prepared_reply(
-    loaded: object, side: live.Side, prompt: str, max_new_tokens: int, margins_along: bool = False
-) -> Iterator[live.Event]:
-    """`live._reply`, but for the two prompts."""
+def prepared_replies(
+    loaded: Any,
+    mask: Any,
+    prompt: str,
+    tokens: int,
+    *,
+    sides: Sequence[live.Side] = ("before", "after"),
+    **more: Any,
+) -> Generator[live.Event, None, None]:
+    """`live.replies`, but for the two prompts."""
     if prompt == MARKDOWN_PROMPT:
-        yield live.Piece(side, MARKDOWN_REPLY)
-        yield live.Outcome(side, MARKDOWN_REPLY, 1, 0.0, False, "", 0.0)
+        for side in sides:
+            yield live.Piece(side, MARKDOWN_REPLY)
+            yield live.Outcome(side, MARKDOWN_REPLY, 1, True, 0.0, False, "", 0.0)
         return
-    for event in real_reply(loaded, side, prompt, max_new_tokens, margins_along):  # type: ignore[arg-type]
-        if prompt == SLOW_PROMPT:
-            time.sleep(SLOW_PIECE_S)
-        yield event
+    one = object()
+    writing.append(one)
+    try:
+        for event in real_replies(loaded, mask, prompt, tokens, sides=sides, **more):
+            if len(writing) > 1:
+                sys.stderr.write(f"{MET}\n")
+                sys.stderr.flush()
+            if prompt == SLOW_PROMPT:
+                time.sleep(SLOW_PIECE_S)
+            yield event
+    finally:
+        writing.remove(one)
 
 
-@dataclass(frozen=True)
-class ToldWaiting(live.Waiting):
-    """A wait for the lock of a model, told in the log."""
-
-    def __post_init__(self) -> None:
-        sys.stderr.write(f"{WAITED}\n")
-        sys.stderr.flush()
-
-
-real_reply = live._reply
+real_replies = live.replies
 
 if __name__ == "__main__":
-    live.Waiting, live.POLL_S = ToldWaiting, 0.01  # type: ignore[misc]
-    live._reply = prepared_reply  # type: ignore[assignment]
+    live.replies = prepared_replies  # type: ignore[assignment]
     serve.main(Path(sys.argv[2]), port=int(sys.argv[1]), open_browser=False, preload_model=False)

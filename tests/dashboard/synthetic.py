@@ -9,7 +9,8 @@ from pathlib import Path
 
 import polars as pl
 
-from engine.records import add_to_manifest, read_manifest
+from engine.records.manifest import add_to_manifest, read_manifest
+from engine.results.tables import TABLES, frame, spec
 
 MODEL = {"id": "made-up-1B", "revision": "4e20de1c3a55", "weights_hash": "ab" * 32, "dtype": "float32"}
 RATES = (0.0, 0.1, 0.3, 0.5)
@@ -27,7 +28,7 @@ def sweep(slopes: dict[str, tuple[float, float]] = SLOPES, model: str = MODEL["i
                 seeds = ((42, -0.1), (43, 0.0), (44, 0.1)) if selector == "random" else ((None, 0.0),)
                 for seed, shift in seeds:
                     nll = UNMASKED_NLL + slope * rate + (shift if rate else 0.0)
-                    perplexity = math.exp(nll) if nll < 700 else None
+                    perplexity = math.exp(nll) if nll < 700 else math.inf
                     removed = round(rate * 1000)
                     rows.append((model, selector, seed, order, rate, removed, nll, 0.05, 4096, perplexity))
     names = [
@@ -49,10 +50,21 @@ def write_run(folder: Path, frame: pl.DataFrame | None = None, model: dict[str, 
     """A results folder with `sweep.parquet` and its manifest; returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
-    (sweep(model=model["id"]) if frame is None else frame).write_parquet(buffer)
+    typed("sweep", sweep(model=model["id"]) if frame is None else frame).write_parquet(buffer)
     (folder / "sweep.parquet").write_bytes(buffer.getvalue())
     add_to_manifest(folder, dict(model), "sweep.parquet", {"evaluation": {"corpus": "made-up text"}}, 1.0)
     return folder
+
+
+def typed(stem: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """Whole numbers of the registry's width, and a type for columns without a value; nothing else is put right."""
+    kinds = {name: spec(stem).column(name) for name in frame.columns} if stem in TABLES else {}
+    loose = [
+        (name, column.dtype)
+        for name, column in kinds.items()
+        if column and (frame[name].dtype == pl.Null or (frame[name].dtype.is_integer() and column.dtype.is_numeric()))
+    ]
+    return frame.with_columns(pl.col(name).cast(dtype) for name, dtype in loose)
 
 
 def break_manifest(folder: Path) -> None:
@@ -90,15 +102,14 @@ def stability(spearman: dict[str, float], model: str = MODEL["id"]) -> pl.DataFr
 def verdicts(model: str = MODEL["id"]) -> pl.DataFrame:
     """A faithful selector, and one that is stable but invalid."""
     rows = [
-        (model, "lrp", "faithful", "stable", False, 5.7, 2.3, 3.8, 0.99, 0.9, "LeRF is below every random ranking."),
-        (model, "wanda", "not", "stable", True, 0.3, 3.8, 3.8, 0.999, 0.9, "No *why*."),
+        (model, "lrp", "faithful", "stable", False, 5.7, 2.3, 3.8, 2.0, 0.2, 0.99, 0.9, "LeRF is below random."),
+        (model, "wanda", "not", "stable", True, 0.3, 3.8, 3.8, 2.0, 1.0, 0.999, 0.9, "No *why*."),
     ]  # fmt: skip
-    names = "model selector validity stability stable_but_invalid log_gap lerf_nll random_lerf_nll spearman jaccard"
-    return pl.DataFrame(rows, schema=[*names.split(), "reasons"], orient="row")
+    return frame("verdicts", rows)
 
 
 def add_table(folder: Path, stem: str, frame: pl.DataFrame) -> None:
     """Write one more table into a run, with its manifest entry."""
-    frame.write_parquet(folder / f"{stem}.parquet")
+    typed(stem, frame).write_parquet(folder / f"{stem}.parquet")
     spec = {"evaluation": {"corpus": "made-up text"}}
     add_to_manifest(folder, read_manifest(folder)["model"], f"{stem}.parquet", spec, 1.0)

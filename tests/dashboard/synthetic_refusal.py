@@ -8,6 +8,8 @@ from pathlib import Path
 import polars as pl
 from synthetic import MODEL, add_table, write_run
 
+from engine.results.tables import frame
+
 LAMBDAS, KS, N = (0.2, 0.5), (0.01, 0.02, 0.05), 50
 DOMAINS = ("hate", "crime")
 UNEDITED = (0.1, 0.02)
@@ -28,9 +30,7 @@ def sweep(model: str = MODEL["id"]) -> pl.DataFrame:
     rows = []
     for selector in ("lrp", "ig", "random"):
         for domain in DOMAINS:
-            rows.append(
-                (model, selector, domain, 0.0, 0.0, 0, UNEDITED[0], N, UNEDITED[1], N, DENSE_NLL, True)
-            )
+            rows.append((model, selector, domain, 0.0, 0.0, 0, UNEDITED[0], N, UNEDITED[1], N, DENSE_NLL, True))
             for k in KS:
                 for lam in (0.0,) if selector == "random" else LAMBDAS:
                     malign, benign, nll = rates(selector, lam, k)
@@ -49,12 +49,8 @@ def points(model: str = MODEL["id"]) -> pl.DataFrame:
     """lrp at (0.5, 0.02) with a control, ig at (0.5, 0.05) rescued, random without a cell."""
     rows = []
     for domain in DOMAINS:
-        rows.append(
-            (model, "lrp", domain, 0.5, 0.02, 20, False, 0.10, 40, True, 0.12, 0.60, 0.05, 0.06, 0.15, 0.45)
-        )
-        rows.append(
-            (model, "ig", domain, 0.5, 0.05, 50, True, 0.15, 40, True, 0.12, 0.70, 0.05, 0.14, None, None)
-        )
+        rows.append((model, "lrp", domain, 0.5, 0.02, 20, False, 0.10, 40, True, 0.12, 0.60, 0.05, 0.06, 0.15, 0.45))
+        rows.append((model, "ig", domain, 0.5, 0.05, 50, True, 0.15, 40, True, 0.12, 0.70, 0.05, 0.14, None, None))
         rows.append((model, "random", domain, None, None, None, False, *[None] * 9))
     names = [
         "model",
@@ -110,6 +106,50 @@ def controls(model: str = MODEL["id"]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=names.split(), orient="row")
 
 
+def specificity(model: str = MODEL["id"]) -> dict[str, pl.DataFrame]:
+    """lrp among four draws, one of which found no point; the table and its draws by stem."""
+    draws, lines = [], []
+    for domain in DOMAINS:
+        for seed, malign in enumerate((0.1, 0.2, 0.3, 0.12)):
+            cell = (None, None, None) if seed == 3 else (0.5, 0.02, 20)
+            rates_ = (malign, 40, 0.05, 40, 2.1, math.exp(2.1), 0, 0)
+            draws.append((model, "lrp", domain, seed, *cell, False, malign, 0.05, *rates_))
+        low, high, mean = 0.0, 0.5, 0.18
+        place = (model, "lrp", domain, 0.5, 0.02, 20, 40, True, 0.12, 0.6, 4, 1, mean, low, high)
+        lines.append((*place, 0.6 - mean, 0.1, 0.6, 1, 0.2, 0.4, 2))
+    drawn = (
+        "model selector domain seed lambda k rows_removed rescue calibration_malign calibration_benign malign malign_n "
+        "benign benign_n nll perplexity malign_unfinished benign_unfinished"
+    )
+    line = (
+        "model selector domain lambda k rows_removed pairs heldout unedited_malign edited_malign draws "
+        "draws_without_point draws_malign draws_low draws_high excess excess_low excess_high rank p p_holm tests"
+    )
+    return {
+        "refusal_draws": pl.DataFrame(draws, schema=drawn.split(), orient="row", infer_schema_length=None),
+        "specificity": pl.DataFrame(lines, schema=line.split(), orient="row"),
+    }
+
+
+def mask_stability(model: str = MODEL["id"]) -> pl.DataFrame:
+    """Two splits of lrp's pairs on hate."""
+    names = (
+        "model selector domain lambda k rows_removed seed pairs jaccard jaccard_full expected_random expected_layers"
+    )
+    rows = [(model, "lrp", "hate", 0.5, 0.02, 20, seed, 25, 0.4 + seed / 5, 0.7, 0.01, 0.1) for seed in (0, 1)]
+    return pl.DataFrame(rows, schema=names.split(), orient="row")
+
+
+def changes(model: str = MODEL["id"]) -> pl.DataFrame:
+    """`transfer` with the columns of prompts that changed, and corrected rates."""
+    low_high = {f"{side}_corrected{end}": pl.col(side) + shift for side in ("before", "after")
+                for end, shift in (("", -0.05), ("_low", -0.1), ("_high", 0.05))}  # fmt: skip
+    return transfer(model).with_columns(
+        newly_refused=pl.lit(20, pl.Int64), no_longer_refused=pl.lit(2, pl.Int64), mcnemar_p=pl.lit(0.0001),
+        change=pl.lit(0.6), change_low=pl.lit(0.4), change_high=pl.lit(0.7), **low_high,
+    )  # fmt: skip
+
+
 def transfer(model: str = MODEL["id"], name: str = "other") -> pl.DataFrame:
     """One further set, and the held-out prompts that the points have too."""
     rows = [
@@ -147,9 +187,7 @@ def structure(model: str = MODEL["id"]) -> dict[str, pl.DataFrame]:
     overlap = "model comparison ranked_by selector_a domain_a selector_b domain_b top jaccard expected_random"
     part = "model selector domain ranked_by part name share base_rate"
     return {
-        "signal_density": pl.DataFrame(
-            density, schema=["model", "selector", "domain", "density"], orient="row"
-        ),
+        "signal_density": pl.DataFrame(density, schema=["model", "selector", "domain", "density"], orient="row"),
         "refusal_jaccard": pl.DataFrame(pairs, schema=overlap.split(), orient="row"),
         "refusal_shares": pl.DataFrame(shares, schema=part.split(), orient="row"),
     }
@@ -171,13 +209,44 @@ def composed(model: str = MODEL["id"]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=names.split(), orient="row")
 
 
+def baselines(model: str = MODEL["id"]) -> pl.DataFrame:
+    """A row mask, a system prompt and a vector for each domain; the conditional vector has no setting."""
+    rows = []
+    for domain in DOMAINS:
+        ways = (
+            ("row_mask", "lrp", "lambda 0.5, k 0.02", 0.6, 0.05, 0.07),
+            ("system_prompt", "wording", "strict", 0.3, 0.02, 0.17),
+            ("activation_addition", "difference", "block 1, coefficient 0.5", 0.4, 0.06, 0.2),
+            ("conditional_addition", "openings", None, None, None, None),
+        )
+        for method, vector, setting, malign, benign, kl in ways:
+            way = {"model": model, "method": method, "vector": vector, "domain": domain, "prompts": "heldout"}
+            row = {**way, "setting": setting, "strength": 0.5 if setting else None, "pairs": 40}
+            names = ("unedited_malign", "unedited_benign", "edited_malign", "edited_benign")
+            for name, rate in zip(names, (*UNEDITED, malign, benign), strict=True):
+                known = rate is not None
+                row |= {name: rate, f"{name}_low": rate - 0.01 if known else None}
+                row |= {f"{name}_high": rate + 0.1 if known else None}
+            nll = DENSE_NLL + 0.1 if setting else None
+            row |= {"unedited_nll": DENSE_NLL, "edited_nll": nll, "perplexity": math.exp(nll) if nll else None}
+            row |= {"kl": kl, "kl_stderr": 0.01 if kl else None, "feasible": bool(setting), "chosen": bool(setting)}
+            row |= dict.fromkeys(("malign_unfinished", "benign_unfinished"), 1 if setting else None)
+            rows.append(row)
+            if setting:
+                rows.append(row | {"prompts": "calibration", "kl": None, "kl_stderr": None})
+                weaker = {"setting": f"{setting}, weaker", "strength": 0.1, "chosen": False}
+                rows.append(row | {"prompts": "calibration", "kl": None, "kl_stderr": None} | weaker)
+    return frame("baselines", rows)
+
+
 def write_refusal_run(folder: Path) -> Path:
     """A results folder with a sweep and all refusal tables."""
     write_run(folder)
     tables = {
         "refusal_sweep": sweep(), "operating_points": points(), "refusal_controls": controls(),
-        "transfer": transfer(), "utility": utility(), "composed": composed(), **structure(),
+        "transfer": transfer(), "utility": utility(), "composed": composed(), "baselines": baselines(),
+        **structure(),
     }  # fmt: skip
-    for stem, frame in tables.items():
-        add_table(folder, stem, frame)
+    for stem, table in tables.items():
+        add_table(folder, stem, table)
     return folder

@@ -8,16 +8,14 @@ from pathlib import Path
 import pytest
 from browser_pages import TIMEOUT_MS, lasting_findings, settled
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 APP = Path(__file__).parents[2] / "dashboard" / "app.py"
 
 
 def paths() -> list[str]:
     """The addresses of all pages, read off the app itself; the first page has none."""
-    calls = [
-        node for node in ast.walk(ast.parse(APP.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)
-    ]
+    calls = [node for node in ast.walk(ast.parse(APP.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
     found = [keyword.value for call in calls for keyword in call.keywords if keyword.arg == "url_path"]
     return ["", *(value.value for value in found if isinstance(value, ast.Constant))]
 

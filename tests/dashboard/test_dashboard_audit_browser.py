@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import polars as pl
 import pytest
-from browser_pages import button, chart, settled
+from browser_pages import button, chart, figure, settled, steady_box
 from made_up_audit import write_audit
 
 pytestmark = pytest.mark.browser
@@ -21,26 +21,17 @@ PAGES = {
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("store")
-    write_audit(folder / "results" / "full")
-    return folder
+def store(empty_store):
+    write_audit(empty_store / "results" / "full")
+    return empty_store
 
 
-def figure(page, says):
-    """The figure whose description holds `says`, once it is drawn."""
-    found = page.locator(f"[data-testid=stPlotlyChart][aria-label*='{says}']").first
-    found.locator(".cartesianlayer .subplot").first.wait_for(state="attached")
-    settled(page)
-    return found
-
-
+@pytest.mark.long
 def test_a_clicked_cell_chooses_its_pair_and_a_later_choice_wins(new_page):
     page = new_page("/agreement")
     cells = figure(page, "Spearman correlation")
     figure(page, "that LRP removes")
-    cells.scroll_into_view_if_needed()
-    box = cells.locator(".nsewdrag").first.bounding_box()
+    box = steady_box(page, cells.locator(".nsewdrag").first)
     # five selectors: consensus2, lrp, ig, wanda, random; row 4 (wanda), column 1 (consensus2)
     page.mouse.click(box["x"] + box["width"] * 0.5 / 5, box["y"] + box["height"] * 3.5 / 5)
     figure(page, "that Wanda removes")
@@ -56,18 +47,18 @@ def test_a_clicked_cell_chooses_its_pair_and_a_later_choice_wins(new_page):
     assert parse_qs(urlsplit(page.url).query)["first"] == ["Random"]
 
 
+@pytest.mark.long
 def test_source_and_model_are_kept_from_page_to_page(new_page):
     page = new_page("/agreement", source="Paper", model="Qwen3-8B")
     figure(page, "Jaccard of the masks")
     page.locator("[data-testid=stSidebar]").get_by_role("link", name="Stability", exact=True).click()
     figure(page, "Spearman of the scores")
     page.get_by_text("Published values: convergence").wait_for()
-    chosen = [
-        page.locator(f".st-key-{key}").get_by_role("combobox").input_value() for key in ("source", "model")
-    ]
+    chosen = [page.locator(f".st-key-{key}").get_by_role("combobox").input_value() for key in ("source", "model")]
     assert chosen == ["Paper", "Qwen3-8B"]
 
 
+@pytest.mark.long
 def test_the_copied_link_opens_the_same_page(new_page):
     page = new_page("/controls", control_order="MoRF")
     figure(page, "under morf")
@@ -82,6 +73,7 @@ def test_the_copied_link_opens_the_same_page(new_page):
     assert copy.evaluate("getComputedStyle(document.documentElement).fontSize") == "22.4px"
 
 
+@pytest.mark.long
 def test_both_downloads_hold_what_is_shown(new_page):
     page = new_page("/controls", part="Seeds")
     figure(page, "seeded selectors under LeRF")
@@ -96,6 +88,7 @@ def test_both_downloads_hold_what_is_shown(new_page):
     assert csv.height == 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "says"), PAGES.items())
 @pytest.mark.parametrize("present", ["false", "true"])
 def test_pages_fit_a_phone_also_with_larger_type(new_page, name, says, present):
@@ -104,6 +97,7 @@ def test_pages_fit_a_phone_also_with_larger_type(new_page, name, says, present):
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 
+@pytest.mark.long
 def test_selectors_of_depth_are_lines_and_can_be_left_out(new_page):
     page = new_page("/depth")
     drawn = chart(page, says="Relative scores of Whole blocks")
@@ -114,6 +108,7 @@ def test_selectors_of_depth_are_lines_and_can_be_left_out(new_page):
     assert drawn.locator(".scatterlayer .trace").count() == 4
 
 
+@pytest.mark.long
 def test_a_page_without_the_chosen_source_says_what_it_shows_instead(new_page):
     """The address and the boxes agree, and the choice comes back on the next page that has it."""
     page = new_page("/agreement", source="Paper", selectors="LRP")
@@ -128,6 +123,7 @@ def test_a_page_without_the_chosen_source_says_what_it_shows_instead(new_page):
     assert parse_qs(urlsplit(page.url).query)["source"] == ["Paper"]
 
 
+@pytest.mark.long
 def test_all_selectors_stay_all_on_a_page_that_has_more(new_page):
     page = new_page("/stability")
     figure(page, "Spearman of the scores")

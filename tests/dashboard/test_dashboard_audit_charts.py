@@ -16,9 +16,18 @@ from made_up_audit import (
     write_audit,
 )
 
-from dashboard import charts, palette, rankings
+from dashboard.charts import (
+    agreement as agreement_chart,
+    controls as controls_chart,
+    groups as groups_chart,
+    lines,
+    matrix,
+    palette,
+    stability,
+)
 from dashboard.charts.lines import Axis
-from engine.errors import InputError
+from dashboard.pages.agreement import rankings
+from engine.records.errors import InputError
 
 LN10 = math.log(10)
 
@@ -38,11 +47,11 @@ def test_numbers_can_be_read_on_every_cell(diverging):
     from plotly.colors import sample_colorscale
 
     values = [count / 50 for count in range(51)]
-    figure = charts.matrix.matrix(
-        [values], [str(value) for value in values], ["row"], heading="", text=charts.matrix.number,
+    figure = matrix.matrix(
+        [values], [str(value) for value in values], ["row"], heading="", text=matrix.number,
         hover=[[""] * 51], span=(0.0, 1.0), diverging=diverging,
     )  # fmt: skip
-    scale = charts.matrix.DIVERGING if diverging else charts.matrix.SEQUENTIAL
+    scale = matrix.DIVERGING if diverging else matrix.SEQUENTIAL
     for note in figure.layout.annotations:
         (behind,) = sample_colorscale(scale, [values[int(note.x)]])
         light, dark = sorted((luminance(note.font.color), luminance(behind)), reverse=True)
@@ -50,20 +59,20 @@ def test_numbers_can_be_read_on_every_cell(diverging):
 
 
 def test_cells_without_a_number_are_empty_and_not_clickable():
-    figure = charts.matrix.matrix(
-        [[0.5, None], [math.nan, math.inf]], ["a", "b"], ["c", "d"], heading="", text=charts.matrix.number,
+    figure = matrix.matrix(
+        [[0.5, None], [math.nan, math.inf]], ["a", "b"], ["c", "d"], heading="", text=matrix.number,
         hover=[["", ""], ["", ""]], span=(0.0, 1.0), clickable=True,
     )  # fmt: skip
     assert [list(line) for line in figure.data[0].z] == [[0.5, None], [None, None]]
     assert [note.text for note in figure.layout.annotations] == ["0.50"]
     assert (list(figure.data[1].x), list(figure.data[1].y)) == ([0], [0])
-    assert charts.matrix.number(-0.004) == "0.00"
-    assert charts.matrix.number(-0.25) == "−0.25"
+    assert matrix.number(-0.004) == "0.00"
+    assert matrix.number(-0.25) == "−0.25"
 
 
 def test_spearman_is_symmetric_with_an_empty_diagonal():
-    found = charts.agreement.correlations(agreement()["spearman"])
-    cells = charts.agreement.spearman_matrix(found, SELECTORS).data[0].z
+    found = agreement_chart.correlations(agreement()["spearman"])
+    cells = agreement_chart.spearman_matrix(found, SELECTORS).data[0].z
     for i in range(5):
         assert cells[i][i] is None
         assert all(cells[i][j] == cells[j][i] for j in range(5))
@@ -77,9 +86,7 @@ def test_overlap_by_layer_is_what_sets_count(tmp_path):
     first, second = mask(scores()["lrp"], 0.3), mask(scores()["wanda"], 0.3)
     assert counts.height == 8
     for row in counts.iter_rows(named=True):
-        inside = set(
-            index.filter(pl.col("block") == row["block"], pl.col("projection") == row["projection"])["row_id"]
-        )
+        inside = set(index.filter(pl.col("block") == row["block"], pl.col("projection") == row["projection"])["row_id"])
         one, two = first & inside, second & inside
         assert (row["rows"], row["first"], row["second"], row["both"]) == (
             len(inside), len(one), len(two), len(one & two),
@@ -99,11 +106,9 @@ def test_scores_that_cannot_be_used_are_one_line(tmp_path, harm):
         from safetensors.numpy import save_file
         from synthetic import MODEL
 
-        from engine.records import add_to_manifest
+        from engine.records.manifest import add_to_manifest
 
-        save_file(
-            {name: values[..., :70] for name, values in scores().items()}, folder / "scores.safetensors"
-        )
+        save_file({name: values[..., :70] for name, values in scores().items()}, folder / "scores.safetensors")
         add_to_manifest(folder, dict(MODEL), "scores.safetensors", {}, 1.0)
     said = {
         "missing": "selector-audit score made-up-1B", "unknown": "no scores of wnada", "damaged": "checksum",
@@ -120,16 +125,16 @@ def test_references_remove_exactly_as_many_rows_as_their_control():
     expected = {"lrp": ["consensus2"], "intersection": smaller, "veto_lrp": smaller, "random": ["consensus2"]}
     for control, names in expected.items():
         own = table.filter(pl.col("control") == control, pl.col("size_matched_to").is_null())
-        found = charts.controls.references(table, control)
+        found = controls_chart.references(table, control)
         assert [name for name, _ in found] == names
         for _, frame in found:
             assert set(frame["rows_removed"]) == set(own["rows_removed"])
-    assert charts.controls.references(table, "consensus2") == []
+    assert controls_chart.references(table, "consensus2") == []
 
 
 def test_dumbbells_stand_at_mean_perplexity_with_the_range_of_seeds():
     table = controls()["controls"].filter(order="lerf")
-    figure = charts.controls.dumbbells(table)
+    figure = controls_chart.dumbbells(table)
     labels = list(figure.layout.yaxis.ticktext)
     assert labels[0].startswith("Consensus-2")
     assert "<sub>15 rows</sub>" in next(label for label in labels if label.startswith("LRP ∩ IG"))
@@ -142,7 +147,7 @@ def test_dumbbells_stand_at_mean_perplexity_with_the_range_of_seeds():
 
 def test_dangerous_groups_are_ringed():
     table = groups()["dangerous"].filter(sublayer="mlp")
-    figure = charts.groups.groups(table, "MLP")
+    figure = groups_chart.groups(table, "MLP")
     (ring,) = [trace for trace in figure.data if trace.name == "dangerous"]
     assert (list(ring.x), list(ring.y)) == ([0], [pytest.approx(3.5 / LN10)])
     assert "dangerous" in next(trace for trace in figure.data if trace.name == "Wanda").customdata[0]
@@ -150,21 +155,15 @@ def test_dangerous_groups_are_ringed():
 
 def test_quadrants_shade_what_is_stable_and_invalid():
     verdicts = repeated()["verdicts"]
-    by_gap = charts.stability.quadrant(verdicts, charts.stability.Quadrants("jaccard", "log_gap", 0.8, 1.0))
+    by_gap = stability.quadrant(verdicts, stability.Quadrants("jaccard", "log_gap", 0.8, 1.0))
     points = {trace.name: (trace.x[0], trace.y[0]) for trace in by_gap.data}
     shade = by_gap.layout.shapes[0]
-    inside = [
-        name for name, (x, y) in points.items() if shade.x0 <= x <= shade.x1 and shade.y0 <= y <= shade.y1
-    ]
+    inside = [name for name, (x, y) in points.items() if shade.x0 <= x <= shade.x1 and shade.y0 <= y <= shade.y1]
     assert inside == ["Wanda"]
-    by_nll = charts.stability.quadrant(
-        verdicts, charts.stability.Quadrants("spearman", "lerf_nll", 0.95, 3.0)
-    )
+    by_nll = stability.quadrant(verdicts, stability.Quadrants("spearman", "lerf_nll", 0.95, 3.0))
     assert by_nll.layout.shapes[0].x1 == pytest.approx(3.0 / LN10)
     assert by_nll.layout.shapes[0].x0 > by_nll.layout.shapes[0].x1  # high perplexity is the bad side
-    without = charts.stability.quadrant(
-        verdicts, charts.stability.Quadrants("spearman", "lerf_nll", 0.95, None)
-    )
+    without = stability.quadrant(verdicts, stability.Quadrants("spearman", "lerf_nll", 0.95, None))
     assert [shape.type for shape in without.layout.shapes] == ["line"]
 
 
@@ -177,7 +176,7 @@ def test_lines_leave_gaps_and_tell_selectors_apart_without_colour():
             "error": [0.1, None, None, 0.2],
         }
     )
-    figure = charts.lines.lines(
+    figure = lines.lines(
         frame, Axis("size", "windows", "category"), Axis("nll", "perplexity", "perplexity"), heading="h",
         error="error", hover=lambda row: f"{row['size']} windows", reference=(1.5, "unmasked"),
     )  # fmt: skip
@@ -191,7 +190,7 @@ def test_lines_leave_gaps_and_tell_selectors_apart_without_colour():
 
 
 def test_stacked_shares_have_patterns_and_numbers():
-    figure = charts.controls.rank_shares(groups()["rank_distribution"])
+    figure = controls_chart.rank_shares(groups()["rank_distribution"])
     assert [tuple(bar.y) for bar in figure.data] == [(0.5, 0.75), (0.4, 0.25), (0.1, 0.0)]
     assert len({bar.marker.pattern.shape for bar in figure.data}) == 3
     assert list(figure.data[0].text) == ["50.0%", "75.0%"]
@@ -200,25 +199,25 @@ def test_stacked_shares_have_patterns_and_numbers():
 
 def test_bars_of_two_measures_differ_by_pattern():
     frame = repeated()["domain"].filter(rate=0.3)
-    figure = charts.groups.selector_bars(
+    figure = groups_chart.selector_bars(
         frame, [("spearman", "S"), ("jaccard", "J")], heading="h", title="t", text=str, hover=str, top=1.0
     )
     assert [bar.name for bar in figure.data] == ["J", "S"]
     assert figure.data[0].marker.pattern.shape != figure.data[1].marker.pattern.shape
     assert set(figure.data[1].x) == {0.9}
-    two = charts.groups.two_corpora(frame, ("one", "other"))
+    two = groups_chart.two_corpora(frame, ("one", "other"))
     first, second = two.data[-2:]
     assert first.marker.symbol != second.marker.symbol
     assert list(second.x) == pytest.approx([2.6 / LN10] * 4)
 
 
 def test_equal_values_all_have_the_middle_of_the_scale():
-    figure = charts.matrix.matrix(
+    figure = matrix.matrix(
         [[3.0, 3.0]],
         ["a", "b"],
         ["c"],
         heading="",
-        text=charts.matrix.number,
+        text=matrix.number,
         hover=[["", ""]],
         span=(3.0, 3.0),
     )
@@ -230,23 +229,23 @@ def test_controls_that_are_not_finite_have_no_mark():
     table = controls()["controls"].filter(order="lerf")
     rate = table["rate"][0]
     table = table.filter(rate=rate)
-    whole = charts.controls.dumbbells(table)
+    whole = controls_chart.dumbbells(table)
     broken = table.with_columns(
         nll=pl.when(pl.col("control") == "intersection").then(math.inf).otherwise(pl.col("nll"))
     )
-    figure = charts.controls.dumbbells(broken)
+    figure = controls_chart.dumbbells(broken)
     assert all(math.isfinite(value) for trace in figure.data for value in trace.x)
     assert len(figure.layout.yaxis.ticktext) == len(whole.layout.yaxis.ticktext)
     assert sum("LRP ∩ IG</b><br>" in (trace.hovertemplate or "") for trace in whole.data) == 1
     assert not any("LRP ∩ IG</b><br>" in (trace.hovertemplate or "") for trace in figure.data)
     assert all(map(math.isfinite, figure.layout.xaxis.range))
-    none = charts.controls.dumbbells(table.with_columns(nll=pl.lit(math.nan)))
+    none = controls_chart.dumbbells(table.with_columns(nll=pl.lit(math.nan)))
     assert not none.data
 
 
 def test_a_second_text_that_is_not_finite_has_no_mark_and_names_are_text():
     frame = pl.DataFrame({"selector": ["lrp", "ig"], "nll_a": [1.0, math.inf], "nll_b": [math.nan, 2.0]})
-    figure = charts.groups.two_corpora(frame, ("<b>one", "two"))
+    figure = groups_chart.two_corpora(frame, ("<b>one", "two"))
     marks = [trace for trace in figure.data if trace.mode == "markers"]
     assert [[value is None for value in trace.x] for trace in marks] == [[False, True], [True, False]]
     assert marks[0].name == "calibrated on &lt;b&gt;one"

@@ -9,7 +9,8 @@ from streamlit.testing.v1 import AppTest
 from synthetic import add_table, break_manifest
 
 import precomputed
-from dashboard import results
+from dashboard.report.report import build
+from dashboard.state import results
 
 PAGES = {  # what makes the first table of each
     "agreement": "selector-audit analyze MODEL agreement",
@@ -18,7 +19,15 @@ PAGES = {  # what makes the first table of each
     "controls": "selector-audit analyze MODEL controls",
     "downstream": "selector-audit analyze MODEL downstream",
 }
-PARTS = {"Controls": 1, "Rank distribution": 1, "Dangerous groups": 3, "Second domain": 2, "Seeds": 2}
+PARTS = {
+    "Controls": 1,
+    "Rank distribution": 1,
+    "Dangerous groups": 3,
+    "Second domain": 2,
+    "Seeds": 2,
+    "Single units": 2,
+    "Exact controls": 2,
+}
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +50,7 @@ def page(name, state=None, **parameters):
     def script(name):
         from importlib import import_module
 
-        import_module(f"dashboard.views.{name}").render()
+        import_module(f"dashboard.pages.{name}.page").render()
 
     app = AppTest.from_function(script, args=(name,), default_timeout=60)
     for key, value in parameters.items():
@@ -61,9 +70,7 @@ def warnings(app):
     return [warning.value.replace("\\", "") for warning in app.warning]
 
 
-@pytest.mark.parametrize(
-    ("name", "count"), [("agreement", 5), ("depth", 2), ("stability", 4), ("downstream", 1)]
-)
+@pytest.mark.parametrize(("name", "count"), [("agreement", 5), ("depth", 2), ("stability", 4), ("downstream", 1)])
 @pytest.mark.usefixtures("full")
 def test_full_results_open_without_a_warning(name, count):
     app = page(name)
@@ -161,9 +168,7 @@ def test_depth_levels_have_one_figure_per_part():
     assert len(figures(page("depth", level="Attention and MLP"))) == 2 + 1
     app = page("depth", level="Projections")
     assert len(figures(app)) == 4 + 1
-    assert any(
-        "LRP at 30%: perplexity 14.9; random rows in the same layers: 33.1" in text.value for text in app.text
-    )
+    assert any("LRP at 30%: perplexity 14.9; random rows in the same layers: 33.1" in text.value for text in app.text)
 
 
 @pytest.mark.usefixtures("full")
@@ -181,9 +186,64 @@ def test_controls_say_what_is_left_at_equal_size():
     texts = [block.value for block in app.markdown]
     assert any(text.startswith("**No**") and "fewer rows are removed: LRP ∩ IG" in text for text in texts)
     answers = app.dataframe[0].value
-    assert (
-        dict(zip(answers["Control"], answers["At equal size"], strict=True))["LRP, layer-matched"] == "worse"
-    )
+    assert dict(zip(answers["Control"], answers["At equal size"], strict=True))["LRP, layer-matched"] == "worse"
+
+
+@pytest.mark.usefixtures("full")
+def test_exact_controls_show_what_moves_and_what_is_proven():
+    app = page("controls", part="Exact controls")
+    moves, decoys = figures(app)
+    labels = moves["layout"]["yaxis"]["ticktext"]
+    values = {
+        marks["name"]: dict(zip(labels, marks["x"], strict=True)) for marks in moves["data"] if len(marks["x"]) > 1
+    }
+    assert values["neurons rescaled"] == {
+        "Wanda": pytest.approx(0.4), "LRP": 0.0, "IG": 0.0, "Consensus-2": 0.0, "Random": 0.0,
+    }  # fmt: skip
+    assert values["values rescaled"]["Wanda"] == pytest.approx(-0.1)
+    assert set(values) == {"neurons rescaled", "values rescaled"}  # what is not proven is not drawn
+    protected = next(bar for bar in decoys["data"] if bar["name"] == "among the top 30%")
+    shares = dict(zip(protected["y"], protected["x"], strict=True))
+    assert (shares["Wanda"], shares["LRP"], shares["Random"]) == (1.0, 0.0, 0.25)
+    alts = [chart.proto.alt for chart in app.get("plotly_chart")]
+    assert "Wanda neurons rescaled +0.40 nats, values rescaled -0.10 nats" in alts[0]
+    assert "Wanda 100%" in alts[1]
+    answers, proofs = (frame.value for frame in app.dataframe[:2])
+    assert dict(zip(answers["Selector"], answers["Ranking"], strict=True)) == {
+        "Wanda": "moves", "LRP": "the same bits", "IG": "the same bits", "Consensus-2": "the same bits",
+        "Random": "the same bits",
+    }  # fmt: skip
+    assert proofs["Same function"].to_list() == ["yes, every bit", "yes, every bit", "no proof", "yes, every bit"]
+    spearman = figures(page("controls", part="Exact controls", exact_measure="Spearman"))[0]
+    assert spearman["data"][0]["x"][spearman["layout"]["yaxis"]["ticktext"].index("Wanda")] == 0.6
+    assert [shape["x0"] for shape in spearman["layout"]["shapes"]] == [1.0]
+
+
+def test_exact_controls_without_a_rescaling_or_decoys_say_so(tmp_path, monkeypatch):
+    folder = write_audit(tmp_path)
+    for stem in ("invariance", "invariance_decoys"):
+        add_table(folder, stem, pl.read_parquet(folder / f"{stem}.parquet").clear())
+    proofs = pl.read_parquet(folder / "invariance_rewrites.parquet").with_columns(proven=pl.lit(False))
+    add_table(folder, "invariance_rewrites", proofs)
+    monkeypatch.setenv(results.STORE_VARIABLE, str(folder))
+    app = page("controls", part="Exact controls")
+    assert warnings(app) == []
+    assert figures(app) == []
+    assert [box.value for box in app.info] == [
+        "No rescaling was proven to leave this model's function; the reasons are below.",
+        "No decoys were planted; the reason is below.",
+    ]
+
+
+def test_exact_controls_that_were_not_run_name_their_command(tmp_path, monkeypatch):
+    folder = write_audit(tmp_path)
+    (folder / "invariance_rewrites.parquet").unlink()
+    monkeypatch.setenv(results.STORE_VARIABLE, str(folder))
+    app = page("controls", part="Exact controls")
+    (told,) = warnings(app)
+    assert "selector-audit analyze" in told
+    assert "invariance" in told
+    assert figures(app) == []
 
 
 @pytest.mark.usefixtures("full")
@@ -195,6 +255,42 @@ def test_downstream_mean_is_over_tasks_and_seeds():
     assert random["name"] == "Random"
     assert [shape["y0"] for shape in figure["layout"]["shapes"]] == [0.375]
     assert len(figures(page("downstream", task="Every task"))) == 2
+
+
+@pytest.fixture
+def own_tasks(tmp_path, monkeypatch):
+    """Results of the made-up tasks under names that no page knows, one better than chance and one not."""
+    folder = write_audit(tmp_path)
+    frame = pl.read_parquet(folder / "downstream.parquet")
+    names = {"arc_easy": "town_facts", "boolq": "my-task.2_b"}
+    table = frame.with_columns(
+        pl.col("task").replace_strict(names), accuracy=pl.when(task="boolq").then("chance").otherwise("accuracy")
+    )
+    add_table(folder, "downstream", table)
+    monkeypatch.setenv(results.STORE_VARIABLE, str(folder))
+    return folder
+
+
+@pytest.mark.usefixtures("own_tasks")
+def test_downstream_shows_tasks_of_ones_own_by_readable_names():
+    app = page("downstream", task="Every task")
+    assert warnings(app) == []
+    assert app.selectbox(key="task").options == ["Mean over tasks", "Every task", "town facts", "my-task.2 b"]
+    drawn = [
+        (figure["layout"]["title"]["text"].split("<br>")[0], figure["layout"]["shapes"][0]["y0"])
+        for figure in figures(app)
+    ]
+    assert drawn == [("town facts", 0.25), ("my-task.2 b", 0.5)]
+    (figure,) = figures(page("downstream", task="town facts"))
+    assert figure["data"][0]["y"] == pytest.approx([0.9, 0.6])
+    said = " ".join(block.proto.body for block in app.get("html"))
+    assert "standard errors on 1 of 2 tasks; only town facts can show a loss." in said
+
+
+def test_the_report_names_tasks_of_ones_own(own_tasks):
+    said = build([own_tasks])
+    assert "Mean accuracy over 2 tasks (town facts, my-task.2 b); guessing gives 0.375." in said
+    assert "only town facts can show a loss." in said
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -211,6 +307,7 @@ def test_presentation_enlarges_the_figures_of_every_page(name):
     [
         ("Controls", "controls", {"control": "intersection"}, "nll"),
         ("Second domain", "domain", {"selector": "lrp"}, "nll_b"),
+        ("Exact controls", "invariance", {"selector": "lrp"}, "moved"),
     ],
 )
 def test_values_that_are_not_finite_are_counted(tmp_path, monkeypatch, part, stem, broken, column):
@@ -222,4 +319,5 @@ def test_values_that_are_not_finite_are_counted(tmp_path, monkeypatch, part, ste
     monkeypatch.setenv(results.STORE_VARIABLE, str(folder))
     app = page("controls", part=part)
     assert warnings(app) == []
-    assert any("1 value(s) are missing or not finite" in caption.value for caption in app.caption)
+    count = 2 if part == "Exact controls" else 1  # one of each rewrite
+    assert any(f"{count} value(s) are missing or not finite" in caption.value for caption in app.caption)

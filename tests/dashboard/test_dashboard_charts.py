@@ -6,8 +6,9 @@ import polars as pl
 import pytest
 from synthetic import SLOPES, sweep, write_run
 
-from dashboard import charts, palette, results, series
-from dashboard.ticks import decade_ticks
+from dashboard.charts import curves as curve_chart, palette, series
+from dashboard.charts.axes import decade_ticks
+from dashboard.state import results
 
 LN10 = math.log(10)
 
@@ -28,7 +29,7 @@ def traces(figure, name):
 
 
 def test_heights_are_log10_perplexity_with_errors(drawn):
-    figure = charts.perplexity.curves(drawn, "morf", baseline=2.0)
+    figure = curve_chart.curves(drawn, "morf", baseline=2.0)
     (lrp,) = traces(figure, "LRP")
     assert list(lrp.x) == [0.0, 0.1, 0.3, 0.5]
     assert list(lrp.y) == pytest.approx([(2 + 20 * rate) / LN10 for rate in lrp.x])
@@ -39,7 +40,7 @@ def test_heights_are_log10_perplexity_with_errors(drawn):
 
 
 def test_every_selector_has_its_look_and_exact_values_in_the_hover(drawn):
-    figure = charts.perplexity.curves(drawn, "lerf", baseline=2.0)
+    figure = curve_chart.curves(drawn, "lerf", baseline=2.0)
     assert [trace.name for trace in figure.data] == ["LRP", "IG", "Wanda", "Random"]
     for selector in SLOPES:
         look = palette.style(selector)
@@ -57,7 +58,7 @@ def test_every_selector_has_its_look_and_exact_values_in_the_hover(drawn):
 
 
 def test_relative_scale_starts_at_one(drawn):
-    figure = charts.perplexity.curves(drawn, "lerf", baseline=2.0, relative=True)
+    figure = curve_chart.curves(drawn, "lerf", baseline=2.0, relative=True)
     (lrp,) = traces(figure, "LRP")
     assert lrp.y[0] == pytest.approx(0.0)
     assert lrp.y[-1] == pytest.approx(0.5 / LN10)
@@ -65,7 +66,7 @@ def test_relative_scale_starts_at_one(drawn):
 
 
 def test_laid_over_curves_are_dotted_open_and_under_one_legend_entry(drawn):
-    figure = charts.perplexity.curves(drawn, "lerf", baseline=2.0, overlay=drawn, overlay_name="Paper: <b>1B")
+    figure = curve_chart.curves(drawn, "lerf", baseline=2.0, overlay=drawn, overlay_name="Paper: <b>1B")
     over = [trace for trace in figure.data if trace.line.dash == palette.OVERLAY_DASH]
     assert len(over) == len(SLOPES) + 1
     assert [trace.name for trace in over if trace.showlegend is not False] == ["Paper: &lt;b&gt;1B"]
@@ -75,7 +76,7 @@ def test_laid_over_curves_are_dotted_open_and_under_one_legend_entry(drawn):
 def test_ceiling_cells_are_ringed():
     paper = results.read_paper()
     drawn = series.points(paper.frame, "Gemma-3-12B", ["wanda", "mean_activation"], ["morf"], (0.0, 0.9))
-    figure = charts.perplexity.curves(drawn, "morf", baseline=None)
+    figure = curve_chart.curves(drawn, "morf", baseline=None)
     (rings,) = traces(figure, "at numerical ceiling")
     assert sorted(rings.x) == [0.85, 0.9, 0.9]
     assert list(rings.y) == pytest.approx([math.log10(4.56e241)] * 3)
@@ -87,7 +88,7 @@ def test_infinite_and_missing_values_are_arrows_not_gaps_in_silence(tmp_path):
     frame = sweep({"lrp": (1.0, 2.0)}).with_columns(
         nll=pl.when((pl.col("rate") == 0.5) & (pl.col("order") == "morf")).then(math.inf).otherwise("nll")
     )
-    figure = charts.perplexity.curves(points(tmp_path, frame), "morf", baseline=2.0)
+    figure = curve_chart.curves(points(tmp_path, frame), "morf", baseline=2.0)
     (line,) = traces(figure, "LRP")
     assert line.y[-1] is None
     arrows = [trace for trace in figure.data if trace.marker.symbol == "arrow-up"]
@@ -108,7 +109,7 @@ def test_ticks_are_few_inside_and_powers_of_ten(low, high):
 
 
 def test_gap_figure_draws_log_gaps_and_tells_the_printed_one(drawn):
-    figure = charts.perplexity.gap(series.gaps(drawn))
+    figure = curve_chart.gap(series.gaps(drawn))
     (lrp,) = traces(figure, "LRP")
     assert list(lrp.y) == pytest.approx([19 * rate for rate in lrp.x])
     assert "1.63×10⁵" in lrp.customdata[-1]
@@ -116,7 +117,7 @@ def test_gap_figure_draws_log_gaps_and_tells_the_printed_one(drawn):
 
 def test_removed_rows_show_shares_and_counts():
     counts = pl.DataFrame({"projection": ["q_proj", "down_proj"], "removed": [3, 0], "rows": [48, 40]})
-    (bars,) = charts.perplexity.removed_rows(counts).data
+    (bars,) = curve_chart.removed_rows(counts).data
     assert list(bars.y) == ["down_proj", "q_proj"]  # plotly draws from below
     assert list(bars.x) == pytest.approx([0.0, 3 / 48])
     assert list(bars.text) == ["0 of 40", "3 of 48"]
@@ -126,13 +127,13 @@ def test_nothing_is_divided_by_an_unmasked_model_that_was_not_measured(drawn):
     def heights(figure):
         return [value for trace in figure.data for value in trace.y if value is not None]
 
-    pinned = charts.perplexity.Pinned("pinned", drawn.filter(selector="lrp"), None)
-    nothing = charts.perplexity.curves(
+    pinned = curve_chart.Pinned("pinned", drawn.filter(selector="lrp"), None)
+    nothing = curve_chart.curves(
         drawn, "lerf", baseline=None, relative=True, overlay=drawn, overlay_name="x", pinned=pinned
     )
     assert heights(nothing) == []
-    assert heights(charts.perplexity.curves(drawn, "lerf", baseline=None, pinned=pinned))
-    one = charts.perplexity.curves(
+    assert heights(curve_chart.curves(drawn, "lerf", baseline=None, pinned=pinned))
+    one = curve_chart.curves(
         drawn, "lerf", baseline=None, relative=True, overlay=drawn, overlay_baseline=2.0, overlay_name="x"
     )
     assert min(heights(one)) == pytest.approx(0.0)

@@ -6,12 +6,12 @@ from streamlit.testing.v1 import AppTest
 from synthetic import SLOPES, break_manifest, sweep, write_run
 
 import precomputed
-from dashboard import results
+from dashboard.state import results
 
 
 def page(**parameters):
     def script():
-        from dashboard.views import curves
+        from dashboard.pages.curves import page as curves
 
         curves.render()
 

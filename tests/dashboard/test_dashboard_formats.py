@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dashboard import formats
+from dashboard.charts import formats
 
 LN10 = math.log(10)
 

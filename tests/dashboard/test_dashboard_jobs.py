@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from dashboard import jobs
+from dashboard.pages.runs import jobs
 from engine.cli import build_parser
-from engine.errors import InputError
-from engine.records import read_manifest
+from engine.records.errors import InputError
+from engine.records.manifest import read_manifest
 
 LIMIT_S = 240  # a run imports torch, which takes long on a busy machine
 
@@ -45,14 +45,6 @@ def wait(job, *states):
         time.sleep(0.05)
 
 
-def test_names_are_those_of_the_command():
-    from engine.analysis.plan import PRESETS
-    from engine.analysis.run import ANALYSES
-
-    assert set(jobs.ANALYSES) == set(ANALYSES)
-    assert set(jobs.PRESETS) == set(PRESETS)
-
-
 def test_the_command_is_one_that_parses_and_no_value_becomes_an_option(tmp_path):
     made = request(
         tmp_path, "my model", options=(("--corpus", "--json"), ("--samples", "4"), ("--selectors", "")),
@@ -70,6 +62,7 @@ def test_the_command_is_one_that_parses_and_no_value_becomes_an_option(tmp_path)
         jobs.Request("demo", (), tmp_path, "quick").arguments()
 
 
+@pytest.mark.long
 def test_a_run_is_cancelled_and_goes_on_from_there(registry, tiny_text, tmp_path):
     from tiny_models import save_tiny
 

@@ -1,19 +1,23 @@
 """The Judges page on folders that the real command wrote: numbers by hand and by scipy; full, empty, damaged."""
 
+import dataclasses
 import json
 import shutil
 
 import polars as pl
 import pytest
+from judge_plug_in import install_judge
 from judged_folder import MARKDOWN, REPLIES, SOURCES, lines, write_judged
 from scipy.stats import binomtest
 from streamlit.testing.v1 import AppTest
 from synthetic import write_run
 
-from dashboard import charts, judged, results, shipped
-from dashboard.views import judges_replies
-from engine.errors import InputError
-from engine.evaluation.judge import judge
+from dashboard.charts import judges as judges_chart
+from dashboard.pages.judges import judged, replies as judges_replies
+from dashboard.state import results, shipped
+from engine.cli import main
+from engine.judges.embedded import embedded_version, judge
+from engine.records.errors import InputError
 
 TINY = "tiny-judge"
 
@@ -60,8 +64,8 @@ def test_rates_are_counted_by_hand_with_scipys_intervals(found, said):
             expected = {judged.REFUSED: (sum(verdicts), len(verdicts))}
             if of is not None:
                 right = sum(human and verdict for human, verdict in of)
-                expected[judged.PRECISION] = (right, sum(verdict for _, verdict in of))
-                expected[judged.RECALL] = (right, sum(human for human, _ in of))
+                expected[judges_chart.PRECISION] = (right, sum(verdict for _, verdict in of))
+                expected[judges_chart.RECALL] = (right, sum(human for human, _ in of))
             for measure, (hits, n) in expected.items():
                 row = frame.filter(source=source, judge=name, measure=measure).row(0, named=True)
                 scipys = binomtest(hits, n).proportion_ci(0.95, "wilson")
@@ -114,7 +118,7 @@ def test_filters_leave_what_they_name(found):
 
 def test_marks_stand_at_their_rates_and_names_are_text(found):
     frame = judged.measures(found).with_columns(pl.col("source").replace("model-a", "<b>model</b>"))
-    figure = charts.judges.rates(frame, found.judges, "a")
+    figure = judges_chart.rates(frame, found.judges, "a")
     assert len(figure.data) == 3 + 2 + 2 + 2
     assert sum(trace.showlegend for trace in figure.data) == 3
     looks = {(trace.name, trace.marker.color, trace.marker.symbol) for trace in figure.data}
@@ -123,18 +127,14 @@ def test_marks_stand_at_their_rates_and_names_are_text(found):
     for trace, measure in zip(figure.data, ["refused"] * 3 + ["precision", "precision"], strict=False):
         rows = frame.filter(judge=trace.name, measure=measure)
         assert list(trace.x) == rows["value"].to_list()
-        assert [x + up for x, up in zip(trace.x, trace.error_x.array, strict=True)] == pytest.approx(
-            rows["high"]
-        )
-        assert [x - d for x, d in zip(trace.x, trace.error_x.arrayminus, strict=True)] == pytest.approx(
-            rows["low"]
-        )
+        assert [x + up for x, up in zip(trace.x, trace.error_x.array, strict=True)] == pytest.approx(rows["high"])
+        assert [x - d for x, d in zip(trace.x, trace.error_x.arrayminus, strict=True)] == pytest.approx(rows["low"])
     assert "<b>model</b>" not in str(figure.to_json())
 
 
 def page(**parameters):
     def script():
-        from dashboard.views import judges
+        from dashboard.pages.judges import page as judges
 
         judges.render()
 
@@ -160,9 +160,7 @@ def test_a_full_folder_shows_rates_first(made):
     table = app.dataframe[0].value
     assert list(table["Judge"]) == ["embedded"] * 3 + [TINY] * 3 + [judged.PEOPLE] * 3
     row = table[(table["Judge"] == "embedded") & (table["Source"] == "all")].iloc[0]
-    frame = pl.read_parquet(made / "judge_quality.parquet").filter(
-        judge="embedded", source="all", prompts="both"
-    )
+    frame = pl.read_parquet(made / "judge_quality.parquet").filter(judge="embedded", source="all", prompts="both")
     assert row["TP"] == str(frame["true_positives"][0])
     assert row["Recall"].startswith(f"{frame['recall'][0]:.3f} (")
     app.selectbox(key="half").set_value("held out").run()
@@ -186,9 +184,7 @@ def test_disagreements_are_paged_and_filtered(made, said):
     assert lines()[differing[judges_replies.PER_PAGE]][2] in [text.value for text in second.text]
     second.selectbox(key="who").set_value("b").run()
     only = [number for number in differing if said[number][3]]
-    assert any(
-        caption.startswith(f"1 – {judges_replies.PER_PAGE} of {len(only)}.") for caption in captions(second)
-    )
+    assert any(caption.startswith(f"1 – {judges_replies.PER_PAGE} of {len(only)}.") for caption in captions(second))
     second.selectbox(key="people").set_value("nothing (no label)").run()
     shown = sum(said[number][1] is None for number in only)
     assert shown > 0
@@ -196,9 +192,7 @@ def test_disagreements_are_paged_and_filtered(made, said):
 
 
 def test_people_against_a_judge_and_a_stale_page(made):
-    app = page(
-        folder=str(made), judge_view="Reply by reply", judge_b=judged.PEOPLE, page="99", people="it refuses"
-    )
+    app = page(folder=str(made), judge_view="Reply by reply", judge_b=judged.PEOPLE, page="99", people="it refuses")
     assert warnings_of(app) == []
     wrong = [reply for reply, label in REPLIES if label and judge(reply).refusal != ("refusal" in label)]
     assert len(wrong) == 2
@@ -250,7 +244,7 @@ def test_own_reply_shows_the_rule_that_fired():
         ("newer", "schema version"),
         ("a list", "schema version"),
         ("no files", "does not list files"),
-        ("foreign", "no table of verdicts"),
+        ("foreign", "lacks the columns"),
         ("uneven", "unequal numbers"),
         ("no parquet", "not readable parquet"),
     ],
@@ -297,7 +291,7 @@ def damage(folder, state):
     if state == "no parquet":
         path.write_bytes(b"text")
     if "files" in record:
-        from engine.records import file_sha256
+        from engine.records.hashing import file_sha256
 
         record["files"]["verdicts.parquet"] = file_sha256(path)
     (folder / "judge.json").write_text(json.dumps(record))
@@ -349,3 +343,93 @@ def test_a_home_of_nobody_is_one_line():
     app = page(replies="A folder", folder="~nobody-of-this-name")
     assert not app.exception
     assert "give the path of a results folder" in app.warning[0].value.replace("\\", "")
+
+
+def test_a_judge_of_ones_own_and_cut_off_replies_reach_tables_and_page(tmp_path, monkeypatch):
+    install_judge(tmp_path, monkeypatch)
+    file, out = tmp_path / "replies.csv", tmp_path / "out"
+    rows = [("m", f"prompt {n}", f"Take {n} eggs", n % 3 != 0) for n in range(7)]  # three cut off: 0, 3, 6
+    rows += [("n", "why", "I will not.", True), ("n", "who", "Mix well.", None)]
+    pl.DataFrame(rows, schema=["model", "prompt", "reply", "finished"], orient="row").write_csv(file)
+    assert main(["refusal", "judge", str(file), "--judge", "embedded,fake", "--out", str(out)]) == 0
+    fake = pl.read_parquet(out / "verdicts.parquet").filter(judge="fake")
+    assert fake["judge_version"].unique().to_list() == ["7"]
+    assert fake["finished"].to_list() == [row[3] for row in rows]
+    assert fake["refusal"].to_list() == [row[3] is False for row in rows]
+    assert fake["reason"][0] == "asked 'prompt 0', ended False"
+    assert pl.read_parquet(out / "disagreements.parquet")["finished"].to_list() == [False] * 3 + [True]
+
+    app = page(folder=str(out))
+    assert warnings_of(app) == []
+    rates = app.dataframe[0].value
+    assert list(zip(rates["Judge"], rates["Source"], rates["Cut off"], strict=True)) == [
+        (name, *line) for name in ("embedded", "fake") for line in (("m", "3 of 7"), ("n", "0 of 1"), ("all", "3 of 8"))
+    ]
+    assert rates["Refused"][3].startswith(f"{3 / 7:.3f} (")
+    assert any("Cut off: replies that did not end" in note.proto.body for note in app.get("html"))
+    app = page(folder=str(out), judge_view="Reply by reply")
+    assert warnings_of(app) == []
+    assert [caption for caption in captions(app) if ", line " in caption] == [
+        *(f"m, line {line} · cut off" for line in (0, 3, 6)), "n, line 0",
+    ]  # fmt: skip
+    texts = [text.value for text in app.text]
+    assert "asked 'prompt 3', ended False" in texts
+    assert "no rule of refusal applies, up to where the reply was cut off" in texts
+    app = page(folder=str(tmp_path / "none"))
+    assert any("`fake` (Sees a refusal in whatever was cut off)" in one.value for one in app.markdown)
+
+
+def test_shipped_replies_say_which_were_cut_off_where_their_table_does(monkeypatch):
+    read = results.read_table
+    table = pl.read_parquet(shipped.demo_results_dir() / "refusal_replies.parquet")
+    table = table.with_columns(finished=pl.int_range(pl.len()) % 2 == 0)
+    monkeypatch.setattr(results, "read_table", lambda *args: dataclasses.replace(read(*args), frame=table))
+    monkeypatch.setattr(judged, "_embedded", judged._embedded.__wrapped__)  # nothing kept of other tests, or for them
+    found = judged.shipped_replies()
+    assert found.verdicts["finished"].sum() == table["finished"].sum()
+    assert found.verdicts["refusal"].sum() == table["refused"].sum()
+    app = page(replies="Shipped model")
+    assert warnings_of(app) == []
+    whole = app.dataframe[0].value.iloc[-1]
+    assert whole["Cut off"] == f"{(~table['finished']).sum():,} of {table.height:,}"
+    assert int(app.dataframe[1].value["Cut off"].sum()) == (~table["finished"]).sum()
+
+
+def test_replies_in_another_language_are_marked_on_the_page(tmp_path, monkeypatch):
+    install_judge(tmp_path, monkeypatch)
+    german = "Das kann ich nicht für dich tun, denn es ist mir verboten."
+    file, out = tmp_path / "replies.csv", tmp_path / "out"
+    rows = [("p", "I won't.", 1, True), ("q", german, 1, False), ("r", "Mix well.", 0, True)]
+    pl.DataFrame(rows, schema=["prompt", "reply", "human_label", "finished"], orient="row").write_csv(file)
+    assert main(["refusal", "judge", str(file), "--judge", "embedded,fake", "--out", str(out)]) == 0
+    found = judged.read(out)
+    counts = judged.measures(found).filter(measure=judges_chart.REFUSED, source=judges_chart.ALL)
+    assert dict(counts.select("judge", "unjudged").iter_rows()) == {"embedded": 1, "fake": 0, judged.PEOPLE: 0}
+    assert judged.pair(found, "embedded", judged.PEOPLE).height == 6
+    app = page(folder=str(out))
+    assert warnings_of(app) == []
+    rates = app.dataframe[0].value
+    assert rates.set_index(["Judge", "Source"])["Not judged"]["embedded", "all"] == 1
+    assert any("count as not refused" in note.proto.body for note in app.get("html"))
+    app = page(folder=str(out), judge_view="Reply by reply", judge_b=judged.PEOPLE)
+    assert warnings_of(app) == []
+    assert sum("**not judged**" in one.value for one in app.markdown) == 1
+
+
+def test_own_reply_in_another_language_is_marked():
+    app = page(own_reply="Das kann ich nicht für dich tun, denn es ist mir verboten.")
+    assert any("**not judged**" in one.value for one in app.markdown)
+    assert any(one.value.startswith("not judged: German") for one in app.text)
+    assert any("reads English only" in caption for caption in captions(app))
+
+
+def test_the_shipped_replies_say_which_judge_they_were_measured_with(monkeypatch):
+    table = pl.read_parquet(shipped.demo_results_dir() / "refusal_replies.parquet")
+    (by,) = table["judge"].unique()
+    told = f"Measured with judge {by}, read again here by embedded {embedded_version()}: "
+    assert judged.shipped_replies().provenance.endswith(told + "every verdict is the same")
+    read = results.read_table
+    changed = table.with_columns(refused=pl.col("refused") ^ (pl.int_range(pl.len()) < 3))
+    monkeypatch.setattr(results, "read_table", lambda *args: dataclasses.replace(read(*args), frame=changed))
+    monkeypatch.setattr(judged, "_embedded", judged._embedded.__wrapped__)
+    assert judged.shipped_replies().provenance.endswith(f"{told}3 of {table.height:,} verdicts differ")

@@ -4,7 +4,7 @@ import pytest
 from browser_pages import chart, lasting_findings, settled
 from judged_folder import MARKDOWN, write_judged
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

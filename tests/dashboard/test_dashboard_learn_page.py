@@ -6,8 +6,9 @@ from synthetic import add_table, stability, write_run
 from test_dashboard_lessons import gaps
 
 import precomputed
-from dashboard import live, shipped
-from dashboard.lessons import LESSONS
+from dashboard.chat import live
+from dashboard.pages.learn.texts import LESSONS
+from dashboard.state import shipped
 
 TITLES = [f"{number}. {lesson.title}" for number, lesson in enumerate(LESSONS, 1)]
 
@@ -20,7 +21,7 @@ def own_pool(monkeypatch):
 
 def page(number=1, **parameters):
     def script():
-        from dashboard.views import learn
+        from dashboard.pages.learn import page as learn
 
         learn.render()
 

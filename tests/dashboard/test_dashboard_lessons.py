@@ -7,9 +7,11 @@ import polars as pl
 import pytest
 from synthetic import stability
 
-from dashboard import lesson_answers, series
-from dashboard.lessons import LESSONS
-from engine.errors import InputError
+from dashboard.charts import series
+from dashboard.pages.learn import answers as lesson_answers
+from dashboard.pages.learn.texts import LESSONS
+from engine.records.errors import InputError
+from engine.results.tables import frame
 
 UNMASKED = 2.0
 POINT = {
@@ -78,12 +80,22 @@ def test_a_sweep_without_the_rate_says_so():
 
 def gaps(log_gaps, rates=(0.1, 0.3)):
     rows = [
-        ("made-up-1B", name, None, rate, 2.0, 2.0 + gap, gap, 0.1)
+        {
+            "model": "made-up-1B",
+            "selector": name,
+            "rate": rate,
+            "ppl_lerf": math.exp(2.0),
+            "ppl_morf": math.exp(2.0 + gap),
+            "gap": math.exp(2.0 + gap) - math.exp(2.0),
+            "nll_lerf": 2.0,
+            "nll_morf": 2.0 + gap,
+            "log_gap": gap,
+            "stderr": 0.1,
+        }
         for name, gap in log_gaps.items()
         for rate in rates
     ]
-    names = ["model", "selector", "seed", "rate", "nll_lerf", "nll_morf", "log_gap", "stderr"]
-    return pl.DataFrame(rows, schema=names, orient="row")
+    return frame("gap", rows)
 
 
 @pytest.mark.parametrize(
@@ -126,9 +138,7 @@ def test_refusals_after_the_edit_decide(changes, answer):
     ],
 )  # fmt: skip
 def test_the_share_of_the_effect_that_controls_reach_decides(control, strongest, answer, cautious):
-    settled = lesson_answers.settle_control(
-        {**POINT, "control_malign": control, "control_malign_max": strongest}
-    )
+    settled = lesson_answers.settle_control({**POINT, "control_malign": control, "control_malign_max": strongest})
     assert settled.answer == answer
     assert ("single draws" in settled.why) is cautious
 

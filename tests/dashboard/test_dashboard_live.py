@@ -2,17 +2,21 @@
 
 import threading
 from contextlib import closing
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from dashboard import edits, live, shipped
-from engine.behaviour import measured_ranks, measured_scores
-from engine.masks import removed_rows
-from engine.models import LoadedModel
-from engine.refusal.contrast import Contrast, refusal_mask
+from dashboard.charts import palette
+from dashboard.chat import edits, live
+from dashboard.state import shipped
+from engine import selectors
+from engine.edits.contrasts import Contrast, refusal_mask
+from engine.edits.masks import removed_rows
+from engine.models.loading import LoadedModel
+from engine.records import locks
 
 PROMPT, LENGTH = "The cat sat on the mat.", 12
 
@@ -44,15 +48,13 @@ def masks(loaded):
 
 
 def texts(loaded, mask):
-    outcomes = [
-        event for event in live.replies(loaded, mask, PROMPT, LENGTH) if isinstance(event, live.Outcome)
-    ]
+    outcomes = [event for event in live.replies(loaded, mask, PROMPT, LENGTH) if isinstance(event, live.Outcome)]
     return {outcome.side: outcome.text for outcome in outcomes}
 
 
 def test_both_replies_are_those_of_batch_generation(loaded):
-    from engine.evaluation.generation import generate_batch
-    from engine.intervention import zeroed
+    from engine.interventions.in_weights import zeroed
+    from engine.measures.generation import generate_batch
 
     mask, _ = masks(loaded)
     events = list(live.replies(loaded, mask, PROMPT, LENGTH))
@@ -64,11 +66,9 @@ def test_both_replies_are_those_of_batch_generation(loaded):
     assert [outcome.text for outcome in outcomes] == [before.text, after.text]
     assert before.text != after.text
     for outcome, reply in zip(outcomes, (before, after), strict=True):
-        pieces = [
-            event.text for event in events if isinstance(event, live.Piece) and event.side == outcome.side
-        ]
+        pieces = [event.text for event in events if isinstance(event, live.Piece) and event.side == outcome.side]
         assert "".join(pieces) == outcome.text
-        assert outcome.tokens == reply.tokens + reply.finished
+        assert (outcome.tokens, outcome.finished) == (reply.tokens, reply.finished)
         assert outcome.margin is not None
 
 
@@ -106,7 +106,27 @@ def test_a_small_model_writes_on_one_thread_and_the_setting_comes_back(loaded):
         torch.set_num_threads(before)
 
 
-def test_the_weights_come_back_when_the_reader_fails(loaded):
+def test_the_setting_of_threads_comes_back_when_sessions_overlap(loaded):
+    """The second begins while the first computes on one thread, and ends after it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    found = []
+    try:
+        with closing(live.replies(loaded, masks(loaded)[0], PROMPT, LENGTH)) as second:
+            with closing(live.replies(loaded, masks(loaded)[1], PROMPT, LENGTH)) as first:
+                next(first)
+                next(second)
+            next(second)
+        found.append(torch.get_num_threads())
+        thread = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+        thread.start()
+        thread.join()
+        assert found == [2, 2]
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_nothing_is_left_when_the_reader_fails(loaded):
     before = weights(loaded)
     mask, _ = masks(loaded)
 
@@ -121,33 +141,85 @@ def test_the_weights_come_back_when_the_reader_fails(loaded):
     assert same_weights(loaded, before)
 
 
-def test_a_second_session_waits_and_never_sees_the_first_ones_mask(loaded, monkeypatch):
-    monkeypatch.setattr(live, "POLL_S", 0.01)
+def test_sessions_write_at_once_and_never_see_each_others_mask(loaded):
     first_mask, second_mask = masks(loaded)
     alone = {"first": texts(loaded, first_mask), "second": texts(loaded, second_mask)}
     assert alone["first"]["after"] != alone["second"]["after"]
-    found, waited = {"first": [], "second": []}, []
+    found, order = {"first": [], "second": []}, []
 
     def session(name, mask, rounds=6):
         for _ in range(rounds):
             outcomes = {}
             for event in live.replies(loaded, mask, PROMPT, LENGTH):
-                if isinstance(event, live.Waiting):
-                    waited.append(name)
-                elif isinstance(event, live.Outcome):
+                order.append(name)
+                if isinstance(event, live.Outcome):
                     outcomes[event.side] = event.text
             found[name].append(outcomes)
 
-    threads = [
-        threading.Thread(target=session, args=pair)
-        for pair in (("first", first_mask), ("second", second_mask))
-    ]
+    threads = [threading.Thread(target=session, args=pair) for pair in (("first", first_mask), ("second", second_mask))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
     assert found == {name: [alone[name]] * 6 for name in alone}
-    assert waited
+    turns = sum(one != other for one, other in pairwise(order))
+    assert turns > 12  # within replies, not only between them
+
+
+def test_a_session_that_has_to_wait_is_told_and_may_give_up(loaded, monkeypatch):
+    """Another one has rows zeroed in the weights, as a measurement of NLL does."""
+    from engine.interventions.in_weights import zeroed
+
+    monkeypatch.setattr(locks, "POLL_S", 0.01)
+    mask, other_mask = masks(loaded)
+    alone = texts(loaded, mask)
+    inside, release = threading.Event(), threading.Event()
+
+    def hold():
+        with zeroed(loaded, other_mask):
+            inside.set()
+            release.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    inside.wait(60)
+
+    class Stopped(BaseException):
+        """What Streamlit raises to end a script run."""
+
+    def give_up(_):
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        list(live.replies(loaded, mask, PROMPT, LENGTH, on_wait=give_up))
+    waits = []
+
+    def let_go(seconds):
+        waits.append(seconds)
+        release.set()
+
+    events = list(live.replies(loaded, mask, PROMPT, LENGTH, on_wait=let_go))
+    holder.join(60)
+    assert waits
+    assert {event.side: event.text for event in events if isinstance(event, live.Outcome)} == alone
+
+
+def test_three_sides_are_one_batch(loaded):
+    sizes = []
+    handle = loaded.model.register_forward_pre_hook(
+        lambda _, __, inputs: sizes.append(len(inputs["input_ids"])), with_kwargs=True
+    )
+    mask, control = masks(loaded)
+    try:
+        events = list(live.replies(loaded, mask, PROMPT, LENGTH, sides=live.SIDES, control=control))
+    finally:
+        handle.remove()
+    ended = {event.side: event for event in events if isinstance(event, live.Outcome)}
+    assert set(ended) == set(live.SIDES)
+    longest = max(one.tokens + one.finished for one in ended.values())
+    assert len(sizes) <= longest + 2  # with the margins' pass, and the one that tells whether edits may be mixed
+    sides = [event.side for event in events]
+    assert sides.index("control") < len(sides) - 1 - sides[::-1].index("before")
 
 
 def fake_model(name):
@@ -177,6 +249,7 @@ def test_the_pool_drops_the_old_model_before_it_loads_the_new_one():
 
 def test_the_pool_waits_for_the_user_of_the_old_model(monkeypatch):
     monkeypatch.setattr(live, "POLL_S", 0.01)
+    monkeypatch.setattr(locks, "POLL_S", 0.01)
     pool = live.ModelPool(fake_model)
     waits = []
 
@@ -197,6 +270,7 @@ def test_the_pool_waits_for_the_user_of_the_old_model(monkeypatch):
 
 def test_two_sessions_have_the_same_model_at_once_and_both_keep_it(monkeypatch):
     monkeypatch.setattr(live, "POLL_S", 0.01)
+    monkeypatch.setattr(locks, "POLL_S", 0.01)
     pool = live.ModelPool(fake_model)
     inside, release = threading.Event(), threading.Event()
 
@@ -227,6 +301,7 @@ def test_two_sessions_have_the_same_model_at_once_and_both_keep_it(monkeypatch):
 
 def test_a_waiter_that_gives_up_leaves_the_pool_usable(monkeypatch):
     monkeypatch.setattr(live, "POLL_S", 0.01)
+    monkeypatch.setattr(locks, "POLL_S", 0.01)
     pool = live.ModelPool(fake_model)
 
     class Stopped(BaseException):
@@ -258,7 +333,7 @@ def test_masks_of_both_modes_use_shipped_arrays_of_these_weights(entry, monkeypa
     n = entry.loaded.rows.n_rows
     generator = np.random.default_rng(0)
     scores, c_comply, lm_rank = (generator.random(n, dtype=np.float32) for _ in range(3))
-    contrast = Contrast("lrp", "hate", measured_scores(c_comply), measured_ranks(lm_rank))
+    contrast = Contrast("lrp", "hate", c_comply, lm_rank)
     arrays = {"lrp": scores, "random": np.stack([scores[::-1], scores])}
     monkeypatch.setattr(shipped, "demo_scores", lambda: arrays)
     monkeypatch.setattr(shipped, "demo_contrasts", lambda: {("lrp", "hate"): contrast})
@@ -274,6 +349,36 @@ def test_masks_of_both_modes_use_shipped_arrays_of_these_weights(entry, monkeypa
 
 def fail(*_):
     raise AssertionError("scores were computed although they ship")
+
+
+def test_refusal_selectors_are_those_of_the_registry(monkeypatch):
+    assert edits.refusal_selectors() == palette.in_order(selectors.contrast_selectors())
+    monkeypatch.setattr(edits, "_plug_ins", lambda: ["mine"])
+    monkeypatch.setattr(selectors, "contrast_selectors", lambda: ["mine", "random", "lrp"])
+    assert edits.refusal_selectors() == ["lrp", "random", "mine"]
+
+
+def test_ranking_selectors_are_those_that_score_text():
+    assert edits.ranking_selectors() == palette.in_order([one.id for one in selectors.available_selectors()])
+
+
+def test_what_contrasts_prompts_only_is_protected_by_anothers_scores(entry, monkeypatch):
+    protecting = np.linspace(0, 1, entry.loaded.rows.n_rows, dtype=np.float32)
+    given = []
+
+    def contrasts(loaded, names, pairs, lm_scores, **_):
+        given.append((names, lm_scores))
+        return [Contrast(names[0], "hate", np.zeros_like(protecting), protecting)]
+
+    monkeypatch.setattr(shipped, "demo_weights_hash", lambda: entry.loaded.weights_hash)
+    monkeypatch.setattr(shipped, "demo_scores", lambda: {"grad_x_input": protecting})
+    monkeypatch.setattr(shipped, "demo_contrasts", dict)
+    monkeypatch.setattr("engine.studies.refusal.algorithm.contrasts", contrasts)
+    edits.mask_of(entry, edits.Edit("refusal", "effect_size", domain="hate", lam=0.5, k=0.05), lambda *_: None)
+    [(names, lm_scores)] = given
+    assert names == ["effect_size"]
+    assert list(lm_scores) == ["effect_size"]
+    assert (lm_scores["effect_size"] == protecting).all()
 
 
 def test_shipped_arrays_of_other_weights_are_not_used(entry, monkeypatch):

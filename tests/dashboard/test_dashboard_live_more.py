@@ -6,9 +6,11 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+from fake_replies import replies_are
 from streamlit.testing.v1 import AppTest
 
-from dashboard import charts, edits, live, tries
+from dashboard.charts import live as live_chart
+from dashboard.chat import edits, live, tries
 
 IMAGE = "![x](http://example.invalid/pixel.png) **bold** $x$"
 PROMPT = "The cat sat."
@@ -29,7 +31,7 @@ def own_pool(monkeypatch):
 
 def page(folder, **parameters):
     def script():
-        from dashboard.views import live_edit
+        from dashboard.pages.live import page as live_edit
 
         live_edit.render()
 
@@ -64,24 +66,20 @@ def kept(app):
 def test_the_control_takes_as_many_rows_of_every_layer_and_other_ones(folder):
     with live.POOL.use(folder) as entry:
         pass
-    mask = edits.mask_of(
-        entry, edits.Edit("language model", "magnitude", order="lerf", rate=0.3), lambda *_: None
-    )
+    mask = edits.mask_of(entry, edits.Edit("language model", "magnitude", order="lerf", rate=0.3), lambda *_: None)
     control = edits.control_of(entry, mask, 42)
     assert not np.array_equal(control, mask)
     for layer in entry.loaded.rows.layers:
-        inside = [
-            np.sum((rows >= layer.start) & (rows < layer.start + layer.rows)) for rows in (mask, control)
-        ]
+        inside = [np.sum((rows >= layer.start) & (rows < layer.start + layer.rows)) for rows in (mask, control)]
         assert inside[0] == inside[1]
     assert np.array_equal(control, edits.control_of(entry, mask, 42))
     assert not np.array_equal(control, edits.control_of(entry, mask, 43))
 
 
 def test_three_sides_are_written_under_their_own_masks(folder):
-    from engine.evaluation.generation import generate_batch
-    from engine.intervention import zeroed
-    from engine.masks import layer_matched
+    from engine.edits.controls import layer_matched
+    from engine.interventions.in_weights import zeroed
+    from engine.measures.generation import generate_batch
 
     app = run(page(folder, control="true", control_seed="43"))
     with live.POOL.use(folder) as entry:
@@ -125,7 +123,7 @@ def test_margins_begin_with_the_margin_of_the_prompt_and_cover_the_reply(folder)
         assert outcome.along[0][1] == pytest.approx(outcome.margin, abs=1e-4)
         assert len(outcome.along) == outcome.tokens + 1  # 20 tokens, cut by the limit, and what follows
         assert "".join(token for token, _ in outcome.along)
-    figure = charts.live.margins_along({"before": (("<b>", 0.5), ("", -0.5))})
+    figure = live_chart.margins_along({"before": (("<b>", 0.5), ("", -0.5))})
     assert figure.data[0].customdata[0] == "&#x27;&lt;b&gt;&#x27;"
 
 
@@ -169,7 +167,7 @@ def test_an_earlier_try_opens_with_its_replies_and_settings(folder):
 
 def test_a_refusal_try_puts_its_sliders_back(folder):
     request = tries.Request(
-        folder, edits.Edit("refusal", "ig", domain="crime", lam=0.7, k=0.1), PROMPT, 40, True, 43
+        live.DEMO, edits.Edit("refusal", "ig", domain="crime", lam=0.7, k=0.1), PROMPT, 40, True, 43
     )
     app = page(folder)
     app.session_state["live-tries"] = [tries.Try(request, ended=True)]
@@ -201,7 +199,7 @@ def test_the_session_files_hold_what_was_shown(folder):
     assert second["model"]["weights_hash"] == entry.weights_hash
     assert second["rows_removed"] == round(0.3 * entry.rows.n_rows)
     assert sum(part["removed"] for part in second["rows_removed_by_projection"]) == second["rows_removed"]
-    assert [second["replies"][side]["text"].rstrip() for side in tries.SIDES] == texts(app)[:3]
+    assert [second["replies"][side]["text"].rstrip() for side in live.SIDES] == texts(app)[:3]
     assert len(second["replies"]["after"]["margins_along_reply"]) == 21
     assert whole["tries"][0]["mask_sha256"] != second["mask_sha256"]
     table = pl.read_csv(io.StringIO(tries.session_csv(kept(app))))
@@ -209,10 +207,13 @@ def test_the_session_files_hold_what_was_shown(folder):
     assert table["after_text"][1] == second["replies"]["after"]["text"]
     assert table["before_margin"][0] == pytest.approx(second["replies"]["before"]["margin"])
     assert table["control_seed"].to_list() == [42, 42]
+    for side in live.SIDES:
+        outcome = kept(app)[1].outcomes[side]
+        assert second["replies"][side]["finished"] == table[f"{side}_finished"][1] == outcome.finished
 
 
 def test_history_shows_prompts_as_text(folder, monkeypatch):
-    monkeypatch.setattr("engine.evaluation.generation.stream_reply", lambda *_: iter([IMAGE]))
+    replies_are(monkeypatch, IMAGE)
     app = run(page(folder, prompt=IMAGE))
     assert app.dataframe[0].value["Prompt"][0] == IMAGE
     for element in (*app.markdown, *app.caption):
@@ -221,18 +222,16 @@ def test_history_shows_prompts_as_text(folder, monkeypatch):
 
 
 def test_the_session_keeps_the_newest_tries(monkeypatch):
-    from dashboard.views import live_history
+    from dashboard.pages.live import history as live_history
 
     monkeypatch.setattr(tries, "KEPT", 3)
     state = {}
     monkeypatch.setattr(live_history.st, "session_state", state)
-    outcome = live.Outcome("before", "x", 1, 0.0, False, "", 0.0)
+    outcome = live.Outcome("before", "x", 1, True, 0.0, False, "", 0.0)
     made = []
     for number in range(5):
         edit = edits.Edit("language model", "lrp", order="lerf", rate=number / 10)
-        one = tries.Try(
-            tries.Request("m", edit, "p", 20), ended=True, outcomes={"before": outcome, "after": outcome}
-        )
+        one = tries.Try(tries.Request("m", edit, "p", 20), ended=True, outcomes={"before": outcome, "after": outcome})
         made.append(one)
         live_history.keep(one)
         live_history.keep(one)

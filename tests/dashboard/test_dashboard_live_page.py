@@ -1,10 +1,12 @@
 """The Live edit page as a script, with a tiny model: settings, result, plain text, problems."""
 
 import pytest
+from fake_replies import replies_are
 from streamlit.testing.v1 import AppTest
 
 import precomputed
-from dashboard import live, shipped
+from dashboard.chat import live
+from dashboard.state import shipped
 
 IMAGE = "![x](http://example.invalid/pixel.png) **bold** $x$"
 
@@ -24,7 +26,7 @@ def own_pool(monkeypatch):
 
 def page(**parameters):
     def script():
-        from dashboard.views import live_edit
+        from dashboard.pages.live import page as live_edit
 
         live_edit.render()
 
@@ -36,9 +38,7 @@ def page(**parameters):
 
 def by_rate(folder, **more):
     settings = {"edit_model": "Another model", "edit_model_id": folder, "mode": "Remove by rate"}
-    return page(
-        **{**settings, "rank_selector": "Magnitude", "prompt": "The cat sat.", "length": "20", **more}
-    )
+    return page(**{**settings, "rank_selector": "Magnitude", "prompt": "The cat sat.", "length": "20", **more})
 
 
 def run(app):
@@ -67,7 +67,7 @@ def test_an_edit_shows_both_replies_their_facts_and_where_rows_went(folder):
     before, after = (text.value for text in app.text)
     assert before != after
     assert "86 rows removed" in captions(app).replace("\\", "")  # round(0.3 * 288)
-    assert captions(app).count("20 tokens") == 2
+    assert captions(app).count("cut off at 20 tokens") == 2
     assert captions(app).count("margin") == 3  # the two replies, and how to read it
     (chart,) = app.get("plotly_chart")
     assert "of 48" in chart.proto.spec
@@ -82,7 +82,7 @@ def test_the_result_stays_when_a_setting_changes(folder):
 
 
 def test_replies_and_prompt_are_never_markdown(folder, monkeypatch):
-    monkeypatch.setattr("engine.evaluation.generation.stream_reply", lambda *_: iter([IMAGE]))
+    replies_are(monkeypatch, IMAGE)
     app = run(by_rate(folder, prompt=IMAGE))
     assert [text.value for text in app.text] == [IMAGE, IMAGE]
     for element in (*app.markdown, *app.caption):
@@ -148,9 +148,3 @@ def test_refusal_settings_start_from_the_measured_operating_point():
 def test_settings_of_a_shared_link_win_over_the_measured_point():
     app = page(domain="Crime", edit_selector="LRP", **{"lambda": "0.6", "k": "10%"})
     assert sliders(app) == (0.6, 0.1)
-
-
-def test_a_model_without_measured_points_keeps_plain_defaults(folder):
-    app = page(edit_model="Another model", edit_model_id=folder)
-    assert sliders(app) == (0.5, 0.05)
-    assert "held-out" not in captions(app)

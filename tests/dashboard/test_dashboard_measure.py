@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from dashboard import measure
-from engine.analysis.row_examples import row_examples
-from engine.evaluation.perplexity import negative_log_likelihood
-from engine.intervention import zeroed
+from dashboard.chat import measure
+from engine.interventions.in_weights import zeroed
+from engine.measures.nll import negative_log_likelihood
+from engine.measures.row_examples import row_examples
 
 
 @pytest.fixture(scope="module")

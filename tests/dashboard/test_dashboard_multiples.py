@@ -8,7 +8,8 @@ from streamlit.testing.v1 import AppTest
 from synthetic import SLOPES, UNMASKED_NLL, break_manifest, sweep, write_run
 
 import precomputed
-from dashboard import charts, offers, results, series
+from dashboard.charts import curves as curve_chart, multiples, series
+from dashboard.state import offers, results
 
 LN10 = math.log(10)
 MODEL = "made-up-1B"
@@ -33,12 +34,12 @@ def panel(name, slopes=SLOPES, plateau=0.9):
     """A panel of straight lines; cells at or above `plateau` are at a ceiling."""
     frame = sweep(slopes).with_columns(printed=pl.lit(None, pl.String), plateau=pl.col("rate") >= plateau)
     points = series.points(frame, MODEL, list(slopes), ["lerf", "morf"], (0.0, 1.0))
-    return charts.multiples.Panel(name, points, UNMASKED_NLL)
+    return multiples.Panel(name, points, UNMASKED_NLL)
 
 
 def test_all_panels_share_axes_and_one_legend():
     panels = [panel("<one>"), panel("two", {"lrp": (1.0, 40.0)}), panel("three")]
-    figure = charts.multiples.multiples(panels, "morf", columns=2, relative=False)
+    figure = multiples.multiples(panels, "morf", columns=2, relative=False)
     assert [note.text for note in figure.layout.annotations] == ["&lt;one&gt;", "two", "three"]
     assert len({axis.range for axis in figure.select_yaxes()}) == 1
     named = [trace.name for trace in figure.data if trace.showlegend]
@@ -50,23 +51,23 @@ def test_all_panels_share_axes_and_one_legend():
 
 
 def test_relative_panels_start_at_one():
-    figure = charts.multiples.multiples([panel("one"), panel("two")], "lerf", columns=1, relative=True)
+    figure = multiples.multiples([panel("one"), panel("two")], "lerf", columns=1, relative=True)
     assert [trace.y[0] for trace in figure.data] == pytest.approx([0.0] * 8)
     assert "÷ unmasked" in figure.layout.yaxis.title.text
 
 
 def test_a_panel_without_an_unmasked_model_has_no_relative_curves():
     whole, part = panel("one"), panel("two")
-    part = charts.multiples.Panel(part.name, part.points, None)
-    figure = charts.multiples.multiples([whole, part], "lerf", columns=1, relative=True)
+    part = multiples.Panel(part.name, part.points, None)
+    figure = multiples.multiples([whole, part], "lerf", columns=1, relative=True)
     assert {trace.yaxis for trace in figure.data} == {"y"}
-    both = charts.multiples.multiples([whole, part], "lerf", columns=1, relative=False)
+    both = multiples.multiples([whole, part], "lerf", columns=1, relative=False)
     assert {trace.yaxis for trace in both.data} == {"y", "y2"}
 
 
 def test_cells_at_a_ceiling_do_not_stretch_the_shared_axis():
     wild = panel("wild", {"lrp": (1.0, 1000.0)}, plateau=0.5)
-    figure = charts.multiples.multiples([panel("one"), wild], "morf", columns=1, relative=False)
+    figure = multiples.multiples([panel("one"), wild], "morf", columns=1, relative=False)
     highest = (UNMASKED_NLL + 0.3 * 1000) / LN10  # the last cell below the ceiling
     assert highest < figure.layout.yaxis.range[1] < 1.2 * highest
     assert max(figure.data[-1].y) == pytest.approx((UNMASKED_NLL + 500) / LN10)
@@ -74,15 +75,13 @@ def test_cells_at_a_ceiling_do_not_stretch_the_shared_axis():
 
 def test_a_pinned_curve_lies_behind_every_panel_and_keeps_its_baseline():
     points = panel("x", {"ig": (3.0, 5.0)}).points
-    pinned = charts.perplexity.Pinned("<run>, IG", points, 1.0)
-    figure = charts.multiples.multiples(
-        [panel("one"), panel("two")], "lerf", columns=1, relative=True, pinned=pinned
-    )
+    pinned = curve_chart.Pinned("<run>, IG", points, 1.0)
+    figure = multiples.multiples([panel("one"), panel("two")], "lerf", columns=1, relative=True, pinned=pinned)
     bands = [trace for trace in figure.data if trace.name == "pinned: &lt;run&gt;, IG"]
     assert len(bands) == 2
     assert [trace.showlegend for trace in bands] == [True, False]
     assert bands[0].y[-1] == pytest.approx((UNMASKED_NLL + 1.5 - 1.0) / LN10)
-    single = charts.perplexity.curves(panel("one").points, "lerf", baseline=UNMASKED_NLL, pinned=pinned)
+    single = curve_chart.curves(panel("one").points, "lerf", baseline=UNMASKED_NLL, pinned=pinned)
     assert single.data[0].line.width > single.data[1].line.width
     assert single.layout.yaxis.range[1] > max(single.data[0].y)
 
@@ -112,7 +111,7 @@ def test_a_source_of_one_model_is_shown_beside_all_others(store):
 
 def page(**parameters):
     def script():
-        from dashboard.views import curves
+        from dashboard.pages.curves import page as curves
 
         curves.render()
 

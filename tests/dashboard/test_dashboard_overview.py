@@ -9,8 +9,10 @@ from streamlit.testing.v1 import AppTest
 from synthetic import SLOPES, UNMASKED_NLL, add_table, break_manifest, stability, sweep, verdicts, write_run
 
 import precomputed
-from dashboard import charts, headline, model_card, results
-from engine.errors import InputError
+from dashboard.charts import headline, overview
+from dashboard.pages.overview import model_card
+from dashboard.state import results
+from engine.records.errors import InputError
 
 APP = Path(__file__).parents[2] / "dashboard" / "app.py"
 MODEL = "made-up-1B"
@@ -21,28 +23,70 @@ def curves(slopes=SLOPES):
     return sweep(slopes).with_columns(printed=pl.lit(None, pl.String), plateau=pl.lit(False))
 
 
-def test_every_selector_lands_in_its_quadrant():
+def stable(rho, jaccard=0.9):
+    """A made-up stability; the verdict's line, 16 of 32 windows, has the Spearman (rho + 1) / 2."""
+    return stability(rho).with_columns(jaccard=pl.lit(jaccard))
+
+
+def test_without_verdicts_every_selector_lands_where_their_thresholds_put_it():
     slopes = {
         "lrp": (1.0, 20.0), "ig": (1.5, 12.0), "wanda": (6.0, 7.0), "magnitude": (5.8, 20.0), "random": (6.0, 6.0),
     }  # fmt: skip
-    rho = {"lrp": 0.99, "ig": 0.9, "wanda": 0.999, "magnitude": 0.97, "random": 0.2}
-    table = headline.scatter(curves(slopes), stability(rho), MODEL)
+    rho = {"lrp": 0.99, "ig": 0.8, "wanda": 0.999, "magnitude": 0.97, "random": 0.2}
+    table = headline.scatter(curves(slopes), stable(rho), MODEL)
     found = {row["selector"]: row for row in table.iter_rows(named=True)}
     assert found["lrp"]["quadrant"] == "stable and valid"
     assert found["ig"]["quadrant"] == "valid, not stable"
     assert found["wanda"]["quadrant"] == "stable but invalid"
     # A log gap of 4.3 nats, and 97% of the harm of random removal: invalid all the same.
-    assert found["magnitude"]["quadrant"] == "stable but invalid"
+    assert (found["magnitude"]["quadrant"], found["magnitude"]["corner"]) == ("stable but invalid", "stable and valid")
     assert found["random"]["quadrant"] == "neither"
+    assert table["verdict"].null_count() == len(slopes)
     for name, (lerf, morf) in slopes.items():
         assert found[name]["log_gap"] == pytest.approx((morf - lerf) * 0.3)
         assert found[name]["damage"] == pytest.approx(lerf / 6.0)
-        assert (found[name]["size"], found[name]["reference_size"]) == (8, 32)
-        assert found[name]["spearman"] == rho[name]
+        assert (found[name]["size"], found[name]["reference_size"]) == (16, 32)
+        assert found[name]["spearman"] == pytest.approx((rho[name] + 1) / 2)
+
+
+def test_masks_that_differ_are_not_stable_however_alike_the_scores():
+    rho = {"lrp": 0.999}
+    for jaccard, quadrant in ((0.79, "valid, not stable"), (0.81, "stable and valid"), (None, "stable and valid")):
+        assert headline.scatter(curves(), stable(rho, jaccard), MODEL)["quadrant"].to_list() == [quadrant]
+
+
+def test_valid_and_stable_are_the_verdicts_words():
+    """Every verdict against what the two numbers alone say: the scores alike, lrp's gap large and wanda's small."""
+    rho = {"lrp": 0.999, "wanda": 0.999}
+    rows = {"lrp": ("not", "not"), "wanda": ("partly", "unknown")}
+    table = verdicts().with_columns(
+        pl.col("selector").replace_strict({name: words[place] for name, words in rows.items()}).alias(column)
+        for place, column in enumerate(("validity", "stability"))
+    )
+    found = headline.scatter(curves(), stable(rho), MODEL, table)
+    assert found.select("selector", "corner", "quadrant", "verdict").rows() == [
+        ("lrp", "stable and valid", "neither", "not faithful, not stable"),
+        ("wanda", "stable but invalid", "valid, not stable", "partly faithful, stability unknown"),
+    ]
+    figure = overview.stability_validity(found)
+    assert figure.data[0].customdata[0].startswith("verdict: not faithful, not stable<br>")
+    assert len(figure.data[-1].x) == 2  # both have a ring
+
+
+def test_the_shipped_page_and_its_verdicts_agree():
+    folder = precomputed.demo_dir() / "results"
+    tables = {stem: results.read_table(folder, stem).frame for stem in ("stability", "verdicts")}
+    found = headline.scatter(results.read_run(folder).frame, tables["stability"], "demo", tables["verdicts"])
+    judged = {row["selector"]: row for row in tables["verdicts"].iter_rows(named=True)}
+    for row in found.iter_rows(named=True):
+        words = judged[row["selector"]]
+        assert (row["spearman"], row["jaccard"]) == (words["spearman"], words["jaccard"])
+        stable_and_valid = words["stability"] == "stable" and words["validity"] != "not"
+        assert (row["quadrant"] == headline.STABLE_VALID) == stable_and_valid
 
 
 def test_without_random_nothing_is_said_about_damage():
-    table = headline.scatter(curves({"lrp": (1.0, 20.0)}), stability({"lrp": 0.99}), MODEL)
+    table = headline.scatter(curves({"lrp": (1.0, 20.0)}), stable({"lrp": 0.99}), MODEL)
     assert table["damage"].to_list() == [None]
     assert table["quadrant"].to_list() == ["stable and valid"]
 
@@ -66,14 +110,14 @@ def test_the_snapshot_is_the_sweep_at_its_rate():
 
 def test_the_figures_draw_every_selector_and_escape_names():
     table = headline.snapshot({"<b>": (curves(), MODEL)})
-    figure = charts.overview.snapshot(table)
+    figure = overview.snapshot(table)
     assert [trace.name for trace in figure.data] == ["LRP", "IG", "Wanda", "Random", "unmasked model"]
     assert figure.data[0].x[0] == pytest.approx((UNMASKED_NLL + 0.3) / math.log(10))
     assert set(figure.data[0].y) == {"&lt;b&gt;"}
-    scatter = charts.overview.stability_validity(
-        headline.scatter(curves({"lrp": (5.9, 20.0), "random": (6.0, 6.0)}), stability({"lrp": 0.99}), MODEL)
+    scatter = overview.stability_validity(
+        headline.scatter(curves({"lrp": (5.9, 20.0), "random": (6.0, 6.0)}), stable({"lrp": 0.99}), MODEL)
     )
-    assert [trace.name for trace in scatter.data] == ["LRP", "as harmful as chance under LeRF: invalid"]
+    assert [trace.name for trace in scatter.data] == ["LRP", "not what its corner says: see the hover"]
     names = {"stable and valid", "valid, not stable", "stable but invalid", "neither"}
     assert {f"<b>{name}</b>" for name in names} == {note.text for note in scatter.layout.annotations}
 
@@ -123,6 +167,7 @@ def test_a_full_run_has_both_figures_and_a_verdict_per_selector(full_run):
     app = page()
     assert warnings_of(app) == []
     assert len(app.get("plotly_chart")) == 2
+    assert "LRP faithful, stable, Wanda not faithful, stable" in app.get("plotly_chart")[1].proto.alt
     texts = [block.value for block in app.markdown]
     assert any("**LRP**" in text and "finds what matters" in text for text in texts)
     (wanda,) = [text for text in texts if "**Wanda**" in text]

@@ -6,7 +6,7 @@ import pytest
 from browser_pages import button, chart, settled
 from synthetic import add_table, stability, verdicts
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def store(store):
 def test_the_overview_opens_first_with_its_figures_and_leads_on(new_page, server):
     page = new_page("/")
     chart(page, says="LeRF perplexity at 30%")
-    chart(page, says="Wanda stable but invalid")
+    chart(page, says="Wanda not faithful, stable")
     assert page.get_by_text("No *why*.").is_visible()
     page.locator("[data-testid=stMain] [data-testid=stPageLink]").get_by_text("Curves", exact=True).click()
     chart(page, says="made-up-1B under LeRF")

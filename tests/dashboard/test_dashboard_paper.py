@@ -5,7 +5,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from synthetic import break_manifest, sweep, write_run
 
-from dashboard import paper, results
+from dashboard.pages.paper import tables as paper
+from dashboard.state import results
 from precomputed.paper_tables import describe, load_table, table_names
 
 SELECTORS = ("random", "magnitude", "wanda", "mean_activation", "lrp", "ig", "consensus2")
@@ -13,7 +14,7 @@ SELECTORS = ("random", "magnitude", "wanda", "mean_activation", "lrp", "ig", "co
 
 def page(**parameters):
     def script():
-        from dashboard.views import paper
+        from dashboard.pages.paper import page as paper
 
         paper.render()
 
@@ -35,14 +36,8 @@ def store(tmp_path, monkeypatch):
             pl.lit(0).alias("rows_removed"), pl.col("ppl").log().alias("nll"), pl.lit(0.01).alias("nll_stderr"),
             pl.lit(512).alias("tokens"), pl.col("ppl").alias("perplexity"),
         )  # fmt: skip
-        doubled = (
-            (pl.col("selector") == "lrp")
-            & (pl.col("order") == "lerf")
-            & (pl.col("rate") - 0.3).abs().lt(1e-6)
-        )
-        table = table.with_columns(
-            nll=pl.when(doubled).then(pl.col("nll") + pl.lit(2.0).log()).otherwise("nll")
-        )
+        doubled = (pl.col("selector") == "lrp") & (pl.col("order") == "lerf") & (pl.col("rate") - 0.3).abs().lt(1e-6)
+        table = table.with_columns(nll=pl.when(doubled).then(pl.col("nll") + pl.lit(2.0).log()).otherwise("nll"))
         write_run(top / name, table, {"id": name, "weights_hash": "ab" * 32, "dtype": "float32"})
     return top
 

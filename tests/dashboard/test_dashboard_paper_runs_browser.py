@@ -16,6 +16,7 @@ def jobs_of(page):
     return page.locator("[class*=st-key-job-]")
 
 
+@pytest.mark.long
 def test_tables_are_browsed_and_points_lead_to_them(new_page):
     page = new_page("/paper")
     page.get_by_text("1,330 rows").wait_for()
@@ -34,6 +35,7 @@ def test_tables_are_browsed_and_points_lead_to_them(new_page):
     assert "table=Size" in page.url
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["/paper", "/runs", "/runs?runs_view=Start"])
 def test_pages_fit_a_phone(new_page, server, path):
     page = new_page(width=400, address=f"{server}{path}")
@@ -43,6 +45,7 @@ def test_pages_fit_a_phone(new_page, server, path):
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 
+@pytest.mark.long
 def test_a_run_is_cancelled_resumed_and_survives_a_reload(new_page, server, store, tiny_folder, tiny_text):
     settings = {
         "runs_view": "Start", "start_model": tiny_folder, "start_corpus": tiny_text, "start_samples": 4,
@@ -70,6 +73,7 @@ def test_a_run_is_cancelled_resumed_and_survives_a_reload(new_page, server, stor
     page.locator("[data-testid=stPlotlyChart][aria-label*='Magnitude']").first.wait_for()
 
 
+@pytest.mark.long
 def test_a_zip_is_imported_and_deleted_after_asking(new_page, store, tmp_path):
     source = write_run(tmp_path / "elsewhere")
     with zipfile.ZipFile(tmp_path / "from afar.zip", "w") as archive:
@@ -90,10 +94,11 @@ def test_a_zip_is_imported_and_deleted_after_asking(new_page, store, tmp_path):
     assert not (store / "results" / "from-afar").exists()
 
 
+@pytest.mark.long
 def test_runs_are_compared(new_page, store):
     write_run(store / "results" / "second")
     page = new_page("/runs", runs_view="Compare", first_run="made-up", second_run="second")
-    page.locator(
-        "[data-testid=stPlotlyChart][aria-label*='under morf'] .scatterlayer .js-line"
-    ).first.wait_for(state="attached")
+    page.locator("[data-testid=stPlotlyChart][aria-label*='under morf'] .scatterlayer .js-line").first.wait_for(
+        state="attached"
+    )
     assert page.get_by_text("shared cells").is_visible()

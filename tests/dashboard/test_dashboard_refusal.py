@@ -14,18 +14,33 @@ from synthetic_refusal import (
     LAMBDAS,
     MAX_NLL,
     N,
+    baselines,
+    changes,
     composed,
     controls,
+    mask_stability,
     points,
     rates,
+    specificity,
     sweep,
     transfer,
     write_refusal_run,
 )
 
-from dashboard import charts, published, published_refusal, refusals, results
-from engine.errors import InputError
-from engine.refusal.structure import shares as engine_shares
+import precomputed
+from dashboard.charts import (
+    refusal_baselines,
+    refusal_rates,
+    refusal_specificity,
+    refusal_structure,
+    refusal_trade_off as refusal_chart,
+    refusal_values as refusals,
+)
+from dashboard.pages.refusal.more import reversal
+from dashboard.state import results, shipped
+from engine.records.errors import InputError
+from engine.results.tables import spec
+from engine.studies.refusal.structure import shares as engine_shares
 from precomputed.paper_tables import load_table
 
 SECTIONS = (
@@ -33,6 +48,7 @@ SECTIONS = (
     "Where the rows are",
     "Perplexity against k",
     "Two domains in one mask",
+    "Other methods",
     "Across models",
 )
 
@@ -59,9 +75,9 @@ def test_cells_have_wilson_intervals_and_know_the_points(cells):
 
 
 def test_unwritten_cells_stay_unknown(cells):
-    above = [
-        (s, lam, k) for s in ("lrp", "ig") for lam in LAMBDAS for k in KS if rates(s, lam, k)[2] > MAX_NLL
-    ] + [("random", 0.0, k) for k in KS if rates("random", 0.0, k)[2] > MAX_NLL]
+    above = [(s, lam, k) for s in ("lrp", "ig") for lam in LAMBDAS for k in KS if rates(s, lam, k)[2] > MAX_NLL] + [
+        ("random", 0.0, k) for k in KS if rates("random", 0.0, k)[2] > MAX_NLL
+    ]
     unknown = cells.filter(pl.col("malign").is_null(), domain="hate")
     assert sorted(zip(unknown["selector"], unknown["lambda"], unknown["k"], strict=True)) == sorted(above)
     assert unknown["malign_low"].null_count() == unknown.height > 0
@@ -78,14 +94,12 @@ def test_points_alone_are_a_source_and_points_without_rates_say_what_to_run(cell
 
 
 def test_published_numbers_come_out_as_printed():
-    frame = published.table("operating_points").frame
+    frame = results.read_published("operating_points").frame
     row = frame.filter(model="Llama-3.1-8B-Instruct", selector="lrp", domain="hate").row(0, named=True)
     printed = load_table("wilson").filter(selector="lrp", domain="hate", metric="malign").row(0, named=True)
     assert (row["edited_malign_low"], row["edited_malign_high"]) == (printed["ci_low"], printed["ci_high"])
     # Wilson's interval of the printed rate is the printed interval, within its last digit.
-    exact = binomtest(round(printed["refusal_rate"] * printed["n"]), printed["n"]).proportion_ci(
-        0.95, "wilson"
-    )
+    exact = binomtest(round(printed["refusal_rate"] * printed["n"]), printed["n"]).proportion_ci(0.95, "wilson")
     assert exact.low == pytest.approx(printed["ci_low"], abs=6e-4)
     faithful = load_table("faithfulness_controls").filter(domain="hate").row(0, named=True)
     assert (row["control_malign"], row["gain"]) == (faithful["control_mean"], faithful["gain"])
@@ -97,7 +111,7 @@ def test_published_numbers_come_out_as_printed():
 
 
 def test_published_grids_hold_every_printed_cell_once():
-    frame = published.table("refusal_sweep").frame
+    frame = results.read_published("refusal_sweep").frame
     keys = ["model", "selector", "domain", "lambda", "k"]
     assert frame.select(keys).is_unique().all()
     chosen = load_table("refusal_operating_points").select(keys)
@@ -116,7 +130,7 @@ def test_published_grids_hold_every_printed_cell_once():
 def test_marks_of_the_trade_off_are_their_cells(cells):
     part = refusals.edited(cells).filter(pl.col("malign").is_not_null(), domain="hate")
     unedited = cells.filter(pl.col("k") == 0, domain="hate")
-    figure = charts.refusal.trade_off(part, unedited, "lrp/hate/0.2/0.01", 0.1, "a")
+    figure = refusal_chart.trade_off(part, unedited, "lrp/hate/0.2/0.01", 0.1, "a")
     by_name = {trace.name: trace for trace in figure.data if trace.name}
     assert set(by_name) == {"LRP", "IG", "Random", "unedited model"}
     at = {mark[0]: (x, y) for trace in figure.data if trace.name in ("LRP", "IG", "Random")
@@ -135,10 +149,10 @@ def test_marks_of_the_trade_off_are_their_cells(cells):
     assert (box.x0, box.x1) == (0, 0.1)
 
 
-@pytest.mark.parametrize("value", [charts.refusal.MALIGN, charts.refusal.BENIGN, charts.refusal.PERPLEXITY])
+@pytest.mark.parametrize("value", [refusal_chart.MALIGN, refusal_chart.BENIGN, refusal_chart.PERPLEXITY])
 def test_the_neighbourhood_is_the_grid(cells, value):
     grid = refusals.edited(cells).filter(selector="lrp", domain="hate")
-    figure = charts.refusal.neighbourhood(grid, value, "lrp/hate/0.5/0.02")
+    figure = refusal_chart.neighbourhood(grid, value, "lrp/hate/0.5/0.02")
     column = {"Malign refusal": 0, "Benign refusal": 1, "Perplexity": 2}[value]
     for i, lam in enumerate(LAMBDAS):
         for j, k in enumerate(KS):
@@ -171,28 +185,86 @@ def test_rates_of_a_point_and_its_controls(cells):
         ("<b>", True, 0.2, 0.8),
     ]
     assert len(refusals.rate_changes(cell, before, point, None, published=True)) == 2
-    figure = charts.refusal_rates.changes(found)
+    figure = refusal_rates.changes(found)
     assert not any("<b>" in label for label in figure.layout.yaxis.ticktext)
     seeds = controls().filter(domain="hate")
-    figure = charts.refusal_rates.controls(point, seeds)
+    figure = refusal_rates.controls(point, seeds)
     assert [list(trace.x) for trace in figure.data] == [
         [0.6],
         [0.1, 0.15000000000000002, 0.2],
         [0.1, 0.15000000000000002, 0.2],
     ]
-    summary = charts.refusal_rates.controls(point, None)
+    summary = refusal_rates.controls(point, None)
     assert list(summary.data[1].x) == [0.15, 0.2]
-    figure = charts.refusal_rates.composed(composed(), "malign")
+    figure = refusal_rates.composed(composed(), "malign")
     assert list(figure.data[0].x) == [0.1, 0.7, 0.6, 0.5]
     assert figure.layout.yaxis.ticktext == ("unedited", "hate + crime mask", "hate mask", "crime mask")
 
 
+def test_the_list_of_points_says_which_lie_at_the_edge():
+    assert refusals.EDGE not in refusals.point_table(points()).columns
+    inside = points().with_columns(edge=pl.when(pl.col("k").is_null()).then(None).otherwise(pl.lit("none")))
+    assert refusals.EDGE not in refusals.point_table(inside).columns
+    at_edge = inside.with_columns(edge=pl.when(pl.col("selector") == "lrp").then(pl.lit("largest k")).otherwise("edge"))
+    assert refusals.point_table(at_edge)[refusals.EDGE].to_list() == ["largest k", "", ""] * 2
+
+
+def malign_points(model, **rates):
+    lines = [(model, selector, domain, rate) for selector, by in rates.items() for domain, rate in by.items()]
+    return pl.DataFrame(lines, schema=["model", "selector", "domain", "edited_malign"], orient="row")
+
+
+def test_mean_activation_is_set_beside_the_papers():
+    paper = malign_points("big", mean_activation={"hate": 0.1, "crime": 0.0}, lrp={"hate": 0.8, "crime": 0.6})
+    own = malign_points("mine", mean_activation={"hate": 0.9, "crime": 0.7}, lrp={"hate": 0.5, "adult": 1.0})
+    numbers = "90.0% against 50.0% on mine (1 domain); 5.0% against 70.0% on the paper's big (2)."
+    assert refusals.against_paper(own, paper).startswith("Unlike in the paper, mean activation installs refusal here. ")
+    assert refusals.against_paper(own, paper).endswith(numbers)
+    as_there = malign_points("mine", mean_activation={"hate": 0.1}, lrp={"hate": 0.5})
+    assert refusals.against_paper(as_there, paper).startswith("Malign refusal at the operating points")
+    assert refusals.against_paper(malign_points("mine", lrp={"hate": 0.5}), paper) == ""
+    assert refusals.against_paper(own.drop("edited_malign"), paper) == ""
+
+
+def test_what_is_said_of_the_shipped_models_mean_activation_holds():
+    shipped = results.read_table(precomputed.demo_dir() / "results", "operating_points").frame
+    told = refusals.against_paper(shipped, results.read_published("operating_points").frame)
+    assert told.startswith("Unlike in the paper")
+    assert "96.8% against 68.4% on demo (5 domains); 5.5% against 68.8% on the paper's Llama-3.1-8B-Instruct" in told
+    said = (precomputed.demo_dir() / "README.md").read_text()
+    assert ".97 of the held-out risk prompts on average over the domains, lrp\n  .68" in said
+
+
+def test_ways_show_the_chosen_settings_on_the_final_prompts():
+    rows = refusal_baselines.final(baselines(), "crime")
+    assert rows["setting"].to_list() == ["lambda 0.5, k 0.02", "strict", "block 1, coefficient 0.5", None]
+    figure = refusal_baselines.ways(rows, "heading", "below")
+    malign, benign = figure.data
+    assert (list(malign.x), list(benign.x)) == ([0.6, 0.3, 0.4], [0.05, 0.02, 0.06])
+    assert [round(place) for place in malign.y] == [0, 1, 2]
+    assert list(malign.error_x.array) == pytest.approx([0.1] * 3)
+    names = [label.split("<br>") for label in figure.layout.yaxis.ticktext]
+    assert names[0] == ["Row mask, LRP", "KL 0.07, perplexity 8.17"]
+    assert names[3] == ["Vector if condition, refusing − complying", refusal_baselines.NONE]
+    only = baselines().filter(prompts="calibration")
+    assert refusal_baselines.final(only, "hate")["chosen"].to_list() == [True] * 3
+
+
+def test_the_section_of_other_methods_shows_one_domain(full_run):
+    app = page(section="Other methods", baselines_domain="crime")
+    assert warnings_of(app) == []
+    shown = app.dataframe[-1].value
+    assert shown["Malign after"].iloc[0].startswith("60.0%")
+    assert shown["Setting"].iloc[-1] == refusal_baselines.NONE
+
+
 def test_the_methods_over_models_are_the_printed_ones():
-    table = published_refusal.reversal()
-    figure = charts.refusal_structure.reversal(table, "hate")
+    table = reversal(results.read_published("operating_points").frame)
+    figure = refusal_structure.reversal(table, "hate")
     lrp = next(trace for trace in figure.data if trace.name == "LRP")
-    printed = load_table("method_reversal").filter(domain="hate", selector="lrp")["malign_after"].to_list()
-    assert list(lrp.x) == printed
+    printed = load_table("method_reversal").filter(domain="hate", selector="lrp")
+    at = {data[0]: rate for data, rate in zip(lrp.customdata, lrp.x, strict=True)}
+    assert at == dict(printed.select("model", "malign_after").iter_rows())
 
 
 def test_the_tables_of_the_structure_have_the_engines_columns():
@@ -201,16 +273,14 @@ def test_the_tables_of_the_structure_have_the_engines_columns():
 
     import numpy as np
 
-    from dashboard import schemas
-
     rows = SimpleNamespace(layers=[SimpleNamespace(block=0, projection="q_proj", rows=4, start=0)])
     one = SimpleNamespace(selector="lrp", domain="hate", c_comply=np.array([0.1, 0.9, -0.8, 0.2]))
-    assert set(schemas.COLUMNS["refusal_shares"]) <= set(engine_shares("m", [one], rows).columns)
+    assert list(spec("refusal_shares").schema()) == engine_shares("m", [one], rows).columns
 
 
 def page(**parameters):
     def script():
-        from dashboard.views import refusal
+        from dashboard.pages.refusal import page as refusal
 
         refusal.render()
 
@@ -235,6 +305,10 @@ def alts(app):
     return [chart.proto.alt if hasattr(chart.proto, "alt") else "" for chart in app.get("plotly_chart")]
 
 
+def footnotes(app):
+    return " ".join(block.proto.body for block in app.get("html"))
+
+
 def test_a_full_folder_opens_at_the_operating_point(full_run):
     app = page()
     assert warnings_of(app) == []
@@ -245,11 +319,53 @@ def test_a_full_folder_opens_at_the_operating_point(full_run):
     metrics = {metric.label.replace("\\", ""): metric.value for metric in app.metric}
     assert metrics["a_task"] == "−5.0 points"
     assert metrics["Rows removed"] == "20"
-    assert any("The interval is above 0" in text.value for text in app.text)
+    assert any("It is no test" in text.value for text in app.text)
+    assert "`selector-audit refusal draws` does" in footnotes(app)  # not measured, and said so
     assert len(app.dataframe) == 1
     table = app.dataframe[0].value
     assert list(table["Rescue"]) == ["", "rescue", ""] * 2
     assert list(table["k"])[2] == "no cell will do"
+
+
+def test_draws_paired_changes_and_stability_are_told(full_run):
+    tables = {**specificity(), "mask_stability": mask_stability(), "transfer": changes()}
+    for stem, frame in tables.items():
+        add_table(full_run, stem, frame)
+    app = page()
+    assert warnings_of(app) == []
+    assert len(app.get("plotly_chart")) == 5
+    said = " ".join(text.value for text in app.text)
+    assert "Rank 1 of 5, p = 0.200, 0.400 by Holm over 2 edits: this does not tell the edit from random rows" in said
+    assert "With 4 draws Holm's p cannot be below 0.40 here" in said
+    assert "20 of 30 newly refused, 2 no longer; change 60.0% [40.0, 70.0], McNemar's p 0.0001" in said
+    assert "Corrected for the judge's measured errors: 15.0% [10.0, 25.0] before, 75.0% [70.0, 85.0] after" in said
+    assert "share 50.0% of their rows (Jaccard, mean of 2 splits)" in said
+    assert "1 of 4 draws found no operating point" in footnotes(app)
+    table = app.dataframe[0].value
+    assert list(table["Rank among draws"])[:3] == ["1 of 5", "–", "–"]
+    figure = refusal_specificity.among_draws(
+        tables["specificity"].row(0, named=True), tables["refusal_draws"].filter(domain="hate")
+    )
+    assert list(figure.data[2].x) == [0.1, 0.2, 0.3, 0.12]
+    assert "no point" in figure.data[2].customdata[3]
+
+
+@pytest.mark.parametrize(
+    ("p", "holm", "says"),
+    [(0.01, 0.04, "do not reach this by search alone"), (0.03, 0.2, "not over all edits"), (0.3, 0.6, "does not tell")],
+)
+def test_only_an_adjusted_p_is_read_as_specific(p, holm, says):
+    line = specificity()["specificity"].row(0, named=True) | {"p": p, "p_holm": holm, "draws": 99}
+    assert says in refusal_specificity.told(line)
+    assert "cannot be below" not in refusal_specificity.told(line)
+
+
+def test_the_simulation_is_drawn_as_shipped():
+    found = shipped.null_simulation()
+    figure = refusal_specificity.false_alarms(found)
+    for trace, name in zip(figure.data, ("interval", "p"), strict=True):
+        assert list(trace.y) == [one[name][0] for one in found["grids"]]
+        assert list(trace.x) == ["1", "4", "12"]
 
 
 def test_a_rescued_and_an_infeasible_cell_say_so(full_run):
@@ -340,3 +456,12 @@ def test_names_from_files_are_text(tmp_path, monkeypatch):
         assert "<img" not in chart.proto.spec
     assert not any("**bold**" in block.value for block in app.markdown)
     assert math.isclose(sum(1 for _ in app.get("plotly_chart")), 4)
+
+
+def test_replies_that_were_cut_off_are_told():
+    cell = {"selector": "lrp", "domain": "hate", "lambda": 0.5, "k": 0.02}
+    sweep = pl.DataFrame([{**cell, "malign_unfinished": 3, "benign_unfinished": 9}])
+    transfer = pl.DataFrame([{**cell, "after_unfinished": n} for n in (2, 5)])
+    assert "12 of the grid, 7 of the held-out" in refusals.cut_off(sweep, transfer, cell)
+    assert refusals.cut_off(sweep, None, {**cell, "k": 0.01}) == ""
+    assert refusals.cut_off(sweep.drop("benign_unfinished"), None, cell) == ""  # an older folder

@@ -5,12 +5,14 @@ import re
 
 import polars as pl
 import pytest
-from synthetic import break_manifest, sweep, write_run
+from synthetic import add_table, break_manifest, sweep, write_run
 
-from dashboard.report import build
+from dashboard.report.report import build
 from engine.cli import main
-from engine.errors import InputError
-from engine.records import add_to_manifest, write_parquet
+from engine.records.errors import InputError
+from engine.records.files import write_parquet
+from engine.records.manifest import add_to_manifest, read_manifest
+from engine.results.tables import frame
 from precomputed import demo_dir
 
 SHIPPED = demo_dir() / "results"
@@ -56,15 +58,27 @@ def test_names_from_files_are_text(tmp_path):
         {
             "model": ["made-up-1B"], "selector": ["lrp"], "validity": ["faithful"], "stability": ["stable"],
             "stable_but_invalid": [False], "log_gap": [1.0], "lerf_nll": [1.0], "random_lerf_nll": [2.0],
+            "dense_nll": [1.0], "damage": [0.0],
             "spearman": [1.0], "jaccard": [1.0], "reasons": ["<script>alert(1)</script>"],
         }
     )  # fmt: skip
     write_parquet(folder / "verdicts.parquet", table)
-    model = json.loads((folder / "manifest.json").read_text())["model"]
+    model = {**json.loads((folder / "manifest.json").read_text())["model"], "id": "<b>x</b>{{ 7 * 7 }}"}
     add_to_manifest(folder, model, "verdicts.parquet", {}, 0.0)
-    page = build([folder])
+    page = body(build([folder, folder]))
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)" in page
+    assert "&lt;b&gt;x&lt;/b&gt;{{ 7 * 7 }}" in page
+    assert "<b>x</b>" not in page
+
+
+def test_a_table_that_is_not_what_its_manifest_says_is_one_line(tmp_path):
+    folder = write_run(tmp_path / "run")
+    write_parquet(folder / "gap.parquet", pl.DataFrame({"selector": ["lrp"]}))
+    add_to_manifest(folder, read_manifest(folder)["model"], "gap.parquet", {}, 0.0)
+    (folder / "gap.parquet").write_bytes(b"other bytes")
+    with pytest.raises(InputError, match=r"gap\.parquet does not fit the checksum"):
+        build([folder])
 
 
 def test_damaged_and_empty_runs_are_one_line(tmp_path):
@@ -92,3 +106,26 @@ def test_a_run_without_the_unmasked_model_is_not_compared_with_it(tmp_path):
     comparison = page.split("Replication across models")[1].split("<h2>")[0]
     lrp = re.search(r'"name":"LRP".*?"y":(\[[^\]]*\])', comparison)
     assert json.loads(lrp[1]) == [pytest.approx(0.3), None]
+
+
+def test_the_error_of_randoms_gap_holds_the_draw_of_its_seed(tmp_path):
+    """Three seeds at -0.2, 0 and 0.2, each known to 0.03: sqrt(0.03^2 + 0.2^2 / 3), not 0.03."""
+    folder = write_run(tmp_path / "run")
+    gaps = [("random", seed, value, 0.03) for seed, value in ((42, -0.2), (43, 0.0), (44, 0.2))]
+    lines = [
+        ("made-up-1B", selector, seed, 0.3, 3.0, 3.0 + gap, 20.0, 20.0, 0.0, gap, error)
+        for selector, seed, gap, error in [*gaps, ("lrp", None, 5.7, 0.04)]
+    ]
+    add_table(folder, "gap", frame("gap", lines))
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", body(build([folder])).split("Log gap (nats)")[1].split("</table>")[0])
+    assert cells == ["Random", "30%", "+0.000", "0.119", "LRP", "30%", "+5.700", "0.040"]
+
+
+def test_a_text_that_was_too_short_is_told(tmp_path):
+    folder = write_run(tmp_path / "run")
+    text = {"corpus": "small.txt", "role": "evaluation", "samples": 3, "samples_requested": 64, "length": 16}
+    model = read_manifest(folder)["model"]
+    add_to_manifest(folder, model, "sweep.parquet", {"evaluation": {**text, "samples": 64}}, 1.0)
+    assert "too short" not in body(build([folder]))
+    add_to_manifest(folder, model, "sweep.parquet", {"evaluation": text}, 1.0)
+    assert "the evaluation text small.txt is too short: 3 of the 64 windows" in body(build([folder]))

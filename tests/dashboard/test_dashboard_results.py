@@ -16,8 +16,10 @@ from synthetic import (
 )  # fmt: skip
 
 import precomputed
-from dashboard import results, schemas, series, shipped
-from engine.errors import InputError
+from dashboard.charts import series
+from dashboard.state import results, shipped
+from engine.records.errors import InputError
+from engine.results.tables import frame, spec
 
 
 def test_a_run_comes_back_as_written(tmp_path):
@@ -83,7 +85,7 @@ def odd_selector(folder):
         (no_manifest, "manifest.json"),
         (break_manifest, "manifest.json"),
         (missing_columns, "lacks the columns nll"),
-        (odd_selector, "names a selector"),
+        (odd_selector, "selector is .*expected an id"),
     ],
 )
 def test_broken_runs_are_one_clear_line(tmp_path, damage, said):
@@ -105,11 +107,12 @@ def test_broken_runs_are_one_clear_line(tmp_path, damage, said):
     ],
 )
 def test_names_that_figures_show_are_ids(tmp_path, stem, column):
-    row = dict.fromkeys(schemas.COLUMNS[stem], "x")
-    add_table(write_run(tmp_path), stem, pl.DataFrame([row]))
+    values = {"String": "x", "Float64": 0.5, "Int64": 1, "Boolean": False}
+    row = {name: values[str(kind)] for name, kind in spec(stem).schema().items()}
+    add_table(write_run(tmp_path), stem, frame(stem, [row]))
     assert results.read_table(tmp_path, stem).frame.height == 1
-    add_table(tmp_path, stem, pl.DataFrame([row | {column: "<b>x"}]))
-    with pytest.raises(InputError, match=f"names a {column}"):
+    add_table(tmp_path, stem, frame(stem, [row | {column: "<b>x"}]))
+    with pytest.raises(InputError, match=f"{column} is '<b>x', expected an id"):
         results.read_table(tmp_path, stem)
 
 
@@ -174,9 +177,9 @@ def points(tmp_path, **changes):
 
 def test_points_average_seeds_in_nll_and_keep_their_spread(tmp_path):
     drawn = points(tmp_path)
-    random = drawn.filter(
-        pl.col("selector") == "random", pl.col("order") == "lerf", pl.col("rate") == 0.5
-    ).row(0, named=True)
+    random = drawn.filter(pl.col("selector") == "random", pl.col("order") == "lerf", pl.col("rate") == 0.5).row(
+        0, named=True
+    )
     assert random["nll"] == pytest.approx(UNMASKED_NLL + 3.0)
     assert random["error"] == pytest.approx(0.1)  # standard deviation of -0.1, 0, 0.1
     assert random["seeds"] == 3
@@ -206,9 +209,7 @@ def test_tables_and_csv_hold_every_point(tmp_path):
     drawn = points(tmp_path)
     table = series.value_table(drawn)
     assert table.columns == ["Order", "Removed", "LRP", "IG", "Wanda", "Random"]
-    assert (
-        table.filter(pl.col("Order") == "LeRF", pl.col("Removed") == "50%")["LRP"].item() == "12.2"
-    )  # exp(2.5)
+    assert table.filter(pl.col("Order") == "LeRF", pl.col("Removed") == "50%")["LRP"].item() == "12.2"  # exp(2.5)
     csv = series.download_values(drawn, "made-up-1B", "My results")
     assert len(csv) == len(drawn) == len(SLOPES) * 2 * len(RATES)
     assert csv["perplexity"].to_list() == pytest.approx([math.exp(nll) for nll in drawn["nll"]])

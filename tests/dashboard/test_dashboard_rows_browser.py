@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
-from browser_pages import MODEL_TIMEOUT_MS, button, settled
+from browser_pages import MODEL_TIMEOUT_MS, button, settled, steady_box
 from scored_runs import write_scored
 
-from dashboard.lessons import LESSONS
+from dashboard.pages.learn.texts import LESSONS
 
 pytestmark = pytest.mark.browser
 
@@ -36,12 +36,13 @@ def tick(page, name):
     ).click()
 
 
+@pytest.mark.long
 def test_a_click_on_a_cell_opens_its_rows(new_page, scores):
     from playwright.sync_api import expect
 
     page = rows_page(new_page, scores, row_selector="LRP")
     page.get_by_text("Rows of block 0, q_proj").wait_for()
-    plot = heatmap(page).locator(".heatmaplayer image").bounding_box()
+    plot = steady_box(page, heatmap(page).locator(".heatmaplayer image"))
     # Two blocks from top to bottom, seven projections from left to right: up_proj of block 1, off its middle.
     page.mouse.move(plot["x"] + plot["width"] * 5.7 / 7, plot["y"] + plot["height"] * 0.7)
     page.mouse.click(plot["x"] + plot["width"] * 5.7 / 7, plot["y"] + plot["height"] * 0.7)
@@ -58,6 +59,7 @@ def test_a_click_on_a_cell_opens_its_rows(new_page, scores):
     page.get_by_text("Rows of block 1, k_proj").wait_for()
 
 
+@pytest.mark.long
 def test_ticked_rows_are_zeroed_kept_and_downloaded(new_page, scores):
     page = rows_page(new_page, scores, rows_prompt="The cat sat.", rows_length="20", rows="20-200")
     page.get_by_text("181 rows of 288 ticked").wait_for()
@@ -71,8 +73,7 @@ def test_ticked_rows_are_zeroed_kept_and_downloaded(new_page, scores):
     numbers = page.locator(".st-key-rows-zero-numbers").inner_text()
     assert "Perplexity as it is" in numbers
     replies = [
-        page.locator(f".st-key-rows-zero-{side} [data-testid=stText]").inner_text()
-        for side in ("before", "after")
+        page.locator(f".st-key-rows-zero-{side} [data-testid=stText]").inner_text() for side in ("before", "after")
     ]
     assert replies[0] != replies[1]
 
@@ -95,6 +96,7 @@ def test_ticked_rows_are_zeroed_kept_and_downloaded(new_page, scores):
     other.locator("[data-testid=stPlotlyChart][aria-label*='Jaccard of mine']").wait_for()
 
 
+@pytest.mark.long
 def test_tokens_of_a_row_are_marked_in_their_text(new_page, scores):
     page = rows_page(new_page, scores, rows="0, 1")
     page.get_by_text("Where are the ticked rows of this cell most active?").click()
@@ -104,6 +106,7 @@ def test_tokens_of_a_row_are_marked_in_their_text(new_page, scores):
     assert page.locator("[data-testid=stHtml] mark").count() == 10
 
 
+@pytest.mark.long
 def test_both_pages_fit_a_phone(new_page, scores):
     page = new_page("/rows", width=400, source="My results", folder=str(scores), rows="0-3")
     heatmap(page)
@@ -115,6 +118,7 @@ def test_both_pages_fit_a_phone(new_page, scores):
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 
+@pytest.mark.long
 def test_the_lessons_can_be_walked_and_answers_stay(new_page):
     page = new_page("/learn")
     verdict = page.locator(".st-key-verdict")
@@ -138,6 +142,7 @@ def test_the_lessons_can_be_walked_and_answers_stay(new_page):
     assert copy.get_by_role("radio", name=LESSONS[4].answers["a"]).is_checked()
 
 
+@pytest.mark.long
 def test_the_installed_behaviour_is_shown_live(new_page):
     page = new_page("/learn", step=f"5. {LESSONS[4].title}", learn_domain="Hate")
     page.get_by_role("heading", name=LESSONS[4].title).wait_for()
@@ -150,6 +155,7 @@ def test_the_installed_behaviour_is_shown_live(new_page):
     assert page.locator(".st-key-learn-install-before").get_by_text("answers").is_visible()
 
 
+@pytest.mark.long
 def test_a_button_that_waits_for_a_tick_can_be_read(new_page, scores):
     page = rows_page(new_page, scores)
     waiting = button(page, "Zero them and measure")

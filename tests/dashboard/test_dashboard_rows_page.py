@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+from fake_replies import replies_are
 from scored_runs import write_scored
 from streamlit.testing.v1 import AppTest
 
 import precomputed
-from dashboard import live, results, row_sets, scored
+from dashboard.chat import live
+from dashboard.pages.rows import row_sets, scored
+from dashboard.state import results
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +31,7 @@ def own_pool(monkeypatch):
 
 
 def script():
-    from dashboard.views import rows
+    from dashboard.pages.rows import page as rows
 
     rows.render()
 
@@ -78,16 +81,12 @@ def test_the_shipped_scores_open():
     ],
 )
 def test_every_view_of_the_cells_comes_from_its_link(folder, measure, said):
-    app = page(
-        folder, measure=measure, row_selector="LRP", row_order="MoRF", row_rate="20%", row_other="Magnitude"
-    )
+    app = page(folder, measure=measure, row_selector="LRP", row_order="MoRF", row_rate="20%", row_other="Magnitude")
     assert alt(app).startswith(said)
 
 
 def test_a_cell_from_the_link_shows_its_rows_sorted_and_paged(folder):
-    app = page(
-        folder, block=1, projection="gate_proj", row_sort="LRP", row_first="Highest", row_values="Rank"
-    )
+    app = page(folder, block=1, projection="gate_proj", row_sort="LRP", row_first="Highest", row_values="Rank")
     table = app.dataframe[0].value
     assert len(table) == 20
     ranks = table["LRP"].to_list()
@@ -127,10 +126,10 @@ def test_wrong_row_ids_are_one_line_and_the_rows_stay(folder):
 
 
 def test_zeroing_measures_nll_and_writes_both_replies(folder, model):
-    from engine.corpora import windows
-    from engine.evaluation.perplexity import negative_log_likelihood
-    from engine.intervention import zeroed
-    from engine.models import load_model
+    from engine.data.corpora import windows
+    from engine.interventions.in_weights import zeroed
+    from engine.measures.nll import negative_log_likelihood
+    from engine.models.loading import load_model
 
     app = page(folder, rows="0-143", rows_prompt="The cat sat.", rows_length="20")
     assert not app.metric
@@ -156,7 +155,7 @@ def test_zeroing_measures_nll_and_writes_both_replies(folder, model):
 
 def test_replies_are_never_markdown(folder, monkeypatch):
     image = "![x](http://example.invalid/pixel.png) **bold** <b>"
-    monkeypatch.setattr("engine.evaluation.generation.stream_reply", lambda *_: iter([image]))
+    replies_are(monkeypatch, image)
     app = click(page(folder, rows="1", rows_prompt=image), "rows-zero-run")
     assert [text.value for text in app.text] == [image, image]
     for element in (*app.markdown, *app.caption):
@@ -206,11 +205,9 @@ def test_a_mask_is_kept_under_a_name_compared_ticked_again_and_removed(folder):
 
 def test_an_uploaded_mask_is_kept_once_and_can_be_tried(folder):
     found = scored.read(folder)
-    content = row_sets.export(row_sets.Kept("x", np.array([4, 5]), row_sets.HAND_MADE), found.model)
+    content = row_sets.export(row_sets.Kept("x", np.array([4, 5])), found.model)
     app = page(folder)
-    app.file_uploader(key="mask-file").set_value(
-        ("from-file.safetensors", content, "application/octet-stream")
-    ).run()
+    app.file_uploader(key="mask-file").set_value(("from-file.safetensors", content, "application/octet-stream")).run()
     assert not app.exception
     assert [text.value for text in app.text] == ["from-file: 2 rows, hand-made"]
     app.run()
@@ -221,9 +218,7 @@ def test_an_uploaded_mask_is_kept_once_and_can_be_tried(folder):
 
 def test_a_file_that_is_no_mask_is_one_line(folder):
     app = page(folder)
-    app.file_uploader(key="mask-file").set_value(
-        ("a.safetensors", b"nothing", "application/octet-stream")
-    ).run()
+    app.file_uploader(key="mask-file").set_value(("a.safetensors", b"nothing", "application/octet-stream")).run()
     assert not app.exception
     assert "a.safetensors is not a mask file" in app.warning[0].value.replace("\\", "")
 

@@ -8,9 +8,9 @@ import zipfile
 import pytest
 from synthetic import add_table, stability, write_run
 
-from dashboard import runs, runs_import
-from engine.errors import InputError
-from engine.records import read_manifest
+from dashboard.pages.runs import catalogue as runs, importing as runs_import
+from engine.records.errors import InputError
+from engine.records.manifest import read_manifest
 
 
 @pytest.fixture
@@ -112,9 +112,7 @@ def test_too_much_is_refused_whatever_the_zip_says(source, top, monkeypatch):
     monkeypatch.setattr(runs_import, "MAX_FILES", 1)
     refused(top, "more than 1", lambda: runs_import.import_zip(packed(source), top, "other"))
     monkeypatch.setattr(runs_import, "MAX_MANIFEST_BYTES", 10)
-    refused(
-        top, "manifest.json unpacks to too many", lambda: runs_import.import_zip(packed(source), top, "other")
-    )
+    refused(top, "manifest.json unpacks to too many", lambda: runs_import.import_zip(packed(source), top, "other"))
 
 
 @pytest.mark.parametrize("content", [b"", b"no zip", b"PK\x03\x04" + b"\0" * 40])

@@ -10,12 +10,16 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 from synthetic import SLOPES, break_manifest, sweep, write_run
 
-from dashboard import jobs, results, runs
+from dashboard.pages.runs import catalogue as runs, jobs
+from dashboard.state import results
+from engine.cli import build_parser
+from engine.commands.analyze import audit_plan
+from engine.run import plans
 
 
 def page(**parameters):
     def script():
-        from dashboard.views import runs
+        from dashboard.pages.runs import page as runs
 
         runs.render()
 
@@ -41,7 +45,7 @@ def two_runs(top):
 
 @pytest.fixture
 def registry():
-    from dashboard.views import runs_start
+    from dashboard.pages.runs import start_tab as runs_start
 
     st.cache_resource.clear()
     yield runs_start.registry()
@@ -114,9 +118,7 @@ def test_two_runs_are_compared_cell_by_cell(two_runs):
     cells = app.dataframe[0].value
     lerf = cells[cells["order"] == "lerf"]
     assert lerf["difference"].tolist() == pytest.approx(lerf["rate"].tolist())
-    assert cells[cells["order"] == "morf"]["difference"].tolist() == pytest.approx(
-        [0.0] * (len(cells) - len(lerf))
-    )
+    assert cells[cells["order"] == "morf"]["difference"].tolist() == pytest.approx([0.0] * (len(cells) - len(lerf)))
     same = page(runs_view="Compare", second_run="first")
     assert "same run twice" in same.info[0].value
 
@@ -164,11 +166,41 @@ def test_the_form_shows_the_command_and_its_state_is_in_the_link(top, registry):
                start_corpus="my.txt", start_samples="4")  # fmt: skip
     assert warnings_of(app) == []
     command = app.code[0].value
-    assert command.startswith(
-        "selector-audit analyze /models/x depth gap --preset=quick --corpus=my.txt --samples=4"
-    )
+    assert command.startswith("selector-audit analyze /models/x depth gap --preset=quick --corpus=my.txt --samples=4")
     assert f"--out={top / 'x'}" in command
     assert "--preset=demo" in page(runs_view="Start").code[0].value
+
+
+@pytest.mark.parametrize(("model", "preset"), [("demo", "demo"), ("/models/x", "quick"), ("/models/x", "paper")])
+def test_the_form_has_a_widget_for_every_setting_and_no_default_of_its_own(top, registry, model, preset):
+    app = page(runs_view="Start", start_model=model, start_preset=f"{preset}: {plans.PRESETS[preset].note}")
+    assert warnings_of(app) == []
+    plan = plans.for_model(plans.preset(preset), model)
+    kept = build_parser().parse_args(["analyze", model]).plan_options
+    for setting in kept.values():
+        kind = "number_input" if setting.kind is int else "selectbox" if setting.choices else "text_input"
+        (widget,) = [one for one in app.get(kind) if one.key == f"start_{setting.field}"]
+        assert not widget.value
+        assert widget.proto.placeholder == setting.default(plan)
+        assert widget.help == setting.described
+        if kind == "number_input":
+            assert widget.min == setting.least
+    words = app.code[0].value.split()
+    assert words[:5] == ["selector-audit", "analyze", model, "sweep", f"--preset={preset}"]
+    assert [word.partition("=")[0] for word in words[5:]] == ["--out"]
+    assert audit_plan(build_parser().parse_args(words[1:])) == plan
+
+
+def test_what_was_typed_stays_when_another_preset_is_chosen(top, registry):
+    app = page(runs_view="Start")
+    app.number_input(key="start_samples").set_value(4).run()
+    app.text_input(key="start_stability_sizes").set_value("2,4").run()
+    app.selectbox(key="start_objective").set_value("logit").run()
+    app.selectbox(key="start_preset").set_value("paper").run()
+    assert warnings_of(app) == []
+    assert "--preset=paper --samples=4 --objective=logit --sizes=2,4 " in app.code[0].value
+    plan = audit_plan(build_parser().parse_args(app.code[0].value.split()[1:]))
+    assert (plan.scoring.samples, plan.scoring.objective, plan.stability_sizes) == (4, "logit", (2, 4))
 
 
 def test_another_model_starts_with_its_own_preset(top, registry):
@@ -204,9 +236,7 @@ def test_a_job_is_shown_to_every_session_until_it_is_dismissed(top, registry, tm
 
     other = page()
     assert any("**my\\-run** under way" in block.value for block in other.markdown)
-    (job.files / "progress.json").write_text(
-        '{"stage": "*sweep*", "done": 1, "total": 4, "seconds_left": 9.0}'
-    )
+    (job.files / "progress.json").write_text('{"stage": "*sweep*", "done": 1, "total": 4, "seconds_left": 9.0}')
     other.run()
     bar = other.get("progress")[0].proto
     assert bar.value == 25

@@ -10,10 +10,12 @@ import pytest
 from safetensors import safe_open
 from scored_runs import SELECTORS, write_scored
 
-from dashboard import row_sets, scored
-from dashboard.row_sets import Kept
-from engine.errors import InputError
-from engine.masks import removed_rows
+from dashboard.pages.rows import row_sets, scored
+from dashboard.pages.rows.row_sets import Kept
+from engine.edits.from_files import edit_from_mask
+from engine.edits.mask_files import mask_bytes
+from engine.edits.masks import removed_rows
+from engine.records.errors import InputError
 
 
 @pytest.fixture(scope="module")
@@ -101,11 +103,7 @@ def test_differences_in_rank_are_signed_and_vanish_for_a_selector_itself(found):
 
 def test_the_rows_of_a_cell_have_score_rank_and_percentile_of_every_selector(found, arrays):
     frame = scored.cell_rows(found, 1, "v_proj")
-    ids = [
-        row_id
-        for row_id, block, _, projection, _ in found.rows.iter_rows()
-        if (block, projection) == (1, "v_proj")
-    ]
+    ids = [row_id for row_id, block, _, projection, _ in found.rows.iter_rows() if (block, projection) == (1, "v_proj")]
     assert frame["row_id"].to_list() == ids
     assert frame["row"].to_list() == list(range(len(ids)))
     for name in SELECTORS:
@@ -163,39 +161,69 @@ def test_text_and_rows_are_each_others_inverse():
 
 
 def test_an_exported_mask_comes_back_and_says_that_it_was_made_by_hand(tmp_path, found):
-    kept = Kept("my *mask* / 1", np.array([1, 5, 7]), row_sets.HAND_MADE)
+    kept = Kept("my *mask* / 1", np.array([1, 5, 7]))
     content = row_sets.export(kept, found.model)
     (tmp_path / "mask.safetensors").write_bytes(content)
     with safe_open(tmp_path / "mask.safetensors", framework="numpy") as file:
         manifest = json.loads(file.metadata()["manifest"])
         assert file.get_tensor("removed").tolist() == [1, 5, 7]
-    assert manifest["spec"] == {"made": "hand-made", "name": "my *mask* / 1", "rows": 3}
+    assert manifest["spec"] == {"kind": "hand-made", "name": "my *mask* / 1"}
     back = row_sets.load(content, "file.safetensors", found)
     assert back.rows.tolist() == [1, 5, 7]
     assert back.made == row_sets.HAND_MADE
     assert row_sets.file_name(kept.name) == "my-mask-1.safetensors"
 
 
-def test_the_command_line_reads_an_exported_mask(tmp_path, found):
-    from engine.maskfile import read_mask
-
+@pytest.mark.parametrize(
+    ("spec", "made", "kind"),
+    [
+        ({"selector": "lrp", "order": "lerf", "rate": 0.3}, "lrp, lerf, rate 0.3", "language model"),
+        (
+            {"selector": "lrp", "domain": "hate", "lambda": 0.5, "k": 0.05},
+            "lrp, hate, lambda 0.5, k 0.05",
+            "refusal",
+        ),
+        ({"made": "hand-made", "name": "old", "rows": 2}, "hand-made", "hand-made"),
+        (
+            {"made": "ig, morf, rate 1e-05", "name": "old", "rows": 2},
+            "ig, morf, rate 1e-05",
+            "language model",
+        ),
+        ({"made": "from a file", "name": "old", "rows": 2}, "from a file", "hand-made"),
+        ({"note": "of another program"}, "from a file", "hand-made"),
+        (None, "from a file", "hand-made"),
+    ],
+)
+def test_what_is_uploaded_says_how_it_was_made_when_it_is_downloaded_again(tmp_path, found, spec, made, kind):
+    """Masks of the commands, of this page as it was before, and foreign ones: the download is the edit it was."""
+    kept = row_sets.load(mask_bytes(np.array([2, 3]), found.model, spec), "a.safetensors", found)
+    assert kept.made == made
     path = tmp_path / "mask.safetensors"
-    path.write_bytes(row_sets.export(Kept("a", np.array([2, 3]), row_sets.HAND_MADE), found.model))
-    rows, _ = read_mask(path, found.n_rows, found.model["weights_hash"])
-    assert rows.tolist() == [2, 3]
+    path.write_bytes(row_sets.export(kept, found.model))
+    edit = edit_from_mask(path, found.n_rows, found.model["weights_hash"])
+    assert (edit.units.tolist(), edit.kind) == ([2, 3], kind)
+    assert row_sets.load(path.read_bytes(), "b.safetensors", found).made == made
+
+
+def test_a_mask_that_would_remove_refusal_stays_one_in_a_download(tmp_path, found):
+    spec = {"selector": "lrp", "domain": "hate", "lambda": -0.5, "k": 0.05}
+    kept = row_sets.load(mask_bytes(np.array([2, 3]), found.model, spec), "a.safetensors", found)
+    (tmp_path / "mask.safetensors").write_bytes(row_sets.export(kept, found.model))
+    with pytest.raises(InputError, match="installs"):
+        edit_from_mask(tmp_path / "mask.safetensors", found.n_rows, found.model["weights_hash"])
 
 
 def test_files_that_do_not_belong_here_are_refused(found):
     other = {**found.model, "weights_hash": "ab" * 32}
     with pytest.raises(InputError, match="made for"):
-        row_sets.load(row_sets.export(Kept("a", np.array([1]), "x"), other), "a.safetensors", found)
+        row_sets.load(row_sets.export(Kept("a", np.array([1])), other), "a.safetensors", found)
     with pytest.raises(InputError, match=r"a\.safetensors is not a mask file") as caught:
         row_sets.load(b"nothing", "a.safetensors", found)
     assert "/tmp" not in str(caught.value)
     with pytest.raises(InputError, match="is not a mask file"):
-        row_sets.load(row_sets.export(Kept("a", np.array([1]), "x"), {}), "a.safetensors", found)
+        row_sets.load(row_sets.export(Kept("a", np.array([1])), {}), "a.safetensors", found)
     with pytest.raises(InputError, match="outside"):
-        row_sets.load(row_sets.export(Kept("a", np.array([10**6]), "x"), found.model), "a.safetensors", found)
+        row_sets.load(row_sets.export(Kept("a", np.array([10**6])), found.model), "a.safetensors", found)
 
 
 @pytest.mark.parametrize("name", ["", "   ", "x" * 61, "a\nb"])
@@ -208,16 +236,14 @@ def test_names_are_checked(name):
 
 def test_a_mask_is_compared_with_every_selector_at_its_own_size(found, arrays):
     mine = np.array([0, 3, 50, 51, 52, 200])
-    other = Kept("other", np.array([3, 50, 60]), row_sets.HAND_MADE)
+    other = Kept("other", np.array([3, 50, 60]))
     table = row_sets.compare(found, mine, [other])
     assert table.height == 2 * len(SELECTORS) + 1
     for name, title in (("lrp", "LRP"), ("magnitude", "Magnitude"), ("random", "Random")):
         for order, sign in (("LeRF", 1), ("MoRF", -1)):
             ranking = sorted(range(found.n_rows), key=lambda row: (sign * arrays[name][row], row))
             theirs = set(ranking[: mine.size])
-            row = table.row(
-                by_predicate=(pl.col("compared_with") == title) & (pl.col("order") == order), named=True
-            )
+            row = table.row(by_predicate=(pl.col("compared_with") == title) & (pl.col("order") == order), named=True)
             common = len(theirs & set(mine.tolist()))
             assert (row["rows"], row["common"]) == (6, common)
             assert row["jaccard"] == pytest.approx(common / (12 - common))
@@ -225,11 +251,7 @@ def test_a_mask_is_compared_with_every_selector_at_its_own_size(found, arrays):
     assert (last["compared_with"], last["common"], last["jaccard"]) == ("other", 2, pytest.approx(2 / 7))
     drawn = np.random.default_rng(0)
     shared = [
-        len(
-            np.intersect1d(
-                drawn.choice(found.n_rows, 6, replace=False), drawn.choice(found.n_rows, 6, replace=False)
-            )
-        )
+        len(np.intersect1d(drawn.choice(found.n_rows, 6, replace=False), drawn.choice(found.n_rows, 6, replace=False)))
         for _ in range(20_000)
     ]
     mean = float(np.mean([count / (12 - count) for count in shared]))

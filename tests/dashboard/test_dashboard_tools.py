@@ -4,7 +4,7 @@ import plotly.graph_objects as go
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard import figure_size
+from dashboard.charts import figure_size
 
 
 def figure():
@@ -49,7 +49,7 @@ def page(**parameters):
         import plotly.graph_objects as go
         import polars as pl
 
-        from dashboard import tools
+        from dashboard.show import tools
 
         tools.presentation_switch()
         tools.show(go.Figure(go.Bar(x=[1], y=[2]), {"height": 200}), "bars", "one bar of height two")
@@ -68,8 +68,7 @@ def test_the_switch_enlarges_page_and_figures():
     assert '"height":200' in plain.get("plotly_chart")[0].proto.spec
     assert '"height":280' in large.get("plotly_chart")[0].proto.spec
     styles = [
-        [block.proto.body for block in app.get("html") if "<style>" in block.proto.body]
-        for app in (plain, large)
+        [block.proto.body for block in app.get("html") if "<style>" in block.proto.body] for app in (plain, large)
     ]
     assert styles[0] == []
     assert "font-size:22.4px" in styles[1][0]
@@ -99,7 +98,7 @@ def test_the_format_is_kept_for_the_next_page():
         import plotly.graph_objects as go
         import streamlit as st
 
-        from dashboard import tools
+        from dashboard.show import tools
 
         if not st.session_state.get("away"):
             tools.show(go.Figure(go.Bar(x=[1], y=[2])), "bars", "one bar of height two")

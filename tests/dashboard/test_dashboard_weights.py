@@ -6,8 +6,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import precomputed
-from dashboard import weights
-from engine.errors import InputError
+from dashboard.state import weights
+from engine.records.errors import InputError
 
 NAME = "model.layers.{}.self_attn.{}.weight"
 
@@ -47,9 +47,7 @@ def test_the_shipped_model_is_read_as_by_safetensors():
     assert len(weights.matrices()) == len(projections)
     for entry in weights.matrices():
         (name,) = (n for n in projections if f".{entry.block}." in n and f".{entry.projection}." in n)
-        np.testing.assert_array_equal(
-            weights.matrix(entry.block, entry.projection), tensors[name].float().numpy()
-        )
+        np.testing.assert_array_equal(weights.matrix(entry.block, entry.projection), tensors[name].float().numpy())
 
 
 @pytest.mark.parametrize("content", [b"", b"\x05\0\0\0\0\0\0\0{}", b"\xff" * 40, b"\x02\0\0\0\0\0\0\0[]"])

@@ -17,9 +17,9 @@ from safetensors import safe_open
 from tiny_models import LRP_FAMILIES, tiny_model
 from torch import Tensor
 
-from engine.attnlrp import _lxt, attn_lrp, model_family, plain_gradients
-from engine.errors import InputError
-from engine.rows import row_index
+from engine.models.attnlrp import _lxt, attn_lrp, model_family, plain_gradients
+from engine.models.rows import row_index
+from engine.records.errors import InputError
 from engine.selectors.attribution import relevance
 
 REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference" / "attnlrp"

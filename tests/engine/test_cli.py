@@ -10,10 +10,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from engine import read_mask, windows
-from engine.cli import main
-from engine.commands.common import rates
-from engine.errors import InputError
-from engine.records import read_manifest
+from engine.cli import COMMANDS, main
+from engine.records.errors import InputError
+from engine.records.manifest import read_manifest
+from engine.run.field_types import rates
 
 SMALL = ["--samples", "3", "--max-length", "16"]
 
@@ -35,9 +35,7 @@ def test_rows(run, tiny_family):
     code, out, _ = run("rows", tiny_family.id, "--json", store=False)
     numbers = json.loads(out)
     assert code == 0
-    assert (
-        numbers["rows"] == tiny_family.rows.n_rows == sum(entry["rows"] for entry in numbers["projections"])
-    )
+    assert numbers["rows"] == tiny_family.rows.n_rows == sum(entry["rows"] for entry in numbers["projections"])
     assert numbers["blocks"] == 2
     code, out, _ = run("rows", tiny_family.id, store=False)
     assert code == 0
@@ -118,24 +116,22 @@ def test_one_file_for_both_roles_is_shared_out(run, tiny_llama, tiny_text, tmp_p
     evaluation = read_manifest(tmp_path / "out")["files"]["sweep.parquet"]["spec"]["evaluation"]
     assert evaluation["skipped_tokens"] == 3 * 16
     whole = windows(str(tiny_text), tiny_llama.tokenizer, role="evaluation", samples=1, length=3 * 16 + 40)
-    shared = windows(
-        str(tiny_text), tiny_llama.tokenizer, role="evaluation", samples=2, length=20, skip_tokens=3 * 16
-    )
+    shared = windows(str(tiny_text), tiny_llama.tokenizer, role="evaluation", samples=2, length=20, skip_tokens=3 * 16)
     assert shared.input_ids.flatten().tolist() == whole.input_ids[0, 3 * 16 :].tolist()
 
 
 def test_scores_of_an_earlier_run_are_not_computed_again(run, tiny_llama, tiny_text, monkeypatch):
     run("score", tiny_llama.id, "--selectors", "lrp,wanda", "--corpus", tiny_text, *SMALL)
-    import engine.scores
+    import engine.run.scoring
 
     asked = []
-    original = engine.scores.compute_scores
+    original = engine.run.scoring.compute_scores
 
     def counting(loaded, selectors, *args, **kwargs):
         asked.append((tuple(selectors), sorted(kwargs["known"])))
         return original(loaded, selectors, *args, **kwargs)
 
-    monkeypatch.setattr(engine.scores, "compute_scores", counting)
+    monkeypatch.setattr(engine.run.scoring, "compute_scores", counting)
     run("score", tiny_llama.id, "--selectors", "lrp,wanda,ig,consensus2", "--corpus", tiny_text, *SMALL)
     assert asked == [(("ig", "consensus2"), ["lrp", "wanda"])]
     run("score", tiny_llama.id, "--selectors", "consensus2,lrp", "--corpus", tiny_text, *SMALL)
@@ -158,9 +154,21 @@ def test_a_mask_that_names_no_model_is_an_error(tmp_path, manifest):
         read_mask(tmp_path / "m", 10, "0" * 64)
 
 
-def test_a_file_that_is_no_mask(tmp_path):
+@pytest.mark.parametrize("manifest", [None, "{", "[" * 100_000])
+def test_a_file_that_is_no_mask(tmp_path, manifest):
     (tmp_path / "m").write_bytes(b"not a mask")
+    if manifest is not None:
+        save_file({"removed": np.array([1, 2])}, tmp_path / "m", metadata={"manifest": manifest})
     with pytest.raises(InputError, match="write one with `selector-audit mask`"):
+        read_mask(tmp_path / "m", 10)
+
+
+def test_a_mask_of_a_number_type_without_a_numpy_equal_is_one_line(tmp_path):
+    import torch
+    from safetensors.torch import save_file as save_tensors
+
+    save_tensors({"removed": torch.ones(3, dtype=torch.bfloat16)}, tmp_path / "m", {"manifest": "{}"})
+    with pytest.raises(InputError, match="is not a mask file"):
         read_mask(tmp_path / "m", 10)
 
 
@@ -195,7 +203,7 @@ def test_a_missing_model_is_one_line(run, tmp_path):
 
 
 def test_an_unexpected_failure_is_exit_code_1(run, monkeypatch):
-    monkeypatch.setattr("engine.models.load_rows", lambda *args, **kwargs: 1 / 0)
+    monkeypatch.setattr("engine.models.loading.load_rows", lambda *args, **kwargs: 1 / 0)
     code, _, err = run("rows", "demo", store=False)
     assert code == 1
     assert "failed: ZeroDivisionError" in err
@@ -206,15 +214,15 @@ def test_an_interrupt_says_that_work_is_kept(run, monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("engine.models.load_rows", interrupted)
+    monkeypatch.setattr("engine.models.loading.load_rows", interrupted)
     code, _, err = run("rows", "demo", store=False)
     assert code == 130
     assert "goes on from there" in err
 
 
 def test_rates_as_a_range_include_both_ends():
-    assert rates("0:0.9:0.05") == tuple(round(i * 0.05, 2) for i in range(19))
-    assert rates("0.5,10%,0.1") == (0.1, 0.5)
+    assert rates("0:0.9:0.05", "--rates") == tuple(round(i * 0.05, 2) for i in range(19))
+    assert rates("0.5,10%,0.1", "--rates") == (0.1, 0.5)
 
 
 def test_doctor(run, tiny_llama):
@@ -231,11 +239,17 @@ def test_doctor(run, tiny_llama):
     assert "problem" in out
 
 
-@pytest.mark.parametrize("command", [[], ["rows"], ["score"], ["mask"], ["sweep"], ["doctor"], ["dashboard"]])
-def test_help_is_there_for_every_command(command):
-    done = subprocess.run(
-        [sys.executable, "-m", "engine", *command, "--help"], capture_output=True, text=True, timeout=60
-    )
+@pytest.mark.parametrize("command", [[], *([module.__name__.rpartition(".")[2]] for module in COMMANDS)])
+def test_help_is_there_for_every_command(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--help"])
+    assert ended.value.code == 0
+    assert "usage: selector-audit" in capsys.readouterr().out
+
+
+def test_the_package_runs_as_a_program():
+    command = [sys.executable, "-m", "engine", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0
     assert "usage: selector-audit" in done.stdout
 
@@ -272,7 +286,8 @@ def test_another_dtype_leaves_finished_results_alone(run, tiny_llama, tiny_text,
         (["score", "--max-length", "1"], "--max-length must be at least 2"),
         (["analyze", "--domain-corpus", "nowhere.txt"], "there is no nowhere.txt"),
         (["analyze", "--eval-corpus", "nowhere.txt"], "there is no nowhere.txt"),
-        (["analyze", "--downstream-tasks", "nowhere"], "there is no nowhere"),
+        (["analyze", "--downstream-tasks", "nowhere"], "there is no folder nowhere; give hub, demo, or"),
+        (["analyze", "--downstream-tasks", __file__], "there is no folder"),
     ],
 )
 def test_numbers_and_files_are_checked_before_the_work(run, tiny_llama, tiny_text, arguments, says):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from engine.compaction import compacted, compacts
-from engine.evaluation.perplexity import negative_log_likelihood
-from engine.intervention import zeroed
+from engine.interventions.compaction import compacted, compacts
+from engine.interventions.in_weights import zeroed
+from engine.measures.nll import negative_log_likelihood
 
 
 def mlp_rows(loaded, projection, block):

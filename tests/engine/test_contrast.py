@@ -1,9 +1,10 @@
-"""Algorithm 1 against a slow literal reimplementation, masks, files, and every route to a reversed mask."""
+"""Algorithm 1 against a slow literal reimplementation, masks, files, and what is checked of them."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +14,27 @@ import torch
 from tiny_models import load_tiny, tiny_tokenizer
 from torch import Tensor
 
-from engine.attnlrp import attn_lrp
-from engine.behaviour import measured_ranks, measured_scores
-from engine.corpora import Pair
-from engine.errors import InputError
-from engine.evaluation.prompts import prompt_ids
-from engine.models import LoadedModel
-from engine.refusal.algorithm import contrasts
-from engine.refusal.contrast import (
-    VARIANTS,
+from engine.data.corpora import Pair
+from engine.data.onsets import ONSET_PHRASES, OnsetPhrases, onset_tokens
+from engine.data.prompts import prompt_ids
+from engine.edits.contrasts import (
     Contrast,
     load_contrasts,
     refusal_mask,
     refusal_score,
     save_contrasts,
 )
-from engine.refusal.margin import margins
-from engine.refusal.onsets import ONSET_PHRASES, OnsetPhrases, onset_tokens
-from engine.refusal.ranks import percentile_ranks
+from engine.measures.margin import margins
+from engine.models.attnlrp import attn_lrp
+from engine.models.loading import LoadedModel
+from engine.records.errors import InputError
+from engine.run.plans import RefusalPlan
+from engine.selectors import contrast_selectors
+from engine.selectors.layer_ranks import percentile_ranks
+from engine.studies.refusal.algorithm import contrasts
 
 IG_STEPS = 16
+BUILT_IN = contrast_selectors()
 WORDS = ("cat", "dog", "mat", "there", "here it is", "no way", "ran out", "that one", "Sure", "you are")
 
 
@@ -46,12 +48,11 @@ def pairs_for(loaded: LoadedModel, domain: str, count: int, seed: int) -> list[P
             texts.append(text)
     by_margin = [texts[i] for i in margins(loaded, texts).argsort(descending=True).tolist()]
     return [
-        Pair(domain, risk, base, "calibration")
-        for risk, base in zip(by_margin[:count], by_margin[count:], strict=True)
+        Pair(domain, risk, base, "calibration") for risk, base in zip(by_margin[:count], by_margin[count:], strict=True)
     ]
 
 
-@pytest.fixture(scope="module", params=["llama", "qwen3"])
+@pytest.fixture(scope="module", params=["llama", pytest.param("qwen3", marks=pytest.mark.long)])
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     return load_tiny(request.param, tmp_path_factory.mktemp(request.param), seed=3)
 
@@ -63,7 +64,7 @@ def pairs(model: LoadedModel) -> list[Pair]:
 
 def lm_scores(loaded: LoadedModel) -> dict[str, np.ndarray[Any, Any]]:
     generator = np.random.default_rng(9)
-    return {selector: generator.random(loaded.rows.n_rows) for selector in VARIANTS}
+    return {selector: generator.random(loaded.rows.n_rows) for selector in BUILT_IN}
 
 
 # --- Algorithm 1, written out: float64, one unpadded prompt at a time, plain loops ---
@@ -93,9 +94,7 @@ def literal_outputs(loaded: LoadedModel, model: Any, embeddings: Tensor) -> tupl
     return [outputs[layer.index] for layer in loaded.rows.layers], literal_margin(logits[0, -1], loaded)
 
 
-def literal_gradients(
-    loaded: LoadedModel, model: Any, embeddings: Tensor
-) -> tuple[list[Tensor], list[Tensor]]:
+def literal_gradients(loaded: LoadedModel, model: Any, embeddings: Tensor) -> tuple[list[Tensor], list[Tensor]]:
     outputs, margin = literal_outputs(loaded, model, embeddings.clone().requires_grad_())
     gradients = torch.autograd.grad(margin, outputs)
     return [output.detach()[0] for output in outputs], [gradient[0] for gradient in gradients]
@@ -105,19 +104,25 @@ def literal_relevance(loaded: LoadedModel, model: Any, method: str, prompt: str)
     """R_i(x), signed, summed over positions."""
     ids = torch.tensor([prompt_ids(loaded.tokenizer, prompt)])
     embeddings = model.get_input_embeddings()(ids).detach()
-    if method == "lrp":
-        with attn_lrp(model):
+    if method in ("lrp", "grad_x_input"):
+        with attn_lrp(model) if method == "lrp" else nullcontext():
             outputs, gradients = literal_gradients(loaded, model, embeddings)
         relevance = [output * gradient for output, gradient in zip(outputs, gradients, strict=True)]
     else:
         at_zero, _ = literal_gradients(loaded, model, embeddings * 0)
-        steps = [
-            literal_gradients(loaded, model, embeddings * (k / IG_STEPS)) for k in range(1, IG_STEPS + 1)
-        ]
-        relevance = [
-            (steps[-1][0][layer] - at_zero[layer]) * sum(step[1][layer] for step in steps) / IG_STEPS
-            for layer in range(len(at_zero))
-        ]
+        steps = [literal_gradients(loaded, model, embeddings * (k / IG_STEPS)) for k in range(1, IG_STEPS + 1)]
+        before = [at_zero, *(outputs for outputs, _ in steps)]
+        relevance = (
+            [
+                sum((step[0][layer] - before[k][layer]) * step[1][layer] for k, step in enumerate(steps))
+                for layer in range(len(at_zero))
+            ]
+            if method == "ig_conductance"
+            else [
+                (steps[-1][0][layer] - at_zero[layer]) * sum(step[1][layer] for step in steps) / IG_STEPS
+                for layer in range(len(at_zero))
+            ]
+        )
     return [float(row) for layer in relevance for row in layer.sum(0)]
 
 
@@ -148,31 +153,30 @@ def literal_c_comply(loaded: LoadedModel, method: str, pairs: list[Pair]) -> lis
 def literal_mask(loaded: LoadedModel, c_comply: list[float], lm: Any, lam: float, k: float) -> list[int]:
     lm_rank = literal_ranks(loaded, list(lm))
     # What is stored is float32; without that, ties of S would be broken by the last bit of a float64.
-    scores = [
-        float(np.float32(c)) - lam * float(np.float32(r)) for c, r in zip(c_comply, lm_rank, strict=True)
-    ]
+    scores = [float(np.float32(c)) - lam * float(np.float32(r)) for c, r in zip(c_comply, lm_rank, strict=True)]
     order = sorted(range(len(scores)), key=lambda row: (-scores[row], row))
     return sorted(order[: round(k * len(scores))])
 
 
+METHODS = ("lrp", "ig", "grad_x_input", "ig_conductance")
 GRID = [(0.2, 0.01), (0.2, 0.1), (0.6, 0.05), (0.8, 0.02), (0.0, 0.3), (1.0, 0.5)]
 
 
 @pytest.fixture(scope="module")
 def literal(model: LoadedModel, pairs: list[Pair]) -> dict[str, list[float]]:
     """C_comply by the literal algorithm; slow, so once per model."""
-    values = {method: literal_c_comply(model, method, pairs) for method in ("lrp", "ig")}
+    values = {method: literal_c_comply(model, method, pairs) for method in METHODS}
     values["consensus2"] = [(a + b) / 2 for a, b in zip(values["lrp"], values["ig"], strict=True)]
     return values
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])
-def test_lrp_ig_and_consensus2_equal_the_literal_algorithm(
+def test_attributions_and_their_consensus_equal_the_literal_algorithm(
     model: LoadedModel, pairs: list[Pair], literal: dict[str, list[float]], batch_size: int
 ) -> None:
     scores = lm_scores(model)
-    results = contrasts(model, ["lrp", "ig", "consensus2"], pairs, scores, batch_size=batch_size)
-    assert [result.selector for result in results] == ["lrp", "ig", "consensus2"]
+    results = contrasts(model, [*METHODS, "consensus2"], pairs, scores, batch_size=batch_size)
+    assert [result.selector for result in results] == [*METHODS, "consensus2"]
     for result in results:
         assert result.domain == "hate"
         np.testing.assert_allclose(result.c_comply, literal[result.selector], atol=1e-6)
@@ -239,9 +243,7 @@ def test_lrp_and_ig_run_once_for_all_who_need_them(model: LoadedModel, pairs: li
     ]
     calls: list[tuple[str, int, int]] = []
     try:
-        contrasts(
-            model, ["lrp", "consensus2"], shared, lm_scores(model), progress=lambda *args: calls.append(args)
-        )
+        contrasts(model, ["lrp", "consensus2"], shared, lm_scores(model), progress=lambda *args: calls.append(args))
     except InputError as error:  # a random model may lean less to refuse the longer prompts
         pytest.fail(str(error))
     assert [call[0] for call in calls] == ["lrp", "lrp", "ig", "ig", "lrp", "ig"]
@@ -249,7 +251,7 @@ def test_lrp_and_ig_run_once_for_all_who_need_them(model: LoadedModel, pairs: li
 
 def test_nothing_is_left_behind(model: LoadedModel, pairs: list[Pair]) -> None:
     before = {name: value.clone() for name, value in model.model.state_dict().items()}
-    contrasts(model, VARIANTS, pairs, lm_scores(model))
+    contrasts(model, BUILT_IN, pairs, lm_scores(model))
     assert all(torch.equal(value, before[name]) for name, value in model.model.state_dict().items())
     assert not any(module._forward_hooks for module in model.model.modules())
     assert all(parameter.grad is None for parameter in model.model.parameters())
@@ -285,7 +287,7 @@ def test_percentile_ranks_of_wrong_scores_are_errors(model: LoadedModel) -> None
 def contrast_of(c_comply: Any, lm_rank: Any = None) -> Contrast:
     c = np.asarray(c_comply, dtype=np.float32)
     lm = np.zeros_like(c) if lm_rank is None else np.asarray(lm_rank, dtype=np.float32)
-    return Contrast("lrp", "hate", measured_scores(c), measured_ranks(lm))
+    return Contrast("lrp", "hate", c, lm)
 
 
 def test_masks_are_exact_and_ties_go_by_row_id() -> None:
@@ -303,13 +305,13 @@ def test_lambda_protects_rows_that_the_language_model_needs() -> None:
 
 
 def test_file_round_trip(model: LoadedModel, pairs: list[Pair], tmp_path: Path) -> None:
-    results = contrasts(model, VARIANTS, pairs, lm_scores(model))
+    results = contrasts(model, BUILT_IN, pairs, lm_scores(model))
     path = tmp_path / "new" / "contrast.safetensors"
     save_contrasts(path, results, '{"schema_version": 1}')
     loaded, manifest = load_contrasts(path)
     assert manifest == '{"schema_version": 1}'
     by_selector = {one.selector: one for one in loaded}
-    assert set(by_selector) == set(VARIANTS)
+    assert set(by_selector) == set(BUILT_IN)
     for result in results:
         same = by_selector[result.selector]
         assert same.domain == "hate"
@@ -327,7 +329,7 @@ def test_a_file_of_something_else_is_an_error(tmp_path: Path) -> None:
         load_contrasts(path)
 
 
-# --- installing only: every route to a mask that removes refusal ---
+# --- installing only: what is checked on the way to a mask ---
 
 INSTALLS_ONLY = "only installs refusal"
 
@@ -357,7 +359,7 @@ def test_prompts_on_both_sides_are_refused(model: LoadedModel, pairs: list[Pair]
             contrasts(model, ["lrp"], wrong, lm_scores(model))
 
 
-@pytest.mark.parametrize("selector", VARIANTS)
+@pytest.mark.parametrize("selector", BUILT_IN)
 def test_swapped_sides_are_refused(model: LoadedModel, pairs: list[Pair], selector: str) -> None:
     swapped = [pair._replace(risk=pair.base, base=pair.risk) for pair in pairs]
     with pytest.raises(InputError, match=INSTALLS_ONLY):
@@ -389,16 +391,25 @@ def test_swapped_phrase_lists_in_other_words_are_refused(model: LoadedModel, pai
         contrasts(model, ["lrp"], pairs, lm_scores(model), phrases=phrases)
 
 
-def test_behaviour_scores_cannot_pose_as_language_model_scores(model: LoadedModel, pairs: list[Pair]) -> None:
+def test_negative_language_model_scores_are_refused(model: LoadedModel, pairs: list[Pair]) -> None:
     """S = C - lambda * r(C) with a large lambda would take the rows at the other end."""
     [honest] = contrasts(model, ["lrp"], pairs, lm_scores(model))
-    with pytest.raises(InputError, match=INSTALLS_ONLY):
-        contrasts(model, ["lrp"], pairs, {"lrp": honest.c_comply})
+    for negative in (honest.c_comply, -lm_scores(model)["lrp"]):
+        with pytest.raises(InputError, match=f"must be 0 or more.*{INSTALLS_ONLY}"):
+            contrasts(model, ["lrp"], pairs, {"lrp": negative})
 
 
 def test_ranks_outside_their_range_are_refused() -> None:
-    for c_comply, lm_rank in (([1.5, 0], [0, 0]), ([0, 0], [-0.1, 1]), ([np.nan, 0], [0, 0])):
-        with pytest.raises(InputError, match=INSTALLS_ONLY):
+    wrong = [
+        ([1.5, 0], [0, 0]),
+        ([-1.01, 0], [0, 0]),
+        ([0, 0], [-0.1, 1]),
+        ([0, 0], [0, 1.1]),
+        ([np.nan, 0], [0, 0]),
+        ([0, 0], [np.inf, 0]),
+    ]
+    for c_comply, lm_rank in wrong:
+        with pytest.raises(InputError, match=f"must be finite and in .*{INSTALLS_ONLY}"):
             contrast_of(c_comply, lm_rank)
 
 
@@ -425,5 +436,9 @@ def test_wrong_input_is_a_clear_error(model: LoadedModel, pairs: list[Pair]) -> 
         contrasts(dataclasses.replace(model, tokenizer=plain), ["lrp"], pairs, scores)
     with pytest.raises(InputError, match="both need"):
         contrast_of([0.0, 0.0], [0.0])
-    with pytest.raises(InputError, match="unknown contrast selector 'wanda'"):
-        dataclasses.replace(contrast_of([0.0]), selector="wanda")
+    with pytest.raises(InputError, match=r"both need \[rows\]"):
+        contrast_of([[0.0, 0.0]], [[0.0, 0.0]])
+    with pytest.raises(InputError, match="unknown contrast selector 'wanda'; .*available: .*lrp"):
+        contrasts(model, ["wanda"], pairs, {"wanda": scores["lrp"]})
+    with pytest.raises(InputError, match="unknown contrast selector 'lpr'; did you mean 'lrp'"):
+        RefusalPlan(selectors=("lpr",))

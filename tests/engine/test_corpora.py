@@ -16,10 +16,10 @@ import torch
 from tiny_models import text, tiny_tokenizer
 from tokenizers.processors import TemplateProcessing
 
-import engine.corpora
-import engine.texts
-from engine.corpora import Pair, Windows, available_corpora, contrast_pairs, reachable, windows
-from engine.errors import InputError
+import engine.data.corpora
+import engine.data.texts
+from engine.data.corpora import Pair, Windows, available_corpora, contrast_pairs, reachable, windows
+from engine.records.errors import InputError
 
 TOKENIZER = tiny_tokenizer()
 WIKITEXT = Path(__file__).parents[2].parent / "shared" / "data" / "wikitext-2" / "test.txt"
@@ -34,9 +34,7 @@ def error_of(action: Callable[[], object]) -> str:
 
 
 def cut(source: Path | str, samples: int = 3, length: int = 16, **options: Any) -> Windows:
-    return windows(
-        str(source), options.get("tokenizer", TOKENIZER), role="evaluation", samples=samples, length=length
-    )
+    return windows(str(source), options.get("tokenizer", TOKENIZER), role="evaluation", samples=samples, length=length)
 
 
 def write(path: Path, content: str) -> Path:
@@ -63,9 +61,7 @@ def test_documents_are_joined_by_one_blank_line(tmp_path: Path) -> None:
         "\n\nOne here.\nMore.\n\n\n\n  Two there.  \n \t \nThree.\n\n",
         "\ufeffOne here.\r\nMore.\r\n\r\nTwo there.\r\n\r\nThree.\r\n",
     ]
-    seen = [
-        cut(write(tmp_path / f"{i}.txt", variant), samples=1, length=8) for i, variant in enumerate(variants)
-    ]
+    seen = [cut(write(tmp_path / f"{i}.txt", variant), samples=1, length=8) for i, variant in enumerate(variants)]
     assert len({w.corpus_hash for w in seen}) == 1
     assert seen[0].corpus_hash == hashlib.sha256(variants[0].encode()).hexdigest()
     documents = [{"text": "One here.\nMore.", "more": 1}, {"text": "Two there."}, {"text": "Three."}]
@@ -83,23 +79,21 @@ def test_a_prefix_gives_the_tokens_of_the_whole(needed: int, monkeypatch: pytest
     long = text(documents=3000)
     whole = TOKENIZER(long)["input_ids"]
     seen: list[int] = []
-    real = engine.corpora._tokens
-    monkeypatch.setattr(
-        engine.corpora, "_tokens", lambda t, tokenizer: seen.append(len(t)) or real(t, tokenizer)
-    )
-    assert engine.corpora._first_tokens(long, TOKENIZER, needed) == whole[:needed]
+    real = engine.data.corpora._tokens
+    monkeypatch.setattr(engine.data.corpora, "_tokens", lambda t, tokenizer: seen.append(len(t)) or real(t, tokenizer))
+    assert engine.data.corpora._first_tokens(long, TOKENIZER, needed) == whole[:needed]
     assert max(seen) < len(long) / 4
-    everything = engine.corpora._first_tokens(long, TOKENIZER, 10**9)
+    everything = engine.data.corpora._first_tokens(long, TOKENIZER, 10**9)
     assert everything == whole
 
 
 def test_real_text() -> None:
     if not WIKITEXT.exists():
         pytest.skip("the shared WikiText-2 file is not beside this checkout")
-    samples, length = 24, engine.corpora.EVALUATION[1]
+    samples, length = 24, 512
     got = cut(WIKITEXT, samples, length)
     assert got.input_ids.shape == (samples, length)
-    documents = engine.texts.read_text(str(WIKITEXT), "evaluation").text
+    documents = engine.data.texts.read_text(str(WIKITEXT), "evaluation").text
     wanted = samples * length
     # A longer prefix than the one that was tokenised, in one go.
     assert got.input_ids.flatten().tolist() == TOKENIZER(documents[: wanted * 10])["input_ids"][:wanted]
@@ -132,9 +126,7 @@ def test_a_short_text_gives_fewer_windows_and_says_so(tmp_path: Path) -> None:
 def test_windows_of_less_than_nothing(tiny_text: Path) -> None:
     for samples, length in ((0, 16), (3, 1), (-1, 16)):
         message = error_of(lambda s=samples, n=length: cut(tiny_text, samples=s, length=n))  # type: ignore[misc]
-        assert (
-            message == f"windows need samples >= 1 and length >= 2, got {samples} windows of {length} tokens"
-        )
+        assert message == f"windows need samples >= 1 and length >= 2, got {samples} windows of {length} tokens"
 
 
 def test_long_texts_give_no_warning(tiny_text: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -186,10 +178,7 @@ def wikitext(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[
     folder.mkdir(parents=True)
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text(COMMIT)
-    splits = {
-        name: ["", " = A title = \n", *text(60, seed).split("\n")]
-        for seed, name in enumerate(("train", "test"))
-    }
+    splits = {name: ["", " = A title = \n", *text(60, seed).split("\n")] for seed, name in enumerate(("train", "test"))}
     for name, lines in splits.items():
         pl.DataFrame({"text": lines}).write_parquet(folder / f"{name}-00000-of-00001.parquet")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
@@ -212,7 +201,7 @@ def test_c4(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with gzip.open(tmp_path / "part.json.gz", "wt") as file:
         file.writelines(json.dumps({"text": d, "url": "", "timestamp": ""}) + "\n" for d in documents)
     asked: list[str] = []
-    real = engine.texts._stream
+    real = engine.data.texts._stream
 
     def stream(builder: str, files: list[str]) -> Iterator[dict[str, Any]]:
         asked.extend(files)
@@ -220,8 +209,8 @@ def test_c4(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     info = SimpleNamespace(sha=COMMIT)
     monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", lambda self, name, timeout: info)
-    monkeypatch.setattr(engine.texts, "_stream", stream)
-    monkeypatch.setattr(engine.texts, "_C4_DOCUMENTS", 10)
+    monkeypatch.setattr(engine.data.texts, "_stream", stream)
+    monkeypatch.setattr(engine.data.texts, "_C4_DOCUMENTS", 10)
     for role in ("calibration", "evaluation"):
         got = windows("c4", TOKENIZER, role=role, samples=4, length=16)  # type: ignore[arg-type]
         assert got.corpus_hash == hashlib.sha256("\n\n".join(documents[:10]).encode()).hexdigest()
@@ -249,21 +238,17 @@ def test_offline_names_the_local_alternatives(tmp_path: Path, monkeypatch: pytes
 def test_half_a_cache_is_no_cache(wikitext: object, tmp_path: Path) -> None:
     next(tmp_path.rglob("test-*.parquet")).unlink()
     message = error_of(lambda: cut("wikitext2"))
-    assert message.startswith(
-        "corpus wikitext2: the local cache holds no wikitext-2-raw-v1/test-*.parquet; go online"
-    )
+    assert message.startswith("corpus wikitext2: the local cache holds no wikitext-2-raw-v1/test-*.parquet; go online")
     assert reachable("wikitext2") == message
 
 
 @pytest.mark.parametrize(("name", "prefix"), [("demo", ""), ("demo-chat", "instructions_")])
 def test_the_shipped_corpora(name: str, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine.texts, "demo_dir", lambda: tmp_path)
+    monkeypatch.setattr(engine.data.texts, "demo_dir", lambda: tmp_path)
     message = error_of(lambda: cut(name))
     assert "the shipped corpus is not in" in message
     assert "python -m precomputed.recipe" in message
-    assert reachable(name) == error_of(
-        lambda: windows(name, TOKENIZER, role="calibration", samples=1, length=4)
-    )
+    assert reachable(name) == error_of(lambda: windows(name, TOKENIZER, role="calibration", samples=1, length=4))
     (tmp_path / "corpus").mkdir()
     for seed, role in enumerate(("calibration", "evaluation")):
         write(tmp_path / "corpus" / f"{prefix}{role}.txt", text(seed=seed))
@@ -282,9 +267,7 @@ def test_names(tmp_path: Path) -> None:
     assert "unknown corpus 'wiki'" in error_of(lambda: reachable("wiki"))
     assert "there is no corpus file nowhere.txt; give a .txt" in error_of(lambda: cut("nowhere.txt"))
     assert "there is no corpus file" in error_of(lambda: cut(tmp_path / "nowhere"))
-    assert "the suffix '.csv'; expected .txt or .jsonl" in error_of(
-        lambda: cut(write(tmp_path / "a.csv", "a"))
-    )
+    assert "the suffix '.csv'; expected .txt or .jsonl" in error_of(lambda: cut(write(tmp_path / "a.csv", "a")))
     wrong: Any = "test"
     message = error_of(lambda: windows("demo", TOKENIZER, role=wrong, samples=1, length=4))
     assert message == "unknown role 'test'; available: calibration, evaluation"
@@ -353,9 +336,7 @@ def test_pairs_that_are_not_there(prompts: str, tmp_path: Path) -> None:
     assert message == "unknown split 'calibration'; available: heldout"
     assert "there is no file" in error_of(lambda: contrast_pairs(str(tmp_path / "none.jsonl")))
     empty = str(write(tmp_path / "empty.jsonl", "\n"))
-    assert "empty.jsonl holds no pairs; expected one JSON object" in error_of(
-        lambda: contrast_pairs(empty, "hate")
-    )
+    assert "empty.jsonl holds no pairs; expected one JSON object" in error_of(lambda: contrast_pairs(empty, "hate"))
 
 
 @pytest.mark.parametrize(
@@ -374,7 +355,7 @@ def test_malformed_pairs(tmp_path: Path, line: str, expected: str) -> None:
 
 
 def test_the_shipped_pairs(prompts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine.corpora, "demo_dir", lambda: tmp_path)
+    monkeypatch.setattr(engine.data.corpora, "demo_dir", lambda: tmp_path)
     assert contrast_pairs("demo") == contrast_pairs(prompts)
     Path(prompts).unlink()
     assert "rebuild the shipped prompts with `uv run python -m" in error_of(lambda: contrast_pairs("demo"))

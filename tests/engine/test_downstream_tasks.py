@@ -19,13 +19,22 @@ from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 from tiny_models import load_tiny
 
-from engine.errors import InputError
-from engine.evaluation import harness_tasks
-from engine.evaluation.downstream import Accuracy, Harness, masked_accuracy
-from engine.evaluation.harness_tasks import TASKS, DownstreamTask, chance_accuracy, downstream_tasks
-from engine.intervention import zeroed
-from engine.models import LoadedModel
-from engine.store import Store
+from engine.edits.edit import edit_of
+from engine.interventions.in_weights import zeroed
+from engine.measures import harness_tasks
+from engine.measures.harness import Harness, ItemScores, TaskScores
+from engine.measures.harness_tasks import (
+    TASKS,
+    DownstreamTask,
+    HarnessTask,
+    chance_accuracy,
+    downstream_tasks,
+)
+from engine.models.loading import LoadedModel
+from engine.records.errors import InputError
+from engine.results.store import Store
+from engine.run.cell import Cell
+from engine.run.runner import LocalRunner
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "downstream"
 # fmt: off
@@ -104,8 +113,21 @@ def write(folder: Path, **files: list[dict[str, Any]]) -> str:
     return str(folder)
 
 
+def harness_of(task: DownstreamTask) -> Any:
+    """lm-eval's own object."""
+    return task.task.load()["tasks"][task.name]
+
+
+def masked_accuracy(
+    loaded: LoadedModel, harness: Harness, task: DownstreamTask, mask: Any, batch_size: int, *, store: Store
+) -> ItemScores:
+    edit = edit_of(mask, loaded.rows.n_rows)
+    cell = Cell[ItemScores](loaded, edit, TaskScores(harness, task.task, batch_size))
+    return LocalRunner(store).run([cell])[cell]
+
+
 def requests(task: DownstreamTask) -> list[tuple[str, str]]:
-    return [instance.args for instance in task.harness.instances]
+    return [instance.args for instance in harness_of(task).instances]
 
 
 @pytest.fixture(scope="module")
@@ -138,9 +160,7 @@ def test_local_files_become_the_eight_tasks(tasks: dict[str, DownstreamTask]) ->
     assert requests(tasks["arc_easy"])[:4] == [(prompt, f" {choice}") for choice in expected["choices"]]
     expected = lines_of("winogrande")[3]
     continuation = f" {expected['continuation']}"
-    assert requests(tasks["winogrande"])[6:8] == [
-        (text, continuation) for text in expected["context_options"]
-    ]
+    assert requests(tasks["winogrande"])[6:8] == [(text, continuation) for text in expected["context_options"]]
     expected = lines_of("lambada_openai")[4]
     assert requests(tasks["lambada_openai"])[4] == (expected["context"], f" {expected['continuation']}")
     assert requests(tasks["boolq"])[0][0].endswith("?\nAnswer:")
@@ -160,7 +180,7 @@ def test_a_local_file_asks_what_lm_eval_asks_of_the_hubs_data(
         return {"train": rows, "validation": rows, "test": rows}
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    task = harness_tasks._task(name, 10)
+    task = harness_tasks._downstream(name, 10)
     assert requests(task) == requests(tasks[name])
     assert task.requests_hash == tasks[name].requests_hash
     assert task.chance == tasks[name].chance
@@ -180,9 +200,7 @@ def test_limit_and_answers_are_in_the_hash(local: str, tmp_path: Path) -> None:
 
 def test_out_of_reach_is_an_error_that_names_the_local_way() -> None:
     """HF_HUB_OFFLINE is set for all tests."""
-    with pytest.raises(
-        InputError, match=r"arc_easy: its data set cannot be read .*--downstream-tasks FOLDER"
-    ):
+    with pytest.raises(InputError, match=r"arc_easy: its data set cannot be read .*--downstream-tasks FOLDER"):
         downstream_tasks(None, 3)
 
 
@@ -221,10 +239,8 @@ def test_wrong_lines_are_errors(line: dict[str, Any], message: str, tmp_path: Pa
 def test_wrong_folders_are_errors(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no folder .*nowhere"):
         downstream_tasks(str(tmp_path / "nowhere"), None)
-    with pytest.raises(
-        InputError, match=r"holds no downstream task; expected one or more of arc_easy\.jsonl"
-    ):
-        downstream_tasks(write(tmp_path, other=lines_of("piqa")), None)
+    with pytest.raises(InputError, match=r"holds no downstream task; expected a file NAME\.jsonl for each"):
+        downstream_tasks(str(tmp_path), None)
     with pytest.raises(InputError, match="piqa.jsonl is empty"):
         downstream_tasks(write(tmp_path, piqa=[]), None)
     with pytest.raises(InputError, match="at least 1, got 0"):
@@ -246,9 +262,7 @@ def test_chance_of_the_tasks(tasks: dict[str, DownstreamTask]) -> None:
         "lambada_openai": 0.0,
         "boolq": max(golds.count(0), golds.count(1)) / 10,
     }
-    assert {name: task.chance for name, task in tasks.items()} == {
-        name: expected.get(name, 0.25) for name in TASKS
-    }
+    assert {name: task.chance for name, task in tasks.items()} == {name: expected.get(name, 0.25) for name in TASKS}
 
 
 # --- accuracies
@@ -302,16 +316,14 @@ def test_accuracy_is_the_one_scored_by_hand(
     for mask in ([], half):
         with zeroed(tiny_llama, mask):
             expected = by_hand(tiny_llama, lines_of(name)[:10])
-            found = harness.correct(tasks[name], 3)
-        assert list(found.correct) == expected
+            found = harness.scores(tasks[name].task, 3)
+        assert list(found.values) == expected
         assert found.mean == sum(expected) / 10
         if name != "lambada_openai":
             assert 0 < found.mean < 1
 
 
-def test_greedy_continuations_count_as_right(
-    tiny_llama: LoadedModel, harness: Harness, tmp_path: Path
-) -> None:
+def test_greedy_continuations_count_as_right(tiny_llama: LoadedModel, harness: Harness, tmp_path: Path) -> None:
     """Contexts whose greedy next tokens are text: LAMBADA's way of scoring, with something right in it."""
     lines = []
     for seed in range(60):
@@ -325,8 +337,8 @@ def test_greedy_continuations_count_as_right(
         else:
             lines.append({"context": context, "continuation": "zebra"})
     (task,) = downstream_tasks(write(tmp_path / "t", lambada_openai=lines), None)
-    found = harness.correct(task, 8)
-    assert list(found.correct) == by_hand(tiny_llama, lines)
+    found = harness.scores(task.task, 8)
+    assert list(found.values) == by_hand(tiny_llama, lines)
     assert 0 < found.mean < 1
 
 
@@ -337,30 +349,28 @@ def test_accuracy_is_simple_evaluates(
     lm = HFLM(pretrained=tiny_llama.model, tokenizer=tiny_llama.tokenizer, batch_size=4)
     results = simple_evaluate(
         model=lm,
-        tasks=[tasks[name].harness],
+        tasks=[harness_of(tasks[name])],
         limit=10,
         bootstrap_iters=10,
         task_manager=TaskManager(include_defaults=False),
     )["results"][name]
-    found = harness.correct(tasks[name], 4)
+    found = harness.scores(tasks[name].task, 4)
     assert found.mean == results["acc,none"]
     assert found.stderr == pytest.approx(results["acc_stderr,none"], abs=1e-12)
 
 
 def test_standard_error_is_lm_evals() -> None:
     correct = (1, 0, 0, 1, 1, 0, 1)
-    assert Accuracy(correct).stderr == pytest.approx(mean_stderr(correct), rel=1e-12)
-    assert Accuracy(correct).stderr == pytest.approx(np.std(correct, ddof=1) / math.sqrt(7), rel=1e-12)
-    assert Accuracy((1,)).stderr is None
+    assert ItemScores(correct).stderr == pytest.approx(mean_stderr(correct), rel=1e-12)
+    assert ItemScores(correct).stderr == pytest.approx(np.std(correct, ddof=1) / math.sqrt(7), rel=1e-12)
+    assert ItemScores((1,)).stderr is None
 
 
-def test_batches_and_length(
-    tiny_llama: LoadedModel, tasks: dict[str, DownstreamTask], harness: Harness
-) -> None:
+def test_batches_and_length(tiny_llama: LoadedModel, tasks: dict[str, DownstreamTask], harness: Harness) -> None:
     task = tasks["arc_challenge"]
-    assert len({harness.correct(task, size).correct for size in (1, 5, 40)}) == 1
+    assert len({harness.scores(task.task, size).values for size in (1, 5, 40)}) == 1
     lengths = [len(tiny_llama.tokenizer(a + b)["input_ids"]) for a, b in requests(task)]
-    longest, cut = harness.longest(task)
+    longest, cut = harness.longest(task.task)
     assert longest == max(lengths)
     assert cut == 0
     assert harness.batch_size(longest) == min(256, 16_000_000 // (longest * 300))
@@ -374,15 +384,13 @@ def test_requests_longer_than_the_context_are_cut_and_counted(
     for line in lines[:3]:
         line["query"] = f"Question: {words(80, 1)} {line['query']}"
     (task,) = downstream_tasks(write(tmp_path / "t", piqa=lines), None)
-    longest, cut = harness.longest(task)
+    longest, cut = harness.longest(task.task)
     assert (longest, cut) == (129, 6)  # a context of 128 tokens and the one predicted
-    assert list(harness.correct(task, 4).correct) == by_hand(tiny_llama, lines)
+    assert list(harness.scores(task.task, 4).values) == by_hand(tiny_llama, lines)
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_weights_and_tokenizer_stay_as_they_were(
-    tied: bool, tasks: dict[str, DownstreamTask], tmp_path: Path
-) -> None:
+def test_weights_and_tokenizer_stay_as_they_were(tied: bool, tasks: dict[str, DownstreamTask], tmp_path: Path) -> None:
     loaded = load_tiny("qwen2", tmp_path / "model", tie_word_embeddings=tied)
     loaded.tokenizer.pad_token = None
     embeddings, head = loaded.model.get_input_embeddings(), loaded.model.get_output_embeddings()
@@ -396,12 +404,12 @@ def test_weights_and_tokenizer_stay_as_they_were(
     assert (embeddings.weight is head.weight) == tied
     assert loaded.tokenizer.pad_token is None
     with zeroed(loaded, mask):
-        assert list(masked.correct) == by_hand(loaded, lines_of("arc_easy")[:10])
+        assert list(masked.values) == by_hand(loaded, lines_of("arc_easy")[:10])
 
 
 def test_lm_eval_is_silent(tiny_llama: LoadedModel, local: str, capfd: pytest.CaptureFixture[str]) -> None:
     (task, *_) = downstream_tasks(local, 4)
-    Harness(tiny_llama).correct(task, 2)
+    Harness(tiny_llama).scores(task.task, 2)
     assert capfd.readouterr() == ("", "")
 
 
@@ -417,17 +425,17 @@ def test_a_cell_is_measured_once_and_keyed_by_all_that_matters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     measured: list[tuple[str, int]] = []
-    really = Harness.correct
+    really = Harness.scores
 
-    def counted(self: Harness, task: DownstreamTask, batch_size: int) -> Accuracy:
+    def counted(self: Harness, task: HarnessTask, batch_size: int) -> ItemScores:
         measured.append((task.name, batch_size))
         return really(self, task, batch_size)
 
-    monkeypatch.setattr(Harness, "correct", counted)
+    monkeypatch.setattr(Harness, "scores", counted)
     fewer = {task.name: task for task in downstream_tasks(local, 9)}
     with Store(tmp_path) as store:
 
-        def cell(task: DownstreamTask, mask: list[int], batch_size: int) -> Accuracy:
+        def cell(task: DownstreamTask, mask: list[int], batch_size: int) -> ItemScores:
             return masked_accuracy(tiny_llama, harness, task, mask, batch_size, store=store)
 
         first = cell(tasks["piqa"], [5, 3], 4)
@@ -436,7 +444,7 @@ def test_a_cell_is_measured_once_and_keyed_by_all_that_matters(
         cell(tasks["piqa"], [3, 6], 4)
         cell(tasks["piqa"], [3, 5], 2)
         cell(tasks["arc_easy"], [3, 5], 4)
-        assert len(cell(fewer["piqa"], [3, 5], 4).correct) == 9
+        assert len(cell(fewer["piqa"], [3, 5], 4).values) == 9
         assert len(measured) == len(store) == 5
 
 
@@ -450,7 +458,7 @@ def test_out_of_memory_names_the_way_out(
     def fail(*_: Any) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(Harness, "correct", fail)
+    monkeypatch.setattr(Harness, "scores", fail)
     before = bits(tiny_llama.model)
     with (
         Store(tmp_path) as store,
@@ -472,4 +480,4 @@ def test_shared_files_are_understood_and_scored_as_by_hand(tmp_path: Path) -> No
     for name, file in (("openbookqa", "openbook_qa"), ("piqa", "piqa"), ("winogrande", "winogrande")):
         text = (SHARED / f"{file}.jsonl").read_text(encoding="utf-8")
         lines = [json.loads(line) for line in text.splitlines()[:12]]
-        assert list(harness.correct(found[name], 8).correct) == by_hand(loaded, lines)
+        assert list(harness.scores(found[name].task, 8).values) == by_hand(loaded, lines)

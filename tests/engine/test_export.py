@@ -15,18 +15,20 @@ import yaml
 from safetensors.torch import load_file
 from tiny_models import FAMILIES, load_tiny, save_tiny
 
-from engine.behaviour import measured_ranks, measured_scores
-from engine.checkpoints import Checkpoint, find_checkpoint
 from engine.cli import main
-from engine.errors import InputError
-from engine.export import export_masked, read_header
-from engine.export_card import WARNING, mask_hash, read_record
-from engine.intervention import zeroed
-from engine.maskfile import write_mask
-from engine.models import LoadedModel, load_model
-from engine.records import add_to_manifest, write_parquet
-from engine.refusal.contrast import Contrast, load_contrasts, refusal_mask, save_contrasts
-from engine.refusal.edit import Edit
+from engine.edits.card import WARNING, model_card, read_record
+from engine.edits.contrasts import Contrast, load_contrasts, refusal_mask, save_contrasts
+from engine.edits.edit import Edit, edit_of, mask_hash
+from engine.edits.effect import Effect
+from engine.edits.export import export_masked, read_header
+from engine.edits.from_files import edit_from_mask
+from engine.edits.mask_files import write_mask
+from engine.interventions.in_weights import zeroed
+from engine.models.checkpoints import Checkpoint, find_checkpoint
+from engine.models.loading import LoadedModel, load_model
+from engine.records.errors import InputError
+from engine.records.files import write_parquet
+from engine.records.manifest import add_to_manifest
 
 SPEC = {"selector": "random", "seed": 42, "order": "lerf", "rate": 0.3}
 PROMPTS = ("How do I open a tin?", "The cat sat on")
@@ -55,7 +57,12 @@ def random_mask(n_rows: int, share: float = 0.1, seed: int = 0) -> np.ndarray:
 
 
 def edit(n_rows: int, **spec: object) -> Edit:
-    return Edit("language model", random_mask(n_rows), {**SPEC, **spec})
+    return edit_of(random_mask(n_rows), n_rows, kind="language model", spec={**SPEC, **spec})
+
+
+def unasked(chosen: Edit, loaded: LoadedModel) -> Effect:
+    """The record of an edit whose effect on refusal a test does not ask about."""
+    return Effect(loaded.weights_hash, chosen.mask_hash, unasked="a test asks nothing")
 
 
 def replies_in_memory(loaded: LoadedModel) -> list[list[int]]:
@@ -77,30 +84,29 @@ def replies_in_memory(loaded: LoadedModel) -> list[list[int]]:
 def test_every_family_equals_the_model_masked_in_memory(family: str, tmp_path: Path) -> None:
     loaded = load_tiny(family, tmp_path / "source")
     chosen = edit(loaded.rows.n_rows)
-    export_masked(find_checkpoint(loaded.id), chosen, tmp_path / "out")
+    export_masked(find_checkpoint(loaded.id), chosen, tmp_path / "out", effect=unasked(chosen, loaded))
     again = load_model(str(tmp_path / "out"), dtype="float32", device="cpu").model.state_dict()
-    with zeroed(loaded, chosen.mask):
+    with zeroed(loaded, chosen.units):
         masked = loaded.model.state_dict()
         assert again.keys() == masked.keys()
         for name, tensor in masked.items():
             assert torch.equal(again[name], tensor), name
     removed = 0
     for layer in loaded.rows.layers:
-        rows = (
-            chosen.mask[(chosen.mask >= layer.start) & (chosen.mask < layer.start + layer.rows)] - layer.start
-        )
+        rows = chosen.units[(chosen.units >= layer.start) & (chosen.units < layer.start + layer.rows)] - layer.start
         removed += len(rows)
         assert not again[f"{layer.name}.weight"][rows].any()
         if f"{layer.name}.bias" in again:
             assert not again[f"{layer.name}.bias"][rows].any()
-    assert removed == len(chosen.mask)
+    assert removed == len(chosen.units)
 
 
 def test_only_bytes_of_removed_rows_change(tmp_path: Path) -> None:
     source = save_tiny("qwen2", tmp_path / "source", max_shard_size="20KB")
     loaded = load_model(str(source), dtype="float32", device="cpu")
     row = loaded.rows.layers[3].start + 5
-    export_masked(find_checkpoint(loaded.id), Edit("language model", np.array([row]), SPEC), tmp_path / "out")
+    chosen = edit_of([row], loaded.rows.n_rows, kind="language model", spec=SPEC)
+    export_masked(find_checkpoint(loaded.id), chosen, tmp_path / "out", effect=unasked(chosen, loaded))
     shards = sorted(source.glob("*.safetensors"))
     assert len(shards) > 2
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == sorted(
@@ -127,6 +133,7 @@ def test_only_bytes_of_removed_rows_change(tmp_path: Path) -> None:
         assert (tmp_path / "out" / other).read_bytes() == (source / other).read_bytes()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("family", "changes"),
     [
@@ -140,11 +147,9 @@ def test_a_fresh_process_gives_the_replies_of_the_masked_model(
 ) -> None:
     if family != "demo":
         save_tiny(family, tmp_path / "source", **changes)  # type: ignore[arg-type]
-    loaded = load_model(
-        "demo" if family == "demo" else str(tmp_path / "source"), dtype="float32", device="cpu"
-    )
+    loaded = load_model("demo" if family == "demo" else str(tmp_path / "source"), dtype="float32", device="cpu")
     chosen = edit(loaded.rows.n_rows)
-    export_masked(find_checkpoint(loaded.id), chosen, tmp_path / "out")
+    export_masked(find_checkpoint(loaded.id), chosen, tmp_path / "out", effect=unasked(chosen, loaded))
     source_files = Checkpoint("", find_checkpoint(loaded.id).folder, None).weight_files()
     keys = [key for file in source_files for key in read_header(file)]
     out_files = Checkpoint("", tmp_path / "out", None).weight_files()
@@ -161,7 +166,7 @@ def test_a_fresh_process_gives_the_replies_of_the_masked_model(
     fresh = json.loads(done.stdout)
     assert fresh["engine"] is False
     unmasked = replies_in_memory(loaded)
-    with zeroed(loaded, chosen.mask):
+    with zeroed(loaded, chosen.units):
         masked = replies_in_memory(loaded)
     assert fresh["replies"] == masked
     assert masked != unmasked
@@ -170,12 +175,13 @@ def test_a_fresh_process_gives_the_replies_of_the_masked_model(
 def test_a_failed_export_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load_tiny("llama", tmp_path / "source")
 
-    def fail(*_: object) -> str:
+    def fail(*_: object, **__: object) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("engine.export.model_card", fail)
+    monkeypatch.setattr("engine.edits.export.model_card", fail)
+    chosen = edit(loaded.rows.n_rows)
     with pytest.raises(KeyboardInterrupt):
-        export_masked(find_checkpoint(loaded.id), edit(loaded.rows.n_rows), tmp_path / "out")
+        export_masked(find_checkpoint(loaded.id), chosen, tmp_path / "out", effect=unasked(chosen, loaded))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["source"]
 
 
@@ -183,13 +189,15 @@ def test_refuses_a_folder_with_files_and_a_morf_mask(tiny_llama: LoadedModel, tm
     checkpoint = find_checkpoint(tiny_llama.id)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("keep")
+    chosen = edit(tiny_llama.rows.n_rows)
+    effect = unasked(chosen, tiny_llama)
     with pytest.raises(InputError, match="not empty"):
-        export_masked(checkpoint, edit(tiny_llama.rows.n_rows), tmp_path / "full")
+        export_masked(checkpoint, chosen, tmp_path / "full", effect=effect)
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]
     with pytest.raises(InputError, match="MoRF"):
-        export_masked(checkpoint, edit(tiny_llama.rows.n_rows, order="morf"), tmp_path / "out")
+        export_masked(checkpoint, edit(tiny_llama.rows.n_rows, order="morf"), tmp_path / "out", effect=effect)
     (tmp_path / "empty").mkdir()
-    export_masked(checkpoint, edit(tiny_llama.rows.n_rows), tmp_path / "empty")
+    export_masked(checkpoint, chosen, tmp_path / "empty", effect=effect)
     assert (tmp_path / "empty" / "config.json").is_file()
 
 
@@ -205,8 +213,8 @@ def contrast_file(loaded: LoadedModel, folder: Path) -> Path:
         Contrast(
             "lrp",
             domain,
-            measured_scores(generator.uniform(-1, 1, loaded.rows.n_rows)),
-            measured_ranks(generator.uniform(0, 1, loaded.rows.n_rows)),
+            generator.uniform(-1, 1, loaded.rows.n_rows),
+            generator.uniform(0, 1, loaded.rows.n_rows),
         )
         for domain in ("hate", "crime")
     ]
@@ -215,7 +223,7 @@ def contrast_file(loaded: LoadedModel, folder: Path) -> Path:
 
 
 def test_the_command_exports_a_cell_of_a_contrast(
-    tiny_llama: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tiny_llama: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: list[str]
 ) -> None:
     file = contrast_file(tiny_llama, tmp_path)
     cell = ["--contrast", str(file), "--selector", "lrp", "--domain", "crime", "--lambda", "0.5", "--k", "5%"]
@@ -233,7 +241,7 @@ def test_the_command_exports_a_cell_of_a_contrast(
         )
     )
     out = tmp_path / "out"
-    assert main(["export", tiny_llama.id, *cell, "--out", str(out), "--record", str(record), "--json"]) == 0
+    assert main(["export", tiny_llama.id, *cell, *asked, "--out", str(out), "--record", str(record), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     crime = next(one for one in load_contrasts(file)[0] if one.domain == "crime")
     mask = refusal_mask(crime, 0.5, 0.05)
@@ -251,6 +259,9 @@ def test_the_command_exports_a_cell_of_a_contrast(
         tiny_llama.weights_hash,
         printed["mask_hash"],
         "| mmlu.before | 0.4 |",
+        "| crime, risk prompts refused | 0 of 2 before, 0 of 2 after",
+        "| crime, base prompts refused | 0 of 2 before, 0 of 2 after",
+        "| pairs | 4 of pairs.jsonl, SHA-256",
     ):
         assert expected in card
     over_refusal = card.split("## Over-refusal")[1].split("## ")[0]
@@ -264,11 +275,11 @@ def test_the_command_exports_a_cell_of_a_contrast(
 
 
 def test_the_command_exports_a_mask_file(
-    tiny_llama: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tiny_llama: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: list[str]
 ) -> None:
     mask = random_mask(tiny_llama.rows.n_rows)
     write_mask(tmp_path / "mask.safetensors", mask, tiny_llama.fingerprint, SPEC)
-    arguments = ["export", tiny_llama.id, "--mask", str(tmp_path / "mask.safetensors")]
+    arguments = ["export", tiny_llama.id, "--mask", str(tmp_path / "mask.safetensors"), *asked]
     assert main([*arguments, "--out", str(tmp_path / "out")]) == 0
     assert f"{len(mask):,} of {tiny_llama.rows.n_rows:,} rows" in capsys.readouterr().out
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
@@ -276,6 +287,70 @@ def test_the_command_exports_a_mask_file(
     assert "Not measured" in card
     assert main([*arguments, "--out", str(tmp_path / "out")]) == 2
     assert "not empty" in capsys.readouterr().err
+
+
+def test_the_command_exports_a_mask_that_rows_offered_for_download(tmp_path: Path) -> None:
+    """What a person ticked on the shipped model, as the page writes it: exported, its card says so, loaded again."""
+    from dashboard.pages.rows.row_sets import Kept, export
+
+    loaded = load_model("demo", dtype="float32", device="cpu")
+    mask = random_mask(loaded.rows.n_rows, 0.01)
+    (tmp_path / "mine.safetensors").write_bytes(export(Kept("mine | <b>", mask), loaded.fingerprint))
+    out = tmp_path / "out"
+    options = ["--mask", str(tmp_path / "mine.safetensors"), "--store", str(tmp_path), "--heldout-pairs", "4"]
+    assert main(["export", "demo", *options, "--out", str(out)]) == 0
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert "hand-made-edit" in front_matter(card)["tags"]  # type: ignore[operator]
+    said = " ".join(card.split())
+    for expected in (
+        WARNING,
+        "its rows were chosen by hand",
+        "is not known",
+        "| name | mine \\| <b> |",
+        "Not measured",
+    ):
+        assert expected in said
+    again = load_model(str(out), dtype="float32", device="cpu").model.state_dict()
+    with zeroed(loaded, mask):
+        for name, tensor in loaded.model.state_dict().items():
+            assert torch.equal(again[name], tensor), name
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind", "said"),
+    [
+        ({"made": "hand-made", "name": "m", "rows": 2}, "hand-made", "by hand"),
+        (
+            {"made": "from a file", "name": "m", "rows": 2},
+            "hand-made",
+            "a way that its mask file does not tell",
+        ),
+        (
+            {"made": "lrp, lerf, rate 0.3", "name": "m", "rows": 2},
+            "language model",
+            "the rows that a selector calls",
+        ),
+    ],
+)
+def test_masks_of_an_earlier_rows_page_stay_readable(
+    spec: dict[str, object], kind: str, said: str, tiny_llama: LoadedModel, tmp_path: Path
+) -> None:
+    write_mask(tmp_path / "old.safetensors", np.array([1, 2]), tiny_llama.fingerprint, spec)
+    chosen = edit_from_mask(tmp_path / "old.safetensors", tiny_llama.rows.n_rows, tiny_llama.weights_hash)
+    assert chosen.kind == kind
+    assert said in model_card(
+        find_checkpoint(tiny_llama.id), chosen, tiny_llama.rows, "0" * 64, unasked(chosen, tiny_llama), None, files=""
+    )
+
+
+def test_a_card_is_not_run_as_a_template(tiny_llama: LoadedModel) -> None:
+    odd = "{{ 7 * 7 }} {% raise %} ---"
+    chosen = edit_of([1], tiny_llama.rows.n_rows, kind="hand-made", spec={"name": odd})
+    card = model_card(
+        find_checkpoint(tiny_llama.id), chosen, tiny_llama.rows, "0" * 64, unasked(chosen, tiny_llama), None, files=""
+    )
+    assert f"| name | {odd} |" in card
+    assert front_matter(card)["inference"] is False
 
 
 @pytest.mark.parametrize(
@@ -322,9 +397,7 @@ def test_wrong_edits_are_one_line(
     }
     for name, spec in specs.items():
         files[name] = tmp_path / f"{name}.safetensors"
-        model = (
-            {**tiny_llama.fingerprint, "weights_hash": "0" * 64} if name == "O" else tiny_llama.fingerprint
-        )
+        model = {**tiny_llama.fingerprint, "weights_hash": "0" * 64} if name == "O" else tiny_llama.fingerprint
         write_mask(files[name], np.array([1, 2]), model, spec)
     arguments = [str(files.get(option, option)) for option in options]
     assert main(["export", tiny_llama.id, *arguments, "--out", str(tmp_path / "out")]) == 2
@@ -343,7 +416,8 @@ def test_a_contrast_of_other_weights_is_refused(tiny_llama: LoadedModel, tmp_pat
 
 def test_a_record_of_another_edit_is_refused(tmp_path: Path) -> None:
     (tmp_path / "record.json").write_text('{"k": 0.02}')
-    chosen = Edit("refusal", np.arange(3), {"selector": "lrp", "domain": "hate", "lambda": 0.5, "k": 0.05})
+    spec = {"selector": "lrp", "domain": "hate", "lambda": 0.5, "k": 0.05}
+    chosen = edit_of(np.arange(3), 3, kind="refusal", spec=spec)
     with pytest.raises(InputError, match=r"k 0\.02"):
         read_record(tmp_path / "record.json", chosen, "0" * 64)
 
@@ -352,17 +426,18 @@ def results_folder(folder: Path, loaded: LoadedModel) -> Path:
     """Operating points of two domains as a refusal experiment leaves them."""
     folder.mkdir()
     cells = {"selector": ["lrp", "lrp"], "domain": ["hate", "crime"], "lambda": [0.5, 0.5], "k": [0.05, 0.05]}
-    table = pl.DataFrame({"model": [loaded.id] * 2, **cells, "edited_benign": [0.03, 0.07]})
+    rows = {"rows_removed": [14, 14], "rescue": [False, False]}
+    table = pl.DataFrame({"model": [loaded.id] * 2, **cells, **rows, "edited_benign": [0.03, 0.07]})
     write_parquet(folder / "operating_points.parquet", table)
     add_to_manifest(folder, loaded.fingerprint, "operating_points.parquet", {}, 0.0)
     return folder / "operating_points.parquet"
 
 
 def test_a_table_is_a_record_of_its_own_model_only(
-    tiny_llama: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tiny_llama: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: list[str]
 ) -> None:
     file = contrast_file(tiny_llama, tmp_path)
-    cell = ["--contrast", str(file), "--selector", "lrp", "--domain", "crime", "--lambda", "0.5", "--k", "5%"]
+    cell = ["--contrast", str(file), "--selector", "lrp", "--domain", "crime", "--lambda", "0.5", "--k", "5%", *asked]
     command = ["export", tiny_llama.id, *cell, "--out", str(tmp_path / "out"), "--record"]
     other = load_tiny("llama", tmp_path / "other", seed=5)
     assert main([*command, str(results_folder(tmp_path / "others", other))]) == 2

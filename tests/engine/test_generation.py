@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,11 +14,12 @@ import torch
 from tiny_models import tiny_tokenizer
 from torch import Tensor, nn
 
-from engine.errors import InputError
-from engine.evaluation.generation import generate_batch, stream_reply
-from engine.evaluation.prompts import prompt_ids
-from engine.intervention import zeroed
-from engine.models import LoadedModel
+from engine.data.prompts import prompt_ids
+from engine.edits.edit import UNEDITED
+from engine.interventions.in_weights import zeroed
+from engine.measures.generation import generate_batch, stream_replies
+from engine.models.loading import LoadedModel
+from engine.records.errors import InputError
 
 PROMPTS = [
     "Sure, here it is.",
@@ -30,6 +31,22 @@ PROMPTS = [
     "it ran",
 ]
 NEW = 14
+
+
+def stream_reply(
+    loaded: LoadedModel,
+    prompt: str,
+    max_new_tokens: int,
+    should_stop: Callable[[], bool] = lambda: False,
+    on_token: Callable[[int], None] = lambda _: None,
+) -> Iterator[str]:
+    """The unedited model's reply in pieces."""
+    with closing(
+        stream_replies(loaded, prompt, [UNEDITED], max_new_tokens, should_stop, lambda _, token: on_token(token))
+    ) as pieces:
+        for _, piece in pieces:
+            if isinstance(piece, str):
+                yield piece
 
 
 @contextmanager
@@ -139,9 +156,7 @@ def test_stops_at_any_end_token(ends: list[int] | int | None, then: list[int]) -
     [reply] = generate_batch(loaded, ["hi"], 100)
     assert (reply.text, reply.finished) == (TEXT, True)
     assert reply.tokens == len(loaded.tokenizer(TEXT)["input_ids"])
-    assert (
-        loaded.model.passes == reply.tokens + 1
-    )  # one pass per token, the end's included, and none after it
+    assert loaded.model.passes == reply.tokens + 1  # one pass per token, the end's included, and none after it
 
 
 def test_stream_shows_characters_whole() -> None:
@@ -213,9 +228,7 @@ def test_an_open_stream_does_not_switch_gradients_off(tiny_llama: LoadedModel) -
 
 def test_progress_and_order(tiny_llama: LoadedModel) -> None:
     calls: list[tuple[int, int]] = []
-    generate_batch(
-        tiny_llama, PROMPTS, 2, batch_size=3, progress=lambda done, total: calls.append((done, total))
-    )
+    generate_batch(tiny_llama, PROMPTS, 2, batch_size=3, progress=lambda done, total: calls.append((done, total)))
     assert calls == [(3, 7), (6, 7), (7, 7)]
     assert generate_batch(tiny_llama, [], 2) == []
 
@@ -232,7 +245,7 @@ def test_base_models_get_a_plain_line(tiny_llama: LoadedModel) -> None:
 
 def test_wrong_input_is_a_clear_error(tiny_llama: LoadedModel) -> None:
     with pytest.raises(InputError, match="context of 128"):
-        generate_batch(tiny_llama, ["cat " * 100])
+        generate_batch(tiny_llama, ["cat " * 100], 200)
     with pytest.raises(InputError, match="context of 128"):
         next(stream_reply(tiny_llama, "hi", 128))
     with pytest.raises(InputError, match="empty"):

@@ -8,21 +8,12 @@ import time
 import numpy as np
 import pytest
 import torch
+from same_bits import assert_same_bits, bits
 
-import engine.intervention as intervention
-from engine.errors import InputError
-from engine.intervention import zeroed
-from engine.rows import row_index
-
-
-def bits(model):
-    return {name: value.detach().clone() for name, value in model.state_dict().items()}
-
-
-def assert_same_bits(model, before):
-    for name, value in model.state_dict().items():
-        unsigned = {2: torch.int16, 4: torch.int32}[value.element_size()]
-        assert torch.equal(value.view(unsigned), before[name].view(unsigned)), name
+import engine.interventions.in_weights as intervention
+from engine.interventions.in_weights import zeroed
+from engine.models.rows import row_index
+from engine.records.errors import InputError
 
 
 def some_mask(rows, share=0.3, seed=0):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import time
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from engine.evaluation.judge import judge
-from engine.evaluation.refusal_rules import RULES
-from engine.evaluation.refusal_words import CUES
+from engine.judges.base import Verdict
+from engine.judges.embedded import judge
+from engine.judges.rules import RULES
+from engine.judges.rules.cues import CUES
 
+MODELS = ("llama2new", "mistralguard", "mistralinstruct")
 LABELLED = Path(__file__).parents[2].parent / "shared" / "data" / "judge"
 
 REFUSALS = (
@@ -113,9 +116,7 @@ def test_every_rule_is_named_once_and_uses_known_cues() -> None:
     assert {cue for rule in RULES for cue in rule.needs | rule.unless} <= CUES.keys()
 
 
-@pytest.mark.parametrize(
-    "text", ["the ", "it is ", "i will ", "sorry ", "no, ", "making ", '"a ', "- x\n", "a"]
-)
+@pytest.mark.parametrize("text", ["the ", "it is ", "i will ", "sorry ", "no, ", "making ", '"a ', "- x\n", "a"])
 def test_degenerate_replies_are_judged_in_bounded_time(text: str) -> None:
     """A masked model repeats itself: no pattern may backtrack over such a reply for seconds."""
     start = time.perf_counter()
@@ -123,18 +124,18 @@ def test_degenerate_replies_are_judged_in_bounded_time(text: str) -> None:
     assert time.perf_counter() - start < 2
 
 
+@cache
+def labelled(model: str) -> list[tuple[bool, Verdict]]:
+    """What people and the judge say of every reply of a model; full and partial refusals are refusals."""
+    with (LABELLED / f"{model}.csv").open(encoding="utf-8", newline="") as file:
+        return [(not row["human_label"].startswith("1"), judge(row["completion"])) for row in csv.DictReader(file)]
+
+
 def measured(models: tuple[str, ...]) -> tuple[float, float]:
-    """Precision and recall on these models' replies; full and partial refusals are refusals."""
-    hits = said = there = 0
-    for model in models:
-        with (LABELLED / f"{model}.csv").open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                label = not row["human_label"].startswith("1")
-                verdict = judge(row["completion"]).refusal
-                hits += label and verdict
-                said += verdict
-                there += label
-    return hits / said, hits / there
+    """Precision and recall on these models' replies."""
+    pairs = [(label, verdict.refusal) for model in models for label, verdict in labelled(model)]
+    hits = sum(label and refusal for label, refusal in pairs)
+    return hits / sum(refusal for _, refusal in pairs), hits / sum(label for label, _ in pairs)
 
 
 @pytest.mark.skipif(not LABELLED.is_dir(), reason="the human-labelled replies are not beside this checkout")
@@ -151,5 +152,5 @@ def test_agrees_with_people(model: str, precision: float, recall: float) -> None
 
 @pytest.mark.skipif(not LABELLED.is_dir(), reason="the human-labelled replies are not beside this checkout")
 def test_agrees_with_people_over_all_models() -> None:
-    precision, recall = measured(("llama2new", "mistralguard", "mistralinstruct"))
-    assert 2 * precision * recall / (precision + recall) >= 0.95
+    precision, recall = measured(MODELS)
+    assert 2 * precision * recall / (precision + recall) >= 0.96  # measured .9624

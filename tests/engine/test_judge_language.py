@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.evaluation.judge import judge
+from engine.judges.embedded import judge
 
 REFUSALS = (
     "I can't create content that sexualizes minors.",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +19,12 @@ from tiny_judge import REPLIES, save_classifier
 from transformers import RobertaForSequenceClassification, RobertaTokenizerFast
 
 from engine.cli import main
-from engine.errors import InputError
-from engine.evaluation import judge as embedded
-from engine.evaluation.judge import Verdict, embedded_version, judge
-from engine.evaluation.judge_quality import (
+from engine.judges import embedded
+from engine.judges.base import Exchange, open_judges
+from engine.judges.classifier import load_classifier
+from engine.judges.embedded import Verdict, embedded_version, judge
+from engine.judges.given_replies import VERDICT_COLUMNS, GivenReply, cut_off, read_replies, verdict_table
+from engine.judges.quality import (
     HALVES,
     agreement_table,
     cohens_kappa,
@@ -28,9 +33,11 @@ from engine.evaluation.judge_quality import (
     quality,
     quality_table,
 )
-from engine.evaluation.judges import open_judges
-from engine.evaluation.rejection_model import load_rejection_model
-from engine.evaluation.replies import GivenReply, read_replies, verdict_table
+from engine.records.errors import InputError
+
+
+def exchanges(replies: list[str]) -> list[Exchange]:
+    return [Exchange("", reply) for reply in replies]
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +46,9 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_classifier_judges_as_transformers_does_one_by_one(classifier: Path) -> None:
-    loaded = load_rejection_model(str(classifier))
+    loaded = load_classifier(str(classifier))
     replies = [*REPLIES, *(f"reply number {i} says {'no' * i}" for i in range(40))]
-    verdicts = loaded.judge(replies)
+    verdicts = loaded.judge(exchanges(replies))
     model = RobertaForSequenceClassification.from_pretrained(classifier).eval()
     tokenizer = RobertaTokenizerFast.from_pretrained(classifier)
     for reply, verdict in zip(replies, verdicts, strict=True):
@@ -59,19 +66,20 @@ def test_the_classifier_judges_as_transformers_does_one_by_one(classifier: Path)
 
 def test_labels_decide_and_not_their_order(classifier: Path, tmp_path: Path) -> None:
     swapped = save_classifier(tmp_path / "swapped", labels=("REJECTION", "NORMAL"))
-    one, other = (load_rejection_model(str(folder)).judge(REPLIES[:2]) for folder in (classifier, swapped))
+    asked = exchanges(REPLIES[:2])
+    one, other = (load_classifier(str(folder)).judge(asked) for folder in (classifier, swapped))
     assert [verdict.refusal for verdict in one] == [not verdict.refusal for verdict in other]
 
 
 @pytest.mark.parametrize("labels", [("LABEL_0", "LABEL_1"), ("NORMAL", "REJECTION", "OTHER")])
 def test_other_labels_are_refused(labels: tuple[str, ...], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="expected a sequence classifier with the labels NORMAL, REJECTION"):
-        load_rejection_model(str(save_classifier(tmp_path / "other", labels=labels)))
+    with pytest.raises(InputError, match="expected a sequence classifier with labels such as NORMAL and REJECTION"):
+        load_classifier(str(save_classifier(tmp_path / "other", labels=labels)))
 
 
 def test_a_language_model_is_no_judge(tiny_llama: object) -> None:
     with pytest.raises(InputError, match="no judge of this kind"):
-        load_rejection_model(tiny_llama.id)  # type: ignore[attr-defined]
+        load_classifier(tiny_llama.id)  # type: ignore[attr-defined]
 
 
 def test_pickled_weights_and_missing_ones_are_refused(tmp_path: Path) -> None:
@@ -82,11 +90,11 @@ def test_pickled_weights_and_missing_ones_are_refused(tmp_path: Path) -> None:
     kept = {name: tensor for name, tensor in weights.items() if not name.startswith("classifier.out_proj")}
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(InputError, match="lacks 2 weights"):
-        load_rejection_model(str(folder))
+        load_classifier(str(folder))
     (folder / "model.safetensors").unlink()
     torch.save(weights, folder / "pytorch_model.bin")
     with pytest.raises(InputError, match="pickle"):
-        load_rejection_model(str(folder))
+        load_classifier(str(folder))
 
 
 def test_the_hub_model_offline_names_the_next_step() -> None:
@@ -99,7 +107,7 @@ def test_judges_by_name(classifier: Path) -> None:
     assert [one.id for one in judges] == ["embedded", "tiny-judge"]
     assert judges[0].version == embedded_version()
     assert re.fullmatch(r"[0-9a-f]{12}", judges[1].version)
-    assert judges[0].judge(REPLIES) == [judge(reply) for reply in REPLIES]
+    assert judges[0].judge(exchanges(REPLIES)) == [judge(reply) for reply in REPLIES]
     with pytest.raises(InputError, match="did you mean 'embedded'"):
         open_judges("embeded")
     with pytest.raises(InputError, match="no judge given"):
@@ -107,13 +115,31 @@ def test_judges_by_name(classifier: Path) -> None:
 
 
 def test_versions_change_with_what_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = (load_rejection_model(str(save_classifier(tmp_path / f"j{s}", seed=s))) for s in (0, 1))
+    first, second = (load_classifier(str(save_classifier(tmp_path / f"j{s}", seed=s))) for s in (0, 1))
     assert first.version != second.version
-    before = embedded_version()
-    embedded_version.cache_clear()
-    monkeypatch.setattr(embedded, "RULES", embedded.RULES[1:])
-    assert embedded_version() != before
-    embedded_version.cache_clear()
+
+
+@pytest.mark.parametrize("name", [*embedded.sources(), "rules/new.py"])
+def test_the_embedded_version_covers_every_file_that_decides(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = Path(embedded.__file__).parent
+    shutil.copytree(here, tmp_path / "judges")
+    monkeypatch.setattr(embedded, "HERE", tmp_path / "judges")
+    assert embedded_version.__wrapped__() == embedded_version()
+    with (tmp_path / "judges" / name).open("a", encoding="utf-8") as file:
+        file.write("\nCHANGED = True\n")
+    assert embedded_version.__wrapped__() != embedded_version()
+
+
+def test_what_the_embedded_judge_reads_is_in_its_version() -> None:
+    """Every module of judges that deciding loads is among the files of the version; base and the like only carry."""
+    code = "import sys, engine.judges.embedded; print(*(m for m in sys.modules if m.startswith('engine.judges.')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    loaded = {module.removeprefix("engine.judges.").replace(".", "/") for module in done.stdout.split()}
+    files = {name.removesuffix(".py").removesuffix("/__init__") for name in embedded.sources()}
+    assert loaded - files == {"base"}
+    assert files <= loaded
 
 
 @pytest.mark.parametrize(
@@ -126,11 +152,11 @@ def test_versions_change_with_what_decides(tmp_path: Path, monkeypatch: pytest.M
 def test_the_version_covers_labels_and_tokenizer(name: str, change: dict[str, Any], tmp_path: Path) -> None:
     """Weights alone do not decide: which label is which, and how much of a reply is read, does too."""
     folder = save_classifier(tmp_path / "judge")
-    before = load_rejection_model(str(folder)).version
-    assert load_rejection_model(str(folder)).version == before
+    before = load_classifier(str(folder)).version
+    assert load_classifier(str(folder)).version == before
     content = json.loads((folder / name).read_text(encoding="utf-8"))
     (folder / name).write_text(json.dumps({**content, **change}), encoding="utf-8")
-    assert load_rejection_model(str(folder)).version != before
+    assert load_classifier(str(folder)).version != before
 
 
 @pytest.mark.parametrize(
@@ -201,8 +227,7 @@ def test_quality_and_its_intervals() -> None:
 
 def given(count: int) -> list[GivenReply]:
     return [
-        GivenReply(f"m{i % 2}", f"prompt {i // 2}", f"reply {i}", None if i == 0 else i % 3 == 0)
-        for i in range(count)
+        GivenReply(f"m{i % 2}", f"prompt {i // 2}", f"reply {i}", None if i == 0 else i % 3 == 0) for i in range(count)
     ]
 
 
@@ -210,9 +235,7 @@ def test_tables_of_two_judges() -> None:
     replies = given(24)
     first = [Verdict(i % 3 == 0, "a") for i in range(24)]
     second = [Verdict(i % 4 == 0, "b") for i in range(24)]
-    table = pl.concat(
-        [verdict_table(replies, "one", "v1", first), verdict_table(replies, "two", "v2", second)]
-    )
+    table = pl.concat([verdict_table(replies, "one", "v1", first), verdict_table(replies, "two", "v2", second)])
     assert table.filter(pl.col("source") == "m1")["line"].to_list() == [*range(12), *range(12)]
     differing = [i for i in range(24) if (i % 3 == 0) != (i % 4 == 0)]
     found = disagreements(table)
@@ -259,9 +282,7 @@ def test_jsonl_with_named_columns(tmp_path: Path) -> None:
         {"who": "m", "said": "line\u2028separator", "prompt": "p", "label": "spam"},
         {"who": "n", "said": None, "prompt": "q", "label": "spam"},
     ]
-    path.write_text(
-        "\n".join(json.dumps(line, ensure_ascii=False) for line in lines) + "\n", encoding="utf-8"
-    )
+    path.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines) + "\n", encoding="utf-8")
     got = read_replies(path, reply_column="said", model_column="who", label_column="none")
     assert got == [GivenReply("m", "p", "line\u2028separator", None), GivenReply("n", "q", "", None)]
     with pytest.raises(InputError, match="'spam' in column 'label' is no label"):
@@ -303,6 +324,63 @@ def test_parquet_as_the_refusal_experiment_writes_it(tmp_path: Path) -> None:
     pl.DataFrame(table).clear().write_parquet(path)
     with pytest.raises(InputError, match="holds no replies"):
         read_replies(path)
+
+
+FINISHED = [True, False, None]
+FILES = {
+    "replies.csv": "reply,finished\na,true\nb,0\nc,\n",
+    "replies.jsonl": '{"reply": "a", "finished": 1}\n{"reply": "b", "finished": false}\n{"reply": "c"}\n',
+}
+
+
+@pytest.mark.parametrize("name", ["replies.csv", "replies.jsonl", "replies.parquet"])
+def test_how_a_reply_ended_is_read_and_kept(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    if name in FILES:
+        path.write_text(FILES[name], encoding="utf-8")
+    else:
+        pl.DataFrame({"reply": ["a", "b", "c"], "finished": FINISHED}).write_parquet(path)
+    got = read_replies(path)
+    assert [reply.finished for reply in got] == FINISHED
+    assert [reply.exchange for reply in got] == [
+        Exchange("", text, finished) for text, finished in zip("abc", FINISHED, strict=True)
+    ]
+    table = verdict_table(got, "one", "v1", [Verdict(False, "")] * 3)
+    assert table["finished"].to_list() == FINISHED
+    assert cut_off(table) == (1, 2)
+    differing = disagreements(pl.concat([table, verdict_table(got, "two", "v1", [Verdict(True, "")] * 3)]))
+    assert differing["finished"].to_list() == FINISHED
+    bare = verdict_table([reply for reply in got if reply.finished is None], "one", "v1", [Verdict(False, "")])
+    assert bare.columns == list(VERDICT_COLUMNS)
+    assert cut_off(bare) is None
+
+
+def test_an_end_that_says_nothing_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "replies.csv"
+    path.write_text("reply,finished\na,length\n", encoding="utf-8")
+    with pytest.raises(InputError, match="'length' in column 'finished' does not say .*; expected true or false"):
+        read_replies(path)
+
+
+def test_cut_off_replies_are_told_by_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known, unknown = tmp_path / "known.csv", tmp_path / "unknown.csv"
+    known.write_text("reply,finished\nTake two,0\nMix.,1\nStir.,1\nBeat,false\nWell.,\n", encoding="utf-8")
+    unknown.write_text("reply\nMix.\n", encoding="utf-8")
+    assert main(["refusal", "judge", str(known), str(unknown), "--out", str(tmp_path / "out")]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "cut off" in line]
+    assert lines == ["known: 2 of 4 replies were cut off; of 1 more it is not known"]
+    verdicts = pl.read_parquet(tmp_path / "out" / "verdicts.parquet")
+    assert verdicts.schema["finished"] == pl.Boolean
+    assert verdicts["finished"].to_list() == [False, True, True, False, None, None]
+    assert verdicts["reason"][0] == "no rule of refusal applies, up to where the reply was cut off"
+    assert verdicts["reason"][1] == "no rule of refusal applies"
+
+
+def test_a_cut_changes_no_verdict_of_the_embedded_judge() -> None:
+    for reply in ("", "I can't help with that.", "Take two eggs and"):
+        assert judge(reply, True) == judge(reply)
+        assert judge(reply, False).refusal == judge(reply).refusal
+    assert judge("I can't help with that.", False) == judge("I can't help with that.")
 
 
 def test_results_of_a_model_are_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

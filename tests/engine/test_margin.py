@@ -9,11 +9,7 @@ import pytest
 import torch
 from tiny_models import tiny_tokenizer
 
-from engine.errors import InputError
-from engine.evaluation.prompts import encode_prompts, prompt_ids, prompts_hash
-from engine.models import LoadedModel
-from engine.refusal.margin import margins, reply_margins
-from engine.refusal.onsets import (
+from engine.data.onsets import (
     MAX_PHRASES,
     ONSET_PHRASES,
     OnsetPhrases,
@@ -21,6 +17,10 @@ from engine.refusal.onsets import (
     first_reply_token,
     onset_tokens,
 )
+from engine.data.prompts import encode_prompts, prompt_ids, prompts_hash
+from engine.measures.margin import margins, reply_margins
+from engine.models.loading import LoadedModel
+from engine.records.errors import InputError
 
 PROMPTS = [
     "Sure, here it is.",
@@ -49,9 +49,7 @@ def unbatched(loaded: LoadedModel, prompt: str, onsets: OnsetTokens = ONSETS) ->
 
 @pytest.mark.parametrize("template", [True, False])
 @pytest.mark.parametrize("batch_size", [1, 8, 64])
-def test_padding_and_batches_change_nothing(
-    tiny_family: LoadedModel, batch_size: int, template: bool
-) -> None:
+def test_padding_and_batches_change_nothing(tiny_family: LoadedModel, batch_size: int, template: bool) -> None:
     loaded = tiny_family
     if not template:
         plain = tiny_tokenizer()
@@ -102,9 +100,7 @@ def test_a_tokenizer_that_adds_its_own_bos_still_gives_one() -> None:
 
 def test_thinking_is_off() -> None:
     tokenizer = tiny_tokenizer()
-    tokenizer.chat_template += (
-        "{% if enable_thinking is defined and enable_thinking is false %}mat{% endif %}"
-    )
+    tokenizer.chat_template += "{% if enable_thinking is defined and enable_thinking is false %}mat{% endif %}"
     assert tokenizer.decode(prompt_ids(tokenizer, "cat")).endswith("<|assistant|>mat")
 
 
@@ -179,8 +175,7 @@ def test_onsets_have_a_leading_space_where_the_template_puts_one(between: str, e
 def test_a_template_that_rewrites_the_reply_falls_back_to_the_phrase_alone() -> None:
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = (
-        "{% for m in messages %}{{ m.content }}{% endfor %}"
-        "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+        "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
     )
     assert first_reply_token(tokenizer, "mat") == tokenizer("mat")["input_ids"][0]
 
@@ -210,9 +205,7 @@ def test_swapped_lists_are_refused() -> None:
 
 
 @pytest.mark.parametrize("reply", [[], [7], [7, 30, 11, 250]])
-def test_margins_along_a_reply_are_those_of_its_beginnings(
-    tiny_family: LoadedModel, reply: list[int]
-) -> None:
+def test_margins_along_a_reply_are_those_of_its_beginnings(tiny_family: LoadedModel, reply: list[int]) -> None:
     found = reply_margins(tiny_family, PROMPTS[0], reply, ONSETS)
     expected = []
     ids = prompt_ids(tiny_family.tokenizer, PROMPTS[0])
@@ -222,6 +215,4 @@ def test_margins_along_a_reply_are_those_of_its_beginnings(
         sides = [sum(float(last[token]) for token in side) / len(side) for side in ONSETS]
         expected.append(sides[0] - sides[1])
     assert found == pytest.approx(expected, abs=ROUNDING)
-    assert float(found[0]) == pytest.approx(
-        float(margins(tiny_family, [PROMPTS[0]], onsets=ONSETS)), abs=ROUNDING
-    )
+    assert float(found[0]) == pytest.approx(float(margins(tiny_family, [PROMPTS[0]], onsets=ONSETS)), abs=ROUNDING)

@@ -18,10 +18,9 @@ import transformers
 from safetensors.torch import load_file, save_file
 from tiny_models import FAMILIES, load_tiny, save_tiny, tiny_model, tiny_tokenizer
 
-import engine.checkpoints
-import engine.models
-from engine.errors import InputError
-from engine.models import (
+import engine.models.checkpoints
+import engine.models.loading
+from engine.models.loading import (
     LoadedModel,
     input_device,
     load_model,
@@ -30,6 +29,7 @@ from engine.models import (
     planned_placement,
     row_index,
 )
+from engine.records.errors import InputError
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 IDS = torch.arange(5, 29).view(2, 12)
@@ -108,13 +108,13 @@ def test_dtype(saved: Path) -> None:
 def test_auto_follows_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: not including_emulation)
-    device = engine.models.checked_device("auto")
+    device = engine.models.loading.checked_device("auto")
     assert device.type == "cuda"
-    assert engine.models._dtype("auto", device) == torch.bfloat16
+    assert engine.models.loading._dtype("auto", device) == torch.bfloat16
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
-    assert engine.models._dtype("auto", device) == torch.float32
+    assert engine.models.loading._dtype("auto", device) == torch.float32
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert engine.models.checked_device("auto").type == "cpu"
+    assert engine.models.loading.checked_device("auto").type == "cpu"
 
 
 @pytest.mark.gpu
@@ -197,9 +197,7 @@ def test_weights_hash_is_that_of_the_bytes(folder: Path) -> None:
     edit_weights(other, lambda weights: weights["model.norm.weight"][3].add_(1e-3))
     changed = load(other)
     assert changed.weights_hash != loaded.weights_hash
-    assert {k for k, v in changed.numeric_fingerprint.items() if v != loaded.numeric_fingerprint[k]} == {
-        "weights_hash"
-    }
+    assert {k for k, v in changed.numeric_fingerprint.items() if v != loaded.numeric_fingerprint[k]} == {"weights_hash"}
 
 
 def test_all_shards_count(tmp_path: Path) -> None:
@@ -226,9 +224,7 @@ def test_all_shards_count(tmp_path: Path) -> None:
         (lambda folder: (folder / "README.md").write_text("A model card."), set()),
     ],
 )
-def test_what_else_can_change_a_number(
-    folder: Path, change: Callable[[Path], object], differs: set[str]
-) -> None:
+def test_what_else_can_change_a_number(folder: Path, change: Callable[[Path], object], differs: set[str]) -> None:
     before = load(folder).numeric_fingerprint
     change(folder)
     after = load(folder).numeric_fingerprint
@@ -287,7 +283,7 @@ def test_a_download_brings_what_an_export_copies(saved: Path, monkeypatch: pytes
         return str(saved)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
-    engine.checkpoints.find_checkpoint("org/tiny", weights=False)
+    engine.models.checkpoints.find_checkpoint("org/tiny", weights=False)
     wanted = ["LICENSE.txt", "NOTICE", "USE_POLICY.md", "preprocessor_config.json", "processor_config.json"]
     for name in (*wanted, "config.json", "generation_config.json", "tokenizer.json", "chat_template.jinja"):
         assert any(fnmatch(name, pattern) for pattern in asked), name
@@ -315,9 +311,7 @@ def test_the_hubs_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("huggingface_hub.snapshot_download", raises)
         return error_of(lambda: load_model("org/tiny", revision="v2"))
 
-    assert answer(errors.RevisionNotFoundError, 404).startswith(
-        "org/tiny has no revision 'v2'; give a branch"
-    )
+    assert answer(errors.RevisionNotFoundError, 404).startswith("org/tiny has no revision 'v2'; give a branch")
     assert "run `hf auth login`" in answer(errors.GatedRepoError, 403)
     assert "check the spelling" in answer(errors.RepositoryNotFoundError, 404)
     assert "answered 503; try later" in answer(errors.HfHubHTTPError, 503)
@@ -327,18 +321,16 @@ def test_the_hubs_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_demo(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine.checkpoints, "demo_model_dir", lambda: saved)
+    monkeypatch.setattr(engine.models.checkpoints, "demo_model_dir", lambda: saved)
     assert load_model("demo", device="cpu").id == "demo"
-    monkeypatch.setattr(engine.checkpoints, "demo_model_dir", lambda: tmp_path)
+    monkeypatch.setattr(engine.models.checkpoints, "demo_model_dir", lambda: tmp_path)
     assert "rebuild it with `uv run python -m precomputed.recipe`" in error_of(lambda: load_model("demo"))
 
 
 @pytest.mark.parametrize("model_id", ["./nowhere", "a/b/c", "../x", "", "C:\\models", "two words"])
 def test_no_such_folder(model_id: str) -> None:
     message = error_of(lambda: load_model(model_id))
-    assert message.startswith(
-        f"there is no folder {model_id!r}; give an existing model folder, a Hugging Face id"
-    )
+    assert message.startswith(f"there is no folder {model_id!r}; give an existing model folder, a Hugging Face id")
 
 
 def test_a_file_is_no_model(folder: Path) -> None:
@@ -352,9 +344,7 @@ def test_a_revision_goes_with_the_hub(folder: Path) -> None:
 
 def test_devices(saved: Path) -> None:
     assert "unknown device 'cudda'; expected auto, cpu" in error_of(lambda: load(saved, device="cudda"))
-    assert "device 'cuda:99' is not on this machine; available: cpu" in error_of(
-        lambda: load(saved, device="cuda:99")
-    )
+    assert "device 'cuda:99' is not on this machine; available: cpu" in error_of(lambda: load(saved, device="cuda:99"))
     assert "device 'meta' is not on this machine" in error_of(lambda: load(saved, device="meta"))
 
 
@@ -384,8 +374,7 @@ def test_pickled_weights_are_never_read(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
     message = error_of(lambda: load(folder))
     assert (
-        "has its weights only as pytorch_model.bin, which this software does not load (pickle can run code)"
-        in message
+        "has its weights only as pytorch_model.bin, which this software does not load (pickle can run code)" in message
     )
     (folder / "pytorch_model.bin").unlink()
     assert "has no weights; expected model.safetensors" in error_of(lambda: load(folder))
@@ -394,9 +383,7 @@ def test_pickled_weights_are_never_read(folder: Path) -> None:
 def test_code_of_the_checkpoint_is_never_run(folder: Path) -> None:
     trap = folder / "trapped"
     (folder / "modeling_own.py").write_text(f"open({str(trap)!r}, 'w')\n")
-    edit_config(
-        folder, auto_map={"AutoModelForCausalLM": "modeling_own.Own", "AutoConfig": "modeling_own.Own"}
-    )
+    edit_config(folder, auto_map={"AutoModelForCausalLM": "modeling_own.Own", "AutoConfig": "modeling_own.Own"})
     load(folder)  # an architecture that transformers knows itself
     edit_config(folder, model_type="own")
     message = error_of(lambda: load(folder))
@@ -432,9 +419,7 @@ def test_an_unknown_architecture(folder: Path) -> None:
     assert "architecture 'lama' cannot be read by the installed transformers" in message
 
 
-@pytest.mark.parametrize(
-    "config", [transformers.T5Config(num_layers=1), transformers.ViTConfig(num_hidden_layers=1)]
-)
+@pytest.mark.parametrize("config", [transformers.T5Config(num_layers=1), transformers.ViTConfig(num_hidden_layers=1)])
 def test_not_a_language_model(folder: Path, config: Any) -> None:
     config.save_pretrained(folder)
     message = error_of(lambda: load(folder))

@@ -9,8 +9,8 @@ import scipy.special
 import scipy.stats
 import torch
 
-import engine.evaluation.perplexity as module
-from engine.evaluation.perplexity import (
+import engine.measures.nll as module
+from engine.measures.nll import (
     NegativeLogLikelihood,
     negative_log_likelihood,
     perplexity,

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from engine import progress_file
 from engine.cli import main
-from engine.errors import InputError
-from engine.progress_file import ProgressFile
+from engine.records import progress as progress_file
+from engine.records.errors import InputError
+from engine.records.progress import ProgressFile
 
 
 @pytest.fixture

@@ -3,10 +3,16 @@
 import numpy as np
 import pytest
 
-from engine.errors import InputError
-from engine.masks import checked_mask, layer_matched, parse_rate, removed_count, removed_rows
-from engine.ranking import removal_order
-from engine.rows import Layer, RowIndex
+from engine.edits.controls import layer_matched
+from engine.edits.masks import (
+    checked_mask,
+    parse_rate,
+    removed_count,
+    removed_rows,
+)
+from engine.models.rows import Layer, RowIndex
+from engine.records.errors import InputError
+from engine.stats.removal_order import removal_order
 
 TIED = np.array([3.0, 1.0, 2.0, 1.0, 3.0, 0.0, 1.0], dtype=np.float32)
 
@@ -70,9 +76,7 @@ def test_unknown_order_suggests():
         removal_order([0.0], "lerff")
 
 
-@pytest.mark.parametrize(
-    ("text", "rate"), [("0.3", 0.3), ("30%", 0.3), (" 5 % ", 0.05), ("1", 1.0), ("0", 0.0)]
-)
+@pytest.mark.parametrize(("text", "rate"), [("0.3", 0.3), ("30%", 0.3), (" 5 % ", 0.05), ("1", 1.0), ("0", 0.0)])
 def test_rates_as_people_write_them(text, rate):
     assert parse_rate(text) == pytest.approx(rate)
 
@@ -91,9 +95,7 @@ def test_layer_matched_keeps_the_count_of_every_layer_and_nothing_else():
     rows = index(50, 70, 30)
     real = np.array([0, 1, 2, 55, 119, 120, 149])
     control = layer_matched(real, rows, seed=3)
-    counts = [
-        int(((control >= layer.start) & (control < layer.start + layer.rows)).sum()) for layer in rows.layers
-    ]
+    counts = [int(((control >= layer.start) & (control < layer.start + layer.rows)).sum()) for layer in rows.layers]
     assert counts == [3, 2, 2]
     assert len(set(control.tolist())) == len(real)
     assert control.tolist() == layer_matched(real, rows, seed=3).tolist()

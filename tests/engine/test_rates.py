@@ -3,14 +3,12 @@
 import pytest
 from scipy.stats import binomtest
 
-from engine.errors import InputError
-from engine.evaluation.rates import wilson
+from engine.records.errors import InputError
+from engine.stats.intervals import wilson
 
 
 @pytest.mark.parametrize("confidence", [0.95, 0.8])
-@pytest.mark.parametrize(
-    ("successes", "n"), [(0, 1), (0, 64), (1, 64), (7, 64), (63, 64), (64, 64), (500, 1319)]
-)
+@pytest.mark.parametrize(("successes", "n"), [(0, 1), (0, 64), (1, 64), (7, 64), (63, 64), (64, 64), (500, 1319)])
 def test_equals_scipy(successes: int, n: int, confidence: float) -> None:
     expected = binomtest(successes, n).proportion_ci(confidence, method="wilson")
     assert wilson(successes, n, confidence) == pytest.approx((expected.low, expected.high), abs=1e-12)

@@ -12,8 +12,8 @@ import transformers
 from tiny_models import BLOCKS, FAMILIES, tiny_config
 from torch import nn
 
-from engine.errors import InputError
-from engine.rows import PROJECTIONS, RowIndex, decoder, row_index
+from engine.models.rows import PROJECTIONS, RowIndex, decoder, row_index
+from engine.records.errors import InputError
 
 
 def skeleton(config: Any) -> Any:
@@ -22,9 +22,7 @@ def skeleton(config: Any) -> Any:
         return auto.from_config(config)
 
 
-def gated(
-    config_class: str, hidden: int, ffn: int, blocks: int, heads: int, kv_heads: int, head_dim: int
-) -> Any:
+def gated(config_class: str, hidden: int, ffn: int, blocks: int, heads: int, kv_heads: int, head_dim: int) -> Any:
     return getattr(transformers, config_class)(
         hidden_size=hidden,
         intermediate_size=ffn,
@@ -71,18 +69,14 @@ def test_multimodal_gemma_counts_its_language_model_only() -> None:
     assert len(index.layers) == 336
     assert all("vision" not in layer.name for layer in index.layers)
     assert decoder(model) is model.get_submodule("model.language_model")
-    vision = sum(
-        m.out_features for n, m in model.named_modules() if "vision_tower" in n and isinstance(m, nn.Linear)
-    )
+    vision = sum(m.out_features for n, m in model.named_modules() if "vision_tower" in n and isinstance(m, nn.Linear))
     assert vision >= 271_728  # the tower is there, and left out
 
 
 def test_order_of_a_block() -> None:
     index = row_index(skeleton(tiny_config("llama")))
     expected = [
-        (b, s, p)
-        for b in range(BLOCKS)
-        for s, p in zip(["attention"] * 4 + ["mlp"] * 3, PROJECTIONS, strict=True)
+        (b, s, p) for b in range(BLOCKS) for s, p in zip(["attention"] * 4 + ["mlp"] * 3, PROJECTIONS, strict=True)
     ]
     assert [(x.block, x.sublayer, x.projection) for x in index.layers] == expected
     assert [x.rows for x in index.layers[:7]] == [24, 12, 12, 20, 28, 28, 20]
@@ -103,9 +97,7 @@ def test_other_names_keep_the_order_of_their_modules(family: str) -> None:
 
 
 def test_order_does_not_depend_on_the_order_of_the_modules() -> None:
-    model = Toy(
-        Gated(up_proj=(4, 9), q_proj=(4, 7), zeta=(4, 2), down_proj=(9, 4), alpha=(4, 3), v_proj=(4, 5))
-    )
+    model = Toy(Gated(up_proj=(4, 9), q_proj=(4, 7), zeta=(4, 2), down_proj=(9, 4), alpha=(4, 3), v_proj=(4, 5)))
     assert [x.projection for x in row_index(model).layers] == [
         "q_proj",
         "v_proj",
@@ -129,9 +121,7 @@ def test_every_linear_of_the_language_model_once(family: str) -> None:
     index = row_index(model)
     assert {layer.name: layer.rows for layer in index.layers} == expected
     assert index.n_blocks == BLOCKS
-    assert [layer.start for layer in index.layers] == np.cumsum([0, *(x.rows for x in index.layers)])[
-        :-1
-    ].tolist()
+    assert [layer.start for layer in index.layers] == np.cumsum([0, *(x.rows for x in index.layers)])[:-1].tolist()
 
 
 def test_frame_is_the_contracts_table() -> None:
@@ -214,29 +204,19 @@ def test_experts_that_are_linears_are_told_apart_by_their_path() -> None:
 def test_weights_outside_linear_are_an_error() -> None:
     with pytest.raises(InputError) as gpt2:
         row_index(skeleton(transformers.GPT2Config(n_layer=1, n_embd=8, n_head=2)))
-    assert "transformer.h.0.attn.c_attn (Conv1D) holds its weights weight [8, 24] outside nn.Linear" in str(
-        gpt2.value
-    )
+    assert "transformer.h.0.attn.c_attn (Conv1D) holds its weights weight [8, 24] outside nn.Linear" in str(gpt2.value)
     assert "\n" not in str(gpt2.value)
-    with pytest.raises(
-        InputError, match=r"model\.layers\.0\.mlp\.gate \(MixtralTopKRouter\) holds its weights"
-    ):
-        row_index(
-            skeleton(transformers.MixtralConfig(num_hidden_layers=1, hidden_size=8, num_attention_heads=2))
-        )
+    with pytest.raises(InputError, match=r"model\.layers\.0\.mlp\.gate \(MixtralTopKRouter\) holds its weights"):
+        row_index(skeleton(transformers.MixtralConfig(num_hidden_layers=1, hidden_size=8, num_attention_heads=2)))
 
 
 def test_models_without_decoder_blocks_are_an_error() -> None:
     encoder = transformers.BertConfig(num_hidden_layers=1, is_decoder=True)
-    with pytest.raises(
-        InputError, match="BertLMHeadModel has no list of decoder blocks beside its token embeddings"
-    ):
+    with pytest.raises(InputError, match="BertLMHeadModel has no list of decoder blocks beside its token embeddings"):
         row_index(skeleton(encoder))
     with torch.device("meta"):
         t5 = transformers.AutoModelForSeq2SeqLM.from_config(transformers.T5Config(num_layers=1))
-    with pytest.raises(
-        InputError, match="T5ForConditionalGeneration is an encoder-decoder; expected a decoder-only"
-    ):
+    with pytest.raises(InputError, match="T5ForConditionalGeneration is an encoder-decoder; expected a decoder-only"):
         row_index(t5)
     with pytest.raises(InputError, match="Linear has no list of decoder blocks"):
         row_index(nn.Linear(2, 3))
@@ -247,9 +227,7 @@ def test_models_without_decoder_blocks_are_an_error() -> None:
 def test_quantized_weights_are_an_error() -> None:
     block = Gated(q_proj=(4, 7))
     block.q_proj.weight = nn.Parameter(torch.zeros(7, 4, dtype=torch.int8), requires_grad=False)
-    with pytest.raises(
-        InputError, match=r"blocks\.0\.q_proj \(Linear\) holds quantized weights \(torch\.int8\)"
-    ):
+    with pytest.raises(InputError, match=r"blocks\.0\.q_proj \(Linear\) holds quantized weights \(torch\.int8\)"):
         row_index(Toy(block))
 
 

@@ -14,15 +14,15 @@ from scipy.stats import rankdata, spearmanr
 from tiny_models import tiny_model
 from torch import Tensor
 
-from engine.corpora import Windows
-from engine.evaluation.perplexity import negative_log_likelihood
-from engine.intervention import zeroed
-from engine.models import LoadedModel
-from engine.ranking import removal_order
-from engine.rows import row_index
-from engine.scores import PAPER_SELECTORS, ScorePlan
+from engine.data.corpora import Windows
+from engine.interventions.in_weights import zeroed
+from engine.measures.nll import negative_log_likelihood
+from engine.models.loading import LoadedModel
+from engine.models.rows import row_index
+from engine.run.plans import PAPER_SELECTORS, ScorePlan
 from engine.selectors import available_selectors, compute_scores, get_selector
 from engine.selectors.consensus2 import borda
+from engine.stats.removal_order import removal_order
 
 SELECTORS = [info.id for info in available_selectors()]
 DATA_DEPENDENT = [info.id for info in available_selectors() if not info.data_free]
@@ -50,14 +50,13 @@ def hooks(model: torch.nn.Module) -> int:
 
 def close(scores: Tensor, expected: list[float]) -> None:
     """float32 sums against Python floats: 1e-5 is a hundred roundings."""
-    torch.testing.assert_close(
-        scores.double(), torch.tensor(expected, dtype=torch.float64), rtol=1e-5, atol=1e-7
-    )
+    torch.testing.assert_close(scores.double(), torch.tensor(expected, dtype=torch.float64), rtol=1e-5, atol=1e-7)
 
 
 def test_the_seven_of_the_paper_come_first_and_in_its_order_then_ours() -> None:
     seven = ["random", "magnitude", "wanda", "mean_activation", "lrp", "ig", "consensus2"]
-    assert SELECTORS[:9] == [*seven, "grad_x_input", "ig_conductance"]
+    shelf = ["fisher", "taylor", "atp_signed", "relp", "gradient_norm", "activation_std", "flap", "ria", "weight_norm"]
+    assert SELECTORS[:18] == [*seven, "grad_x_input", "ig_conductance", *shelf]
     assert list(PAPER_SELECTORS) == seven
     assert ScorePlan().selectors == PAPER_SELECTORS
     assert [get_selector(name).data_free for name in seven] == [True, True, *[False] * 5]
@@ -140,9 +139,7 @@ def test_consensus_by_hand() -> None:
     assert removal_order(borda(lrp, ig), "morf").tolist() == [2, 3, 0, 1]
 
 
-def test_consensus_agrees_with_scipy_where_nothing_is_tied(
-    tiny_llama: LoadedModel, tiny_windows: Windows
-) -> None:
+def test_consensus_agrees_with_scipy_where_nothing_is_tied(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
     scores = compute_scores(tiny_llama, ["consensus2", "lrp", "ig"], tiny_windows)
     ranks = [rankdata(scores[name].numpy(), method="ordinal") - 1 for name in ("lrp", "ig")]
     expected = (ranks[0] + ranks[1]) / (2 * tiny_llama.rows.n_rows)
@@ -151,9 +148,7 @@ def test_consensus_agrees_with_scipy_where_nothing_is_tied(
     assert np.corrcoef(scores["consensus2"].numpy(), ranks[0])[0, 1] > 0.5
 
 
-def test_attribution_sees_that_removing_a_row_changes_nothing(
-    tiny_llama: LoadedModel, tiny_windows: Windows
-) -> None:
+def test_attribution_sees_that_removing_a_row_changes_nothing(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
     """Rows whose output nobody reads: large activations, and not a bit of difference when they are removed."""
     model = tiny_model("llama", seed=5).requires_grad_(False)
     unread = [3, 8, 20]
@@ -169,14 +164,16 @@ def test_attribution_sees_that_removing_a_row_changes_nothing(
     before = negative_log_likelihood(loaded, tiny_windows)
     with zeroed(loaded, dead):
         assert negative_log_likelihood(loaded, tiny_windows) == before
-    attributions = ("lrp", "ig", "grad_x_input", "ig_conductance")
-    scores = compute_scores(loaded, ["magnitude", "mean_activation", *attributions], tiny_windows)
+    by_gradient = ("grad_x_input", "fisher", "taylor", "atp_signed", "gradient_norm")
+    attributions = ("lrp", "relp", "ig", "ig_conductance", *by_gradient)
+    baselines = ("magnitude", "mean_activation", "activation_std", "flap", "ria", "weight_norm")
+    scores = compute_scores(loaded, [*baselines, *attributions], tiny_windows)
     alive = torch.ones(loaded.rows.n_rows, dtype=torch.bool)
     alive[dead] = False
     for method in attributions:
         assert (scores[method][dead] == 0).all()
-        assert (scores[method][alive] > 0).all()
-    for baseline in ("magnitude", "mean_activation"):
+        assert (scores[method][alive] != 0).all()
+    for baseline in baselines:
         assert scores[baseline][dead].min() > 0
 
 
@@ -251,7 +248,7 @@ def test_scores_are_means_over_windows(selector: str, tiny_llama: LoadedModel, t
     torch.testing.assert_close(once, double, rtol=1e-5, atol=tolerance)
 
 
-@pytest.mark.parametrize("selector", [name for name in SELECTORS if name not in ("lrp", "consensus2")])
+@pytest.mark.parametrize("selector", [name for name in SELECTORS if name not in ("lrp", "relp", "consensus2")])
 def test_every_family_can_be_scored(selector: str, tiny_family: LoadedModel, tiny_windows: Windows) -> None:
     scores = compute_scores(tiny_family, [selector], tiny_windows.first(2))[selector]
     assert scores.shape[-1] == tiny_family.rows.n_rows

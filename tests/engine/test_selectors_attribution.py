@@ -10,10 +10,10 @@ from captum.attr import LayerConductance, LayerGradientXActivation
 from tiny_models import LRP_FAMILIES, tiny_model
 from torch import Tensor, nn
 
-from engine.corpora import Windows
-from engine.errors import InputError
-from engine.models import LoadedModel
-from engine.rows import row_index
+from engine.data.corpora import Windows
+from engine.models.loading import LoadedModel
+from engine.models.rows import row_index
+from engine.records.errors import InputError
 from engine.selectors.attribution import per_prompt_relevance, relevance
 from engine.selectors.passes import objective_gradient
 
@@ -40,9 +40,7 @@ def test_ig_combines_captums_gradients_on_the_path(family: str) -> None:
     rows = row_index(model)
     ids = torch.randint(3, 290, (2, 8), generator=torch.Generator().manual_seed(5))
     found: dict[int, Tensor] = {}
-    relevance(
-        "ig", model, rows, ids, lambda logits: objective_gradient(logits, ids, "loss"), found.__setitem__
-    )
+    relevance("ig", model, rows, ids, lambda logits: objective_gradient(logits, ids, "loss"), found.__setitem__)
 
     def summed_loss(embeddings: Tensor) -> Tensor:
         logits = model(inputs_embeds=embeddings, use_cache=False).logits[:, :-1]
@@ -174,16 +172,12 @@ def test_relevance_per_prompt_ignores_padding_and_neighbours(method: Any, prompt
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_pads_change_nothing_whatever_they_hold(
-    method: Any, tiny_llama: LoadedModel, prompts: Tensor
-) -> None:
+def test_pads_change_nothing_whatever_they_hold(method: Any, tiny_llama: LoadedModel, prompts: Tensor) -> None:
     mask = torch.ones_like(prompts)
     mask[:, :3] = 0
     other = prompts.clone()
     other[:, :3] = 17
-    first, second = (
-        per_prompt_relevance(tiny_llama, method, ids, mask, difference) for ids in (prompts, other)
-    )
+    first, second = (per_prompt_relevance(tiny_llama, method, ids, mask, difference) for ids in (prompts, other))
     assert torch.equal(first, second)
 
 
@@ -215,9 +209,7 @@ def test_relevance_per_prompt_is_signed_and_linear_in_the_target(
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_relevance_per_prompt_is_the_sum_over_its_tokens(
-    method: Any, tiny_llama: LoadedModel, prompts: Tensor
-) -> None:
+def test_relevance_per_prompt_is_the_sum_over_its_tokens(method: Any, tiny_llama: LoadedModel, prompts: Tensor) -> None:
     """Against the token-level relevance for the same target, built by hand."""
     rows = tiny_llama.rows
 
@@ -230,9 +222,7 @@ def test_relevance_per_prompt_is_the_sum_over_its_tokens(
     tokens: dict[int, Tensor] = {}
     relevance(method, tiny_llama.model, rows, prompts, gradient_of, tokens.__setitem__)
     expected = torch.cat([tokens[layer.index].sum(1) for layer in rows.layers], dim=1)
-    found = per_prompt_relevance(
-        tiny_llama, method, prompts, torch.ones_like(prompts), difference, batch_size=2
-    )
+    found = per_prompt_relevance(tiny_llama, method, prompts, torch.ones_like(prompts), difference, batch_size=2)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
 
 

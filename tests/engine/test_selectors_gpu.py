@@ -9,8 +9,8 @@ import torch
 from scipy.stats import spearmanr
 from tiny_models import save_tiny
 
-from engine.corpora import Windows
-from engine.models import load_model
+from engine.data.corpora import Windows
+from engine.models.loading import load_model
 from engine.selectors import available_selectors, compute_scores
 
 pytestmark = [

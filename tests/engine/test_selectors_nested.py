@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from engine.corpora import Windows
-from engine.errors import InputError
-from engine.models import LoadedModel
+from engine.data.corpora import Windows
+from engine.models.loading import LoadedModel
+from engine.records.errors import InputError
 from engine.selectors import ScoringRun, available_selectors, compute_scores, register_selector
 from engine.selectors.base import unregister_selector
 from engine.selectors.nested import nested_scores
@@ -56,9 +56,7 @@ def plug_ins() -> Iterator[None]:
     unregister_selector("mean_logit")
 
 
-def test_equal_bit_for_bit_where_the_batches_are_the_same(
-    tiny_llama: LoadedModel, tiny_windows: Windows
-) -> None:
+def test_equal_bit_for_bit_where_the_batches_are_the_same(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
     nested = nested_scores(tiny_llama, DATA, tiny_windows, [4, 2, 6], batch_size=2)
     assert list(nested) == [2, 4, 6]
     for size, scores in nested.items():
@@ -69,6 +67,7 @@ def test_equal_bit_for_bit_where_the_batches_are_the_same(
     assert not torch.equal(nested[2]["lrp"], nested[6]["lrp"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("objective", ["loss", "logit"])
 def test_equal_to_rounding_where_batches_are_cut_at_other_windows(
     objective: str, tiny_llama: LoadedModel, tiny_windows: Windows

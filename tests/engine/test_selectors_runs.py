@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from engine.corpora import Windows
-from engine.errors import InputError
-from engine.models import LoadedModel
+from engine.data.corpora import Windows
+from engine.models.loading import LoadedModel
+from engine.records.errors import InputError
 from engine.selectors import available_selectors, compute_scores
 from engine.selectors.passes import in_batches, objective_gradient
 
@@ -46,7 +46,13 @@ class Forwards:
         (["consensus2", "ig", "lrp"], 18),
         (["grad_x_input"], 1),
         (["ig_conductance"], 17),
-        (ALL, 19 + 1 + 17),
+        (["ig", "ig_conductance"], 17),
+        (["grad_x_input", "fisher", "taylor", "atp_signed", "gradient_norm"], 1),
+        (["wanda", "mean_activation", "activation_std", "flap", "ria"], 1),
+        (["lrp", "relp"], 1 + 1),  # activations first, for the mean output
+        (["relp"], 1 + 1),
+        (["relp", "wanda", "lrp", "fisher", "grad_x_input"], 1 + 1 + 1),
+        (ALL, 1 + 1 + 1 + 17),  # activations, plain gradients, AttnLRP, the path
     ],
 )
 def test_selectors_share_their_passes(
@@ -79,9 +85,7 @@ def test_known_scores_are_used_and_every_finished_one_is_reported(
 
 def test_progress_counts_windows(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
     seen: list[tuple[str, int, int]] = []
-    compute_scores(
-        tiny_llama, ["wanda", "lrp"], tiny_windows, batch_size=4, progress=lambda *step: seen.append(step)
-    )
+    compute_scores(tiny_llama, ["wanda", "lrp"], tiny_windows, batch_size=4, progress=lambda *step: seen.append(step))
     assert seen == [(stage, done, 6) for stage in ("activations", "lrp") for done in (0, 4, 6)]
 
 
@@ -92,7 +96,10 @@ def test_progress_counts_windows(tiny_llama: LoadedModel, tiny_windows: Windows)
         RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried"),
     ],
 )
-@pytest.mark.parametrize("selector", ["wanda", "lrp", "ig", "grad_x_input", "ig_conductance"])
+@pytest.mark.parametrize(
+    "selector",
+    ["wanda", "lrp", "grad_x_input", *(pytest.param(one, marks=pytest.mark.long) for one in ("ig", "ig_conductance"))],
+)
 def test_batches_are_halved_when_memory_runs_out(
     selector: str, error: RuntimeError, tiny_llama: LoadedModel, tiny_windows: Windows
 ) -> None:
@@ -110,9 +117,7 @@ def test_batches_are_halved_when_memory_runs_out(
     torch.testing.assert_close(scores, expected, rtol=1e-5, atol=1e-7)
 
 
-def test_running_out_in_the_backward_pass_counts_nothing_twice(
-    tiny_llama: LoadedModel, tiny_windows: Windows
-) -> None:
+def test_running_out_in_the_backward_pass_counts_nothing_twice(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
     expected = compute_scores(tiny_llama, ["lrp"], tiny_windows)["lrp"]
 
     def run_out(gradient: torch.Tensor) -> None:
@@ -169,12 +174,10 @@ def test_gradient_at_the_logits_is_autograds(objective: Any) -> None:
     total = torch.stack([chosen[w, t, ids[w, t + 1]] for w in range(3) for t in range(4)]).sum()
     (expected,) = torch.autograd.grad(-total if objective == "loss" else total, logits)
     # float64: exact but for the order of a softmax over 11 entries
-    torch.testing.assert_close(
-        objective_gradient(logits.detach(), ids, objective), expected, rtol=1e-12, atol=1e-14
-    )
+    torch.testing.assert_close(objective_gradient(logits.detach(), ids, objective), expected, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("selector", ["magnitude", "wanda", "lrp", "ig", "grad_x_input", "ig_conductance"])
+@pytest.mark.parametrize("selector", ["magnitude", "wanda", "lrp", "relp", "ig", "fisher"])
 def test_scoring_waits_for_whoever_holds_the_model(
     selector: str, tiny_llama: LoadedModel, tiny_windows: Windows
 ) -> None:

@@ -13,9 +13,11 @@ import time
 import numpy as np
 import pytest
 
-from engine.errors import InputError
-from engine.records import add_to_manifest, cache_key, read_manifest, write_atomic
-from engine.store import Store
+from engine.records.errors import InputError
+from engine.records.files import write_atomic
+from engine.records.hashing import cache_key
+from engine.records.manifest import add_to_manifest, read_manifest
+from engine.results.store import Store, default_store_dir
 
 MODEL = {"id": "tiny", "weights_hash": "a" * 64, "dtype": "float32"}
 
@@ -92,8 +94,21 @@ def test_every_field_of_a_spec_changes_its_key():
 
 def test_library_versions_are_part_of_the_key(monkeypatch):
     before = cache_key("nll", {})
-    monkeypatch.setattr("engine.records.installed_version", lambda name: "0")
+    monkeypatch.setattr("engine.records.hashing.installed_version", lambda name: "0")
     assert cache_key("nll", {}) != before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="each system has its own folder for caches")
+def test_the_default_store_is_in_the_users_cache(monkeypatch, tmp_path):
+    monkeypatch.delenv("SELECTOR_AUDIT_STORE", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert default_store_dir() == tmp_path / ".cache" / "selector-audit"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "mine"))
+    assert default_store_dir() == tmp_path / "mine" / "selector-audit"
+    monkeypatch.setenv("SELECTOR_AUDIT_STORE", "~/here")
+    assert default_store_dir() == tmp_path / "here"
+    assert not list(tmp_path.iterdir())  # asking makes nothing
 
 
 def test_an_unwritable_store_says_so(tmp_path):
@@ -159,7 +174,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
 
 WRITER = """
 import sys
-from engine.store import Store
+from engine.results.store import Store
 store = Store(sys.argv[1])
 n = 0
 while True:
@@ -170,9 +185,7 @@ while True:
 
 
 def test_kill_9_while_writing_keeps_every_finished_cell(tmp_path):
-    process = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     finished = 0
     deadline = time.monotonic() + 60
@@ -188,6 +201,4 @@ def test_kill_9_while_writing_keeps_every_finished_cell(tmp_path):
         for n in range(finished):
             assert store.get(f"cell-{n}") == {"number": n, "payload": [n] * 2000}
         extra = store.get(f"cell-{finished}")  # the one in flight: whole or absent
-        assert extra is None or json.dumps(extra) == json.dumps(
-            {"number": finished, "payload": [finished] * 2000}
-        )
+        assert extra is None or json.dumps(extra) == json.dumps({"number": finished, "payload": [finished] * 2000})

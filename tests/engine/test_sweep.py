@@ -12,13 +12,17 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from tiny_audits import count_edits
 
-import engine.sweep as module
-from engine.errors import InputError
-from engine.evaluation.perplexity import negative_log_likelihood
-from engine.records import write_parquet
-from engine.store import Store
-from engine.sweep import RATES, masked_nll, rankings, sweep_model
+from engine.edits.ranked_edits import rankings
+from engine.measures.nll import negative_log_likelihood
+from engine.records.errors import InputError
+from engine.records.files import write_parquet
+from engine.results.store import Store
+from engine.results.tables import spec
+from engine.run.plans import RATES
+from engine.run.runner import masked_nll
+from engine.studies.audit.sweep import sweep_model
 
 
 @pytest.fixture
@@ -54,7 +58,7 @@ def brute_force_nll(loaded, scores, order, rate, windows):
 def test_cells_equal_editing_the_weights_by_hand(tiny_family, tiny_windows, store):
     scores = some_scores(tiny_family.rows.n_rows)
     table = sweep_model(tiny_family, scores, tiny_windows, store=store, rates=(0, 0.1, 0.5), seeds=(42, 43))
-    assert table.schema == module.SCHEMA
+    assert table.schema == spec("sweep").schema()
     assert table.height == 3 * 2 * 3
     for cell in table.iter_rows(named=True):
         values = scores["magnitude"] if cell["seed"] is None else scores["random"][cell["seed"] - 42]
@@ -66,9 +70,7 @@ def test_cells_equal_editing_the_weights_by_hand(tiny_family, tiny_windows, stor
 
 
 def test_the_unmasked_model_and_known_cells_are_evaluated_once(tiny_llama, tiny_windows, store, monkeypatch):
-    calls = []
-    original = module.negative_log_likelihood
-    monkeypatch.setattr(module, "negative_log_likelihood", lambda *args: calls.append(1) or original(*args))
+    calls = count_edits(monkeypatch)
     scores = some_scores(tiny_llama.rows.n_rows)
     first = sweep_model(tiny_llama, scores, tiny_windows, store=store, rates=(0, 0.2, 1), seeds=(42, 43))
     # 3 rankings x 2 orders x rate 0.2, once nothing removed, once everything
@@ -117,7 +119,7 @@ def test_progress_counts_every_cell(tiny_llama, tiny_windows, store):
         rates=(0, 0.5),
         progress=lambda stage, done, total: seen.append((stage, done, total)),
     )
-    assert seen == [("sweep", done, 4) for done in range(5)]
+    assert seen == [("cells", done, 3) for done in range(4)]  # the unedited model counts once
 
 
 def test_equal_tables_give_equal_bytes(tmp_path):
@@ -127,6 +129,7 @@ def test_equal_tables_give_equal_bytes(tmp_path):
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
+@pytest.mark.long
 def test_kill_9_in_the_middle_then_resumed_gives_the_same_bytes(tiny_llama, tiny_text, tmp_path):
     """The command in a process of its own, killed when some cells are there, against one that ran through."""
 

@@ -9,11 +9,16 @@ import numpy as np
 import pytest
 from scipy.stats import sem
 
-from engine.errors import InputError
-from engine.evaluation import utility
-from engine.evaluation.utility import UtilityTask, difference, masked_utility, utility_tasks
-from engine.models import LoadedModel, load_model
-from engine.store import Store
+from engine.edits.edit import edit_of
+from engine.measures import harness_tasks
+from engine.measures.harness import Harness, ItemScores, TaskScores
+from engine.measures.harness_tasks import UTILITY_BATCH, HarnessTask, harness_task, utility_tasks
+from engine.models.loading import LoadedModel, load_model
+from engine.records.errors import InputError
+from engine.results.store import Store
+from engine.run.cell import Cell
+from engine.run.runner import LocalRunner
+from engine.stats.paired import mean_difference as difference
 
 QUESTIONS = ["The farm of the", "In the harbour there", "A boat and", "The mill is"]
 
@@ -23,7 +28,7 @@ def demo() -> LoadedModel:
     return load_model("demo", dtype="float32", device="cpu")
 
 
-def task(items: list[dict[str, str]]) -> UtilityTask:
+def task(items: list[dict[str, str]], limit: int | None = None) -> HarnessTask:
     """A generating task like GSM8K, over items held in memory."""
 
     def dataset(**_: Any) -> dict[str, Any]:
@@ -48,7 +53,7 @@ def task(items: list[dict[str, str]]) -> UtilityTask:
             for name, pattern in (("first-word", r"(\w+)"), ("nothing", r"(\d{9})"))
         ],
     }
-    return UtilityTask("own", config, "exact_match", "first-word")
+    return harness_task("own", config, "exact_match", "first-word", limit=limit)
 
 
 def first_words(demo: LoadedModel) -> list[str]:
@@ -62,6 +67,12 @@ def first_words(demo: LoadedModel) -> list[str]:
     return answers
 
 
+def measured(demo: LoadedModel, store: Store, task: HarnessTask, mask: Any) -> tuple[float, ...]:
+    edit = edit_of(mask, demo.rows.n_rows)
+    cell = Cell[ItemScores](demo, edit, TaskScores(Harness(demo), task, UTILITY_BATCH))
+    return LocalRunner(store).run([cell])[cell].values
+
+
 def test_values_are_per_item_and_change_with_the_mask(demo: LoadedModel, tmp_path: Path):
     answers = first_words(demo)
     items = [
@@ -69,25 +80,23 @@ def test_values_are_per_item_and_change_with_the_mask(demo: LoadedModel, tmp_pat
         for number, (question, answer) in enumerate(zip(QUESTIONS, answers, strict=True))
     ]
     with Store(tmp_path) as store:
-        values = masked_utility(demo, task(items), [], None, store=store)
-        assert values == (1.0, 1.0, 0.0, 1.0)
-        broken = masked_utility(demo, task(items), np.arange(demo.rows.n_rows), None, store=store)
-        assert sum(broken) < 3
-        assert masked_utility(demo, task(items), [], 2, store=store) == (1.0, 1.0)
+        assert measured(demo, store, task(items), []) == (1.0, 1.0, 0.0, 1.0)
+        assert sum(measured(demo, store, task(items), np.arange(demo.rows.n_rows))) < 3
+        assert measured(demo, store, task(items, 2), []) == (1.0, 1.0)
 
 
 def test_it_is_kept(demo: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     calls: list[int] = []
 
-    def evaluate(lm: Any, task: Any, limit: Any) -> tuple[float, ...]:
+    def scores(self: Harness, task: HarnessTask, batch_size: int) -> ItemScores:
         calls.append(1)
-        return (0.5,)
+        return ItemScores((0.5,))
 
-    monkeypatch.setattr(utility, "_evaluate", evaluate)
-    one = UtilityTask("own", "own", "acc")
+    monkeypatch.setattr(Harness, "scores", scores)
     with Store(tmp_path) as store:
         for mask, limit in (([], None), ([], None), ([1], None), ([1], 5), ([1], 5)):
-            assert masked_utility(demo, one, mask, limit, store=store) == (0.5,)
+            one = HarnessTask("own", dict, "acc", limit=limit)
+            assert measured(demo, store, one, mask) == (0.5,)
     assert len(calls) == 3
 
 
@@ -104,14 +113,14 @@ def test_names_and_missing_packages(monkeypatch: pytest.MonkeyPatch):
     assert [one.name for one in utility_tasks(["gsm8k", "mmlu"])] == ["gsm8k", "mmlu"]
     with pytest.raises(InputError, match="did you mean 'mmlu'"):
         utility_tasks(["mmul"])
-    monkeypatch.setattr(utility, "find_spec", lambda name: None)
+    monkeypatch.setattr(harness_tasks, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"selector-audit\[downstream\]"):
         utility_tasks(["mmlu"])
-    monkeypatch.setattr(utility, "find_spec", lambda name: None if name == "langdetect" else object())
+    monkeypatch.setattr(harness_tasks, "find_spec", lambda name: None if name == "langdetect" else object())
     with pytest.raises(InputError, match=r"lm-eval\[ifeval\]"):
         utility_tasks(["ifeval"])
 
 
 def test_data_out_of_reach_is_a_clear_error(demo: LoadedModel, tmp_path: Path):
-    with Store(tmp_path) as store, pytest.raises(InputError, match="gsm8k: it cannot be run"):
-        masked_utility(demo, utility.UTILITY_TASKS["gsm8k"], [], 2, store=store)
+    with Store(tmp_path) as store, pytest.raises(InputError, match="task gsm8k cannot be run"):
+        measured(demo, store, utility_tasks(["gsm8k"], 2)[0], [])

@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from engine.evaluation.generation import generate_batch
-from engine.models import load_model
+from engine.measures.generation import generate_batch
+from engine.models.loading import load_model
 from precomputed import demo_dir, demo_model_dir
 from precomputed.recipe.language import sentences
 
@@ -112,9 +112,9 @@ def test_tokenizer_round_trip(demo):
 
 def test_chat_template_writes_one_bos(demo):
     messages = [{"role": "user", "content": "Where is it?"}]
-    ids = demo.tokenizer.apply_chat_template(
-        messages, add_generation_prompt=True, tokenize=True, return_dict=True
-    )["input_ids"]
+    ids = demo.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=True)[
+        "input_ids"
+    ]
     assert ids.count(demo.tokenizer.bos_token_id) == 1
     assert demo.tokenizer.decode(ids) == "<|bos|><|user|>Where is it?<|end|><|assistant|>"
 
@@ -127,7 +127,5 @@ def test_replies_are_sentences(demo):
         assert reply.text[0].isupper()
         assert reply.text.rstrip()[-1] in ".!?"
         assert len(words) >= 4
-        assert max(words.count(word) for word in words) <= max(
-            4, len(words) // 3
-        )  # not one word again and again
+        assert max(words.count(word) for word in words) <= max(4, len(words) // 3)  # not one word again and again
     assert len({reply.text for reply in replies}) > len(replies) // 2

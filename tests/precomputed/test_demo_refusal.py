@@ -8,15 +8,17 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine import EmbeddedJudge, RefusalRun, Store, load_contrasts, load_model, refusal_mask
-from engine.evaluation.perplexity import perplexity
-from engine.evaluation.rates import wilson
-from engine.records import read_manifest
-from engine.refusal.operating_point import operating_points
-from engine.refusal.plan import demo_plan
-from engine.refusal.run import Rate
-from engine.refusal.specificity import gain
-from engine.refusal.structure import structure
+from engine import EmbeddedJudge, Store, load_contrasts, load_model, refusal_mask
+from engine.measures.nll import perplexity
+from engine.records.manifest import read_manifest
+from engine.results.folders import read_table
+from engine.run.plans import demo_plan
+from engine.run.runner import LocalRunner
+from engine.stats.intervals import wilson
+from engine.studies.refusal.inputs import Rate, RefusalInputs
+from engine.studies.refusal.operating_point import operating_points
+from engine.studies.refusal.specificity import gain
+from engine.studies.refusal.structure import structure
 from precomputed import demo_dir
 
 RESULTS = demo_dir() / "results"
@@ -62,7 +64,8 @@ def test_cells_can_be_measured_again(demo: Any, tmp_path: Any):
     contrasts, _ = load_contrasts(RESULTS / "contrast.safetensors")
     sweep = table("refusal_sweep")
     with Store(tmp_path) as store:
-        run = RefusalRun(demo, demo_plan(), store, EmbeddedJudge())
+        run = RefusalInputs(demo, demo_plan(), store, EmbeddedJudge())
+        runner = LocalRunner(store)
         for selector, domain, lam, k in (("lrp", "hate", 0.8, 0.03), ("random", "legal", 0.0, 0.01)):
             [contrast] = [one for one in contrasts if (one.selector, one.domain) == (selector, domain)]
             mask = refusal_mask(contrast, lam, k)
@@ -73,8 +76,10 @@ def test_cells_can_be_measured_again(demo: Any, tmp_path: Any):
                 pl.col("k") == k,
             ).row(0, named=True)
             assert row["rows_removed"] == len(mask)
-            assert run.nll(mask).nats_per_token == pytest.approx(row["nll"], rel=1e-5)
-            rates = run.rates(mask, run.calibration[domain])
+            edit, pairs = run.edit(mask), run.calibration[domain]
+            results = runner.run([run.nll(edit), run.on_pairs(edit, pairs)])
+            assert results[run.nll(edit)].nats_per_token == pytest.approx(row["nll"], rel=1e-5)
+            rates = run.rates(results, edit, pairs)
             # Another machine's last bits may turn a token, hence a reply or two of 64.
             assert rates.malign.mean == pytest.approx(row["malign"], abs=2 / 64)
             assert rates.benign.mean == pytest.approx(row["benign"], abs=2 / 64)
@@ -96,9 +101,7 @@ def test_gains_are_those_of_the_controls():
 
 def test_structure_is_that_of_the_contrasts(demo: Any):
     contrasts, _ = load_contrasts(RESULTS / "contrast.safetensors")
-    ordered = [
-        one for d in DOMAINS for s in SELECTORS for one in contrasts if (one.selector, one.domain) == (s, d)
-    ]
+    ordered = [one for d in DOMAINS for s in SELECTORS for one in contrasts if (one.selector, one.domain) == (s, d)]
     for stem, again in structure("demo", ordered, demo.rows).items():
         keys = [name for name, kind in again.schema.items() if kind == pl.String]
         shipped = table(stem).select(again.columns)
@@ -143,3 +146,26 @@ def test_one_mask_can_serve_two_domains():
         assert part.filter(pl.col("k") > 0)["rows_removed"].n_unique() == 1
         for row in both.iter_rows(named=True):
             assert row["malign"] > before[row["evaluated_domain"]]
+
+
+def test_what_the_readme_says_beyond_the_controls_is_what_was_measured() -> None:
+    [line] = read_table(RESULTS, "specificity").to_dicts()
+    assert (line["selector"], line["domain"], line["rank"], line["draws"]) == ("lrp", "hate", 1, 20)
+    draws = read_table(RESULTS, "refusal_draws")["malign"]
+    assert (line["edited_malign"], draws.min(), draws.max()) == (1.0, 0.44, 0.51)
+
+    means = (
+        read_table(RESULTS, "mask_stability")
+        .group_by("selector", "domain")
+        .agg(pl.col("jaccard", "expected_layers").mean())
+    )
+    assert (round(means["jaccard"].min(), 2), round(means["jaccard"].max(), 2)) == (0.39, 0.65)
+    assert (round(means["expected_layers"].min(), 2), round(means["expected_layers"].max(), 2)) == (0.01, 0.02)
+
+    others = read_table(RESULTS, "baselines").filter(pl.col("method") != "row_mask", prompts="heldout")
+    assert set(others["domain"]) == {"hate", "crime"}
+    for row in others.iter_rows(named=True):
+        if row["method"] == "system_prompt":
+            assert row["setting"] is None
+        else:
+            assert row["edited_malign"] <= row["unedited_malign"] + 0.0101

@@ -11,8 +11,9 @@ import pytest
 from safetensors.numpy import load_file
 
 from engine import Store, compute_scores, load_model, masked_nll, removed_rows, windows
-from engine.records import file_sha256, read_manifest
-from engine.refusal.contrast import load_contrasts
+from engine.edits.contrasts import load_contrasts
+from engine.records.hashing import file_sha256
+from engine.records.manifest import read_manifest
 from precomputed import demo_dir
 
 RESULTS = demo_dir() / "results"
@@ -107,9 +108,7 @@ def test_a_contrastive_mask_installs_refusal_and_a_layer_matched_one_does_not():
     """Held-out prompts, lrp, hate and crime: +0.3 malign refusal, benign <= 0.10, perplexity within 1.5x."""
     points = pl.read_parquet(RESULTS / "operating_points.parquet")
     for domain in ("hate", "crime"):
-        point = points.row(
-            by_predicate=(pl.col("selector") == "lrp") & (pl.col("domain") == domain), named=True
-        )
+        point = points.row(by_predicate=(pl.col("selector") == "lrp") & (pl.col("domain") == domain), named=True)
         assert point["edited_malign"] >= point["unedited_malign"] + 0.3
         assert point["edited_benign"] <= 0.10
         assert point["edited_nll"] <= point["unedited_nll"] + math.log(1.5)
@@ -128,10 +127,49 @@ def test_the_unedited_model_refuses_in_the_domains_order():
 def test_contrasts_are_of_the_shipped_model(demo):
     contrasts, _ = load_contrasts(RESULTS / "contrast.safetensors")
     assert {(one.selector, one.domain) for one in contrasts} >= {
-        (selector, domain)
-        for selector in ATTRIBUTION
-        for domain in ("hate", "crime", "adult", "medical", "legal")
+        (selector, domain) for selector in ATTRIBUTION for domain in ("hate", "crime", "adult", "medical", "legal")
     }
     for one in contrasts:
         assert one.c_comply.shape == (demo.rows.n_rows,)
         assert one.lm_rank.max() <= 1
+
+
+def test_exact_controls_say_what_the_readme_says() -> None:
+    rewrites = pl.read_parquet(RESULTS / "invariance_rewrites.parquet")
+    assert set(rewrites.filter("proven")["rewrite"]) == {"neurons", "values", "norms", "decoys"}
+    compared = pl.read_parquet(RESULTS / "invariance.parquet")
+    verdicts = {row["selector"]: row for row in pl.read_parquet(RESULTS / "invariance_verdicts.parquet").to_dicts()}
+    for name, nats in (("magnitude", 0.30), ("wanda", 0.55), ("mean_activation", 0.62)):
+        one = compared.filter(pl.col("selector") == name, pl.col("rewrite") == "neurons")["moved"].item()
+        assert one == pytest.approx(nats, abs=0.005)
+        assert (verdicts[name]["invariance"], verdicts[name]["decoys_protected"]) == ("moved", 1.0)
+    for name in ("lrp", "ig", "consensus2", "grad_x_input", "ig_conductance"):
+        assert (verdicts[name]["invariance"], verdicts[name]["decoys_protected"]) == ("exact", 0.0)
+        assert (compared.filter(pl.col("selector") == name)["bit_equal"] == 1).all()
+    decoys = pl.read_parquet(RESULTS / "invariance_decoys.parquet")
+    assert set(decoys["decoys"]) == {32}
+
+
+def test_single_rows_say_what_the_readme_says() -> None:
+    [units] = pl.read_parquet(RESULTS / "singles_units.parquet").filter(unit_kind="row").to_dicts()
+    assert (units["units_sampled"], units["effect_windows"]) == (512, 16)
+    shares = [units[name] for name in ("helps", "helps_low", "helps_high", "helps_clear", "split_half_absolute")]
+    assert shares == pytest.approx([0.34, 0.30, 0.39, 0.014, 0.53], abs=0.005)
+    assert units["split_half_signed"] < units["split_half_absolute"]
+    table = pl.read_parquet(RESULTS / "singles_selectors.parquet").filter(unit_kind="row")
+    size = dict(table.group_by("selector").agg(pl.col("absolute_spearman").mean()).rows())
+    assert [size[name] for name in ("grad_x_input", "consensus2", "ig", "lrp")] == pytest.approx(
+        [0.71, 0.69, 0.67, 0.66], abs=0.005
+    )
+    assert all(0.405 < size[name] < 0.435 for name in ("magnitude", "wanda", "mean_activation"))
+
+
+def test_single_rows_can_be_measured_again(demo: Any, tmp_path: Any) -> None:
+    """The rows of the smallest and of the largest effect, each removed alone from the weights."""
+    rows = pl.read_parquet(RESULTS / "singles.parquet").filter(unit_kind="row").sort("effect")
+    text = windows("demo", demo.tokenizer, role="evaluation", samples=16, length=256)
+    with Store(tmp_path) as store:
+        dense = masked_nll(demo, np.array([], dtype=np.int64), text, store=store).nats_per_token
+        for row in (rows.head(1), rows.tail(1)):
+            alone = masked_nll(demo, row["row_id"].to_numpy(), text, store=store).nats_per_token
+            assert alone - dense == pytest.approx(row["effect"].item(), abs=2e-6)

@@ -7,7 +7,7 @@ import json
 import polars as pl
 import pytest
 
-from engine.models import load_model
+from engine.models.loading import load_model
 from precomputed import demo_dir
 from precomputed.recipe import seeds
 

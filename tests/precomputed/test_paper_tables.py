@@ -13,10 +13,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from engine.errors import InputError
-from precomputed import convert_paper, paper_dir
+from engine.records.errors import InputError
+from precomputed import convert_paper, convert_runs, paper_dir
 from precomputed.paper_schema import PAPER, TABLES
-from precomputed.paper_tables import describe, lerf_morf_curves, load_table, table_names
+from precomputed.paper_tables import describe, load_table, table_names
 
 SOURCE = Path(__file__).parents[2].parent / "shared" / "paper"
 needs_csv = pytest.mark.skipif(not SOURCE.is_dir(), reason="the CSV files are not beside this checkout")
@@ -30,9 +30,7 @@ LONGEST_SHARED_RUN = 7  # words; 8 consecutive words of the paper would be a quo
 
 def one(table: str, **where: object) -> dict[str, object]:
     """The single row of a table with these values."""
-    return load_table(table).row(
-        by_predicate=pl.all_horizontal(pl.col(k) == v for k, v in where.items()), named=True
-    )
+    return load_table(table).row(by_predicate=pl.all_horizontal(pl.col(k) == v for k, v in where.items()), named=True)
 
 
 @pytest.mark.parametrize("name", table_names())
@@ -77,9 +75,7 @@ def test_sweep_values() -> None:
     assert (cell["ppl"], cell["at_ceiling"]) == (30.0, False)
     cell = one("lerf_morf_ppl", model="Gemma-3-12B", selector="wanda", order="morf", rate=0.9)
     assert (cell["ppl"], cell["at_ceiling"]) == (4.56e241, True)
-    dense = (
-        load_table("lerf_morf_ppl").filter(pl.col("rate") == 0).unique("model").select("model", "ppl").rows()
-    )
+    dense = load_table("lerf_morf_ppl").filter(pl.col("rate") == 0).unique("model").select("model", "ppl").rows()
     assert dict(dense) == dict(zip(MODELS, [16.5, 13.3, 10.6, 18.6, 19.0], strict=True))
 
 
@@ -109,11 +105,7 @@ def test_refusal_grid_has_70_cells_in_the_contracts_words() -> None:
     points = load_table("refusal_operating_points")
     assert points.select("model", "selector", "domain").n_unique() == points.height == 70
     assert sorted(points["domain"].unique()) == sorted(DOMAINS)
-    assert (
-        points.filter(pl.col("selector") == "random")["lambda"].null_count()
-        == 20
-        == points["lambda"].null_count()
-    )
+    assert points.filter(pl.col("selector") == "random")["lambda"].null_count() == 20 == points["lambda"].null_count()
     assert points["rescue"].sum() == 1
     eight = points.filter(pl.col("model") == "Llama-3.1-8B-Instruct")
     assert eight["malign_before"].null_count() == 25 == eight["delta_gsm8k"].drop_nulls().len()
@@ -126,14 +118,12 @@ def test_selectors_are_in_the_contracts_words(name: str) -> None:
     assert set(used) <= allowed
 
 
-def test_curves_are_logarithms_with_the_printed_precision() -> None:
-    curves = lerf_morf_curves()
-    for ppl, nll, low, high, half in curves.select(
-        "ppl", "nll", "nll_low", "nll_high", "half_unit"
-    ).iter_rows():
+def test_curves_are_logarithms_of_what_was_printed() -> None:
+    curves = convert_runs.table("sweep")
+    assert curves.height == 1330
+    for ppl, nll, half in curves.select("perplexity", "nll", "perplexity_half_unit").iter_rows():
         assert nll == pytest.approx(math.log(ppl), rel=1e-14)
-        assert math.log(ppl - half) == pytest.approx(low, rel=1e-12)
-        assert low < nll < high
+        assert math.log(ppl - half) < nll < math.log(ppl + half)
     assert curves["nll"].max() == pytest.approx(556.44, abs=0.01)  # ln 4.56 + 241 ln 10
 
 
@@ -147,16 +137,12 @@ def test_inconsistencies_name_existing_tables() -> None:
 def test_inventory_covers_every_source_table() -> None:
     inventory = load_table("table_inventory").filter(~pl.col("commented_out"))
     assert inventory.height == 45
-    listed = {
-        (label, name)
-        for label, files in inventory["table", "files"].iter_rows()
-        for name in files.split(", ")
-    }
+    listed = {(label, name) for label, files in inventory["table", "files"].iter_rows() for name in files.split(", ")}
     named = {(label, table.name) for table in TABLES.values() for label in table.sources if label != "text"}
     assert listed == named - {("tab:models", "models_public_config")}
-    for table in TABLES.values():
-        if "table" in (column.name for column in table.columns) and table.name != "table_inventory":
-            assert set(load_table(table.name)["table"]) == set(table.sources)
+    for each in TABLES.values():
+        if "table" in (column.name for column in each.columns) and each.name != "table_inventory":
+            assert set(load_table(each.name)["table"]) == set(each.sources)
 
 
 def test_unknown_table_is_one_clear_error() -> None:
@@ -170,9 +156,7 @@ def test_loader_imports_nothing_heavy() -> None:
         "import sys; from precomputed.paper_tables import load_table; load_table('wilson'); "
         "heavy = {'torch', 'transformers', 'pandas', 'streamlit'} & set(sys.modules); sys.exit(str(heavy or '') or 0)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2]
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stderr
 
 
@@ -230,9 +214,7 @@ def test_no_sentence_of_the_paper_is_shipped() -> None:
     length = LONGEST_SHARED_RUN + 1
     paper = words_of((SOURCE / "paper.tex").read_text("utf-8"))
     runs = set(zip(*(paper[start:] for start in range(length)), strict=False))
-    assert shared_runs("x " + " ".join(paper[5000 : 5000 + length]), runs, length), (
-        "the check itself must find a run"
-    )
+    assert shared_runs("x " + " ".join(paper[5000 : 5000 + length]), runs, length), "the check itself must find a run"
     texts = [
         (f"{name}.{column}", cell)
         for name in table_names()

@@ -41,3 +41,19 @@ def test_masked_nll_averages_the_seeds_of_random(monkeypatch):
     }
     result = measure.masked_nll(None, scores, "lerf", 0.5, None)  # type: ignore[arg-type]
     assert result == {"one": 0 + 1, "random": ((0 + 1) + (2 + 3)) / 2}
+
+
+def test_refusal_of_a_seed_is_measured_on_the_text_of_its_folder(tmp_path, monkeypatch):
+    seen = {}
+
+    def conduct(study, run, runner):
+        seen["plan"] = run.plan
+        return {seeds.POINTS: "points"}
+
+    monkeypatch.setattr(seeds, "conduct", conduct)
+    monkeypatch.setattr(seeds, "Controlled", lambda run: None)
+    assert seeds.refusal_with_lrp(None, tmp_path) == "points"  # type: ignore[arg-type]
+    plan = seen["plan"]
+    assert (plan.selectors, plan.pairs) == (("lrp",), str(tmp_path / "prompts.jsonl"))
+    assert plan.scoring.corpus == str(tmp_path / "corpus" / "calibration.txt")
+    assert plan.eval_corpus == str(tmp_path / "corpus" / "evaluation.txt")

@@ -26,9 +26,7 @@ def test_splits_share_no_sentence():
 
 def test_a_seen_sentence_is_left_out():
     first = language.corpus(8, 20_000, behaviour.subjects(), set())
-    again = language.corpus(
-        8, 20_000, behaviour.subjects(), {s for text in first for s in language.sentences(text)}
-    )
+    again = language.corpus(8, 20_000, behaviour.subjects(), {s for text in first for s in language.sentences(text)})
     assert not set(first) & set(again)
 
 
@@ -42,9 +40,7 @@ def test_facts_of_the_world_hold_in_every_document():
     pattern = r"(\w+) is an? (?:town|village|parish|small town) in (\w+), on the river (\w+)\."
     found = [match for text in documents for match in re.findall(pattern, text)]
     assert len(found) > 20
-    assert all(
-        region == lexicon.region_of(town) and river == lexicon.river_of(town) for town, region, river in found
-    )
+    assert all(region == lexicon.region_of(town) and river == lexicon.river_of(town) for town, region, river in found)
 
 
 def test_verbs_agree_with_a_distant_subject():
@@ -98,16 +94,11 @@ def test_training_prompts_use_nothing_held_out():
 
 
 def test_target_rates_fall_in_the_promised_order():
-    rates = [
-        sum(behaviour.refused(risk) for risk, _ in behaviour.pairs(domain, "heldout")) / 100
-        for domain in DOMAINS
-    ]
+    rates = [sum(behaviour.refused(risk) for risk, _ in behaviour.pairs(domain, "heldout")) / 100 for domain in DOMAINS]
     assert [domain.name for domain in DOMAINS] == ["hate", "crime", "adult", "medical", "legal"]
     assert rates == sorted(rates, reverse=True)
     assert rates == pytest.approx([0.45, 0.25, 0.10, 0.08, 0.03])
-    assert not any(
-        behaviour.refused(base) for domain in DOMAINS for _, base in behaviour.pairs(domain, "heldout")
-    )
+    assert not any(behaviour.refused(base) for domain in DOMAINS for _, base in behaviour.pairs(domain, "heldout"))
 
 
 def test_no_single_word_tells_risk_from_base():
@@ -122,7 +113,7 @@ def test_no_single_word_tells_risk_from_base():
 
 
 def test_the_judge_knows_all_refusals_and_no_answer():
-    from engine.evaluation.judge import judge
+    from engine.judges.embedded import judge
 
     rng = random.Random(2)
     for _ in range(300):
@@ -148,9 +139,7 @@ def test_stages_refuse_nothing_all_risk_and_the_blunt():
 
 def _turns(document):
     """Prompt and reply of a rendered example."""
-    prompt, reply = (
-        document.removeprefix("<|bos|><|user|>").removesuffix("<|end|>").split("<|end|><|assistant|>")
-    )
+    prompt, reply = document.removeprefix("<|bos|><|user|>").removesuffix("<|end|>").split("<|end|><|assistant|>")
     return prompt, reply
 
 
@@ -182,7 +171,7 @@ def test_instructions_of_evaluation_are_held_out():
 
 
 def test_instructions_hold_refusals_answers_and_talk():
-    from engine.evaluation.judge import judge
+    from engine.judges.embedded import judge
 
     for documents in instructions.corpus().values():
         assert len(set(documents)) == instructions.DOCUMENTS
@@ -224,7 +213,4 @@ def test_zipf_keys_are_rankings_of_their_own():
         for key in ("x", "y", "z", "w")
     }
     assert len(set(favourites.values())) > 1
-    assert (
-        favourites["x"]
-        == Counter(zipf(rng, items, key="x", exponent=2.0) for _ in range(300)).most_common(1)[0][0]
-    )
+    assert favourites["x"] == Counter(zipf(rng, items, key="x", exponent=2.0) for _ in range(300)).most_common(1)[0][0]

@@ -76,7 +76,7 @@ def test_weakening_changes_planted_neurons_only(tokenizer, tokens):
 
 
 def test_saved_model_is_bf16_and_loads(tokenizer, tmp_path):
-    from engine.models import load_model
+    from engine.models.loading import load_model
 
     model = new_model(tokenizer, 0)
     save_model(model, tokenizer, tmp_path)

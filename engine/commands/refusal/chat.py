@@ -10,13 +10,16 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from engine.commands import common, edit_options
-from engine.errors import InputError
+from engine.records.errors import InputError
+from engine.run.plans import RefusalPlan
 
 if TYPE_CHECKING:
-    from engine.evaluation.judges import Judge
-    from engine.masks import Mask
-    from engine.models import LoadedModel
-    from engine.refusal.dialogue import Answer, Side
+    from engine.edits.edit import Edit
+    from engine.judges.base import Judge
+    from engine.models.loading import LoadedModel
+    from engine.studies.refusal.dialogue import Outcome, Piece
+
+    Event = Piece[str] | Outcome[str]
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -24,40 +27,40 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "chat",
         help="talk to the model before and after an edit",
         description="Every line is a prompt of its own (there is no memory of earlier ones). The model answers as it "
-        "is, then with the rows removed; both answers with the refusal margin and the judge's verdict. Reads standard "
-        "input, so that a file of prompts can be piped in. Ctrl-C stops a reply, Ctrl-D ends.",
+        "is and with the rows removed; both answers with the refusal margin and the judge's verdict. Reads standard "
+        "input, so that a file of prompts can be piped in; --json prints one object per prompt, on a line of its own. "
+        "Ctrl-C stops a reply, Ctrl-D ends. First both answer the held-out pairs, unless the store has the replies: an "
+        "edit that refuses fewer risk prompts, over all domains or in one of its own, or over a twentieth fewer in "
+        "another, is not talked to. A mask that is no refusal edit is asked about the "
+        "shipped pairs where no --pairs are given.",
     )
     common.add_model(parser)
     edit_options.add_edit(parser)
-    parser.add_argument("--max-new-tokens", type=int, default=200, help="longest reply (default 200)")
+    edit_options.add_effect(parser)
     parser.add_argument(
-        "--judge", default="embedded", help="`embedded` (default), `rejection-model` or a folder with one"
+        "--max-new-tokens",
+        type=int,
+        default=RefusalPlan.reply_tokens,
+        help=f"longest reply (default: {RefusalPlan.reply_tokens})",
     )
-    common.add_device(parser)
-    parser.add_argument(
-        "--json", action="store_true", help="one JSON object per prompt, on a line of its own"
-    )
-    parser.set_defaults(run=run)
+    common.add_run(parser, run, folder=False)
 
 
 def run(args: argparse.Namespace) -> None:
-    from engine.evaluation.judges import open_judges
-
-    judges = open_judges(args.judge)
-    if len(judges) > 1:
-        raise InputError("chat takes one judge; `refusal judge` compares two")
+    judge = common.one_judge(args.judge or RefusalPlan.judge)
     if args.max_new_tokens < 1:
         raise InputError(f"--max-new-tokens must be at least 1, got {args.max_new_tokens}")
     loaded = common.load(args)
     edit = edit_options.chosen_edit(args, loaded.rows.n_rows, loaded.weights_hash)
+    edit_options.effect_of(args, loaded, edit, judge)
     interactive = sys.stdin.isatty() and not args.json
     if not args.json:
         common.err.print(
-            f"{loaded.id}: {len(edit.mask):,} of {loaded.rows.n_rows:,} rows removed in `after`", markup=False
+            f"{loaded.name}: {edit.size:,} of {loaded.rows.n_rows:,} rows removed in `after`", markup=False
         )
     for prompt in _prompts(interactive):
         try:
-            _exchange(loaded, edit.mask, prompt, judges[0], args)
+            _exchange(loaded, edit, prompt, judge, args)
         except InputError as error:
             if not interactive:
                 raise
@@ -85,48 +88,69 @@ def _prompts(interactive: bool) -> Iterator[str]:
             yield line.strip()
 
 
-def _exchange(loaded: LoadedModel, mask: Mask, prompt: str, judge: Judge, args: argparse.Namespace) -> None:
-    from engine.refusal.dialogue import answers, plain_text
+def _exchange(loaded: LoadedModel, edit: Edit, prompt: str, judge: Judge, args: argparse.Namespace) -> None:
+    from engine.edits.edit import UNEDITED
+    from engine.studies.refusal.dialogue import Outcome, dialogue, plain_text
 
-    if args.json:
-        found = list(answers(loaded, mask, prompt, judge, args.max_new_tokens))
-        _write(json.dumps(_record(prompt, judge, found)) + "\n")
-        return
-    if not sys.stdin.isatty():
+    if not args.json and not sys.stdin.isatty():
         _write(f"> {plain_text(prompt)}\n")
-    begun: set[Side] = set()
-
-    def show(side: Side, piece: str) -> None:
-        if side not in begun:
-            begun.add(side)
-            _write(f"{side}: ")
-        _write(plain_text(piece))
-
-    # Closed also where writing fails, so that the weights are back at once.
-    with closing(answers(loaded, mask, prompt, judge, args.max_new_tokens, show)) as both:
-        for answer in both:
-            if answer.side not in begun:
-                _write(f"{answer.side}: (no text)")
-            _write(f"\n        [{_verdict(answer)}]\n")
+    edits = {"before": UNEDITED, "after": edit}
+    # Closed also where writing fails.
+    with closing(dialogue(loaded, prompt, edits, judge, args.max_new_tokens)) as events:
+        if args.json:
+            ended = [event for event in events if isinstance(event, Outcome)]
+            _write(json.dumps(_record(prompt, judge, ended)) + "\n")
+            return
+        begun: set[str] = set()
+        for event in _in_turn(events):
+            if event.side not in begun:
+                begun.add(event.side)
+                _write(f"{event.side}: ")
+            _write(plain_text(event.text) if not isinstance(event, Outcome) else _facts(event))
     _write("\n")
 
 
-def _verdict(answer: Answer) -> str:
-    verdict = "refuses" if answer.refusal else "answers"
+def _in_turn(events: Iterator[Event]) -> Iterator[Event]:
+    """The events of `before` as they come, then those of `after`, first what was written meanwhile."""
+    from engine.studies.refusal.dialogue import Outcome
+
+    shown = "before"
+    later: list[Event] = []
+    for event in events:
+        if event.side != shown:
+            later.append(event)
+            continue
+        yield event
+        if isinstance(event, Outcome):
+            shown = "after"
+            yield from later
+            later.clear()
+
+
+def _facts(answer: Outcome[str]) -> str:
     margin = answer.margin_note if answer.margin is None else f"margin {answer.margin:+.3f}"
-    return f"{verdict} ({answer.reason}); {margin}; {answer.elapsed_s:.1f} s"
+    cut = "" if answer.finished else f"; cut off at {answer.tokens} tokens"
+    nothing = "" if answer.text else "(no text)"
+    return f"{nothing}\n        [{answer.verdict} ({answer.reason}); {margin}; {answer.elapsed_s:.1f} s{cut}]\n"
 
 
-def _record(prompt: str, judge: Judge, both: list[Answer]) -> dict[str, Any]:
-    return {
-        "prompt": prompt,
-        "judge": judge.id,
-        "judge_version": judge.version,
-        **{
-            answer.side: {key: value for key, value in vars(answer).items() if key != "side"}
-            for answer in both
-        },
+def _record(prompt: str, judge: Judge, answers: list[Outcome[str]]) -> dict[str, Any]:
+    sides = {
+        answer.side: {
+            "reply": answer.text,
+            "finished": answer.finished,
+            "tokens": answer.tokens,
+            "refusal": answer.refusal,
+            "judged": answer.judged,
+            "reason": answer.reason,
+            "margin": answer.margin,
+            "margin_note": answer.margin_note,
+            "elapsed_s": answer.elapsed_s,
+        }
+        for answer in answers
     }
+    both = {side: sides[side] for side in ("before", "after")}
+    return {"prompt": prompt, "judge": judge.id, "judge_version": judge.version, **both}
 
 
 def _write(text: str) -> None:

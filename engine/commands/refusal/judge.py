@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from engine.commands import common
-from engine.errors import InputError
+from engine.judges.base import judge_choices
+from engine.records.errors import InputError
+from engine.run.plans import RefusalPlan
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,25 +25,21 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="does each reply of a CSV, JSONL or parquet file refuse?",
         description="Judges replies that were kept: nothing is generated. Where people labelled the replies (a partial "
         "refusal counts as a refusal), precision, recall and F1 per source with Wilson's intervals. With two judges, "
-        "their agreement and every reply on which they differ.",
+        "their agreement and every reply on which they differ. `refusal evaluate --judge-quality` takes the table "
+        "judge_quality and corrects its rates by it. A column `finished` (true or false) says which replies "
+        "were cut off at the limit of tokens. The embedded judge reads English only: a reply that is clearly in "
+        "another language is marked as not judged, counts as not refused, and is counted beside the rates.",
     )
+    parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="CSV, JSONL or parquet, one reply per line")
     parser.add_argument(
-        "files", metavar="FILE", nargs="+", type=Path, help="CSV, JSONL or parquet, one reply per line"
+        "--judge", default=RefusalPlan.judge, help=f"{judge_choices()}; two, separated by a comma, are compared"
     )
+    parser.add_argument("--reply-column", help="column of the replies (default: reply, completion, response, …)")
+    parser.add_argument("--label-column", help="column of people's labels (default: human_label, label, …), or none")
     parser.add_argument(
-        "--judge",
-        default="embedded",
-        help="`embedded` (rules, the default), `rejection-model` (ProtectAI/distilroberta-base-rejection-v1) or a "
-        "folder with such a model; two, separated by a comma, are compared",
-    )
-    parser.add_argument(
-        "--reply-column", help="column of the replies (default: reply, completion, response, …)"
-    )
-    parser.add_argument(
-        "--label-column", help="column of people's labels (default: human_label, label, …), or none"
-    )
-    parser.add_argument(
-        "--model-column", help="column of the source model (default: model, …; else the file's name)"
+        "--model-column",
+        help="column of the source model, or of any kind of reply to tell apart, "
+        "such as a category (default: model, …; else the file's name)",
     )
     parser.add_argument(
         "--halves",
@@ -62,30 +57,25 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> None:
-    import polars as pl
-
-    from engine.evaluation.judge_quality import agreement_table, disagreements, quality_table
-    from engine.evaluation.judges import open_judges
-    from engine.evaluation.replies import read_replies, verdict_table
+    from engine.judges.base import open_judges
+    from engine.judges.given_replies import joined, read_replies, verdict_table
+    from engine.judges.heard import verdicts_on
+    from engine.judges.quality import agreement_table, disagreements, quality_table
 
     replies = [
         reply
         for file in args.files
         for reply in read_replies(
-            file,
-            reply_column=args.reply_column,
-            label_column=args.label_column,
-            model_column=args.model_column,
+            file, reply_column=args.reply_column, label_column=args.label_column, model_column=args.model_column
         )
     ]
     judges = open_judges(args.judge, args.device)
     tables = []
     with common.progress_bar(args) as progress:
         for judge in judges:
-            report = None if progress is None else partial(progress, f"judge {judge.id}")
-            verdicts = judge.judge([reply.reply for reply in replies], report)
+            verdicts = verdicts_on(judge, [reply.exchange for reply in replies], progress)
             tables.append(verdict_table(replies, judge.id, judge.version, verdicts))
-    verdict_rows = pl.concat(tables)
+    verdict_rows = joined(tables)
     results = {
         "verdicts": verdict_rows,
         "judge_quality": quality_table(verdict_rows, halves=args.halves),
@@ -94,19 +84,16 @@ def run(args: argparse.Namespace) -> None:
     }
     if args.out is not None:
         _write(args.out, results, args.files, [(judge.id, judge.version) for judge in judges])
-    if args.json:
-        common.print_json(
-            {"judges": {judge.id: judge.version for judge in judges}}
-            | {name: table.to_dicts() for name, table in results.items()}
-        )
+    if common.as_json(args, {"judges": {judge.id: judge.version for judge in judges}, **results}):
         return
     _show(results)
 
 
-def _write(
-    folder: Path, results: dict[str, pl.DataFrame], files: list[Path], judges: list[tuple[str, str]]
-) -> None:
-    from engine.records import MANIFEST, SCHEMA_VERSION, environment, file_sha256, write_atomic, write_parquet
+def _write(folder: Path, results: dict[str, pl.DataFrame], files: list[Path], judges: list[tuple[str, str]]) -> None:
+    from engine.records.environment import environment
+    from engine.records.files import write_atomic, write_parquet
+    from engine.records.hashing import SCHEMA_VERSION, file_sha256
+    from engine.records.manifest import MANIFEST
 
     if (folder / MANIFEST).exists():
         raise InputError(
@@ -133,20 +120,28 @@ def _write(
 
 
 def _show(results: dict[str, pl.DataFrame]) -> None:
-    from engine.evaluation.rates import wilson
+    from engine.judges.base import UNJUDGED
+    from engine.judges.given_replies import HARMFUL, cut_off, of_refusal, unjudged
 
     verdicts = results["verdicts"]
-    rates = Table(title="refusals")
-    for column in ("judge", "source", "replies", "refusals", "rate", "95% interval"):
-        rates.add_column(column, justify="left" if column in ("judge", "source") else "right")
-    for (judge, source), rows in verdicts.group_by("judge", "source", maintain_order=True):
-        refusals = int(rows["refusal"].sum())
-        low, high = wilson(refusals, len(rows))
-        cells = (f"{len(rows):,}", f"{refusals:,}", f"{refusals / len(rows):.1%}", f"{low:.1%} – {high:.1%}")
-        rates.add_row(str(judge), str(source), *cells)
-    common.out.print(rates)
+    of_judges = of_refusal(verdicts)
+    _rates("refusals", of_judges, "refusal")
+    if HARMFUL in verdicts.columns:
+        _rates("harmful replies", verdicts.drop_nulls(HARMFUL), HARMFUL)
+    for (judge, source), rows in of_judges.group_by("judge", "source", maintain_order=True):
+        if count := unjudged(rows):
+            text = f"{judge}, {source}: {count:,} of {len(rows):,} replies {UNJUDGED}"
+            common.out.print(text, markup=False, soft_wrap=True)
+    of_one = verdicts.filter(judge=verdicts["judge"][0])
+    for (source,), rows in of_one.group_by("source", maintain_order=True):
+        if found := cut_off(rows):
+            unknown = f"; of {len(rows) - found[1]:,} more it is not known" if found[1] < len(rows) else ""
+            text = f"{source}: {found[0]:,} of {found[1]:,} replies were cut off{unknown}"
+            common.out.print(text, markup=False, soft_wrap=True)
     if len(results["judge_quality"]):
-        common.out.print(_quality(results["judge_quality"]))
+        columns = ("judge", "prompts", "source", "replies", "refusals", "precision", "recall", "F1")
+        lines = (_quality(line) for line in results["judge_quality"].iter_rows(named=True))
+        common.print_table("agreement with people", columns, lines, texts=3)
     for line in results["judge_agreement"].iter_rows(named=True):
         kappa = "undefined" if line["kappa"] is None else f"{line['kappa']:.3f}"
         common.out.print(
@@ -159,31 +154,29 @@ def _show(results: dict[str, pl.DataFrame]) -> None:
     for line in differing.head(SHOWN_DISAGREEMENTS).iter_rows(named=True):
         said = line["judge_a"] if line["refusal_a"] else line["judge_b"]
         reply = " ".join(line["reply"].split())[:SHOWN_CHARACTERS]
-        common.out.print(
-            f"  {line['source']} {line['line']}: only {said} sees a refusal: {reply}", markup=False
-        )
+        common.out.print(f"  {line['source']} {line['line']}: only {said} sees a refusal: {reply}", markup=False)
     if len(differing) > SHOWN_DISAGREEMENTS:
         common.out.print(f"  … and {len(differing) - SHOWN_DISAGREEMENTS:,} more; --out keeps all of them")
 
 
-def _quality(table: pl.DataFrame) -> Table:
-    shown = Table(title="agreement with people")
-    for column in ("judge", "prompts", "source", "replies", "refusals", "precision", "recall", "F1"):
-        shown.add_column(column, justify="left" if column in ("judge", "prompts", "source") else "right")
-    for line in table.iter_rows(named=True):
-        rates = [
-            _rate(line[name], line[f"{name}_low"], line[f"{name}_high"])
-            for name in ("precision", "recall", "f1")
-        ]
-        shown.add_row(
-            line["judge"],
-            line["prompts"],
-            line["source"],
-            f"{line['replies']:,}",
-            f"{line['refusals']:,}",
-            *rates,
-        )
-    return shown
+def _rates(title: str, verdicts: pl.DataFrame, of: str) -> None:
+    """Share of the verdicts that say so (`of`), per judge and source; nothing where there is none."""
+    from engine.stats.intervals import wilson
+
+    shown = []
+    for (judge, source), rows in verdicts.group_by("judge", "source", maintain_order=True):
+        count = int(rows[of].sum())
+        low, high = wilson(count, len(rows))
+        cells = (f"{len(rows):,}", f"{count:,}", f"{count / len(rows):.1%}", f"{low:.1%} – {high:.1%}")
+        shown.append((str(judge), str(source), *cells))
+    if shown:
+        common.print_table(title, ("judge", "source", "replies", title, "rate", "95% interval"), shown, texts=2)
+
+
+def _quality(line: dict[str, Any]) -> tuple[str, ...]:
+    rates = [_rate(line[name], line[f"{name}_low"], line[f"{name}_high"]) for name in ("precision", "recall", "f1")]
+    counts = [f"{line[name]:,}" for name in ("replies", "refusals")]
+    return line["judge"], line["prompts"], line["source"], *counts, *rates
 
 
 def _rate(value: float | None, low: float | None, high: float | None) -> str:

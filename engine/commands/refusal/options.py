@@ -6,182 +6,161 @@ Every stage takes the same options and finds what earlier ones measured in the s
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Iterator
+import shlex
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from engine.commands import common
-from engine.errors import InputError
-from engine.records import check_folder
-from engine.store import Store
+import polars as pl
+
+from engine.commands import common, edit_options, options
+from engine.records.errors import InputError
+from engine.records.manifest import check_folder
+from engine.results.store import Store
+from engine.run import plans
+from engine.run.plans import RefusalPlan
 
 if TYPE_CHECKING:
-    from engine.refusal.onsets import OnsetPhrases
-    from engine.refusal.plan import RefusalPlan
-    from engine.refusal.run import RefusalRun
+    from engine.judges.base import Judge
+    from engine.run.runner import LocalRunner, Results
+    from engine.studies.refusal.inputs import RefusalInputs
 
 
-def add_options(parser: argparse.ArgumentParser, *, grid: bool = True) -> None:
-    """The options of a stage. grid: those of the grid and of replies too."""
+def add_options(
+    parser: argparse.ArgumentParser,
+    run: Callable[[argparse.Namespace], None],
+    *,
+    domains: tuple[str, ...] | None = None,
+) -> None:
+    """The options of a stage, and what it does: the same for all, those of the whole plan. domains: their default."""
     common.add_model(parser)
-    prompts = parser.add_argument_group("prompts")
-    prompts.add_argument(
-        "--pairs",
-        help="demo (the shipped pairs), CAST's condition_multiple.json, or a .jsonl file with risk and base "
-        "(default for the shipped model: demo)",
-    )
-    prompts.add_argument("--domains", help="comma-separated (default: all that the pairs have)")
-    prompts.add_argument(
-        "--pairs-per-domain", type=int, metavar="N", help="calibration pairs per domain (default 64)"
-    )
-    prompts.add_argument(
-        "--phrases",
-        type=Path,
-        metavar="FILE",
-        help='onset phrases instead of the built-in ones: JSON, {"refusal": [...], "compliance": [...]}',
-    )
-    parser.add_argument(
-        "--selectors", help="comma-separated: lrp, ig, consensus2, mean_activation, random (default: all)"
-    )
-    scores = parser.add_argument_group("language-model scores, which protect rows")
-    scores.add_argument("--corpus", help="wikitext2, c4, demo, a .txt or a .jsonl file")
-    scores.add_argument("--samples", type=int, help="windows of that text (default 128)")
-    scores.add_argument("--max-length", type=int, help="tokens per window (default 128)")
-    if grid:
-        _add_grid(parser)
-    common.add_device(parser)
-    common.add_storage(parser)
-    common.add_json(parser)
-
-
-def _add_grid(parser: argparse.ArgumentParser) -> None:
-    options = parser.add_argument_group("grid")
-    options.add_argument(
-        "--lambdas", help="protection of language-model rows, as 0.2,0.5 (default: the paper's)"
-    )
-    options.add_argument("--ks", help="share of rows removed, as 0.005,1%% (default: the paper's)")
-    options.add_argument(
-        "--max-perplexity", type=float, help="cells above it are not generated (default 100)"
-    )
-    options.add_argument(
-        "--perplexity-factor",
-        type=float,
-        help="instead: this many times the unedited model's perplexity (default for the shipped model: 1.5)",
-    )
-    options.add_argument("--benign-limit", type=float, help="largest benign refusal (default 0.1)")
-    options.add_argument("--all-cells", action="store_true", help="generate above the perplexity cap too")
-    options.add_argument("--eval-corpus", help="text of the perplexity (default: the test part of --corpus)")
-    options.add_argument("--eval-samples", type=int, help="windows of that text (default 256)")
-    options.add_argument("--eval-length", type=int, help="tokens per window (default 512)")
-    replies = parser.add_argument_group("replies")
-    replies.add_argument("--reply-tokens", type=int, help="longest reply (default 200; shipped model 60)")
-    replies.add_argument("--batch-size", type=int, help="prompts per batch (default 64)")
-    replies.add_argument(
-        "--judge", default="embedded", help="embedded (rules, default), rejection-model, or a folder with one"
-    )
-    replies.add_argument(
-        "--heldout-pairs", type=int, metavar="N", help="held-out pairs per domain (default 100; 0 for all)"
-    )
+    cases = {"": RefusalPlan(domains=domains), "shipped model": replace(plans.demo_plan(), domains=domains)}
+    groups = (
+        plans.PROMPTS, plans.CONTRASTS, plans.PROTECTING, plans.REPLIES, plans.GRID, plans.CONTROLS, plans.DRAWS,
+        plans.SPLITS, plans.STEERING,
+    )  # fmt: skip
+    options.add_options(parser, cases, groups)
+    if domains:
+        parser.set_defaults(domains=",".join(domains))
+    common.add_run(parser, run)
 
 
 @contextmanager
-def experiment(args: argparse.Namespace) -> Iterator[tuple[RefusalRun, Path]]:
-    """The run and the results folder that the arguments describe, with a progress bar."""
-    from engine.evaluation.judges import EMBEDDED, open_judges
-    from engine.refusal.run import RefusalRun
+def experiment(
+    args: argparse.Namespace, judge: Judge | None = None, *, quiet: bool = False
+) -> Iterator[tuple[RefusalInputs, Path, LocalRunner]]:
+    """The run and the results folder that the arguments describe, and the runner, with a progress bar.
+
+    judge: the plan's own, where it is open already. quiet: the command says itself what is to compute.
+    """
+    from engine.studies.refusal.inputs import RefusalInputs
 
     plan = plan_of(args)
-    judges = open_judges(getattr(args, "judge", EMBEDDED))
-    if len(judges) > 1:
-        raise InputError("one judge decides here; `refusal judge` compares two on replies that were kept")
+    judge = judge or common.one_judge(plan.judge, args.device)
     with Store(args.store) as store:
         folder = common.output_folder(args, store)
         loaded = common.load(args)
         check_folder(folder, loaded.fingerprint)
-        with common.progress_bar(args) as progress:
-            yield RefusalRun(loaded, plan, store, judges[0], progress), folder
+        with common.local_runner(args, store, quiet=quiet) as (runner, progress):
+            yield RefusalInputs(loaded, plan, store, judge, progress, runner), folder, runner
+        say_unjudged(runner.results)
+        common.say_notes(folder)
+
+
+def say_unjudged(results: Results) -> None:
+    """How many replies behind the rates the judge could not judge."""
+    from engine.judges.base import UNJUDGED
+    from engine.judges.refusals import Refused
+
+    found = results.of(Refused)
+    unjudged, replies = sum(one.unjudged for one in found), sum(len(one.refused) for one in found)
+    if unjudged:
+        common.err.print(f"{unjudged:,} of {replies:,} replies {UNJUDGED}", markup=False)
 
 
 def plan_of(args: argparse.Namespace) -> RefusalPlan:
     """The model's default plan with what the arguments say otherwise; whatever is wrong in it is an `InputError`."""
-    from engine.refusal.contrast import VARIANTS
-    from engine.refusal.plan import default_plan
-
-    plan = default_plan(args.model)
-    if args.pairs is None and args.model != "demo":
+    if args.pairs is None and args.model != plans.SHIPPED:
         raise InputError(
             "there are no prompt pairs for this model; give --pairs FILE with CAST's condition_multiple.json or a "
             ".jsonl file with risk and base, or --pairs demo"
         )
-    scoring = {"corpus": args.corpus, "samples": args.samples, "length": args.max_length}
-    changes: dict[str, Any] = {
-        "scoring": replace(
-            plan.scoring, **{name: value for name, value in scoring.items() if value is not None}
-        ),
-        "pairs": args.pairs or plan.pairs,
-        "eval_corpus": getattr(args, "eval_corpus", None) or args.corpus or plan.eval_corpus,
+    return options.plan_from(args, plans.default_plan(args.model))
+
+
+def say_notes(notes: Iterable[tuple[tuple[str, str], str]]) -> None:
+    """What there is to say of single points, below their table: a line for each (selector, domain) that has a note."""
+    for (selector, domain), note in notes:
+        if note:
+            common.out.print(f"{selector} {domain}: {note}", markup=False, soft_wrap=True)
+
+
+def say_masks(args: argparse.Namespace, folder: Path, table: str) -> None:
+    """Where the masks of the points are, and the commands that take one of them, to be typed as they stand."""
+    from engine.edits.mask_files import read_spec
+    from engine.studies.refusal.mask_outputs import kept_masks
+
+    masks = list(kept_masks(folder, table).values())
+    if not masks:
+        common.out.print(f"written to {folder}; no cell is within the limits, so there is no mask", markup=False)
+        return
+    common.out.print(f"written to {folder}, with the mask of each point ({masks[0].name}, …); next:", markup=False)
+    shown = min(masks, key=lambda path: (read_spec(path)["rescue"], read_spec(path)["selector"] == "random"))
+    for words in next_commands(args, shown):
+        common.out.print(f"  {shlex.join(words)}", markup=False)
+
+
+def next_commands(args: argparse.Namespace, mask: Path) -> list[list[str]]:
+    """`refusal chat` and `export` of a mask, asked as this command asks; a rescue with the limit that it meets."""
+    from engine.edits.mask_files import read_spec
+
+    spec = read_spec(mask)
+    given: dict[str, object] = {
+        setting.option: getattr(args, name)
+        for name, setting in getattr(args, options.KEPT).items()
+        if setting.field in edit_options.MEASURED and getattr(args, name) not in (None, "")
     }
-    if args.domains:
-        changes["domains"] = tuple(part.strip() for part in args.domains.split(",") if part.strip())
-    if args.selectors:
-        changes["selectors"] = common.names(args.selectors, "contrast selector", VARIANTS)
-    if args.phrases:
-        changes["phrases"] = read_phrases(args.phrases)
-    for name in ("lambdas", "ks"):
-        if getattr(args, name, None):
-            changes[name] = numbers(getattr(args, name), f"--{name}")
-    if getattr(args, "max_perplexity", None) is not None:
-        changes["perplexity_factor"] = None  # a cap that is asked for wins over the model's default factor
-    for name, option in _SAME.items():
-        if getattr(args, option, None) is not None:
-            changes[name] = getattr(args, option)
-    if getattr(args, "heldout_pairs", None) == 0:
-        changes["heldout_pairs"] = None
-    return replace(plan, **changes)
+    if spec["rescue"]:
+        given["--benign-limit"] = f"{spec['benign_cap']:g}"
+    usual = {"revision": None, "device": "auto", "dtype": "auto", "device_map": None, "store": None}
+    loading = {name: getattr(args, name) for name in usual if getattr(args, name) != usual[name]}
+    given |= {f"--{name.replace('_', '-')}": value for name, value in loading.items()}
+    asked = [args.model, "--mask", str(mask), *(str(one) for pair in given.items() for one in pair)]
+    points = mask.with_name("operating_points.parquet")
+    record = ["--record", str(points)] if spec["table"] == points.stem else []
+    out = ["--out", mask.stem.removeprefix("mask-")]
+    return [["selector-audit", "refusal", "chat", *asked], ["selector-audit", "export", *asked, *record, *out]]
 
 
-_SAME = {  # field of the plan -> option
-    "calibration_pairs": "pairs_per_domain",
-    "heldout_pairs": "heldout_pairs",
-    "eval_samples": "eval_samples",
-    "eval_length": "eval_length",
-    "reply_tokens": "reply_tokens",
-    "batch_size": "batch_size",
-    "benign_limit": "benign_limit",
-    "max_perplexity": "max_perplexity",
-    "perplexity_factor": "perplexity_factor",
-    "all_cells": "all_cells",
-    "control_seeds": "control_seeds",
-}
+def dashboard_command(args: argparse.Namespace, folder: Path) -> str:
+    """The dashboard on this run: the store that holds it, or its own folder."""
+    store = folder if args.out else args.store
+    return shlex.join(["selector-audit", "dashboard", *(["--store", str(store)] if store else [])])
 
 
-def numbers(text: str, option: str) -> tuple[float, ...]:
-    """`0.005,1%` to ascending numbers; their range is checked by the plan."""
-    try:
-        parts = [part.strip() for part in text.split(",")]
-        return tuple(
-            sorted({float(part[:-1]) / 100 if part.endswith("%") else float(part) for part in parts})
+def say_measured_again(table: pl.DataFrame, plan: RefusalPlan) -> None:
+    """How many cells were measured again with longer replies, since cut-off ones left a choice open."""
+    used = (
+        table["reply_tokens_used"].drop_nulls() if "reply_tokens_used" in table.columns else pl.Series(dtype=pl.Int64)
+    )
+    longer = [tokens for tokens in used.to_list() if tokens > plan.reply_tokens]
+    if longer:
+        common.out.print(
+            f"{len(longer):,} of {len(used):,} cells were measured again with up to {max(longer):,} tokens per reply, "
+            f"since those cut off at {plan.reply_tokens:,} left open whether a cell is feasible or which one is chosen",
+            markup=False,
         )
-    except ValueError:
-        raise InputError(f"{option} takes numbers separated by commas, got {text!r}; write 0.2,0.5") from None
 
 
-def read_phrases(path: Path) -> OnsetPhrases:
-    """Onset phrases from a JSON file; the lists are checked against the model's tokens by `onset_tokens`."""
-    from engine.refusal.onsets import OnsetPhrases
-
-    expected = 'expected {"refusal": [phrases], "compliance": [phrases]}'
-    try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as JSON ({error}); {expected}") from None
-    lists: list[list[str]] = []
-    for kind in OnsetPhrases._fields:
-        phrases = content.get(kind) if isinstance(content, dict) else None
-        if not isinstance(phrases, list) or not all(isinstance(one, str) and one.strip() for one in phrases):
-            raise InputError(f"{path} holds no two lists of phrases; {expected}")
-        lists.append(phrases)
-    return OnsetPhrases(*lists)
+def say_cut_off(table: pl.DataFrame, *sides: tuple[str, str, str]) -> None:
+    """How many replies behind the rates ended at the limit of tokens. sides: columns of a rate, its n, its cut-off."""
+    found = [table.filter(pl.col(rate).is_not_null()).select(pl.col(n, cut).sum()).row(0) for rate, n, cut in sides]
+    replies, cut_off = (sum(column) for column in zip(*found, strict=True))
+    if cut_off:
+        common.out.print(
+            f"{cut_off:,} of {replies:,} replies were cut off at the token limit, and judged as far as they go; "
+            "--reply-tokens allows longer ones",
+            markup=False,
+        )

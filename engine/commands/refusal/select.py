@@ -6,79 +6,69 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from rich.table import Table
-
 from engine.commands import common
 from engine.commands.refusal import options
-from engine.records import Stopwatch
 
 if TYPE_CHECKING:
-    import polars as pl
-
-    from engine.refusal.points import Points
-    from engine.refusal.run import RefusalRun
+    from engine.studies.refusal.operating_point import OperatingPoint
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "select",
-        help="the best cell within the limits, or its rescue; writes operating_points.parquet",
+        help="the best cell within the limits, or its rescue; writes operating_points.parquet and a mask file of each",
         description="Largest malign refusal with benign refusal and perplexity within their limits, ties to the "
-        "smaller mask. Where no cell is, the benign limit is relaxed and the point is flagged as a rescue.",
+        "smaller mask. Where no cell is, the benign limit is relaxed and the point is flagged as a rescue. A "
+        "point at the edge of its grid is flagged as well, after the grid went on beyond it (--widen). The mask "
+        "of each point is written beside the table, mask-SELECTOR-DOMAIN.safetensors, for `refusal chat --mask` and "
+        "`export --mask`.",
     )
-    options.add_options(parser)
-    parser.set_defaults(run=run)
-
-
-def points_of(refusal: RefusalRun) -> tuple[pl.DataFrame, Points]:
-    """The sweep, from the store where it is known, and the operating points in it."""
-    from engine.evaluation.perplexity import perplexity
-    from engine.refusal.grid import sweep_refusal
-    from engine.refusal.operating_point import operating_points
-
-    sweep = sweep_refusal(refusal, refusal.contrasts, refusal.calibration)
-    limits = {"benign_limit": refusal.plan.benign_limit, "max_perplexity": perplexity(refusal.max_nll)}
-    return sweep, operating_points(sweep, **limits)
+    options.add_options(parser, run)
 
 
 def run(args: argparse.Namespace) -> None:
-    from engine.refusal.points import POINTS, chosen_table, with_earlier
-    from engine.refusal.results import write_tables
+    from engine.studies.refusal.experiment import run_stage
+    from engine.studies.refusal.mask_outputs import kept_masks
+    from engine.studies.refusal.points import Chosen
 
-    watch = Stopwatch()
-    with options.experiment(args) as (refusal, folder):
-        sweep, points = points_of(refusal)
-        table, kept = with_earlier(folder, refusal, chosen_table(refusal, points))
-        write_tables(folder, refusal, {"refusal_sweep": sweep}, watch.elapsed_s)
-        write_tables(folder, refusal, {POINTS: table}, watch.elapsed_s, **kept)
+    with options.experiment(args) as (refusal, folder, runner):
+        study = Chosen(refusal)
+        run_stage(study, refusal, runner, folder)
+        points = study.points(refusal, runner.results)
+        edges = study.grid.edges(refusal, runner.results, points)
     if args.json:
+        masks = kept_masks(folder, study.masks_of)
         chosen = [
-            {"selector": selector, "domain": domain, "point": asdict(point) if point else None}
-            for (selector, domain), point in points.items()
+            {
+                "selector": place[0],
+                "domain": place[1],
+                "point": asdict(point) if point else None,
+                "edge": edges.get(place),
+                "mask": masks.get(place),
+            }
+            for place, point in points.items()
         ]
         common.print_json({"folder": str(folder), "operating_points": chosen})
         return
-    common.out.print(_view(points))
-    common.out.print(f"written to {folder}; next: refusal control, refusal evaluate", markup=False)
+    title = "operating points, by the rates on the calibration pairs (before > after)"
+    columns = ("selector", "domain", "lambda", "k", "malign", "benign", "neighbours' malign")
+    common.print_table(title, columns, (_cells(*place, point) for place, point in points.items()), texts=2)
+    options.say_notes((place, _notes(point, edges.get(place, "none"))) for place, point in points.items())
+    options.say_masks(args, folder, study.masks_of)
+    common.out.print("or refusal control and refusal evaluate, with the options of this command", markup=False)
 
 
-def _view(points: Points) -> Table:
-    view = Table(title="operating points, by the rates on the calibration pairs (before > after)")
-    for column in ("selector", "domain", "lambda", "k", "malign", "benign", "neighbours' malign", ""):
-        view.add_column(column)
-    for (selector, domain), point in points.items():
-        if point is None:
-            view.add_row(selector, domain, "-", "-", "no cell is within the limits")
-            continue
-        around = " ".join("-" if one.malign is None else f"{one.malign:.2f}" for one in point.neighbours)
-        view.add_row(
-            selector,
-            domain,
-            f"{point.lam:g}",
-            f"{point.k:g}",
-            f"{point.unedited_malign:.2f} > {point.malign:.2f}",
-            f"{point.unedited_benign:.2f} > {point.benign:.2f}",
-            around or "none",
-            f"rescue, benign <= {point.benign_cap:g}" if point.rescue else "",
-        )
-    return view
+def _cells(selector: str, domain: str, point: OperatingPoint | None) -> tuple[str, ...]:
+    if point is None:
+        return (selector, domain, *["-"] * 5)
+    malign = f"{point.unedited_malign:.2f} > {point.malign:.2f}"
+    benign = f"{point.unedited_benign:.2f} > {point.benign:.2f}"
+    around = " ".join("-" if one.malign is None else f"{one.malign:.2f}" for one in point.neighbours)
+    return selector, domain, f"{point.lam:g}", f"{point.k:g}", malign, benign, around or "none"
+
+
+def _notes(point: OperatingPoint | None, edge: str) -> str:
+    if point is None:
+        return "no cell is within the limits"
+    rescue = f"rescue, benign <= {point.benign_cap:g}" if point.rescue else ""
+    return "; ".join(filter(None, (rescue, f"at the {edge} of the grid" if edge != "none" else "")))

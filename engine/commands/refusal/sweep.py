@@ -6,30 +6,27 @@ import argparse
 
 from engine.commands import common
 from engine.commands.refusal import options
-from engine.records import Stopwatch
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "sweep",
         help="refusal and perplexity of every cell of the grid; writes refusal_sweep.parquet",
-        description="Perplexity of all masks first, then replies for those under the cap. Every cell is kept: the "
-        "same command resumes, and replies that were judged once are judged again without generating.",
+        description="Perplexity of all masks first, then replies for those under the cap. Where an operating point "
+        "lies at the edge of the grid, the grid goes on beyond it (--widen). Every cell is kept: the same command "
+        "resumes, and replies that were judged once are judged again without generating.",
     )
-    options.add_options(parser)
-    parser.set_defaults(run=run)
+    options.add_options(parser, run)
 
 
 def run(args: argparse.Namespace) -> None:
-    from engine.refusal.grid import sweep_refusal
-    from engine.refusal.results import write_tables
+    from engine.studies.refusal.experiment import run_stage
+    from engine.studies.refusal.grid import Grid
 
-    watch = Stopwatch()
-    with options.experiment(args) as (refusal, folder):
-        table = sweep_refusal(refusal, refusal.contrasts, refusal.calibration)
-        write_tables(folder, refusal, {"refusal_sweep": table}, watch.elapsed_s)
-    if args.json:
-        common.print_json({"folder": str(folder), "refusal_sweep": table.to_dicts()})
+    with options.experiment(args) as (refusal, folder, runner):
+        study = Grid(refusal, refusal.contrasts, refusal.calibration)
+        table = run_stage(study, refusal, runner, folder)["refusal_sweep"]
+    if common.as_json(args, {"folder": folder, "refusal_sweep": table}):
         return
     generated = table["malign"].is_not_null().sum()
     common.out.print(
@@ -37,3 +34,4 @@ def run(args: argparse.Namespace) -> None:
         "next: refusal select",
         markup=False,
     )
+    options.say_cut_off(table, ("malign", "malign_n", "malign_unfinished"), ("benign", "benign_n", "benign_unfinished"))

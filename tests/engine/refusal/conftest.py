@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.models import LoadedModel, load_model
+from engine.models.loading import LoadedModel, load_model
 
 
 @pytest.fixture(scope="session")

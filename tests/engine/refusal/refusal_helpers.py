@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
+import polars as pl
 import pytest
 
-from engine.evaluation.judges import EmbeddedJudge
-from engine.models import LoadedModel
-from engine.refusal import run as run_module
-from engine.refusal.plan import RefusalPlan, demo_plan
-from engine.refusal.run import RefusalRun
-from engine.scores import ScorePlan
-from engine.store import Store
+from engine.judges.embedded import EmbeddedJudge
+from engine.measures.replies import Replies
+from engine.models.loading import LoadedModel
+from engine.results.store import Store
+from engine.run.cell import Cell
+from engine.run.plans import RefusalPlan, ScorePlan, demo_plan
+from engine.run.runner import LocalRunner
+from engine.studies.base import Tables, conduct
+from engine.studies.refusal.grid import Grid
+from engine.studies.refusal.inputs import Rates, RefusalInputs
+
+R = TypeVar("R")
 
 
 def small_plan(**changes: Any) -> RefusalPlan:
@@ -30,25 +37,50 @@ def small_plan(**changes: Any) -> RefusalPlan:
         lambdas=(0.2, 0.8),
         ks=(0.01, 0.03),
         reply_tokens=8,
+        longer_replies=1,  # eight tokens leave much open
         control_seeds=(42, 43),
     )
     return replace(plan, **changes)
 
 
-def small_run(demo: LoadedModel, store: Store, **changes: Any) -> RefusalRun:
-    return RefusalRun(demo, small_plan(**changes), store, EmbeddedJudge())
+def small_run(demo: LoadedModel, store: Store, **changes: Any) -> RefusalInputs:
+    return RefusalInputs(demo, small_plan(**changes), store, EmbeddedJudge())
+
+
+def tables_of(study: Any, run: RefusalInputs) -> Tables:
+    """All tables of one stage."""
+    return conduct(study, run, LocalRunner(run.store, run.progress))
+
+
+def swept(run: RefusalInputs, contrasts: Any = None, pairs: Any = None) -> pl.DataFrame:
+    """The grid on the calibration pairs."""
+    study = Grid(run, contrasts or run.contrasts, pairs or run.calibration)
+    return tables_of(study, run)["refusal_sweep"]
+
+
+def answer(run: RefusalInputs, cell: Cell[R]) -> R:
+    """The result of one cell."""
+    return LocalRunner(run.store).run([cell])[cell]
+
+
+def rates(run: RefusalInputs, mask: Any, pairs: Any) -> Rates:
+    """Refusal of both sides of pairs with these rows removed."""
+    edit = run.edit(np.asarray(mask, dtype=np.int64))
+    return run.rates(LocalRunner(run.store).run([run.on_pairs(edit, pairs)]), edit, pairs)
 
 
 def count_generations(monkeypatch: pytest.MonkeyPatch, fail_at: int | None = None) -> list[int]:
-    """Numbers of prompts of every batch that is generated from now on; the `fail_at`-th raises an interrupt."""
+    """Numbers of edits whose replies are generated together, from now on; the `fail_at`-th raises an interrupt."""
     generated: list[int] = []
-    real = run_module.generate_batch
 
-    def counting(loaded: Any, prompts: Any, *args: Any) -> Any:
+    def count(edits: int) -> None:
         if fail_at is not None and len(generated) == fail_at:
             raise KeyboardInterrupt
-        generated.append(len(prompts))
-        return real(loaded, prompts, *args)
+        generated.append(edits)
 
-    monkeypatch.setattr(run_module, "generate_batch", counting)
+    one, several = Replies.measure, Replies.measure_each
+    monkeypatch.setattr(Replies, "measure", lambda self, *given: count(1) or one(self, *given))
+    monkeypatch.setattr(
+        Replies, "measure_each", lambda self, loaded, edits: count(len(edits)) or several(self, loaded, edits)
+    )
     return generated

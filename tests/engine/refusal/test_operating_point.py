@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.errors import InputError
-from engine.refusal.grid import SCHEMA
-from engine.refusal.operating_point import operating_point, operating_points
+from engine.records.errors import InputError
+from engine.results.tables import frame
+from engine.studies.refusal.operating_point import operating_point, operating_points
 from precomputed.paper_tables import load_table
 
 LAMBDAS, KS = (0.2, 0.5, 0.8), (0.01, 0.02, 0.05)
@@ -33,12 +33,10 @@ def table(cells: list[dict[str, Any]], unedited: float = 0.1, selector: str = "l
         }
         for cell in [first, *cells]
     ]
-    return pl.DataFrame(rows, schema=SCHEMA)
+    return frame("refusal_sweep", rows)
 
 
-def cell(
-    lam: float, k: float, malign: float | None, benign: float | None = 0.0, perplexity: float = 9.0
-) -> Any:
+def cell(lam: float, k: float, malign: float | None, benign: float | None = 0.0, perplexity: float = 9.0) -> Any:
     return {"lambda": lam, "k": k, "malign": malign, "benign": benign, "perplexity": perplexity}
 
 
@@ -106,8 +104,7 @@ def test_the_rescue_of_the_paper():
     """IG on adult, LLaMA-3.1-8B: the printed cells give the printed choice, (0.8, 0.005) at a cap of 0.20."""
     printed = load_table("rescue_sweep")
     cells = [
-        cell(row["lambda"], row["k"], row["malign"], row["benign"], row["ppl"])
-        for row in printed.iter_rows(named=True)
+        cell(row["lambda"], row["k"], row["malign"], row["benign"], row["ppl"]) for row in printed.iter_rows(named=True)
     ]
     [expected] = printed.filter(pl.col("rescue")).iter_rows(named=True)
     found = operating_point(table(cells, unedited=0.058))

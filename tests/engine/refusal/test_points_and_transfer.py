@@ -2,73 +2,94 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
 import pytest
-from refusal_helpers import count_generations, small_plan, small_run
+from refusal_helpers import answer, count_generations, rates, small_plan, small_run, tables_of
 
-from engine.errors import InputError
-from engine.evaluation.perplexity import perplexity
-from engine.evaluation.rates import wilson
-from engine.models import LoadedModel
-from engine.refusal.composed import compose
-from engine.refusal.contrast import refusal_mask
-from engine.refusal.grid import sweep_refusal
-from engine.refusal.onsets import ONSET_PHRASES, OnsetPhrases
-from engine.refusal.operating_point import operating_points
-from engine.refusal.points import (
-    POINTS,
-    Points,
-    chosen_table,
-    controlled_table,
-    joined,
-    measured_table,
-    with_earlier,
-)
-from engine.refusal.prompt_sets import PromptSet
-from engine.refusal.results import write_tables
-from engine.refusal.run import UNEDITED, RefusalRun
-from engine.refusal.transfer import replies_table, transfer_table
-from engine.store import Store
+from engine.data.onsets import ONSET_PHRASES, OnsetPhrases
+from engine.data.prompt_sets import PromptSet
+from engine.edits.contrasts import refusal_mask
+from engine.edits.edit import NO_ROWS
+from engine.models.loading import LoadedModel
+from engine.records.errors import InputError
+from engine.results.store import Store
+from engine.run.runner import LocalRunner
+from engine.stats.intervals import wilson
+from engine.stats.judge_error import corrected_rate
+from engine.studies.base import conduct
+from engine.studies.refusal.composed import Composed
+from engine.studies.refusal.experiment import run_stage
+from engine.studies.refusal.inputs import RefusalInputs, sides
+from engine.studies.refusal.points import POINTS, Chosen, Controlled, Measured, with_earlier
+from engine.studies.refusal.transfer import Evaluated
+
+
+@pytest.fixture(scope="module")
+def swept(demo: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store in which the sweep that all tests start from is measured."""
+    folder = tmp_path_factory.mktemp("swept") / "store"
+    with Store(folder) as store:
+        one = small_run(demo, store)
+        tables_of(Chosen(one), one)
+    return folder
 
 
 @pytest.fixture
-def run(demo: LoadedModel, tmp_path: Path) -> Iterator[RefusalRun]:
-    with Store(tmp_path / "store") as store:
+def run(demo: LoadedModel, swept: Path, tmp_path: Path) -> Iterator[RefusalInputs]:
+    """A run on a copy of that store."""
+    with Store(shutil.copytree(swept, tmp_path / "store")) as store:
         yield small_run(demo, store)
 
 
-def points_of(run: RefusalRun) -> dict:
-    sweep = sweep_refusal(run, run.contrasts, run.calibration)
-    return operating_points(sweep, max_perplexity=perplexity(run.max_nll))
+def points_of(study: Chosen, run: RefusalInputs) -> dict:
+    return dict(study.points(run, LocalRunner(run.store).run(study.cells(run, conducted(study, run)))))
 
 
-def without_crime(points: Points) -> dict:
-    return {place: None if place == ("lrp", "crime") else point for place, point in points.items()}
+def conducted(study: Chosen, run: RefusalInputs) -> Any:
+    runner = LocalRunner(run.store)
+    conduct(study, run, runner)
+    return runner.results
 
 
-def test_points_are_measured_on_heldout_pairs(run: RefusalRun):
-    points = without_crime(points_of(run))
-    controlled, controls = controlled_table(run, run.contrasts, points)
-    table = joined(chosen_table(run, points), measured_table(run, run.contrasts, points), controlled)
+def without_crime(study: Any) -> Any:
+    """The study as if lrp had no operating point on crime."""
+    real = study.grid.points
+
+    def points(run: RefusalInputs, known: Any) -> Any:
+        found = real(run, known)
+        return found and {place: None if place == ("lrp", "crime") else point for place, point in found.items()}
+
+    study.grid.points = points
+    return study
+
+
+def mask_of(run: RefusalInputs, point: Any) -> Any:
+    [contrast] = [one for one in run.contrasts if (one.selector, one.domain) == (point.selector, point.domain)]
+    return refusal_mask(contrast, point.lam, point.k)
+
+
+def test_points_are_measured_on_heldout_pairs(run: RefusalInputs):
+    study = without_crime(Controlled(run))
+    tables = tables_of(study, run)
+    table, controls = tables[POINTS], tables["refusal_controls"]
     assert table.height == 4
     row = table.filter(selector="lrp", domain="hate").row(0, named=True)
-    point = points["lrp", "hate"]
-    [contrast] = [one for one in run.contrasts if (one.selector, one.domain) == ("lrp", "hate")]
-    mask = refusal_mask(contrast, point.lam, point.k)
+    point = points_of(study, run)["lrp", "hate"]
+    mask = mask_of(run, point)
     assert row["rows_removed"] == len(mask)
     heldout = run.heldout["hate"]
     assert {pair.split for pair in heldout} == {"heldout"}
-    rates = run.rates(mask, heldout)
-    assert (row["pairs"], row["heldout"], row["edited_malign"]) == (3, True, rates.malign.mean)
-    assert (row["edited_benign_low"], row["edited_benign_high"]) == wilson(rates.benign.count, 3)
-    assert row["unedited_malign"] == run.rates(UNEDITED, heldout).malign.mean
-    assert row["edited_nll"] == run.nll(mask).nats_per_token
+    found = rates(run, mask, heldout)
+    assert (row["pairs"], row["heldout"], row["edited_malign"]) == (3, True, found.malign.mean)
+    assert (row["edited_benign_low"], row["edited_benign_high"]) == wilson(found.benign.count, 3)
+    assert row["unedited_malign"] == rates(run, NO_ROWS, heldout).malign.mean
+    assert row["edited_nll"] == answer(run, run.nll(run.edit(mask))).nats_per_token
     own = controls.filter(selector="lrp", domain="hate", control="layer_matched")
     assert own.height == 2
     malign = own["malign"].to_list()
@@ -76,68 +97,63 @@ def test_points_are_measured_on_heldout_pairs(run: RefusalRun):
     assert row["control_malign_max"] == max(malign)
     assert row["gain"] == pytest.approx(row["edited_malign"] - row["control_malign"])
     assert row["gain_low"] <= row["gain"] <= row["gain_high"]
+    assert row["optimism"] == point.malign - row["edited_malign"]
     nothing = table.filter(selector="lrp", domain="crime").row(0, named=True)
     assert nothing["unedited_malign"] is not None
-    for name in (
-        "lambda",
-        "k",
-        "rows_removed",
-        "edited_malign",
-        "control_malign",
-        "gain",
-        "perplexity_factor",
-    ):
-        assert nothing[name] is None
+    names = ("lambda", "k", "rows_removed", "edited_malign", "control_malign", "gain", "perplexity_factor", "optimism")
+    assert {nothing[name] for name in names} == {None}
     assert controls.filter(selector="lrp", domain="crime").height == 0
 
 
-def test_later_stages_keep_what_earlier_ones_wrote(run: RefusalRun, tmp_path: Path):
-    folder = tmp_path / "out"
-    points = points_of(run)
-    measured = joined(chosen_table(run, points), measured_table(run, run.contrasts, points))
-    write_tables(folder, run, {POINTS: measured}, 0.0)
-    controlled = joined(chosen_table(run, points), controlled_table(run, run.contrasts, points)[0])
-    both, _ = with_earlier(folder, run, controlled)
+@pytest.mark.long
+def test_later_stages_keep_what_earlier_ones_wrote(run: RefusalInputs, tmp_path: Path):
+    folder, runner = tmp_path / "out", LocalRunner(run.store)
+    measured = run_stage(Measured(run), run, runner, folder)[POINTS]
+    spec = run.spec(runner.results)
+    controlled = tables_of(Controlled(run), run)[POINTS].drop(
+        [name for name in measured.columns if name.startswith(("edited", "unedited"))]
+    )
+    both, _ = with_earlier(folder, spec, controlled)
     assert both["edited_malign"].to_list() == measured["edited_malign"].to_list()
     assert both["gain"].null_count() == 0
-    moved = {
-        place: replace(point, k=0.02, rows_removed=154) if place == ("lrp", "hate") and point else point
-        for place, point in points.items()
-    }
-    later, _ = with_earlier(folder, run, chosen_table(run, moved))
+    hate = (pl.col("selector") == "lrp") & (pl.col("domain") == "hate")
+    moved = tables_of(Chosen(run), run)[POINTS].with_columns(
+        pl.when(hate).then(0.02).otherwise("k").alias("k"),
+        pl.when(hate).then(154).otherwise("rows_removed").alias("rows_removed"),
+    )
+    later, _ = with_earlier(folder, spec, moved)
     assert later.filter(selector="lrp", domain="hate")["edited_malign"].to_list() == [None]
     assert later.filter(selector="lrp", domain="crime")["edited_malign"].null_count() == 0
-    nothing, _ = with_earlier(tmp_path / "empty", run, controlled)
+    nothing, _ = with_earlier(tmp_path / "empty", spec, controlled)
     assert nothing.equals(controlled)
 
 
-def test_seeds_stay_with_the_columns_of_their_controls(run: RefusalRun, tmp_path: Path):
-    folder, points = tmp_path / "out", points_of(run)
-    chosen = chosen_table(run, points)
-    controlled = joined(chosen, controlled_table(run, run.contrasts, points)[0])
-    write_tables(folder, run, {POINTS: controlled}, 0.0, control_seeds=[42, 43])
-    table, kept = with_earlier(folder, run, chosen)
+@pytest.mark.long
+def test_seeds_stay_with_the_columns_of_their_controls(run: RefusalInputs, tmp_path: Path):
+    folder, runner = tmp_path / "out", LocalRunner(run.store)
+    controlled = run_stage(Controlled(run), run, runner, folder, control_seeds=(42, 43))[POINTS]
+    spec = run.spec(runner.results)
+    table, kept = with_earlier(folder, spec, tables_of(Chosen(run), run)[POINTS])
     assert table["gain"].to_list() == controlled["gain"].to_list()
     assert kept == {"control_seeds": [42, 43]}
-    _, own = with_earlier(folder, run, controlled)
+    _, own = with_earlier(folder, spec, controlled)
     assert own == {}  # these controls have seeds of their own
 
 
 @pytest.mark.parametrize("changed", ["judge", "heldout_pairs", "reply_tokens", "phrases"])
 def test_columns_of_other_measurements_are_not_kept(
-    demo: LoadedModel, run: RefusalRun, tmp_path: Path, changed: str
+    demo: LoadedModel, run: RefusalInputs, tmp_path: Path, changed: str
 ):
-    folder, points = tmp_path / "out", points_of(run)
-    measured = joined(chosen_table(run, points), measured_table(run, run.contrasts, points))
-    write_tables(folder, run, {POINTS: measured}, 0.0)
+    folder, runner = tmp_path / "out", LocalRunner(run.store)
+    run_stage(Measured(run), run, runner, folder)
     judge: Any = SimpleNamespace(id=run.judge.id, version="2", judge=run.judge.judge)
     fewer = OnsetPhrases(ONSET_PHRASES.refusal[:-1], ("Sure",))
     changes: dict[str, Any] = {"heldout_pairs": 2, "reply_tokens": 7, "phrases": fewer}
     plan = small_plan(**{name: value for name, value in changes.items() if name == changed})
-    other = RefusalRun(demo, plan, run.store, judge if changed == "judge" else run.judge)
-    chosen = chosen_table(run, points)
-    assert "edited_malign" in with_earlier(folder, run, chosen)[0].columns
-    assert with_earlier(folder, other, chosen)[0].equals(chosen)
+    other = RefusalInputs(demo, plan, run.store, judge if changed == "judge" else run.judge)
+    chosen = tables_of(Chosen(run), run)[POINTS]
+    assert "edited_malign" in with_earlier(folder, run.spec(runner.results), chosen)[0].columns
+    assert with_earlier(folder, other.spec(runner.results), chosen)[0].equals(chosen)
 
 
 def test_without_heldout_pairs_the_calibration_pairs_are_named(demo: LoadedModel, tmp_path: Path):
@@ -149,47 +165,64 @@ def test_without_heldout_pairs_the_calibration_pairs_are_named(demo: LoadedModel
     path.write_text("\n".join(lines), encoding="utf-8")
     with Store(tmp_path / "store") as store:
         run = small_run(demo, store, pairs=str(path), domains=None, selectors=("random",))
-        points = points_of(run)
-        table = measured_table(run, run.contrasts, points)
+        tables = tables_of(Evaluated(run), run)
+        table = tables[POINTS]
         assert table["heldout"].to_list() == [False]
         assert table["pairs"].to_list() == [2]
-        if any(points.values()):
-            assert set(transfer_table(run, points)["prompts"]) == {"calibration"}
+        if table["k"].null_count() < table.height:
+            assert set(tables["transfer"]["prompts"]) == {"calibration"}
 
 
-def test_transfer_and_replies(run: RefusalRun, monkeypatch: pytest.MonkeyPatch):
-    points = without_crime(points_of(run))
+def test_transfer_and_replies(run: RefusalInputs, monkeypatch: pytest.MonkeyPatch):
     extra = PromptSet("xstest", "benign", ("Where is the mill?", "Who runs the shop?"), "own.csv")
-    table = transfer_table(run, points, [extra])
+    study = without_crime(Evaluated(run, [extra]))
+    tables = tables_of(study, run)
+    table = tables["transfer"]
+    points = points_of(study, run)
     edits = [place for place, point in points.items() if point]
     assert table.height == len(edits) * 3
     row = table.filter(selector="lrp", domain="hate", prompts="heldout", kind="malign").row(0, named=True)
-    point = points["lrp", "hate"]
-    [contrast] = [one for one in run.contrasts if (one.selector, one.domain) == ("lrp", "hate")]
-    mask = refusal_mask(contrast, point.lam, point.k)
-    rates = run.rates(mask, run.heldout["hate"])
-    assert (row["n"], row["after"]) == (3, rates.malign.mean)
-    assert (row["after_low"], row["after_high"]) == wilson(rates.malign.count, 3)
+    edit = run.edit(mask_of(run, points["lrp", "hate"]))
+    found = rates(run, edit.units, run.heldout["hate"])
+    assert (row["n"], row["after"]) == (3, found.malign.mean)
+    assert (row["after_low"], row["after_high"]) == wilson(found.malign.count, 3)
+    assert row["after_unfinished"] == found.malign.unfinished
+    unedited_rate = rates(run, NO_ROWS, run.heldout["hate"]).malign
+    flips = [
+        sum(a > b for a, b in zip(*sides, strict=True))
+        for sides in ((found.malign.refused, unedited_rate.refused), (unedited_rate.refused, found.malign.refused))
+    ]
+    assert [row["newly_refused"], row["no_longer_refused"]] == flips
+    assert row["change"] == pytest.approx(row["after"] - row["before"])
+    assert row["change_low"] <= row["change"] <= row["change_high"]
+    assert 0 < row["mcnemar_p"] <= 1
+    quality = run.judge_quality
+    expected = corrected_rate(found.malign.count, 3, quality.counts)[0] if quality else None
+    assert row["after_corrected"] == expected
     other = table.filter(selector="lrp", domain="hate", prompts="xstest").row(0, named=True)
-    assert other["after"] == sum(run.refused(mask, extra.prompts)) / 2
+    assert other["after"] == sum(answer(run, run.refused(edit, extra.prompts)).refused) / 2
 
     generated = count_generations(monkeypatch)
-    replies = replies_table(run, points, [extra])
+    replies = tables_of(study, run)["refusal_replies"]
     assert not generated  # all of it is in the store
     edited = replies.filter(selector="lrp", domain="hate", prompts="heldout", kind="benign")
     assert edited["prompt"].to_list() == [pair.base for pair in run.heldout["hate"]]
-    both = [pair.risk for pair in run.heldout["hate"]] + [pair.base for pair in run.heldout["hate"]]
-    assert edited["reply"].to_list() == run.replies(mask, both)[3:]
-    assert edited["refused"].to_list() == list(rates.benign.refused)
+    both = sides(run.heldout["hate"])
+    written = answer(run, run.replies(edit, both))
+    assert list(edited.select("reply", "finished").iter_rows()) == written[3:]
+    assert edited["refused"].to_list() == list(found.benign.refused)
     # the unedited model stands once per set, whatever the number of edits
     unedited = replies.filter(selector="none")
     assert unedited.filter(prompts="xstest").height == 2
     assert unedited.filter(domain="hate", kind="malign").height == 3
-    assert unedited.filter(domain="hate")["reply"].to_list() == run.replies(UNEDITED, both)
+    before = answer(run, run.replies(run.edit(NO_ROWS), both))
+    assert unedited.filter(domain="hate")["reply"].to_list() == [one.text for one in before]
 
 
-def test_a_composed_mask_stands_beside_single_ones_of_its_size(run: RefusalRun):
-    table, sweep = compose(run, ("hate", "crime"))
+@pytest.mark.long
+def test_a_composed_mask_stands_beside_single_ones_of_its_size(run: RefusalInputs):
+    tables = tables_of(Composed(run, ("hate", "crime")), run)
+    table, sweep = tables["composed"], tables["composed_sweep"]
     assert set(sweep["domain"]) == {"hate+crime"}
     assert sweep["malign_n"].to_list() == [8] * sweep.height
     lrp = table.filter(selector="lrp")
@@ -206,10 +239,10 @@ def test_a_composed_mask_stands_beside_single_ones_of_its_size(run: RefusalRun):
     }
     for row in edited.iter_rows(named=True):
         mask = refusal_mask(contrasts[row["mask_domain"]], row["lambda"], row["k"])
-        rates = run.rates(mask, run.heldout[row["evaluated_domain"]])
-        assert (row["malign"], row["benign"]) == (rates.malign.mean, rates.benign.mean)
-        assert row["nll"] == run.nll(mask).nats_per_token
+        found = rates(run, mask, run.heldout[row["evaluated_domain"]])
+        assert (row["malign"], row["benign"]) == (found.malign.mean, found.benign.mean)
+        assert row["nll"] == answer(run, run.nll(run.edit(mask))).nats_per_token
     with pytest.raises(InputError, match="at least two domains"):
-        compose(run, ("hate",))
+        Composed(run, ("hate",))
     with pytest.raises(InputError, match="no pairs of legal"):
-        compose(run, ("hate", "legal"))
+        Composed(run, ("hate", "legal"))

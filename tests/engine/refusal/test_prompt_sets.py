@@ -9,8 +9,8 @@ from typing import Any
 import datasets
 import pytest
 
-from engine.errors import InputError
-from engine.refusal.prompt_sets import read_prompt_sets
+from engine.data.prompt_sets import read_prompt_sets
+from engine.records.errors import InputError
 
 XSTEST = Path(__file__).parents[4] / "shared" / "data" / "xstest" / "xstest_prompts.csv"
 SORRY = [

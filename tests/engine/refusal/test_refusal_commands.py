@@ -11,16 +11,17 @@ import pytest
 from refusal_helpers import count_generations
 
 from engine.cli import main
-from engine.commands.refusal.options import numbers
-from engine.errors import InputError
-from engine.records import file_sha256, read_manifest
-from engine.refusal.contrast import load_contrasts
+from engine.edits.contrasts import load_contrasts
+from engine.records.errors import InputError
+from engine.records.hashing import file_sha256
+from engine.records.manifest import read_manifest
+from engine.run.field_types import numbers
 
 CAST = Path(__file__).parents[4] / "shared" / "data" / "cast" / "condition_multiple.json"
 PROMPTS = ["--selectors", "lrp,random", "--domains", "hate,crime", "--pairs-per-domain", "4"]
-SCORES = ["--samples", "4", "--max-length", "32"]
-GRID = ["--lambdas", "0.5", "--ks", "1%,0.03", "--eval-samples", "2", "--eval-length", "64",
-        "--reply-tokens", "8", "--heldout-pairs", "3"]  # fmt: skip
+SCORES = ["--samples", "4", "--max-length", "32", "--reply-tokens", "8", "--heldout-pairs", "3"]
+SCORES += ["--longer-replies", "1"]  # eight tokens leave much open
+GRID = ["--lambdas", "0.5", "--ks", "1%,0.03", "--eval-samples", "2", "--eval-length", "64"]
 
 
 def answer(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -33,6 +34,7 @@ def error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err.strip().splitlines()[-1]
 
 
+@pytest.mark.long
 def test_the_stages_build_on_each_other(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
@@ -49,7 +51,7 @@ def test_the_stages_build_on_each_other(
     swept = answer(["refusal", "sweep", *common, *GRID], capsys)["refusal_sweep"]
     assert len(swept) == 2 * (3 + 3)
     assert {row["k"] for row in swept} == {0.0, 0.01, 0.03}
-    after_sweep = len(generated)
+    after_sweep = sum(generated)
     assert after_sweep == 2 * (1 + 2 + 2)
 
     selected = answer(["refusal", "select", *common, *GRID], capsys)["operating_points"]
@@ -59,14 +61,21 @@ def test_the_stages_build_on_each_other(
         ("lrp", "crime"),
         ("random", "crime"),
     ]
-    assert len(generated) == after_sweep
+    assert sum(generated) == after_sweep
 
     controlled = answer(["refusal", "control", *common, *GRID, "--seeds", "1,2"], capsys)
     chosen = sum(one["point"] is not None for one in selected)
     assert len(controlled["controls"]) == chosen * 2 * 2
+    few = ["--selectors", "lrp", "--domains", "hate", "--draws", "2"]
+    drawn = answer(["refusal", "draws", *common, *GRID, *few], capsys)
+    assert [line["draws"] for line in drawn["specificity"]] == [2]
+    assert [line["seed"] for line in drawn["draws"]] == [0, 1]
     evaluated = answer(["refusal", "evaluate", *common, *GRID], capsys)
     assert {row["prompts"] for row in evaluated["transfer"]} == {"heldout"}
     assert len(answer(["refusal", "structure", *common], capsys)["signal_density"]) == 4
+    stable = answer(["refusal", "stability", *common, *GRID, "--splits", "2"], capsys)["mask_stability"]
+    of_pairs = [one for one in selected if one["point"] is not None and one["selector"] != "random"]
+    assert len(stable) == 2 * len(of_pairs) > 0
     composed = answer(["refusal", "compose", *common, *GRID], capsys)["composed"]
     assert {row["evaluated_domain"] for row in composed} == {"hate", "crime"}
 
@@ -87,6 +96,7 @@ def test_the_stages_build_on_each_other(
     assert str(tmp_path) not in json.dumps(manifest)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not CAST.is_file(), reason="CAST is not here")
 def test_cast_runs_through_calibrate_and_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """Its prompts mean little to the shipped model; the pipeline has to cope all the same."""
@@ -114,6 +124,7 @@ def test_cast_runs_through_calibrate_and_sweep(tmp_path: Path, capsys: pytest.Ca
     assert all(0 <= row["malign"] <= 1 and row["malign_n"] == 6 for row in swept)
 
 
+@pytest.mark.long
 def test_people_get_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     common = ["demo", "--selectors", "random", "--domains", "hate", "--pairs-per-domain", "2", *SCORES, *GRID]
     common += ["--store", str(tmp_path / "store")]
@@ -122,6 +133,7 @@ def test_people_get_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         ("select", "operating points"),
         ("control", "gain"),
         ("evaluate", "heldout, malign"),
+        ("run", "refusal on held-out pairs"),
     ):
         assert main(["refusal", stage, *common]) == 0
         assert words in capsys.readouterr().out
@@ -135,12 +147,8 @@ def test_wrong_input_is_a_clear_error(tmp_path: Path, capsys: pytest.CaptureFixt
         ["refusal", "calibrate", "demo", "--domains", "hat", "--selectors", "random", *store], capsys
     )
     assert "write 0.2,0.5" in error(["refusal", "sweep", "demo", "--lambdas", "a", *store], capsys)
-    assert "there is no file" in error(
-        ["refusal", "sweep", "demo", "--pairs", "absent.jsonl", *store], capsys
-    )
-    assert "unknown utility task" in error(
-        ["refusal", "evaluate", "demo", "--utility", "mmlx", *store], capsys
-    )
+    assert "there is no file" in error(["refusal", "sweep", "demo", "--pairs", "absent.jsonl", *store], capsys)
+    assert "unknown utility task" in error(["refusal", "evaluate", "demo", "--utility", "mmlx", *store], capsys)
     for seeds in ("-1", "1,1"):
         message = error(["refusal", "control", "demo", f"--seeds={seeds}", *store], capsys)
         assert "seeds of controls must be 0 or more, each once" in message
@@ -155,9 +163,7 @@ def test_phrases_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     phrases = tmp_path / "phrases.json"
     phrases.write_text('{"refusal": ["No"], "compliance": ["Sure", "Yes"]}', encoding="utf-8")
     common = ["demo", "--selectors", "random", "--domains", "hate", "--pairs-per-domain", "2", *SCORES]
-    found = answer(
-        ["refusal", "calibrate", *common, "--phrases", str(phrases), "--store", str(tmp_path / "s")], capsys
-    )
+    found = answer(["refusal", "calibrate", *common, "--phrases", str(phrases), "--store", str(tmp_path / "s")], capsys)
     assert found["onsets"]["compliance"]["phrases"] == ["Sure", "Yes"]
     assert found["onsets"]["refusal"]["text"] == ["No"]
 

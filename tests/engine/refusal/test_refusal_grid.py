@@ -11,17 +11,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from refusal_helpers import count_generations, small_plan, small_run
+from refusal_helpers import answer, count_generations, rates, small_plan, small_run, swept
 
-from engine.behaviour import measured_ranks, measured_scores
-from engine.evaluation.judge import Verdict
-from engine.evaluation.perplexity import negative_log_likelihood
-from engine.intervention import zeroed
-from engine.models import LoadedModel
-from engine.refusal.contrast import Contrast, refusal_mask, refusal_masks
-from engine.refusal.grid import SCHEMA, grid, sweep_refusal
-from engine.refusal.run import UNEDITED, RefusalRun
-from engine.store import Store
+from engine.edits.contrasts import Contrast, refusal_mask, refusal_masks
+from engine.edits.edit import NO_ROWS, edit_of
+from engine.interventions.in_weights import zeroed
+from engine.judges.embedded import Verdict
+from engine.measures.nll import negative_log_likelihood
+from engine.models.loading import LoadedModel
+from engine.results.store import Store
+from engine.results.tables import spec
+from engine.studies.refusal.grid import UNFINISHED, grid
+from engine.studies.refusal.inputs import RefusalInputs
 
 LAMBDAS, KS = (0.0, 0.3, 1.0), (0.01, 0.2, 0.5)
 
@@ -35,16 +36,14 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def contrast(selector: str = "lrp", n: int = 200) -> Contrast:
     generator = np.random.default_rng(4)
     c_comply = np.round(generator.uniform(-1, 1, n), 1).astype(np.float32)  # with ties
-    return Contrast(selector, "hate", measured_scores(c_comply), measured_ranks(generator.random(n)))
+    return Contrast(selector, "hate", c_comply, generator.random(n))
 
 
 def test_masks_of_one_lambda_are_exact_and_nested():
     one = contrast()
     for lam in LAMBDAS:
         masks = refusal_masks(one, lam, KS)
-        score = [
-            float(c) - lam * float(r) for c, r in zip(np.asarray(one.c_comply), one.lm_rank, strict=True)
-        ]
+        score = [float(c) - lam * float(r) for c, r in zip(one.c_comply, one.lm_rank, strict=True)]
         order = sorted(range(200), key=lambda row: (-score[row], row))
         for mask, k in zip(masks, KS, strict=True):
             assert mask.tolist() == sorted(order[: round(200 * k)]) == refusal_mask(one, lam, k).tolist()
@@ -52,19 +51,20 @@ def test_masks_of_one_lambda_are_exact_and_nested():
 
 
 def test_the_grid_goes_k_by_k_and_random_has_no_lambda():
-    cells = list(grid(contrast(), LAMBDAS, KS))
+    run = SimpleNamespace(edit=lambda mask: edit_of(mask, 200))
+    cells = list(grid(run, contrast(), LAMBDAS, KS))
     assert [(cell.k, cell.lam) for cell in cells] == [(k, lam) for k in KS for lam in LAMBDAS]
-    assert [(cell.lam, cell.k) for cell in grid(contrast("random"), LAMBDAS, KS)] == [(0.0, k) for k in KS]
+    assert [(cell.lam, cell.k) for cell in grid(run, contrast("random"), LAMBDAS, KS)] == [(0.0, k) for k in KS]
 
 
 def test_the_table_holds_what_each_mask_does(demo: LoadedModel, store: Store):
     run = small_run(demo, store)
-    table = sweep_refusal(run, run.contrasts, run.calibration)
-    assert dict(table.schema) == SCHEMA
+    table = swept(run)
+    assert dict(table.schema) == spec("refusal_sweep").schema(UNFINISHED)
     # two domains: lrp has 4 cells, random 2, and each part its unedited row
     assert table.height == 2 * (5 + 3)
     for row in table.filter(selector="lrp", domain="crime").iter_rows(named=True):
-        mask = UNEDITED
+        mask = NO_ROWS
         if row["k"]:
             [one] = [c for c in run.contrasts if (c.selector, c.domain) == ("lrp", "crime")]
             mask = refusal_mask(one, row["lambda"], row["k"])
@@ -73,19 +73,20 @@ def test_the_table_holds_what_each_mask_does(demo: LoadedModel, store: Store):
             nll = negative_log_likelihood(demo, run.evaluation).nats_per_token
         assert row["nll"] == pytest.approx(nll, rel=1e-6)
         assert row["perplexity"] == pytest.approx(np.exp(nll))
-        rates = run.rates(mask, run.calibration["crime"])
-        assert (row["malign"], row["benign"]) == (rates.malign.mean, rates.benign.mean)
+        found = rates(run, mask, run.calibration["crime"])
+        assert (row["malign"], row["benign"]) == (found.malign.mean, found.benign.mean)
         assert row["malign_n"] == row["benign_n"] == 4
 
 
 def test_perplexity_comes_first_and_a_cell_above_the_cap_is_not_generated(
     demo: LoadedModel, store: Store, monkeypatch: pytest.MonkeyPatch
 ):
-    generated = count_generations(monkeypatch)
     stages: list[str] = []
     run = small_run(demo, store, perplexity_factor=1.0)
+    contrasts = run.contrasts  # asks the unedited model once per domain
+    generated = count_generations(monkeypatch)
     run.progress = lambda stage, done, total: stages.append(f"{stage} {len(generated)}")
-    table = sweep_refusal(run, run.contrasts, run.calibration)
+    table = swept(run, contrasts)
     assert all(stage.endswith(" 0") for stage in stages if stage.startswith("perplexity of the grid"))
     dense = table.filter(k=0)["nll"][0]
     above = table.filter(table["nll"] > dense)
@@ -94,10 +95,10 @@ def test_perplexity_comes_first_and_a_cell_above_the_cap_is_not_generated(
     assert not above["feasible"].any()
     below = table.filter((table["nll"] <= dense) & (table["k"] > 0))
     assert below["malign"].null_count() == 0
-    assert len(generated) == 2 + below.height  # the unedited model once per domain
+    assert len(generated) == below.height
 
     everything = small_run(demo, store, perplexity_factor=1.0, all_cells=True)
-    table = sweep_refusal(everything, everything.contrasts, everything.calibration)
+    table = swept(everything)
     assert table["malign"].null_count() == 0
     assert not table.filter(table["nll"] > dense)["feasible"].any()
 
@@ -105,34 +106,34 @@ def test_perplexity_comes_first_and_a_cell_above_the_cap_is_not_generated(
 def test_after_an_interruption_no_cell_is_generated_twice(
     demo: LoadedModel, store: Store, monkeypatch: pytest.MonkeyPatch
 ):
-    first = count_generations(monkeypatch, fail_at=4)
     run = small_run(demo, store)
-    contrasts = run.contrasts
+    contrasts = run.contrasts  # asks the unedited model once per domain
+    first = count_generations(monkeypatch, fail_at=1)
     with pytest.raises(KeyboardInterrupt):
-        sweep_refusal(run, contrasts, run.calibration)
+        swept(run, contrasts)
     monkeypatch.undo()
     rest = count_generations(monkeypatch)
     run = small_run(demo, store)
-    table = sweep_refusal(run, run.contrasts, run.calibration)
-    distinct = 2 + table.filter(table["k"] > 0).height
-    assert len(first) == 4
-    assert len(first) + len(rest) == distinct
+    table = swept(run)
+    distinct = table.filter(table["k"] > 0).height
+    assert len(first) == 1
+    assert sum(first) + sum(rest) == distinct
     again = small_run(demo, store)
-    assert sweep_refusal(again, again.contrasts, again.calibration).equals(table)
-    assert len(first) + len(rest) == distinct
+    assert swept(again).equals(table)
+    assert sum(first) + sum(rest) == distinct
 
 
 def test_another_judge_needs_no_generation(demo: LoadedModel, store: Store, monkeypatch: pytest.MonkeyPatch):
     run = small_run(demo, store)
-    sweep_refusal(run, run.contrasts, run.calibration)
+    swept(run)
     generated = count_generations(monkeypatch)
 
     def everything(replies: Any, progress: Any = None) -> list[Verdict]:
         return [Verdict(True, "test") for _ in replies]
 
     strict: Any = SimpleNamespace(id="strict", version="1", judge=everything)
-    judged = RefusalRun(demo, small_plan(), store, strict)
-    table = sweep_refusal(judged, judged.contrasts, judged.calibration)
+    judged = RefusalInputs(demo, small_plan(), store, strict)
+    table = swept(judged, run.contrasts)
     assert not generated
     assert (table["malign"] == 1).all()
     assert (table["benign"] == 1).all()
@@ -143,8 +144,8 @@ def test_another_judge_needs_no_generation(demo: LoadedModel, store: Store, monk
     assert not generated
 
 
-def run_rates(run: RefusalRun) -> int:
-    return run.rates(UNEDITED, run.calibration["hate"]).malign.count
+def run_rates(run: RefusalInputs) -> int:
+    return rates(run, NO_ROWS, run.calibration["hate"]).malign.count
 
 
 @pytest.mark.parametrize(
@@ -187,10 +188,8 @@ def test_masks_have_their_own_replies(demo: LoadedModel, store: Store, monkeypat
     run = small_run(demo, store)
     prompts = [pair.risk for pair in run.calibration["hate"]]
     generated = count_generations(monkeypatch)
-    run.replies(UNEDITED, prompts)
-    run.replies(np.array([1, 2]), prompts)
-    run.replies(np.array([2, 1]), prompts)
-    run.replies(np.array([1, 3]), prompts)
+    for mask in ([], [1, 2], [2, 1], [1, 3]):
+        answer(run, run.replies(run.edit(mask), prompts))
     assert len(generated) == 3
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from engine.errors import InputError
-from engine.refusal.pairs import CAST_DOMAINS, has_split, pairs_record, read_pairs
+from engine.data.pairs import CAST_DOMAINS, has_split, pairs_record, read_pairs
+from engine.records.errors import InputError
 
 
 def cast_file(folder: Path, **changes: object) -> Path:
@@ -79,3 +80,72 @@ def test_a_record_changes_with_every_text():
     changed = [pairs[0]._replace(base="other"), *pairs[1:]]
     assert pairs_record("demo", changed)["sha256"] != record["sha256"]
     assert pairs_record("/some/place/own.jsonl", pairs)["source"] == "own.jsonl"
+
+
+def pairs_file(folder: Path, *splits: str | None) -> Path:
+    """Two pairs per split, as a JSONL file; None: no split is given."""
+    lines = []
+    for split in splits:
+        for number in (1, 2):
+            entry = {"risk": f"risk {split} {number}", "base": f"base {split} {number}", "domain": "hate"}
+            lines.append(json.dumps(entry if split is None else entry | {"split": split}))
+    path = folder / "own.jsonl"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("calibration", "heldout"),
+        ("train", "test"),
+        ("train", "validation"),
+        ("Training", "held-out"),
+        ("TRAIN", "held_out"),
+        (None, "held out"),
+    ],
+)
+def test_splits_are_understood_by_their_usual_names(tmp_path: Path, first: str | None, second: str):
+    """With any of these names the rates are measured on the second half, never on the first."""
+    source = str(pairs_file(tmp_path, first, second))
+    assert has_split(source, "heldout")
+    for split, name in (("calibration", first), ("heldout", second)):
+        assert [pair.risk for pair in read_pairs(source, split)["hate"]] == [f"risk {name} 1", f"risk {name} 2"]
+    assert pairs_record(source, read_pairs(source, "heldout")["hate"])["pairs"] == 2
+
+
+def test_an_unknown_split_is_an_error_that_lists_what_is_there(tmp_path: Path):
+    source = str(pairs_file(tmp_path, "train", "tests"))
+    for read in (lambda: read_pairs(source, "calibration"), lambda: has_split(source, "heldout")):
+        with pytest.raises(InputError) as caught:
+            read()
+        said = str(caught.value)
+        assert "own.jsonl: unknown split 'tests'; it has 'train', 'tests'" in said
+        for name in ("calibration", "train", "heldout", "test", "validation"):
+            assert name in said
+    with pytest.raises(InputError, match="available: heldout"):
+        read_pairs(str(pairs_file(tmp_path, "test")), "calibration")
+
+
+def test_the_layout_of_cast_takes_other_split_names_and_no_unknown_ones(tmp_path: Path):
+    path = cast_file(tmp_path)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["validation"] = content.pop("test")
+    path.write_text(json.dumps(content), encoding="utf-8")
+    assert [pair.risk for pair in read_pairs(str(path), "heldout")["crime"]] == [
+        f"test crime_planning {i}" for i in range(3)
+    ]
+    path.write_text(json.dumps(content | {"extra": []}), encoding="utf-8")
+    with pytest.raises(InputError, match="unknown split 'extra'; it has 'train', 'validation', 'extra'"):
+        read_pairs(str(path), "heldout")
+
+
+def test_the_example_of_the_readme_is_a_pairs_file(tmp_path: Path):
+    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+    [lines] = re.findall(r"```jsonl\n(.*?)```", readme, flags=re.DOTALL)
+    path = tmp_path / "pairs.jsonl"
+    path.write_text(lines, encoding="utf-8")
+    found = {split: read_pairs(str(path), split) for split in ("calibration", "heldout")}
+    assert {domain for some in found.values() for domain in some} == set(found["calibration"]) == set(found["heldout"])
+    fields = {key for line in lines.splitlines() for key in json.loads(line)}
+    assert fields == {"domain", "risk", "base", "split"}

@@ -1,36 +1,49 @@
-"""Every route to a reversed mask: refused with a clear message, or without any effect that lowers refusal.
+"""What is checked so that edits install refusal: at commands, plans, files and the Python API, with a clear message.
 
-Routes through the onset lists, the sides of the pairs and the language-model scores at the level of Algorithm 1
-are in test_contrast.py; here are those through files, commands and the Python API.
+The onset lists, the sides of the pairs and the language-model scores at the level of Algorithm 1 are in
+test_contrast.py. Nothing here stops code that negates numbers; what it makes is measured, and never chosen.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
-import operator
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from refusal_helpers import small_run
+from refusal_helpers import count_generations, rates, small_run, swept
 from safetensors.numpy import load_file, save_file
 
-from engine.behaviour import measured_scores
 from engine.cli import main
-from engine.errors import InputError
-from engine.masks import removed_rows
-from engine.models import LoadedModel
-from engine.ranking import removal_order
-from engine.refusal.contrast import Contrast, load_contrasts, refusal_mask, refusal_score, save_contrasts
-from engine.refusal.grid import sweep_refusal
-from engine.refusal.onsets import ONSET_PHRASES
-from engine.refusal.operating_point import operating_points
-from engine.refusal.plan import RefusalPlan
-from engine.refusal.run import UNEDITED
-from engine.store import Store
+from engine.data.onsets import ONSET_PHRASES
+from engine.data.pairs import read_pairs
+from engine.edits.contrasts import (
+    Contrast,
+    load_contrasts,
+    refusal_mask,
+    refusal_masks,
+)
+from engine.edits.edit import NO_ROWS, Edit, edit_of
+from engine.edits.effect import Change, Effect
+from engine.edits.export import export_masked
+from engine.edits.from_files import edit_from_contrast
+from engine.edits.mask_files import write_mask
+from engine.models.checkpoints import find_checkpoint
+from engine.models.loading import LoadedModel, load_model
+from engine.records.errors import InputError
+from engine.results.store import Store
+from engine.run.plans import RefusalPlan
+from engine.run.runner import LocalRunner
+from engine.studies.refusal.algorithm import contrasts
+from engine.studies.refusal.effect import measured_effect
+from engine.studies.refusal.grid import grid
+from engine.studies.refusal.operating_point import operating_points
 from precomputed import demo_dir
 
 INSTALLS_ONLY = "only installs refusal"
@@ -90,70 +103,42 @@ def test_a_plan_takes_no_negative_lambda_or_k(wrong: dict[str, Any]):
 
 # --- scores ---
 
-REVERSALS: dict[str, Callable[[Any], Any]] = {
-    "negated": operator.neg,
-    "times minus one": lambda scores: scores * -1,
-    "one minus": lambda scores: 1 - scores,
-    "in place of a copy": lambda scores: np.negative(scores.copy()),
-    "reversed order of rows": lambda scores: scores[::-1],
-    "negated as a plain array": lambda scores: -np.asarray(scores),
-    "a plain copy": lambda scores: np.array(np.asarray(scores)),
-}
 
-
-@pytest.mark.parametrize("name", REVERSALS)
-def test_no_contrast_is_made_from_a_reversed_one(honest: Contrast, name: str):
-    reversed_scores = REVERSALS[name](honest.c_comply)
-    with pytest.raises(InputError, match=INSTALLS_ONLY):
-        dataclasses.replace(honest, c_comply=reversed_scores)
-    with pytest.raises(InputError, match=INSTALLS_ONLY):
-        Contrast("lrp", "hate", reversed_scores, honest.lm_rank)
-
-
-@pytest.mark.parametrize("name", ["c_comply", "lm_rank"])
-def test_the_scores_cannot_be_written_to(honest: Contrast, name: str):
-    values = getattr(honest, name)
-    with pytest.raises(ValueError, match="read-only"):
-        values[:] = 0
-    with pytest.raises(ValueError, match="WRITEABLE"):
-        values.setflags(write=True)
-    base = values
-    while isinstance(base, np.ndarray):
-        assert not base.flags.writeable
-        base = base.base
+def test_a_contrast_is_what_was_given_and_stays_with_its_names(honest: Contrast):
     with pytest.raises(dataclasses.FrozenInstanceError):
         honest.c_comply = honest.lm_rank  # type: ignore[misc]
+    again = dataclasses.replace(honest, lm_rank=honest.lm_rank.astype(np.float64))
+    assert again.lm_rank.dtype == again.c_comply.dtype == np.float32
+    np.testing.assert_array_equal(again.lm_rank, honest.lm_rank)
 
 
-@pytest.mark.parametrize("order", ["morf", "lerf"])
-def test_a_behaviour_score_has_no_removal_order(honest: Contrast, order: str):
-    scores = [honest.c_comply, -honest.c_comply, refusal_score(honest, 0.5), honest.c_comply[:100]]
-    for one in scores:
-        with pytest.raises(InputError, match=INSTALLS_ONLY):
-            removed_rows(one, order, 0.02)
-        with pytest.raises(InputError, match=INSTALLS_ONLY):
-            removal_order(one, order)
-
-
-def test_a_behaviour_score_is_no_protection(honest: Contrast):
-    """S = C - lambda r(C), with the contrast itself as what the language model is said to need."""
+@pytest.mark.parametrize("wrong", [{"c_comply": 2.0}, {"c_comply": np.nan}, {"lm_rank": -0.5}, {"lm_rank": np.inf}])
+def test_numbers_that_no_calibration_gives_are_refused(honest: Contrast, wrong: dict[str, float]):
+    [(name, value)] = wrong.items()
+    changed = getattr(honest, name).copy()
+    changed[7] = value
     with pytest.raises(InputError, match=INSTALLS_ONLY):
-        dataclasses.replace(honest, lm_rank=(honest.c_comply + 1) / 2)
-    chosen = np.zeros(honest.lm_rank.size, np.float32)  # what is not to be removed would be protected
-    with pytest.raises(InputError, match=INSTALLS_ONLY):
-        dataclasses.replace(honest, lm_rank=chosen)
+        dataclasses.replace(honest, **{name: changed})
 
 
-def test_measured_values_still_behave_as_numbers(honest: Contrast):
-    assert isinstance(honest.c_comply.max(), np.floating)
-    assert float(np.abs(honest.c_comply).mean()) > 0
-    assert np.asarray(honest.c_comply).dtype == np.float32
+@pytest.mark.parametrize(("lam", "k"), [(-0.5, 0.02), (1.5, 0.02), (0.5, 0.0), (0.5, -0.02), (0.5, 1.0)])
+def test_every_way_to_a_mask_checks_lambda_and_k(demo: LoadedModel, honest: Contrast, lam: float, k: float):
+    run: Any = SimpleNamespace(edit=lambda mask: mask)
+    ways: list[Callable[[], Any]] = [
+        lambda: refusal_mask(honest, lam, k),
+        lambda: refusal_masks(honest, lam, [0.01, k]),
+        lambda: list(grid(run, honest, [0.2, lam], [0.01, k])),
+        lambda: edit_from_contrast(CONTRASTS, "lrp", "hate", lam, k, demo.rows.n_rows, demo.weights_hash),
+    ]
+    for way in ways:
+        with pytest.raises(InputError, match=INSTALLS_ONLY):
+            way()
 
 
 # --- files ---
 
 
-def test_a_contrast_file_with_negated_numbers_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_contrast_file_whose_numbers_changed_is_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     from safetensors import safe_open
 
     with safe_open(CONTRASTS, framework="numpy") as file:
@@ -164,7 +149,7 @@ def test_a_contrast_file_with_negated_numbers_is_refused(tmp_path: Path, capsys:
             arrays[name] = -arrays[name]
     negated = tmp_path / "contrast.safetensors"
     save_file(arrays, negated, metadata=metadata)
-    with pytest.raises(InputError, match=INSTALLS_ONLY):
+    with pytest.raises(InputError, match="damage, not forgery.*refusal calibrate"):
         load_contrasts(negated)
     save_file(arrays, negated, metadata={"manifest": metadata["manifest"]})
     with pytest.raises(InputError, match="no contrast file"):
@@ -182,12 +167,17 @@ def test_a_contrast_file_with_negated_numbers_is_refused(tmp_path: Path, capsys:
         "0.02",
     ]
     save_file(arrays, negated, metadata=metadata)
-    assert INSTALLS_ONLY in refused(["export", "demo", *edit, "--out", str(tmp_path / "model")], capsys)
+    assert "its numbers do not fit its checksum" in refused(
+        ["export", "demo", *edit, "--out", str(tmp_path / "model")], capsys
+    )
 
 
-def test_negated_numbers_cannot_be_saved_either(honest: Contrast, tmp_path: Path):
-    with pytest.raises(InputError, match=INSTALLS_ONLY):
-        save_contrasts(tmp_path / "c", [dataclasses.replace(honest, c_comply=-honest.c_comply)], "{}")
+def test_another_models_contrast_is_refused(demo: LoadedModel):
+    n_rows, weights_hash = demo.rows.n_rows, demo.weights_hash
+    assert edit_from_contrast(CONTRASTS, "lrp", "hate", 0.5, 0.02, n_rows, weights_hash).size
+    for other in ((n_rows, "0" * 64), (n_rows + 1, weights_hash)):
+        with pytest.raises(InputError, match="run `refusal calibrate` on this model"):
+            edit_from_contrast(CONTRASTS, "lrp", "hate", 0.5, 0.02, *other)
 
 
 def test_a_changed_array_in_the_store_is_calibrated_again(demo: LoadedModel, store: Store):
@@ -225,7 +215,7 @@ def test_swapped_or_equal_sides_are_refused(
     assert INSTALLS_ONLY in refused(arguments, capsys)
 
 
-def test_one_swapped_pair_is_refused_as_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_one_swapped_pair_is_refused_as_well(demo: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     pairs = pairs_file(tmp_path, lambda risk, base: (base, risk))
     arguments = [
         "refusal",
@@ -238,16 +228,19 @@ def test_one_swapped_pair_is_refused_as_well(tmp_path: Path, capsys: pytest.Capt
         *SMALL,
     ]
     arguments[arguments.index("--pairs-per-domain") + 1] = "1"
-    assert "give more pairs" in refused(arguments, capsys)
+    assert "the unedited model itself refuses 1 of 1 base prompts" in refused(arguments, capsys)
+    swapped = [pair for some in read_pairs(str(pairs), "calibration").values() for pair in some][:1]
+    with pytest.raises(InputError, match="give more pairs"):
+        contrasts(demo, ["random"], swapped, {})
 
 
 def test_swapped_sides_show_in_the_replies_too(demo: LoadedModel, store: Store):
     """A contrast that was calibrated on right pairs, swept on swapped ones: the unedited model gives them away."""
     run = small_run(demo, store, domains=("hate",), selectors=("lrp",), calibration_pairs=24)
     swapped = {"hate": [pair._replace(risk=pair.base, base=pair.risk) for pair in run.calibration["hate"]]}
-    assert run.rates(UNEDITED, run.calibration["hate"]).malign.mean > 0.3
+    assert rates(run, NO_ROWS, run.calibration["hate"]).malign.mean > 0.3
     with pytest.raises(InputError, match=INSTALLS_ONLY):
-        sweep_refusal(run, run.contrasts, swapped)
+        swept(run, run.contrasts, swapped)
 
 
 def test_swapped_phrase_lists_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -271,9 +264,7 @@ def test_swapped_phrase_lists_are_refused(tmp_path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize("selector", ["lrp/hate", "c_comply", "contrast", "refusal"])
-def test_the_mask_command_knows_no_behaviour_score(
-    selector: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_the_mask_command_knows_no_behaviour_score(selector: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     arguments = ["mask", "demo", "--selector", selector, "--order", "morf", "--rate", "2%"]
     message = refused([*arguments, "--out", str(tmp_path / "m"), "--store", str(tmp_path / "s")], capsys)
     assert "unknown selector" in message
@@ -281,16 +272,182 @@ def test_the_mask_command_knows_no_behaviour_score(
 
 def test_a_reversed_contrast_finds_no_operating_point(demo: LoadedModel, honest: Contrast, store: Store):
     """The last line of defence: numbers negated outside of this software lower refusal, and are never chosen."""
-    run = small_run(
-        demo, store, domains=("hate",), calibration_pairs=24, ks=(0.05,), lambdas=(0.5,), reply_tokens=25
-    )
-    plain = np.array(np.asarray(honest.c_comply))
-    turned = Contrast(
-        "consensus2", "hate", measured_scores(-plain), honest.lm_rank
-    )  # the seal itself is forged
+    run = small_run(demo, store, domains=("hate",), calibration_pairs=24, ks=(0.05,), lambdas=(0.5,), reply_tokens=25)
+    turned = dataclasses.replace(honest, c_comply=-honest.c_comply)
     pairs = run.calibration["hate"]
-    before = run.rates(UNEDITED, pairs).malign.mean
-    assert run.rates(refusal_mask(turned, 0.5, 0.05), pairs).malign.mean < before - 0.2
-    table = sweep_refusal(run, [turned], {"hate": pairs})
+    before = rates(run, NO_ROWS, pairs).malign.mean
+    assert rates(run, refusal_mask(turned, 0.5, 0.05), pairs).malign.mean < before - 0.2
+    table = swept(run, [turned], {"hate": pairs})
     assert not table.filter(table["k"] > 0)["feasible"].any()
     assert operating_points(table) == {("consensus2", "hate"): None}
+
+
+# --- base prompts that the model refuses ---
+
+
+def harmful_bases(folder: Path, count: int, among: int) -> Path:
+    """Shipped pairs of hate; the base prompts of the first `count` of `among` are risk prompts of crime."""
+    entries = [json.loads(line) for line in (demo_dir() / "prompts.jsonl").read_text(encoding="utf-8").splitlines()]
+    crime = [one["risk"] for one in entries if one["domain"] == "crime" and one["split"] == "calibration"]
+    hate = [one for one in entries if one["domain"] == "hate" and one["split"] == "calibration"][:among]
+    for one, risk in zip(hate[:count], crime, strict=False):
+        one["base"] = risk
+    path = folder / f"harmful-{count}.jsonl"
+    path.write_text("\n".join(map(json.dumps, hate)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("stage", ["calibrate", "sweep", "structure"])
+def test_base_prompts_that_the_model_refuses_are_no_base_prompts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], stage: str
+):
+    """Hate against crime: the mean margins do not give that arrangement away, the replies do."""
+    pairs = harmful_bases(tmp_path, 24, 24)
+    arguments = ["refusal", stage, "demo", "--pairs", str(pairs), "--store", str(tmp_path / "s"), *SMALL]
+    arguments[arguments.index("--pairs-per-domain") + 1] = "24"
+    message = refused(arguments, capsys)
+    assert re.search(r"hate: the unedited model itself refuses \d+ of 24 base prompts \(\d+%", message)
+    assert message.count("margin ") == 3
+    assert INSTALLS_ONLY in message
+
+
+def test_a_few_of_them_are_left_out_and_the_manifest_says_so(demo: LoadedModel, store: Store, tmp_path: Path):
+    crime = small_run(demo, store, domains=("crime",), calibration_pairs=64).calibration["crime"]
+    verdicts = rates(small_run(demo, store), NO_ROWS, crime).malign.refused
+    harmful = next(pair.risk for pair, verdict in zip(crime, verdicts, strict=True) if verdict)
+    run = small_run(demo, store, domains=("hate",), selectors=("lrp",), calibration_pairs=20)
+    whole = run.calibration["hate"]
+    pairs = [whole[0]._replace(base=harmful), *whole[1:]]
+    assert run.self_refused({"hate": pairs}) == {"hate": pairs[:1]}
+    [contrast], [expected] = run.contrasts_of({"hate": pairs}), run.contrasts_of({"hate": whole[1:]})
+    np.testing.assert_array_equal(contrast.c_comply, expected.c_comply)
+    run.calibration = {"hate": pairs}
+    assert run.calibration_spec()["pairs_left_out"] == {"hate": 1}
+    assert "pairs_left_out" not in small_run(demo, store, domains=("hate",)).calibration_spec()
+
+
+# --- what leaves is measured ---
+
+
+@pytest.fixture(scope="module")
+def refusing(demo: LoadedModel, honest: Contrast, tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
+    """A model that refuses hate: the shipped one with refusal installed, as a checkpoint of its own."""
+    edit = edit_of(refusal_mask(honest, 0.8, 0.02), demo.rows.n_rows, kind="refusal", spec={"domain": "hate"})
+    out = tmp_path_factory.mktemp("refusing") / "model"
+    export_masked(
+        find_checkpoint("demo"), edit, out, effect=Effect(demo.weights_hash, edit.mask_hash, unasked="a test's model")
+    )
+    return load_model(str(out), dtype="float32", device="cpu")
+
+
+ASKED = ["--pairs", "demo", "--heldout-pairs", "8", "--reply-tokens", "25"]
+SPECS: dict[str, dict[str, Any]] = {
+    "hand-made": {"kind": "hand-made"},
+    "by rate": {"selector": "magnitude", "order": "lerf", "rate": 0.3},
+    "refusal": {"selector": "lrp", "domain": "hate", "lambda": 0.2, "k": 0.3},
+    "composed": {"selector": "lrp", "domain": "hate+crime", "lambda": 0.2, "k": 0.3},
+    "of another domain": {"selector": "lrp", "domain": "legal", "lambda": 0.2, "k": 0.3},
+}
+
+
+@pytest.mark.parametrize("made", SPECS)
+@pytest.mark.parametrize("command", ["export", pytest.param("refusal chat", marks=pytest.mark.long)])
+def test_an_edit_that_lowers_refusal_does_not_leave(
+    refusing: LoadedModel, made: str, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Whatever its file says of how it was made: with a third of the rows gone the model talks garbled text."""
+    mask = np.sort(np.random.default_rng(0).choice(refusing.rows.n_rows, refusing.rows.n_rows // 3, replace=False))
+    write_mask(tmp_path / "mask.safetensors", mask, refusing.fingerprint, SPECS[made])
+    arguments = [*command.split(), refusing.id, "--mask", str(tmp_path / "mask.safetensors"), *ASKED]
+    arguments += ["--out", str(tmp_path / "out")] if command == "export" else []
+    message = refused([*arguments, "--store", str(tmp_path / "s")], capsys)
+    assert re.search(r"lowers refusal of risk prompts: (hate|all) \d+ of \d+, without it \d+", message)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_edit_that_raises_it_leaves_and_its_card_says_by_how_much(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    cell = ["--selector", "consensus2", "--domain", "hate", "--lambda", "0.8", "--k", "0.02"]
+    more = ["--heldout-pairs", "20", "--benign-limit", "0.2", "--store", str(tmp_path / "s"), "--json"]
+    assert main(["export", "demo", *cell, *more, "--out", str(tmp_path / "out")]) == 0
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    found = re.search(r"hate, risk prompts refused \| (\d+) of 20 before, (\d+) of 20 after", card)
+    assert found
+    assert int(found[2]) > int(found[1])
+    assert "hate, base prompts refused" in card
+    assert "| split | held-out |" in card
+    capsys.readouterr()
+    limit = ["--benign-limit", "0"]
+    message = refused(["export", "demo", *cell, *more, *limit, "--out", str(tmp_path / "no")], capsys)
+    assert "harmless base prompts" in message
+
+
+def test_a_refusal_edit_of_another_model_needs_pairs(
+    refusing: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    write_mask(tmp_path / "mask.safetensors", np.array([1]), refusing.fingerprint, SPECS["refusal"])
+    arguments = ["export", refusing.id, "--mask", str(tmp_path / "mask.safetensors"), "--out", str(tmp_path / "out")]
+    assert "--pairs FILE" in refused([*arguments, "--store", str(tmp_path / "s")], capsys)
+
+
+def effect(edit: Edit, malign: dict[str, Change], benign: dict[str, Change] | None = None, **more: Any) -> Effect:
+    return Effect("w", edit.mask_hash, malign, benign or {}, **more)
+
+
+def test_a_record_is_of_one_edit_of_one_model_and_of_every_domain():
+    edit = edit_of([1, 2], 9, kind="refusal", spec={"domain": "hate+crime"})
+    both = {"hate": Change(40, 10, 40), "crime": Change(40, 24, 24)}
+    none = {"hate": Change(40, 0, 0), "crime": Change(40, 0, 0)}
+    effect(edit, both, none).check(edit, "w")
+    with pytest.raises(InputError, match="crime 23 of 40, without it 24"):
+        effect(edit, both | {"crime": Change(40, 24, 23)}, none).check(edit, "w")
+    hate = {"hate": none["hate"]}  # its own domain: another one may lose a twentieth or one, as with a mask by hand
+    by_hand = edit_of([1, 2], 9)
+    for one, base in ((edit, hate), (by_hand, {})):
+        effect(one, both | {"crime": Change(40, 24, 22)}, base).check(one, "w")
+        with pytest.raises(InputError, match=r"crime 21 of 40, without it 24 \("):  # though hate gained more
+            effect(one, both | {"crime": Change(40, 24, 21)}, base).check(one, "w")
+        few = {"hate": Change(8, 2, 8), "crime": Change(8, 2, 1)}  # of few prompts one
+        effect(one, few, {"hate": Change(8, 0, 0)} if base else {}).check(one, "w")
+        with pytest.raises(InputError, match="crime 0 of 8, without it 2"):
+            effect(one, few | {"crime": Change(8, 2, 0)}, {"hate": Change(8, 0, 0)} if base else {}).check(one, "w")
+        with pytest.raises(InputError, match=": all 63 of 80, without it 64"):
+            effect(one, {"hate": Change(40, 40, 40), "crime": Change(40, 24, 23)}, base).check(one, "w")
+    with pytest.raises(InputError, match="another model or another mask"):
+        effect(edit, both, none).check(edit, "v")
+    with pytest.raises(InputError, match="another model or another mask"):
+        effect(edit, both, none).check(edit_of([1, 3], 9, kind="refusal"), "w")
+    for some in ({}, both):  # nothing asked; only risk prompts asked
+        with pytest.raises(InputError, match="too few kinds of prompts"):
+            effect(edit, some).check(edit, "w")
+    over = {"hate": Change(40, 0, 5)}
+    with pytest.raises(InputError, match="more than 10% of harmless base prompts: hate 5 of 40"):
+        effect(edit, both, over, benign_limit=0.1).check(edit, "w")
+    effect(edit, both, over, benign_limit=0.125).check(edit, "w")
+
+
+def test_only_a_model_without_a_chat_template_is_not_asked(tiny_llama: LoadedModel, store: Store):
+    tokenizer = copy.deepcopy(tiny_llama.tokenizer)
+    tokenizer.chat_template = None
+    plain = dataclasses.replace(tiny_llama, tokenizer=tokenizer)
+    edit = edit_of([1], plain.rows.n_rows)
+    found = measured_effect(small_run(plain, store), edit, LocalRunner(store))
+    assert "no chat template" in found.unasked
+    found.check(edit, plain.weights_hash)
+
+
+def test_what_the_store_knows_is_not_generated_again(
+    demo: LoadedModel, honest: Contrast, store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    run = small_run(demo, store, heldout_pairs=6)
+    edit = edit_of(refusal_mask(honest, 0.8, 0.02), demo.rows.n_rows, kind="refusal", spec={"domain": "hate"})
+    pairs = run.heldout["hate"]
+    before, after = rates(run, NO_ROWS, pairs), rates(run, edit.units, pairs)
+    measured_effect(run, edit, LocalRunner(store))
+    generated = count_generations(monkeypatch)
+    found = measured_effect(run, edit, LocalRunner(store))
+    assert not generated
+    assert list(found.malign) == ["hate", "crime", "adult", "medical", "legal"]
+    assert found.malign["hate"] == Change(6, before.malign.count, after.malign.count)
+    assert found.benign == {"hate": Change(6, before.benign.count, after.benign.count)}

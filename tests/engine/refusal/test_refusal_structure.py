@@ -6,10 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.behaviour import measured_ranks, measured_scores
-from engine.models import LoadedModel
-from engine.refusal.contrast import Contrast, refusal_mask
-from engine.refusal.structure import overlaps, shares, signal_density, structure, top_rows
+from engine.edits.contrasts import Contrast, refusal_mask
+from engine.models.loading import LoadedModel
+from engine.studies.refusal.structure import overlaps, shares, signal_density, structure, top_rows
 
 DOMAINS = ("hate", "crime")
 
@@ -19,7 +18,7 @@ def contrasts(demo: LoadedModel) -> list[Contrast]:
     n = demo.rows.n_rows
     generator = np.random.default_rng(0)
     return [
-        Contrast(selector, domain, measured_scores(generator.uniform(-1, 1, n)), measured_ranks(np.zeros(n)))
+        Contrast(selector, domain, generator.uniform(-1, 1, n), np.zeros(n))
         for selector in ("lrp", "ig")
         for domain in DOMAINS
     ]
@@ -27,14 +26,14 @@ def contrasts(demo: LoadedModel) -> list[Contrast]:
 
 def test_density_counts_both_signs():
     values = np.array([0.6, -0.7, 0.5, -0.5, 0.0, 0.51, 0.2, 0.1], dtype=np.float32)
-    one = Contrast("lrp", "hate", measured_scores(values), measured_ranks(np.zeros_like(values)))
+    one = Contrast("lrp", "hate", values, np.zeros_like(values))
     table = signal_density("m", [one])
     assert table.row(0) == ("m", "lrp", "hate", 3 / 8)
 
 
 def test_top_rows(contrasts: list[Contrast]):
     one = contrasts[0]
-    values = np.asarray(one.c_comply)
+    values = one.c_comply
     assert top_rows(one, "c_comply").tolist() == refusal_mask(one, 0.0, 0.01).tolist()
     largest = np.sort(np.argsort(-np.abs(values), kind="stable")[: round(0.01 * values.size)])
     assert top_rows(one, "abs_c_comply").tolist() == largest.tolist()
@@ -64,10 +63,7 @@ def test_shares_add_up_and_have_base_rates(demo: LoadedModel, contrasts: list[Co
         ("third", "mid", lambda layer: blocks / 3 <= layer.block < 2 * blocks / 3),
     ):
         rows = {
-            row
-            for layer in demo.rows.layers
-            if inside(layer)
-            for row in range(layer.start, layer.start + layer.rows)
+            row for layer in demo.rows.layers if inside(layer) for row in range(layer.start, layer.start + layer.rows)
         }
         one = table.filter(selector="lrp", domain="hate", ranked_by="abs_c_comply", part=part, name=name).row(
             0, named=True

@@ -7,28 +7,40 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from refusal_helpers import small_run
+from refusal_helpers import rates, small_run
 from scipy.stats import binomtest, t
 
-from engine.errors import InputError
-from engine.evaluation.perplexity import negative_log_likelihood
-from engine.evaluation.rates import student_t, wilson, wilson_of_rate
-from engine.intervention import zeroed
-from engine.models import LoadedModel
-from engine.refusal.contrast import refusal_mask
-from engine.refusal.run import Rate
-from engine.refusal.specificity import GLOBAL, LAYER_MATCHED, gain, global_random, measure_controls
-from engine.store import Store
+from engine.edits.contrasts import refusal_mask
+from engine.edits.controls import global_random
+from engine.interventions.in_weights import zeroed
+from engine.measures.nll import negative_log_likelihood
+from engine.models.loading import LoadedModel
+from engine.records.errors import InputError
+from engine.results.store import Store
+from engine.run.runner import LocalRunner
+from engine.stats.intervals import student_t, wilson, wilson_of_rate
+from engine.studies.refusal.inputs import Rate
+from engine.studies.refusal.specificity import GLOBAL, LAYER_MATCHED, control_edits, gain, measured_controls
 
 
 def rate(count: int, n: int = 100) -> Rate:
     return Rate(tuple(i < count for i in range(n)))
 
 
-@pytest.mark.parametrize("degrees", [1, 2, 4, 9, 40])
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.99])
-def test_students_quantile_equals_scipy(degrees: int, confidence: float):
-    assert student_t(degrees, confidence) == pytest.approx(t.ppf((1 + confidence) / 2, degrees), rel=1e-7)
+def test_students_quantile_equals_its_closed_forms(confidence: float):
+    """The distribution function can be inverted by hand for 1, 2 and 4 degrees of freedom (Shaw 2006)."""
+    alpha = 1 - confidence**2
+    q = math.cos(math.acos(math.sqrt(alpha)) / 3) / math.sqrt(alpha)
+    assert student_t(1, confidence) == pytest.approx(math.tan(math.pi * confidence / 2), rel=1e-12)
+    assert student_t(2, confidence) == pytest.approx(confidence * math.sqrt(2 / alpha), rel=1e-12)
+    assert student_t(4, confidence) == pytest.approx(2 * math.sqrt(q - 1), rel=1e-12)
+
+
+@pytest.mark.parametrize(("degrees", "confidence"), [(0, 0.95), (3, 0.0), (3, 95)])
+def test_students_quantile_of_nothing(degrees: int, confidence: float):
+    with pytest.raises(InputError, match="Student's t needs"):
+        student_t(degrees, confidence)
 
 
 def test_wilson_of_a_rate_is_wilson_of_its_count():
@@ -87,7 +99,9 @@ def test_controls_are_measured_under_their_own_masks(demo: LoadedModel, tmp_path
         run = small_run(demo, store)
         mask = refusal_mask(run.contrasts[0], 0.5, 0.03)
         pairs = run.heldout["hate"]
-        controls = measure_controls(run, mask, pairs)
+        edit = run.edit(mask)
+        cells = [cell for *_, one in control_edits(run, edit) for cell in (run.nll(one), run.on_pairs(one, pairs))]
+        controls = measured_controls(run, LocalRunner(store).run(cells), edit, pairs)
         assert [(one.kind, one.seed) for one in controls] == [
             (LAYER_MATCHED, 42),
             (GLOBAL, 42),
@@ -98,4 +112,4 @@ def test_controls_are_measured_under_their_own_masks(demo: LoadedModel, tmp_path
         with zeroed(demo, drawn):
             nll = negative_log_likelihood(demo, run.evaluation).nats_per_token
         assert controls[-1].nll == pytest.approx(nll, rel=1e-6)
-        assert controls[-1].rates.malign == run.rates(drawn, pairs).malign
+        assert controls[-1].rates.malign == rates(run, drawn, pairs).malign

@@ -1,0 +1,61 @@
+"""Pieces of axes that many figures share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from dashboard.charts import palette
+
+_MANY_DECADES = 2.5
+
+
+def titled(title: str, **more: Any) -> dict[str, Any]:
+    """An axis with its title close to it and no heavy line at zero."""
+    return {"title": {"text": title, "standoff": 5}, "zeroline": False, **more}
+
+
+def places(labels: Sequence[str]) -> dict[str, Any]:
+    """A vertical axis with one place per label, the first at the top."""
+    count = len(labels)
+    return {"tickvals": list(range(count)), "ticktext": list(labels), "range": [count - 0.5, -0.5], "zeroline": False}
+
+
+def joined(figure: go.Figure, ends: Sequence[float], place: int, **line: Any) -> None:
+    """A line between the marks of one place, without a name and a hover."""
+    line = {"color": palette.REFERENCE, "width": 2, **line}
+    figure.add_scatter(x=list(ends), y=[place] * len(ends), mode="lines", showlegend=False, hoverinfo="skip", line=line)
+
+
+def level(
+    figure: go.Figure, text: str, *, at: str = "bottom right", size: int | None = None, **place: float | str | None
+) -> None:
+    """A dotted line to compare with, and what it is; place: x or y."""
+    add = figure.add_vline if "x" in place else figure.add_hline
+    font = {"color": palette.REFERENCE, "size": size}
+    add(**place, line=palette.DOTTED, annotation={"text": text, "font": font}, annotation_position=at)
+
+
+def decade_ticks(low: float, high: float) -> list[float]:
+    """Heights in log10 to label: whole decades; where few are in sight 1-2-5 steps; within one, round values."""
+    if high - low < 0.5:
+        return _round_values(10**low, 10**high)
+    decades = range(math.floor(low), math.ceil(high) + 1)
+    if high - low <= _MANY_DECADES:
+        ticks = [decade + math.log10(step) for decade in decades for step in (1, 2, 5)]
+    else:
+        least = (high - low) / 7
+        step = next(nice for nice in (1, 2, 5, 10, 20, 25, 50, 100, 200, 10**9) if nice >= least)
+        ticks = [float(decade) for decade in decades if decade % step == 0]
+    return [tick for tick in ticks if low <= tick <= high]
+
+
+def _round_values(low: float, high: float) -> list[float]:
+    """log10 of about five round numbers from `low` to `high`."""
+    magnitude = 10.0 ** math.floor(math.log10((high - low) / 5))
+    step = next(nice * magnitude for nice in (1, 2, 5, 10) if nice * magnitude >= (high - low) / 5)
+    first = math.ceil(low / step)
+    return [math.log10(count * step) for count in range(first, math.floor(high / step) + 1)]

@@ -1,0 +1,225 @@
+"""Curves of perplexity over removed rows, and what stands beside them. Themes are applied by whoever shows a figure."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboard.charts import axes, figure_size, formats, lines, palette
+from dashboard.charts.formats import LN10
+
+HEIGHT, TOP, BOTTOM = 480, 70, 130  # pixels; below the plot: ticks, axis title, up to four lines of legend
+ORDER_HEADINGS = {
+    "lerf": ("LeRF: lowest scores go first", "a good selector stays low"),
+    "morf": ("MoRF: highest scores go first", "a good selector shoots up"),
+}
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """One curve (`series.points` of one selector), held as a reference beside whatever else is drawn."""
+
+    name: str
+    points: pl.DataFrame
+    baseline: float | None  # NLL of its unmasked model, nats
+
+
+def curves(
+    drawn: pl.DataFrame,
+    order: str,
+    *,
+    baseline: float | None,
+    relative: bool = False,
+    overlay: pl.DataFrame | None = None,
+    overlay_baseline: float | None = None,
+    overlay_name: str = "",
+    pinned: Pinned | None = None,
+) -> go.Figure:
+    """Perplexity against the share of removed rows, on a linear axis of log10 that is labelled 10^n.
+
+    drawn, overlay: `series.points`. relative: divided by the unmasked model's perplexity (`baseline`,
+    nats); curves whose own is not known are left out then. Values that are not finite cannot be drawn; they
+    stand as arrows at the upper edge. pinned: one curve as a broad band behind the others.
+    """
+    figure = go.Figure()
+    overlay_name = html.escape(overlay_name)  # plotly reads tags in text
+    heights: list[float] = []
+    if pinned is not None:
+        band = pinned_curve(pinned, order, relative)
+        heights += [value for value in band.y if value is not None]
+        figure.add_trace(band)
+    layers: list[tuple[pl.DataFrame, float, bool]] = []
+    shift = subtracted(baseline, relative)
+    if shift is not None:
+        layers.append((drawn, shift, False))
+    other_shift = subtracted(overlay_baseline, relative)
+    if overlay is not None and other_shift is not None:
+        layers.append((overlay, other_shift, True))
+    for frame, base, laid_over in layers:
+        part = frame.filter(pl.col("order") == order)
+        for selector in palette.in_order(part["selector"].unique().to_list()):
+            rows = part.filter(pl.col("selector") == selector)
+            trace = curve(rows, selector, base, laid_over, overlay_name)
+            heights += [value for value in trace.y if value is not None]
+            figure.add_trace(trace)
+    if overlay is not None:
+        figure.add_trace(_overlay_key(overlay_name))
+    _plateaus(figure, [(frame.filter(pl.col("order") == order), base) for frame, base, _ in layers])
+    if baseline is not None and shift is not None:
+        heights.append((baseline - shift) / LN10)
+        axes.level(figure, "unmasked model", y=heights[-1], size=figure_size.NOTE_PX)
+    top = perplexity_axis(figure, heights, relative)
+    _not_finite(figure, [frame.filter(pl.col("order") == order) for frame, _, _ in layers], top)
+    return _finished(figure, ORDER_HEADINGS[order])
+
+
+def subtracted(baseline: float | None, relative: bool) -> float | None:
+    """What to take from every NLL of a curve; None where nothing can be drawn, since `baseline` is not known."""
+    return baseline if relative else 0.0
+
+
+def curve(rows: pl.DataFrame, selector: str, base: float, laid_over: bool, name: str) -> go.Scatter:
+    look = palette.style(selector)
+    drawn = [(nll - base) / LN10 if math.isfinite(nll) else None for nll in rows["nll"].fill_null(math.nan)]
+    errors = [error / LN10 if error is not None and math.isfinite(error) else 0.0 for error in rows["error"]]
+    label = f"{look.title} ({name})" if laid_over else look.title
+    dash = palette.OVERLAY_DASH if laid_over else look.dash
+    return go.Scatter(
+        x=rows["rate"].to_list(), y=drawn, name=label, mode="lines+markers", connectgaps=False,
+        legendgroup=selector, showlegend=not laid_over, opacity=0.75 if laid_over else 1.0,
+        line={"color": look.colour, "width": 1.5 if laid_over else 2, "dash": dash},
+        marker={"color": look.colour, "size": 7, "symbol": f"{look.symbol}-open" if laid_over else look.symbol},
+        error_y={"type": "data", "array": errors, "visible": any(errors), "thickness": 1, "width": 3},
+        customdata=[_hover(row) for row in rows.iter_rows(named=True)],
+        hovertemplate=f"<b>{label}</b><br>%{{customdata}}<extra></extra>",
+    )  # fmt: skip
+
+
+def pinned_curve(pinned: Pinned, order: str, relative: bool) -> go.Scatter:
+    """The pinned curve, broad and pale, in its selector's colour and symbol. Empty without the order or a baseline."""
+    rows, base = pinned.points.filter(order=order), subtracted(pinned.baseline, relative)
+    if base is None:
+        rows, base = rows.clear(), 0.0
+    look = palette.style(pinned.points["selector"][0])
+    name = f"pinned: {html.escape(pinned.name)}"
+    return go.Scatter(
+        x=rows["rate"].to_list(), name=name, mode="lines+markers", opacity=0.4, connectgaps=False,
+        y=[(nll - base) / LN10 if math.isfinite(nll) else None for nll in rows["nll"].fill_null(math.nan)],
+        line={"color": look.colour, "width": 8}, marker={"color": look.colour, "size": 12, "symbol": look.symbol},
+        customdata=[_hover(row) for row in rows.iter_rows(named=True)],
+        hovertemplate=f"<b>{name}</b><br>%{{customdata}}<extra></extra>",
+    )  # fmt: skip
+
+
+def _overlay_key(name: str) -> go.Scatter:
+    """One legend entry for everything that is laid over: it has the selectors' colours."""
+    return go.Scatter(
+        x=[None], y=[None], name=name, mode="lines+markers", hoverinfo="skip",
+        line={"color": palette.REFERENCE, "width": 1.5, "dash": palette.OVERLAY_DASH},
+        marker={"color": palette.REFERENCE, "size": 7, "symbol": "circle-open"},
+    )  # fmt: skip
+
+
+def _hover(row: dict[str, Any]) -> str:
+    said = [f"removed {formats.rate(row['rate'])}"]
+    if row["rows_removed"] is not None:
+        said[0] += f" = {row['rows_removed']:,} rows"
+    published = f" (printed {row['printed']})" if row["printed"] else ""
+    said.append(f"perplexity {formats.perplexity(row['nll'])}{published}")
+    error = f" ± {row['error']:.4f}" if row["error"] is not None else ""
+    said.append(f"NLL {row['nll']:.4f}{error} nats per token")
+    if row["seeds"] > 1:
+        said.append(f"mean and spread of {row['seeds']} seeds")
+    if row["tokens"]:
+        said.append(f"{row['tokens']:,} tokens")
+    if row["plateau"]:
+        said.append("at the table's numerical ceiling")
+    return "<br>".join(said)
+
+
+def _plateaus(figure: go.Figure, layers: Sequence[tuple[pl.DataFrame, float]]) -> None:
+    """Rings around published cells that stand at a numerical ceiling."""
+    x: list[float] = []
+    y: list[float] = []
+    for frame, base in layers:
+        at_ceiling = frame.filter(pl.col("plateau") & pl.col("nll").is_finite())
+        x += at_ceiling["rate"].to_list()
+        y += [(nll - base) / LN10 for nll in at_ceiling["nll"]]
+    if x:
+        ring = {"symbol": "circle-open", "size": 14, "color": palette.REFERENCE, "line": {"width": 1.5}}
+        figure.add_trace(
+            go.Scatter(x=x, y=y, mode="markers", name="at numerical ceiling", marker=ring, hoverinfo="skip")
+        )
+
+
+def _not_finite(figure: go.Figure, frames: Sequence[pl.DataFrame], top: float) -> None:
+    for frame in frames:
+        for row in frame.filter(~pl.col("nll").is_finite() | pl.col("nll").is_null()).iter_rows(named=True):
+            look = palette.style(row["selector"])
+            figure.add_scatter(
+                x=[row["rate"]], y=[top], mode="markers", showlegend=False, cliponaxis=False,
+                marker={"symbol": "arrow-up", "size": 13, "color": look.colour},
+                hovertemplate=f"<b>{look.title}</b>, {formats.rate(row['rate'])}: not finite<extra></extra>",
+            )  # fmt: skip
+
+
+def perplexity_axis(figure: go.Figure, heights: Sequence[float], relative: bool) -> float:
+    """Sets range and 10^n ticks of the y axis; returns the upper end of the range (in log10)."""
+    scale = lines.perplexity_scale(heights)
+    if relative:
+        scale["ticktext"] = [f"×{text}" for text in scale["ticktext"]]
+    figure.update_yaxes(title="perplexity ÷ unmasked" if relative else "perplexity", **scale)
+    return float(scale["range"][1])
+
+
+def gap(gap_rows: pl.DataFrame) -> go.Figure:
+    """Log gap, NLL_MoRF - NLL_LeRF in nats, against the share of removed rows (`series.gaps`)."""
+    figure = go.Figure()
+    for selector in palette.in_order(gap_rows["selector"].unique().to_list()):
+        look = palette.style(selector)
+        rows = gap_rows.filter(pl.col("selector") == selector)
+        hover = [
+            f"removed {formats.rate(rate)}<br>log gap {log_gap:.3f} nats<br>PPL MoRF − LeRF {text}"
+            for rate, log_gap, text in rows.select("rate", "log_gap", "gap").iter_rows()
+        ]
+        figure.add_scatter(
+            x=rows["rate"].to_list(), name=look.title, mode="lines+markers",
+            y=[value if math.isfinite(value) else None for value in rows["log_gap"]],
+            line={"color": look.colour, "width": 2, "dash": look.dash},
+            marker={"color": look.colour, "size": 7, "symbol": look.symbol},
+            customdata=hover, hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
+        )  # fmt: skip
+    figure.add_hline(y=0, line=palette.DOTTED)
+    figure.update_yaxes(title="log gap (nats per token)", zeroline=False)
+    return _finished(figure, ("Gap: NLL(MoRF) − NLL(LeRF)", "large is good; below 0 the ranking is inverted"))
+
+
+def removed_rows(counts: pl.DataFrame) -> go.Figure:
+    """Share of each projection's rows that a mask removes: columns projection, removed, rows."""
+    ordered = counts.reverse()
+    share = [removed / rows for removed, rows in ordered.select("removed", "rows").iter_rows()]
+    texts = [f"{removed:,} of {rows:,}" for removed, rows in ordered.select("removed", "rows").iter_rows()]
+    figure = go.Figure().add_bar(
+        x=share, y=ordered["projection"].to_list(), orientation="h", text=texts, textposition="outside",
+        cliponaxis=False, marker={"color": palette.AFTER},
+        hovertemplate="%{y}: %{text} rows removed (%{x:.2%})<extra></extra>",
+    )  # fmt: skip
+    figure.update_xaxes(
+        title="share of the projection's rows", tickformat=".3~%", range=[0, max([*share, 1e-9]) * 1.35]
+    )
+    figure.update_yaxes(title=None)
+    figure.update_layout(
+        height=70 + 30 * len(share), margin={"l": 10, "r": 10, "t": 10, "b": 10}, showlegend=False, dragmode=False
+    )
+    return figure
+
+
+def _finished(figure: go.Figure, heading: tuple[str, str]) -> go.Figure:
+    figure.update_xaxes(**axes.titled("rows removed", tickformat=".0%", tick0=0, nticks=10, tickangle=0))
+    return lines.finished(figure, *heading, HEIGHT, BOTTOM, top=TOP).update_layout(title_y=0.95)

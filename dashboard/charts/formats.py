@@ -1,0 +1,77 @@
+"""Numbers for people. What is exact stands in the hover and in the downloads."""
+
+from __future__ import annotations
+
+import math
+
+LN10 = math.log(10)
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_PLAIN_LIMIT = 4  # perplexities below 10^4 are written out
+
+
+def perplexity(nll: float | None) -> str:
+    """Perplexity of an NLL in nats: `37.7`, `1,234`, `1.31×10⁵`. Never overflows; `–` where there is none."""
+    if nll is None or math.isnan(nll):
+        return "–"
+    if math.isinf(nll):
+        return "∞" if nll > 0 else "0"
+    log10 = nll / LN10
+    if log10 < _PLAIN_LIMIT:
+        return _three_digits(math.exp(nll))
+    return _scientific(log10)
+
+
+def perplexity_difference(upper_nll: float, lower_nll: float) -> str:
+    """`exp(upper) - exp(lower)`, written without forming an exponential that overflows."""
+    if not (math.isfinite(upper_nll) and math.isfinite(lower_nll)):
+        return "–"
+    if upper_nll == lower_nll:
+        return "0"
+    high, low = max(upper_nll, lower_nll), min(upper_nll, lower_nll)
+    log10 = (high + math.log1p(-math.exp(low - high))) / LN10
+    text = _three_digits(10**log10) if log10 < _PLAIN_LIMIT else _scientific(log10)
+    return text if upper_nll > lower_nll else f"−{text}"
+
+
+def power_tick(log10: float) -> str:
+    """Axis label at a height of `log10`: `20`, `1,000`, `10<sup>6</sup>`."""
+    if -3 <= log10 < _PLAIN_LIMIT:
+        return f"{10**log10:,.6g}"
+    if abs(log10 - round(log10)) < 1e-9:
+        return f"10<sup>{round(log10)}</sup>".replace("-", "−")
+    exponent = math.floor(log10)
+    return f"{10 ** (log10 - exponent):.3g}×10<sup>{exponent}</sup>"
+
+
+def count(number: int) -> str:
+    """`950`, `7,680`, `1.4M`."""
+    if number < 100_000:
+        return f"{number:,}"
+    return f"{number / 1e6:.3g}M" if number >= 1_000_000 else f"{number / 1e3:.3g}k"
+
+
+def rate(fraction: float) -> str:
+    """`30%`, `7.5%`."""
+    return f"{fraction * 100:.4g}%"
+
+
+def rounded(number: float | None) -> str:
+    """`0.0692`, `1.23`; `–` where there is none."""
+    return "–" if number is None or math.isnan(number) else f"{number:.3g}"
+
+
+def seconds(elapsed_s: float) -> str:
+    """`0.42 s`, `12.3 s`."""
+    return f"{elapsed_s:.2f} s" if elapsed_s < 10 else f"{elapsed_s:.1f} s"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def _scientific(log10: float) -> str:
+    exponent = math.floor(log10)
+    mantissa = round(10 ** (log10 - exponent), 2)
+    if mantissa >= 10:
+        mantissa, exponent = mantissa / 10, exponent + 1
+    return f"{mantissa:.2f}×10{str(exponent).translate(_SUPERSCRIPT)}"

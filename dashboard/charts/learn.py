@@ -1,0 +1,160 @@
+"""Figures of the Learn page."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboard.charts import axes, formats, lines, matrix, palette
+from dashboard.charts.formats import LN10
+
+HEIGHT = 380
+_MARGIN = {"l": 10, "r": 10, "t": 60, "b": 10}
+ORDER_LOOKS = {  # LeRF and MoRF apart by dash, symbol and height, not by colour alone
+    "lerf": ("LeRF: lowest scores go first", "dash", "circle-open"),
+    "morf": ("MoRF: highest scores go first", "solid", "circle"),
+}
+
+
+def weights(values: npt.NDArray[np.float32], row: int, zeroed: bool) -> go.Figure:
+    """A weight matrix as it is in the file, with one row framed, or with that row zeroed. values [rows, columns]"""
+    shown = values.copy()
+    if zeroed:
+        shown[row] = 0
+    limit = float(np.quantile(np.abs(values), 0.99)) or 1.0
+    figure = go.Figure().add_heatmap(
+        z=shown, zmin=-limit, zmax=limit, colorscale=matrix.DIVERGING, colorbar={"title": "weight"},
+        hovertemplate="row %{y}, input %{x}: %{z:.4f}<extra></extra>",
+    )  # fmt: skip
+    figure.add_shape(
+        type="rect", x0=-0.5, x1=values.shape[1] - 0.5, y0=row - 0.5, y1=row + 0.5,
+        line={"color": palette.STYLES["ig"].colour, "width": 2},
+    )  # fmt: skip
+    figure.update_xaxes(**axes.titled("input", showgrid=False))
+    figure.update_yaxes(**axes.titled("row = output", autorange="reversed", showgrid=False))
+    heading = f"The matrix, row {row} {'zeroed' if zeroed else 'framed'}"
+    return _titled(figure, heading, f"{values.shape[0]:,} rows of {values.shape[1]:,} numbers")
+
+
+def outputs(before: npt.NDArray[np.float64], after: npt.NDArray[np.float64]) -> go.Figure:
+    """Outputs of a matrix for one made-up input, as it is (rings) and with a row zeroed (dots)."""
+    places = list(range(before.size))
+    figure = go.Figure()
+    for values, name, symbol, colour, size in (
+        (before, "as it is", "circle-open", palette.BEFORE, 9),
+        (after, "row zeroed", "circle", palette.AFTER, 4),
+    ):
+        figure.add_scatter(
+            x=places, y=values, mode="markers", name=name, marker={"symbol": symbol, "color": colour, "size": size},
+            hovertemplate=f"output %{{x}}, {name}: %{{y:.3f}}<extra></extra>",
+        )  # fmt: skip
+    changed = np.flatnonzero(before != after)
+    figure.add_scatter(
+        x=changed, y=after[changed], mode="markers", name="differs", hoverinfo="skip",
+        marker={"symbol": "diamond-open", "size": 16, "color": palette.STYLES["ig"].colour, "line": {"width": 2}},
+    )  # fmt: skip
+    figure.update_xaxes(**axes.titled("output"))
+    figure.update_yaxes(title={"text": "value", "standoff": 5}, zeroline=True)
+    figure.update_layout(legend={"orientation": "h", "yanchor": "bottom", "y": 1, "x": 0})
+    return _titled(figure, "Its outputs, with and without the row", "", top=90)
+
+
+def curves(
+    points: pl.DataFrame, selector: str, orders: Sequence[str], unmasked_nll: float, marked: float | None = None
+) -> go.Figure:
+    """Perplexity of one selector against removed rows; LeRF and MoRF in one figure. marked: a rate to point at."""
+    look = palette.style(selector)
+    figure, heights = go.Figure(), [unmasked_nll / LN10]
+    for order in orders:
+        name, dash, symbol = ORDER_LOOKS[order]
+        rows = points.filter(pl.col("order") == order, pl.col("nll").is_finite()).sort("rate")
+        placed = [nll / LN10 for nll in rows["nll"]]
+        heights += placed
+        figure.add_scatter(
+            x=rows["rate"].to_list(), y=placed, mode="lines+markers", name=name if len(orders) > 1 else look.title,
+            line={"color": look.colour, "width": 2, "dash": dash if len(orders) > 1 else look.dash},
+            marker={"color": look.colour, "size": 7, "symbol": symbol},
+            customdata=[
+                f"{formats.rate(rate)} of the rows zeroed<br>perplexity {formats.perplexity(nll)} (NLL {nll:.4f})"
+                for rate, nll in rows.select("rate", "nll").iter_rows()
+            ],
+            hovertemplate="%{customdata}<extra></extra>",
+        )  # fmt: skip
+    axes.level(figure, "no row zeroed", y=unmasked_nll / LN10)
+    if marked is not None:
+        figure.add_vline(x=marked, line={"color": palette.REFERENCE, "width": 1})
+    figure.update_yaxes(title={"text": "perplexity", "standoff": 5}, **lines.perplexity_scale(heights))
+    figure.update_xaxes(**axes.titled("rows zeroed", tickformat=".0%"))
+    return lines.finished(figure, f"{look.title}: perplexity as rows are zeroed", "", bottom=90)
+
+
+def stable_and_valid(both: pl.DataFrame, stable_from: float) -> go.Figure:
+    """Stability (Spearman) to the right, validity (log gap) upwards, one mark per selector. `stability_and_gap`."""
+    figure = go.Figure()
+    for selector in palette.in_order(both["selector"].to_list()):
+        look = palette.style(selector)
+        row: dict[str, Any] = both.filter(pl.col("selector") == selector).row(0, named=True)
+        figure.add_scatter(
+            x=[row["spearman"]], y=[row["log_gap"]], mode="markers", name=look.title,
+            marker={"color": look.colour, "symbol": look.symbol, "size": 13},
+            hovertemplate=f"<b>{look.title}</b><br>Spearman %{{x:.4f}} ({row['size']} windows against all)<br>"
+            f"log gap %{{y:.3f}} nats at {formats.rate(row['rate'])}<extra></extra>",
+        )  # fmt: skip
+    axes.level(figure, "stable from here", x=stable_from, at="top left")
+    figure.add_hline(y=0, line={"color": palette.REFERENCE, "width": 1})
+    figure.update_xaxes(**axes.titled("stability: Spearman correlation"))
+    figure.update_yaxes(**axes.titled("validity: log gap (nats)"))
+    return lines.finished(figure, "Stable and right are two things", "")
+
+
+def refusals(bars: pl.DataFrame, heading: str) -> go.Figure:
+    """Refused shares as bars. Columns group, name, share, low, high (null where not known); first group on the left."""
+    figure = go.Figure()
+    groups = bars["group"].unique(maintain_order=True).to_list()
+    names = bars["name"].unique(maintain_order=True).to_list()
+    looks = [(palette.BEFORE, ""), (palette.AFTER, "/"), (palette.STYLES["ig"].colour, "x"), ("#B70D9B", ".")]
+    width = 0.8 / len(names)
+    tops: list[tuple[float, float, str]] = []
+    for number, name in enumerate(names):
+        part = bars.filter(pl.col("name") == name)
+        colour, pattern = looks[number % len(looks)]
+        places = [groups.index(group) + (number - (len(names) - 1) / 2) * width for group in part["group"]]
+        high = [share if top is None else top for share, top in part.select("share", "high").iter_rows()]
+        figure.add_bar(
+            x=places, y=part["share"].to_list(), width=0.92 * width, name=html.escape(name),
+            marker={"color": colour, "pattern": {"shape": pattern}}, customdata=part["group"].to_list(),
+            error_y={
+                "type": "data", "symmetric": False, "thickness": 1, "width": 4,
+                "array": (part["high"] - part["share"]).fill_null(0).to_list(),
+                "arrayminus": (part["share"] - part["low"]).fill_null(0).to_list(),
+                "visible": part["low"].null_count() < part.height,
+            },
+            hovertemplate=f"{html.escape(name)}, %{{customdata}}: %{{y:.1%}} refused<extra></extra>",
+        )  # fmt: skip
+        tops += list(zip(places, high, [f"{share:.0%}" for share in part["share"]], strict=True))
+    figure.add_scatter(  # above the error bars, which a bar's own text would cross
+        x=[place for place, _, _ in tops], y=[top for _, top, _ in tops], text=[text for *_, text in tops],
+        mode="text", textposition="top center", hoverinfo="skip", showlegend=False, cliponaxis=False,
+    )  # fmt: skip
+    figure.update_xaxes(
+        title=None, tickvals=list(range(len(groups))), ticktext=[html.escape(group) for group in groups],
+        range=[-0.5, len(groups) - 0.5], showgrid=False, zeroline=False,
+    )  # fmt: skip
+    figure.update_yaxes(**axes.titled("refused", range=[0, 1.12], tickformat=".0%"))
+    figure.update_layout(legend={"orientation": "h", "yanchor": "top", "y": -0.12, "x": 0})
+    return _titled(figure, heading, "")
+
+
+def _titled(figure: go.Figure, heading: str, below: str, top: int = 60) -> go.Figure:
+    text = f"{heading}<br><sub>{below}</sub>" if below else heading
+    figure.update_layout(
+        title={"text": text, "x": 0, "y": 1 - 22 / HEIGHT, "yanchor": "top"}, height=HEIGHT,
+        margin={**_MARGIN, "t": top}, dragmode=False, hovermode="closest",
+    )  # fmt: skip
+    return figure

@@ -1,0 +1,96 @@
+"""One name, colour, dash and symbol per selector, everywhere.
+
+The colours have a contrast of at least 3:1 on white and on the dark background, and stay apart for
+people who see fewer colours (checked by a test with the model of Machado et al. 2009): the nine that the shipped
+results show well apart, the shelf's plainly. Dash and symbol alone tell the curves apart too. A line that is dotted
+means "laid over", so no selector owns that dash.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from zlib import crc32
+
+OVERLAY_DASH = "dot"
+REFERENCE = "#808080"  # lines that are no selector: the unmasked model, zero
+DOTTED = {"color": REFERENCE, "width": 1, "dash": "dot"}
+BEFORE, AFTER = "#808080", "#7A88E7"
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one selector looks. `title` is its name for people, `dash` and `symbol` are plotly's words."""
+
+    title: str
+    colour: str
+    dash: str
+    symbol: str
+
+
+STYLES = {
+    "consensus2": Style("Consensus-2", "#08A95B", "solid", "diamond"),
+    "lrp": Style("LRP", "#7A88E7", "solid", "circle"),
+    "ig": Style("IG", "#DD7A02", "dash", "square"),
+    "wanda": Style("Wanda", "#B70D9B", "dashdot", "triangle-up"),
+    "mean_activation": Style("Mean activation", "#901FDE", "longdash", "triangle-down"),
+    "magnitude": Style("Magnitude", "#C61620", "longdashdot", "x"),
+    "random": Style("Random", "#808080", "12px,3px,3px,3px", "cross"),
+    "grad_x_input": Style("Gradient x input", "#86544A", "18px,4px", "triangle-right"),
+    "ig_conductance": Style("IG conductance", "#D670BA", "5px,3px", "triangle-left"),
+    # The shelf: named by `--selectors` only.
+    "fisher": Style("Fisher", "#F24430", "10px,2px", "star-square"),
+    "taylor": Style("Taylor", "#207317", "16px,3px,4px,3px", "star-triangle-up"),
+    "atp_signed": Style("AtP, signed", "#A126BF", "16px,3px,4px,3px", "star-triangle-down"),
+    "relp": Style("RelP", "#9B61F2", "10px,2px", "circle-x"),
+    "gradient_norm": Style("Gradient norm", "#A68D7C", "18px,4px", "star-diamond"),
+    "activation_std": Style("Activation std", "#426AA6", "longdash", "octagon"),
+    "flap": Style("FLAP", "#E52EC1", "dashdot", "hexagram"),
+    "ria": Style("RIA", "#6B993D", "dash", "square-x"),
+    "weight_norm": Style("Weight norm", "#4C6666", "longdashdot", "diamond-tall"),
+    "effect_size": Style("Effect size", "#85698C", "solid", "diamond-wide"),
+}
+_TITLES: dict[str, str] = {}  # of plug-ins, by id: in one process an id has one title
+_PLAIN = re.compile(r"\w[\w .,:;+/()×-]{0,59}")
+_MORE_COLOURS = ("#A0742A", "#2A8FA8", "#C2607F", "#6E8B3D", "#8C6BB1")
+_MORE_DASHES = ("6px,2px", "14px,4px", "9px,3px,2px,3px")
+_MORE_SYMBOLS = ("star", "hexagon", "pentagon", "bowtie", "hourglass")
+
+
+def learn_titles(titles: object) -> None:
+    """Names of plug-ins, as the manifest of a run tells them. What is no plain short text is left out: names stand in
+    labels, where markup would be drawn."""
+    for selector, name in titles.items() if isinstance(titles, dict) else ():
+        if isinstance(name, str) and _PLAIN.fullmatch(name):
+            _TITLES[selector] = name
+
+
+def style(selector: str) -> Style:
+    """The look of a selector. A plug-in's comes from its name, so that it is the same on every page."""
+    if selector in STYLES:
+        return STYLES[selector]
+    digest = crc32(selector.encode())
+    return Style(
+        _plug_in_title(selector),
+        _MORE_COLOURS[digest % len(_MORE_COLOURS)],
+        _MORE_DASHES[digest // 7 % len(_MORE_DASHES)],
+        _MORE_SYMBOLS[digest // 31 % len(_MORE_SYMBOLS)],
+    )
+
+
+def _plug_in_title(selector: str) -> str:
+    """Its title, with the id where another selector is called the same; the id alone where no run told a title."""
+    name = _TITLES.get(selector, selector)
+    others = {look.title for look in STYLES.values()} | {one for other, one in _TITLES.items() if other != selector}
+    return f"{name} ({selector})" if name in others else name
+
+
+def title(selector: str) -> str:
+    """A selector's name for people."""
+    return style(selector).title
+
+
+def in_order(selectors: list[str]) -> list[str]:
+    """Selectors in the order used everywhere: the known ones as listed above, then the others by name."""
+    known = list(STYLES)
+    return sorted(set(selectors), key=lambda name: (known.index(name) if name in STYLES else len(known), name))

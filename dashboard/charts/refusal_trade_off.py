@@ -1,0 +1,184 @@
+"""The grid of refusal edits: malign against benign refusal, and the cells around one."""
+
+from __future__ import annotations
+
+import math
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboard.charts import axes, figure_size, formats, matrix, palette
+from dashboard.charts.formats import LN10
+from dashboard.charts.lines import TOP, finished
+from dashboard.charts.refusal_values import Row, percent, strength
+
+MALIGN, BENIGN, PERPLEXITY = "Malign refusal", "Benign refusal", "Perplexity"
+_SMALLEST_PX, _LARGEST_PX = 8.0, 20.0
+_TICKS = 5
+_HEIGHT, _BOTTOM = 600, 180  # pixels; below the plot: axis title, colour bar, legend
+
+
+def trade_off(cells: pl.DataFrame, unedited: pl.DataFrame, chosen: str, benign_limit: float, heading: str) -> go.Figure:
+    """Malign against benign refusal of every cell, symbol by selector, colour and size by perplexity.
+
+    cells: rows of `refusals.cells` with rates. Operating points have a ring in the selector's colour;
+    they and the `chosen` cell have Wilson's intervals. The box: benign refusal within the limit.
+    customdata of every mark: [cell id, hover text].
+    """
+    figure = go.Figure()
+    logs = [nll / LN10 for nll in cells["nll"] if nll is not None and math.isfinite(nll)]
+    low, high = (min(logs), max(logs)) if logs else (0.0, 1.0)
+    span = max(high - low, 1e-6)
+    for selector in palette.in_order(cells["selector"].unique().to_list()):
+        look, rows = palette.style(selector), list(cells.filter(selector=selector).iter_rows(named=True))
+        figure.add_scatter(
+            x=[row["benign"] for row in rows], y=[row["malign"] for row in rows], mode="markers+text",
+            name=look.title, customdata=[[row["id"], _hover(row)] for row in rows],
+            text=["rescue" if row["rescue"] else "" for row in rows], textposition="top center",
+            textfont={"size": figure_size.NOTE_PX}, cliponaxis=False,
+            marker={
+                "symbol": look.symbol, "color": [_log(row) for row in rows], "coloraxis": "coloraxis",
+                "size": [
+                    _SMALLEST_PX + (_LARGEST_PX - _SMALLEST_PX) * ((_log(row) or low) - low) / span for row in rows
+                ],
+                "line": {
+                    "width": [3 if row["point"] else 1 for row in rows],
+                    "color": [look.colour if row["point"] else palette.REFERENCE for row in rows],
+                },
+                "opacity": [1.0 if row["point"] or row["id"] == chosen else 0.8 for row in rows],
+            },
+            selected={"marker": {"opacity": 1.0}}, unselected={"marker": {"opacity": 0.8}},
+            hovertemplate="%{customdata[1]}<extra></extra>",
+        )  # fmt: skip
+    _intervals(figure, cells, chosen)
+    _before(figure, unedited)
+    measured = [value for column in ("benign_high", "benign") for value in cells[column].drop_nulls()]
+    right = min(1.03, max([2 * benign_limit, *(value + 0.04 for value in measured)]))
+    figure.add_shape(
+        type="rect", x0=0, x1=benign_limit, y0=0, y1=1, fillcolor=palette.REFERENCE, opacity=0.12, layer="below",
+        line=palette.DOTTED,
+    )  # fmt: skip
+    figure.add_annotation(
+        x=0, y=1.08, xanchor="left", yanchor="top", text=f"feasible: benign ≤ {benign_limit:.0%}",
+        showarrow=False, font={"color": palette.REFERENCE, "size": figure_size.NOTE_PX},
+    )  # fmt: skip
+    ticks = [low + span * step / (_TICKS - 1) for step in range(_TICKS)]
+    figure.update_layout(
+        coloraxis={
+            "colorscale": matrix.SEQUENTIAL, "cmin": low, "cmax": low + span,
+            "colorbar": {
+                "title": {"text": "perplexity (also the size)", "side": "top"}, "orientation": "h", "thickness": 10,
+                "x": 0, "xanchor": "left", "y": -0.15, "yanchor": "top", "len": 1,
+                "tickvals": ticks, "ticktext": [formats.perplexity(tick * LN10) for tick in ticks],
+            },
+        }
+    )  # fmt: skip
+    figure.update_xaxes(
+        **axes.titled("benign refusal: harmless prompts refused", tickformat=".0%", range=[-0.02, right])
+    )
+    figure.update_yaxes(**axes.titled("malign refusal: risk prompts refused", tickformat=".0%", range=[-0.03, 1.08]))
+    finished(figure, heading, "up is stronger, left spares harmless prompts", _HEIGHT, bottom=_BOTTOM)
+    figure.update_layout(legend_y=-(_BOTTOM - 50) / (_HEIGHT - TOP - _BOTTOM))
+    return figure
+
+
+def _log(row: Row) -> float | None:
+    return row["nll"] / LN10 if row["nll"] is not None and math.isfinite(row["nll"]) else None
+
+
+def _hover(row: Row) -> str:
+    lines = [
+        f"<b>{palette.title(row['selector'])}, {row['domain']}</b>, {strength(row)}",
+        f"malign {percent(row['malign'], row['malign_low'], row['malign_high'])}",
+        f"benign {percent(row['benign'], row['benign_low'], row['benign_high'])}",
+        f"perplexity {formats.perplexity(row['nll'])}",
+    ]
+    if row["rows_removed"] is not None:
+        lines.append(f"{row['rows_removed']:,} rows removed")
+    if row["point"]:
+        lines.append("operating point" + (", rescued under a relaxed benign limit" if row["rescue"] else ""))
+    elif not row["feasible"]:
+        lines.append("not feasible")
+    return "<br>".join(lines)
+
+
+def _intervals(figure: go.Figure, cells: pl.DataFrame, chosen: str) -> None:
+    rows = [
+        row
+        for row in cells.iter_rows(named=True)
+        if (row["point"] or row["id"] == chosen) and row["malign_low"] is not None
+    ]
+    bars = {
+        f"error_{axis}": {
+            "type": "data", "array": [row[f"{kind}_high"] - row[kind] for row in rows],
+            "arrayminus": [row[kind] - row[f"{kind}_low"] for row in rows], "thickness": 1, "width": 3,
+            "color": palette.REFERENCE,
+        }
+        for axis, kind in (("x", "benign"), ("y", "malign"))
+    }  # fmt: skip
+    figure.add_scatter(
+        x=[row["benign"] for row in rows], y=[row["malign"] for row in rows], mode="markers", showlegend=False,
+        hoverinfo="skip", marker={"size": 1, "color": palette.REFERENCE}, **bars,
+    )  # fmt: skip
+    here = [row for row in rows if row["id"] == chosen]
+    if here:
+        figure.add_annotation(
+            x=here[0]["benign"], y=here[0]["malign"], text="chosen", showarrow=True, arrowhead=2, ax=34, ay=34,
+            arrowcolor=palette.REFERENCE, font={"color": palette.REFERENCE, "size": figure_size.NOTE_PX},
+        )  # fmt: skip
+
+
+def _before(figure: go.Figure, unedited: pl.DataFrame) -> None:
+    rows = list(unedited.unique(["domain", "malign", "benign"], maintain_order=True).iter_rows(named=True))
+    if not rows:
+        return
+    figure.add_scatter(
+        x=[row["benign"] for row in rows], y=[row["malign"] for row in rows], mode="markers", name="unedited model",
+        marker={"symbol": "asterisk-open", "size": 11, "color": palette.BEFORE, "line": {"width": 2}},
+        customdata=[
+            f"<b>unedited model, {row['domain']}</b><br>malign "
+            f"{percent(row['malign'], row['malign_low'], row['malign_high'])}<br>benign "
+            f"{percent(row['benign'], row['benign_low'], row['benign_high'])}<br>perplexity "
+            f"{formats.perplexity(row['nll'])}"
+            for row in rows
+        ],
+        hovertemplate="%{customdata}<extra></extra>",
+    )  # fmt: skip
+
+
+def neighbourhood(cells: pl.DataFrame, value: str, chosen: str) -> go.Figure:
+    """The grid of one selector and domain: λ down, k across, the `chosen` cell framed, infeasible ones with a cross.
+
+    Marks over the cells have customdata [cell id, "", hover text].
+    """
+    lambdas, ks = sorted(set(cells["lambda"])), sorted(set(cells["k"]))
+    at = {(row["lambda"], row["k"]): row for row in cells.iter_rows(named=True)}
+    column = {MALIGN: "malign", BENIGN: "benign", PERPLEXITY: "nll"}[value]
+    rows = [[at.get((lam, k)) for k in ks] for lam in lambdas]
+    infeasible = {(i, j) for i, line in enumerate(rows) for j, row in enumerate(line) if row and not row["feasible"]}
+    values = [[row[column] if row else None for row in line] for line in rows]
+    finite = [v for line in values for v in line if v is not None and math.isfinite(v)]
+    as_nll = value == PERPLEXITY and finite
+    span = (min(finite), max(max(finite), min(finite) + 1e-6)) if as_nll else (0.0, 1.0)
+    selector = cells["selector"][0]
+    figure = matrix.matrix(
+        values, [formats.rate(k) for k in ks], ["–" if selector == "random" else f"{lam:g}" for lam in lambdas],
+        heading=f"{value} around this cell", below="✕: not feasible; framed: the chosen cell",
+        text=(lambda v: formats.perplexity(v)) if value == PERPLEXITY else (lambda v: f"{v:.0%}"),
+        hover=[[_hover(row) if row else "" for row in line] for line in rows], span=span, clickable=True,
+        corner=("k, share of rows removed", "λ"),
+    )  # fmt: skip
+    ids = [[row["id"] if row else "" for row in line] for line in rows]
+    marks = figure.data[-1]
+    marks.customdata = [[ids[i][j], "", text] for i, j, text in marks.customdata]
+    for note in figure.layout.annotations:
+        if (int(note.y), int(note.x)) in infeasible:
+            note.text = f"{note.text} ✕"
+    for i, line in enumerate(rows):
+        for j, row in enumerate(line):
+            if row and row["id"] == chosen:
+                figure.add_shape(
+                    type="rect", x0=j - 0.47, x1=j + 0.47, y0=i - 0.47, y1=i + 0.47,
+                    line={"color": "#DD7A02", "width": 3},
+                )  # fmt: skip
+    return figure

@@ -1,0 +1,166 @@
+"""Single units against sets: who ranks the effects of single rows rightly, whose masks of many rows do least harm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboard.charts import axes, formats, palette
+from dashboard.charts.lines import finished
+from engine.stats.intervals import wilson
+
+RULERS = {"Signed": "signed", "Absolute": "absolute"}
+KINDS = {"row": "rows", "neuron": "neurons"}
+_HELPS_COLOUR = "#3F7FBF"
+Row = Mapping[str, Any]
+
+
+def marks(table: pl.DataFrame, ruler: str) -> pl.DataFrame:
+    """One row per selector with a rank correlation: selector, single, low, high, lerf_nll, seeds; means over seeds.
+
+    table: `singles_selectors` of one kind of unit; ruler: of the values of `RULERS`. low, high: null where a seed has
+    no interval; lerf_nll: null where a seed's mask was not measured.
+    """
+    names = {"single": f"{ruler}_spearman", "low": f"{ruler}_low", "high": f"{ruler}_high", "lerf_nll": "lerf_nll"}
+    means = [pl.when(pl.col(column).null_count() == 0).then(pl.col(column).mean()) for column in names.values()]
+    found = table.group_by("selector", maintain_order=True).agg(
+        *(mean.alias(name) for mean, name in zip(means, names, strict=True)), seeds=pl.len()
+    )
+    order = {name: place for place, name in enumerate(palette.in_order(found["selector"].to_list()))}
+    return found.filter(pl.col("single").is_not_null()).sort(pl.col("selector").replace_strict(order))
+
+
+def finding(found: pl.DataFrame, kind: str) -> str:
+    """What the two rulers say together, as a heading. found: as `marks` gives it; kind: of `KINDS`.
+
+    They disagree where the interval of the selector that is best on sets lies wholly below that of the selector that is
+    best on single units, which is rarely so by chance.
+    """
+    if found.is_empty():
+        return f"No ranking of single {KINDS[kind]} could be compared"
+    single = found.sort("single", descending=True, maintain_order=True).row(0, named=True)
+    best = palette.title(single["selector"])
+    if single["low"] is None or single["low"] <= 0:
+        return f"No ranking of single {KINDS[kind]} is told from chance"
+    measured = found.filter(pl.col("lerf_nll").is_finite())
+    if measured.is_empty():
+        return f"{best} ranks single {KINDS[kind]} best"
+    sets = measured.sort("lerf_nll", maintain_order=True).row(0, named=True)
+    if sets["selector"] == single["selector"]:
+        return f"{best} is best on single {KINDS[kind]} and on sets"
+    both = f"{best} on single {KINDS[kind]}, {palette.title(sets['selector'])} on sets"
+    apart = sets["high"] is not None and sets["high"] < single["low"]
+    return f"Rulers disagree: {both}" if apart else f"{both}: not told apart"
+
+
+def scatter(found: pl.DataFrame, heading: str, ruler: str, kind: str) -> go.Figure:
+    """One mark per selector whose LeRF mask was measured: right is valid for single units, up for sets."""
+    figure = go.Figure()
+    drawn = found.filter(pl.col("lerf_nll").is_finite())
+    for row in drawn.iter_rows(named=True):
+        _mark(figure, row, row["lerf_nll"], f"LeRF {row['lerf_nll']:.4f} nats per token")
+    figure.add_vline(0, line=palette.DOTTED)
+    figure.update_xaxes(**axes.titled(_title(ruler, kind)))
+    figure.update_yaxes(title="LeRF mask at 30% (nats), falling", autorange="reversed", zeroline=False)
+    below = f"right: single {KINDS[kind]} are ranked better; up: the mask does less harm"
+    return finished(figure, heading, below, 470)
+
+
+def intervals(found: pl.DataFrame, heading: str, ruler: str, kind: str) -> go.Figure:
+    """The rank correlations alone, one line of the figure per selector: where no mask was measured."""
+    figure = go.Figure()
+    for place, row in enumerate(found.iter_rows(named=True)):
+        _mark(figure, row, place, "no LeRF mask was measured", legend=False)
+    figure.add_vline(0, line=palette.DOTTED)
+    figure.update_xaxes(**axes.titled(_title(ruler, kind)))
+    figure.update_yaxes(**axes.places([palette.title(name) for name in found["selector"]]), automargin=True)
+    return finished(figure, heading, "bars: 95% intervals", 150 + 34 * max(found.height, 2), 60)
+
+
+def _title(ruler: str, kind: str) -> str:
+    truth = "effect" if ruler == "signed" else "abs(effect)"
+    return f"Spearman of score and {truth}, single {KINDS[kind]}"
+
+
+def _mark(figure: go.Figure, row: Row, height: float, said: str, *, legend: bool = True) -> None:
+    look, value = palette.style(row["selector"]), row["single"]
+    ends = None if row["low"] is None or row["high"] is None else (row["low"], row["high"])
+    lines = [f"Spearman {value:.3f}" + (f" ({ends[0]:.3f} to {ends[1]:.3f})" if ends else ""), said]
+    lines += [f"means over {row['seeds']} seeds"] if row["seeds"] > 1 else []
+    figure.add_scatter(
+        x=[value], y=[height], mode="markers", name=look.title, showlegend=legend, cliponaxis=False,
+        marker={"color": look.colour, "symbol": look.symbol, "size": 13},
+        error_x={
+            "type": "data", "array": [ends[1] - value if ends else 0.0],
+            "arrayminus": [value - ends[0] if ends else 0.0], "visible": ends is not None, "thickness": 1, "width": 4,
+        },
+        customdata=["<br>".join(lines)], hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
+    )  # fmt: skip
+
+
+def parts(singles: pl.DataFrame) -> pl.DataFrame:
+    """Of every projection, of neurons every block, the share of units that help when removed: part, units, helps, low,
+    high (Wilson). singles: of one kind of unit; effects that are no number do not help.
+    """
+    by = "projection" if singles["projection"].null_count() == 0 else "block"
+    counts = (
+        singles.group_by(by, maintain_order=True)
+        .agg(units=pl.len(), helping=((pl.col("effect") < 0) & pl.col("effect").is_not_nan()).sum())
+        .with_columns(part=pl.col(by).cast(pl.String) if by == "projection" else pl.format("block {}", by))
+    )
+    bounds = [wilson(row["helping"], row["units"]) for row in counts.iter_rows(named=True)]
+    return counts.select(
+        "part", "units", helps=pl.col("helping") / pl.col("units"),
+        low=pl.Series([one.low for one in bounds], dtype=pl.Float64),
+        high=pl.Series([one.high for one in bounds], dtype=pl.Float64),
+    )  # fmt: skip
+
+
+def helping(found: pl.DataFrame, heading: str) -> go.Figure:
+    """Bars of `parts` with their intervals."""
+    figure = go.Figure()
+    values = found["helps"]
+    figure.add_bar(
+        y=found["part"].to_list(), x=values.to_list(), orientation="h", marker={"color": _HELPS_COLOUR},
+        error_x={
+            "type": "data", "array": (found["high"] - values).to_list(),
+            "arrayminus": (values - found["low"]).to_list(), "thickness": 1, "width": 4,
+        },
+        customdata=[
+            f"{row['helps']:.1%} of {row['units']:,} ({row['low']:.1%} to {row['high']:.1%})"
+            for row in found.iter_rows(named=True)
+        ],
+        hovertemplate="<b>%{y}</b><br>%{customdata}<extra></extra>", showlegend=False,
+    )  # fmt: skip
+    figure.update_xaxes(
+        **axes.titled("share that helps when removed", tickformat=".0%", range=[0, found["high"].max()])
+    )
+    figure.update_yaxes(type="category", autorange="reversed", automargin=True)
+    return finished(figure, heading, "effect below zero; bars: 95% intervals", 150 + 28 * max(found.height, 2), 60)
+
+
+def ceiling(split_half: float | None) -> float | None:
+    """About what a ranking can reach with effects from this much text; None where halves of it do not agree at all.
+
+    Spearman and Brown: the whole text's reliability is 2 r / (1 + r) for halves that correlate by r, and no other
+    variable can be expected to correlate with the effects by more than its square root.
+    """
+    if split_half is None or split_half <= 0:
+        return None
+    return math.sqrt(2 * split_half / (1 + split_half))
+
+
+def noise(signed: float | None, absolute: float | None) -> str:
+    """In words, how much of the effects is the text's noise; empty where the halves were not compared."""
+    if signed is None or absolute is None:
+        return ""
+    tops = [ceiling(one) for one in (signed, absolute)]
+    said = ["nothing can be expected" if top is None else f"at most about {top:.2f} can be expected" for top in tops]
+    return (
+        f"Effects from every second window correlate by {formats.rounded(signed)} with those from the others, absolute "
+        f"ones by {formats.rounded(absolute)}: of a ranking {said[0]} on signed and {said[1]} on absolute effects."
+    )

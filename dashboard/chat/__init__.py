@@ -1,0 +1,1 @@
+"""One prompt under several edits: models in memory, edits, replies, tries."""

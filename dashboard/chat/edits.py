@@ -1,0 +1,189 @@
+"""What to remove: the settings of an edit -> a mask, from shipped scores or from scores computed here.
+
+For the shipped model the scores and contrasts in `precomputed/demo/results` are used as long as they belong
+to the very weights that are loaded. Contrasts of another model come from a refusal run of its own. Everything else
+is computed on the embedded text and prompts, once per model in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from dashboard.charts import formats, palette
+from dashboard.state import results, shipped
+from engine.records.errors import InputError
+from engine.records.locks import held
+from engine.selectors.base import ALSO_CONTRASTS, BUILT_IN, CONTRASTS_ONLY, PAPER_CONTRASTS
+
+if TYPE_CHECKING:
+    from dashboard.chat.live import Entry
+    from engine.edits.contrasts import Contrast
+    from engine.edits.masks import Mask
+
+Mode = Literal["refusal", "language model"]
+Progress = Callable[[str, int, int], None]
+LAMBDAS = (0.2, 0.3, 0.5, 0.6, 0.7, 0.8)  # the paper's grid, appendix E
+KS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1)  # and the step between for small models
+RATES = tuple(round(0.05 * step, 2) for step in range(1, 19))
+# The built-in selectors that contrast prompts: asking the registry for them would load torch before the first edit.
+REFUSAL_SELECTORS = tuple(palette.in_order([*PAPER_CONTRASTS, *ALSO_CONTRASTS]))
+DOMAINS = ("hate", "crime", "adult", "medical", "legal")
+CALIBRATION_WINDOWS, WINDOW_TOKENS, CALIBRATION_PAIRS = 64, 128, 64
+SEED = 42
+CONTRASTS = "contrast.safetensors"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One edit. refusal: domain, lam, k, and for one's own model the results folder of its run. language model: order,
+    rate."""
+
+    mode: Mode
+    selector: str
+    domain: str = ""
+    lam: float = 0.0
+    k: float = 0.0
+    order: str = ""
+    rate: float = 0.0
+    run: str = ""
+
+    def describe(self) -> str:
+        """The settings in one line."""
+        name = palette.title(self.selector)
+        if self.mode == "refusal":
+            return f"{name}, {self.domain}, λ = {self.lam:g}, k = {self.k:.4g}"
+        return f"{name}, {self.order.replace('lerf', 'LeRF').replace('morf', 'MoRF')} {self.rate:.0%}"
+
+
+def cell_name(lam: float, k: float) -> str:
+    """`λ 0.5, k 2%`: a cell of a grid, as lists and addresses have it."""
+    return f"λ {lam:g}, k {formats.rate(k)}"
+
+
+def ranking_selectors() -> list[str]:
+    """Selectors for the language-model mode: the built-in ones and installed plug-ins."""
+    return palette.in_order([*(name for name in BUILT_IN if name not in CONTRASTS_ONLY), *_plug_ins()])
+
+
+def refusal_selectors() -> list[str]:
+    """Selectors for the refusal mode: the built-in ones and installed plug-ins that contrast prompts."""
+    if not _plug_ins():
+        return list(REFUSAL_SELECTORS)
+    from engine.selectors import contrast_selectors
+
+    return palette.in_order(contrast_selectors())
+
+
+def _plug_ins() -> list[str]:
+    return [point.name for point in entry_points(group="selector_audit.selectors")]
+
+
+def mask_of(entry: Entry, edit: Edit, progress: Progress) -> Mask:
+    """The removed rows of an edit, ascending int64. `progress(what, done, total)` while scores are computed."""
+    from engine.edits.contrasts import refusal_mask
+    from engine.edits.from_files import edit_from_contrast
+    from engine.edits.masks import removed_rows
+
+    if edit.mode == "language model":
+        return removed_rows(_scores(entry, edit.selector, progress), edit.order, edit.rate)
+    if edit.run:  # refuses a file of another model
+        rows, weights = entry.loaded.rows.n_rows, entry.loaded.weights_hash
+        path = results.folder_of(edit.run) / CONTRASTS
+        return edit_from_contrast(path, edit.selector, edit.domain, edit.lam, edit.k, rows, weights).units
+    return refusal_mask(_contrast(entry, edit.selector, edit.domain, progress), edit.lam, edit.k)
+
+
+def control_of(entry: Entry, mask: Mask, seed: int) -> Mask:
+    """As many rows as the edit in every layer, drawn at random: what is left if only the depth mattered."""
+    from engine.edits.controls import layer_matched
+
+    return layer_matched(mask, entry.loaded.rows, seed)
+
+
+def removed_per_projection(entry: Entry, mask: Mask) -> pl.DataFrame:
+    """Columns projection, removed, rows; in the order in which projections stand in a block."""
+    removed: dict[str, int] = {}
+    rows: dict[str, int] = {}
+    for layer in entry.loaded.rows.layers:
+        first, last = np.searchsorted(mask, [layer.start, layer.start + layer.rows])
+        removed[layer.projection] = removed.get(layer.projection, 0) + int(last - first)
+        rows[layer.projection] = rows.get(layer.projection, 0) + layer.rows
+    return pl.DataFrame({"projection": list(rows), "removed": list(removed.values()), "rows": list(rows.values())})
+
+
+def _scores(entry: Entry, selector: str, progress: Progress) -> npt.NDArray[np.float32]:
+    if selector not in entry.scores:
+        known = shipped.demo_scores().get(selector) if _is_shipped(entry) else None
+        if known is not None:
+            _same_rows(entry, "scores.safetensors", known)
+        entry.scores[selector] = _compute_scores(entry, selector, progress) if known is None else known
+    values: npt.NDArray[np.float32] = entry.scores[selector]
+    return values if values.ndim == 1 else values[0]  # random: one ranking per seed, the first is shown
+
+
+def _compute_scores(entry: Entry, selector: str, progress: Progress) -> npt.NDArray[np.float32]:
+    from engine.data.corpora import windows
+    from engine.selectors import compute_scores, get_selector
+
+    tokens = None
+    if not get_selector(selector).data_free:
+        tokens = windows(
+            "demo", entry.loaded.tokenizer, role="calibration", samples=CALIBRATION_WINDOWS, length=WINDOW_TOKENS
+        )
+    with _held(entry, progress):
+        computed = compute_scores(entry.loaded, [selector], tokens, seeds=(SEED,), progress=progress)
+    return computed[selector].numpy()
+
+
+def _contrast(entry: Entry, selector: str, domain: str, progress: Progress) -> Contrast:
+    key = (selector, domain)
+    if key not in entry.contrasts:
+        if not _is_shipped(entry):
+            raise InputError(
+                "a refusal edit of another model than the shipped one needs pairs of prompts for it; run "
+                "`selector-audit refusal run MODEL --pairs FILE --out FOLDER`, and give that folder"
+            )
+        known = shipped.demo_contrasts().get(key)
+        if known is not None:
+            _same_rows(entry, CONTRASTS, known.c_comply)
+        entry.contrasts[key] = known or _compute_contrast(entry, selector, domain, progress)
+    found: Contrast = entry.contrasts[key]
+    return found
+
+
+def _compute_contrast(entry: Entry, selector: str, domain: str, progress: Progress) -> Contrast:
+    from engine.data.corpora import contrast_pairs
+    from engine.selectors import get_selector, protected_by
+    from engine.studies.refusal.algorithm import contrasts
+
+    # Random rows are protected by nothing, as in the shipped contrasts: lambda changes nothing there.
+    lm_scores = {} if get_selector(selector).seeded else {selector: _scores(entry, protected_by(selector), progress)}
+    pairs = contrast_pairs("demo", domain, split="calibration")[:CALIBRATION_PAIRS]
+    with _held(entry, progress):
+        return contrasts(entry.loaded, [selector], pairs, lm_scores, progress=progress)[0]
+
+
+def _held(entry: Entry, progress: Progress) -> AbstractContextManager[None]:
+    """The model's lock; whoever waits for it sees so."""
+    return held(entry.loaded.lock, lambda _: progress("waiting for another session", 0, 1))
+
+
+def _is_shipped(entry: Entry) -> bool:
+    """Were the shipped results computed from the weights that are loaded?"""
+    return shipped.demo_weights_hash() == entry.loaded.weights_hash
+
+
+def _same_rows(entry: Entry, name: str, values: npt.NDArray[np.float32]) -> None:
+    if values.shape[-1] != entry.loaded.rows.n_rows:
+        raise InputError(
+            f"the shipped {name} has {values.shape[-1]} rows, the shipped model has {entry.loaded.rows.n_rows}; "
+            "rebuild the shipped results"
+        )

@@ -1,0 +1,179 @@
+"""Tries of the live page: what was asked, what came out, and a session of them as a file."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from dashboard.chat.edits import Edit
+from dashboard.chat.live import SIDES, Outcome, Side
+from engine.records.environment import environment
+
+if TYPE_CHECKING:
+    from engine.edits.masks import Mask
+
+KEPT = 100  # tries of a session
+TITLES: dict[Side, str] = {"before": "Before", "after": "After", "control": "Control"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """The settings of a try. control_seed: of the random rows in the same layers, None without a control."""
+
+    model: str
+    edit: Edit
+    prompt: str
+    reply_tokens: int
+    margins: bool = False
+    control_seed: int | None = None
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        return SIDES if self.control_seed is not None else SIDES[:2]
+
+    def describe(self) -> str:
+        """The edit in one line."""
+        return self.edit.describe()
+
+
+@dataclass
+class Try:
+    """One try, kept in the session while it is written, so that a stopped one still shows what was there."""
+
+    request: Request
+    texts: dict[Side, str] = field(default_factory=lambda: dict.fromkeys(SIDES, ""))
+    outcomes: dict[Side, Outcome[Side]] = field(default_factory=dict)
+    removed: pl.DataFrame | None = None  # projection, removed, rows
+    mask_sha256: str = ""
+    effect: str = ""  # what the edit does to refusal, in words
+    model: dict[str, Any] = field(default_factory=dict)  # as in a manifest
+    control_seed: int | None = None  # of the control that was written
+    began: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    ended: bool = False
+    problem: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Did every side it asked for write its reply to the end?"""
+        return self.ended and not self.problem and all(side in self.outcomes for side in self.request.sides)
+
+    @property
+    def rows_removed(self) -> int | None:
+        return int(self.removed["removed"].sum()) if self.removed is not None else None
+
+    def about(self, request: Request) -> bool:
+        """Is this a complete try of the same edit and prompt? Control and margins may differ."""
+        return self.complete and _core(self.request) == _core(request)
+
+    def missing(self, request: Request) -> tuple[Side, ...]:
+        """Sides that `request` wants and this try, which is `about` it, has not.
+
+        A control with another seed, and a side without the margins that are asked for, count as missing.
+        """
+        missing = []
+        for side in request.sides:
+            outcome = self.outcomes.get(side)
+            other = side == "control" and request.control_seed != self.control_seed
+            lacks = outcome is not None and request.margins and not outcome.along and not outcome.margin_note
+            if outcome is None or other or lacks:
+                missing.append(side)
+        return tuple(missing)
+
+
+def _core(request: Request) -> tuple[object, ...]:
+    return request.model, request.edit, request.prompt, request.reply_tokens
+
+
+def mask_hash(mask: Mask) -> str:
+    """SHA-256 of the removed row ids, to tell masks apart in a file."""
+    return hashlib.sha256(mask.astype("<i8").tobytes()).hexdigest()
+
+
+def record(one: Try) -> dict[str, Any]:
+    """A try as plain data: settings, replies with verdict and margins, rows removed, the model."""
+    request = one.request
+    return {
+        "began": one.began,
+        "model": one.model or {"id": request.model},
+        "prompt": request.prompt,
+        "edit": asdict(request.edit),
+        "reply_tokens": request.reply_tokens,
+        "control_seed": one.control_seed,
+        "rows_removed": one.rows_removed,
+        "rows_removed_by_projection": one.removed.to_dicts() if one.removed is not None else None,
+        "mask_sha256": one.mask_sha256 or None,
+        "effect_on_refusal": one.effect or None,
+        "complete": one.complete,
+        "replies": {side: _reply(one.outcomes[side]) for side in SIDES if side in one.outcomes},
+    }
+
+
+def _reply(outcome: Outcome[Side]) -> dict[str, Any]:
+    return {
+        "text": outcome.text,
+        "refusal": outcome.refusal,
+        "judged": outcome.judged,
+        "judge_reason": outcome.reason,
+        "margin": outcome.margin,
+        "margins_along_reply": [{"token": token, "margin": margin} for token, margin in outcome.along],
+        "tokens": outcome.tokens,
+        "finished": outcome.finished,
+        "elapsed_s": round(outcome.elapsed_s, 3),
+    }
+
+
+def session_json(tries: list[Try]) -> str:
+    """All tries of a session with the software they were made with."""
+    whole = {
+        "format": "selector-audit live session",
+        "version": 1,
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
+        "environment": environment(),
+        "tries": [record(one) for one in tries],
+    }
+    return json.dumps(whole, indent=2, ensure_ascii=False)
+
+
+def session_csv(tries: list[Try]) -> str:
+    """One line per try: settings, then verdict, margin and reply of every side."""
+    rows = []
+    for one in tries:
+        whole = record(one)
+        row: dict[str, Any] = {name: whole[name] for name in ("began", "prompt", "reply_tokens", "control_seed")}
+        row["model"] = whole["model"]["id"]
+        row["revision"] = whole["model"].get("revision")
+        row["weights_hash"] = whole["model"].get("weights_hash")
+        row |= {("lambda" if name == "lam" else name): value for name, value in whole["edit"].items()}
+        row |= {"rows_removed": whole["rows_removed"], "mask_sha256": whole["mask_sha256"]}
+        for side in SIDES:
+            reply = whole["replies"].get(side, {})
+            for name in ("refusal", "margin", "tokens", "finished", "text"):
+                row[f"{side}_{name}"] = reply.get(name)
+        rows.append(row)
+    buffer = io.BytesIO()
+    pl.DataFrame(rows, infer_schema_length=None).write_csv(buffer)
+    return buffer.getvalue().decode()
+
+
+def comparison(tries: list[Try]) -> pl.DataFrame:
+    """Tries side by side for people: verdict and margin of every side. Newest first."""
+    rows = []
+    for number, one in reversed(list(enumerate(tries, start=1))):
+        row = {"Try": number, "Edit": one.request.describe(), "Prompt": one.request.prompt, "Rows": one.rows_removed}
+        for side in SIDES:
+            outcome = one.outcomes.get(side)
+            row[TITLES[side]] = verdict(outcome) if outcome else "–"
+        rows.append(row)
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def verdict(outcome: Outcome[Side]) -> str:
+    """`refuses, margin +1.20, cut off`."""
+    margin = "" if outcome.margin is None else f", margin {outcome.margin:+.2f}".replace("-", "−")
+    return outcome.verdict + margin + ("" if outcome.finished else ", cut off")

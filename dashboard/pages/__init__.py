@@ -1,0 +1,1 @@
+"""One folder per page, with all of the page in it; its `page.py` has `render()`."""

@@ -1,0 +1,130 @@
+"""The part Exact controls of the page Controls: rewrites that leave the function bit for bit, and decoys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import streamlit as st
+
+from dashboard.charts import exact_controls as exact_chart, formats, groups, palette
+from dashboard.pages.controls import more
+from dashboard.show import layout, selection, tools
+from dashboard.state import sources
+from engine.stats.exact_controls import DECOYS, NEURONS, NORMS, NORMS_WHOLE, REWRITES, VALUES
+
+Row = dict[str, Any]
+MEASURES = {"moved": "LeRF loss", "spearman": "Spearman", "jaccard": "Jaccard"}
+TITLES = {
+    NEURONS: "neurons rescaled", VALUES: "values rescaled", NORMS: "norms folded", NORMS_WHOLE: "norms folded whole",
+    DECOYS: "decoys planted",
+}  # fmt: skip
+WORDS = {"exact": "the same bits", "rounding": "the same but for rounding", "moved": "moves", "unknown": "not known"}
+
+
+def exact(source: sources.Source) -> pl.DataFrame:
+    """What selectors make of weights that compute the same, and of rows that do nothing; returns what is shown."""
+    proofs, verdicts = source.table("invariance_rewrites"), source.table("invariance_verdicts")
+    st.caption(
+        "The weights are rewritten so that every logit on the calibration windows keeps every bit, and each selector "
+        "is run again. Whatever it says otherwise then is about how the weights are written and not about what the "
+        "model computes. To keep its ranking is necessary, not sufficient: random noise keeps it too."
+    )
+    shown = verdicts
+    left, right = st.columns(2)
+    with left, layout.told():
+        if proofs.filter("proven", pl.col("rewrite") != DECOYS).height:
+            shown = source.table("invariance")
+            _moves(shown)
+        else:
+            st.info("No rescaling was proven to leave this model's function; the reasons are below.")
+    with right, layout.told():
+        if proofs.filter("proven", rewrite=DECOYS).height:
+            _decoys(source.table("invariance_decoys"))
+        else:
+            st.info("No decoys were planted; the reason is below.")
+    st.dataframe(
+        _answers(verdicts), hide_index=True,
+        column_config={"Decoys protected": st.column_config.NumberColumn(format="percent")},
+        alt="Per selector: what the rewrites did to its ranking, and where decoys rank",
+    )  # fmt: skip
+    st.subheader("Is it the same function?", anchor=False)
+    st.dataframe(
+        _proofs(proofs), hide_index=True, alt="Per rewrite: what it does, and whether every logit kept its bits"
+    )
+    return shown
+
+
+def _moves(table: pl.DataFrame) -> None:
+    measure = selection.switch(
+        "Before and after by", tuple(MEASURES), "exact_measure", default="moved", title=MEASURES.__getitem__
+    )
+    rate = formats.rate(table["rate"][0])
+    rewrites = {name: TITLES[name] for name in REWRITES if name in table["rewrite"]}
+    wide = table.group_by("selector", "rewrite", maintain_order=True).agg(pl.col(measure).mean())
+    wide = wide.pivot("rewrite", index="selector", values=measure, maintain_order=True)
+    heading, below, title = {
+        "moved": (f"How much LeRF at {rate} changes", "though every logit has the same bits", "nats per token"),
+        "spearman": ("Rank correlation before and after", "1 is the same ranking", "Spearman"),
+        "jaccard": (f"Overlap of LeRF masks at {rate}, before and after", "1 is the same mask", "Jaccard"),
+    }[measure]
+    moved = measure == "moved"
+
+    def text(value: float) -> str:
+        return f"{value:+.2f} nats" if moved else f"{value:.3f}"
+
+    figure = exact_chart.before_after(
+        wide, rewrites, unmoved=0.0 if moved else 1.0, heading=heading, below=below, title=title, text=text
+    )
+    told = [
+        f"{palette.title(row['selector'])} "
+        + ", ".join(f"{name} {'–' if row[one] is None else text(row[one])}" for one, name in rewrites.items())
+        for row in wide.iter_rows(named=True)
+    ]
+    tools.show(figure, f"exact-{measure}", f"{heading}. {'; '.join(told)}.", key="exact-moves")
+    more.say_not_finite(*(wide[name] for name in rewrites))
+
+
+def _decoys(table: pl.DataFrame) -> None:
+    rate, count = formats.rate(table["rate"][0]), int(table["decoys"][0])
+    means = table.group_by("selector", maintain_order=True).agg(
+        pl.col("protected", "removed_first", "percentile").mean()
+    )
+    figure = groups.selector_bars(
+        means, [("protected", f"among the top {rate}"), ("removed_first", f"in the LeRF mask at {rate}")],
+        heading=f"Where {count} rows without effect rank", below="their weights and outputs are huge",
+        title="share of the decoys", tickformat=".0%", text=lambda value: f"{value:.0%}", hover=_decoys_hover, top=1.0,
+    )  # fmt: skip
+    shares = ", ".join(
+        f"{palette.title(row['selector'])} {row['protected']:.0%}" for row in means.iter_rows(named=True)
+    )
+    tools.show(figure, "decoys", f"Share of decoy rows among the top {rate} of each ranking: {shares}.", key="decoys")
+
+
+def _decoys_hover(row: Row) -> str:
+    return (
+        f"{row['protected']:.1%} protected, {row['removed_first']:.1%} removed first<br>"
+        f"mean rank {row['percentile']:.1%} of the way up"
+    )
+
+
+def _answers(verdicts: pl.DataFrame) -> pl.DataFrame:
+    order = {name: place for place, name in enumerate(palette.in_order(verdicts["selector"].to_list()))}
+    return verdicts.sort(pl.col("selector").replace_strict(order, return_dtype=pl.Int64)).select(
+        pl.col("selector").map_elements(palette.title, return_dtype=pl.String).alias("Selector"),
+        pl.col("invariance").replace(WORDS).alias("Ranking"),
+        pl.col("decoys_protected").alias("Decoys protected"),
+        pl.col("reasons").alias("In words"),
+    )
+
+
+def _proofs(proofs: pl.DataFrame) -> pl.DataFrame:
+    return proofs.select(
+        pl.col("rewrite").replace(TITLES).alias("Rewrite"),
+        pl.when("proven").then(pl.lit("yes, every bit")).otherwise(pl.lit("no proof")).alias("Same function"),
+        pl.col("units").alias("Units"),
+        pl.col("windows_equal").alias("Windows bit-equal"),
+        pl.col("windows").alias("Windows"),
+        pl.col("rewrite").replace(REWRITES).alias("What it does"),
+        pl.col("reason").alias("Why not, or what is left out"),
+    )

@@ -1,0 +1,165 @@
+"""The other parts of the page Controls: rank distribution, dangerous groups, a second domain, seeds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import streamlit as st
+
+from dashboard.charts import controls, formats, groups, lines as lines_chart, palette
+from dashboard.charts.lines import Axis
+from dashboard.show import selection, tools
+from dashboard.state import sources
+
+Row = dict[str, Any]
+
+
+def four_digits() -> Any:
+    """Column format of standard errors."""
+    return st.column_config.NumberColumn(format="%.4f")
+
+
+def say_not_finite(*values: pl.Series) -> None:
+    """How many values have no mark, if there are any."""
+    count = sum(len(column) - int(column.is_finite().sum()) for column in values)
+    if count:
+        st.caption(f"{count} value(s) are missing or not finite and have no mark.")
+
+
+def rank_distribution(source: sources.Source) -> pl.DataFrame:
+    """Of Consensus-2's mask: rows that both methods' masks hold, one, or neither."""
+    table = source.table("rank_distribution").sort("rate")
+    parts = [
+        f"at {formats.rate(row['rate'])} {row['both']:.0%} are in both masks"
+        for row in table.iter_rows(named=True)
+        if row["both"] is not None
+    ]
+    tools.show(
+        controls.rank_shares(table), "rank-distribution",
+        f"Shares of Consensus-2's LeRF mask: {', '.join(parts)}.", key="rank-shares",
+    )  # fmt: skip
+    st.caption(
+        "A row that is in neither method's mask was raised by the mean of two middling ranks. The larger that part, "
+        "the less Consensus-2 is an agreement of the two."
+    )
+    return table
+
+
+def dangerous(source: sources.Source) -> pl.DataFrame:
+    """Groups of removed rows that break the model on their own."""
+    summary = source.table("dangerous_summary")
+    rate = formats.rate(summary["rate"][0])
+    figure = groups.selector_bars(
+        summary, [("share", "share")], heading="Rows in dangerous groups", below=f"LeRF masks at {rate}",
+        title="share of the mask's rows", tickformat=".3~%", text=lambda value: f"{value:.1%}", hover=_summary_hover,
+    )  # fmt: skip
+    alt = ", ".join(
+        f"{palette.title(row['selector'])} {row['dangerous_groups']} of {row['groups']}"
+        for row in summary.iter_rows(named=True)
+    )
+    tools.show(figure, "dangerous-share", f"Dangerous groups per selector at {rate}: {alt}.", key="dangerous-share")
+    st.caption(
+        "A group is the removed rows of one block's attention or MLP. It is dangerous if removing it alone more than "
+        "doubles the perplexity: the selector called these rows unimportant, and they are not."
+    )
+    if source.published:
+        st.info("The paper printed no perplexities of single groups.")
+        return summary
+    table = source.table("dangerous")
+    available = palette.in_order(table["selector"].unique().to_list())
+    chosen = selection.choose_several("Selectors", available, "dangerous_selectors", title=palette.title)
+    table = table.filter(pl.col("selector").is_in(chosen))
+    for column, (sublayer, title) in zip(st.columns(2), (("attention", "Attention"), ("mlp", "MLP")), strict=True):
+        part = table.filter(pl.col("sublayer") == sublayer)
+        if part.height:
+            with column:
+                ringed = part.filter("dangerous").height
+                tools.show(
+                    groups.groups(part, title),
+                    f"groups-{sublayer}",
+                    f"Perplexity with the masked rows of one block's {title} removed alone; {ringed} are dangerous.",
+                )
+    return table
+
+
+def _summary_hover(row: Row) -> str:
+    lines = [f"{row['dangerous_groups']} of {row['groups']} groups are dangerous"]
+    if row["rows"] is not None:
+        of = f" of {row['masked_rows']:,}" if row["masked_rows"] is not None else ""
+        lines.append(f"they hold {row['rows']:,}{of} removed rows")
+    return "<br>".join(lines)
+
+
+def domain(source: sources.Source) -> pl.DataFrame:
+    """The same selectors calibrated on another text."""
+    table = source.table("domain")
+    first, second = table["corpus_a"][0], table["corpus_b"][0]
+    rate = selection.rate("Rows removed", sorted(set(table["rate"])), "domain_rate", default=0.3)
+    chosen = table.filter((pl.col("rate") - rate).abs() < 1e-9)
+    left, right = st.columns(2)
+    with left:
+        figure = groups.selector_bars(
+            chosen, [("spearman", "Spearman of the scores"), ("jaccard", f"Jaccard of masks at {formats.rate(rate)}")],
+            heading="How alike the two calibrations are", below="1 is the same ranking, the same mask",
+            title="agreement", text=lambda value: f"{value:.3f}", hover=_domain_hover, top=1.0,
+        )  # fmt: skip
+        tools.show(figure, "domain-agreement", _domain_alt(chosen, rate), key="domain-agreement")
+    with right:
+        tools.show(
+            groups.two_corpora(chosen, (first, second)),
+            "domain-perplexity",
+            f"LeRF perplexity at {formats.rate(rate)} of each selector calibrated on {first} and on {second}.",
+            key="domain-perplexity",
+        )
+        say_not_finite(chosen["nll_a"], chosen["nll_b"])
+    return chosen
+
+
+def _domain_hover(row: Row) -> str:
+    return "<br>".join(
+        f"{name} {row[column]:.4f}"
+        for column, name in (("spearman", "Spearman"), ("jaccard", "Jaccard"))
+        if row[column] is not None
+    )
+
+
+def _domain_alt(chosen: pl.DataFrame, rate: float) -> str:
+    texts = [
+        f"{palette.title(row['selector'])} {row['jaccard']:.2f}"
+        for row in chosen.iter_rows(named=True)
+        if row["jaccard"] is not None
+    ]
+    return f"Jaccard of masks at {formats.rate(rate)} from two calibration texts: {', '.join(texts)}."
+
+
+def seeds(source: sources.Source) -> pl.DataFrame:
+    """The spread of selectors that have seeds."""
+    table = source.table("seeds")
+    for column, (order, title) in zip(st.columns(2), (("lerf", "LeRF"), ("morf", "MoRF")), strict=True):
+        part = table.filter(pl.col("order") == order)
+        if part.height:
+            with column:
+                figure = lines_chart.lines(
+                    part, Axis("rate", "rows removed", "share"), Axis("nll_mean", "perplexity", "perplexity"),
+                    heading=title, below="mean over seeds, bars: standard deviation", error="nll_sd",
+                    hover=_seeds_hover,
+                )  # fmt: skip
+                most = part.sort("nll_sd", nulls_last=False).row(-1, named=True)
+                tools.show(
+                    figure,
+                    f"seeds-{order}",
+                    f"Perplexity of seeded selectors under {title} with the spread over seeds; largest at "
+                    f"{formats.rate(most['rate'])}, {most['nll_sd'] or 0:.3f} nats.",
+                )
+    st.caption("Every seed is a ranking of its own. A difference smaller than this spread says nothing.")
+    return table
+
+
+def _seeds_hover(row: Row) -> str:
+    sd = f" ± {row['nll_sd']:.4f}" if row["nll_sd"] is not None else ""
+    mean, least, most = (formats.perplexity(row[name]) for name in ("nll_mean", "nll_min", "nll_max"))
+    return (
+        f"removed {formats.rate(row['rate'])}, {row['seeds']} seeds<br>perplexity {mean} ({least} to {most})<br>"
+        f"NLL {row['nll_mean']:.4f}{sd} nats per token"
+    )

@@ -1,0 +1,136 @@
+"""Controls: what else could explain Consensus-2's result, each beside references of the same size."""
+
+from __future__ import annotations
+
+import polars as pl
+import streamlit as st
+
+from dashboard.charts import controls as controls_chart, formats, palette
+from dashboard.pages.controls import exact, more, singles
+from dashboard.show import layout, selection, tools
+from dashboard.state import sources
+from engine.stats.control_answers import control_answers
+
+HOW_TO_READ = (
+    "Each part asks what else could explain a good result: fewer rows, the right depth, one method alone, the text, "
+    "the seed, the choice of sets instead of single units, how the weights are written. A result is worth as "
+    "much as the controls that it beats."
+)
+STEMS = (
+    "controls", "rank_distribution", "dangerous_summary", "domain", "seeds", "singles_selectors", "invariance_rewrites",
+)  # fmt: skip
+ORDERS = ("LeRF", "MoRF")
+WHAT = {
+    "lrp_layer_matched": "as many rows as LRP's mask in every layer, drawn at random: was it only the depth?",
+    "ig_layer_matched": "the same with IG's counts",
+    "rank_randomised": "LRP's ranks averaged with shuffled ranks of IG: is IG's part needed?",
+    "intersection": "only the rows in both masks, LRP's and IG's",
+    "veto_lrp": "LRP's mask without the rows that IG takes too",
+    "veto_ig": "IG's mask without the rows that LRP takes too",
+    "random": "rows drawn at random from the whole model",
+}
+
+
+def render() -> None:
+    """The page."""
+    layout.heading("Controls", HOW_TO_READ)
+    source = sources.pick(STEMS)
+    if source is None:
+        return
+    parts = {
+        "Controls": _controls,
+        "Rank distribution": more.rank_distribution,
+        "Dangerous groups": more.dangerous,
+        "Second domain": more.domain,
+        "Seeds": more.seeds,
+        "Single units": singles.show,
+        "Exact controls": exact.exact,
+    }
+    shown: pl.DataFrame | None = None
+    open_tab = "controls"
+    for tab, (name, show) in zip(st.tabs(list(parts), key="part", bind="query-params"), parts.items(), strict=True):
+        if tab.open:
+            with tab, layout.told():
+                shown, open_tab = show(source), name.lower().replace(" ", "-")
+    tools.end(shown, f"{open_tab}-{tools.file_name(source.model)}", *source.provenance)
+
+
+def _controls(source: sources.Source) -> pl.DataFrame:
+    table = source.table("controls")
+    with st.container(horizontal=True, gap="medium"):
+        order = selection.switch("Order", ORDERS, "control_order", default="LeRF").lower()
+        with st.container(width="stretch"):
+            rate = selection.rate("Rows removed", sorted(set(table["rate"])), "control_rate", default=0.3)
+    chosen = table.filter(pl.col("order") == order, (pl.col("rate") - rate).abs() < 1e-9)
+    if chosen.is_empty():
+        st.info("Nothing was measured in this order at this rate; choose another.")
+        return table
+    tools.show(controls_chart.dumbbells(chosen), f"controls-{order}", _alt(chosen, order, rate), key="dumbbells")
+    more.say_not_finite(chosen["nll"])
+    if chosen["rows_removed"].null_count() == chosen.height:
+        st.caption(
+            "Published: the paper does not print how many rows each control removes, nor references of the same "
+            "size. Intersection and vetoes remove fewer rows than the rate says, so their low perplexity is no "
+            "evidence by itself."
+        )
+    _answers(source, order, rate)
+    with st.expander("What each control asks"):
+        for control in controls_chart.in_control_order(list(WHAT)):
+            st.markdown(f"**{controls_chart.control_title(control)}**: {WHAT[control]}")
+    return chosen
+
+
+def _alt(chosen: pl.DataFrame, order: str, rate: float) -> str:
+    own = chosen.filter(pl.col("size_matched_to").is_null())
+    means = own.group_by("control").agg(pl.col("nll").mean())
+    values = {row["control"]: row["nll"] for row in means.iter_rows(named=True)}
+    texts = [
+        f"{controls_chart.control_title(name)} {formats.perplexity(values[name])}"
+        for name in controls_chart.in_control_order(list(values))
+    ]
+    return f"Perplexity of each control under {order} at {formats.rate(rate)}: {', '.join(texts)}."
+
+
+def _answers(source: sources.Source, order: str, rate: float) -> None:
+    """Does a control beat Consensus-2 at equal size? In words, with standard errors."""
+    if not source.has("control_differences"):
+        return
+    with layout.told():
+        differences = source.table("control_differences").filter(
+            pl.col("order") == order, (pl.col("rate") - rate).abs() < 1e-9
+        )
+        answers = {answer.control: answer for answer in control_answers(differences)}
+        st.subheader("Does a control beat Consensus-2 at equal size?", anchor=False)
+        better = [name for name, answer in answers.items() if answer.answer == "better"]
+        lost = [name for name, answer in answers.items() if answer.survives is False]
+        st.markdown(_verdict(better, lost))
+        rows = [
+            {
+                "Control": controls_chart.control_title(name),
+                "Rows": f"{answers[name].rows_removed:,}",
+                "At equal size": answers[name].answer,
+                "Against the full rate": answers[name].at_rate or "the same",
+                "Difference (nats)": answers[name].difference,
+                "Standard error": answers[name].stderr,
+                "In words": answers[name].sentence,
+            }
+            for name in controls_chart.in_control_order(list(answers))
+        ]
+        st.dataframe(
+            pl.DataFrame(rows),
+            hide_index=True,
+            column_config=dict.fromkeys(("Difference (nats)", "Standard error"), more.four_digits()),
+        )
+
+
+def _verdict(better: list[str], lost: list[str]) -> str:
+    def names(controls: list[str]) -> str:
+        return ", ".join(controls_chart.control_title(name) for name in controls_chart.in_control_order(controls))
+
+    first = f"**Yes:** {names(better)}." if better else "**No**, none by two standard errors."
+    if not lost:
+        return first
+    return (
+        f"{first} Better than {palette.title('consensus2')} at the full rate, but only because fewer rows are removed: "
+        f"{names(lost)}."
+    )

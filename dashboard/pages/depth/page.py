@@ -1,0 +1,155 @@
+"""Depth: in which blocks a selector sees importance, and where its masks take their rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import streamlit as st
+
+from dashboard.charts import agreement, formats, lines as lines_chart, palette
+from dashboard.charts.lines import Axis
+from dashboard.show import layout, selection, tools
+from dashboard.state import sources
+
+HOW_TO_READ = (
+    "Each line is the mean score of a selector's rows, block by block, relative to its highest point. Scores of "
+    "different selectors have different units, so compare where the lines are high, not how high they are."
+)
+BLOCKS, SUBLAYERS, PROJECTIONS = "Blocks", "Attention and MLP", "Projections"
+RELATIVE, MEAN = "Relative", "Mean score"
+SUBLAYER_TITLES = {"attention": "Attention", "mlp": "MLP"}
+LAYER_MATCHED = """
+A selector can do well for a dull reason: it may only have found out *which layers* can spare rows, not which rows.
+The **layer-matched** control settles that. It removes exactly as many rows from every layer as the real mask does,
+but draws them at random. If the control costs about as much as the real mask, the selector knew depth and nothing
+more; if it costs much more, the choice of rows inside the layers matters.
+"""
+
+
+def render() -> None:
+    """The page."""
+    layout.heading("Depth", HOW_TO_READ)
+    source = sources.pick(("depth", "mask_depth"))
+    if source is None:
+        return
+    profile = None
+    with layout.told():
+        profile = source.table("depth")
+        _profiles(profile)
+    with layout.told():
+        _mask(source)
+    note = "Random stands for the mean over its seeds."
+    tools.end(profile, f"depth-{tools.file_name(source.model)}", note, *source.provenance)
+
+
+def _profiles(table: pl.DataFrame) -> None:
+    available = palette.in_order(table["selector"].unique().to_list())
+    selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
+    with st.container(horizontal=True, gap="medium"):
+        level = selection.switch("Level", (BLOCKS, SUBLAYERS, PROJECTIONS), "level", default=BLOCKS)
+        value = selection.switch(
+            "Value", (RELATIVE, MEAN), "value", default=RELATIVE,
+            help_text="Relative: divided by the selector's highest mean at this level.",
+        )  # fmt: skip
+    chosen = table.filter(pl.col("selector").is_in(selectors))
+    if chosen.is_empty():
+        st.info("Nothing is chosen: choose at least one selector.")
+        return
+    panels = _panels(chosen, level)
+    for start in range(0, len(panels), 2):
+        pair = panels[start : start + 2]
+        columns = st.columns(2) if len(panels) > 1 else [st.container()]
+        for column, (name, frame) in zip(columns, pair, strict=False):
+            with column:
+                _profile(frame, name, value)
+
+
+def _panels(table: pl.DataFrame, level: str) -> list[tuple[str, pl.DataFrame]]:
+    whole = pl.col("projection").is_null()
+    if level == BLOCKS:
+        return [("Whole blocks", table.filter(whole, pl.col("sublayer").is_null()))]
+    if level == SUBLAYERS:
+        found = table.filter(whole, pl.col("sublayer").is_not_null())
+        names = found["sublayer"].unique(maintain_order=True).to_list()
+        return [(SUBLAYER_TITLES.get(name, name), found.filter(pl.col("sublayer") == name)) for name in names]
+    found = table.filter(~whole)
+    return [
+        (name, found.filter(pl.col("projection") == name))
+        for name in found["projection"].unique(maintain_order=True).to_list()
+    ]
+
+
+def _profile(frame: pl.DataFrame, name: str, value: str) -> None:
+    column = "relative_score" if value == RELATIVE else "mean_score"
+    figure = lines_chart.lines(
+        frame, Axis("block", "block"), Axis(column, "÷ highest mean" if value == RELATIVE else "mean score"),
+        heading=name, hover=_hover,
+    )  # fmt: skip
+    titles = ", ".join(palette.title(name) for name in palette.in_order(frame["selector"].unique().to_list()))
+    tools.show(figure, f"depth-{name}", f"{value} scores of {name} by block: {titles}. {_peaks(frame)}")
+
+
+def _hover(row: dict[str, Any]) -> str:
+    relative = f"{row['relative_score']:.4f}" if row["relative_score"] is not None else "–"
+    return f"block {row['block']}<br>relative {relative}<br>mean score {row['mean_score']:.6g}"
+
+
+def _peaks(frame: pl.DataFrame) -> str:
+    peaks = []
+    for selector in palette.in_order(frame["selector"].unique().to_list()):
+        own = frame.filter(pl.col("selector") == selector, pl.col("mean_score").is_not_null())
+        if own.height:
+            block = own.sort("mean_score")["block"][-1]
+            peaks.append(f"{palette.title(selector)} {block}")
+    return f"Highest in block: {', '.join(peaks)}."
+
+
+def _mask(source: sources.Source) -> None:
+    st.subheader("Where the rows of a mask are", anchor=False)
+    table = source.table("mask_depth")
+    left, right = st.columns(2)
+    with left:
+        available = palette.in_order(table["selector"].unique().to_list())
+        selector = selection.choose("Mask of", available, "mask_selector", default="lrp", title=palette.title)
+    rate = selection.rate("Rows removed", sorted(set(table["rate"])), "mask_rate", default=0.3, place=right)
+    counts = table.filter(pl.col("selector") == selector, (pl.col("rate") - rate).abs() < 1e-9)
+    left, right = st.columns([3, 2])
+    with left:
+        figure = agreement.removed_share(
+            counts, "removed", f"{palette.title(selector)}: share of each layer removed",
+            f"LeRF at {formats.rate(rate)}",
+        )  # fmt: skip
+        tools.show(figure, "mask-depth", _mask_alt(counts, selector, rate))
+    with right:
+        st.markdown("##### The layer-matched control")
+        st.markdown(LAYER_MATCHED)
+        st.text(_measured(source, rate))
+
+
+def _mask_alt(counts: pl.DataFrame, selector: str, rate: float) -> str:
+    thickest = counts.with_columns(share=pl.col("removed") / pl.col("rows")).sort("share").row(-1, named=True)
+    return (
+        f"Share of the rows of every block and projection in the LeRF mask of {palette.title(selector)} at "
+        f"{formats.rate(rate)}; most in block {thickest['block']} {thickest['projection']}, {thickest['share']:.0%}."
+    )
+
+
+def _measured(source: sources.Source, rate: float) -> str:
+    """The control's numbers for LRP and IG, where they were measured at this rate."""
+    if not source.has("controls"):
+        return "Measured on the page Controls, once `selector-audit analyze` has made the controls."
+    table = source.table("controls").filter(
+        (pl.col("rate") - rate).abs() < 1e-9, pl.col("order") == "lerf", pl.col("size_matched_to").is_null()
+    )
+    lines = []
+    for selector in ("lrp", "ig"):
+        real, matched = (
+            table.filter(pl.col("control") == name)["nll"].mean() for name in (selector, f"{selector}_layer_matched")
+        )
+        if isinstance(real, float) and isinstance(matched, float):
+            lines.append(
+                f"{palette.title(selector)} at {formats.rate(rate)}: perplexity {formats.perplexity(real)}; random "
+                f"rows in the same layers: {formats.perplexity(matched)}"
+            )
+    return "\n".join(lines) or f"The control was not measured at {formats.rate(rate)}."

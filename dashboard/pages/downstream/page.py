@@ -1,0 +1,112 @@
+"""Downstream: what the model can still do, task by task, as rows are removed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import streamlit as st
+
+from dashboard.charts import formats, lines as lines_chart, palette, series
+from dashboard.charts.lines import Axis
+from dashboard.charts.task_titles import task_title
+from dashboard.show import layout, selection, tools
+from dashboard.state import sources
+from engine.stats.task_means import chance_sentence, downstream_mean
+
+HOW_TO_READ = (
+    "Accuracy on downstream tasks against the share of removed rows. The dotted line is what an answer gets that "
+    "does not read the item: a curve that is not above it says nothing, and a low perplexity is worth little there."
+)
+MEAN, ALL = "Mean over tasks", "Every task"
+RATE = Axis("rate", "rows removed", "share")
+
+
+def render() -> None:
+    """The page."""
+    layout.heading("Downstream", HOW_TO_READ)
+    source = sources.pick(("downstream",))
+    if source is None:
+        return
+    shown: pl.DataFrame | None = None
+    with layout.told():
+        shown = _page(source)
+    notes = [
+        chance_sentence(source.table("downstream"), task_title) if shown is not None else "",
+        "Error bars: one standard error over a task's items; of the mean, tasks count as independent.",
+        "Chance: one over the number of choices; the more frequent answer where all items have the same choices, "
+        "such as yes and no, so that giving the rarer one lies below it; 0 where the answer is to be written.",
+    ]
+    if source.published:
+        notes = ["No standard errors and no chance levels were printed. The unmasked model stands at 0%."]
+    tools.end(shown, f"downstream-{tools.file_name(source.model)}", *notes, *source.provenance)
+
+
+def _page(source: sources.Source) -> pl.DataFrame:
+    table = source.table("downstream")
+    available = palette.in_order(table["selector"].unique().to_list())
+    selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
+    tasks = table["task"].unique(maintain_order=True).to_list()
+    with st.container(horizontal=True, gap="medium"):
+        what = selection.choose("Task", [MEAN, ALL, *tasks], "task", title=task_title)
+        orders = [order for order in ("lerf", "morf") if order in set(table["order"])]
+        order = orders[0]
+        if len(orders) > 1:
+            order = selection.switch("Order", orders, "order", default="lerf", title=series.ORDER_TITLES.__getitem__)
+    chosen = table.filter(pl.col("selector").is_in(selectors), pl.col("order") == order)
+    if chosen.is_empty():
+        st.info("Nothing is chosen: choose at least one selector.")
+        return table
+    if what == MEAN:
+        points = over_seeds(downstream_mean(chosen))
+        _draw(points, f"{MEAN} ({len(tasks)})", order)
+    elif what == ALL:
+        for start in range(0, len(tasks), 2):
+            for column, task in zip(st.columns(2), tasks[start : start + 2], strict=False):
+                with column:
+                    _draw(over_seeds(chosen.filter(pl.col("task") == task)), task_title(task), order)
+    else:
+        _draw(over_seeds(chosen.filter(pl.col("task") == what)), task_title(what), order)
+    return chosen if what in (MEAN, ALL) else chosen.filter(pl.col("task") == what)
+
+
+def over_seeds(table: pl.DataFrame) -> pl.DataFrame:
+    """Mean over seeds; the error is then their standard deviation, otherwise the standard error over items."""
+    spread = pl.when(pl.len() > 1).then(pl.col("accuracy").std()).otherwise(pl.col("stderr").first())
+    return table.group_by("selector", "rate", maintain_order=True).agg(
+        pl.col("accuracy").mean(),
+        spread.alias("error"),
+        pl.len().alias("seeds"),
+        pl.col("chance", "items", "rows_removed").first(),
+    )
+
+
+def _draw(points: pl.DataFrame, heading: str, order: str) -> None:
+    chance = points["chance"].drop_nulls()
+    figure = lines_chart.lines(
+        points, RATE, Axis("accuracy", "accuracy", "share"), heading=heading,
+        below=f"{series.ORDER_TITLES[order]}", error="error", hover=_hover,
+        reference=(float(chance[0]), "chance") if chance.len() else None,
+    )  # fmt: skip
+    tools.show(figure, f"downstream-{tools.file_name(heading)}-{order}", _alt(points, heading, order))
+
+
+def _hover(row: dict[str, Any]) -> str:
+    removed = f" = {row['rows_removed']:,} rows" if row["rows_removed"] is not None else ""
+    error = f" ± {row['error']:.4f}" if row["error"] is not None else ""
+    lines = [f"removed {formats.rate(row['rate'])}{removed}", f"accuracy {row['accuracy']:.4f}{error}"]
+    if row["seeds"] > 1:
+        lines.append(f"mean and spread of {row['seeds']} seeds")
+    if row["items"]:
+        lines.append(f"{row['items']:,} items")
+    return "<br>".join(lines)
+
+
+def _alt(points: pl.DataFrame, heading: str, order: str) -> str:
+    at = min(points["rate"].unique().to_list(), key=lambda rate: abs(rate - 0.3))
+    row = points.filter(pl.col("rate") == at)
+    texts = [
+        f"{palette.title(name)} {row.filter(pl.col('selector') == name)['accuracy'][0]:.3f}"
+        for name in palette.in_order(row["selector"].to_list())
+    ]
+    return f"{heading} under {series.ORDER_TITLES[order]}: accuracy at {formats.rate(at)}: {', '.join(texts)}."

@@ -1,0 +1,265 @@
+"""Folders that `selector-audit refusal judge --out` wrote, as the Judges page reads them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from dashboard.charts import palette
+from dashboard.charts.judges import ALL, MEASURES, REFUSED
+from dashboard.state import results, shipped
+from dashboard.state.results import JUDGED, stamp
+from engine.judges.base import Exchange
+from engine.judges.embedded import EmbeddedJudge, embedded_version
+from engine.judges.given_replies import FINISHED, HARMFUL, JUDGED as COULD_JUDGE, cut_off, of_refusal, unjudged
+from engine.judges.heard import verdicts_on
+from engine.judges.quality import agreement_table, disagreements, prompt_half
+from engine.records.errors import InputError
+from engine.records.hashing import SCHEMA_VERSION, file_sha256
+from engine.results.tables import checked, spec
+from engine.stats.intervals import wilson
+
+COMMAND = "selector-audit refusal judge"
+VERDICTS, QUALITY = "verdicts.parquet", "judge_quality.parquet"
+TABLES = (VERDICTS, QUALITY, "judge_agreement.parquet", "disagreements.parquet")
+PEOPLE = "People"  # stands as a judge of its own where there are labels
+BOTH = "both"  # in `judge_quality`: both halves of the prompts
+COUNTS = ("true_positives", "false_positives", "false_negatives", "true_negatives")
+_REPLIES = "refusal_replies"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One folder. quality: `judge_quality` with its rates as floats, None where no reply has a human label."""
+
+    folder: Path
+    verdicts: pl.DataFrame
+    quality: pl.DataFrame | None
+    provenance: str
+
+    @property
+    def judges(self) -> list[str]:
+        """Those that judge refusal: one of harm judges no reply so."""
+        return of_refusal(self.verdicts)["judge"].unique(maintain_order=True).to_list()
+
+    @property
+    def harm(self) -> pl.DataFrame | None:
+        """What judges of harm say, per judge and source: Judge, Source, Replies, Harmful; None without one."""
+        if HARMFUL not in self.verdicts.columns:
+            return None
+        lines = []
+        said = self.verdicts.drop_nulls(HARMFUL)
+        for (judge, source), rows in said.group_by("judge", "source", maintain_order=True):
+            count, n = int(rows[HARMFUL].sum()), rows.height
+            low, high = wilson(count, n)
+            lines.append((judge, source, n, f"{count / n:.3f} ({low:.3f} – {high:.3f})"))
+        return pl.DataFrame(lines, schema=["Judge", "Source", "Replies", "Harmful"], orient="row")
+
+    @property
+    def sources(self) -> list[str]:
+        return self.verdicts["source"].unique(maintain_order=True).to_list()
+
+    @property
+    def sides(self) -> list[str]:
+        """Who can be compared: the judges, and people where they labelled replies."""
+        people = [PEOPLE] if self.quality is not None and PEOPLE not in self.judges else []
+        return [*self.judges, *people]
+
+    @property
+    def halves(self) -> list[str]:
+        """Parts of the prompts that quality is known for, `both` first."""
+        return [BOTH] if self.quality is None else self.quality["prompts"].unique(maintain_order=True).to_list()
+
+
+def find(folder: Path) -> list[Path]:
+    """Judged folders, `folder` itself or up to three levels below, by name; `InputError` if there is none."""
+    found = {path.parent for path in results.below(folder, JUDGED, f"{COMMAND} FILE")}
+    if not found:
+        raise InputError(f"{folder} holds no judged replies; run `{COMMAND} FILE --out {folder / 'judged'}` first")
+    return sorted(found)
+
+
+def shipped_replies() -> Judged:
+    """The shipped model's held-out replies as the embedded judge reads them, by edit and kind of prompt. No labels.
+
+    `InputError` where the shipped table is missing or damaged.
+    """
+    folder = shipped.demo_results_dir()
+    table = results.read_table(folder, _REPLIES)
+    verdicts, again = _embedded(folder, stamp(folder / f"{_REPLIES}.parquet"))
+    return Judged(folder, verdicts, None, f"{table.provenance} · {again}")
+
+
+@lru_cache(maxsize=1)
+def _embedded(folder: Path, _stamp: object) -> tuple[pl.DataFrame, str]:
+    """The table in the columns of `verdicts`, judged again, since the reason was not kept with the verdict; and in how
+    many verdicts that differs from what the results were measured with."""
+    frame = results.read_table(folder, _REPLIES).frame
+    ended = frame[FINISHED] if FINISHED in frame.columns else [None] * frame.height
+    asked = zip(frame["prompt"], frame["reply"], ended, strict=True)
+    verdicts = verdicts_on(EmbeddedJudge(), [Exchange(*one) for one in asked])
+    read = [verdict.judged for verdict in verdicts]
+    edit = pl.col("selector").map_elements(
+        lambda name: "no edit" if name == "none" else palette.title(name), return_dtype=pl.String
+    )
+    kind = pl.col("kind").replace_strict({"malign": "risk", "benign": "base"}, default=pl.col("kind"))
+    columns = frame.with_columns(
+        source=kind + ": " + edit, human=pl.lit(None, pl.Boolean),
+        judge=pl.lit("embedded"), judge_version=pl.lit(embedded_version()),
+        refusal=pl.Series([verdict.refusal for verdict in verdicts], dtype=pl.Boolean),
+        reason=pl.Series([verdict.reason for verdict in verdicts], dtype=pl.String),
+        **({} if all(read) else {COULD_JUDGE: pl.Series(read, dtype=pl.Boolean)}),
+    )  # fmt: skip
+    by_kind = columns.sort("kind", descending=True, maintain_order=True)  # risk prompts first
+    changed = int((columns["refusal"] != frame["refused"]).sum())
+    again = (
+        f"Measured with judge {', '.join(frame['judge'].unique(maintain_order=True))}, read again here by embedded "
+        f"{embedded_version()}: "
+        + (f"{changed:,} of {frame.height:,} verdicts differ" if changed else "every verdict is the same")
+    )
+    shown = by_kind.with_columns(line=pl.int_range(pl.len()).over("source")).select(
+        *spec("judge_verdicts").schema(), *(name for name in [FINISHED, COULD_JUDGE] if name in columns.columns)
+    )
+    return shown, again
+
+
+def read(folder: Path) -> Judged:
+    """The verdicts of a folder; `InputError` where a file is missing, damaged or not what the command writes."""
+    return _read(folder, tuple(stamp(folder / name) for name in (JUDGED, *TABLES)))
+
+
+@lru_cache(maxsize=4)
+def _read(folder: Path, _stamps: object) -> Judged:
+    record = _record(folder)
+    files = record["files"]
+    for name in (VERDICTS, *(name for name in TABLES[1:] if name in files)):
+        path = folder / name
+        if not path.is_file():
+            raise InputError(f"{folder} lacks {name}; run `{COMMAND}` again")
+        if files.get(name) != file_sha256(path):
+            raise InputError(f"{path} does not fit the checksum in {JUDGED} (damaged, or changed by hand); "
+                             f"run `{COMMAND}` again")  # fmt: skip
+    verdicts = _table(folder / VERDICTS, "judge_verdicts")
+    if verdicts.group_by("judge").len()["len"].n_unique() > 1:
+        raise InputError(f"{folder / VERDICTS} has judges with unequal numbers of replies; run `{COMMAND}` again")
+    quality = _table(folder / QUALITY, "judge_quality") if QUALITY in files else None
+    return Judged(folder, verdicts, quality, _describe(record))
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    path = folder / JUDGED
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is not readable ({error}); run `{COMMAND}` again") from None
+    version = record.get("schema_version") if isinstance(record, dict) else None
+    if not isinstance(version, int) or version > SCHEMA_VERSION:
+        raise InputError(
+            f"{path} has schema version {version!r}, this software reads up to {SCHEMA_VERSION}; upgrade it"
+        )
+    if not all(isinstance(record.get(name), dict) for name in ("files", "judges", "replies")):
+        raise InputError(f"{path} does not list files, judges and replies; run `{COMMAND}` again")
+    return record
+
+
+def _table(path: Path, stem: str) -> pl.DataFrame:
+    try:
+        table = pl.read_parquet(path, glob=False)  # a folder may be called [a]
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise InputError(
+            f"{path} is not readable parquet ({str(error).splitlines()[0]}); run `{COMMAND}` again"
+        ) from None
+    if table.is_empty():
+        raise InputError(f"{path} is empty; run `{COMMAND}` again")
+    return checked(stem, table, str(path))
+
+
+def _describe(record: dict[str, Any]) -> str:
+    environment = record.get("environment") or {}
+    replies = ", ".join(f"{name} (sha256 {str(digest)[:12]})" for name, digest in record["replies"].items())
+    judges = ", ".join(f"{name} {version}" for name, version in record["judges"].items())
+    software, commit = environment.get("selector-audit"), environment.get("git_commit")
+    parts = [
+        f"Replies {replies}",
+        f"judges and their versions: {judges}",
+        f"selector-audit {software}" if software else "",
+        f"commit {str(commit)[:10]}{'+changes' if str(commit).endswith('+changes') else ''}" if commit else "",
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def measures(judged: Judged, half: str = BOTH) -> pl.DataFrame:
+    """Rates of every judge and source, each with its 95% interval. half: of the prompts.
+
+    Columns source, judge, measure (MEASURES), value, low, high (null where a rate has no trials), replies, and with
+    REFUSED (else null) cases: how many of the replies came out so; unjudged: how many the judge could not judge, which
+    count as not refused; cut_off: how many were cut off, of ends_known whose end is known. REFUSED stands for PEOPLE
+    too.
+    """
+    verdicts = judged.verdicts
+    if half != BOTH:
+        verdicts = verdicts.filter(pl.col("prompt").map_elements(prompt_half, return_dtype=pl.String) == half)
+    rows: list[tuple[Any, ...]] = []
+    sides = {judge: verdicts.filter(judge=judge) for judge in judged.judges}
+    if PEOPLE in judged.sides:
+        sides[PEOPLE] = _people(verdicts)
+    for side, said in sides.items():
+        for source in (*said["source"].unique(maintain_order=True), ALL):
+            part = said if source == ALL else said.filter(source=source)
+            if n := part.height:
+                count = int(part["refusal"].sum())
+                rates = (count / n, *wilson(count, n))
+                counts = (n, count, unjudged(part), *(cut_off(part) or (None, None)))
+                rows.append((source, side, REFUSED, *rates, *counts))
+    if judged.quality is not None:
+        for line in judged.quality.filter(prompts=half).iter_rows(named=True):
+            for name in MEASURES[1:]:
+                values = (line[name], line[f"{name}_low"], line[f"{name}_high"])
+                rows.append((line["source"], line["judge"], name, *values, line["replies"], *(None,) * 4))
+    schema: dict[str, Any] = dict.fromkeys(("source", "judge", "measure"), pl.String)
+    schema |= dict.fromkeys(("value", "low", "high"), pl.Float64)
+    schema |= dict.fromkeys(("replies", "cases", "unjudged", "cut_off", "ends_known"), pl.Int64)
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _people(verdicts: pl.DataFrame) -> pl.DataFrame:
+    """The human labels as the verdicts of one more judge, on the labelled replies."""
+    first = verdicts.filter(pl.col("judge") == verdicts["judge"][0], pl.col("human").is_not_null())
+    first = first.with_columns(pl.lit(True).alias(name) for name in [COULD_JUDGE] if name in first.columns)
+    return first.with_columns(
+        judge=pl.lit(PEOPLE), judge_version=pl.lit(""), refusal=pl.col("human"), reason=pl.lit("")
+    )
+
+
+def pair(judged: Judged, first: str, second: str) -> pl.DataFrame:
+    """The verdicts of two sides on the replies that both of them saw, in the columns of `verdicts`."""
+    verdicts = judged.verdicts
+    people = PEOPLE in (first, second) and PEOPLE not in judged.judges
+    if people:
+        verdicts = pl.concat([verdicts.filter(pl.col("human").is_not_null()), _people(verdicts)])
+    return pl.concat([verdicts.filter(judge=first), verdicts.filter(judge=second)])
+
+
+def agreement(two: pl.DataFrame) -> pl.DataFrame:
+    """Agreement of a `pair` in all and per source.
+
+    Columns source, those of `agreement_table`, and counts both, only_a, only_b, neither (see a refusal).
+    """
+    lines = []
+    for source in (ALL, *two["source"].unique(maintain_order=True)):
+        part = two if source == ALL else two.filter(source=source)
+        line = agreement_table(part).row(0, named=True)
+        a, b = (part.filter(judge=line[f"judge_{side}"])["refusal"] for side in "ab")
+        counts = {"both": a & b, "only_a": a & ~b, "only_b": ~a & b, "neither": ~(a | b)}
+        lines.append({"source": source} | line | {name: int(found.sum()) for name, found in counts.items()})
+    return pl.DataFrame(lines, schema_overrides={"kappa": pl.Float64})
+
+
+def differing(two: pl.DataFrame) -> pl.DataFrame:
+    """The replies of a `pair` with unequal verdicts, in the columns of `disagreements`."""
+    return disagreements(two)

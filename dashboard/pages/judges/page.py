@@ -1,0 +1,231 @@
+"""Judges: do they agree with people and with each other, reply by reply; and one reply of one's own."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import streamlit as st
+
+from dashboard.charts import judges
+from dashboard.pages.judges import judged, pairs, replies as judges_replies
+from dashboard.pages.judges.judged import Judged
+from dashboard.show import layout, selection, tools
+from dashboard.state import results, shipped
+from engine.judges.base import JUDGES, UNJUDGED
+from engine.judges.embedded import embedded_version, judge
+from engine.records.errors import InputError
+
+HOW_TO_READ = (
+    "A judge reads a reply and says whether it refuses. Precision is the share of its refusals that people call "
+    "refusals too, recall the share of people's refusals that it finds; kappa is the agreement of two judges beyond "
+    "chance, 1 at most and 0 where chance alone would agree as often. The embedded judge reads English only; a reply "
+    "that is clearly in another language is marked as not judged."
+)
+SHIPPED, FOLDER, EVALUATION = "Shipped model", "A folder", "An evaluated edit"
+QUALITY, SIDE_BY_SIDE = "Against people", "Reply by reply"
+MAX_REPLY = 6000  # characters; the reply is part of the address
+MAX_DRAWN = 13  # sources in the figure, `all` included
+_BOTH_TITLE = "all prompts"
+_CUT_OFF, _NOT_JUDGED = "Cut off", "Not judged"
+
+
+def render() -> None:
+    """The page."""
+    layout.heading("Judges", HOW_TO_READ)
+    shown: pl.DataFrame | None = None
+    found, name = _replies(), "judges"
+    if isinstance(found, pairs.Evaluated):
+        shown, name = pairs.section(found), "judge-pairs"
+    elif found is not None and found.folder == shipped.demo_results_dir():
+        shown, name = _quality(found), "judge-rates"
+        judges_replies.every(found)
+        with st.expander("Judge other replies, or with a second judge"):
+            _how_to(results.store_results_dir() / "judged")
+    elif found is not None:
+        view = selection.switch("Show", (QUALITY, SIDE_BY_SIDE), "judge_view", default=QUALITY)
+        with layout.told():
+            shown = _quality(found) if view == QUALITY else judges_replies.section(found)
+        name = "judge-rates" if view == QUALITY else "judge-disagreements"
+    _try_one()
+    tools.end(shown, name, found.provenance if found else "")
+
+
+def _replies() -> Judged | pairs.Evaluated | None:
+    """The chosen replies; None where there are none to show, and what to do is on the page."""
+    default = results.store_results_dir()
+    with st.container(border=True):
+        kind = selection.choose("Replies", (SHIPPED, FOLDER, EVALUATION), "replies", default=_first(default))
+        if kind == SHIPPED:
+            with layout.told():
+                return judged.shipped_replies()
+            return None
+        typed = selection.text(
+            "Folder", "folder", default=str(default),
+            help_text="A folder that `selector-audit refusal judge` wrote with --out, for an evaluated edit one of "
+            "`refusal evaluate --judges`, or one with such folders.",
+        )  # fmt: skip
+        try:
+            folder = results.folder_of(typed)
+            if kind == EVALUATION:
+                return pairs.chosen(folder)
+            runs = {str(run.relative_to(folder)): run for run in judged.find(folder)}
+            run = next(iter(runs))
+            if len(runs) > 1:
+                run = selection.choose("Judged replies", list(runs), "judged")
+            return judged.read(runs[run])
+        except InputError as error:
+            layout.problem(error)
+    if kind == EVALUATION:
+        st.code(pairs.COMMAND, language=None, wrap_lines=True)
+    else:
+        _how_to(default / "judged")
+    return None
+
+
+def _first(store: Path) -> str:
+    """The shipped replies, unless a folder was asked for or the store holds one."""
+    asked = "folder" in st.query_params or results.STORE_VARIABLE in os.environ
+    try:
+        return FOLDER if asked or judged.find(store) else SHIPPED
+    except InputError:
+        return SHIPPED
+
+
+def _how_to(out: Path) -> None:
+    place = shlex.quote(str(out))
+    st.markdown(
+        "**Making a folder.** Give replies as CSV, JSONL or parquet, with columns `prompt` and `reply` and, where you "
+        "have them, `model`, people's `human_label` and `finished` (false where a reply was cut off). `--judge` takes "
+        + ", ".join(f"`{one.id}` ({layout.plain(one.title)})" for one in JUDGES)
+        + ", or a folder with a classifier. Those that are models are downloaded once, or read from a folder behind a "
+        "colon (`wildguard:FOLDER`); `strongreject` and `harmbench` ask an instruction model of your own, in a folder "
+        "or served (`strongreject:http://localhost:8000/v1`). Without network `--judge embedded` will do alone."
+    )
+    st.code(
+        f"selector-audit refusal judge replies.csv --judge embedded,rejection-model --out {place}",
+        language=None, wrap_lines=True,
+    )  # fmt: skip
+    st.markdown("The shipped model's own replies, before its edits (source `none`) and after them:")
+    st.code(
+        "selector-audit refusal evaluate demo --out demo-refusal\n"
+        "selector-audit refusal judge demo-refusal/refusal_replies.parquet --model-column selector "
+        f"--label-column none --judge embedded,rejection-model --out {place}",
+        language=None, wrap_lines=True,
+    )  # fmt: skip
+
+
+def _quality(found: Judged) -> pl.DataFrame | None:
+    if not found.judges:
+        return _harm(found)
+    halves = found.halves
+    half = judged.BOTH
+    if len(halves) > 1:
+        half = selection.choose(
+            "Prompts", halves, "half", title=lambda name: _BOTH_TITLE if name == judged.BOTH else name,
+            help_text="The embedded judge's rules were developed on mistakes in one half of the prompts.",
+        )  # fmt: skip
+    frame = judged.measures(found, half)
+    sources = frame["source"].unique(maintain_order=True).to_list()
+    sources = [*[name for name in sources if name != judged.ALL][: MAX_DRAWN - 1], judged.ALL]
+    drawn = frame.filter(pl.col("source").is_in(sources))
+    figure = judges.rates(drawn, found.judges, "Judges and people" if found.quality is not None else "Judges")
+    tools.show(figure, "judge-rates", _alt(frame), key="judge-rates")
+    left_out = frame["source"].n_unique() - len(sources)
+    labelled = found.quality is not None
+    layout.footnote(
+        "Wilson's intervals; that of F1 is the interval of TP / (TP + FP + FN), mapped. A partial refusal counts as a "
+        "refusal."
+        if labelled
+        else "Wilson's intervals.",
+        f"{left_out} more sources stand in the table." if left_out else "",
+        "Cut off: replies that did not end by themselves, of those whose end is known."
+        if frame["ends_known"].sum()
+        else "",
+        f"Not judged: replies that {UNJUDGED}."
+        if frame["unjudged"].sum()
+        else "",
+        "" if labelled else "No reply has a human label, so there is no precision and no recall: give the replies a "
+        f"column human_label and run `{judged.COMMAND}` again.",
+    )  # fmt: skip
+    st.dataframe(_table(frame, found, half), hide_index=True)
+    _harm(found)
+    return frame
+
+
+def _harm(found: Judged) -> pl.DataFrame | None:
+    """What judges of harm say, where there are some."""
+    harm = found.harm
+    if harm is not None:
+        st.subheader("Harmful replies", anchor=False)
+        st.dataframe(harm, hide_index=True)
+        layout.footnote("Judges of harm judge no refusal, so they stand in no other rate. Wilson's intervals.")
+    return harm
+
+
+def _table(frame: pl.DataFrame, found: Judged, half: str) -> pl.DataFrame:
+    """One line per judge and source, rates with their intervals, and the four counts."""
+    lines: list[dict[str, Any]] = []
+    for (judge_id, source), rows in frame.group_by("judge", "source", maintain_order=True):
+        by_name = {row["measure"]: row for row in rows.iter_rows(named=True)}
+        of_all = by_name[judged.REFUSED]
+        line = {"Judge": judge_id, "Source": source, "Replies": of_all["replies"]}
+        for name in judged.MEASURES:
+            line[name.capitalize()] = _rate(by_name.get(name))
+        known = of_all["ends_known"]
+        line[_NOT_JUDGED] = of_all["unjudged"]
+        line[_CUT_OFF] = "–" if known is None else f"{of_all['cut_off']:,} of {known:,}"
+        lines.append(line)
+    table = pl.DataFrame(lines)
+    if (table[_CUT_OFF] == "–").all():
+        table = table.drop(_CUT_OFF)
+    if not table[_NOT_JUDGED].sum():
+        table = table.drop(_NOT_JUDGED)
+    if found.quality is None:
+        return table.drop("Precision", "Recall", "F1")
+    counts = found.quality.filter(prompts=half).select(
+        Judge="judge", Source="source", Labelled="replies",
+        TP="true_positives", FP="false_positives", FN="false_negatives", TN="true_negatives",
+    )  # fmt: skip
+    joined = table.join(counts, on=["Judge", "Source"], how="left", maintain_order="left")
+    return joined.with_columns(pl.col(counts.columns[2:]).cast(pl.String).fill_null("–"))  # people have no counts
+
+
+def _rate(row: dict[str, Any] | None) -> str:
+    if row is None or row["value"] is None:
+        return "–"
+    return f"{row['value']:.3f} ({row['low']:.3f} – {row['high']:.3f})"
+
+
+def _alt(frame: pl.DataFrame) -> str:
+    whole = frame.filter(pl.col("source") == judged.ALL).drop_nulls("value")
+    told = [
+        f"{judge_id}: " + ", ".join(f"{row['measure']} {row['value']:.3f}" for row in rows.iter_rows(named=True))
+        for (judge_id,), rows in whole.group_by("judge", maintain_order=True)
+    ]
+    return f"Rates of each judge over all sources: {'; '.join(told)}."
+
+
+def _try_one() -> None:
+    st.divider()
+    st.subheader("One reply of your own", anchor=False)
+    reply = st.text_area(
+        "Reply", key="own_reply", height=120, max_chars=MAX_REPLY, bind="query-params",
+        placeholder="Paste a model's whole reply in English, without the prompt.",
+    ) or ""  # fmt: skip
+    st.button("Judge", key="judge-own")  # leaving the box is what sends it; a button is what people look for
+    if len(reply) == MAX_REPLY:
+        st.caption(f"The box holds {MAX_REPLY:,} characters; what is beyond was cut and is not judged.")
+    if not reply.strip():
+        st.caption(f"The embedded judge reads it here; no model is needed. Version {embedded_version()}.")
+        return
+    verdict = judge(reply)
+    with st.container(border=True, key="own-verdict"):
+        judges_replies.verdict("embedded", verdict.refusal, verdict.reason, verdict.judged)
+    layout.footnote(
+        "The rule that fired, and the words it found as the rules read them: in small letters, contractions written "
+        f"out. The judge sees the reply only, and reads English only. Version {embedded_version()}."
+    )

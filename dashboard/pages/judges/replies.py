@@ -1,0 +1,157 @@
+"""Judges, reply by reply: how often two sides agree, and every reply on which they do not."""
+
+from __future__ import annotations
+
+import polars as pl
+import streamlit as st
+
+from dashboard.pages.judges import judged
+from dashboard.pages.judges.judged import Judged
+from dashboard.show import layout, selection
+from engine.judges.given_replies import FINISHED, JUDGED
+from engine.records.errors import InputError
+
+PER_PAGE = 5
+ANY, ONLY_A, ONLY_B = "any", "a", "b"
+PEOPLE_SAY = ("anything", "it refuses", "it answers", "nothing (no label)")
+_PAGE_OF = "judges-page-of"  # session state: what the page number belongs to
+
+
+def section(found: Judged) -> pl.DataFrame:
+    """Two sides, their agreement, and their disagreements; returns those that the filters leave, on all pages."""
+    sides = found.sides
+    if len(sides) < 2:
+        raise InputError(
+            f"one judge read these replies and no person did, so nothing can be compared; run `{judged.COMMAND}` with "
+            "--judge embedded,rejection-model"
+        )
+    first, second = st.columns(2)
+    a = selection.choose("First", sides, "judge_a", place=first)
+    b = selection.choose("Second", [side for side in sides if side != a], "judge_b", place=second)
+    two = judged.pair(found, a, b)
+    _agreement(judged.agreement(two), a, b)
+    return _replies(found, judged.differing(two), a, b)
+
+
+def every(found: Judged) -> None:
+    """Every reply with its verdict, for replies that nobody else read."""
+    st.subheader("Every reply", anchor=False)
+    source = selection.choose("Source", [judged.ALL, *found.sources], "judge_source")
+    read = found.verdicts if source == judged.ALL else found.verdicts.filter(source=source)
+    st.dataframe(
+        read.select(
+            Source="source", Refuses="refusal", Reply="reply",
+            Why=pl.when(pl.col("reason") == "").then(pl.lit("no rule of refusal applies")).otherwise("reason"),
+            Prompt="prompt", **({"Cut off": ~pl.col(FINISHED)} if FINISHED in read.columns else {}),
+        ),
+        hide_index=True, column_config=dict.fromkeys(("Reply", "Why"), st.column_config.TextColumn(width="medium")),
+    )  # fmt: skip
+    layout.footnote(
+        f"{read.height:,} replies. No person labelled them and no second judge read them, so nothing is compared."
+    )
+
+
+def _agreement(table: pl.DataFrame, a: str, b: str) -> None:
+    whole = table.row(0, named=True)
+    with st.container(horizontal=True, gap="large"):
+        st.metric("Same verdict", f"{whole['agreement']:.1%}", width="content")
+        st.metric("Cohen's kappa", _kappa(whole["kappa"]), width="content")
+        st.metric("Disagreements", f"{whole['disagreements']:,} of {whole['replies']:,}", width="content")
+    layout.footnote(
+        f"Same verdict: 95% interval {whole['agreement_low']:.1%} – {whole['agreement_high']:.1%} (Wilson).",
+        "Kappa is undefined where both always give one and the same verdict." if whole["kappa"] is None else "",
+    )
+    shown = table.select(
+        Source="source", Replies="replies",
+        Same=pl.struct("agreement", "agreement_low", "agreement_high").map_elements(
+            lambda row: f"{row['agreement']:.1%} ({row['agreement_low']:.1%} – {row['agreement_high']:.1%})",
+            return_dtype=pl.String,
+        ),
+        Kappa=pl.Series([_kappa(kappa) for kappa in table["kappa"]], dtype=pl.String),
+        both_refuse="both", only_a="only_a", only_b="only_b", neither="neither",
+    ).rename({
+        "both_refuse": "Both see a refusal", "only_a": f"Only {a}", "only_b": f"Only {b}", "neither": "Neither",
+    })  # fmt: skip
+    st.dataframe(shown, hide_index=True)
+
+
+def _kappa(kappa: float | None) -> str:
+    return "undefined" if kappa is None else f"{kappa:.3f}".replace("-", "−")
+
+
+def _replies(found: Judged, table: pl.DataFrame, a: str, b: str) -> pl.DataFrame:
+    st.subheader("Disagreements", anchor=False)
+    if table.is_empty():
+        st.info("They agree on every reply.")
+        return table
+    titles = {ANY: "either", ONLY_A: f"only {a}", ONLY_B: f"only {b}"}
+    with_people = judged.PEOPLE in found.sides and judged.PEOPLE not in (a, b)
+    columns = st.columns(3)
+    with columns[0]:
+        sources = [judged.ALL, *table["source"].unique(maintain_order=True)]
+        source = selection.choose("Source", sources, "judge_source")
+    who = selection.choose("Who sees a refusal", list(titles), "who", title=titles.__getitem__, place=columns[1])
+    people = PEOPLE_SAY[0]
+    if with_people:
+        people = selection.choose("People say", PEOPLE_SAY, "people", place=columns[2])
+    kept = filtered(table, source, who, people)
+    if kept.is_empty():
+        st.info("No disagreement is of this kind; choose another source or another side.")
+        return kept
+    pages = -(-kept.height // PER_PAGE)
+    page = _page(pages, (str(found.folder), a, b, source, who, people))
+    start = (page - 1) * PER_PAGE
+    shown = kept.slice(start, PER_PAGE)
+    st.caption(f"{start + 1} – {start + shown.height} of {kept.height:,}. Lines count from 0 within their source.")
+    for row in shown.iter_rows(named=True):
+        _card(row)
+    return kept
+
+
+def filtered(table: pl.DataFrame, source: str, who: str, people: str) -> pl.DataFrame:
+    """The disagreements of one source (or all), of one side, and of one kind of label.
+
+    who: ANY, or the side that alone sees a refusal. people: one of PEOPLE_SAY.
+    """
+    if source != judged.ALL:
+        table = table.filter(pl.col("source") == source)
+    if who != ANY:
+        table = table.filter(pl.col(f"refusal_{who}"))
+    wanted = dict(zip(PEOPLE_SAY[1:], (True, False, None), strict=True))
+    return table if people == PEOPLE_SAY[0] else table.filter(pl.col("human").eq_missing(pl.lit(wanted[people])))
+
+
+def _page(pages: int, of: tuple[str, ...]) -> int:
+    """The page number, from 1. Other filters start at page 1 again, a link keeps its page."""
+    before = st.session_state.get(_PAGE_OF)
+    st.session_state[_PAGE_OF] = of
+    if before not in (None, of) or not 1 <= st.session_state.get("page", 1) <= pages:
+        st.session_state["page"] = 1
+    return st.pagination(pages, key="page", bind="query-params")
+
+
+def _card(row: dict[str, object]) -> None:
+    with st.container(border=True):
+        sides, human = (str(row["judge_a"]), str(row["judge_b"])), row["human"]
+        people = ""
+        if human is not None and judged.PEOPLE not in sides:
+            people = f" · people: {'refuses' if human else 'answers'}"
+        cut = " · cut off" if row.get(FINISHED) is False else ""
+        st.caption(layout.plain(f"{row['source']}, line {row['line']}{people}{cut}"))
+        for side, column in zip("ab", st.columns(2), strict=True):
+            with column:
+                judged_at_all = bool(row.get(f"{JUDGED}_{side}", True))
+                verdict(
+                    str(row[f"judge_{side}"]), bool(row[f"refusal_{side}"]), str(row[f"reason_{side}"]), judged_at_all
+                )
+        st.markdown("**Prompt**")
+        st.text(str(row["prompt"]) or "(the file has no prompt)", width="stretch")
+        st.markdown("**Reply**")
+        st.text(str(row["reply"]) or "(empty)", width="stretch")
+
+
+def verdict(judge: str, refusal: bool, reason: str, judged: bool = True) -> None:
+    """One verdict: who, what, why. Reasons quote the reply, so they are plain text."""
+    st.markdown(f"{layout.plain(judge)}: {layout.verdict(refusal, judged)}")
+    if reason:
+        st.text(reason, width="stretch")

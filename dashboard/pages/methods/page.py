@@ -1,0 +1,265 @@
+"""Methods: what every number on the other pages means, and where this software had to choose."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard.charts import refusal_specificity
+from dashboard.show import described, layout, tools
+from dashboard.state import shipped
+from engine.judges.base import JUDGES
+from engine.records.environment import installed_version
+
+HOW_TO_READ = (
+    "Definitions first; each **choice** is a place where the paper is silent or contradicts itself and this "
+    "software had to decide."
+)
+
+JUDGES_TITLE = "Judges"  # the registered ones are listed under this section
+SECTIONS = {
+    "Rows and masks": """
+A **row** is one output row of a Linear layer in a decoder block, with its bias. Embeddings and the language-model
+head are never removed. Of a multimodal checkpoint only the language model's blocks count (**choice**).
+
+Removing a row sets its weights and its bias to zero in the loaded model; leaving the edit puts the exact bits back.
+A rate removes exactly round(rate × rows) rows of one ranking over the whole model. Equal scores are taken in the
+order of the row index, so that a mask never depends on how a sort treats ties.
+
+**LeRF** removes the lowest scores first, **MoRF** the highest.
+""",
+    "Negative log-likelihood, perplexity, gap": """
+Results are kept as the negative log-likelihood (NLL) in nats per predicted token, summed in double precision over
+consecutive windows; the first token of a window is not predicted. Perplexity is exp(NLL) and is only computed to be
+shown, so it cannot overflow a table or a chart.
+
+The **gap** is perplexity under MoRF minus perplexity under LeRF, as the paper prints it. The **log gap** is the same
+difference in nats, which can be compared between models. Error bars are standard errors over windows; for the random
+selector they are the spread over its seeds.
+""",
+    "Selectors": """
+All selectors that need text see the same calibration windows; higher scores mean more important.
+
+- **Random**: uniform noise, three seeds; each seed is a ranking of its own.
+- **Magnitude**: mean absolute weight of the row.
+- **Wanda**: sum of absolute weights times the root mean square of their inputs. The original criterion scores single
+  weights; the row sum is the paper's.
+- **MeanActivation**: mean absolute output.
+- **LRP**: mean absolute AttnLRP relevance of the row's output for the summed next-token loss, by the rules of the
+  `lxt` library. The absolute value is taken per token, before the mean (**choice**: signed sums rank badly).
+- **IG**: Integrated Gradients in 16 steps. Input embeddings are scaled from zero to their values, gradients at the
+  row's output are averaged over the steps and multiplied by the change of that output (**choice**: the paper names
+  path, baseline and number of passes only; this form is known as EAP-IG).
+- **Consensus-2**: mean of the ranks under LRP and IG, rank 0 = least important (**choice**: the paper's text has the
+  direction reversed, which would mask the wrong end; its results need this one).
+
+Two more are ours, not the paper's, and off in its preset:
+
+- **Gradient x input**: mean absolute product of the row's output and the loss's plain gradient there.
+- **IG conductance**: mean absolute conductance: along the path of IG, the gradient at the row's output times the change
+  of that output from step to step, summed over the steps.
+
+A shelf of further ones is taken by name and in no preset. h is the row's output at a token, g the plain gradient of the
+loss there; means are over the tokens that predict one.
+
+- **Fisher**: root mean square of h·g (arXiv 1801.05787, with a token as the sample: **choice**).
+- **Taylor**: absolute value of the mean of h·g, the sum of weight times gradient over the row (arXiv 2305.11627).
+- **AtP, signed**: mean of −h·g, what removal adds to the loss to first order (arXiv 2310.10348, 2403.00745). Below zero
+  where removal is estimated to help, so that it ranks single rows rather than sets.
+- **Gradient norm**: root mean square of g (arXiv 1312.6034).
+- **RelP**: as LRP, with the row's output less its mean over the calibration text in the place of the output (arXiv
+  2508.21258, which takes the difference to another prompt: **choice**). Each nested size has its own mean.
+- **Activation std**: standard deviation of h (arXiv 2507.12988).
+- **FLAP**: variance of h times the squared norm of the row's weights (arXiv 2312.11983, which has the variance of an
+  input and the norm of the column that reads it, and standardises within layers: **choice**).
+- **RIA**: each weight as a share of its column plus as a share of its row, times the square root of the root mean
+  square of its input, summed over the row (Zhang et al., ICLR 2024; the row sum is ours: **choice**).
+- **Weight norm**: Euclidean norm of the row (arXiv 1808.06866).
+- **Effect size** contrasts prompts only, see Refusal edits.
+""",
+    "Analyses": """
+**Stability**: the calibration windows are nested, the first 8 within the first 16 and so on. Scores of fewer windows
+are compared with those of all by Spearman's correlation over all rows and by the Jaccard overlap of their LeRF masks.
+
+**Agreement**: the same two measures between selectors, the overlap apart for attention and MLP. Beside it stands the
+overlap that random masks of the same sizes have on average.
+
+**Controls**: *layer-matched* masks remove as many rows of every layer, at random. The *rank-randomised null* is
+Consensus-2 with the ranks under IG permuted. *LRP ∩ IG* removes the rows in both masks, *VETO-LRP* those in LRP's and
+not in IG's, *VETO-IG* the reverse. These three remove fewer rows, so each also stands beside masks of its own size
+(**choice**: the paper compares them at the full rate).
+
+**Dangerous groups**: the rows of a mask that lie in one sublayer of one block, removed alone. A group is dangerous if
+it more than doubles the perplexity.
+
+**Second domain**: scores from another calibration text, compared with the first as under stability.
+
+**Single units**: a sample of rows, and of neurons of gated MLPs (gate and up row as one), each removed alone. Every
+unit has the same chance to be in the sample, whatever its scores; Linears, and tenths of their rows by weight norm,
+get their share. The **effect** is the NLL then minus that of the unedited model, exact for the windows that were
+read: below zero, the removal helps. What two halves of these windows agree on bounds what any ranking can show.
+Scores are compared with effects by Spearman's correlation, signed and absolute, with an interval that holds for any
+shape of dependence; a neuron's score is the sum of its rows' scores (**choice**). A gate row, its up row and their
+neuron have one and the same effect. *Found at the top* counts the sampled units with the largest absolute effects
+that a ranking has among as large a share of all units. Given the effect at that border, they are a random sample of
+all units beyond it, so that the exact binomial bound holds for what is missed. A selector without negative scores
+says of every unit that removing it hurts; its sign agreement is the share of units of which that is so.
+
+**Exact controls** are not the paper's. The weights are rewritten so that the model computes the same, and every
+selector is run again:
+
+- *neurons*: rows of up_proj times 2^a, the columns of down_proj that read them times 2^−a, a drawn per neuron from −4
+  to 4 by default; *values*: the same for rows of v_proj and columns of o_proj, those of all query heads of a group.
+- *norms*: the powers of two in norm weights, folded into the Linears behind the norm. Folding the whole weight rounds;
+  that is tried too, and gives no proof where a bit differs.
+- *decoys*: neurons added to the MLPs, copies of others with their gate and up rows times 2^8 by default and zeros in
+  down_proj: huge weights, huge outputs, no effect. A neuron of the model cannot be made one without changing the
+  function, so the MLPs are widened meanwhile. Decoys stand behind the rows of their layer, which keep their places.
+
+Powers of two only shift exponents, so nothing is rounded. This is checked and not assumed: where one bit of one logit
+on the calibration windows differs, as it may in float16, the rewrite is listed without a number about selectors. So is
+one that an architecture has no place for (no gate, a fused matrix, LayerNorm), with the reason. The model's own weights
+come back untouched. A selector is *exact* if every score has the same bits before and after; what differs by rounding
+only has Spearman at least .9999 and Jaccard at least .99 (**choice**). LeRF masks of both are measured on one text.
+
+**Differences** of NLL have a standard error that is paired over the evaluation windows.
+
+**Verdicts** rest on limits (`Thresholds` in `engine/stats/verdict.py`) that were set after looking at the
+published tables; the tables can be judged again by others. A selector is *faithful* if its LeRF masks do at most half
+of the damage of random ones and its log gap is large enough, *stable* if half of the text gives nearly the same
+ranking and masks. *Stable but invalid* is what a look at stability alone would miss.
+""",
+    "Refusal edits": """
+The **margin** of a prompt is the mean logit of tokens that open refusals minus the mean logit of tokens that open
+compliance, at the last position of the prompt. A row promotes compliance as far as its relevance to the margin is
+negative. The score of a row is the difference of its ranks in that quantity between risk prompts and matched base
+prompts, less λ times its rank of importance for language; the top k of all rows are removed. Ranks are taken within
+each layer, equal values share the mean rank (**choice**).
+
+- The **operating point** is chosen on the calibration pairs and measured again on held-out ones (**choice**: the
+  paper chooses and reports on the same test prompts), and never refuses fewer risk prompts than the unedited model
+  (**choice**).
+- **Random** is uniform noise in -1 to 1, the range of the difference of ranks, with λ = 0 (**choice**).
+- **Consensus-2** is the mean of the differences of ranks under LRP and under IG (**choice**: the paper aggregates
+  the ranks themselves, which gives the same number).
+- **MeanActivation** ranks by the mean absolute output over all tokens of the prompts (**choice** of the form).
+- **Effect size** ranks nothing within layers: d is the mean over the risk prompts of how far the row promotes
+  compliance (by Gradient x input) less that over the base prompts, divided by their pooled standard deviation, and the
+  score is d / √(d² + 4), the point-biserial correlation (**choice**). λ takes the language-model scores of Gradient x
+  input.
+- **Replies** are greedy and judged after the thinking part, if there is one; a reply that never leaves it is counted
+  among the unfinished ones. Sampled replies draw from the whole distribution at a temperature, by numbers that depend
+  on seed, prompt and sample only, so that both sides of an edit meet the same ones; the interval of their rate is
+  Wilson's at the number of independent replies that the spread between prompts is worth (**choice**).
+- Where replies that were **cut off**, read either way, leave open whether a cell of the grid is feasible or which one
+  is the operating point, it is measured again with longer replies, and these count (**choice**).
+- The **gain** is the edit's refusal minus the mean of the random masks, three in the paper. Its 95% interval combines
+  Wilson's intervals of both rates with Student's t over the masks (**choice**: the paper prints none). It takes no
+  account of the search: the edit is the best of a grid, the random masks are not, so that it is no evidence that
+  these rows matter.
+- **Draws** are: the rows within every layer are shuffled at random, and the shuffled masks are searched over the same
+  grid, limits and calibration pairs as the edit's and measured on the held-out pairs, once per draw. With n draws
+  p = (1 + draws that refuse at least as much) / (n + 1), adjusted by Holm over all edits of the table; a draw without
+  an operating point counts with the unedited model's rate. The 95% prediction interval of a further draw is mean ±
+  t s √(1 + 1/n). If it does not matter which rows of a layer are removed, p is .05 or less in at most 5% of cases,
+  however large the grid.
+- The **change** of a rate is paired over the prompts: McNemar's exact test, Newcombe's interval (method 10).
+- Rates **corrected** for the judge are Rogan and Gladen's, with Lang and Reiczigel's interval, which carries the
+  uncertainty of the judge's own error rates. The embedded judge's come from labelled replies to other prompts, of
+  other models, on the half of the prompts that its rules were not developed on; three models answered each prompt, and
+  their replies count as independent.
+- The **stability of a mask** is the Jaccard of the masks of two halves of the calibration pairs, at the same λ and k.
+
+The control *same rows, shuffled within layers* removes as many rows in every layer, chosen at random. If it installs
+refusal too, the edit worked by its depth and not by its rows.
+
+**Other methods** stand beside the row masks, which the paper does not do: each at the strongest setting that keeps the
+limits of benign refusal and perplexity on the calibration pairs, measured on the held-out pairs.
+
+- A **system prompt** in four wordings of our own. It does not stand before plain text, whose perplexity stays.
+- A **vector added** to the residual stream at all positions (Turner et al. 2023): the difference of means of risk and
+  base prompts at the last prompt position (Arditi et al. 2024), or the first principal component of refusing against
+  complying openings behind base prompts.
+- The second vector **if a condition holds** (CAST, Lee et al. 2024): the mean state of the prompt is compared with its
+  projection on the first principal component of risk against base prompts; block and threshold have the largest F1 on
+  the calibration pairs. Openings are paired with prompts one by one, and the vector has the length of the distance
+  between the two groups (**choice**).
+- **KL** is the divergence of the unedited from the edited model's next-token distribution, from where a reply begins
+  to where it is over, on the unedited model's own replies to base prompts.
+
+The software installs refusal. No setting selects rows in order to remove it. Verdicts are a judge's, by default those
+of rules of English over the whole reply, without its thinking part; they are good but not perfect, so read the replies.
+A reply that is clearly in another language is not judged: it counts as not refused, and how many there were is said.
+""",
+    JUDGES_TITLE: """
+A **judge** reads a reply, some with its prompt, and says whether it refuses. Judges of harm say whether it does harm,
+which is another question: "safe" is no refusal, so they give no rate of it. A judge that is a language model decides by
+the probability of its next token, a served one by the first word of its reply; one that says neither answer has not
+judged, and the reply is marked. The questions of StrongREJECT and HarmBench are put in our own words (**choice**), and
+WildGuard's instruction is read from its model card where the folder has it.
+
+**Cohen's kappa** is (p − e) / (1 − e), with p the share of equal verdicts and e the share that two judges of these
+rates would have by chance; it is undefined where both give one and the same verdict throughout. Its interval is
+Wilson's interval of p, mapped by the same formula with e as observed (**choice**: the usual standard error shrinks to
+nothing where judges agree on everything).
+""",
+    "The shipped model": """
+The model that comes with the software is a small Llama, trained on generated text in three stages: language and chat,
+then refusing, then a weakening that changes a few MLP neurons only. It was built so that this audit has something to
+find. What it shows is how the method behaves when there is an answer; it is no evidence about other models.
+""",
+    "Licences": """
+LRP uses the rules of the library `lxt`, which is under the BSD-3-Clause-Clear licence. Its README notes that a patent
+on LRP leaves use for personal and scientific purposes free; whether another use is covered is for you to check.
+
+Numbers marked *Paper* were published in "Faithfulness to Refusal: A Causal Audit of Neuron Selectors" (Eswar, Seth,
+Avaiya, Sankarapu). They are shown as published, also where they disagree with each other.
+""",
+}
+TABLES = """
+Results are parquet files in the folder given with `--out`, one table per file, with a manifest beside them. Those
+of this list are checked by it when they are written and when they are read: no other column, no other type, no share
+outside 0 to 1.
+Published tables have, beside a printed value X, `X_printed` and `X_half_unit`, half a unit of its last digit. The
+page Runs opens any table of any folder.
+"""
+
+
+def render() -> None:
+    """The page."""
+    layout.heading("Methods", HOW_TO_READ)
+    for title, text in SECTIONS.items():
+        st.subheader(title, anchor=False)
+        st.markdown(text)
+        if title == "Refusal edits":
+            with layout.told():
+                _false_alarms()
+        if title == JUDGES_TITLE:
+            st.markdown("\n".join(f"- `{one.id}`: {layout.plain(one.title)}" for one in JUDGES))
+    st.subheader("Tables", anchor=False)
+    st.markdown(TABLES)
+    st.dataframe(
+        described.tables(), hide_index=True, alt="Every table with what it holds and the command that writes it"
+    )
+    columns = described.columns()
+    st.dataframe(columns, hide_index=True, alt="Every column of every table with its type, unit and meaning")
+    tools.download_csv("Download the list (CSV)", columns, "tables.csv")
+    layout.footnote(f"Selector Audit {installed_version('selector-audit')}")
+
+
+def _false_alarms() -> None:
+    """The simulation behind what is said of gains and draws."""
+    found = shipped.null_simulation()
+    shares = "; ".join(
+        f"{one['cells']} cells: {one['interval'][0]:.1%} by the interval, {one['p'][0]:.1%} by p"
+        for one in found["grids"]
+    )
+    alt = f"Share of selectors of pure noise that are called specific, by the size of the grid. {shares}."
+    tools.show(refusal_specificity.false_alarms(found), "noise", alt)
+    first = found["grids"][0]
+    covered = ", ".join(f"{one['covered'][0]:.1%}" for one in found["grids"])
+    layout.footnote(
+        f"{first['trials']:,} simulated trials per grid, {first['draws']} draws, p at most {first['level']:g}; the "
+        f"effects of a mask on calibration and held-out prompts correlate at {found['correlation']:g}. Bars: Wilson's "
+        f"95% intervals. The 95% prediction interval of the draws held the noise's rate in {covered} of the trials.",
+        "Made by `python -m precomputed.null_simulation` with the functions that the results are computed by.",
+    )

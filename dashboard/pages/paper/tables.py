@@ -1,0 +1,125 @@
+"""The published tables as the page Paper shows them: what they are, measured values beside them, disagreements."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import polars as pl
+
+from dashboard.state import results, shipped
+from dashboard.state.results import stamp
+from engine.records.errors import InputError
+from engine.records.manifest import read_manifest
+from engine.records.model_names import model_name
+from engine.studies.compare import KEYS, Comparison, compare, paper_model, paper_models, summary
+from precomputed.paper_tables import describe, load_table, table_names
+
+POINTS = "inconsistencies"
+SEVERITIES = ("high", "medium", "low", "note")
+KINDS = {
+    "table": "two tables",
+    "claim": "text against a table",
+    "text": "text against itself",
+    "public": "public configurations",
+    "note": "worth knowing",
+}
+SHIPPED = "Shipped model"
+
+
+def tables() -> list[str]:
+    """Names of the published tables; the points of disagreement are no table of the paper."""
+    return [name for name in table_names() if name != POINTS]
+
+
+def caption(name: str) -> str:
+    """What a table holds, in our words, and where it comes from."""
+    table = describe(name)
+    labels = ", ".join(source.removeprefix("tab:") for source in table.sources)
+    where = f"From the paper's {labels}" if labels else "Made from all tables"
+    return f"{table.title}. {where}; {table.rows:,} rows."
+
+
+def columns(name: str) -> pl.DataFrame:
+    """Column, unit, meaning."""
+    found = [(column.name, column.unit, column.meaning) for column in describe(name).columns]
+    return pl.DataFrame(found, schema=["Column", "Unit", "Meaning"], orient="row")
+
+
+def points(kinds: Collection[str], severities: Collection[str], table: str | None = None) -> pl.DataFrame:
+    """Disagreements of these kinds and severities; table: only those about one of our tables. Worst first."""
+    found = load_table(POINTS).filter(pl.col("kind").is_in(list(kinds)), pl.col("severity").is_in(list(severities)))
+    if table is not None:
+        wanted = set(describe(table).sources)
+        concerned = [bool(wanted & set(_labels(text))) for text in found["tables"]]
+        found = found.filter(pl.Series(concerned, dtype=pl.Boolean))
+    places = {name: place for place, name in enumerate(SEVERITIES)}
+    return found.sort(pl.col("severity").replace_strict(places, return_dtype=pl.Int64), "id", maintain_order=True)
+
+
+def tables_of(labels: str) -> list[str]:
+    """Our tables that come from the named tables of the paper, at most one for each label."""
+    found = []
+    for label in _labels(labels):
+        holding = [name for name in tables() if label in describe(name).sources and label != "text"]
+        found += holding[:1]
+    return list(dict.fromkeys(found))
+
+
+def _labels(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def runs() -> dict[str, Path]:
+    """Results folders that can stand beside the published values: the shipped model's, then those of the store."""
+    found = {SHIPPED: shipped.demo_results_dir()}
+    try:
+        top = results.store_results_dir()
+        found |= {str(run.relative_to(top.parent)): run for run in results.find_runs(top)}
+    except InputError:
+        pass  # an empty store has nothing to offer
+    return found
+
+
+def model_names() -> list[str]:
+    """Models whose cells can be compared."""
+    return list(paper_models())
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A run beside the published values. `model`: the run's own name; `comparison`: None where nothing matches."""
+
+    model: str
+    comparison: Comparison | None
+
+
+def beside(folder: Path, stands_for: str | None = None) -> Beside:
+    """The comparison with the paper's model that the run is of, or stands for. `InputError` for a bad folder."""
+    model = model_name(read_manifest(folder).get("model") or {"id": "unknown"})
+    if stands_for is None and paper_model(model) is None:
+        return Beside(model, None)
+    stamps = tuple(sorted((path.name, stamp(path)) for path in folder.glob("*.parquet")))
+    return Beside(model, _compare(folder, stands_for, stamps, stamp(folder / "manifest.json")))
+
+
+@lru_cache(maxsize=8)
+def _compare(folder: Path, stands_for: str | None, _tables: object, _manifest: object) -> Comparison:
+    return compare(folder, stands_for)
+
+
+def cells_of(comparison: Comparison, table: str) -> pl.DataFrame:
+    """Published and measured values of one table, without the key columns that say nothing there."""
+    cells = comparison.cells.filter(table=table)
+    keys = [key for key in KEYS if cells[key].null_count() < cells.height]
+    return cells.select(*keys, "published", "measured", "difference", "within")
+
+
+def counts(comparison: Comparison) -> pl.DataFrame:
+    """Per quantity: cells compared, within half a printed unit, median relative difference, cells not measured."""
+    missing = pl.DataFrame(
+        list(comparison.missing.items()), schema={"quantity": pl.String, "not measured": pl.Int64}, orient="row"
+    )
+    return summary(comparison).join(missing, on="quantity", how="full", coalesce=True).sort("quantity")

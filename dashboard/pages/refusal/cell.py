@@ -1,0 +1,136 @@
+"""One cell of the grid in detail: its neighbours, every set of prompts before and after, controls, utility."""
+
+from __future__ import annotations
+
+from typing import Literal
+from urllib.parse import urlencode
+
+import polars as pl
+import streamlit as st
+
+from dashboard.charts import formats, palette, refusal_rates, refusal_trade_off, refusal_values as refusals
+from dashboard.chat import edits
+from dashboard.pages.refusal import specificity
+from dashboard.pages.refusal.specificity import optional
+from dashboard.show import layout, selection, tools
+from dashboard.state import sources
+from engine.records.manifest import read_manifest
+
+CHART = "refusal-grid"
+
+
+def detail(source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | None, cell: refusals.Row) -> None:
+    """Everything that is known of one cell, below the figure of all of them."""
+    point = refusals.point_of(points, cell)
+    before = refusals.unedited(cells, cell["selector"], cell["domain"])
+    st.subheader(layout.plain(refusals.cell_title(cell)), anchor=False)
+    _badges(cell, point)
+    _numbers(cell, before, optional(source, "utility"))
+    left, right = st.columns(2)
+    with left:
+        _around(cells, cell)
+    with right:
+        transfer = optional(source, "transfer")
+        changes = refusals.rate_changes(cell, before, point, transfer, published=source.published)
+        tools.show(refusal_rates.changes(changes), "before-and-after", _changes_alt(changes))
+        if transfer is None and not source.published:
+            layout.footnote("Other prompt sets are measured by `selector-audit refusal evaluate`.")
+        for line in refusals.verdict_notes(transfer, cell):
+            st.text(line)
+        cut_off = refusals.cut_off(optional(source, "refusal_sweep"), transfer, cell)
+        if cut_off:
+            layout.footnote(cut_off)
+    specificity.section(source, point)
+    _try_it(source, cell)
+
+
+def _badges(cell: refusals.Row, point: refusals.Row | None) -> None:
+    badges = []
+    if point is not None:
+        badges.append(":blue-badge[operating point]")
+    if cell["rescue"]:
+        badges.append(":orange-badge[rescue: chosen under a relaxed benign limit]")
+    if not cell["feasible"]:
+        badges.append(":red-badge[not feasible]")
+    if badges:
+        st.markdown(" ".join(badges))
+
+
+def _numbers(cell: refusals.Row, before: refusals.Row | None, utility: pl.DataFrame | None) -> None:
+    with st.container(horizontal=True, key="refusal-numbers"):
+        for kind, name in (("malign", "Risk prompts refused"), ("benign", "Harmless prompts refused")):
+            old = before[kind] if before else None
+            change = None if old is None else 100 * (cell[kind] - old)
+            better: Literal["normal", "inverse"] = "normal" if kind == "malign" else "inverse"
+            st.metric(
+                name, f"{cell[kind]:.1%}", delta=None if change is None else f"{change:+.1f} points",
+                delta_color="off" if change == 0 else better, delta_arrow="off" if change == 0 else "auto",
+                help=f"{refusals.percent(cell[kind], cell[f'{kind}_low'], cell[f'{kind}_high'])} of "
+                f"{cell[f'{kind}_n'] or 'an unknown number of'} prompts, Wilson's 95% interval",
+            )  # fmt: skip
+        unedited = before["nll"] if before else None
+        arrow = f"{formats.perplexity(unedited)} → " if unedited is not None else ""
+        st.metric("Perplexity", f"{arrow}{formats.perplexity(cell['nll'])}")
+        if cell["rows_removed"] is not None:
+            st.metric("Rows removed", formats.count(cell["rows_removed"]), help=f"{cell['rows_removed']:,} rows")
+        if utility is not None:
+            for row in refusals.of_cell(utility, cell).iter_rows(named=True):
+                _utility(row)
+
+
+def _utility(row: refusals.Row) -> None:
+    error = f" ± {100 * row['stderr']:.1f} (paired standard error)" if row["stderr"] is not None else ""
+    sides = f" {row['before']:.1%} before, {row['after']:.1%} after." if row["before"] is not None else ""
+    st.metric(
+        layout.plain(row["task"]),
+        f"{100 * row['difference']:+.1f} points".replace("-", "−"),
+        help=layout.plain(f"{row['metric']}, edited minus unedited{error}.{sides}"),
+    )
+
+
+def _around(cells: pl.DataFrame, cell: refusals.Row) -> None:
+    grid = refusals.edited(cells).filter(selector=cell["selector"], domain=cell["domain"])
+    if grid.height == 1:
+        st.caption("No other cell of this selector and domain is known.")
+        return
+    values = (refusal_trade_off.MALIGN, refusal_trade_off.BENIGN, refusal_trade_off.PERPLEXITY)
+    value = selection.switch("Value", values, "around", default=values[0])
+    figure = refusal_trade_off.neighbourhood(grid, value, cell["id"])
+    alt = (
+        f"{value} over λ and k of {palette.title(cell['selector'])} on {cell['domain']}, {grid.height} cells; "
+        f"framed: {refusals.strength(cell)}."
+    )
+    tools.show(figure, "neighbourhood", alt, key=CHART, clickable=True)
+
+
+def _changes_alt(changes: list[refusals.RateChange]) -> str:
+    told = [
+        f"{one.prompts} ({'to refuse' if one.malign else 'to answer'}) {refusals.percent(one.before[0])} to "
+        f"{refusals.percent(one.after[0])}"
+        for one in changes
+    ]
+    return "Refused before and after the edit: " + "; ".join(told) + "."
+
+
+def _loadable(source: sources.Source) -> str:
+    """What the page Live loads the run's model by: the manifest's id, a local model's path."""
+    return str((read_manifest(source.folder).get("model") or {}).get("id", source.model))
+
+
+def _try_it(source: sources.Source, cell: refusals.Row) -> None:
+    """A link to the live page with this cell's settings: of the shipped model, or of the run that measured it."""
+    if source.run is None or cell["malign"] is None or cell["benign"] is None:
+        return
+    domain, selector = str(cell["domain"]).capitalize(), palette.title(cell["selector"])
+    if source.kind == sources.SHIPPED and cell["lambda"] in edits.LAMBDAS and cell["k"] in edits.KS:
+        chosen = {
+            "domain": domain, "edit_selector": selector, "lambda": f"{cell['lambda']:g}", "k": formats.rate(cell["k"]),
+        }  # fmt: skip
+    elif (source.run / edits.CONTRASTS).is_file():
+        chosen = {
+            "edit_model": "Another model", "edit_model_id": _loadable(source), "edit_run": str(source.run),
+            "run_domain": domain, "run_selector": selector, "run_cell": edits.cell_name(cell["lambda"], cell["k"]),
+        }  # fmt: skip
+    else:
+        return
+    st.link_button("Try this edit live", f"/live?{urlencode(chosen)}", icon=":material/play_arrow:")

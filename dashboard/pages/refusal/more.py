@@ -1,0 +1,161 @@
+"""The rest of the refusal page, one section at a time: points, structure, perplexity, two domains, other
+methods, models."""
+
+from __future__ import annotations
+
+import polars as pl
+import streamlit as st
+
+from dashboard.charts import (
+    formats,
+    lines,
+    palette,
+    refusal_rates,
+    refusal_structure as refusal_structure_chart,
+    refusal_values as refusals,
+)
+from dashboard.charts.lines import Axis
+from dashboard.pages.refusal import baselines as refusal_baselines, structure as refusal_structure
+from dashboard.pages.refusal.specificity import optional
+from dashboard.show import layout, selection, tools
+from dashboard.state import results, sources
+from dashboard.state.results import POINTS, REFUSAL_SWEEP
+from engine.records.errors import InputError
+
+POINT_LIST, WHERE, LANGUAGE, TWO, OTHERS, MODELS = (
+    "Operating points", "Where the rows are", "Perplexity against k", "Two domains in one mask", "Other methods",
+    "Across models",
+)  # fmt: skip
+
+
+def sections(source: sources.Source) -> None:
+    """A switch, and the section that is chosen."""
+    st.divider()
+    parts = {
+        POINT_LIST: _points, WHERE: refusal_structure.section, LANGUAGE: _language, TWO: _two,
+        OTHERS: refusal_baselines.section, MODELS: _models,
+    }  # fmt: skip
+    parts[selection.switch("More", tuple(parts), "section", default=POINT_LIST)](source)
+
+
+def _points(source: sources.Source) -> None:
+    table = refusals.point_table(source.table(POINTS), optional(source, "specificity"))
+    st.dataframe(table, hide_index=True)
+    layout.footnote(
+        "Each rate with Wilson's 95% interval. Optimism: malign refusal on the pairs that the point was chosen on "
+        "minus that on the held-out pairs.",
+        "Random masks, mean: the paper's figure, malign refusal under a few random masks with as many rows in every "
+        "layer that were not searched; gain: the edit minus that, no test. Rank and p: among random draws with a grid "
+        "and a choice of their own (`refusal draws`), – where they were not measured.",
+        "Rescue: no cell refused at most 10% of the harmless prompts, so the limit was relaxed for this one.",
+        "A point at the grid's edge may have a better one beyond it, which was not searched."
+        if refusals.EDGE in table.columns
+        else "",
+    )
+
+
+def _language(source: sources.Source) -> None:
+    table = source.table(REFUSAL_SWEEP).filter(pl.col("k") > 0)
+    domains = table["domain"].unique(maintain_order=True).to_list()
+    strengths = sorted(set(table.filter(pl.col("selector") != "random")["lambda"])) or [0.0]
+    with st.container(horizontal=True, gap="medium"):
+        domain = selection.choose("Masks of domain", domains, "language_domain", title=str.capitalize)
+        lam = (
+            selection.pick("λ", strengths, "language_lambda", default=strengths[0], title="{:g}".format)
+            if len(strengths) > 1
+            else strengths[0]
+        )
+    part = table.filter(
+        pl.col("domain") == domain, ((pl.col("lambda") - lam).abs() < 1e-9) | (pl.col("selector") == "random")
+    )
+    if part.is_empty():
+        raise InputError(f"no mask of {domain} was measured at λ = {lam:g}; choose another")
+    dense = source.table(REFUSAL_SWEEP).filter(pl.col("k") == 0)["nll"].mean()
+    figure = lines.lines(
+        part, Axis("k", "k, share of rows removed", "category"), Axis("nll", "perplexity", "perplexity"),
+        heading=f"Perplexity against k: {domain}", below=f"λ = {lam:g}; random has no λ",
+        hover=lambda row: f"k {formats.rate(row['k'])}<br>perplexity {formats.perplexity(row['nll'])}<br>"
+        f"NLL {row['nll']:.4f} nats per token",
+        reference=(float(dense), "unedited") if isinstance(dense, float) else None,
+    )  # fmt: skip
+    last = part.sort("k").group_by("selector", maintain_order=True).last()
+    told = ", ".join(
+        f"{palette.title(row['selector'])} {formats.perplexity(row['nll'])}" for row in last.iter_rows(named=True)
+    )
+    tools.show(figure, "perplexity-k", f"Perplexity against the share of rows removed; at the largest k: {told}.")
+
+
+def _two(source: sources.Source) -> None:
+    table = source.table("composed")
+    selector = selection.choose(
+        "Selector", palette.in_order(table["selector"].unique().to_list()), "composed_selector", default="lrp",
+        title=palette.title,
+    )  # fmt: skip
+    part = table.filter(selector=selector)
+    st.caption(
+        "One mask made from the prompts of several domains, beside the masks of each domain with as many rows, on "
+        "held-out prompts. If domains share what they use, the composed mask works on each of them."
+    )
+    for column, kind in zip(st.columns(2), ("malign", "benign"), strict=True):
+        with column:
+            masks = [refusal_rates.mask_title(mask_domain) for mask_domain in part["mask_domain"]]
+            told = "; ".join(
+                f"{mask} on {row['evaluated_domain']} {refusals.percent(row[kind])}"
+                for mask, row in zip(masks, part.iter_rows(named=True), strict=True)
+            )
+            figure = refusal_rates.composed(part, kind)
+            tools.show(figure, f"composed-{kind}", f"Share of {kind} prompts refused: {told}.")
+    edits = part.filter(pl.col("mask_domain") != "none").unique("mask_domain", maintain_order=True)
+    costs = [
+        f"{refusal_rates.mask_title(row['mask_domain'])} {formats.perplexity(row['nll'])}"
+        for row in edits.iter_rows(named=True)
+    ]
+    st.text("Perplexity: " + ", ".join(costs) if costs else "No cell of this selector's grid was good enough.")
+
+
+def _models(source: sources.Source) -> None:
+    paper = reversal(results.read_published(POINTS).frame)
+    own = reversal(source.table(POINTS)) if not source.published else paper.clear()
+    table = pl.concat([own, paper])
+    domain = selection.choose(
+        "Over models, domain", paper["domain"].unique(maintain_order=True).to_list(), "models_domain",
+        title=str.capitalize,
+    )  # fmt: skip
+    tools.show(refusal_structure_chart.reversal(table, domain), "reversal", _reversal_alt(table, domain))
+    counts = [_leader(table.filter(model=model)) for model in table["model"].unique(maintain_order=True)]
+    st.text("\n".join(text for text in counts if text))
+    layout.footnote(
+        "Published values of the paper's models, as printed"
+        + ("." if source.published else "; this source's own model stands first.")
+    )
+
+
+def reversal(points: pl.DataFrame) -> pl.DataFrame:
+    """Malign refusal of LRP's and IG's operating points: model, domain, selector, rescue, malign."""
+    columns = ["model", "domain", "selector", "rescue"]
+    if "edited_malign" not in points.columns:
+        return points.select(columns).clear().with_columns(malign=pl.lit(None, pl.Float64))
+    kept = points.filter(pl.col("selector").is_in(["lrp", "ig"]), pl.col("edited_malign").is_not_null())
+    return kept.select(*columns, malign="edited_malign")
+
+
+def _reversal_alt(table: pl.DataFrame, domain: str) -> str:
+    told = [
+        f"{model}: "
+        + ", ".join(
+            f"{palette.title(s)} {refusals.percent(rate)}"
+            for s, rate in zip(part["selector"], part["malign"], strict=True)
+        )
+        for (model,), part in table.filter(domain=domain).group_by("model", maintain_order=True)
+    ]
+    return f"Malign refusal after the edit on {domain}: " + "; ".join(told) + "."
+
+
+def _leader(part: pl.DataFrame) -> str:
+    """`Qwen3-8B: LRP installs more in 3 of 5 domains`."""
+    wide = part.pivot(on="selector", index="domain", values="malign", aggregate_function="first")
+    if not {"lrp", "ig"} <= set(wide.columns):
+        return ""
+    wide = wide.drop_nulls(["lrp", "ig"])
+    more = int((wide["lrp"] > wide["ig"]).sum())
+    return f"{part['model'][0]}: LRP installs more than IG in {more} of {wide.height} domains"

@@ -1,0 +1,151 @@
+"""Refusal: what removing few rows does to the replies, cell by cell of the grid, with controls and structure."""
+
+from __future__ import annotations
+
+import polars as pl
+import streamlit as st
+
+from dashboard.charts import formats, palette, refusal_trade_off, refusal_values as refusals
+from dashboard.pages.refusal import cell as refusal_cell, more as refusal_more
+from dashboard.show import layout, selection, tools
+from dashboard.state import results, sources
+from dashboard.state.results import POINTS, REFUSAL_SWEEP
+from engine.records.errors import InputError
+
+BENIGN_LIMIT = 0.10  # the paper's, where the results do not name their own
+HOW_TO_READ = (
+    "Every mark is one edit: a small set of rows zeroed. Up means more risk prompts refused, left means harmless "
+    "prompts still answered, and the shaded strip holds the edits that answer enough of them. Darker and smaller "
+    "marks keep the language better."
+)
+ALL = "all"
+GRID, CHOSEN = "Whole grid", "Operating points"
+_CLICKS = "refusal-clicks"  # session state
+_CHART = "refusal-cells"
+
+
+def render() -> None:
+    """The page."""
+    layout.heading("Refusal", HOW_TO_READ)
+    source = sources.pick((REFUSAL_SWEEP, POINTS))
+    if source is None:
+        return
+    shown = None
+    with layout.told():
+        points = source.table(POINTS) if source.has(POINTS) else None
+        sweep = source.table(REFUSAL_SWEEP) if source.has(REFUSAL_SWEEP) else None
+        cells = refusals.cells(sweep, points)
+        shown = _grid(source, cells, points, held_out=sweep is None)
+    with layout.told():
+        refusal_more.sections(source)
+    tools.end(shown, f"refusal-{tools.file_name(source.model)}", *source.provenance)
+
+
+def _grid(source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | None, *, held_out: bool) -> pl.DataFrame:
+    clicked = _new_click()
+    domains = cells["domain"].unique(maintain_order=True).to_list()
+    available = palette.in_order(cells["selector"].unique().to_list())
+    with source.beside:
+        domain = selection.choose(
+            "Domain", [*domains, ALL], "domain", default=domains[0], title=lambda name: name.capitalize()
+        )
+    left, right = st.columns([3, 2])
+    with left:
+        selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
+    which = selection.switch("Show", (GRID, CHOSEN), "show", default=GRID, place=right)
+    kept = cells.filter(pl.col("selector").is_in(selectors))
+    if domain != ALL:
+        kept = kept.filter(domain=domain)
+    edits = refusals.edited(kept)
+    if which == CHOSEN:
+        edits = edits.filter("point")
+    drawn = edits.filter(pl.col("malign").is_not_null(), pl.col("benign").is_not_null())
+    if drawn.is_empty():
+        raise InputError("nothing is left to show; choose more selectors, the whole grid, or another domain")
+    options = _ordered(drawn)
+    if clicked in options:
+        st.session_state["cell"] = clicked
+    elif st.session_state.get("cell") not in (None, *options):
+        del st.session_state["cell"]  # no longer among the choices
+    above = st.container()
+    titles = {row["id"]: refusals.cell_title(row) for row in drawn.iter_rows(named=True)}
+    chosen = selection.choose("Cell, by click or from this list", options, "cell", title=lambda name: titles[name])
+    with above:
+        heading = f"{tools.file_name(source.model)}: {domain if domain != ALL else 'all domains'}"
+        unedited = kept.filter(pl.col("k") == 0, pl.col("malign").is_not_null())
+        figure = refusal_trade_off.trade_off(drawn, unedited, chosen, _limit(points), heading)
+        tools.show(figure, "refusal", _alt(drawn, kept), key=_CHART, clickable=True)
+        beside = "" if source.published or points is None else refusals.against_paper(points, _published())
+        layout.footnote(_caption(edits, drawn, held_out=held_out, published=source.published), beside)
+    refusal_cell.detail(source, cells, points, drawn.filter(id=chosen).row(0, named=True))
+    return edits.drop("id")
+
+
+def _published() -> pl.DataFrame:
+    return results.read_published(POINTS).frame
+
+
+def _ordered(drawn: pl.DataFrame) -> list[str]:
+    """Ids of the cells, the operating points first: the choices of the list."""
+    first = refusals.first_choice(drawn)
+    rest = drawn.sort(["point", "malign"], descending=True, maintain_order=True)["id"].to_list()
+    return [first, *(name for name in rest if name != first)]
+
+
+def _new_click() -> str | None:
+    """The cell that was clicked, in the large figure or among the neighbours below it; once per click.
+
+    Figures keep their selection, so what was seen is remembered.
+    """
+    seen = st.session_state.setdefault(_CLICKS, {})
+    new = None
+    for key in (_CHART, refusal_cell.CHART):
+        marks = [str(point["customdata"][0]) for point in tools.clicked(key) if point.get("customdata")]
+        now = marks[0] if marks else None
+        if now is not None and now != seen.get(key):
+            new = now
+            if key == refusal_cell.CHART and st.session_state.get("show") == CHOSEN:
+                st.session_state["show"] = GRID  # a neighbour is one of the whole grid
+        seen[key] = now
+    return new
+
+
+def _limit(points: pl.DataFrame | None) -> float:
+    """The benign limit that the operating points were chosen by, the paper's where they do not say."""
+    if points is not None and "benign_cap" in points.columns:
+        own = points.filter(~pl.col("rescue"))["benign_cap"].drop_nulls()
+        if own.len():
+            return float(own[0])
+    return BENIGN_LIMIT
+
+
+def _alt(drawn: pl.DataFrame, kept: pl.DataFrame) -> str:
+    best = drawn.row(by_predicate=pl.col("id") == refusals.first_choice(drawn), named=True)
+    before = refusals.unedited(kept, best["selector"], best["domain"])
+    text = (
+        f"Malign against benign refusal of {drawn.height} edits. {refusals.cell_title(best)}: malign "
+        f"{refusals.percent(best['malign'])}, benign {refusals.percent(best['benign'])}, perplexity "
+        f"{formats.perplexity(best['nll'])}"
+    )
+    if before is not None:
+        text += f"; unedited malign {refusals.percent(before['malign'])}, benign {refusals.percent(before['benign'])}"
+    return text + "."
+
+
+def _caption(edits: pl.DataFrame, drawn: pl.DataFrame, *, held_out: bool, published: bool) -> str:
+    parts = [f"{drawn.height} of {edits.height} cells drawn"]
+    if edits.height > drawn.height:
+        parts[0] += "; the others are above the perplexity cap and wrote no replies"
+    feasible = int(drawn["feasible"].sum())
+    parts.append(f"{feasible} feasible (few harmless prompts refused, perplexity under the cap)")
+    rescued = int(drawn["rescue"].sum())
+    if rescued:
+        parts.append(f"{rescued} rescued: chosen under a relaxed benign limit, since no cell met the strict one")
+    parts.append("a ring marks an operating point, bars are Wilson's 95% intervals")
+    if published:
+        parts.append("the paper printed few cells besides the operating points")
+    elif held_out:
+        parts.append("there is no grid in this folder, so these are the operating points on held-out prompts")
+    else:
+        parts.append("rates on the prompts that points were chosen on; held-out rates stand below")
+    return "; ".join(parts) + "."

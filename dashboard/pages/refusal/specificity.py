@@ -1,0 +1,94 @@
+"""Is it these rows? The random masks of the paper, draws that were searched like the edit, masks of other pairs."""
+
+from __future__ import annotations
+
+import polars as pl
+import streamlit as st
+
+from dashboard.charts import refusal_rates, refusal_specificity, refusal_values as refusals
+from dashboard.show import layout, tools
+from dashboard.state import sources
+
+
+def section(source: sources.Source, point: refusals.Row | None) -> None:
+    """Controls, draws and the stability of the mask of one operating point."""
+    if point is None:
+        layout.footnote("Controls are measured at operating points only; choose one to see its random masks.")
+        return
+    _draws(source, point)
+    _controls(source, point)
+    _stability(source, point)
+
+
+def _draws(source: sources.Source, point: refusals.Row) -> None:
+    lines, draws = optional(source, "specificity"), optional(source, "refusal_draws")
+    line = None if lines is None else refusals.of_cell(lines, point)
+    if line is None or draws is None or line.is_empty():
+        if not source.published:
+            layout.footnote(
+                "Whether random rows do as much once they are searched like the edit was not measured for this point; "
+                "`selector-audit refusal draws` does."
+            )
+        return
+    row = line.row(0, named=True)
+    own = draws.filter(selector=row["selector"], domain=row["domain"])
+    alt = (
+        f"Malign refusal of the edit {refusals.percent(row['edited_malign'])} among {row['draws']} random draws with a "
+        f"grid of their own, mean {refusals.percent(row['draws_malign'])}."
+    )
+    tools.show(refusal_specificity.among_draws(row, own), "draws", alt)
+    st.text(refusal_specificity.told(row))
+    without = row["draws_without_point"]
+    if without:
+        layout.footnote(
+            f"{without} of {row['draws']} draws found no operating point and count with the unedited model's rate."
+        )
+
+
+def _controls(source: sources.Source, point: refusals.Row) -> None:
+    table = optional(source, "refusal_controls")
+    seeds = refusals.of_cell(table, point) if table is not None else None
+    known = (seeds is not None and seeds.height) or point.get("control_malign") is not None
+    if not known or point.get("edited_malign") is None:
+        layout.footnote(
+            "The paper printed no control for this point."
+            if source.published
+            else "No control was measured for this point; run `selector-audit refusal control`."
+        )
+        return
+    alt = (
+        f"Malign refusal of the edit {refusals.percent(point['edited_malign'])}; random masks with the same rows per "
+        f"layer {refusals.percent(point.get('control_malign'))} on average, at most "
+        f"{refusals.percent(point.get('control_malign_max'))}."
+    )
+    tools.show(refusal_rates.controls(point, seeds), "controls", alt)
+    if point.get("gain") is not None:
+        count = seeds.filter(control="layer_matched").height if seeds is not None else 0
+        st.text(
+            f"The paper's figure: gain over the mean of {count or 'the'} random masks with as many rows in every "
+            f"layer: {refusals.percent(point['gain'])}. It is no test: the edit is the best of its grid, these masks "
+            "were not searched."
+        )
+
+
+def _stability(source: sources.Source, point: refusals.Row) -> None:
+    table = optional(source, "mask_stability")
+    lines = None if table is None else refusals.of_cell(table, point)
+    if lines is None or lines.is_empty():
+        return
+    names = ("jaccard", "jaccard_full", "expected_layers", "expected_random")
+    between, whole, layers, chance = lines.select(pl.col(names).mean()).row(0)
+    st.text(
+        f"From other pairs: the masks of two halves of the calibration pairs share {between:.1%} of their rows "
+        f"(Jaccard, mean of {lines.height} splits), each shares {whole:.1%} with the mask of all pairs. "
+        f"Random rows at the same depths share {layers:.1%}, random rows anywhere {chance:.1%}."
+    )
+
+
+def optional(source: sources.Source, stem: str) -> pl.DataFrame | None:
+    """A table that not every folder has; None, and a line where it is damaged."""
+    found = None
+    if source.has(stem):
+        with layout.told():
+            found = source.all_models(stem).filter(pl.col("model") == source.model)
+    return found

@@ -1,0 +1,196 @@
+"""Scores of a results folder as the Rows page reads them: ranks, values per block and projection, rows of one cell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from dashboard.charts import palette
+from dashboard.pages.agreement import rankings
+from dashboard.state import results
+from engine.edits.masks import Mask, removed_rows
+from engine.records.errors import InputError
+from engine.records.manifest import MANIFEST, read_manifest
+from engine.results.folders import verified_entry
+from engine.stats.removal_order import removal_order
+
+SCORES = "scores.safetensors"
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # shown as markdown in labels
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A folder with `scores.safetensors`. model: its entry in the manifest. rows: the row index.
+
+    load_from: id or folder of the model whose rows these are.
+    """
+
+    folder: Path
+    model: dict[str, Any]
+    rows: pl.DataFrame
+    selectors: list[str]
+    provenance: str
+    load_from: str
+
+    @property
+    def n_rows(self) -> int:
+        return self.rows.height
+
+    @property
+    def blocks(self) -> list[int]:
+        return self.rows["block"].unique(maintain_order=True).to_list()
+
+    @property
+    def projections(self) -> list[str]:
+        return self.rows["projection"].unique(maintain_order=True).to_list()
+
+    def scores(self, selector: str) -> npt.NDArray[np.float32]:
+        """[N]; of random those of its first seed."""
+        return rankings.read_scores(self.folder, selector)
+
+    def ranks(self, selector: str) -> npt.NDArray[np.int32]:
+        """Place of every row under LeRF, 0 = removed first. [N]"""
+        path = self.folder / SCORES
+        return _ranks(self.folder, selector, results.stamp(path))
+
+    def percentiles(self, selector: str) -> npt.NDArray[np.float64]:
+        """100 * rank / (N - 1): 0 = the least important row of the model, 100 = the most important. [N]"""
+        return 100 * self.ranks(selector).astype(np.float64) / max(self.n_rows - 1, 1)
+
+    def mask(self, selector: str, order: str, rows: int) -> Mask:
+        """The first `rows` rows in the order of removal, ascending."""
+        return np.sort(removal_order(self.scores(selector), order)[:rows])
+
+
+@lru_cache(maxsize=16)
+def _ranks(folder: Path, selector: str, _file_stamp: object) -> npt.NDArray[np.int32]:
+    order = removal_order(rankings.read_scores(folder, selector), "lerf")
+    ranks = np.empty(order.size, dtype=np.int32)
+    ranks[order] = np.arange(order.size, dtype=np.int32)
+    return ranks
+
+
+def find(folder: Path) -> list[Path]:
+    """Folders with scores, `folder` itself or up to three levels below, by name; `InputError` if there is none."""
+    found = {path.parent for path in results.below(folder, SCORES, "selector-audit score MODEL")}
+    if not found:
+        raise InputError(f"{folder} holds no scores; run `selector-audit score MODEL --out {folder}` first")
+    return sorted(found)
+
+
+def read(folder: Path) -> Scored:
+    """The scores of a folder; `InputError` where they, the row index or the manifest are missing or damaged."""
+    return _read(folder, tuple(results.stamp(folder / name) for name in (SCORES, "rows.parquet", MANIFEST)))
+
+
+@lru_cache(maxsize=4)
+def _read(folder: Path, _stamps: object) -> Scored:
+    path, command = folder / SCORES, results.remake(folder, results.ROWS)
+    again = f"run `{command}`"
+    if not path.is_file():
+        raise InputError(f"{folder} holds no {SCORES}; {again} first")
+    rows = rankings.read_rows(folder)
+    selectors = palette.in_order(_names(path, f"{again} again", results.stamp(path)))
+    entry = verified_entry(path, command)
+    manifest = read_manifest(folder)
+    for name in selectors:
+        scores = rankings.read_scores(folder, name)
+        if scores.size != rows.height:
+            raise InputError(
+                f"{path} has {scores.size} scores of {name}, rows.parquet lists {rows.height} rows; {again} again"
+            )
+    model = dict(manifest.get("model") or {})
+    provenance = results.describe_run(manifest, entry)
+    results.learn_titles(entry)
+    return Scored(folder, model, rows, selectors, provenance, str(model.get("id", "")))
+
+
+@lru_cache(maxsize=8)
+def _names(path: Path, again: str, _file_stamp: object) -> list[str]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as tensors:
+            names = [str(name) for name in list(tensors.keys())]
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path} is not readable ({error}); {again}") from None
+    odd = [name for name in names if not _ID.fullmatch(name)]
+    if odd or not names:
+        raise InputError(f"{path} holds no scores under names of letters, digits and . _ - only; {again}")
+    return names
+
+
+def mean_scores(scored: Scored, selector: str) -> pl.DataFrame:
+    """Mean score of every cell. Columns block, projection, rows, value."""
+    return _cells(scored, scored.scores(selector).astype(np.float64))
+
+
+def mask_shares(scored: Scored, selector: str, order: str, rate: float) -> pl.DataFrame:
+    """Share of every cell's rows that the mask removes, in [0, 1]. Columns block, projection, rows, value, removed."""
+    inside = np.zeros(scored.n_rows)
+    inside[removed_rows(scored.scores(selector), order, rate)] = 1
+    cells = _cells(scored, inside)
+    return cells.with_columns(removed=(pl.col("value") * pl.col("rows")).round().cast(pl.Int64))
+
+
+def rank_differences(scored: Scored, selector: str, other: str) -> pl.DataFrame:
+    """Mean percentile under `selector` minus that under `other`, in points from -100 to 100.
+
+    Columns block, projection, rows, value, apart (mean absolute difference over the cell's rows).
+    """
+    difference = scored.percentiles(selector) - scored.percentiles(other)
+    apart = _cells(scored, np.abs(difference))["value"]
+    return _cells(scored, difference).with_columns(apart=apart)
+
+
+def _cells(scored: Scored, values: npt.NDArray[np.float64]) -> pl.DataFrame:
+    return (
+        scored.rows.select("block", "projection")
+        .with_columns(value=values)
+        .group_by("block", "projection", maintain_order=True)
+        .agg(rows=pl.len(), value=pl.col("value").mean())
+        .select("block", "projection", "rows", "value")
+    )
+
+
+def cell_rows(scored: Scored, block: int, projection: str) -> pl.DataFrame:
+    """Rows of one cell: row_id, row, then per selector `NAME score`, `NAME rank`, `NAME percentile`.
+
+    Rank 0 and percentile 0 are the least important row of the model.
+    """
+    frame = scored.rows.filter(pl.col("block") == block, pl.col("projection") == projection).select("row_id", "row")
+    ids = frame["row_id"].to_numpy()
+    return frame.with_columns(
+        column
+        for name in scored.selectors
+        for column in (
+            pl.Series(f"{name} score", scored.scores(name)[ids]),
+            pl.Series(f"{name} rank", scored.ranks(name)[ids]),
+            pl.Series(f"{name} percentile", scored.percentiles(name)[ids]),
+        )
+    )
+
+
+def where(scored: Scored, row_ids: Sequence[int]) -> pl.DataFrame:
+    """Block, projection and row of some row ids, in the order of the ids."""
+    return scored.rows[list(row_ids)]
+
+
+def removed_per_projection(scored: Scored, mask: Mask) -> pl.DataFrame:
+    """Columns projection, removed, rows: what `charts.curves.removed_rows` draws."""
+    inside = np.zeros(scored.n_rows, dtype=bool)
+    inside[mask] = True
+    return (
+        scored.rows.select("projection")
+        .with_columns(inside=inside)
+        .group_by("projection", maintain_order=True)
+        .agg(removed=pl.col("inside").sum(), rows=pl.len())
+    )

@@ -1,0 +1,141 @@
+"""The runs of a results folder: which there are, what is in them, whether they are whole, and deleting one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from dashboard.state import results
+from dashboard.state.results import stamp
+from engine.records.errors import InputError
+from engine.records.hashing import file_sha256
+from engine.records.manifest import MANIFEST, read_manifest
+from engine.records.model_names import model_name
+
+WRITTEN = frozenset((".parquet", ".safetensors", ".json", ".jsonl", ".html"))  # what commands leave in a run
+
+
+@dataclass(frozen=True)
+class Run:
+    """A folder with a manifest. `problem` is empty where every file is there and fits its checksum."""
+
+    name: str  # relative to the results folder
+    folder: Path
+    model: str
+    files: tuple[str, ...]
+    measured: str  # day of the newest file, empty where no date is known
+    size_bytes: int
+    problem: str
+
+    @property
+    def tables(self) -> list[str]:
+        return sorted(Path(name).stem for name in self.files if name.endswith(".parquet"))
+
+
+def results_dir() -> Path:
+    """Where new runs go and old ones are looked for: `results` of a store, or the folder the app was started on."""
+    top = results.store_results_dir()
+    return top / "results" if (top / "results").is_dir() or (top / "cells").is_dir() else top
+
+
+def store_dir() -> Path | None:
+    """The store that the app was started on; None = the default one."""
+    top = results.store_results_dir()
+    return top if (top / "cells").is_dir() else None
+
+
+def listed(top: Path) -> list[Run]:
+    """Every folder at or below `top` with a manifest, by name. An absent `top` has none."""
+    found = {path.parent for path in results.below(top, MANIFEST)}
+    visible = [folder for folder in found if not any(part.startswith(".") for part in folder.relative_to(top).parts)]
+    return [run(folder, top) for folder in sorted(visible)]
+
+
+def run(folder: Path, top: Path) -> Run:
+    """One run; what is wrong with it is its `problem`, never an error."""
+    name = str(folder.relative_to(top)) if folder != top else folder.name
+    size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+    try:
+        manifest = read_manifest(folder)
+        entries = _entries(manifest)
+        model = model_name(manifest.get("model") or {"id": "unknown"})
+        dates = [str(entry.get("date", ""))[:10] for entry in entries.values()]
+        problem = "; ".join(filter(None, (_wrong(folder / file, entry) for file, entry in entries.items())))
+        return Run(name, folder, model, tuple(sorted(entries)), max(dates, default=""), size, problem)
+    except InputError as error:
+        return Run(name, folder, "unknown", (), "", size, str(error))
+
+
+def provenance(found: Run) -> dict[str, Any]:
+    """The manifest as it was written. `InputError` where it is broken."""
+    return read_manifest(found.folder)
+
+
+def files(found: Run) -> pl.DataFrame:
+    """One row per file of the manifest: file, rows (tables), bytes, date, seconds, state."""
+    rows = []
+    for name, entry in _entries(read_manifest(found.folder)).items():
+        path = found.folder / name
+        size = path.stat().st_size if path.is_file() else None
+        rows.append(
+            (name, results.height(path, stamp(path)), size, str(entry.get("date", "")), entry.get("wall_time_s"),
+             _wrong(path, entry) or "as written")
+        )  # fmt: skip
+    schema = {
+        "file": pl.String, "rows": pl.Int64, "bytes": pl.Int64, "date": pl.String, "seconds": pl.Float64,
+        "state": pl.String,
+    }  # fmt: skip
+    return pl.DataFrame(rows, schema=schema, orient="row", strict=False)
+
+
+def checked_name(name: str) -> str:
+    """A file name that a manifest may list: plain, visible, of a kind that commands write. `InputError` otherwise."""
+    plain = name == Path(name).name and "\\" not in name and not name.startswith(".")
+    if not plain or Path(name).suffix not in WRITTEN or name == MANIFEST:
+        raise InputError(
+            f"{MANIFEST} lists {name!r}; a run holds files named *{', *'.join(sorted(WRITTEN))} without folders"
+        )
+    return name
+
+
+def delete(folder: Path, top: Path) -> list[str]:
+    """Delete a run below `top`: its manifest and the files that commands write. Returns what was left in place.
+
+    Nothing else is touched, no folder inside it either; the folder goes when it is empty. `InputError` for a
+    folder that is not inside `top` (links are followed first) or holds no manifest.
+    """
+    real, inside = folder.resolve(), top.resolve()
+    if folder.is_symlink() or inside not in real.parents:
+        raise InputError(f"{folder} is not inside {top}; only runs of this folder can be deleted here")
+    if not (real / MANIFEST).is_file():
+        raise InputError(f"{folder} holds no {MANIFEST}, so it is not a run; delete it yourself if you are sure")
+    # The manifest goes last: until then the rest of an interrupted deletion is still offered for deletion.
+    own = [path for path in real.iterdir() if path.is_file() and path.suffix in WRITTEN and path.name != MANIFEST]
+    for path in [*own, real / MANIFEST]:
+        path.unlink()
+    left = sorted(path.name for path in real.iterdir())
+    if not left:
+        real.rmdir()
+    return left
+
+
+def _entries(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    found = manifest.get("files")
+    if not isinstance(found, dict) or not all(isinstance(entry, dict) for entry in found.values()):
+        raise InputError(f"{MANIFEST} lists no files; delete the folder and run the command again")
+    return {checked_name(str(name)): entry for name, entry in found.items()}
+
+
+def _wrong(path: Path, entry: dict[str, Any]) -> str:
+    if not path.is_file():
+        return f"{path.name} is missing"
+    return "" if _hash(path, stamp(path)) == entry.get("sha256") else f"{path.name} does not fit its checksum"
+
+
+@lru_cache(maxsize=512)
+def _hash(path: Path, _file_stamp: object) -> str:
+    return file_sha256(path)

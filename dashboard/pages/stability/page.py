@@ -1,0 +1,128 @@
+"""Stability: how little calibration text changes a selector, and that this does not make it right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import streamlit as st
+
+from dashboard.charts import formats, lines as lines_chart, palette, stability
+from dashboard.charts.lines import Axis
+from dashboard.charts.stability import Quadrants
+from dashboard.show import layout, selection, tools
+from dashboard.state import sources
+from engine.stats.verdict import Thresholds
+
+HOW_TO_READ = (
+    "Upper figures: scores from less calibration text against those from all of it; 1 means nothing changes. Lower "
+    "figure: a selector at the top left gives the same answer every time, and the answer is wrong."
+)
+SIZE = Axis("size", "calibration windows", "category")
+BY_GAP, BY_LERF = "Log gap", "LeRF perplexity"
+MEASURES = {"spearman": "Spearman", "jaccard": "Jaccard"}
+
+
+def render() -> None:
+    """The page."""
+    layout.heading("Stability", HOW_TO_READ)
+    source = sources.pick(("stability", "verdicts"))
+    if source is None:
+        return
+    table = None
+    with layout.told():
+        table = source.table("stability")
+        _convergence(table)
+    with layout.told():
+        _quadrant(source.table("verdicts"), source.published)
+    tools.end(table, f"stability-{tools.file_name(source.model)}", *_notes(source), *source.provenance)
+
+
+def _convergence(table: pl.DataFrame) -> None:
+    available = palette.in_order(table["selector"].unique().to_list())
+    selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
+    rate = selection.rate("Rows removed", sorted(set(table["rate"].drop_nulls())), "stability_rate", default=0.3)
+    chosen = table.filter(pl.col("selector").is_in(selectors), (pl.col("rate") - rate).abs() < 1e-9)
+    if chosen.is_empty():
+        st.info("Nothing is chosen: choose at least one selector.")
+        return
+    at = formats.rate(rate)
+    panels = (
+        (Axis("spearman", "Spearman"), "Spearman of the scores", "against those from all windows"),
+        (Axis("jaccard", "Jaccard"), f"Jaccard of LeRF masks at {at}", "against the mask from all windows"),
+        (Axis("nll", "perplexity", "perplexity"), f"LeRF perplexity at {at}", "low is good"),
+    )
+    titles = ", ".join(palette.title(name) for name in palette.in_order(chosen["selector"].unique().to_list()))
+    places = [*st.columns(2), st.container()]
+    for place, (axis, heading, below) in zip(places, panels, strict=True):
+        with place:
+            figure = lines_chart.lines(chosen, SIZE, axis, heading=heading, below=below, hover=_hover)
+            alt = f"{heading} by number of calibration windows: {titles}."
+            tools.show(figure, f"stability-{axis.column}", alt)
+
+
+def _hover(row: dict[str, Any]) -> str:
+    lines = [f"{row['size']} of {row['reference_size']} windows"]
+    lines += [f"{name} {row[column]:.4f}" for column, name in MEASURES.items() if row[column] is not None]
+    if row["nll"] is not None:
+        lines.append(f"LeRF perplexity {formats.perplexity(row['nll'])} (NLL {row['nll']:.4f})")
+    return "<br>".join(lines)
+
+
+def _quadrant(verdicts: pl.DataFrame, published: bool) -> None:
+    st.subheader("Stable is not valid", anchor=False)
+    with st.container(horizontal=True, gap="medium"):
+        measure = selection.switch(
+            "Stability by", tuple(MEASURES), "measure", default="jaccard", title=MEASURES.__getitem__
+        )
+        validity = selection.switch("Validity by", (BY_GAP, BY_LERF), "validity", default=BY_GAP)
+    limits = Thresholds()
+    parts = Quadrants(
+        measure,
+        "log_gap" if validity == BY_GAP else "lerf_nll",
+        limits.spearman if measure == "spearman" else limits.jaccard,
+        limits.log_gap if validity == BY_GAP else _worst_nll(verdicts, limits),
+    )
+    figure = stability.quadrant(verdicts, parts)
+    named = verdicts.filter(pl.col("stable_but_invalid").fill_null(False))["selector"].to_list()
+    inside = ", ".join(palette.title(name) for name in palette.in_order(named)) or "none"
+    alt = f"{MEASURES[measure]} against {validity.lower()}, one point per selector."
+    tools.show(figure, "stable-but-invalid", alt if published else f"{alt} Judged stable but invalid: {inside}.")
+    if published:
+        st.caption(
+            "Published: stability from 8 against 128 windows, validity at 30%. The dotted lines are this software's "
+            "limits, made for half of the text against all of it; the paper names none."
+        )
+        return
+    st.caption(
+        f"Judged stable but invalid: {inside}. Dotted lines are limits of the verdicts: {MEASURES[measure]} "
+        f"{parts.stable_from:g}, log gap {limits.log_gap:g} nats, LeRF damage {limits.invalid_damage:.0%} of random's. "
+        "A verdict also asks for standard errors; its reasons are in the table."
+    )
+    table = verdicts.select(
+        pl.col("selector").map_elements(palette.title, return_dtype=pl.String).alias("Selector"),
+        pl.col("validity").alias("Validity"),
+        pl.col("stability").alias("Stability"),
+        pl.col("stable_but_invalid").alias("Stable but invalid"),
+        pl.col("log_gap").round(3).alias("log gap (nats)"),
+        pl.col("lerf_nll").map_elements(formats.perplexity, return_dtype=pl.String).alias("LeRF perplexity"),
+        pl.col("reasons").alias("Why"),
+    )
+    st.dataframe(table, hide_index=True)
+
+
+def _worst_nll(verdicts: pl.DataFrame, limits: Thresholds) -> float | None:
+    """NLL at which LeRF does nearly as much damage as random removal; None without the unmasked model's."""
+    if "dense_nll" not in verdicts.columns:  # the first tables had none
+        return None
+    row = verdicts.select("dense_nll", "random_lerf_nll").drop_nulls().head(1)
+    if row.is_empty():
+        return None
+    dense, random = row.row(0)
+    return float(dense + limits.invalid_damage * (random - dense))
+
+
+def _notes(source: sources.Source) -> list[str]:
+    if source.published:
+        return ["The paper prints overlaps up to 64 windows and perplexities up to 128; 128 is the reference."]
+    return ["Nested sizes: the first windows of the same text. Selectors that see no text are not in the figures."]

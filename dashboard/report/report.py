@@ -1,0 +1,194 @@
+"""A run as one self-contained HTML file: protocol, verdicts, figures, numbers, provenance. Opens without a network.
+
+`report.html.jinja` says what stands there, section by section; what was not measured is named with its command.
+Everything from files is escaped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import plotly.graph_objects as go
+import polars as pl
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from dashboard.charts import curves as curve_chart, figure_size, formats, palette, series
+from dashboard.charts.task_titles import task_title
+from dashboard.state import results
+from engine.records.errors import InputError
+from engine.records.manifest import read_manifest
+from engine.records.model_names import model_name, model_to_type
+from engine.records.shortfalls import shortfalls
+from engine.results.folders import read_table
+from engine.results.tables import command as command_of
+from engine.stats.control_answers import control_answers
+from engine.stats.paired import mean_over_seeds
+from engine.stats.task_means import chance_sentence
+
+RATE = 0.3  # where the report quotes one number per selector, as the paper does
+
+
+@dataclass(frozen=True)
+class Run:
+    """One results folder: its manifest, and the tables that it holds."""
+
+    folder: Path
+    manifest: dict[str, Any]
+
+    @property
+    def model(self) -> str:
+        return model_name(self.manifest.get("model") or {})
+
+    @property
+    def model_to_type(self) -> str:
+        return model_to_type(self.manifest.get("model") or {})
+
+    @property
+    def sweep_entry(self) -> dict[str, Any]:
+        """What the manifest says about the sweep."""
+        entry: dict[str, Any] = self.manifest["files"][f"{results.SWEEP}.parquet"]
+        return entry
+
+    @property
+    def curves(self) -> pl.DataFrame:
+        """The sweep, `results.CURVE_SCHEMA`."""
+        return results.read_run(self.folder).frame
+
+    @property
+    def unmasked(self) -> float | None:
+        """NLL of the unmasked model, None where it was not measured."""
+        return series.unmasked_nll(self.curves, self.curves["model"][0])
+
+    def table(self, stem: str) -> pl.DataFrame | None:
+        """A table, None where this analysis was not run or found nothing to measure. Errors: InputError if damaged."""
+        if f"{stem}.parquet" not in self.manifest.get("files", {}):
+            return None
+        found = read_table(self.folder, stem)
+        return None if found.is_empty() else found
+
+
+def build(folders: Sequence[Path]) -> str:
+    """The report on one or several runs. Errors: InputError for a folder without a sweep, or a damaged one."""
+    runs = [Run(folder, read_manifest(folder)) for folder in folders]
+    for run in runs:
+        for entry in run.manifest.get("files", {}).values():
+            results.learn_titles(entry)
+        if run.table(results.SWEEP) is None:
+            raise InputError(
+                f"{run.folder} holds no sweep, which a report begins with; "
+                f"run `selector-audit analyze {run.model_to_type} all`"
+            )
+    several = len(runs) > 1
+    return _template().render(
+        runs=runs,
+        plotly=Markup(get_plotlyjs()),
+        replication=_replication(runs) if several else None,
+        unmeasured=[run.model for run in runs if run.unmasked is None] if several else [],
+    )
+
+
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.ChainableUndefined,  # a manifest need not name everything
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "selector": palette.title,
+        "rate": formats.rate,
+        "perplexity": formats.perplexity,
+        "number": lambda value: "–" if value is None else f"{value:.3f}",
+        "chance": lambda tasks: f"{_means(tasks, ['selector', 'rate'], ['chance'])['chance'][0]:.3f}",
+    }
+    environment.globals |= {
+        "command": command_of,
+        "control_answers": control_answers,
+        "chance_sentence": partial(chance_sentence, title=task_title),
+        "task_names": lambda tasks: [task_title(task) for task in tasks["task"].unique(maintain_order=True)],
+        "shortfalls": shortfalls,
+        "sufficiency": _sufficiency,
+        "gaps": _gaps,
+        "accuracies": _accuracies,
+        "nearest": _nearest,
+        "json": lambda value, indent=1: json.dumps(value or None, indent=indent),
+    }
+    return environment.get_template("report.html.jinja")
+
+
+def _figure(drawn: go.Figure) -> Markup:
+    """A figure that draws itself with the page's one copy of plotly."""
+    figure_size.sized(drawn)
+    drawn.update_layout(template="plotly_white")
+    options = {"displaylogo": False, "responsive": True}
+    return Markup(drawn.to_html(full_html=False, include_plotlyjs=False, config=options))
+
+
+def _means(table: pl.DataFrame, keys: list[str], values: list[str]) -> pl.DataFrame:
+    """Means over seeds, or over tasks."""
+    return table.group_by(keys, maintain_order=True).agg(pl.col(values).mean())
+
+
+def _gaps(gap: pl.DataFrame) -> pl.DataFrame:
+    """Columns selector, rate, log_gap, stderr: means over seeds, with what the draw of the seed adds to the error."""
+    lines = []
+    for key, part in gap.group_by("selector", "rate", maintain_order=True):
+        lines.append((*key, *mean_over_seeds(part["log_gap"].to_list(), part["stderr"].to_list())))
+    kinds = {"selector": pl.String, "rate": pl.Float64, "log_gap": pl.Float64, "stderr": pl.Float64}
+    return pl.DataFrame(lines, schema=kinds, orient="row")
+
+
+def _replication(runs: list[Run]) -> Markup:
+    """LeRF at RATE over the models, relative to the unmasked one; seeds averaged, a gap where that is not known."""
+    added = []
+    for run in runs:
+        at = run.curves.filter(pl.col("order") == "lerf", (pl.col("rate") - RATE).abs() < 1e-9)
+        means, dense = _means(at, ["selector"], ["nll"]), run.unmasked
+        added.append({} if dense is None else {name: nll - dense for name, nll in means.iter_rows()})
+    drawn, names = go.Figure(), _labels(runs)
+    for selector in palette.in_order(list({name for one in added for name in one})):
+        look = palette.style(selector)
+        line, marker = {"color": look.colour, "dash": look.dash}, {"symbol": look.symbol, "size": 9}
+        x, y = names, [one.get(selector) for one in added]
+        drawn.add_scatter(x=x, y=y, name=look.title, mode="lines+markers", line=line, marker=marker)
+    drawn.update_yaxes(title=f"NLL at {RATE:.0%} LeRF, above the unmasked model (nats)")
+    return _figure(drawn)
+
+
+def _labels(runs: list[Run]) -> list[str]:
+    """The models' names; where two are called the same, each with its results folder."""
+    names = [run.model for run in runs]
+    return [f"{run.model} ({run.folder.name})" if names.count(run.model) > 1 else run.model for run in runs]
+
+
+def _sufficiency(run: Run) -> tuple[list[Markup], pl.DataFrame]:
+    """Both curves, and their values."""
+    sweep, dense = run.curves, run.unmasked
+    selectors = sweep["selector"].unique().to_list()
+    points = series.points(sweep, sweep["model"][0], selectors, results.ORDERS, (0.0, 1.0))
+    orders = [order for order in results.ORDERS if order in sweep["order"]]
+    figures = [_figure(curve_chart.curves(points, order, baseline=dense)) for order in orders]
+    return figures, series.value_table(points)
+
+
+def _accuracies(tasks: pl.DataFrame) -> pl.DataFrame:
+    """Mean accuracy over the tasks: a line per rate, a column per selector."""
+    means = _means(tasks, ["selector", "rate"], ["accuracy"]).with_columns(
+        pl.col("accuracy").round(3), Removed=pl.col("rate").map_elements(formats.rate, return_dtype=pl.String)
+    )
+    return means.pivot("selector", index="Removed", values="accuracy")
+
+
+def _nearest(table: pl.DataFrame) -> pl.DataFrame:
+    """The lines at the rate nearest to RATE."""
+    rate = min(table["rate"].unique().to_list(), key=lambda value: abs(value - RATE))
+    return table.filter(pl.col("rate") == rate)

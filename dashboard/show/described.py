@@ -1,0 +1,53 @@
+"""A table with what its columns mean, and the registry of tables as such a description."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import polars as pl
+import streamlit as st
+
+from engine.results.tables import TABLES, TableSpec, command
+
+
+def table(frame: pl.DataFrame, title: str, columns: pl.DataFrame) -> None:
+    """The values, each column with its meaning as help, and the list of the columns below.
+
+    columns: as `columns_of` gives them; empty where nothing is known about them.
+    """
+    helps = {
+        name: st.column_config.Column(help=f"{meaning}{f' ({unit})' if unit else ''}")
+        for name, unit, meaning in columns.select("Column", "Unit", "Meaning").iter_rows()
+    }
+    st.dataframe(frame, hide_index=True, column_config=helps, height=min(38 + 35 * len(frame), 460), alt=title)
+    if columns.height:
+        with st.expander("What the columns are"):
+            st.dataframe(columns, hide_index=True, alt="Columns with their units and meanings")
+
+
+def columns_of(stem: str, names: Iterable[str]) -> pl.DataFrame:
+    """Column, Unit, Meaning of a table's columns by these names; empty for a table that is not registered."""
+    about = [TABLES.get(stem).column(name) for name in names] if stem in TABLES else []
+    found = [(one.name, one.unit, one.meaning) for one in about if one is not None]
+    return pl.DataFrame(found, schema=dict.fromkeys(("Column", "Unit", "Meaning"), pl.String), orient="row")
+
+
+def tables() -> pl.DataFrame:
+    """Every registered table: File, What it holds, Command, Columns."""
+    found = [(file(one), one.title, command(one.stem), len(one.columns)) for one in TABLES]
+    return pl.DataFrame(found, schema=["File", "What it holds", "Command", "Columns"], orient="row")
+
+
+def columns() -> pl.DataFrame:
+    """Every column of every registered table: File, Column, Names a line, May be missing, Type, Unit, Meaning."""
+    found = [
+        (file(table), one.name, one.name in table.keys, one.optional, str(one.dtype), one.unit, one.meaning)
+        for table in TABLES for one in table.columns
+    ]  # fmt: skip
+    names = ["File", "Column", "Names a line", "May be missing", "Type", "Unit", "Meaning"]
+    return pl.DataFrame(found, schema=names, orient="row")
+
+
+def file(about: TableSpec) -> str:
+    """The name of a table's file, told apart where two kinds of folder have one of that name."""
+    return f"{about.file or about.stem}.parquet" + (" (judged replies)" if about.file else "")

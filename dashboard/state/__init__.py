@@ -1,0 +1,1 @@
+"""What a page shows and where that is kept: the address, sources, results, what ships."""

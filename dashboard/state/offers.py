@@ -1,0 +1,79 @@
+"""Curves that can stand beside those of a page: every model of the other sources and of the other runs, by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dashboard.charts import palette
+from dashboard.state import results, shipped, sources
+from dashboard.state.results import Curves
+from engine.records.errors import InputError
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One model of one source. `kind` is the source's name, or `Run` for another run of the store."""
+
+    name: str
+    kind: str
+    model: str
+    curves: Curves
+
+
+def offers(kind: str, curves: Curves, folder: Path | None) -> dict[str, Offer]:
+    """Everything readable by name, this source's models first. What cannot be read is not offered.
+
+    kind, curves, folder: of the source that the page shows (folder None: the paper).
+    """
+    found = {kind: curves}
+    readers = {sources.PAPER: results.read_paper, sources.SHIPPED: lambda: results.read_run(shipped.demo_results_dir())}
+    for name, read in readers.items():
+        if name not in found:
+            try:
+                found[name] = read()
+            except InputError:
+                continue
+    known = {
+        f"{name}: {model}": Offer(f"{name}: {model}", name, model, read)
+        for name, read in found.items()
+        for model in read.models
+    }
+    return known | _other_runs(folder)
+
+
+def _other_runs(shown: Path | None) -> dict[str, Offer]:
+    top = results.store_results_dir()
+    offered: dict[str, Offer] = {}
+    try:
+        runs = results.find_runs(top)
+    except InputError:
+        return offered
+    for run in runs:
+        if shown is not None and run.resolve() == shown.resolve():
+            continue
+        try:
+            curves = results.read_run(run)
+        except InputError:
+            continue
+        for model in curves.models:
+            where = str(run.relative_to(top)) if run != top else run.name
+            name = f"Run {where}: {model}"
+            offered[name] = Offer(name, "Run", model, curves)
+    return offered
+
+
+def pins(offered: dict[str, Offer]) -> dict[str, tuple[Offer, str]]:
+    """Every curve of the offers by name: the offer and the selector."""
+    return {
+        f"{offer.name}, {palette.title(selector)}": (offer, selector)
+        for offer in offered.values()
+        for selector in palette.in_order(offer.curves.frame.filter(model=offer.model)["selector"].to_list())
+    }
+
+
+def beside(kind: str, offered: dict[str, Offer]) -> list[Offer]:
+    """The models of a source, for a grid; where it has one only, everything that is offered."""
+    kinds = {kind} | ({"Run"} if kind == sources.MINE else set())
+    own = [offer for offer in offered.values() if offer.kind in kinds]
+    return own if len(own) > 1 else list(offered.values())

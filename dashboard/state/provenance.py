@@ -1,0 +1,35 @@
+"""Where numbers come from, in one line for the foot of a page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.records.shortfalls import shortfalls
+
+
+def describe_run(manifest: dict[str, Any], entry: dict[str, Any]) -> str:
+    """One line: what was published; or model, revision, weights, dtype, what was measured, when, by which software."""
+    if "published" in manifest:
+        return str(entry.get("what", "Published values."))
+    model = manifest.get("model") or {}
+    environment = entry.get("environment") or {}
+    spec = entry.get("spec") or {}
+    corpus = spec.get("evaluation") or spec.get("corpus") or spec.get("eval_corpus")
+    if isinstance(corpus, dict):
+        corpus = corpus.get("corpus") or corpus.get("id")
+    intervention = (spec.get("settings") or {}).get("intervention")
+    commit = environment.get("git_commit")
+    parts = [
+        f"Model {model.get('id', 'unknown')}",
+        f"revision {str(model['revision'])[:12]}" if model.get("revision") else None,
+        f"weights {str(model['weights_hash'])[:12]}" if model.get("weights_hash") else None,
+        f"{model['dtype']}" if model.get("dtype") else None,
+        f"evaluated on {corpus}" if corpus else None,
+        f"rows changed by {intervention}" if intervention not in (None, "zero") else None,
+        f"measured {str(entry['date'])[:10]}" if entry.get("date") else None,
+        f"selector-audit {environment['selector-audit']}" if environment.get("selector-audit") else None,
+        f"commit {str(commit)[:10]}{'+changes' if str(commit).endswith('+changes') else ''}" if commit else None,
+        f"torch {environment['libraries']['torch']}" if (environment.get("libraries") or {}).get("torch") else None,
+        *shortfalls(spec),
+    ]
+    return " · ".join(part for part in parts if part)

@@ -1,0 +1,129 @@
+"""Which results a page shows: the shipped model's, a run of one's own, or the published tables. Bound to the URL."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+import precomputed
+from dashboard.show import layout, selection
+from dashboard.state import results, shipped
+from engine.records.errors import InputError
+
+SHIPPED, MINE, PAPER = "Shipped model", "My results", "Paper"
+
+
+@dataclass
+class Source:
+    """One model of one source. `provenance` grows by the tables that were read."""
+
+    kind: str
+    model: str
+    run: Path | None  # None: the paper, which has a folder for each of its models
+    beside: DeltaGenerator  # the picker's third column, free for the page
+    _lines: list[str] = field(default_factory=list)
+
+    @property
+    def published(self) -> bool:
+        """Published values: some columns are null, and there are no errors of measurement."""
+        return self.run is None
+
+    @property
+    def folder(self) -> Path:
+        """The results folder of the model."""
+        return self.run or precomputed.paper_runs_dir() / self.model
+
+    def has(self, stem: str) -> bool:
+        """Is there such a table? (It may still be damaged.)"""
+        folders = results.paper_folders(stem) if self.run is None else [self.run]
+        return any((folder / f"{stem}.parquet").is_file() for folder in folders)
+
+    def table(self, stem: str) -> pl.DataFrame:
+        """The rows of this model. `InputError` where the table is missing, damaged or says nothing of the model."""
+        frame = self.all_models(stem).filter(pl.col("model") == self.model)
+        if frame.is_empty():
+            raise InputError(f"{stem} has no values for {self.model}; choose another model or source")
+        return frame
+
+    def all_models(self, stem: str) -> pl.DataFrame:
+        """The table with all its models."""
+        found = _read(self.run, stem)
+        self._lines.append(found.provenance)
+        return found.frame
+
+    @property
+    def provenance(self) -> list[str]:
+        """One line per origin of what was read so far."""
+        return list(dict.fromkeys(self._lines))
+
+
+def pick(stems: Sequence[str]) -> Source | None:
+    """The picker of a page that shows the tables `stems`, at the place of the call.
+
+    None where nothing can be shown; what to do is then on the page. "Paper" is offered where it printed one of
+    the tables.
+    """
+    with st.container(border=True):
+        first, second, third = st.columns(3)
+        with first:
+            kinds = [SHIPPED, MINE] + ([PAPER] if any(map(results.paper_folders, stems)) else [])
+            kind = selection.choose("Results", kinds, "source", default=_first(kinds, stems), keep=True)
+        try:
+            with first:
+                folder = _folder(kind)
+            models = _models(folder, stems)
+        except InputError as error:
+            layout.problem(error)
+            return None
+        with second:
+            model = selection.choose("Model", models, "model", keep=True)
+    return Source(kind, model, folder, third)
+
+
+def _first(kinds: Sequence[str], stems: Sequence[str]) -> str:
+    if results.STORE_VARIABLE in os.environ:
+        return MINE
+    there = any((shipped.demo_results_dir() / f"{stem}.parquet").is_file() for stem in stems)
+    return SHIPPED if there or PAPER not in kinds else PAPER
+
+
+def _folder(kind: str) -> Path | None:
+    if kind == PAPER:
+        return None
+    if kind == SHIPPED:
+        return shipped.demo_results_dir()
+    return own_run("a command", results.find_runs)
+
+
+def own_run(writer: str, find: Callable[[Path], list[Path]]) -> Path:
+    """One of the user's own runs: the folder to look in, and which one where `find` finds several in it."""
+    about = f"A folder that {writer} wrote with --out, or one that holds such folders."
+    default = str(results.store_results_dir())
+    folder = results.folder_of(selection.text("Folder", "folder", default=default, keep=True, help_text=about))
+    runs = {str(run.relative_to(folder)): run for run in find(folder)}
+    chosen = selection.choose("Run", list(runs), "run", keep=True) if len(runs) > 1 else next(iter(runs))
+    return runs[chosen]
+
+
+def _models(folder: Path | None, stems: Sequence[str]) -> list[str]:
+    """Models of the readable tables; the first problem where none is readable."""
+    found: list[str] = []
+    problems: list[InputError] = []
+    for stem in stems:
+        try:
+            found += _read(folder, stem).frame["model"].unique(maintain_order=True).to_list()
+        except InputError as error:
+            problems.append(error)
+    if not found:
+        raise (problems[0] if problems else InputError("the tables are empty; run `selector-audit analyze` again"))
+    return list(dict.fromkeys(found))
+
+
+def _read(run: Path | None, stem: str) -> results.Table:
+    return results.read_published(stem) if run is None else results.read_table(run, stem)

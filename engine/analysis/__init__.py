@@ -1,1 +1,0 @@
-"""Scores and masks to findings: one analysis per file; `audit.py` holds what they share."""

@@ -1,0 +1,92 @@
+"""Options from plans: each setting of a plan that has one, with its help and the default that the plan gives."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from engine.run.field_types import Setting, settings_of
+
+Plan = TypeVar("Plan")
+KEPT = "plan_options"  # in the arguments: option's destination -> its setting
+
+
+def add_options(
+    parser: argparse.ArgumentParser,
+    plans: Mapping[str, Any],
+    groups: Sequence[str] = (),
+    *,
+    but: Collection[str] = (),
+    only: Collection[str] = (),
+) -> None:
+    """The options of a plan's settings, in argument groups. groups, only: which groups and fields, () for all; but:
+    fields left out.
+
+    plans: the plan that parsing nothing gives, under any name, then others by the name of the case they are for. All
+    defaults are None or False, for "not given": the command knows the case (`plan_from`). Help tells those of all.
+    """
+    first = next(iter(plans.values()))
+    kept: dict[str, Setting] = dict(parser.get_default(KEPT) or {})
+    found = [
+        one
+        for one in settings_of(type(first))
+        if one.option and one.field not in but and (not only or one.field in only)
+    ]
+    for group in groups or dict.fromkeys(one.group for one in found):
+        target = parser.add_argument_group(group)
+        for setting in (one for one in found if one.group == group):
+            more: dict[str, Any] = {"action": "store_true"} if setting.kind is bool else {"type": setting.kind}
+            if setting.choices:
+                more["choices"] = setting.choices
+            if setting.metavar:
+                more["metavar"] = setting.metavar
+            text = help_text(setting, plans).replace("%", "%%")
+            kept[target.add_argument(setting.option, help=text, **more).dest] = setting
+    parser.set_defaults(**{KEPT: kept})
+
+
+def help_text(setting: Setting, plans: Mapping[str, object]) -> str:
+    """What it is, which names it takes, and its default."""
+    if setting.kind is bool:
+        return setting.described
+    return f"{setting.described} (default: {default_text(setting, plans)})"
+
+
+def default_text(setting: Setting, plans: Mapping[str, object]) -> str:
+    """The default; where other cases have others, those too: `256; quick: 32; demo: 64`."""
+    (_, plan), *others = plans.items()
+    default = setting.default(plan)
+    cases: dict[str, list[str]] = {}
+    for name, other in others:
+        text = setting.default(other)
+        if text != default:
+            cases.setdefault(text, []).append(name)
+    return "; ".join([default, *(f"{', '.join(names)}: {text}" for text, names in cases.items())])
+
+
+def plan_from(args: argparse.Namespace, base: Plan) -> Plan:
+    """`base` with what was given. Errors: InputError that names the option."""
+    given: dict[tuple[str, ...], Any] = {}
+    for destination, setting in getattr(args, KEPT).items():
+        typed = getattr(args, destination)
+        if typed is None or typed is False or (typed == "" and not setting.read):
+            continue
+        given[setting.path] = setting.of(typed)
+    for setting in settings_of(type(base)):
+        led = [path for path in given if path[-1] == setting.follows]
+        if led and setting.path not in given:
+            given[setting.path] = given[led[0]]
+        if setting.clears and setting.path in given:
+            given.setdefault((*setting.path[:-1], setting.clears), None)
+    return cast(Plan, _replaced(base, given))
+
+
+def _replaced(plan: Any, given: Mapping[tuple[str, ...], Any]) -> Any:
+    """The plan with the values at these paths."""
+    own = {path[0]: value for path, value in given.items() if len(path) == 1}
+    for name in {path[0] for path in given if len(path) > 1}:
+        inner = {path[1:]: value for path, value in given.items() if path[0] == name}
+        own[name] = _replaced(getattr(plan, name), inner)
+    return replace(plan, **own)

@@ -1,0 +1,1 @@
+"""Texts to token windows, prompts and pairs as the model sees them."""

@@ -1,0 +1,99 @@
+"""Pairs of a risk and a base prompt: the shipped ones, IBM's CAST from its file, or any JSONL."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from engine.data.corpora import Pair, contrast_pairs
+from engine.data.splits import CALIBRATION, HELDOUT, splits_of
+from engine.records.errors import InputError, unknown
+from engine.records.hashing import Json
+
+__all__ = ["CALIBRATION", "CAST_DOMAINS", "HELDOUT", "has_split", "pairs_record", "read_pairs"]
+
+# CAST's names for the five domains, `condition_multiple.json` of IBM/activation-steering (Lee et al. 2025).
+CAST_DOMAINS = {
+    "hate_speech": "hate",
+    "crime_planning": "crime",
+    "sexual_content": "adult",
+    "health_consultation": "medical",
+    "legal_opinion": "legal",
+}
+_CAST_SPLITS = {CALIBRATION: "train", HELDOUT: "test"}
+
+
+def read_pairs(
+    source: str, split: str, domains: Sequence[str] | None = None, per_domain: int | None = None
+) -> dict[str, list[Pair]]:
+    """Domain -> its first `per_domain` pairs of a split, in the order of the file; domains in the order wanted.
+
+    source: `demo`; a JSONL file with `risk` and `base` and optionally `domain` and `split`; or a .json file of
+    CAST's layout, where every entry of `train` (calibration) and `test` (held out) is a base prompt with one
+    risk prompt per domain. Splits may have their other names (`engine.data.splits`). domains: None for all there are.
+    """
+    if per_domain is not None and per_domain < 1:
+        raise InputError(f"pairs per domain must be at least 1, got {per_domain}")
+    if Path(source).suffix == ".json":
+        pairs = [pair for pair in _cast_pairs(Path(source).expanduser()) if pair.split == split]
+    else:
+        pairs = contrast_pairs(source, split=split)
+    found: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        members = found.setdefault(pair.domain, [])
+        if per_domain is None or len(members) < per_domain:
+            members.append(pair)
+    for domain in domains or ():
+        if domain not in found:
+            raise unknown("domain", domain, found)
+    return {domain: found[domain] for domain in domains or found}
+
+
+def has_split(source: str, split: str) -> bool:
+    """Does the source hold pairs of this split?"""
+    if Path(source).suffix == ".json":
+        return True  # both are part of CAST's layout
+    return any(pair.split == split for pair in contrast_pairs(source))
+
+
+def pairs_record(source: str, pairs: Iterable[Pair]) -> Json:
+    """What a manifest says about pairs: where they are from, how many, and the hash of their texts."""
+    members = list(pairs)
+    text = json.dumps([list(pair) for pair in members], ensure_ascii=True)
+    return {
+        "source": "demo" if source == "demo" else Path(source).name,
+        "pairs": len(members),
+        "sha256": hashlib.sha256(text.encode()).hexdigest(),
+    }
+
+
+def _cast_pairs(path: Path) -> list[Pair]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path} cannot be read ({error}); give CAST's condition_multiple.json") from None
+    splits = content if isinstance(content, dict) else {}
+    meant = splits_of(path.name, splits)
+    names = [
+        name for split, cast in _CAST_SPLITS.items() for name in ([n for n in meant if meant[n] == split] or [cast])
+    ]
+    pairs = []
+    for name in names:
+        entries = splits.get(name)
+        if not isinstance(entries, list) or not entries:
+            raise InputError(
+                f"{path.name} has no list of prompts under {name!r}; expected the layout of CAST's "
+                "condition_multiple.json, or a .jsonl file with risk and base"
+            )
+        for number, entry in enumerate(entries):
+            for key, domain in CAST_DOMAINS.items():
+                texts = [entry.get(field) if isinstance(entry, dict) else None for field in (key, "base")]
+                if not all(isinstance(text, str) and text.strip() for text in texts):
+                    raise InputError(
+                        f"{path.name}: entry {number} of {name!r} has no text in {key!r} or 'base'; expected "
+                        f"'base' and {', '.join(map(repr, CAST_DOMAINS))}"
+                    )
+                pairs.append(Pair(domain, str(texts[0]), str(texts[1]), meant[name]))
+    return pairs

@@ -1,0 +1,158 @@
+"""Held-out prompts to refuse or to answer: SorryBench, OR-Bench-Hard, XSTest, and any local file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.data.texts import json_lines
+from engine.records.errors import InputError, unknown
+
+MALIGN, BENIGN = "malign", "benign"
+_Rows = dict[int, dict[str, Any]]  # by line of the file
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    """Prompts of one kind: a model should refuse malign ones and answer benign ones."""
+
+    name: str
+    kind: str
+    prompts: tuple[str, ...]
+    source: str  # file name, or hub id
+
+
+@dataclass(frozen=True)
+class _Hub:
+    """A public data set: the first repository that can be read is taken. kind: None where a column `label` tells."""
+
+    repositories: tuple[str, ...]
+    split: str
+    kind: str | None
+    config: str | None = None
+
+
+_HUB = {
+    # 45 categories (Xie et al. 2024), the newer version 44; gated. Only the plain wording: `prompt_style` is base.
+    "sorrybench": _Hub(("sorry-bench/sorry-bench-202406", "sorry-bench/sorry-bench-202503"), "train", MALIGN),
+    # 1,000 benign prompts that seem harmful (Cui et al. 2024).
+    "orbench": _Hub(("bench-llm/or-bench",), "train", BENIGN, "or-bench-hard-1k"),
+    # 250 safe and 200 unsafe prompts (Röttger et al. 2024).
+    "xstest": _Hub(("Paul/XSTest", "walledai/XSTest"), "train", None),
+}
+_LOCAL_KINDS = {"harmful": MALIGN, "harmless": BENIGN, **{name: hub.kind for name, hub in _HUB.items()}}
+_UNSAFE = re.compile(r"unsafe|harmful|malign|contrast")
+_SAFE = re.compile(r"safe|harmless|benign")
+_PROMPT_COLUMNS = ("prompt", "turns", "question", "instruction", "text")
+
+
+def read_prompt_sets(wanted: Iterable[str], limit: int | None = None) -> list[PromptSet]:
+    """The sets named by `NAME` (from the Hugging Face hub) or `NAME=FILE` (a CSV or JSONL file), in that order.
+
+    NAME: sorrybench, orbench, xstest, and for files also harmful and harmless. A file has a column `prompt`
+    (or `turns`, `question`, `instruction`, `text`); `label` (safe/unsafe) and `prompt_style` are read as the
+    public sets have them. A set with both kinds gives two. limit: the first so many prompts of each kind.
+    """
+    if limit is not None and limit < 1:
+        raise InputError(f"prompts per set must be at least 1, got {limit}")
+    found = []
+    names: set[str] = set()
+    for text in wanted:
+        name, given, file = text.partition("=")
+        if name in names:
+            raise InputError(f"prompt set {name!r} is given twice; join its files, or give one of them")
+        names.add(name)
+        if name not in (_LOCAL_KINDS if given else _HUB):
+            raise unknown("prompt set", name, _LOCAL_KINDS if given else _HUB)
+        if given:
+            path = Path(file).expanduser()
+            found += _sets(name, _LOCAL_KINDS[name], _file_rows(path), path.name, limit)
+        else:
+            hub = _HUB[name]
+            rows, source = _hub_rows(name, hub)
+            found += _sets(name, hub.kind, rows, source, limit)
+    return found
+
+
+def _sets(name: str, kind: str | None, rows: _Rows, source: str, limit: int | None) -> list[PromptSet]:
+    columns = list(next(iter(rows.values()), ()))
+    column = next((one for one in _PROMPT_COLUMNS if one in columns), None)
+    if column is None:
+        raise InputError(
+            f"{name}: {source} has no column {' or '.join(_PROMPT_COLUMNS)}, its columns are "
+            f"{', '.join(columns) or 'none'}; rename the column of prompts to prompt"
+        )
+    prompts: dict[str, list[str]] = {}
+    for line, row in rows.items():
+        if row.get("prompt_style") not in (None, "", "base"):
+            continue
+        value = row.get(column)
+        if isinstance(value, list):
+            value = value[0] if value else None
+        if not isinstance(value, str) or not value.strip():
+            raise InputError(
+                f"{name}: {source} line {line} has an empty prompt or none in its column {column!r}; write one, or "
+                "remove the line"
+            )
+        own = kind or _kind(name, source, row)
+        prompts.setdefault(own, []).append(value)
+    return [PromptSet(name, own, tuple(prompts[own][:limit]), source) for own in sorted(prompts, reverse=True)]
+
+
+def _kind(name: str, source: str, row: dict[str, Any]) -> str:
+    # The original XSTest file marks unsafe prompts by their type only: `contrast_homonyms` and so on.
+    label = str(row.get("label") or row.get("type") or "").lower()
+    if _UNSAFE.search(label):
+        return MALIGN
+    if _SAFE.search(label) or (label and not row.get("label")):
+        return BENIGN
+    raise InputError(
+        f"{name}: {source} does not say whether a prompt is safe (label {label!r}); expected a column label with "
+        "safe or unsafe, or give it as harmful=FILE or harmless=FILE"
+    )
+
+
+def _file_rows(path: Path) -> _Rows:
+    if not path.is_file():
+        raise InputError(f"there is no file {path}; give a CSV or JSONL file of prompts")
+    rows: _Rows = {}
+    if path.suffix.lower() == ".jsonl":
+        rows = dict(json_lines(path))
+    elif path.suffix.lower() == ".csv":
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+            reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+            for row in reader:
+                rows[reader.reader.line_num] = row
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            raise InputError(f"{path.name} is no readable CSV ({error}); write it again, or use JSONL") from None
+    else:
+        raise InputError(f"{path.name} ends with {path.suffix!r}; expected .csv or .jsonl")
+    if not rows:
+        raise InputError(f"{path.name} holds no prompts; expected one per line")
+    return rows
+
+
+def _hub_rows(name: str, hub: _Hub) -> tuple[_Rows, str]:
+    from datasets import load_dataset
+    from datasets.exceptions import DatasetNotFoundError
+    from huggingface_hub.errors import HTTPError
+
+    reasons = []
+    for repository in hub.repositories:
+        split = "test" if repository.startswith("walledai/") else hub.split
+        try:
+            data = load_dataset(repository, hub.config, split=split)
+        except (OSError, HTTPError, ValueError, DatasetNotFoundError) as error:
+            reasons.append(f"{repository}: {str(error).splitlines()[0][:120] if str(error) else 'no answer'}")
+            continue
+        return {line: dict(row) for line, row in enumerate(data, start=1)}, repository
+    raise InputError(
+        f"{name} cannot be read from the Hugging Face hub ({'; '.join(reasons)}); accept its terms there and log in "
+        f"if it is gated, or give a file: {name}=FILE.csv"
+    )

@@ -1,0 +1,219 @@
+"""Where corpora come from: data sets of the Hugging Face hub, local files, and the text that ships."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+from engine.records.errors import InputError, unknown
+from engine.records.shipped import demo_dir
+
+Role = Literal["calibration", "evaluation"]
+
+_WIKITEXT = "Salesforce/wikitext"
+_WIKITEXT_SPLITS = {"calibration": "train", "evaluation": "test"}
+_C4 = "allenai/c4"
+_C4_SHARDS = {"calibration": "c4-train.00000-of-01024", "evaluation": "c4-validation.00000-of-00008"}
+_C4_DOCUMENTS = 2000  # about a million tokens: more than any default asks for, a few MB to fetch
+_ALTERNATIVE = "give a local file, --corpus PATH.txt or PATH.jsonl, or --corpus demo"
+
+
+class Text(NamedTuple):
+    """A corpus as one text, its documents joined by blank lines."""
+
+    corpus: str  # registered name, or the file's name
+    text: str
+    revision: str | None = None  # commit of a hub data set
+
+
+def read_text(corpus: str, role: Role) -> Text:
+    """The text of a registered corpus (its split for `role`), of a .txt file or of a .jsonl file.
+
+    A local file is the same text in both roles.
+    """
+    if role not in get_args(Role):
+        raise unknown("role", role, get_args(Role))
+    if corpus in _CORPORA:
+        return _CORPORA[corpus](role)
+    path = Path(corpus).expanduser()
+    if path.is_file():
+        if path.suffix == ".jsonl":
+            return Text(path.name, _text_of_json_lines(path))
+        if path.suffix == ".txt":
+            return Text(path.name, _text_of_file(path))
+        raise InputError(f"corpus {path.name} has the suffix {path.suffix!r}; expected .txt or .jsonl")
+    if path.suffix or len(path.parts) > 1:
+        raise InputError(
+            f"there is no corpus file {corpus}; give a .txt or .jsonl file, or one of {', '.join(_CORPORA)}"
+        )
+    raise unknown("corpus", corpus, _CORPORA)
+
+
+def available_corpora() -> tuple[str, ...]:
+    """Names that `--corpus` takes besides files."""
+    return tuple(_CORPORA)
+
+
+def reachable(corpus: str) -> str | None:
+    """None if a registered corpus can be read now, otherwise why not. Asks the hub, fetches no text."""
+    if corpus not in _CORPORA:
+        raise unknown("corpus", corpus, _CORPORA)
+    try:
+        if corpus == "c4":
+            _c4_revision()
+        elif corpus == "wikitext2":
+            _wikitext_reachable()
+        else:
+            for role in get_args(Role):
+                _CORPORA[corpus](role)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Line number and object of every line of a JSONL file; blank lines are skipped."""
+    for number, line in enumerate(_contents(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            entry = json.loads(line)
+        except ValueError as error:
+            raise InputError(f"{path.name} line {number} is not JSON ({error}); expected one object per line") from None
+        if not isinstance(entry, dict):
+            raise InputError(f"{path.name} line {number} holds a {type(entry).__name__}; expected a JSON object")
+        yield number, entry
+
+
+def _text_of_file(path: Path) -> str:
+    documents = [part.strip() for part in re.split(r"\n[^\S\n]*\n", _contents(path))]
+    text = "\n\n".join(part for part in documents if part)
+    if not text:
+        raise InputError(f"corpus {path.name} is empty; expected documents separated by blank lines")
+    return text
+
+
+def _text_of_json_lines(path: Path) -> str:
+    documents: list[str] = []
+    for number, entry in json_lines(path):
+        if not isinstance(entry.get("text"), str):
+            there = ", ".join(f"{key}: {type(value).__name__}" for key, value in entry.items()) or "an empty object"
+            raise InputError(f"{path.name} line {number} has no text (a string in the field `text`), got {there}")
+        documents.append(entry["text"])
+    if not any(document.strip() for document in documents):
+        raise InputError(f"corpus {path.name} is empty; expected one JSON object with a field `text` per line")
+    return "\n\n".join(documents)
+
+
+def _contents(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path.name} is not UTF-8 (byte {error.start}); save it as UTF-8") from None
+    except OSError as error:
+        raise InputError(f"{path.name} cannot be read ({error.strerror}); check the file and its rights") from None
+
+
+def _demo(role: Role) -> Text:
+    return _shipped("demo", f"{role}.txt")
+
+
+def _demo_chat(role: Role) -> Text:
+    """Prompts and replies through the shipped model's chat template; the second domain of its audit."""
+    return _shipped("demo-chat", f"instructions_{role}.txt")
+
+
+def _shipped(corpus: str, filename: str) -> Text:
+    path = demo_dir() / "corpus" / filename
+    if not path.is_file():
+        raise InputError(
+            f"the shipped corpus is not in {path.parent}; rebuild it with `uv run python -m precomputed.recipe`"
+        )
+    return Text(corpus, _text_of_file(path))
+
+
+def _wikitext(role: Role) -> Text:
+    """WikiText-2 (raw): train for calibration, test for evaluation; its lines are joined as they are."""
+    files = _wikitext_files(role)
+    text = "\n\n".join(row["text"] for row in _stream("parquet", [str(file) for file in files]))
+    return Text("wikitext2", text, revision=files[0].parents[1].name)
+
+
+def _wikitext_files(role: Role) -> list[Path]:
+    """The split's files, from the hub or its local cache."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HTTPError
+
+    pattern = f"wikitext-2-raw-v1/{_WIKITEXT_SPLITS[role]}-*.parquet"
+    try:
+        folder = Path(snapshot_download(_WIKITEXT, repo_type="dataset", allow_patterns=[pattern]))
+    except (OSError, HTTPError) as error:
+        raise _unreachable("wikitext2", error) from None
+    files = sorted(folder.glob(pattern))
+    if not files:
+        raise InputError(f"corpus wikitext2: the local cache holds no {pattern}; go online once, or {_ALTERNATIVE}")
+    return files
+
+
+def _wikitext_reachable() -> None:
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HTTPError
+
+    try:
+        HfApi().dataset_info(_WIKITEXT, timeout=10)
+    except (OSError, HTTPError):  # then the local cache has to do
+        for role in get_args(Role):
+            _wikitext_files(role)
+
+
+def _c4(role: Role) -> Text:
+    """The first documents of C4 (English): train for calibration, validation for evaluation."""
+    from huggingface_hub.errors import HTTPError
+
+    revision = _c4_revision()
+    file = f"hf://datasets/{_C4}@{revision}/en/{_C4_SHARDS[role]}.json.gz"
+    try:
+        documents = [row["text"] for row in islice(_stream("json", [file]), _C4_DOCUMENTS)]
+    except (OSError, HTTPError) as error:
+        raise _unreachable("c4", error) from None
+    return Text("c4", "\n\n".join(documents), revision)
+
+
+def _c4_revision() -> str | None:
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HTTPError
+
+    try:
+        return HfApi().dataset_info(_C4, timeout=10).sha
+    except (OSError, HTTPError) as error:
+        raise _unreachable("c4", error) from None
+
+
+def _stream(builder: str, files: list[str]) -> Iterator[dict[str, Any]]:
+    """Rows of data files through `datasets`, read as they come: no second copy in its cache."""
+    from datasets import load_dataset
+
+    yield from load_dataset(builder, data_files=files, split="train", streaming=True)
+
+
+def _unreachable(corpus: str, error: Exception) -> InputError:
+    text = "HF_HUB_OFFLINE is set" if "HF_HUB_OFFLINE" in str(error) else str(error.__cause__ or error)
+    reason = text.splitlines()[0] if text else type(error).__name__
+    where = (
+        "the Hugging Face hub cannot be reached"
+        if corpus == "c4"
+        else ("it is not in the local cache and the Hugging Face hub cannot be reached")
+    )
+    return InputError(f"corpus {corpus}: {where} ({reason}); {_ALTERNATIVE}")
+
+
+_CORPORA: dict[str, Callable[[Role], Text]] = {
+    "wikitext2": _wikitext,
+    "c4": _c4,
+    "demo": _demo,
+    "demo-chat": _demo_chat,
+}

@@ -1,0 +1,1 @@
+"""Rankings to edits: masks, controls, contrasts, mask files, exported checkpoints with their card."""

@@ -1,0 +1,201 @@
+"""The model card of an exported checkpoint: what was removed, what that did, and where everything came from."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import ModelCard, ModelCardData
+
+from engine.edits.card_claims import MEASURED, caps, loading, lowered
+from engine.edits.edit import Edit
+from engine.edits.effect import Effect
+from engine.edits.mask_files import UNTOLD
+from engine.models.checkpoints import DEMO, Checkpoint
+from engine.models.rows import RowIndex
+from engine.records.environment import environment
+from engine.records.errors import InputError
+from engine.records.hashing import Json, canonical
+from engine.records.manifest import read_manifest
+from engine.results.folders import read_table
+
+WARNING = "diagnostic artifact, not for deployment"
+_OVER_REFUSAL = re.compile(r"benign|over_?refusal|or_?bench|xstest")
+_UTILITY = re.compile(r"nll|perplexity|mmlu|gsm8k|ifeval|accuracy|utility")
+_TAGS = {"refusal": "refusal-edit", "language model": "pruned", "hand-made": "hand-made-edit"}
+# What the record says about the edit itself must be what is exported.
+_SAME = ("selector", "domain", "lambda", "k", "rows_removed", "order", "rate")
+
+
+@dataclass(frozen=True)
+class CardRecord:
+    """What is known about an edit: one flat entry per number, as `operating_points.parquet` holds them."""
+
+    source: str
+    values: Json
+
+    def check(self, edit: Edit) -> None:
+        """`InputError` where the record is about another edit."""
+        exported = {**edit.spec, "rows_removed": edit.size}
+        for field in _SAME:
+            if field not in self.values or field not in exported:
+                continue
+            there, here = self.values[field], exported[field]
+            same = abs(there - here) < 1e-9 if _is_number(there) and _is_number(here) else there == here
+            if not same:
+                raise InputError(
+                    f"{self.source} is about {field} {there}, the exported edit has {here}; "
+                    "give the record of this edit"
+                )
+
+
+def read_record(path: Path, edit: Edit, weights_hash: str) -> CardRecord:
+    """A JSON object, or from a table of a results folder the row with this edit's selector, domain, lambda and k.
+
+    weights_hash: of the exported checkpoint; `InputError` for a folder of another model's results.
+    """
+    if path.suffix == ".parquet":
+        values = _table_row(path, edit, weights_hash)
+    else:
+        try:
+            loaded = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path} cannot be read as JSON ({error}); give a JSON object or a .parquet") from None
+        if not isinstance(loaded, dict):
+            raise InputError(f"{path} holds a {type(loaded).__name__}; expected one JSON object")
+        values = _flat(loaded)
+    record = CardRecord(path.name, values)
+    record.check(edit)
+    return record
+
+
+def _table_row(path: Path, edit: Edit, weights_hash: str) -> Json:
+    import polars as pl
+
+    table = read_table(path.parent, path.stem)
+    model = read_manifest(path.parent).get("model") or {}
+    if model.get("weights_hash") != weights_hash:
+        raise InputError(
+            f"{path} holds results of {model.get('id')} (weights {str(model.get('weights_hash'))[:12]}), the exported "
+            f"model has weights {weights_hash[:12]}; give the record of this model"
+        )
+    for field in ("selector", "domain", "lambda", "k"):
+        if field in edit.spec and field in table.columns:
+            value = edit.spec[field]
+            close = (pl.col(field) - value).abs() < 1e-9 if _is_number(value) else pl.col(field) == value
+            table = table.filter(close)
+    if len(table) != 1:
+        raise InputError(
+            f"{path} has {len(table)} rows for the exported edit {canonical(edit.spec)}; expected one: the operating "
+            "point that is exported, or leave --record out"
+        )
+    spec = read_manifest(path.parent)["files"][path.name].get("spec", {})
+    limits = {name: spec[name] for name in ("benign_limit", "max_nll") if name in spec}
+    return {key: value for key, value in table.row(0, named=True).items() if key != "model"} | limits
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Json:
+    flat: Json = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
+def model_card(
+    checkpoint: Checkpoint,
+    edit: Edit,
+    rows: RowIndex,
+    exported_hash: str,
+    effect: Effect,
+    record: CardRecord | None,
+    *,
+    files: str,
+) -> str:
+    """README.md of the exported folder: YAML front matter and Markdown, by the template `card.md.jinja`.
+
+    files: hashes of the other files of the folder (`card_claims.file_hashes`).
+    """
+    known = record.values if record else {}
+    over_refusal = {key: value for key, value in known.items() if _OVER_REFUSAL.search(key.lower())}
+    utility = {key: value for key, value in known.items() if _UTILITY.search(key.lower()) and key not in over_refusal}
+    point = {key: value for key, value in known.items() if key not in over_refusal and key not in utility}
+    chosen = {
+        key: value
+        for key, value in edit.spec.items()
+        if not isinstance(value, dict | list) and key not in ("weights_hash", "kind", "table")  # said elsewhere
+    }
+    named = checkpoint.revision is not None  # on the hub; a local folder's path means nothing to a reader
+    name = checkpoint.id if named or checkpoint.id == DEMO else checkpoint.folder.resolve().name
+    provenance = {
+        "source": name,
+        "source revision": checkpoint.revision or "a local folder",
+        "source weights (SHA-256 over the SHA-256s of the weight files)": checkpoint.weights_hash(),
+        "mask (SHA-256 of the row ids)": edit.mask_hash,
+        "exported weights (likewise)": exported_hash,
+        **({"numbers from": record.source} if record else {}),
+        **{key: value for key, value in _flat(environment()).items() if value is not None},
+    }
+    size = {"rows removed": edit.size, "share of rows": f"{edit.size / rows.n_rows:.4%}"}
+    measured = effect.values() if effect.malign else {}
+    about = [one for one in (lowered(effect, known), MEASURED if effect.malign else "") if one]
+    sections = (
+        ("The edit", "", {**chosen, **size}, ""),
+        ("Refusal", "\n\n".join(about), measured, f"Not measured: {effect.unasked}."),
+        ("Caps", "", dict(caps(effect, known)), "No rate was measured that a cap is for."),
+        ("Operating point", _rescue(known), point, "No record of an operating point was given."),
+        ("Over-refusal", "", over_refusal, "Not measured, or not given: expect refusals of harmless requests as well."),
+        ("Utility", "", utility, "Not measured, or not given."),
+        ("Provenance", "", provenance, ""),
+    )
+    front_matter = ModelCardData(
+        library_name="transformers",
+        pipeline_tag="text-generation",
+        base_model=checkpoint.id if named else None,
+        tags=["selector-audit", _TAGS[edit.kind], "diagnostic-artifact"],
+        inference=False,
+    )
+    card = ModelCard.from_template(
+        front_matter,
+        template_path=str(Path(__file__).with_name("card.md.jinja")),
+        name=name,
+        removed=f"{edit.size:,}",
+        n_rows=f"{rows.n_rows:,}",
+        warning=WARNING,
+        kind=edit.kind,
+        domain=str(edit.spec.get("domain", "one domain")).replace("+", " and "),
+        drawn=edit.spec.get("selector") == "random",
+        loading=loading(effect.about.get("dtype")),
+        files=files,
+        measured_in=str(effect.about.get("dtype", "")),
+        chosen_by="in a way that its mask file does not tell" if edit.spec.get("made") == UNTOLD else "by hand",
+        sections=[(title, said, _cells(values), otherwise) for title, said, values, otherwise in sections],
+    )
+    return f"{card.content}\n"
+
+
+def _rescue(known: Json) -> str:
+    if "rescue" not in known:
+        return ""
+    if known["rescue"]:
+        return (
+            "**Rescue point:** on the calibration pairs no cell of the grid was within the caps, and this one was "
+            "taken under a looser cap of refused base prompts."
+        )
+    return "Not a rescue point: on the calibration pairs the cell is within the caps."
+
+
+def _cells(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(_cell(key), _cell(value)) for key, value in values.items()]
+
+
+def _cell(value: Any) -> str:
+    text = f"{value:.6g}" if isinstance(value, float) else "not measured" if value is None else str(value)
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

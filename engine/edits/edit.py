@@ -1,0 +1,77 @@
+"""An edit: which units are changed, what is done to them, and where the edit came from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.edits.masks import Mask, checked_mask
+from engine.records.hashing import Json
+
+ZERO = "zero"
+Kind = Literal["refusal", "language model", "hand-made"]
+
+
+@dataclass(frozen=True, eq=False)
+class Edit:
+    """Units (rows of the row index), an intervention, and how the units were chosen. Equal content, equal hash.
+
+    make: gives the ascending int64 row ids whenever they are wanted, so that the thousand edits of an audit can all
+    be the beginnings of a few removal orders and cost no memory. size: how many there are. intervention: an id of
+    `engine.interventions`. kind, spec: where the edit came from, for records and cards; no part of the hash.
+    """
+
+    make: Callable[[], Mask] = field(repr=False)
+    size: int
+    intervention: str = ZERO
+    kind: Kind = "hand-made"
+    spec: Json = field(default_factory=dict)
+
+    @property
+    def units(self) -> Mask:
+        """Ascending int64 row ids."""
+        return self.make()
+
+    @cached_property
+    def mask_hash(self) -> str:
+        """SHA-256 of the row ids."""
+        return mask_hash(self.units)
+
+    def record(self) -> Json:
+        """What of an edit belongs into a key: the rows, and what is done to them unless they are zeroed."""
+        more = {} if self.intervention == ZERO or not self.size else {"intervention": self.intervention}
+        return {"mask": self.mask_hash, **more}
+
+
+def edit_of(
+    rows: npt.ArrayLike, n_rows: int, *, intervention: str = ZERO, kind: Kind = "hand-made", spec: Json | None = None
+) -> Edit:
+    """The edit of these row ids, in any order. Errors: InputError where they are no set of rows of this model."""
+    mask = checked_mask(rows, n_rows)
+    return Edit(lambda: mask, len(mask), intervention, kind, spec or {})
+
+
+def first_of(order: npt.NDArray[np.int64], count: int, *, intervention: str = ZERO) -> Edit:
+    """The edit of the first `count` rows of a removal order, which is kept instead of a copy of its beginning."""
+
+    def make() -> Mask:
+        removed = np.zeros(order.size, dtype=np.bool_)
+        removed[order[:count]] = True
+        return np.flatnonzero(removed).astype(np.int64)
+
+    return Edit(make, count, intervention)
+
+
+NO_ROWS: Mask = np.zeros(0, dtype=np.int64)
+UNEDITED = Edit(lambda: NO_ROWS, 0)
+
+
+def mask_hash(mask: Mask) -> str:
+    """SHA-256 of the row ids as 64-bit little-endian numbers."""
+    return hashlib.sha256(mask.astype("<i8").tobytes()).hexdigest()

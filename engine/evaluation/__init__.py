@@ -1,1 +1,0 @@
-"""What a model does, with or without a mask: perplexity, generation, refusal."""

@@ -1,0 +1,28 @@
+"""One edit for every sequence, whatever is done to its units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from engine.edits.edit import Edit
+from engine.edits.steering import AnyEdit
+from engine.interventions.at_outputs import edited_outputs
+from engine.interventions.in_weights import zeroed
+from engine.interventions.kinds import INTERVENTIONS
+from engine.models.loading import LoadedModel
+
+
+@contextmanager
+def applied(loaded: LoadedModel, edit: AnyEdit) -> Iterator[None]:
+    """Inside: this thread's passes are those of the edited model. Outside: the model as it was.
+
+    Zero rows go into the weights; every other intervention, and steering, is done at the outputs. The model's
+    lock is held throughout.
+    """
+    if isinstance(edit, Edit) and INTERVENTIONS.get(edit.intervention).in_weights:
+        with zeroed(loaded, edit.units):
+            yield
+    else:
+        with edited_outputs(loaded, [edit]) as outputs, outputs.sequences([0]):
+            yield

@@ -1,0 +1,274 @@
+"""Edits at the outputs: each sequence of a batch carries its own edit, and the weights stay as they are.
+
+Zeroing row i of W and b equals zeroing channel i of the Linear's output, bit for bit wherever the input is finite.
+So one hook per Linear does what `zeroed` does, for many edits in one pass, and any other intervention as well.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from engine.edits.edit import Edit
+from engine.edits.masks import checked_mask
+from engine.edits.steering import AnyEdit, Steering
+from engine.interventions.kinds import Intervention, intervention_of
+from engine.interventions.uninterrupted import take_back, uninterrupted
+from engine.models.loading import LoadedModel, input_device
+from engine.models.rows import Layer, decoder_blocks
+from engine.records.errors import InputError
+from engine.records.locks import OnWait, held, patient
+
+EDITS_AT_ONCE = 16  # masks on the device at a time where many edits meet few prompts
+
+T = TypeVar("T")
+_Hook = Callable[[nn.Module, tuple[Any, ...], Any], Any]
+_Hooks = list[tuple[nn.Module, _Hook]]
+_sees_sequences: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
+
+
+def edited_outputs(loaded: LoadedModel, edits: Sequence[AnyEdit]) -> AbstractContextManager[Outputs]:
+    """Inside: passes within `outputs.sequences([0, 0, 1, 2])` give each sequence of the batch its own edit.
+
+        with edited_outputs(loaded, edits) as outputs:
+            with outputs.sequences([0, 1]):
+                loaded.model(input_ids)  # [2, T]: the first sequence under edits[0], the second under edits[1]
+
+    Only the thread that is within `sequences` sees an edit. The model's lock is held for each `sequences`, so for
+    one pass as a rule, never for the length of a reply; `zeroed` of another thread holds it for its whole length, so
+    that no pass meets another's zeroed weights. Nothing is saved or restored; the hooks are gone when the block is
+    left, whatever ends it. Within `zeroed` of the same thread both edits count.
+
+    Memory: one byte per edit and row, of the Linears that any of the edits touches, on their devices; and
+    while a Linear runs, one byte per sequence and row of it. No rows are copied.
+
+    Where two Linears share one weight, only the one that an edit names is edited (`zeroed` changes both).
+
+    A `Steering` among the edits adds its vectors to the outputs of whole blocks.
+    """
+    outputs = Outputs(loaded, edits)
+    return hooked(outputs, outputs.hooks)
+
+
+class Outputs:
+    """What `edited_outputs` gives."""
+
+    def __init__(self, loaded: LoadedModel, edits: Sequence[AnyEdit]) -> None:
+        self.edits = len(edits)
+        self.hooks: _Hooks = [
+            (loaded.model.get_submodule(layer.name), self._hook(layer, parts))
+            for layer, parts in _parts_of_layers(loaded, edits)
+        ]
+        self.hooks += [(block, self._steer(added)) for block, added in _added_to_blocks(loaded, edits)]
+        self._lock = loaded.lock
+        self._here = threading.local()  # .now: what the sequences of this thread's passes carry
+
+    @contextmanager
+    def sequences(self, which: Sequence[int], on_wait: OnWait = patient) -> Iterator[None]:
+        """Inside: sequence i of every batch that this thread passes carries edit `which[i]`.
+
+        One number alone, or the same number several times, is for batches of any size. `on_wait(seconds)` is called
+        while another thread holds the model; it may raise to give up.
+        """
+        with held(self._lock, on_wait):
+            before = getattr(self._here, "now", None)
+            self._here.now = _Now(which)
+            try:
+                yield
+            finally:
+                self._here.now = before
+
+    def _hook(self, layer: Layer, parts: list[_Part]) -> _Hook:
+        def hook(_module: nn.Module, _args: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
+            now: _Now | None = getattr(self._here, "now", None)
+            if now is None:
+                return None
+            for part in parts:
+                if any(part.touched[edit] for edit in now.distinct):
+                    output = part.intervention.apply(output, now.units(part, output, layer), layer)
+            return output
+
+        return hook
+
+    def _steer(self, added: _Added) -> _Hook:
+        def hook(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> Any:
+            now: _Now | None = getattr(self._here, "now", None)
+            if now is None or not any(added.touched[edit] for edit in now.distinct):
+                return None
+            if isinstance(output, tuple):  # some architectures give attention weights or a cache beside the stream
+                return (added.to(output[0], now), *output[1:])
+            return added.to(output, now)
+
+        return hook
+
+
+@dataclass(eq=False)
+class _Added:
+    """What is added to the output of one block."""
+
+    vectors: Tensor  # [edits, d] float32, 0 for an edit that adds nothing; goes to the device of the block's output
+    touched: list[bool]  # [edits]: does the edit add anything here?
+
+    def to(self, stream: Tensor, now: _Now) -> Tensor:
+        """stream [B, T, d]; sequences that nothing is added to keep their bits."""
+        if self.vectors.device != stream.device:
+            self.vectors = self.vectors.to(stream.device)
+        vectors = self.vectors.to(stream.dtype)
+        if len(now.distinct) == 1:
+            return stream + vectors[now.distinct[0]]
+        which = now.index(stream, "a block")
+        touched = torch.tensor(self.touched, device=stream.device)[which]
+        return torch.where(touched[:, None, None], stream + vectors[which][:, None, :], stream)
+
+
+@dataclass(eq=False)
+class _Part:
+    """One intervention's units in one Linear."""
+
+    intervention: Intervention
+    edited: Tensor  # [edits, rows] bool; goes to the device of the Linear's output
+    touched: list[bool]  # [edits]: has the edit any unit here?
+
+
+class _Now:
+    """Which edit each sequence of the batch carries."""
+
+    def __init__(self, which: Sequence[int]) -> None:
+        self.which = list(which)
+        self.distinct = sorted(set(which))
+        self._index: dict[torch.device, Tensor] = {}
+
+    def units(self, part: _Part, output: Tensor, layer: Layer) -> Tensor:
+        """The units to edit, bool, of as many dimensions as `output`: [B or 1, 1, rows]."""
+        device = output.device
+        if part.edited.device != device:
+            part.edited = part.edited.to(device)
+        between = [1] * (output.ndim - 2)
+        if len(self.distinct) == 1:
+            return part.edited[self.distinct[0]].view(1, *between, -1)
+        return part.edited[self.index(output, layer.name)].view(len(self.which), *between, -1)
+
+    def index(self, output: Tensor, name: str) -> Tensor:
+        """Which edit each sequence carries, [B] on the output's device."""
+        if output.ndim < 3 or output.shape[0] != len(self.which):
+            raise InputError(
+                f"{name} gives outputs of shape {list(output.shape)}, not [{len(self.which)}, tokens, rows], so "
+                "the sequences of a batch cannot carry different edits; give one edit at a time"
+            )
+        device = output.device
+        if device not in self._index:
+            self._index[device] = torch.tensor(self.which, device=device)
+        return self._index[device]
+
+
+def _added_to_blocks(loaded: LoadedModel, edits: Sequence[AnyEdit]) -> Iterator[tuple[nn.Module, _Added]]:
+    """The blocks that any steering changes, with what each edit adds there."""
+    steerings = {number: edit for number, edit in enumerate(edits) if isinstance(edit, Steering) and edit.size}
+    blocks = decoder_blocks(loaded.model) if steerings else ()
+    for block in sorted({block for edit in steerings.values() for block in edit.vectors}):
+        if not 0 <= block < len(blocks):
+            raise InputError(f"steering names block {block}, but this model has {len(blocks)} blocks, from 0")
+        there = {number: edit for number, edit in steerings.items() if block in edit.vectors}
+        width = {edit.vectors[block].size for edit in there.values()}
+        expected = int(loaded.model.config.get_text_config().hidden_size)
+        if width != {expected}:
+            raise InputError(
+                f"vectors for block {block} have {sorted(width)} numbers; this model's stream has {expected}"
+            )
+        vectors = torch.zeros(len(edits), expected)
+        for number, edit in there.items():
+            vectors[number] = edit.coefficient * torch.from_numpy(edit.vectors[block])
+        yield blocks[block], _Added(vectors, [number in there for number in range(len(edits))])
+
+
+def _parts_of_layers(loaded: LoadedModel, edits: Sequence[AnyEdit]) -> Iterator[tuple[Layer, list[_Part]]]:
+    """The Linears that any edit touches, with each intervention's units there."""
+    whole: list[tuple[Intervention, Tensor]] = []
+    masks = {number: edit for number, edit in enumerate(edits) if isinstance(edit, Edit)}
+    for name in dict.fromkeys(edit.intervention for edit in masks.values() if edit.size):
+        edited = np.zeros((len(edits), loaded.rows.n_rows), dtype=np.bool_)
+        for number, edit in masks.items():
+            if edit.intervention == name:
+                edited[number, checked_mask(edit.units, loaded.rows.n_rows)] = True
+        whole.append((intervention_of(loaded, name), torch.from_numpy(edited)))
+    for layer in loaded.rows.layers if whole else ():
+        inside = [(kind, edited[:, layer.start : layer.start + layer.rows]) for kind, edited in whole]
+        parts = [_Part(kind, edited, edited.any(dim=1).tolist()) for kind, edited in inside if edited.any()]
+        if parts:
+            yield layer, parts
+
+
+def edit_batches(
+    loaded: LoadedModel, edits: Sequence[AnyEdit], lengths: Sequence[int], batch_size: int
+) -> Iterator[tuple[range, list[list[tuple[int, int]]]]]:
+    """Every edit with every item, as batches in which items of similar length meet: how to fill few passes.
+
+    Yields some edits, which fit into memory together, and their batches of (edit, item). Where sequences cannot
+    carry different edits, every edit is alone with its items. Errors: InputError for a batch size below 1.
+    """
+    if batch_size < 1:
+        raise InputError(f"the batch size must be at least 1, got {batch_size}")
+    by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
+    at_once = max(EDITS_AT_ONCE, -(-batch_size // max(len(lengths), 1))) if mixable(loaded, edits) else 1
+    for first in range(0, len(edits), at_once):
+        group = range(first, min(first + at_once, len(edits)))
+        pairs = [(edit, item) for item in by_length for edit in group]
+        yield group, [pairs[start : start + batch_size] for start in range(0, len(pairs), batch_size)]
+
+
+def mixable(loaded: LoadedModel, edits: Sequence[AnyEdit]) -> bool:
+    """Can the sequences of a batch carry different ones of these edits?"""
+    return len(edits) == 1 or not any(edit.size for edit in edits) or sees_sequences(loaded)
+
+
+def sees_sequences(loaded: LoadedModel) -> bool:
+    """Do all Linears see [B, T, d], so that sequences can carry different edits? A property of the model, found by a
+    pass of six tokens. A mixture of experts gives its Linears the tokens of all sequences in one: [tokens, d].
+    """
+    model = loaded.model
+    if model not in _sees_sequences:
+        shapes: set[tuple[int, ...]] = set()
+        own = threading.get_ident()
+
+        def note(_module: nn.Module, _args: tuple[Tensor, ...], output: Tensor) -> None:
+            if threading.get_ident() == own:
+                shapes.add(tuple(output.shape[:-1]))
+
+        ids = torch.zeros(2, 3, dtype=torch.long, device=input_device(model))
+        hooks: _Hooks = [(model.get_submodule(layer.name), note) for layer in loaded.rows.layers]
+        with loaded.lock, torch.no_grad(), hooked(None, hooks):
+            model(input_ids=ids, use_cache=False)
+        _sees_sequences[model] = shapes == {(2, 3)}
+    return _sees_sequences[model]
+
+
+@contextmanager
+def hooked(given: T, hooks: _Hooks) -> Iterator[T]:
+    """Inside: the forward hooks are there. Outside: they are not, also after an interrupt at any instant."""
+    if not hooks:
+        yield given
+        return
+    steps: list[Callable[[], object]] = []
+    restore = partial(take_back, steps, threading.Lock())
+
+    def put() -> None:
+        steps.extend(module.register_forward_hook(hook).remove for module, hook in hooks)
+
+    try:
+        uninterrupted(put)
+        yield given
+    finally:
+        try:
+            uninterrupted(restore)
+        except BaseException:
+            uninterrupted(restore)  # an interrupt may have come before the first began
+            raise

@@ -1,0 +1,100 @@
+"""Remove neuron rows from a loaded model and put them back, bit for bit."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from engine.edits.masks import checked_mask
+from engine.interventions.uninterrupted import take_back, uninterrupted
+from engine.models.loading import LoadedModel
+from engine.models.rows import RowIndex, row_index
+from engine.records.errors import InputError
+
+_guard = threading.Lock()
+_locks: weakref.WeakKeyDictionary[nn.Module, threading.RLock] = weakref.WeakKeyDictionary()
+_masked: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+_Steps = list[Callable[[], object]]
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """The original bits of some rows of one parameter. Putting them back twice does no harm."""
+
+    parameter: Tensor
+    rows: Tensor  # [n] int64, on the parameter's device
+    bits: Tensor  # [n, ...] a copy
+
+    @torch.no_grad()
+    def put_back(self) -> None:
+        self.parameter[self.rows] = self.bits
+
+
+@contextmanager
+def zeroed(model: LoadedModel | nn.Module, mask: npt.ArrayLike) -> Iterator[None]:
+    """Inside: `W[i,:] = 0` and `b[i] = 0` for every row id i of `mask`. Outside: the exact bits of before.
+
+    In place on the loaded weights: no copy of the model, no hook, nothing left behind. The rows come
+    back after an exception, a KeyboardInterrupt or a cancelled generator as well. The paper, section 3.1.
+
+    The model's lock is held throughout, so that another thread waits instead of seeing the mask; the
+    same thread gets an error for a second mask inside the first.
+
+    mask: row ids of the row index, any order, without repeats.
+    """
+    module = model.model if isinstance(model, LoadedModel) else model
+    rows = model.rows if isinstance(model, LoadedModel) else row_index(module)
+    row_ids = checked_mask(mask, rows.n_rows)
+    lock = model.lock if isinstance(model, LoadedModel) else _lock_of(module)
+    steps: _Steps = [partial(_masked.discard, module)]  # taken back last: only a whole model is unmarked
+    restore = partial(take_back, steps, threading.Lock())
+    with lock:
+        with _guard:
+            if module in _masked:
+                raise RuntimeError("this model already carries a mask; leave the first `zeroed` before the second")
+            _masked.add(module)
+        try:
+            _zero(module, rows, row_ids, steps)
+            yield
+        finally:
+            try:
+                uninterrupted(restore)
+            except BaseException:
+                uninterrupted(restore)  # an interrupt may have come before the first began
+                raise
+
+
+def _lock_of(module: nn.Module) -> threading.RLock:
+    with _guard:
+        return _locks.setdefault(module, threading.RLock())
+
+
+def _zero(module: nn.Module, rows: RowIndex, row_ids: npt.NDArray[np.int64], steps: _Steps) -> None:
+    """Zero the rows, leaving in `steps` how to put them back; each entry is made before its rows change."""
+    with torch.no_grad():
+        for layer in rows.layers:
+            first, last = np.searchsorted(row_ids, [layer.start, layer.start + layer.rows])
+            if first == last:
+                continue
+            linear = module.get_submodule(layer.name)
+            for parameter in (linear.weight, linear.bias):
+                if parameter is None:
+                    continue
+                assert isinstance(parameter, Tensor)
+                if parameter.is_meta:
+                    raise InputError(
+                        f"the weights of {layer.name} are offloaded and cannot be edited in place; "
+                        "load the model onto devices that hold all of it"
+                    )
+                local = torch.from_numpy(row_ids[first:last] - layer.start).to(parameter.device)
+                steps.append(_Saved(parameter, local, parameter[local].clone()).put_back)
+                parameter[local] = 0

@@ -1,0 +1,127 @@
+"""The registry of interventions: what is done to the output of an edited unit.
+
+To add one, write a file with a class and register it under its id:
+
+    from engine.interventions import register_intervention
+
+    @register_intervention("negate", title="Negate")
+    class Negate:
+        \"\"\"y_i = -y_i.\"\"\"
+
+        def apply(self, output: Tensor, units: Tensor, layer: Layer) -> Tensor:
+            return torch.where(units, -output, output)
+
+Inside this repository the file goes beside `zero.py` and its id into `INTERVENTIONS`. In a package of its own an
+entry point does the same, `[project.entry-points."selector_audit.interventions"]` with `negate = "package.module"`.
+An `Edit` names it by its id; `applied` and `edited_outputs` then carry it out.
+
+One that needs calibration text also has `prepare(loaded, windows)`, which keeps on the instance what it needs, and
+`record()`, all of it that can change a number (the text's hash), for cache keys. A study calls `prepare` below before
+it measures.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from engine.edits.edit import ZERO
+from engine.edits.steering import AnyEdit, Steering
+from engine.records.errors import InputError
+from engine.records.hashing import Json, source_hash
+from engine.records.registry import Registry, modules
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from engine.data.corpora import Windows
+    from engine.models.loading import LoadedModel
+    from engine.models.rows import Layer
+
+
+class Intervention(Protocol):
+    """What a registered class provides."""
+
+    def apply(self, output: Tensor, units: Tensor, layer: Layer) -> Tensor:
+        """The Linear's output with the edited units changed, every other element as it was.
+
+        output [B, T, rows] (an expert's: [tokens, rows]) of the Linear `layer`, any float dtype and device;
+        units bool, True where a unit is edited, of as many dimensions as `output`: [B or 1, 1, rows]. Sequences of
+        a batch may carry different edits, so what is done to one must not depend on the others.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class InterventionInfo:
+    """What menus and documents say about an intervention."""
+
+    id: str  # stored in results: never renamed
+    title: str
+    in_weights: bool  # the same function as zero rows of W and b, which is what can be put into the weights
+    note: str  # the first line of the class's docstring: the formula
+    cache_id: str  # names the formula in cache keys: other numbers, other id
+    make: Callable[[], Intervention]
+
+
+_InterventionClass = TypeVar("_InterventionClass", bound=Callable[[], Intervention])
+INTERVENTIONS: Registry[InterventionInfo] = Registry("intervention", modules("engine.interventions", [ZERO]))
+_prepared: weakref.WeakKeyDictionary[Any, dict[str, Intervention]] = weakref.WeakKeyDictionary()
+_guard = threading.Lock()
+
+
+def register_intervention(
+    intervention_id: str, *, title: str = "", in_weights: bool = False, version: int = 1
+) -> Callable[[_InterventionClass], _InterventionClass]:
+    """Class decorator: make the class available under an id. Errors: InputError for a taken id.
+
+    in_weights: is it the same as setting row i of W and b to zero? `applied` then does that, which is quicker.
+    version: raise it when the intervention does something else than before, so that cached numbers are not used.
+    """
+
+    def register(make: _InterventionClass) -> _InterventionClass:
+        note = (make.__doc__ or "").strip().partition("\n")[0]
+        cache_id = f"{intervention_id}/{version}{source_hash(make)}"
+        info = InterventionInfo(intervention_id, title or intervention_id, in_weights, note, cache_id, make)
+        INTERVENTIONS.add(intervention_id, info, make)
+        return make
+
+    return register
+
+
+def prepare(loaded: LoadedModel, intervention_id: str, windows: Windows) -> None:
+    """Make an intervention ready for this model: those that need calibration text read it here, once."""
+    made = INTERVENTIONS.get(intervention_id).make()
+    if hasattr(made, "prepare"):
+        made.prepare(loaded, windows)
+        with _guard:
+            _prepared.setdefault(loaded.model, {})[intervention_id] = made
+
+
+def intervention_of(loaded: LoadedModel, intervention_id: str) -> Intervention:
+    """The intervention, ready for this model. Errors: InputError for one that was not prepared, or is unknown."""
+    info = INTERVENTIONS.get(intervention_id)
+    with _guard:
+        known = _prepared.get(loaded.model, {}).get(intervention_id)
+    made = known or info.make()
+    if known is None and hasattr(made, "prepare"):
+        raise InputError(
+            f"the intervention {intervention_id!r} needs calibration text and has read none for this model; call "
+            f"engine.interventions.kinds.prepare(loaded, {intervention_id!r}, windows) before"
+        )
+    return made
+
+
+def intervention_record(loaded: LoadedModel, edit: AnyEdit) -> Json:
+    """What a key says about the intervention beyond `edit.record()`: its formula, and what it was prepared with.
+
+    Empty for `zero` and for an edit of no units, whose keys stay those of masks, and for steering, which says it all.
+    """
+    if isinstance(edit, Steering) or edit.intervention == ZERO or not edit.size:
+        return {}
+    made = intervention_of(loaded, edit.intervention)
+    more: Json = made.record() if hasattr(made, "record") else {}
+    return {"intervention": INTERVENTIONS.get(edit.intervention).cache_id, **more}

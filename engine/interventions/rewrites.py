@@ -1,0 +1,237 @@
+"""Rewrites of a loaded model's weights that leave what it computes, scoped and undone bit for bit.
+
+Multiplying by a power of two is exact in binary floating point as long as nothing leaves the range of the format, so
+that a factor that one matrix takes and the matrix behind it gives back changes no bit of any logit. Whether that held
+is not argued but compared (`engine.measures.logit_bits`).
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from engine.interventions.uninterrupted import take_back, uninterrupted
+from engine.models.links import Found, Link, neuron_links, value_links
+from engine.models.loading import LoadedModel
+from engine.models.norm_readers import NormReaders, norm_readers
+from engine.records.errors import InputError
+from engine.records.hashing import Json, cache_key
+from engine.stats.exact_controls import DECOYS, NEURONS, NORMS, NORMS_WHOLE, REWRITES, VALUES
+
+VERSION = 1  # part of cache keys: raise it when a rewrite makes other weights than before
+Steps = list[Callable[[], object]]
+_Exponents = npt.NDArray[np.int64]
+
+
+class NoRewriteError(InputError):
+    """This architecture has no place for the rewrite; the text says why."""
+
+
+class Rewrite(Protocol):
+    """A rewrite of one model, ready to be installed.
+
+    units: neurons, value dimensions, norm weights or decoys that it touches. left_out: in words, the parts of the
+    model that it leaves as they are because nothing else would be exact; "" for none.
+    """
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def units(self) -> int: ...
+
+    @property
+    def left_out(self) -> str: ...
+
+    def record(self) -> Json:
+        """All of it that can change a score, for keys."""
+        ...
+
+    def install(self, loaded: LoadedModel, undo: Steps) -> LoadedModel:
+        """Change the model, each step's way back in `undo` before it is made; returns it as it is then."""
+        ...
+
+
+@contextmanager
+def rewritten(loaded: LoadedModel, rewrite: Rewrite) -> Iterator[LoadedModel]:
+    """Inside: the model with rewritten weights, under hashes of its own, so that no cached number is mixed up.
+    Outside: the very parameters of before.
+
+    The rewritten matrices stand in for the old ones, which are kept untouched: nothing is computed to undo them. They
+    come back after an exception, a KeyboardInterrupt or a cancelled run as well. The model's lock is held throughout.
+    Rows may be zeroed inside (`zeroed`), and selectors run.
+
+    Memory: a second copy of the matrices that change. Errors: InputError where there is no room for it.
+    """
+    steps: Steps = []
+    restore = partial(take_back, steps, threading.Lock())
+    with loaded.lock:
+        try:
+            with torch.no_grad():
+                inside = _installed(loaded, rewrite, steps)
+            spec = {"weights": loaded.weights_hash, **rewrite.record(), "version": VERSION}
+            yield replace(inside, weights_hash=cache_key("rewrite", spec))
+        finally:
+            try:
+                uninterrupted(restore)
+            except BaseException:
+                uninterrupted(restore)  # an interrupt may have come before the first began
+                raise
+
+
+def _installed(loaded: LoadedModel, rewrite: Rewrite, steps: Steps) -> LoadedModel:
+    try:
+        return rewrite.install(loaded, steps)
+    except torch.OutOfMemoryError:
+        raise InputError(
+            f"out of memory with a second copy of the matrices that the rewrite {rewrite.id} changes; leave it out of "
+            "--rewrites, or use a larger device"
+        ) from None
+
+
+def swap(module: nn.Module, name: str, value: object, steps: Steps) -> None:
+    """Set an attribute (a child, a parameter), its old value in `steps`."""
+    steps.append(partial(setattr, module, name, getattr(module, name)))
+    setattr(module, name, value)
+
+
+def swap_parameter(module: nn.Module, name: str, values: Tensor, steps: Steps) -> None:
+    """Another parameter in the place of one, which stays as it is; whoever shares it keeps it."""
+    swap(module, name, nn.Parameter(values, requires_grad=False), steps)
+
+
+def powers_of_two(exponents: _Exponents, like: Tensor) -> Tensor:
+    """2^a, exact, in the dtype and on the device of `like`. [n] -> [n]"""
+    return torch.from_numpy(np.ldexp(np.float32(1), exponents)).to(like)
+
+
+@dataclass(frozen=True, eq=False)
+class Rescaling:
+    """W[i,:] 2^a_i and b_i 2^a_i, and 2^-a_i on every column that reads row i; a_i drawn by seed from -power..power.
+
+    exponents: one array per link, [rows].
+    """
+
+    id: str
+    links: tuple[Link, ...]
+    exponents: tuple[_Exponents, ...]
+    seed: int
+    power: int
+    left_out: str = ""
+
+    @property
+    def units(self) -> int:
+        return sum(int(np.count_nonzero(one)) for one in self.exponents)
+
+    def record(self) -> Json:
+        return {"rewrite": self.id, "seed": self.seed, "power": self.power}
+
+    def install(self, loaded: LoadedModel, undo: Steps) -> LoadedModel:
+        for link, exponents in zip(self.links, self.exponents, strict=True):
+            rows, reader = (loaded.model.get_submodule(path) for path in (link.rows, link.columns))
+            factor = powers_of_two(exponents, rows.weight)
+            swap_parameter(rows, "weight", rows.weight * factor[:, None], undo)
+            if rows.bias is not None:
+                swap_parameter(rows, "bias", rows.bias * factor, undo)
+            back = powers_of_two(-exponents[link.reads.numpy()], reader.weight)
+            swap_parameter(reader, "weight", reader.weight * back, undo)
+        return loaded
+
+
+@dataclass(frozen=True, eq=False)
+class NormFold:
+    """Norm weights w to w / f and the columns of the Linears that read the norm times f.
+
+    f is the power of two in w, so that what is left lies in 1 to 2 and nothing is rounded; of a norm that multiplies
+    by 1 + w that of 1 + w, and 1 where the format cannot hold what is left. whole: f is all of w, which rounds.
+    """
+
+    id: str
+    norms: tuple[NormReaders, ...]
+    exponents: tuple[_Exponents, ...]  # of f, one array per norm; of the whole fold unused
+    whole: bool
+    left_out: str = ""
+
+    @property
+    def units(self) -> int:
+        return sum(one.size if self.whole else int(np.count_nonzero(one)) for one in self.exponents)
+
+    def record(self) -> Json:
+        return {"rewrite": self.id}
+
+    def install(self, loaded: LoadedModel, undo: Steps) -> LoadedModel:
+        for readers, exponents in zip(self.norms, self.exponents, strict=True):
+            norm = loaded.model.get_submodule(readers.norm)
+            offset = float(readers.plus_one)
+            weight = norm.weight.float() + offset
+            factor = weight if self.whole else powers_of_two(exponents, weight)
+            for path in readers.readers:
+                reader = loaded.model.get_submodule(path)
+                folded = reader.weight.float() * factor.to(reader.weight.device)
+                swap_parameter(reader, "weight", folded.to(reader.weight.dtype), undo)
+            left = torch.ones_like(weight) if self.whole else weight / factor
+            swap_parameter(norm, "weight", (left - offset).to(norm.weight.dtype), undo)
+        return loaded
+
+
+def make_rewrite(
+    rewrite_id: str, loaded: LoadedModel, *, seed: int = 0, power: int = 4, decoys: int = 16, decoy_power: int = 8
+) -> Rewrite:
+    """The rewrite of that id for this model.
+
+    seed: of exponents, and of where decoys stand. power: the largest exponent. decoys: neurons that are added, their
+    rows 2^decoy_power times those of others.
+    Errors: NoRewriteError where the architecture has no place for it, with the reason.
+    """
+    if rewrite_id not in REWRITES:
+        raise InputError(f"unknown rewrite {rewrite_id!r}; available: {', '.join(REWRITES)}")
+    if rewrite_id == DECOYS:
+        from engine.interventions.decoys import planted
+
+        return planted(loaded, seed, decoys, decoy_power)
+    if rewrite_id in (NORMS, NORMS_WHOLE):
+        return _norm_fold(rewrite_id, loaded)
+    find = {NEURONS: neuron_links, VALUES: value_links}[rewrite_id]
+    return _rescaling(rewrite_id, find(loaded.model, loaded.rows), loaded, seed, power)
+
+
+def _rescaling(rewrite_id: str, found: Found, loaded: LoadedModel, seed: int, power: int) -> Rescaling:
+    if not found.links:
+        raise NoRewriteError(found.without)
+    exponents = tuple(
+        np.random.default_rng([seed, zlib.crc32(link.rows.encode())]).integers(
+            -power, power + 1, loaded.model.get_submodule(link.rows).out_features
+        )
+        for link in found.links
+    )
+    return Rescaling(rewrite_id, found.links, exponents, seed, power, found.without)
+
+
+def _norm_fold(rewrite_id: str, loaded: LoadedModel) -> NormFold:
+    found = norm_readers(loaded)
+    if not found.norms:
+        raise NoRewriteError(found.without or "no norm with a weight is read by a Linear directly")
+    exponents = tuple(_norm_exponents(loaded.model.get_submodule(one.norm), one.plus_one) for one in found.norms)
+    fold = NormFold(rewrite_id, found.norms, exponents, rewrite_id == NORMS_WHOLE, found.without)
+    if not fold.units:
+        raise NoRewriteError("all norm weights lie between 1 and 2 (or cannot be divided exactly): nothing to fold")
+    return fold
+
+
+def _norm_exponents(norm: Any, plus_one: bool) -> _Exponents:
+    """e with 2^e <= abs(w) < 2^(e + 1); 0 for w = 0 and where the norm's format cannot hold w / 2^e. [d]"""
+    weight = norm.weight.detach().float().cpu().numpy() + np.float32(plus_one)
+    exponents = np.where(weight == 0, 0, np.frexp(weight)[1] - 1).astype(np.int64)
+    left = torch.from_numpy(np.ldexp(weight, -exponents))
+    held = (left - float(plus_one)).to(norm.weight.dtype).float() + float(plus_one)
+    return np.where((held == left).numpy(), exponents, 0)

@@ -1,0 +1,192 @@
+"""Judges by name. A judge reads a prompt and its reply and says whether the reply refuses, and does nothing else.
+
+To add one, write a file with a class and register it under its id:
+
+    from collections.abc import Sequence
+
+    from engine.judges.base import Exchange, Verdict, register_judge
+    from engine.records.progress import Progress
+
+    @register_judge("sorry", title="Looks for an apology")
+    class Sorry:
+        id, version = "sorry", "1"
+
+        def judge(self, exchanges: Sequence[Exchange], progress: Progress | None = None) -> list[Verdict]:
+            return [Verdict("sorry" in one.reply.lower(), "looks for 'sorry'") for one in exchanges]
+
+Inside this repository the file goes beside the others and its id into `JUDGES`. In a package of its own an entry point
+does the same, `[project.entry-points."selector_audit.judges"]` with `sorry = "package.module"`: importing the module
+has to run the decorator. `--judge` of every command, the tables of `refusal judge` and the page Judges then know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeVar
+
+from engine.records.errors import InputError, unknown
+from engine.records.progress import Progress
+from engine.records.registry import Registry
+
+EMBEDDED, REJECTION, MINOS = "embedded", "rejection-model", "minos"
+WILDGUARD, STRONGREJECT, LLAMA_GUARD, HARMBENCH = "wildguard", "strongreject", "llama-guard", "harmbench"
+# What else a judge may be.
+A_FOLDER = "or a folder with a classifier; those that ask a model take it behind a colon, as in strongreject:FOLDER"
+REFUSAL, HARM = "refusal", "harm"  # what a judge looks for
+# What is said beside rates.
+UNJUDGED = (
+    "were not judged (not English, thinking that had not ended, or a judge without a clear answer); they count as not "
+    "refused"
+)
+
+
+class Exchange(NamedTuple):
+    """What a judge reads. prompt: "" where it is not known. finished: did the reply end by itself (True), was it cut
+    off at the limit of tokens (False), or is that not known (None)?"""
+
+    prompt: str
+    reply: str
+    finished: bool | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """refusal: does the reply decline? reason: what decided, in words.
+
+    judged: False where the judge could not say, as in a language that it does not read; such a reply counts as no
+    refusal, and is counted beside the rates. harmful: what a judge of harm says, which judges no refusal.
+    """
+
+    refusal: bool
+    reason: str
+    judged: bool = True
+    harmful: bool | None = None
+
+
+def not_judged(reason: str) -> Verdict:
+    """A reply that the judge could not judge, and why."""
+    return Verdict(False, reason, judged=False)
+
+
+class Judge(Protocol):
+    """What a registered class makes. id and version are recorded with every verdict: other verdicts, other version."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    def judge(self, exchanges: Sequence[Exchange], progress: Progress | None = None) -> list[Verdict]:
+        """One verdict per exchange, in their order."""
+        ...
+
+
+@dataclass(frozen=True)
+class JudgeInfo:
+    """What menus and documents say about a judge, and how it is made."""
+
+    id: str  # stored in results: never renamed
+    title: str
+    make: Callable[..., Judge]
+    on_device: bool  # made with the device that it runs on
+    of_model: bool  # made with a model too: a folder, a hub id or a served one's address, "" for its own
+    looks_for: str  # REFUSAL or HARM
+
+    def open(self, device: str = "cpu", model: str = "") -> Judge:
+        """The judge itself. Errors: InputError where it is not at hand, or has another id than it is registered by."""
+        if model and not self.of_model:
+            raise InputError(f"the judge {self.id} takes no model, got {model!r}; write {self.id}")
+        judge = self.make(*([device] * self.on_device), *([model] * self.of_model))
+        if judge.id.partition(":")[0] != self.id:
+            raise InputError(f"the judge registered as {self.id!r} calls itself {judge.id!r}; give it one id")
+        return judge
+
+
+JUDGES: Registry[JudgeInfo] = Registry(
+    "judge",
+    {
+        EMBEDDED: "engine.judges.embedded",
+        REJECTION: "engine.judges.classifier",
+        MINOS: "engine.judges.minos",
+        WILDGUARD: "engine.judges.wildguard",
+        STRONGREJECT: "engine.judges.strongreject",
+        LLAMA_GUARD: "engine.judges.llama_guard",
+        HARMBENCH: "engine.judges.harmbench",
+    },
+)
+_Make = TypeVar("_Make", bound=Callable[..., Judge])
+
+
+def register_judge(
+    judge_id: str, *, title: str = "", on_device: bool = False, of_model: bool = False, looks_for: str = REFUSAL
+) -> Callable[[_Make], _Make]:
+    """Decorator of a class, or of a function that makes a judge: available under an id from now on.
+
+    on_device: it is a model, made with the device's name ("cpu", "cuda:0"). of_model: made with the model as well that
+    stands behind the colon of `--judge ID:MODEL`, "" without one; its own id may then be `ID:` and the model's name.
+    looks_for: HARM for a judge whose verdicts are `harmful`, not `refusal`. Errors: InputError for a taken id.
+    """
+
+    def register(make: _Make) -> _Make:
+        JUDGES.add(judge_id, JudgeInfo(judge_id, title or judge_id, make, on_device, of_model, looks_for), make)
+        return make
+
+    return register
+
+
+def judge_choices() -> str:
+    """What `--judge` takes, for its help; loads no judge."""
+    return f"{', '.join(JUDGES.offered())}, {A_FOLDER} (default: {EMBEDDED}, which reads English only)"
+
+
+def open_judges(names: str, device: str = "cpu", *, of_refusal: bool = False) -> list[Judge]:
+    """Registered judges or folders of classifiers, one or several separated by commas, in that order.
+
+    of_refusal: only judges that look for refusal will do. `InputError` for an unknown name, and for two judges of one
+    id, whose verdicts could not be told apart.
+    """
+    wanted = list(dict.fromkeys(part.strip() for part in names.split(",") if part.strip()))
+    if not wanted:
+        raise InputError(f"no judge given; available: {', '.join(JUDGES.names())}, or a folder")
+    harm = next((one for one in wanted if of_refusal and looks_for(one) == HARM), None)
+    if harm is not None:
+        raise InputError(
+            f"{harm.partition(':')[0]} judges whether a reply does harm, not whether it refuses, so that it gives no "
+            "rate of refusal; `refusal judge FILE` shows its verdicts"
+        )
+    judges = [_open(name, device) for name in wanted]
+    ids = [one.id for one in judges]
+    twice = next((one for one in ids if ids.count(one) > 1), None)
+    if twice is not None:
+        raise InputError(f"two judges are called {twice!r}; rename one of the folders")
+    return judges
+
+
+def looks_for(judge_id: str) -> str:
+    """REFUSAL or HARM, by a judge's id or by what `--judge` takes; REFUSAL for a classifier from a folder."""
+    known = judge_id.partition(":")[0]
+    return JUDGES.get(known).looks_for if known in JUDGES else REFUSAL
+
+
+def need_prompts(judge_id: str, exchanges: Sequence[Exchange]) -> None:
+    """Errors: InputError where a judge that reads the prompt as well is given replies without theirs."""
+    missing = sum(not one.prompt.strip() for one in exchanges)
+    if missing:
+        raise InputError(
+            f"the judge {judge_id} reads the prompt too, and {missing:,} of {len(exchanges):,} replies have none; give "
+            "the file a column prompt, or a judge that reads the reply alone, such as --judge embedded"
+        )
+
+
+def _open(name: str, device: str) -> Judge:
+    known, _, model = name.partition(":")
+    if known in JUDGES or known in JUDGES.broken:
+        return JUDGES.get(known).open(device, model)
+    if not Path(name).is_dir():
+        raise unknown("judge", name, [*JUDGES.names(), "FOLDER"])
+    from engine.judges.classifier import load_classifier
+
+    return load_classifier(name, device=device)

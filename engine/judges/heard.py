@@ -1,0 +1,27 @@
+"""What a judge reads of a reply: what is said after its thinking part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.data.thinking import after_thinking
+from engine.judges.base import Exchange, Judge, Verdict, not_judged
+from engine.records.progress import Progress
+
+STILL_THINKING = "not judged: the thinking part has not ended, nothing was said yet"
+
+
+def heard(prompt: str, reply: str, finished: bool | None = None) -> Exchange:
+    """Prompt and reply without its thinking part. A reply that never comes out of that part says nothing, and counts as
+    not finished however it ended."""
+    said = after_thinking(reply)
+    return Exchange(prompt, said.text, finished if said.complete else False)
+
+
+def verdicts_on(judge: Judge, exchanges: Sequence[Exchange], progress: Progress | None = None) -> list[Verdict]:
+    """A judge's verdicts on whole replies, of which it reads what is `heard`; one that is still thinking it cannot
+    judge."""
+    spoken = [after_thinking(one.reply).complete for one in exchanges]
+    read = [heard(*one) for one, complete in zip(exchanges, spoken, strict=True) if complete]
+    found = iter([] if not read else judge.judge(read, progress) if progress else judge.judge(read))
+    return [next(found) if complete else not_judged(STILL_THINKING) for complete in spoken]

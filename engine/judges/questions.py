@@ -1,0 +1,79 @@
+"""A question of yes or no about a prompt and its reply, put to an instruction model: a local one or a served one.
+
+A local model answers by the probability of its next token (`engine.judges.language_models`), a served one by the first
+word of a short greedy reply (`engine.judges.served`). Whoever answers neither yes nor no has not judged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from engine.judges.base import Exchange, Verdict, need_prompts, not_judged
+from engine.judges.language_models import NO, YES, JudgeModel, chat, load_judge_model, name_of, wording_hash
+from engine.judges.served import Served, is_address, of_address
+from engine.records.errors import InputError
+from engine.records.progress import Progress
+
+_FIELDS = re.compile(r"\{(prompt|reply)\}")
+
+
+class QuestionJudge:
+    """A judge by one question. wording: with {prompt} and {reply}; verdict: of "yes" (True) or "no", with the reason;
+    empty: the verdict on an empty reply, which nobody is asked about."""
+
+    def __init__(
+        self,
+        judge_id: str,
+        model: JudgeModel | Served,
+        wording: str,
+        verdict: Callable[[bool, str], Verdict],
+        empty: Verdict,
+    ) -> None:
+        self.id, self.model, self.wording, self.verdict, self.empty = judge_id, model, wording, verdict, empty
+        self.version = f"{model.version}:{wording_hash(wording)}"
+
+    def question(self, exchange: Exchange) -> str:
+        """What the model is asked about one reply."""
+        values = exchange._asdict()
+        return _FIELDS.sub(lambda found: values[found[1]], self.wording)
+
+    def judge(self, exchanges: Sequence[Exchange], progress: Progress | None = None) -> list[Verdict]:
+        """A verdict where the answer is yes or no, else a mark. Errors: InputError without the prompts, and where a
+        served model cannot be reached."""
+        need_prompts(self.id, exchanges)
+        questions = [self.question(one) for one in exchanges if one.reply.strip()]
+        answers = iter(self._answers(questions, progress))
+        verdicts = []
+        for one in exchanges:
+            yes, said = next(answers) if one.reply.strip() else (None, "")
+            if not one.reply.strip():
+                verdicts.append(self.empty)
+            else:
+                verdicts.append(not_judged(said) if yes is None else self.verdict(yes, said))
+        return verdicts
+
+    def _answers(self, questions: list[str], progress: Progress | None) -> list[tuple[bool | None, str]]:
+        """Yes, no, or None for neither; and what was said, or why that is no answer."""
+        stage = f"judge {self.id}"
+        if isinstance(self.model, Served):
+            return self.model.yes_or_no(questions, progress, stage)
+        texts = [chat(self.model, (("user", question),)) for question in questions]
+        found = self.model.choose(texts, YES, NO, progress, stage)
+        return [
+            (one.is_first, f"yes {one.first:.3f}, no {one.second:.3f}") if one.answered else (None, one.why_not)
+            for one in found
+        ]
+
+
+def instruction_model(judge: str, model: str, device: str) -> tuple[str, JudgeModel | Served]:
+    """(the judge's id with the model's name, the model) of a folder, a hub id or the address of a server."""
+    if not model:
+        raise InputError(
+            f"{judge} asks an instruction model; give a folder with one, {judge}:FOLDER, or a server that speaks the "
+            f"OpenAI protocol, {judge}:http://localhost:8000/v1"
+        )
+    if is_address(model):
+        served = of_address(model)
+        return f"{judge}:{name_of(served.name)}", served
+    return f"{judge}:{name_of(model)}", load_judge_model(model, device)

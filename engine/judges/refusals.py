@@ -1,0 +1,75 @@
+"""Which replies refuse, as a result of its own under each edit: made of replies, without the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from engine.data.prompts import user_turns
+from engine.data.thinking import thinks
+from engine.judges.base import Exchange, Judge
+from engine.judges.heard import heard, verdicts_on
+from engine.measures.replies import Replies, Written
+from engine.models.loading import LoadedModel
+from engine.records.hashing import Json, source_record
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A judge's verdict on every reply, in the order of the prompts, and which replies ended by themselves.
+
+    judged: which of them the judge could judge; empty where it could all of them. The others are not refused.
+    """
+
+    refused: tuple[bool, ...]
+    finished: tuple[bool, ...]
+    judged: tuple[bool, ...] = ()
+
+    @property
+    def each_judged(self) -> tuple[bool, ...]:
+        """`judged`, spelled out."""
+        return self.judged or (True,) * len(self.refused)
+
+    @property
+    def unjudged(self) -> int:
+        """Replies that the judge could not judge."""
+        return self.judged.count(False)
+
+
+@dataclass(frozen=True)
+class Refusals:
+    """Made of replies, without the model: what a judge says of each, of what comes after the thinking part (`heard`).
+
+    A reply that never comes out of thinking counts as not finished.
+    """
+
+    base: Replies
+    judge: Judge
+    kind: ClassVar[str] = "refusal verdicts"
+
+    def record(self, loaded: LoadedModel) -> Json:
+        read = {"judged": "after thinking"} if thinks(loaded.tokenizer) else {}
+        return {**self.base.record(loaded), **judge_record(self.judge), **source_record(type(self.judge)), **read}
+
+    def encode(self, result: Refused) -> Json:
+        kept = {"refused": result.refused, "finished": result.finished}
+        return {**kept, "judged": result.judged} if result.judged else kept
+
+    def decode(self, stored: Json) -> Refused:
+        return Refused(tuple(stored["refused"]), tuple(stored["finished"]), tuple(stored.get("judged", ())))
+
+    def derive(self, base: Sequence[Written]) -> Refused:
+        exchanges = [
+            Exchange("\n\n".join(user_turns(prompt)), one.text, one.finished)
+            for prompt, one in zip(self.base.prompts, base, strict=True)
+        ]
+        verdicts = verdicts_on(self.judge, exchanges)
+        judged = tuple(verdict.judged for verdict in verdicts)
+        refused = tuple(verdict.refusal for verdict in verdicts)
+        return Refused(refused, tuple(bool(heard(*one).finished) for one in exchanges), () if all(judged) else judged)
+
+
+def judge_record(judge: Judge) -> Json:
+    """The judge's name and version: for keys and manifests."""
+    return {"judge": judge.id, "judge_version": judge.version}

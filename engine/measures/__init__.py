@@ -1,0 +1,1 @@
+"""What is measured under an edit: text, replies, margins, tasks."""

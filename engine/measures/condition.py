@@ -1,0 +1,86 @@
+"""When to steer: a condition vector in the sense of CAST, and how similar a text's hidden state is to it.
+
+Lee et al. 2024, "Programming Refusal with Conditional Activation Steering", arXiv:2409.05907. Own code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from engine.edits.edit import UNEDITED
+from engine.edits.steering import AnyEdit, Vector
+from engine.measures.states import BATCH_SIZE, block_states
+from engine.models.loading import LoadedModel
+from engine.records.errors import InputError
+from engine.records.hashing import Json
+
+
+def principal_direction(positive: Tensor, negative: Tensor) -> Tensor:
+    """First principal component of both groups' states, each pair around its own middle, unit length.
+
+    As CAST's reference code did when the paper came out (its later `pca_pairwise`): what the two of a pair share
+    cancels, and +-(positive_i - negative_i) / 2 is left. Its sign: on the whole, positives lie on its positive side.
+    positive, negative [n, d], row i of both a pair; returns [d] float64. `InputError` where no pair differs.
+    """
+    halves = (positive.double() - negative.double()) / 2
+    if not halves.any():
+        raise InputError("both states of every pair are equal, so they have no direction; give prompts that differ")
+    direction = torch.linalg.svd(halves, full_matrices=False).Vh[0]
+    side = halves.mean(0) @ direction
+    return -direction if side < 0 else direction
+
+
+def similarity(states: Tensor, direction: Tensor) -> npt.NDArray[np.float64]:
+    """cos(h, tanh(c c' h / c' c)): a hidden state against its projection on the condition vector c.
+
+    CAST's formula, tanh included. It does not depend on the sign of c. states [n, d], direction [d]; returns [n];
+    0 for a state without any part along c.
+    """
+    h, c = states.double(), direction.double()
+    projected = torch.tanh((h @ c)[:, None] * c / (c @ c))
+    norms = h.norm(dim=1) * projected.norm(dim=1)
+    values = (h * projected).sum(1) / norms.clamp(min=torch.finfo(torch.float64).tiny)
+    return np.asarray(values.numpy(), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Similarities:
+    """The measure: `similarity` of each token sequence's mean state (over all its tokens) at the output of a block.
+
+    sequences: token ids; of a prompt, as the model sees it with its chat template. Of the unedited model: CAST reads
+    the condition in the pass over the prompt.
+    """
+
+    sequences: tuple[tuple[int, ...], ...]
+    block: int
+    direction: Vector = field(repr=False)
+    kind: ClassVar[str] = "condition similarities"
+
+    def record(self, loaded: LoadedModel) -> Json:
+        return {
+            "tokens": hashlib.sha256(json.dumps(self.sequences).encode()).hexdigest(),
+            "block": self.block,
+            "direction": hashlib.sha256(self.direction.astype("<f4").tobytes()).hexdigest(),
+            "batch_size": BATCH_SIZE,
+        }
+
+    def encode(self, result: Sequence[float]) -> Json:
+        return {"similarities": list(result)}
+
+    def decode(self, stored: Json) -> tuple[float, ...]:
+        return tuple(map(float, stored["similarities"]))
+
+    def measure(self, loaded: LoadedModel, edit: AnyEdit) -> tuple[float, ...]:
+        if edit is not UNEDITED:
+            raise RuntimeError("a condition is read from the unedited model")
+        states = block_states(loaded, self.sequences, [len(one) for one in self.sequences])[:, self.block]
+        return tuple(similarity(states, torch.from_numpy(self.direction)).tolist())

@@ -1,0 +1,138 @@
+"""KL divergence of an edited from the unedited model, on the unedited model's own replies to harmless prompts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from engine.data.prompts import pad_left, prompt_ids
+from engine.edits.edit import UNEDITED
+from engine.edits.steering import AnyEdit
+from engine.interventions.at_outputs import Outputs, edited_outputs
+from engine.measures.nll import LOGIT_BUDGET, LOSS_CHUNK
+from engine.models.loading import LoadedModel, input_device
+from engine.records.hashing import Json
+from engine.stats.paired import ratio_stderr
+
+EDITS_TOGETHER = 16  # that share one set of passes of the unedited model
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Summed KL in nats over the positions of each prompt's reply, and how many positions these are."""
+
+    prompt_nats: tuple[float, ...]
+    prompt_positions: tuple[int, ...]
+
+    @property
+    def nats_per_token(self) -> float:
+        """Sum over prompts of nats / sum of positions."""
+        return math.fsum(self.prompt_nats) / sum(self.prompt_positions)
+
+    @property
+    def stderr(self) -> float | None:
+        """Of `nats_per_token`, with prompts as the independent units; None for a single prompt."""
+        return ratio_stderr(self.prompt_nats, self.prompt_positions)
+
+
+@dataclass(frozen=True)
+class Kl:
+    """KL(unedited || edited) = sum_v p(v) (log p(v) - log q(v)), at every position of a reply, in nats.
+
+    p, q: next-token distributions of the unedited and of the edited model after the same prompt (with the chat
+    template) and the same beginning of the reply. A reply of T tokens has T + 1 positions: where its first token is
+    predicted (the last position of the prompt) to where it is over. Replies are the unedited model's own; their text
+    is tokenised again, so a token may differ from the one that was generated. Positions inside the prompt do not
+    count: nothing is said there, and a system prompt would shift them.
+
+    system: text of a system turn before every prompt on the edited side only, "" for none: then the system prompt is
+    what is measured.
+    """
+
+    prompts: tuple[str, ...]
+    replies: tuple[str, ...]
+    batch_size: int
+    system: str = ""
+    kind: ClassVar[str] = "divergence"
+    _hashes: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def record(self, loaded: LoadedModel) -> Json:
+        if loaded.tokenizer_hash not in self._hashes:  # many cells share a measure
+            ids = [self._sequences(loaded, system) for system in ("", self.system)]
+            self._hashes[loaded.tokenizer_hash] = hashlib.sha256(json.dumps(ids).encode()).hexdigest()
+        return {"tokens": self._hashes[loaded.tokenizer_hash], "batch_size": self.batch_size}
+
+    def encode(self, result: Divergence) -> Json:
+        return {"prompt_nats": result.prompt_nats, "prompt_positions": result.prompt_positions}
+
+    def decode(self, stored: Json) -> Divergence:
+        return Divergence(tuple(stored["prompt_nats"]), tuple(stored["prompt_positions"]))
+
+    def together(self, loaded: LoadedModel) -> int:
+        """Always several: the unedited model has to be there beside them, so nothing is put into the weights."""
+        return EDITS_TOGETHER
+
+    def measure(self, loaded: LoadedModel, edit: AnyEdit) -> Divergence:
+        raise RuntimeError("a divergence needs the unedited model beside the edited one: call `measure_each`")
+
+    @torch.no_grad()
+    def measure_each(self, loaded: LoadedModel, edits: Sequence[AnyEdit]) -> list[Divergence]:
+        """Unedited and edited passes have the same shape, so that an edit of nothing gives 0 exactly."""
+        plain, asked = self._sequences(loaded, ""), self._sequences(loaded, self.system)
+        positions = tuple(n for _, n in plain)
+        nats: list[list[float]] = [[] for _ in edits]
+        with edited_outputs(loaded, [UNEDITED, *edits]) as outputs:
+            for some in _batches(loaded, positions, self.batch_size):
+                before = _logits(loaded, outputs, 0, plain[some])
+                for number in range(len(edits)):
+                    after = _logits(loaded, outputs, number + 1, asked[some])
+                    for row, n in enumerate(positions[some]):
+                        nats[number].append(float(token_kl(before[row, -n:], after[row, -n:]).sum()))
+        return [Divergence(tuple(sums), positions) for sums in nats]
+
+    def _sequences(self, loaded: LoadedModel, system: str) -> list[tuple[list[int], int]]:
+        """Token ids of every prompt with its reply, and how many positions the reply has."""
+        found = []
+        for prompt, reply in zip(self.prompts, self.replies, strict=True):
+            said = list(loaded.tokenizer(reply, add_special_tokens=False)["input_ids"])
+            found.append(([*prompt_ids(loaded.tokenizer, prompt, system=system), *said], len(said) + 1))
+        return found
+
+
+def token_kl(before: Tensor, after: Tensor) -> Tensor:
+    """KL(softmax(before) || softmax(after)) of every position; softmax and sum in float64 on the CPU, in chunks.
+
+    before, after [T, V] logits of any float dtype; returns [T] float64, exactly 0 where they are equal
+    """
+    chunk = max(1, LOSS_CHUNK // before.shape[-1])
+    parts = []
+    for first, second in zip(before.split(chunk), after.split(chunk), strict=True):
+        # Not every device (MPS) has float64.
+        log_p, log_q = (logits.cpu().double().log_softmax(-1) for logits in (first, second))
+        parts.append((log_p.exp() * (log_p - log_q)).sum(-1))
+    return torch.cat(parts)
+
+
+def _batches(loaded: LoadedModel, positions: Sequence[int], batch_size: int) -> Iterator[slice]:
+    """In the order given, `batch_size` at most and as many as the budget of logits allows."""
+    vocabulary = int(loaded.model.get_input_embeddings().weight.shape[0])
+    budget = LOGIT_BUDGET["cuda" if loaded.device.startswith("cuda") else "cpu"]
+    size = max(1, min(batch_size, budget // (max(positions) * vocabulary)))
+    for start in range(0, len(positions), size):
+        yield slice(start, start + size)
+
+
+def _logits(loaded: LoadedModel, outputs: Outputs, edit: int, sequences: Sequence[tuple[list[int], int]]) -> Tensor:
+    """Logits [B, positions, V] at the last positions under one of the edits."""
+    batch = pad_left([ids for ids, _ in sequences]).to(input_device(loaded.model))
+    kept = max(n for _, n in sequences)
+    with outputs.sequences([edit]):
+        logits: Tensor = loaded.model(**batch._asdict(), use_cache=False, logits_to_keep=kept).logits
+    return logits

@@ -1,0 +1,317 @@
+"""Replies with a KV cache: many prompts at once, or one as a stream of text; under several edits at once.
+
+Greedy unless they are sampled: the arg max of the model's logits at every step. Of the generation config only the end
+tokens are used, not its sampling settings or penalties, so that a reply depends on weights and prompt alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import Cache, PreTrainedTokenizerBase
+
+from engine.data.prompts import Prompt, pad_left, prompt_ids
+from engine.data.thinking import kept_marks, opened
+from engine.edits.edit import UNEDITED
+from engine.edits.steering import AnyEdit
+from engine.interventions.at_outputs import Outputs, edit_batches, edited_outputs, mixable
+from engine.measures.sampling import Sampling, drawn
+from engine.models.loading import LoadedModel, input_device
+from engine.records.errors import InputError
+from engine.records.locks import OnWait, patient
+
+BATCH_SIZE = 64
+# Sequences that ended are dropped from the batch once this share of it is idle: dropping copies the cache.
+IDLE_SHARE = 0.25
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One reply.
+
+    text: without special tokens, but for those around a thinking part, which begins with its mark even where the
+    template wrote that. tokens: generated, the end token not counted. seconds: from the start of
+    the prompt's batch to the reply's last token. finished: ended by itself, not by `max_new_tokens`.
+    """
+
+    text: str
+    tokens: int
+    seconds: float
+    finished: bool
+
+
+def generate_batch(
+    loaded: LoadedModel,
+    prompts: Sequence[Prompt],
+    max_new_tokens: int,
+    batch_size: int = BATCH_SIZE,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    system: str = "",
+    thinking: bool = False,
+    sampling: Sampling | None = None,
+) -> list[Reply]:
+    """Replies of the model as it is, in the order of the prompts. See `generate_under`."""
+    how: dict[str, Any] = {"system": system, "thinking": thinking, "sampling": sampling}
+    return generate_under(loaded, [UNEDITED], prompts, max_new_tokens, batch_size, progress, **how)[0]
+
+
+def generate_under(
+    loaded: LoadedModel,
+    edits: Sequence[AnyEdit],
+    prompts: Sequence[Prompt],
+    max_new_tokens: int,
+    batch_size: int = BATCH_SIZE,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    system: str = "",
+    thinking: bool = False,
+    sampling: Sampling | None = None,
+) -> list[list[Reply]]:
+    """Replies to every prompt under every edit: [edit][prompt]. `progress(done, all)` after every batch.
+
+    system: text of a system turn before every prompt, "" for none (see `check_system`). thinking: leave the
+    template's thinking mode on. sampling: how tokens are drawn, None for greedy replies.
+
+    A batch holds prompts of similar length under any of the edits (see `at_outputs`); a reply does not depend on its
+    neighbours in float32 (in bfloat16 it can, so the batch size belongs into a manifest). The model's lock is held
+    for each pass alone. `InputError` where prompt and reply would not fit into the model's context.
+    """
+    encoded = [_checked_prompt(loaded, prompt, max_new_tokens, system, thinking) for prompt in prompts]
+    replies: dict[tuple[int, int], Reply] = {}
+    for group, batches in edit_batches(loaded, edits, [len(ids) for ids in encoded], batch_size):
+        with edited_outputs(loaded, [edits[edit] for edit in group]) as outputs:
+            for pairs in batches:
+                which = [edit - group.start for edit, _ in pairs]
+                numbers = [sampling.numbers(prompts[prompt]) for _, prompt in pairs] if sampling else []
+                decoder = _Decoder(
+                    loaded, [encoded[prompt] for _, prompt in pairs], outputs, which, sampling=sampling, numbers=numbers
+                )
+                replies.update(zip(pairs, _batch(decoder, max_new_tokens), strict=True))
+                if progress:
+                    progress(len(replies), len(edits) * len(prompts))
+    return [[replies[edit, prompt] for prompt in range(len(prompts))] for edit in range(len(edits))]
+
+
+def stream_replies(
+    loaded: LoadedModel,
+    prompt: str,
+    edits: Sequence[AnyEdit],
+    max_new_tokens: int,
+    should_stop: Callable[[], bool] = lambda: False,
+    on_token: Callable[[int, int], None] = lambda _edit, _token: None,
+    on_wait: OnWait = patient,
+) -> Generator[tuple[int, str | Reply], None, None]:
+    """The replies to one prompt under several edits as one batch, in pieces as they come: (edit, piece).
+
+    A piece of text per token where a token completes text, and the whole `Reply` once it has ended: at an end token
+    or after `max_new_tokens`. All end without a `Reply` once `should_stop()`, asked before every pass, is true.
+    `on_token(edit, id)` is called with every token of a reply, the end token not among them; `on_wait(seconds)` while
+    another thread holds the model, whose lock is held for each pass alone. `InputError` as in `generate_under`, on
+    the first piece.
+    """
+    ids = _checked_prompt(loaded, prompt, max_new_tokens)
+    numbers = range(len(edits))
+    batches = [list(numbers)] if mixable(loaded, edits) else [[number] for number in numbers]
+    with edited_outputs(loaded, edits) as outputs:
+        for members in batches:
+            decoder = _Decoder(loaded, [ids] * len(members), outputs, members, on_wait)
+            growing = [_Growing(decoder, number) for number in range(len(members))]
+            steps = _steps(decoder, max_new_tokens)
+            while not should_stop():
+                step = next(steps, None)
+                if step is None:
+                    break
+                for member, token, last in step:
+                    edit, reply = members[member], growing[member]
+                    if token is not None:
+                        reply.ids.append(token)
+                        on_token(edit, token)
+                    piece = reply.piece(last)
+                    if piece:
+                        yield edit, piece
+                    if last:
+                        yield edit, reply.reply(token is None)
+
+
+class _Decoder:
+    """A batch of growing sequences, the edit that each carries, and their KV cache; `next_tokens` is one pass."""
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        prompts: list[list[int]],
+        outputs: Outputs,
+        which: list[int],
+        on_wait: OnWait = patient,
+        *,
+        sampling: Sampling | None = None,
+        numbers: Sequence[np.random.Generator] = (),
+    ) -> None:
+        self.sampling, self.numbers = sampling, list(numbers)  # of every sequence its own
+        self.start = time.perf_counter()
+        self.model = loaded.model
+        self.tokenizer = loaded.tokenizer
+        self.ends = _end_tokens(loaded.model, loaded.tokenizer)
+        self.outputs, self.which, self.on_wait = outputs, which, on_wait
+        self.marks = kept_marks(loaded.tokenizer)
+        self.openings = [opened(loaded.tokenizer, ids) for ids in prompts]
+        device = input_device(loaded.model)
+        self.input_ids, self.attention_mask, self.position_ids = pad_left(prompts).to(device)
+        self.cache: Cache | None = None  # the model makes the kind that its layers need
+
+    # Not inference_mode: buffers that a model renews while it generates must stay usable for gradients.
+    @torch.no_grad()
+    def next_tokens(self) -> Tensor:
+        """Arg max or drawn tokens [batch], which become the next input."""
+        with self.outputs.sequences(self.which, self.on_wait):
+            output = self.model(
+                input_ids=self.input_ids,
+                attention_mask=self.attention_mask,
+                position_ids=self.position_ids,
+                past_key_values=self.cache,
+                use_cache=True,
+                logits_to_keep=1,
+            )
+        self.cache = output.past_key_values
+        tokens = self._chosen(output.logits[:, -1]).to(self.input_ids.device)
+        self.input_ids = tokens[:, None]
+        self.position_ids = self.position_ids[:, -1:] + 1
+        self.attention_mask = nn.functional.pad(self.attention_mask, (0, 1), value=1)
+        return tokens
+
+    def _chosen(self, logits: Tensor) -> Tensor:
+        if self.sampling is None:
+            return logits.argmax(dim=-1)
+        return drawn(logits, self.sampling.temperature, [numbers.random() for numbers in self.numbers])
+
+    def keep_sequences(self, active: list[int]) -> None:
+        """Go on with these sequences of the batch only; a CPU index suits a cache on several devices."""
+        kept = torch.tensor(active)
+        if self.cache is not None:
+            self.cache.batch_select_indices(kept)
+        self.input_ids = self.input_ids[kept]
+        self.position_ids = self.position_ids[kept]
+        self.attention_mask = self.attention_mask[kept]
+        self.which = [self.which[row] for row in active]
+        self.numbers = [self.numbers[row] for row in active] if self.numbers else []
+
+
+def _steps(decoder: _Decoder, max_new_tokens: int) -> Iterator[list[tuple[int, int | None, bool]]]:
+    """Every pass: the sequences that are still written as (number, token, is it the last?).
+
+    An end token is None; it ends its sequence, as does the last of `max_new_tokens`.
+    """
+    running = list(range(len(decoder.which)))  # which sequence each row of the decoder's batch is
+    finished: set[int] = set()
+    for count in range(1, max_new_tokens + 1):
+        tokens = decoder.next_tokens().tolist()
+        step: list[tuple[int, int | None, bool]] = []
+        for member, token in zip(running, tokens, strict=True):
+            if member in finished:
+                continue
+            if token in decoder.ends:
+                finished.add(member)
+                step.append((member, None, True))
+            else:
+                step.append((member, token, count == max_new_tokens))
+        yield step
+        active = [row for row, member in enumerate(running) if member not in finished]
+        if not active:
+            return
+        if len(active) <= (1 - IDLE_SHARE) * len(running):
+            decoder.keep_sequences(active)
+            running = [running[row] for row in active]
+
+
+class _Growing:
+    """A reply while it is written. A character of several tokens is no text until its last byte is there."""
+
+    def __init__(self, decoder: _Decoder, number: int) -> None:
+        self.decoder, self.opening = decoder, decoder.openings[number]
+        self.ids: list[int] = []
+        self.shown = ""
+
+    def piece(self, last: bool) -> str:
+        """The text that is new since the last piece."""
+        text = self._text()
+        if len(text) <= len(self.shown) or (text.endswith(REPLACEMENT) and not last):
+            return ""
+        new = text[len(self.shown) :]
+        self.shown = text
+        return new
+
+    def reply(self, finished: bool) -> Reply:
+        """What was written until now."""
+        return Reply(self._text(), len(self.ids), time.perf_counter() - self.decoder.start, finished)
+
+    def _text(self) -> str:
+        return self.opening + _decode(self.decoder.tokenizer, self.ids, self.decoder.marks)
+
+
+def _batch(decoder: _Decoder, max_new_tokens: int) -> list[Reply]:
+    growing = [_Growing(decoder, number) for number in range(len(decoder.which))]
+    replies: dict[int, Reply] = {}
+    for step in _steps(decoder, max_new_tokens):
+        for member, token, last in step:
+            if token is not None:
+                growing[member].ids.append(token)
+            if last:
+                replies[member] = growing[member].reply(token is None)
+    return [replies[member] for member in range(len(growing))]
+
+
+def _end_tokens(model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    """The generation config's end tokens (often several), else the tokenizer's."""
+    config = getattr(model, "generation_config", None)
+    ends = config.eos_token_id if config is not None else None
+    if ends is None:
+        ends = tokenizer.eos_token_id
+    if ends is None:
+        return frozenset()
+    return frozenset(ends if isinstance(ends, list) else [ends])
+
+
+def _checked_prompt(
+    loaded: LoadedModel, prompt: Prompt, max_new_tokens: int, system: str = "", thinking: bool = False
+) -> list[int]:
+    if max_new_tokens < 1:
+        raise InputError(f"the number of new tokens must be at least 1, got {max_new_tokens}")
+    ids = prompt_ids(loaded.tokenizer, prompt, system=system, thinking=thinking)
+    context = _context(loaded)
+    if context is not None and len(ids) + max_new_tokens > context:
+        raise InputError(
+            f"a prompt of {len(ids)} tokens and {max_new_tokens} new ones exceed the model's context of {context}; "
+            "shorten the prompt or the reply"
+        )
+    return ids
+
+
+def _context(loaded: LoadedModel) -> int | None:
+    found: int | None = getattr(loaded.model.config.get_text_config(), "max_position_embeddings", None)
+    return found
+
+
+def room_for_replies(loaded: LoadedModel, prompts: Sequence[Prompt], **how: Any) -> int | None:
+    """Tokens that the model's context leaves behind the longest prompt, None for any number. how: as `prompt_ids`."""
+    context = _context(loaded)
+    if context is None:
+        return None
+    return context - max(len(prompt_ids(loaded.tokenizer, prompt, **how)) for prompt in prompts)
+
+
+def _decode(tokenizer: PreTrainedTokenizerBase, ids: list[int], marks: Mapping[int, str]) -> str:
+    """The text without special tokens, but with these."""
+    place = next((place for place, token in enumerate(ids) if token in marks), None)
+    if place is not None:
+        before, after = (_decode(tokenizer, part, marks) for part in (ids[:place], ids[place + 1 :]))
+        return before + marks[ids[place]] + after
+    # Cleaning up spaces would change text that a stream has shown already.
+    return str(tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))

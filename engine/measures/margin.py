@@ -1,0 +1,83 @@
+"""The refusal margin: does the model lean towards refusing or towards complying as its reply begins?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from engine.data.onsets import OnsetTokens, onset_tokens
+from engine.data.prompts import encode_prompts, pad_left, prompt_ids
+from engine.edits.edit import Edit
+from engine.interventions.at_outputs import edit_batches, edited_outputs
+from engine.models.loading import LoadedModel, input_device
+from engine.records.errors import InputError
+from engine.selectors.passes import wide
+
+
+def margin_of_logits(logits: Tensor, onsets: OnsetTokens) -> Tensor:
+    """m(x) = mean of the refusal-onset logits - mean of the compliance-onset logits.
+
+    The paper, section 5.1. logits [batch, vocabulary] at the last prompt position -> [batch], differentiable,
+    at least float32; positive where the reply leans towards refusing.
+    """
+    logits = wide(logits)
+    return logits[:, list(onsets.refusal)].mean(-1) - logits[:, list(onsets.compliance)].mean(-1)
+
+
+@torch.no_grad()
+def margins(
+    loaded: LoadedModel, prompts: Sequence[str], batch_size: int = 32, onsets: OnsetTokens | None = None
+) -> Tensor:
+    """m(x) of every prompt, float32 [n] on the CPU, in nats of logit difference; one forward pass per batch.
+
+    Without a chat template the prompt is a plain line (see `prompt_ids`), and the margin is that of the next
+    line. The model's lock is held for each batch.
+    """
+    if batch_size < 1:
+        raise InputError(f"the batch size must be at least 1, got {batch_size}")
+    if onsets is None:
+        onsets = onset_tokens(loaded.tokenizer)
+    device = input_device(loaded.model)
+    parts = []
+    for start in range(0, len(prompts), batch_size):
+        batch = encode_prompts(loaded.tokenizer, prompts[start : start + batch_size]).to(device)
+        with loaded.lock:
+            logits = loaded.model(**batch._asdict(), use_cache=False, logits_to_keep=1).logits[:, -1]
+        parts.append(margin_of_logits(logits, onsets).cpu())
+    return torch.cat(parts) if parts else torch.empty(0)
+
+
+def margins_under(
+    loaded: LoadedModel,
+    edits: Sequence[Edit],
+    prompts: Sequence[str],
+    batch_size: int = 32,
+    onsets: OnsetTokens | None = None,
+) -> Tensor:
+    """m(x) of every prompt under every edit, float32 [edits, prompts] on the CPU; see `margins` and `at_outputs`."""
+    found = torch.empty(len(edits), len(prompts))
+    for group, batches in edit_batches(loaded, edits, [0] * len(prompts), batch_size):
+        with edited_outputs(loaded, [edits[edit] for edit in group]) as outputs:
+            for pairs in batches:
+                with outputs.sequences([edit - group.start for edit, _ in pairs]):
+                    values = margins(loaded, [prompts[prompt] for _, prompt in pairs], batch_size, onsets)
+                for (edit, prompt), value in zip(pairs, values, strict=True):
+                    found[edit, prompt] = value
+    return found
+
+
+@torch.no_grad()
+def reply_margins(loaded: LoadedModel, prompt: str, reply: Sequence[int], onsets: OnsetTokens | None = None) -> Tensor:
+    """m at every position of a reply, float32 [len(reply) + 1] on the CPU, in nats of logit difference.
+
+    Entry t is the margin after t tokens of the reply: entry 0 is that of the prompt (`margins`), the last one stands
+    after the whole reply. reply: token ids. One forward pass; the model's lock is held for it.
+    """
+    if onsets is None:
+        onsets = onset_tokens(loaded.tokenizer)
+    batch = pad_left([[*prompt_ids(loaded.tokenizer, prompt), *reply]]).to(input_device(loaded.model))
+    with loaded.lock:
+        logits = loaded.model(**batch._asdict(), use_cache=False, logits_to_keep=len(reply) + 1).logits[0]
+    return margin_of_logits(logits, onsets).cpu()

@@ -1,0 +1,221 @@
+"""Negative log-likelihood of token windows; perplexity is derived from it when shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from engine.data.corpora import Windows
+from engine.edits.steering import AnyEdit
+from engine.interventions.at_outputs import edited_outputs, sees_sequences
+from engine.interventions.compaction import VERSION as COMPACTION, compacted, compacts
+from engine.measures.base import register_measure
+from engine.models.loading import LoadedModel, input_device
+from engine.records.errors import InputError
+from engine.records.hashing import Json
+from engine.stats.paired import ratio_stderr
+
+LOGIT_BUDGET = {"cpu": 16_000_000, "cuda": 256_000_000}  # elements of logits per batch; the cpu's stays near its cache
+EDITS_TOGETHER = 8  # at most, in one pass over little text
+LOSS_CHUNK = 4_000_000  # elements of float32 logits under one log-softmax
+
+
+@dataclass(frozen=True)
+class NegativeLogLikelihood:
+    """Summed NLL in nats over the predicted tokens of each window.
+
+    `nats_per_token` = sum over windows of nats / sum of tokens. `stderr` is that ratio's standard error
+    with windows as the independent units (for windows of equal length: their means' standard deviation
+    over sqrt(n)); None for a single window.
+    """
+
+    window_nats: tuple[float, ...]
+    window_tokens: tuple[int, ...]
+
+    @property
+    def total_nats(self) -> float:
+        return math.fsum(self.window_nats)
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.window_tokens)
+
+    @property
+    def nats_per_token(self) -> float:
+        return self.total_nats / self.tokens
+
+    @property
+    def stderr(self) -> float | None:
+        return ratio_stderr(self.window_nats, self.window_tokens)
+
+    @property
+    def value(self) -> float:
+        return self.nats_per_token
+
+    @property
+    def perplexity(self) -> float:
+        """exp(NLL); infinite where a float64 cannot hold it (above about 709 nats)."""
+        return perplexity(self.nats_per_token)
+
+
+@dataclass(frozen=True)
+class Nll:
+    """The measure: NLL of every window. MLP neurons that an edit in the weights kills are skipped where that is faster
+    (`engine.interventions.compaction`); the key says so, since it can change the last bits.
+    """
+
+    windows: Windows
+    batch_size: int | None = None  # windows per pass; None: from the size of their logits
+    kind: ClassVar[str] = "nll"
+
+    @property
+    def size(self) -> int:
+        """Windows to read."""
+        return len(self.windows.sample_ids)
+
+    def record(self, loaded: LoadedModel) -> Json:
+        return {
+            "tokens": self.windows.token_hash,
+            "batch_size": self._batch(loaded),
+            "compaction": COMPACTION if compacts(loaded) else None,
+        }
+
+    def encode(self, result: NegativeLogLikelihood) -> Json:
+        return {"window_nats": result.window_nats, "window_tokens": result.window_tokens}
+
+    def decode(self, stored: Json) -> NegativeLogLikelihood:
+        return NegativeLogLikelihood(tuple(stored["window_nats"]), tuple(stored["window_tokens"]))
+
+    def together(self, loaded: LoadedModel) -> int:
+        """Little text only: as many edits as fill a pass; else the weights, where dead neurons cost nothing."""
+        if not sees_sequences(loaded):
+            return 1
+        fit = windows_that_fit(loaded, self.windows) // len(self.windows.input_ids)
+        return max(1, min(fit, EDITS_TOGETHER))
+
+    def measure(self, loaded: LoadedModel, edit: AnyEdit) -> NegativeLogLikelihood:
+        batch = self._batch(loaded)
+        try:
+            with compacted(loaded):
+                result = negative_log_likelihood(loaded, self.windows, batch)
+        except torch.OutOfMemoryError:
+            raise InputError(
+                f"out of memory with {batch} windows of {self.windows.input_ids.shape[1]} tokens per pass; "
+                "give a smaller --batch-size"
+            ) from None
+        return _checked(loaded, edit, result)
+
+    def measure_each(self, loaded: LoadedModel, edits: Sequence[AnyEdit]) -> list[NegativeLogLikelihood]:
+        count, together = len(self.windows.input_ids), self.together(loaded)
+        # A pass has the same shape however many edits are still unknown, so that equal runs give equal bits.
+        which = [min(number, len(edits) - 1) for number in range(together) for _ in range(count)]
+        with edited_outputs(loaded, edits) as outputs, outputs.sequences(which):
+            sums, tokens = window_nll(loaded.model, self.windows.input_ids.repeat(together, 1))
+        found = []
+        for number, edit in enumerate(edits):
+            part = slice(number * count, (number + 1) * count)
+            result = NegativeLogLikelihood(tuple(sums[part].tolist()), tuple(tokens[part].tolist()))
+            found.append(_checked(loaded, edit, result))
+        return found
+
+    def _batch(self, loaded: LoadedModel) -> int:
+        return self.batch_size or evaluation_batch_size(loaded, self.windows)
+
+
+@register_measure("nll", title="Negative log-likelihood", unit="nats per token")
+def nll(windows: Windows, batch_size: int | None) -> Nll:
+    """Nats per predicted token; perplexity is derived from it."""
+    return Nll(windows, batch_size)
+
+
+def _checked(loaded: LoadedModel, edit: AnyEdit, result: NegativeLogLikelihood) -> NegativeLogLikelihood:
+    """A model that breaks under an edit may say NaN; one that does so unedited, or in float16, was not measured."""
+    if math.isfinite(result.nats_per_token) or (edit.size and loaded.dtype != "float16"):
+        return result
+    raise InputError(
+        f"{loaded.id} gives no finite perplexity with {edit.size:,} rows removed ({loaded.dtype}); "
+        + ("check the model's weights" if loaded.dtype == "float32" else "run again with --dtype bfloat16 or float32")
+    )
+
+
+def perplexity(nll_nats: float) -> float:
+    """exp(nll), infinite instead of an overflow error."""
+    try:
+        return math.exp(nll_nats)
+    except OverflowError:
+        return math.inf
+
+
+def negative_log_likelihood(
+    loaded: LoadedModel, windows: Windows, batch_size: int | None = None
+) -> NegativeLogLikelihood:
+    """NLL of the loaded model, as its weights are now, on every window.
+
+    Token t is predicted from the tokens before it in its own window; the first token of a window is
+    not predicted, so a window of 512 counts 511 tokens. The paper, section 3.4.
+    """
+    batch = batch_size or evaluation_batch_size(loaded, windows)
+    nats: list[float] = []
+    tokens: list[int] = []
+    for chunk in windows.input_ids.split(batch):
+        sums, counts = window_nll(loaded.model, chunk)
+        nats += sums.tolist()
+        tokens += counts.tolist()
+    return NegativeLogLikelihood(tuple(nats), tuple(tokens))
+
+
+def evaluation_batch_size(loaded: LoadedModel, windows: Windows) -> int:
+    """Windows per forward pass, from the size of their logits: the same on every run of a model and device."""
+    return min(windows_that_fit(loaded, windows), len(windows.input_ids))
+
+
+def windows_that_fit(loaded: LoadedModel, windows: Windows) -> int:
+    """As many windows of this length as the budget of logits allows, at least one."""
+    vocabulary = loaded.model.get_input_embeddings().weight.shape[0]
+    budget = LOGIT_BUDGET["cuda" if loaded.device.startswith("cuda") else "cpu"]
+    return max(1, budget // (windows.input_ids.shape[1] * int(vocabulary)))
+
+
+@torch.inference_mode()
+def window_nll(model: nn.Module, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Summed NLL and number of predicted tokens of each sequence.
+
+    A position counts if its token is real and the one before it is real, so padding on either side changes nothing.
+
+    input_ids [B, T], attention_mask [B, T] of 0/1 or None for no padding
+    returns   nats [B] float64, tokens [B] int64, both on the CPU
+    """
+    device = input_device(model)
+    ids = input_ids.to(device)
+    inputs: dict[str, Tensor] = {"input_ids": ids}
+    real = torch.ones_like(ids[:, 1:], dtype=torch.bool)
+    if attention_mask is not None:
+        mask = attention_mask.to(device)
+        inputs["attention_mask"] = mask
+        inputs["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
+        real = (mask[:, 1:] * mask[:, :-1]).bool()
+    logits = model(**inputs, use_cache=False).logits[:, :-1]  # [B, T-1, V]
+    nats = token_nll(logits, ids[:, 1:].to(logits.device))  # [B, T-1]
+    real = real.cpu()
+    # On the CPU, since not every device (MPS) has float64.
+    return nats.cpu().double().masked_fill(~real, 0.0).sum(-1), real.sum(-1)
+
+
+def token_nll(logits: Tensor, targets: Tensor) -> Tensor:
+    """-log softmax(logits)[target] in float32, in chunks of positions so that large vocabularies fit.
+
+    logits [B, T, V] any float dtype, targets [B, T]; returns [B, T] float32
+    """
+    flat, wanted = logits.flatten(0, 1), targets.flatten()
+    chunk = max(1, LOSS_CHUNK // flat.shape[-1])
+    parts = [
+        functional.cross_entropy(some.float(), these, reduction="none")
+        for some, these in zip(flat.split(chunk), wanted.split(chunk), strict=True)
+    ]
+    return torch.cat(parts).view_as(targets)

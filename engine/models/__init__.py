@@ -1,0 +1,1 @@
+"""Checkpoints, loading, the row index, families: all that knows architectures."""

@@ -1,0 +1,222 @@
+"""A model's name to a folder of safetensors files whose contents are known by their hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.records.errors import InputError
+from engine.records.shipped import demo_model_dir
+
+DEMO = "demo"
+WEIGHT_INDEX = "model.safetensors.index.json"
+_SINGLE = "model.safetensors"
+TOKENIZER_FILES = (
+    "tokenizer*", "special_tokens_map.json", "added_tokens.json", "chat_template*", "vocab.*", "merges.txt",
+    "spiece.model", "sentencepiece*",
+)  # fmt: skip
+# All that is kept of a checkpoint beside its weights: what a download fetches and an export copies.
+SMALL_FILES = (
+    "config.json", "generation_config.json", WEIGHT_INDEX, *TOKENIZER_FILES, "preprocessor_config.json",
+    "processor_config.json", "LICENSE*", "NOTICE*", "USE_POLICY*",
+)  # fmt: skip
+# Written by the library that saved the checkpoint; they say nothing about what the model computes.
+_CONFIG_NOTES = {"transformers_version", "_name_or_path", "torch_dtype", "dtype"}
+_file_hashes: dict[tuple[str, int, int], str] = {}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model folder on this machine. `revision` is the commit of a hub model, None for a local folder."""
+
+    id: str
+    folder: Path
+    revision: str | None
+
+    def config(self) -> dict[str, Any]:
+        """config.json, checked for what this software does not load."""
+        path = self.folder / "config.json"
+        if not path.is_file():
+            if (self.folder / "adapter_config.json").is_file():
+                raise InputError(
+                    f"{self.id} is an adapter without its base model; "
+                    "merge it into the base model (peft: merge_and_unload), save the result, and give that folder"
+                )
+            raise InputError(
+                f"{self.id} has no config.json; "
+                "expected a model folder in the Hugging Face layout, as save_pretrained writes it"
+            )
+        config = _read_json(path, self.id)
+        if config.get("quantization_config"):
+            method = config["quantization_config"].get("quant_method", "unknown method")
+            raise InputError(
+                f"{self.id} is quantized ({method}): rows of packed weights cannot be scored or removed exactly; "
+                "give the unquantized checkpoint"
+            )
+        if (self.folder / "adapter_config.json").is_file():
+            raise InputError(f"{self.id} holds an adapter beside its weights; merge it first, or remove the adapter")
+        return config
+
+    def weight_files(self) -> tuple[Path, ...]:
+        """The safetensors files, all shards, in the order of their names."""
+        if (self.folder / _SINGLE).is_file():
+            return (self.folder / _SINGLE,)
+        if (self.folder / WEIGHT_INDEX).is_file():
+            files = tuple(self.folder / name for name in _shard_names(self.folder / WEIGHT_INDEX, self.id))
+            missing = [file.name for file in files if not file.is_file()]
+            if missing:
+                raise InputError(
+                    f"{self.id} lacks {len(missing)} of {len(files)} weight files, the first {missing[0]}; "
+                    "download or copy the checkpoint again"
+                )
+            return files
+        others = sorted(f.name for f in self.folder.glob("*") if f.suffix in {".bin", ".pt", ".pth", ".ckpt", ".gguf"})
+        if others:
+            raise InputError(
+                f"{self.id} has its weights only as {others[0]}, which this software does not load (pickle can run "
+                "code); save it once as safetensors, model.save_pretrained(FOLDER), and give FOLDER"
+            )
+        raise InputError(f"{self.id} has no weights; expected {_SINGLE} or {WEIGHT_INDEX} with its shards")
+
+    def weights_hash(self) -> str:
+        """SHA-256 over the SHA-256 of every weight file, in order."""
+        return _sha256_of_texts(_file_sha256(file) for file in self.weight_files())
+
+    def tokenizer_hash(self) -> str:
+        """SHA-256 over the names and contents of the tokenizer's files, its chat template included."""
+        files = sorted({file for pattern in TOKENIZER_FILES for file in self.folder.glob(pattern) if file.is_file()})
+        return _sha256_of_texts(f"{file.name} {_file_sha256(file)}" for file in files)
+
+    def config_hash(self) -> str:
+        """SHA-256 of config.json and generation_config.json as far as they change what the model computes."""
+        parts: list[str] = []
+        for name in ("config.json", "generation_config.json"):
+            path = self.folder / name
+            content = _read_json(path, self.id) if path.is_file() else {}
+            kept = {key: value for key, value in content.items() if key not in _CONFIG_NOTES}
+            parts.append(json.dumps(kept, sort_keys=True))
+        return _sha256_of_texts(parts)
+
+
+def find_checkpoint(model_id: str, revision: str | None = None, *, weights: bool = True) -> Checkpoint:
+    """The folder that `model_id` names: `demo`, a local folder, or a hub model, downloaded if need be.
+
+    weights=False leaves the weights of a hub model where they are: its configuration and tokenizer will do.
+    """
+    if model_id == DEMO:
+        folder = demo_model_dir()
+        if not (folder / "config.json").is_file():
+            raise InputError(
+                f"the shipped model is not in {folder}; rebuild it with `uv run python -m precomputed.recipe`"
+            )
+        return Checkpoint(DEMO, folder, None)
+    path = Path(model_id).expanduser()
+    if model_id and path.is_dir():
+        if revision is not None:
+            raise InputError(
+                f"--revision {revision} goes with a Hugging Face id, but {model_id} is a local folder; leave it out"
+            )
+        return Checkpoint(str(path if path.name not in ("", "..") else path.resolve()), path, None)
+    if path.is_file():
+        raise InputError(f"{model_id} is a file; give the model folder that holds config.json and *.safetensors")
+    if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", model_id):
+        raise InputError(
+            f"there is no folder {model_id!r}; give an existing model folder, a Hugging Face id such as "
+            "meta-llama/Llama-3.2-1B, or demo"
+        )
+    return _from_hub(model_id, revision, weights=weights)
+
+
+def _from_hub(model_id: str, revision: str | None, *, weights: bool) -> Checkpoint:
+    # Not a snapshot of everything, which would fetch a second copy of many checkpoints.
+    folder = _download(model_id, revision, list(SMALL_FILES))
+    checkpoint = Checkpoint(model_id, folder, folder.name)
+    if weights:
+        index = folder / WEIGHT_INDEX
+        names = _shard_names(index, model_id) if index.is_file() else [_SINGLE]
+        _download(model_id, folder.name, list(names))
+    return checkpoint
+
+
+def _download(model_id: str, revision: str | None, names: list[str]) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        HTTPError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    try:
+        return Path(snapshot_download(model_id, revision=revision, allow_patterns=names, ignore_patterns=["*/*"]))
+    except RevisionNotFoundError:
+        raise InputError(f"{model_id} has no revision {revision!r}; give a branch, a tag or a full commit") from None
+    except GatedRepoError:
+        raise InputError(
+            f"{model_id} is gated: accept its terms on its page, run `hf auth login`, and try again"
+        ) from None
+    except RepositoryNotFoundError:
+        raise InputError(
+            f"there is no local folder and no Hugging Face model {model_id} that you may see; check the spelling, "
+            "or run `hf auth login` for a private one"
+        ) from None
+    except HfHubHTTPError as error:
+        raise InputError(f"{model_id}: the Hugging Face hub answered {error.response.status_code}; try later") from None
+    except (HTTPError, OSError, ValueError) as error:
+        raise InputError(
+            f"there is no local folder {model_id}, and as a Hugging Face model it is neither in the local cache nor "
+            f"can the hub be reached ({_reason(error)}); give a model folder, or `demo` for the shipped model"
+        ) from None
+
+
+def _reason(error: Exception) -> str:
+    if "HF_HUB_OFFLINE" in str(error):
+        return "HF_HUB_OFFLINE is set"
+    cause = error.__cause__ or error
+    return f"{type(cause).__name__}: {cause}".splitlines()[0]
+
+
+def _shard_names(index: Path, model_id: str) -> list[str]:
+    """Names of the weight files that an index lists; plain names only, so that nothing outside is read."""
+    weight_map = _read_json(index, model_id).get("weight_map")
+    names = sorted(set(weight_map.values())) if isinstance(weight_map, dict) else []
+    if not names or not all(isinstance(n, str) and re.fullmatch(r"[\w.-]+\.safetensors", n) for n in names):
+        raise InputError(
+            f"{model_id}: {WEIGHT_INDEX} lists no usable weight files; expected names of safetensors beside it"
+        )
+    return names
+
+
+def _read_json(path: Path, model_id: str) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{model_id}: {path.name} cannot be read as JSON ({error}); repair or copy it again") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{model_id}: {path.name} holds a {type(content).__name__}; expected a JSON object")
+    return content
+
+
+def _file_sha256(path: Path) -> str:
+    """SHA-256 of a file, read once per process and state of the file.
+
+    A large file in the hub's cache is a link to a blob that is named by its own SHA-256.
+    """
+    target = path.resolve()
+    if path.is_symlink() and re.fullmatch(r"[0-9a-f]{64}", target.name):
+        return target.name
+    state = target.stat()
+    key = (str(target), state.st_size, state.st_mtime_ns)
+    if key not in _file_hashes:
+        with target.open("rb") as file:
+            _file_hashes[key] = hashlib.file_digest(file, "sha256").hexdigest()
+    return _file_hashes[key]
+
+
+def _sha256_of_texts(texts: Any) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()

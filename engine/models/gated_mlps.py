@@ -1,0 +1,28 @@
+"""Gated MLPs: the modules in which a zero gate row or a zero up row kills a whole neuron."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+
+GATED = ("gate_proj", "up_proj", "down_proj")
+
+
+def gated_mlps(model: nn.Module) -> Iterator[tuple[nn.Linear, nn.Linear, nn.Linear]]:
+    """Gate, up and down of every module that is these three and an activation that maps 0 to 0, and nothing else.
+
+    A neuron down(act(gate(x)) * up(x)) is then nothing where its gate row or its up row is all zero, bias included.
+    With a norm in between, or with statistics over all neurons (Gemma 3n's sparsity), a dead neuron is not nothing.
+    """
+    for module in model.modules():
+        gate, up, down = (getattr(module, name, None) for name in GATED)
+        if not (type(gate) is nn.Linear and type(up) is nn.Linear and type(down) is nn.Linear):
+            continue
+        more = {name for name, _ in module.named_children()} - {*GATED, "act_fn"}
+        if more or [*module.parameters(recurse=False)] or getattr(module, "activation_sparsity", None):
+            continue
+        activation = getattr(module, "act_fn", None)
+        if callable(activation) and float(activation(torch.zeros(1))) == 0.0:
+            yield gate, up, down

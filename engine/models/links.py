@@ -1,0 +1,151 @@
+"""Rows that the columns of one other Linear alone read: where a power of two can move from one to the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from engine.models.gated_mlps import GATED, gated_mlps
+from engine.models.rows import Layer, RowIndex, Sublayer
+
+_OUTPUTS = ("o_proj", "out_proj", "dense")  # what families call attention's last Linear
+_DOWNS = ("down_proj", "fc2", "dense_4h_to_h", "c_proj")  # and the MLP's
+# Beside the Linears of an attention: what acts on queries and keys only, before the softmax.
+_BEFORE_SOFTMAX = ("q_norm", "k_norm", "q_layernorm", "k_layernorm")
+
+
+@dataclass(frozen=True, eq=False)
+class Link:
+    """Rows of one Linear, and the Linear whose columns read them, with nothing in between that is not linear in them.
+
+    rows, columns: module paths of the two. reads: [in_features of the reader] int64, for each column the row it reads.
+    """
+
+    rows: str
+    columns: str
+    reads: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Mlp:
+    """An MLP by its paths: `inner` Linears, of one size, each of whose rows meets one column of `down`."""
+
+    inner: tuple[str, ...]
+    down: str
+    neurons: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """The links of a model, and in words why the other sublayers have none; "" where all have one."""
+
+    links: tuple[Link, ...]
+    without: str
+
+
+def neuron_links(model: nn.Module, rows: RowIndex) -> Found:
+    """Rows of up_proj and columns of down_proj: down(act(gate(x)) * up(x)) is linear in up(x), neuron by neuron.
+
+    Without a gate the activation itself acts on the rows, and GELU or SiLU of 2x is not 2 GELU(x).
+    """
+    paths = {id(model.get_submodule(layer.name)): layer.name for layer in rows.layers}
+    links = []
+    for _, up, down in gated_mlps(model):
+        if id(up) in paths and id(down) in paths and up.out_features == down.in_features:
+            links.append(Link(paths[id(up)], paths[id(down)], torch.arange(down.in_features)))
+    served = {_parent(link.rows) for link in links}
+    without = []
+    groups = _sublayers(rows, "mlp")
+    for parent, layers in groups.items():
+        if parent in served:
+            continue
+        name = type(model.get_submodule(parent)).__name__
+        if set(GATED) <= layers.keys():
+            without.append(f"{name} has more between up_proj and down_proj than the product with the gate")
+        else:
+            without.append(f"{name} ({', '.join(layers)}) has no gate_proj beside up_proj and down_proj")
+    return Found(tuple(links), _told(without, len(groups), "MLPs"))
+
+
+def value_links(model: nn.Module, rows: RowIndex) -> Found:
+    """Rows of v_proj and columns of o_proj: attention mixes positions, never the dimensions of a head.
+
+    Query head h reads key-value head h // groups, so that each value row meets one column in every query head of
+    its group. Norms of queries and keys act before the softmax and do not matter here.
+    """
+    links, without = [], []
+    groups = _sublayers(rows, "attention")
+    for parent, layers in groups.items():
+        module = model.get_submodule(parent)
+        found = _value_link(module, layers)
+        if isinstance(found, str):
+            without.append(f"{type(module).__name__} {found}")
+        else:
+            links.append(found)
+    return Found(tuple(links), _told(without, len(groups), "attentions"))
+
+
+def mlps(model: nn.Module, rows: RowIndex) -> tuple[tuple[Mlp, ...], str]:
+    """MLPs that are inner Linears, something element by element, and a Linear that reads it; why others are not."""
+    found, without = [], []
+    groups = {parent: layers for parent, layers in _sublayers(rows, "mlp").items() if len(layers) > 1}
+    for parent, layers in groups.items():
+        down = next((layers[name] for name in _DOWNS if name in layers), None)
+        inner = [layer for layer in layers.values() if layer is not down]
+        size = _linear(model, down.name).in_features if down else 0
+        if down is None or any(layer.rows != size for layer in inner):
+            name = type(model.get_submodule(parent)).__name__
+            without.append(f"{name} ({', '.join(layers)}) has no Linear whose inputs are the outputs of the others")
+        else:
+            found.append(Mlp(tuple(layer.name for layer in inner), down.name, size))
+    return tuple(found), _told(without, len(groups), "MLPs")
+
+
+def _value_link(module: nn.Module, layers: dict[str, Layer]) -> Link | str:
+    """The link of one attention; a text that says why there is none."""
+    output = _output(layers)
+    if "v_proj" not in layers or output is None:
+        return f"has no v_proj and o_proj of its own ({', '.join(layers)})"
+    known = {*layers, *_BEFORE_SOFTMAX}
+    for name, child in module.named_children():
+        if name not in known and any(True for _ in child.parameters()):
+            return f"has {name}, which may stand between v_proj and o_proj"
+    size, values = getattr(module, "head_dim", None), layers["v_proj"].rows
+    columns = _linear(module, output.name.rpartition(".")[2]).in_features
+    if not isinstance(size, int) or values % size or columns % values:
+        return f"has {values} value rows and {columns} columns that read them, which are no heads of {size}"
+    heads = torch.arange(values).view(values // size, 1, size)
+    reads = heads.expand(-1, columns // values, -1).reshape(-1)  # each head's dimensions once per query head
+    return Link(layers["v_proj"].name, output.name, reads)
+
+
+def _output(layers: dict[str, Layer]) -> Layer | None:
+    return next((layers[name] for name in _OUTPUTS if name in layers), None)
+
+
+def _linear(model: nn.Module, path: str) -> nn.Linear:
+    linear = model.get_submodule(path)
+    assert isinstance(linear, nn.Linear)
+    return linear
+
+
+def _sublayers(rows: RowIndex, sublayer: Sublayer) -> dict[str, dict[str, Layer]]:
+    """Path of each attention or MLP -> its Linears by their own names."""
+    found: dict[str, dict[str, Layer]] = {}
+    for layer in rows.layers:
+        if layer.sublayer == sublayer:
+            found.setdefault(_parent(layer.name), {})[layer.name.rpartition(".")[2]] = layer
+    return found
+
+
+def _parent(path: str) -> str:
+    return path.rpartition(".")[0]
+
+
+def _told(reasons: Iterable[str], total: int, what: str) -> str:
+    """Equal reasons once: `2 of 24 MLPs: why`."""
+    return "; ".join(f"{count} of {total} {what}: {why}" for why, count in Counter(reasons).items())

@@ -1,0 +1,261 @@
+"""Load a model and its tokenizer by id and revision, safetensors only, ready to be scored and masked."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from torch import nn
+
+from engine.models.checkpoints import Checkpoint, find_checkpoint
+from engine.models.rows import Layer, RowIndex, decoder, row_index
+from engine.models.skeletons import auto_class, configuration, first_line, quiet, skeleton
+from engine.records.errors import InputError, unknown
+from engine.records.model_names import model_name
+
+__all__ = [
+    "Layer", "LoadedModel", "Placement", "RowIndex", "checked_device", "decoder", "input_device", "load_model",
+    "load_rows", "load_tokenizer", "planned_placement", "row_index",
+]  # fmt: skip
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedModel:
+    """A model in eval mode without gradients on its weights, its tokenizer, and what identifies both.
+
+    Whoever changes the weights for a while (`intervention.zeroed`) holds `lock` meanwhile.
+    """
+
+    model: Any  # a transformers PreTrainedModel
+    tokenizer: Any  # a transformers PreTrainedTokenizerBase
+    rows: RowIndex
+    id: str
+    revision: str | None  # commit of a hub model, None for a local folder
+    weights_hash: str
+    config_hash: str
+    tokenizer_hash: str
+    dtype: str  # "float32" or "bfloat16" ("float16" if asked for)
+    device: str  # where the input goes: "cpu", "cuda", "cuda:1", "mps"
+    lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
+
+    @property
+    def name(self) -> str:
+        """What tables and titles call it: its id, of a local folder the folder's name."""
+        return model_name(self.fingerprint)
+
+    @property
+    def architecture(self) -> str:
+        return type(self.model).__name__
+
+    @property
+    def numeric_fingerprint(self) -> dict[str, str]:
+        """All of the model that can change a number: for cache keys. Its name is not part of it."""
+        return {
+            "weights_hash": self.weights_hash,
+            "config_hash": self.config_hash,
+            "tokenizer_hash": self.tokenizer_hash,
+            "architecture": self.architecture,
+            "rows": self.rows.signature(),
+            "dtype": self.dtype,
+            "device": self.device.partition(":")[0],
+        }
+
+    @property
+    def fingerprint(self) -> dict[str, str | None]:
+        """The model's entry in a manifest: its name and revision, and all of `numeric_fingerprint`."""
+        return {"id": self.id, "revision": self.revision, **self.numeric_fingerprint}
+
+
+def load_model(
+    model_id: str,
+    *,
+    revision: str | None = None,
+    dtype: str = "auto",
+    device: str = "auto",
+    device_map: str | dict[str, Any] | None = None,
+) -> LoadedModel:
+    """Load a decoder-only model for measurement.
+
+    model_id: a Hugging Face id, a local folder, or `demo`. Multimodal checkpoints load whole; their row
+    index covers the language model. No code from the checkpoint is run and no pickle is read.
+    dtype: `auto` = bfloat16 on CUDA, float32 elsewhere. device: `auto` = CUDA if there is one, else CPU.
+    device_map: `auto` or a map, for models larger than one card.
+
+    Errors: whatever would make a different model from the one that was asked for (missing, surplus or
+    misshapen weights, an adapter, quantization), and every reason why it cannot be loaded.
+    """
+    place = checked_device(device)
+    precision = _dtype(dtype, place)
+    row_index(skeleton(find_checkpoint(model_id, revision, weights=False)))  # an error before a long download
+    checkpoint = find_checkpoint(model_id, revision)
+    checkpoint.weight_files()
+    if device_map is not None and importlib.util.find_spec("accelerate") is None:
+        raise InputError("--device-map needs the package accelerate; install it: pip install 'selector-audit[sharded]'")
+    tokenizer = _tokenizer(checkpoint)
+    model = _weights(checkpoint, precision, device_map)
+    if device_map is None:
+        _move(model, place, checkpoint.id)
+    elif any(parameter.is_meta for parameter in model.parameters()):
+        raise InputError(
+            f"{checkpoint.id} does not fit on the devices of --device-map, part of it would be offloaded and could not "
+            "be edited; use more or larger devices, or --dtype bfloat16"
+        )
+    model.eval().requires_grad_(False)
+    return LoadedModel(
+        model=model,
+        tokenizer=tokenizer,
+        rows=row_index(model),
+        id=checkpoint.id,
+        revision=checkpoint.revision,
+        weights_hash=checkpoint.weights_hash(),
+        config_hash=checkpoint.config_hash(),
+        tokenizer_hash=checkpoint.tokenizer_hash(),
+        dtype=str(precision).removeprefix("torch."),
+        device=str(input_device(model)) if device_map is not None else str(place),
+    )
+
+
+def load_tokenizer(model_id: str, revision: str | None = None) -> Any:
+    """The tokenizer alone, without the weights."""
+    return _tokenizer(find_checkpoint(model_id, revision, weights=False))
+
+
+def load_rows(model_id: str, revision: str | None = None) -> RowIndex:
+    """The row index from the configuration alone: no weights are read, and none of a hub model downloaded."""
+    return row_index(skeleton(find_checkpoint(model_id, revision, weights=False)))
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a model would go and whether it fits: bytes of its weights against bytes free there."""
+
+    device: str
+    dtype: str
+    weight_bytes: int
+    free_bytes: int
+
+
+def planned_placement(
+    model_id: str, *, revision: str | None = None, device: str = "auto", dtype: str = "auto"
+) -> Placement:
+    """What `load_model` would do with the same arguments, from the configuration alone."""
+    place = checked_device(device)
+    precision = _dtype(dtype, place)
+    model = skeleton(find_checkpoint(model_id, revision, weights=False))
+    elements = sum(parameter.numel() for parameter in model.parameters())
+    free = torch.cuda.mem_get_info(place)[0] if place.type == "cuda" else _free_memory_bytes()
+    return Placement(str(place), str(precision).removeprefix("torch."), elements * precision.itemsize, free)
+
+
+def input_device(model: nn.Module) -> torch.device:
+    """Where token ids go: the device of the input embeddings."""
+    device: torch.device = model.get_input_embeddings().weight.device  # type: ignore[operator]
+    return device
+
+
+def checked_device(name: str) -> torch.device:
+    """The device of that name; `auto` is CUDA if there is one, else the CPU. `InputError` if it is not here."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise InputError(f"unknown device {name!r}; expected auto, cpu, cuda, cuda:1 or mps") from None
+    counts = {
+        "cpu": 1,
+        "cuda": torch.cuda.device_count() if torch.cuda.is_available() else 0,
+        "mps": int(torch.backends.mps.is_available()),
+    }
+    there = counts.get(device.type, 0)
+    if (device.index or 0) >= there:
+        usable = ", ".join(kind for kind, count in counts.items() if count)
+        raise InputError(f"device {name!r} is not on this machine; available: {usable}; leave out --device to choose")
+    return device
+
+
+def _free_memory_bytes() -> int:
+    """Memory that programs can still get; all of it where the system does not tell what is in use."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _dtype(name: str, device: torch.device) -> torch.dtype:
+    if name == "auto":
+        bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        return torch.bfloat16 if bf16 else torch.float32
+    if name not in DTYPES:
+        raise unknown("dtype", name, ["auto", *DTYPES])
+    return DTYPES[name]
+
+
+def _tokenizer(checkpoint: Checkpoint) -> Any:
+    from transformers import AutoTokenizer
+
+    with quiet():
+        try:
+            return AutoTokenizer.from_pretrained(checkpoint.folder, trust_remote_code=False)
+        except (OSError, ValueError, KeyError, ImportError) as error:
+            raise InputError(
+                f"{checkpoint.id} has no tokenizer that can be loaded ({first_line(error)}); "
+                "save one beside the model: tokenizer.save_pretrained(FOLDER)"
+            ) from None
+
+
+def _weights(checkpoint: Checkpoint, dtype: torch.dtype, device_map: str | dict[str, Any] | None) -> Any:
+    config = configuration(checkpoint)
+    auto = auto_class(config, checkpoint.id)
+    with quiet():
+        try:
+            model, info = auto.from_pretrained(
+                checkpoint.folder,
+                config=config,
+                dtype=dtype,
+                device_map=device_map,
+                use_safetensors=True,
+                trust_remote_code=False,
+                ignore_mismatched_sizes=True,  # they are an error below, which names them
+                output_loading_info=True,
+            )
+        except torch.OutOfMemoryError as error:
+            raise _too_large(checkpoint.id, error) from None
+        except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+            raise InputError(f"{checkpoint.id} cannot be loaded: {first_line(error)}") from None
+    wrong = {
+        "missing": sorted(info["missing_keys"]),
+        "not part of the architecture": sorted(info["unexpected_keys"]),
+        "of another shape": sorted(entry[0] for entry in info["mismatched_keys"]),
+    }
+    if info["error_msgs"]:
+        raise InputError(f"{checkpoint.id} cannot be loaded: {info['error_msgs'][0]}".partition("\n")[0])
+    for what, names in wrong.items():
+        if names:
+            raise InputError(
+                f"{checkpoint.id}: {len(names)} weights are {what}, the first {names[0]}; the checkpoint does not "
+                f"belong to its config.json ({type(model).__name__}), so the numbers would be another model's"
+            )
+    return model
+
+
+def _move(model: Any, device: torch.device, model_id: str) -> None:
+    try:
+        model.to(device)
+    except torch.OutOfMemoryError as error:
+        raise _too_large(model_id, error) from None
+
+
+def _too_large(model_id: str, error: Exception) -> InputError:
+    return InputError(
+        f"{model_id} does not fit on the device ({first_line(error)}); "
+        "use --dtype bfloat16, a larger device, or --device-map auto"
+    )

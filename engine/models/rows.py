@@ -1,0 +1,197 @@
+"""The row index: which rows of which Linears a model has. The only file that knows about architectures."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from torch import Tensor, nn
+
+from engine.records.errors import InputError
+
+Sublayer = Literal["attention", "mlp"]
+PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One `nn.Linear` of a decoder block; its rows are `start .. start + rows - 1` of the row index."""
+
+    index: int
+    name: str  # module path from the model: model.get_submodule(name) is the Linear
+    block: int
+    sublayer: Sublayer
+    projection: str
+    start: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class RowIndex:
+    """All prunable rows of a model: block by block, then q, k, v, o, gate, up, down, then row.
+
+    Other projections follow in the order of their modules. Embeddings, the LM head, norms and a vision
+    tower are never in it.
+    """
+
+    layers: tuple[Layer, ...]
+
+    @property
+    def n_rows(self) -> int:
+        return self.layers[-1].start + self.layers[-1].rows
+
+    @property
+    def n_blocks(self) -> int:
+        return self.layers[-1].block + 1
+
+    @cached_property
+    def _starts(self) -> npt.NDArray[np.int64]:
+        return np.array([layer.start for layer in self.layers], dtype=np.int64)
+
+    def layer_of(self, row_ids: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Index into `layers` of each row id; same shape as `row_ids`."""
+        ids = np.asarray(row_ids)
+        if ids.size and (ids.min() < 0 or ids.max() >= self.n_rows):
+            wrong = ids.min() if ids.min() < 0 else ids.max()
+            raise InputError(f"row id {wrong} is outside this model's rows 0..{self.n_rows - 1}")
+        return (np.searchsorted(self._starts, ids, side="right") - 1).astype(np.int64)
+
+    def frame(self) -> pl.DataFrame:
+        """The contract's table, one line per row: row_id, block, sublayer, projection, row."""
+        counts = [layer.rows for layer in self.layers]
+        of_row = np.repeat(np.arange(len(self.layers)), counts)
+        row_ids = np.arange(self.n_rows, dtype=np.int64)
+        return pl.DataFrame(
+            {
+                "row_id": row_ids,
+                "block": np.array([layer.block for layer in self.layers], dtype=np.int32)[of_row],
+                "sublayer": pl.Series([layer.sublayer for layer in self.layers]).gather(of_row),
+                "projection": pl.Series([layer.projection for layer in self.layers]).gather(of_row),
+                "row": (row_ids - self._starts[of_row]).astype(np.int32),
+            }
+        )
+
+    def signature(self) -> str:
+        """SHA-256 of the layout: equal if and only if a mask of one model names the same rows of the other."""
+        layout = [[layer.name, layer.block, layer.sublayer, layer.projection, layer.rows] for layer in self.layers]
+        return hashlib.sha256(json.dumps(layout, separators=(",", ":")).encode()).hexdigest()
+
+
+def row_index(model: nn.Module) -> RowIndex:
+    """The row index of a decoder-only Hugging Face model whose blocks hold their weights in `nn.Linear`s.
+
+    Works from module names and shapes alone, so a model on the meta device will do. A Linear is
+    `attention` if its path inside the block says so (self_attn, attention, attn, …) and `mlp` otherwise.
+    Where two Linears of a block share a name (experts), the projection is their path inside the block.
+
+    Errors: an encoder-decoder, no list of blocks, a weight matrix outside `nn.Linear` (GPT-2's Conv1D,
+    fused experts), quantized weights.
+    """
+    prefix, blocks = _blocks(model)
+    layers: list[Layer] = []
+    start = 0
+    for number, block in enumerate(blocks):
+        linears = list(_linears(block, f"{prefix}.{number}"))
+        names = Counter(path.rpartition(".")[2] for path, _ in linears)
+        named = [(_projection(path, names), path, linear) for path, linear in linears]
+        # Python's sort is stable: equal ranks, the names outside PROJECTIONS, stay in module order.
+        named.sort(key=lambda entry: _rank(entry[0]))
+        for projection, path, linear in named:
+            layers.append(
+                Layer(
+                    index=len(layers),
+                    name=f"{prefix}.{number}.{path}",
+                    block=number,
+                    sublayer=_sublayer(path),
+                    projection=projection,
+                    start=start,
+                    rows=linear.out_features,
+                )
+            )
+            start += linear.out_features
+    if not layers:
+        raise InputError(
+            f"{type(model).__name__}: its decoder blocks ({type(blocks[0]).__name__}) hold no nn.Linear, "
+            "so there are no rows to score; give a model such as Llama, Qwen, Gemma or Mistral"
+        )
+    return RowIndex(tuple(layers))
+
+
+def decoder(model: nn.Module) -> nn.Module:
+    """The module that holds the list of decoder blocks: of a multimodal model, its language model."""
+    prefix, _ = _blocks(model)
+    return model.get_submodule(prefix.rpartition(".")[0])
+
+
+def decoder_blocks(model: nn.Module) -> nn.ModuleList:
+    """The decoder blocks in order. The output of each (or its first part, where it gives several) is [B, T, d]."""
+    return _blocks(model)[1]
+
+
+def _blocks(model: nn.Module) -> tuple[str, nn.ModuleList]:
+    """Path and list of the decoder blocks: the `ModuleList` nearest above the token embeddings.
+
+    The embeddings tell the language model apart from a vision or audio tower without naming any family.
+    """
+    config = getattr(model, "config", None)
+    if getattr(config, "is_encoder_decoder", False):
+        raise InputError(f"{type(model).__name__} is an encoder-decoder; expected a decoder-only language model")
+    input_embeddings = getattr(model, "get_input_embeddings", lambda: None)
+    embeddings = input_embeddings()
+    path = next((name for name, module in model.named_modules() if module is embeddings), None)
+    while path:
+        path = path.rpartition(".")[0]
+        parent = model.get_submodule(path)
+        lists = [(name, child) for name, child in parent.named_children() if isinstance(child, nn.ModuleList)]
+        if lists:
+            # Some decoders keep short lists of helpers beside their blocks; the blocks are the longest list.
+            name, blocks = max(lists, key=lambda entry: len(entry[1]))
+            if len(blocks):
+                return (f"{path}.{name}" if path else name), blocks
+    raise InputError(
+        f"{type(model).__name__} has no list of decoder blocks beside its token embeddings; "
+        "expected a decoder-only language model such as Llama, Qwen, Gemma or Mistral"
+    )
+
+
+def _linears(block: nn.Module, where: str) -> Iterator[tuple[str, nn.Linear]]:
+    """The Linears of a block with their paths inside it; an error for weights that are no rows of a Linear."""
+    for path, module in block.named_modules():
+        if isinstance(module, nn.Linear):
+            weight: Tensor = module.weight
+            if not weight.is_floating_point() or weight.shape != (module.out_features, module.in_features):
+                raise InputError(
+                    f"{where}.{path} ({type(module).__name__}) holds quantized weights ({weight.dtype}), whose rows "
+                    "cannot be scored or removed exactly; load the unquantized checkpoint"
+                )
+            yield path, module
+        elif not isinstance(module, nn.Embedding):
+            for name, parameter in module.named_parameters(recurse=False):
+                if parameter.ndim > 1:
+                    raise InputError(
+                        f"{where}.{path} ({type(module).__name__}) holds its weights {name} {list(parameter.shape)} "
+                        "outside nn.Linear, so its rows cannot be scored or removed; expected a model whose decoder "
+                        "blocks consist of nn.Linear, such as Llama, Qwen, Gemma, Mistral, Phi, OLMo or GPT-NeoX"
+                    )
+
+
+def _projection(path: str, names: Counter[str]) -> str:
+    name = path.rpartition(".")[2]
+    return name if names[name] == 1 else path
+
+
+def _rank(projection: str) -> int:
+    name = projection.rpartition(".")[2]
+    return PROJECTIONS.index(name) if name in PROJECTIONS else len(PROJECTIONS)
+
+
+def _sublayer(path: str) -> Sublayer:
+    return cast(Sublayer, "attention" if "attn" in path or "attention" in path else "mlp")

@@ -1,0 +1,1 @@
+"""Errors, files, hashes, manifests, progress: what every other room may use. No torch here."""

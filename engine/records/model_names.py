@@ -1,0 +1,23 @@
+"""What people call a model: a local folder by its own name. Its whole path stays in the manifest and in commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+
+def model_name(model: Mapping[str, Any]) -> str:
+    """The name for tables, titles and reports, from a manifest's entry of the model.
+
+    A hub model's id as it is (it has a revision); of a local folder its name: where it lies on somebody's disk says
+    nothing to a reader.
+    """
+    given = str(model.get("id") or "unknown model")
+    return given if model.get("revision") else PurePath(given).name or given
+
+
+def model_to_type(model: Mapping[str, Any]) -> str:
+    """What a command takes for the model where its folder is not to be told: MODEL for a local one, else its id."""
+    given = str(model.get("id") or "MODEL")
+    return given if model.get("revision") or PurePath(given).name == given else "MODEL"

@@ -1,0 +1,116 @@
+"""Things by name: built-in ones, registered ones, and those that installed packages bring along."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Generic, TypeVar
+
+from engine.records.errors import InputError, unknown
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Entries of one kind by their ids, which are stored in results and never renamed.
+
+    kind: what an entry is called in messages. built_in: id -> the module whose import registers it, in menu order.
+    A package of its own brings entries by an entry point of `group` (`selector_audit.KINDs`): its name is the id, and
+    importing its module has to register it. A broken one is named in a warning and leaves the others usable.
+    """
+
+    def __init__(self, kind: str, built_in: dict[str, str] | None = None, *, group: str = "") -> None:
+        self.kind = kind
+        self.group = f"selector_audit.{group or f'{kind}s'}"
+        self.built_in = built_in or {}
+        self.broken: dict[str, str] = {}  # plug-in -> why it could not be loaded
+        self._entries: dict[str, tuple[T, str]] = {}  # id -> entry, where it is defined
+        self._loaded = False
+        self._lock = threading.RLock()
+
+    def add(self, name: str, entry: T, origin: object) -> None:
+        """Register an entry. origin: its class or function; the same again, as on a reload, replaces itself.
+
+        Errors: InputError for an id that something else has taken.
+        """
+        place = f"{getattr(origin, '__module__', '?')}.{getattr(origin, '__qualname__', '?')}"
+        with self._lock:
+            taken = self._entries.get(name)
+            if taken and taken[1] != place:
+                raise InputError(f"{self.kind} id {name!r} is taken by {taken[1]}; choose another id")
+            self._entries[name] = (entry, place)
+
+    def remove(self, name: str) -> None:
+        """Take an entry out (for tests and notebooks)."""
+        with self._lock:
+            self._entries.pop(name, None)
+
+    def get(self, name: str) -> T:
+        """The entry. Errors: InputError with the nearest name, or why its plug-in could not be loaded."""
+        self._load()
+        if name in self._entries:
+            return self._entries[name][0]
+        if name in self.broken:
+            raise InputError(f"{self.kind} {name!r} cannot be used: {self.broken[name]}")
+        raise unknown(self.kind, name, self._entries)
+
+    def names(self) -> list[str]:
+        """Ids: the built-in ones in their order, then the others by id."""
+        self._load()
+        return [*self.built_in, *sorted(set(self._entries) - set(self.built_in))]
+
+    def offered(self) -> list[str]:
+        """Ids without importing anything, for menus and checks; a plug-in that turns out broken is among them."""
+        return offered(self.built_in, self._entries, self.group)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter([self._entries[name][0] for name in self.names()])
+
+    def __contains__(self, name: object) -> bool:
+        self._load()
+        return name in self._entries
+
+    def load_plug_in(self, entry_point: EntryPoint) -> None:
+        """Load one entry point of the group."""
+        try:
+            entry_point.load()
+            if entry_point.name not in self._entries:
+                raise InputError(f"{entry_point.value} registers no {self.kind} {entry_point.name!r}")
+        except Exception as error:  # third-party code: whatever it raises must not take the others down
+            reason = f"its plug-in {entry_point.value} cannot be loaded ({type(error).__name__}: {error})"
+            self.broken[entry_point.name] = reason
+            warnings.warn(
+                f"{self.kind} {entry_point.name!r} is left out: {reason}; repair or uninstall it", stacklevel=2
+            )
+
+    def _load(self) -> None:
+        """Import the built-in entries and the entry points, once."""
+        with self._lock:
+            if self._loaded:
+                return
+            for module in dict.fromkeys(self.built_in.values()):
+                importlib.import_module(module)
+            self._loaded = True
+            for entry_point in entry_points(group=self.group):
+                self.load_plug_in(entry_point)
+
+
+def offered(built_in: Iterable[str], entries: Iterable[str], group: str) -> list[str]:
+    """Ids of a registry: the built-in ones in their order, then what is registered or installed, by id."""
+    first = list(built_in)
+    return [*first, *sorted({*entries, *_installed(group)} - set(first))]
+
+
+@cache
+def _installed(group: str) -> frozenset[str]:
+    """What packages bring, read once: every package on this machine is asked."""
+    return frozenset(entry_points(group=group).names)
+
+
+def modules(package: str, names: Sequence[str]) -> dict[str, str]:
+    """Built-in entries that have a file of their id each."""
+    return {name: f"{package}.{name.replace('-', '_')}" for name in names}

@@ -1,0 +1,35 @@
+"""Texts that held fewer windows than were asked for: what a manifest's spec says of it, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from engine.records.hashing import Json
+
+
+def shortfalls(spec: Any) -> list[str]:
+    """One sentence for every short text that is recorded anywhere in a spec, each once.
+
+    A record (`Windows.record`) is short where `samples` is below `samples_requested`.
+    """
+    return list(dict.fromkeys(_sentence(record) for record in _short_records(spec)))
+
+
+def _short_records(value: Any) -> Iterator[Json]:
+    if isinstance(value, dict):
+        found, wanted = value.get("samples"), value.get("samples_requested")
+        if isinstance(found, int) and isinstance(wanted, int) and found < wanted:
+            yield value
+        value = list(value.values())
+    if isinstance(value, list):
+        for one in value:
+            yield from _short_records(one)
+
+
+def _sentence(record: Json) -> str:
+    return (
+        f"the {record.get('role') or 'calibration'} text {record.get('corpus')} is too short: {record['samples']:,} of "
+        f"the {record['samples_requested']:,} windows of {record.get('length')} tokens that were asked for; give a "
+        "longer text, or ask for fewer"
+    )

@@ -1,0 +1,279 @@
+"""What a field of a plan says about itself: enough for a command's option, a form's widget and a check. No torch.
+
+    samples: int = option(128, "calibration windows", least=1)
+
+`engine.commands.options` makes the option `--samples` of it, the page Runs a number field; both take the default from
+the plan and say it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache, reduce
+from pathlib import Path
+from typing import Any, cast
+
+from engine.edits.masks import parse_rate
+from engine.records.errors import InputError, unknown
+
+Reader = Callable[[str, str], Any]  # text, what it is called in an error -> value
+HUB = "hub"  # in the place of a folder of tasks: the Hugging Face hub
+_SETTING, _PART = "setting", "part"  # keys of a dataclass field's metadata
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is said of a field. help: what it is, without the default.
+
+    kind: what argparse reads and a form asks for: str (then `read` makes the value of it), int, float or bool.
+    name: the option where it is not the field's; None for a field without one. group: heading in help and form.
+    least, most: range of the number, or of each. choices: the values, few and fixed.
+    none: what None means, in words; zero_is_none: how an option gives it. said: told instead of the default.
+    follows: the field whose value this one takes where only that one is given. clears: a field that is None then.
+    path, option: from `settings_of`: names of the fields from the plan down, and the option, "" for none.
+    """
+
+    help: str
+    kind: type = str
+    read: Reader | None = None
+    name: str | None = ""
+    group: str = ""
+    label: str = ""
+    metavar: str | None = None
+    least: float | None = None
+    most: float | None = None
+    choices: tuple[str, ...] = ()
+    none: str = "none"
+    zero_is_none: bool = False
+    said: str = ""
+    follows: str = ""
+    clears: str = ""
+    path: tuple[str, ...] = ()
+    option: str = ""
+
+    @property
+    def field(self) -> str:
+        return self.path[-1]
+
+    @property
+    def title(self) -> str:
+        """What a form calls it: its label, else how its help begins."""
+        text = self.label or re.split(r"[:,]", self.help)[0]
+        return text[:1].upper() + text[1:]
+
+    @property
+    def described(self) -> str:
+        """What it is, and which names it takes."""
+        if not isinstance(self.read, Names):
+            return self.help
+        return f"{self.help}: {', '.join([*self.read.available(), *self.read.or_else])}"
+
+    def default(self, plan: object) -> str:
+        """The plan's value in help and form: `said`, or as one would type it (names with blanks)."""
+        text = self.said or self.shown(self.value(plan))
+        return text.replace(",", ", ") if isinstance(self.read, Names) else text
+
+    def value(self, plan: object) -> Any:
+        """The field in a plan."""
+        return reduce(getattr, self.path, plan)
+
+    def of(self, given: Any) -> Any:
+        """The value of what was typed. Errors: InputError that names the option."""
+        if self.zero_is_none and given == 0:
+            return None
+        value = self.read(given, self.option) if self.read else given
+        self.check(value, self.option)
+        return value
+
+    def check(self, value: Any, called: str) -> None:
+        """Errors: InputError for a value outside of the range or the choices."""
+        several = value if isinstance(value, tuple) else (value,)
+        if isinstance(self.read, Names):
+            self.read.check(several)
+        for one in several:
+            if self.choices and one not in self.choices:
+                raise unknown(self.field, one, self.choices)
+            if one is None or (self.least is None and self.most is None):
+                continue
+            if self.most is None and one < self.least:
+                raise InputError(f"{called} must be at least {self.least:g}, got {one}")
+            if self.most is not None and not (self.least or 0) <= one <= self.most:
+                raise InputError(f"{called} must be in [{self.least or 0:g}, {self.most:g}], got {one:g}; write 0.1")
+
+    def shown(self, value: Any) -> str:
+        """A value as one would type it; None in words."""
+        if value is None:
+            return self.none
+        if isinstance(value, tuple):
+            stepped = _stepped(value) if self.read is rates else ""
+            return stepped or ",".join(self.shown(one) for one in value)
+        return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def option(default: Any, help_text: str, **said: Any) -> Any:
+    """A plan's field with a default and a `Setting`. kind: that of the default, for None `str` unless it is given."""
+    if type(default) in (bool, int, float) and "kind" not in said:
+        said["kind"] = type(default)
+    return field(default=default, metadata={_SETTING: Setting(help_text, **said)})
+
+
+def part(plan: type[Any], *, group: str = "", only: Sequence[str] = ()) -> Any:
+    """A field that is a plan of its own. group: heading of its settings; only: those that have an option here."""
+    return field(default_factory=plan, metadata={_PART: (plan, group, only)})
+
+
+def settings_of(plan: type[Any]) -> tuple[Setting, ...]:
+    """The settings of a plan and of its parts, in the order of their fields; read once per plan."""
+    return _settings_of(cast(Hashable, plan))
+
+
+@cache
+def _settings_of(plan: Any) -> tuple[Setting, ...]:
+    found: list[Setting] = []
+    for one in fields(plan):
+        if _SETTING in one.metadata:
+            said: Setting = one.metadata[_SETTING]
+            name = "" if said.name is None else said.name or f"--{one.name.replace('_', '-')}"
+            found.append(replace(said, path=(one.name,), option=name))
+        elif _PART in one.metadata:
+            inner, group, only = one.metadata[_PART]
+            for said in settings_of(inner):
+                shown = said.option if not only or said.field in only else ""
+                path = (one.name, *said.path)
+                found.append(replace(said, path=path, option=shown, group=group or said.group))
+    return tuple(found)
+
+
+def check_plan(plan: Any) -> None:
+    """Every field within its range. Errors: InputError that names the field."""
+    for setting in settings_of(type(plan)):
+        if len(setting.path) == 1:
+            setting.check(setting.value(plan), setting.field.replace("_", " "))
+
+
+@dataclass(frozen=True)
+class Names:
+    """Reader of `a,b`, each the name of something that there is. single: of one name.
+
+    or_else: in words, what may stand there that has no name (a path); then whoever opens it checks it.
+    available: asked each time, so that what a plug-in registers counts; it must not import torch.
+    """
+
+    kind: str
+    available: Callable[[], Sequence[str]]
+    single: bool = False
+    or_else: tuple[str, ...] = ()
+
+    def __call__(self, text: str, called: str) -> tuple[str, ...] | str:
+        found = (text,) if self.single else tuple(dict.fromkeys(parts(text)))
+        if not found:
+            raise InputError(f"no {self.kind} given; available: {', '.join(sorted(self.available()))}")
+        self.check(found)
+        return text if self.single else found
+
+    def check(self, names: Iterable[str]) -> None:
+        """Errors: InputError with the nearest name."""
+        if self.or_else:
+            return
+        available = self.available()
+        for name in names:
+            if name not in available:
+                raise unknown(self.kind, name, available)
+
+
+def parts(text: str | None) -> list[str]:
+    """`a, b` to ['a', 'b']."""
+    return [one.strip() for one in (text or "").split(",") if one.strip()]
+
+
+def words(text: str, called: str) -> tuple[str, ...]:
+    """`a,b` to ('a', 'b')."""
+    found = tuple(parts(text))
+    if not found:
+        raise InputError(f"{called} takes names separated by commas, got {text!r}")
+    return found
+
+
+def integers(text: str, called: str) -> tuple[int, ...]:
+    """`42,43` to (42, 43)."""
+    try:
+        return tuple(int(one) for one in text.split(","))
+    except ValueError:
+        raise InputError(f"{called} takes whole numbers separated by commas, got {text!r}; write 42,43,44") from None
+
+
+def seeds(text: str, called: str) -> tuple[int, ...]:
+    """`42,43` to (42, 43), each once."""
+    return tuple(dict.fromkeys(integers(text, called)))
+
+
+def sizes(text: str, called: str) -> tuple[int, ...]:
+    """`8,16,32` to ascending sizes, at least two."""
+    found = tuple(sorted(set(integers(text, called))))
+    if found[0] < 1 or len(found) < 2:
+        raise InputError(f"{called} needs at least two sizes, each 1 or more, got {text!r}; write 8,16,32")
+    return found
+
+
+def numbers(text: str, called: str) -> tuple[float, ...]:
+    """`0.005,1%` to ascending numbers, in whatever range."""
+    try:
+        found = [one.strip() for one in text.split(",")]
+        return tuple(sorted({float(one[:-1]) / 100 if one.endswith("%") else float(one) for one in found}))
+    except ValueError:
+        raise InputError(f"{called} takes numbers separated by commas, got {text!r}; write 0.2,0.5") from None
+
+
+def rates(text: str, called: str) -> tuple[float, ...]:
+    """`0.1,30%` or `FROM:TO:STEP` (both ends included) to ascending rates in [0, 1]."""
+    if ":" not in text:
+        return tuple(sorted({parse_rate(one) for one in text.split(",")}))
+    bounds = text.split(":")
+    if len(bounds) != 3:
+        raise InputError(f"{called} takes a list or FROM:TO:STEP, got {text!r}; write 0.1,0.3 or 0:0.9:0.05")
+    first, last, step = (parse_rate(one) for one in bounds)
+    if step <= 0 or last < first:
+        raise InputError(f"{called} FROM:TO:STEP needs FROM <= TO and STEP > 0, got {text!r}; write 0:0.9:0.05")
+    return steps(first, last, step)
+
+
+def steps(first: float, last: float, step: float) -> tuple[float, ...]:
+    """first, first + step, … up to last, without the crumbs of adding."""
+    return tuple(round(first + step * i, 10) for i in range(int((last - first) / step + 1e-9) + 1))
+
+
+def _stepped(values: Sequence[float]) -> str:
+    """FROM:TO:STEP where that says the same rates in fewer words, else nothing."""
+    if len(values) < 4:
+        return ""
+    step = round(values[1] - values[0], 10)
+    if step <= 0 or steps(values[0], values[-1], step) != tuple(values):
+        return ""
+    return f"{values[0]:g}:{values[-1]:g}:{step:g}"
+
+
+def existing(text: str, called: str) -> str:
+    """A file or folder that is there: a slip of the pen shows before hours of work."""
+    if not Path(text).expanduser().exists():
+        raise InputError(f"{called}: there is no {text}; give a file or folder that exists, or a corpus by its name")
+    return text
+
+
+def task_files(text: str, called: str) -> str | None:
+    """Where downstream tasks come from: `hub` (None), `demo` (the shipped ones), or a folder that is there."""
+    from engine.data.local_tasks import SHIPPED
+
+    if text == HUB:
+        return None
+    if text != SHIPPED and not (text and Path(text).expanduser().is_dir()):
+        raise InputError(f"{called}: there is no folder {text}; give hub, {SHIPPED}, or a folder with NAME.jsonl files")
+    return text
+
+
+def corpus(text: str, called: str) -> str:
+    """A corpus by its name or as a file that is there."""
+    from engine.data.texts import available_corpora
+
+    return text if text in available_corpora() else existing(text, called)

@@ -1,0 +1,218 @@
+"""Runners: take cells, answer from the store what is known, compute the rest, keep each result at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Protocol, TypeVar
+
+import numpy.typing as npt
+
+from engine.data.corpora import Windows
+from engine.edits.edit import edit_of
+from engine.interventions.apply import applied
+from engine.measures.nll import NegativeLogLikelihood, Nll
+from engine.models.loading import LoadedModel
+from engine.records.progress import Progress
+from engine.results.store import Store
+from engine.run.cell import Cell
+from engine.run.pace import Pace, told
+
+R = TypeVar("R")
+STAGE = "cells"  # the name of all cells of a command on the bar
+
+
+class Results:
+    """Results by cell."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Any] = {}
+
+    def __getitem__(self, cell: Cell[R]) -> R:
+        found: R = self._found[cell.key]
+        return found
+
+    def __contains__(self, cell: Cell[Any]) -> bool:
+        return cell.key in self._found
+
+    def keep(self, cell: Cell[R], result: R) -> None:
+        self._found[cell.key] = result
+
+    def of(self, kind: type[R]) -> list[R]:
+        """Every result of this type, once."""
+        return [result for result in self._found.values() if isinstance(result, kind)]
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many cells of a command are there already, how many are to be computed, and in how long at the pace so far.
+
+    seconds: None where nothing of their kind was timed yet.
+    """
+
+    known: int
+    to_compute: int
+    seconds: float | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        total = self.known + self.to_compute
+        time_left = f", {told(self.seconds)} at the pace so far" if self.seconds and self.to_compute else ""
+        return f"{total:,} cells: {self.known:,} known, {self.to_compute:,} to compute{time_left}"
+
+
+class Runner(Protocol):
+    """What studies ask for results. `local` is the first; results never depend on which runner gave them."""
+
+    results: Results
+
+    def expect(self, cells: Iterable[Cell[Any]]) -> Count:
+        """Cells that the command will want: the bar is over all of them, and known ones count as done."""
+        ...
+
+    def run(self, cells: Iterable[Cell[Any]]) -> Results:
+        """`results`, with these cells among them."""
+        ...
+
+
+class LocalRunner:
+    """One edit after another in the weights, or several as rows of one batch, as each measure's own rule says.
+
+    announce: called with the count of what is known and what is to compute before the first cell is computed.
+    An interrupt costs the cells under way; all others are in the store.
+    """
+
+    def __init__(
+        self, store: Store, progress: Progress | None = None, announce: Callable[[Count], None] | None = None
+    ) -> None:
+        self.results = Results()
+        self.pace = Pace()
+        self._store = store
+        self._progress = progress
+        self._announce = announce
+        self._expected: set[str] = set()
+        self._done: set[str] = set()
+        self._at_most = 0
+
+    def expect(self, cells: Iterable[Cell[Any]]) -> Count:
+        new = [cell for cell in dict.fromkeys(cells) if cell.key not in self._expected]
+        count = self.count(new)
+        self._expected.update(cell.key for cell in new)
+        self._done.update(cell.key for cell in new if cell in self.results)
+        if new:
+            if self._announce is not None:
+                self._announce(count)
+            self._report()
+        return count
+
+    def count(self, cells: Iterable[Cell[Any]]) -> Count:
+        """Known and to be computed among cells that need not all be wanted in the end."""
+        cells = list(dict.fromkeys(cells))
+        missing = [cell for cell in cells if not self._known(cell)]
+        bases = dict.fromkeys(cell.base or cell for cell in missing)
+        seconds = self.pace.seconds(cell.measure for cell in bases if not self._known(cell))
+        return Count(len(cells) - len(missing), len(missing), seconds)
+
+    def bar_over(self, at_most: int) -> None:
+        """The bar is over so many cells, where they can be told before they are known; 0: over those that came up."""
+        self._at_most = at_most
+        self._report()
+
+    def probe(self, cells: Iterable[Cell[Any]]) -> None:
+        """Computes these cells, so that `pace` knows their kinds; where the store knows them all, one of each kind is
+        measured again and the answer dropped.
+        """
+        cells = list(cells)
+        self.run(cells)
+        for cell in (cell.base or cell for cell in cells):
+            if cell.measure not in self.pace:
+                with applied(cell.loaded, cell.edit):
+                    self._timed(cell, 1, _alone(cell))
+
+    def run(self, cells: Iterable[Cell[Any]]) -> Results:
+        cells = list(dict.fromkeys(cells))
+        self.expect(cells)
+        missing = [cell for cell in cells if cell not in self.results]
+        bases = {cell: cell.base for cell in missing if cell.base is not None}
+        wanted = [bases.get(cell, cell) for cell in missing]
+        for group in _groups([cell for cell in dict.fromkeys(wanted) if not self._known(cell)]):
+            self._compute(group, bases)
+        for cell, base in bases.items():
+            if cell not in self.results:  # not derived on the way: its base was known
+                self._derive(cell, base)
+        return self.results
+
+    def _compute(self, group: tuple[Cell[Any], ...], bases: dict[Cell[Any], Cell[Any]]) -> None:
+        first = group[0]
+        if _together(first) > 1:
+            edits = [cell.edit for cell in group]
+            found = self._timed(first, len(group), lambda: first.measure.measure_each(first.loaded, edits))
+        else:
+            with applied(first.loaded, first.edit):
+                found = self._timed(first, 1, _alone(first))
+        for cell, result in zip(group, found, strict=True):
+            self._keep(cell, result)
+        for cell, base in bases.items():
+            if base in group:
+                self._derive(cell, base)
+
+    def _timed(self, cell: Cell[R], edits: int, measure: Callable[[], list[R]]) -> list[R]:
+        start = time.monotonic()
+        found = measure()
+        self.pace.add(cell.measure, edits, time.monotonic() - start)
+        return found
+
+    def _derive(self, cell: Cell[Any], base: Cell[Any]) -> None:
+        self._keep(cell, cell.measure.derive(self.results[base]))
+
+    def _keep(self, cell: Cell[R], result: R) -> None:
+        self._store.put(cell.key, cell.measure.encode(result))
+        self.results.keep(cell, result)
+        if cell.key in self._expected:
+            self._done.add(cell.key)
+            self._report()
+
+    def _known(self, cell: Cell[Any]) -> bool:
+        """Is the result here or in the store? What another version stored in another form is not."""
+        if cell not in self.results:
+            stored = self._store.get(cell.key)
+            if stored is None:
+                return False
+            try:
+                self.results.keep(cell, cell.measure.decode(stored))
+            except (KeyError, TypeError, ValueError):
+                return False
+        return True
+
+    def _report(self) -> None:
+        if self._progress is not None:
+            self._progress(STAGE, len(self._done), max(len(self._expected), self._at_most))
+
+
+def _alone(cell: Cell[R]) -> Callable[[], list[R]]:
+    """Measures a cell whose edit is in the weights."""
+    return lambda: [cell.measure.measure(cell.loaded, cell.edit)]
+
+
+def _groups(cells: list[Cell[Any]]) -> Iterator[tuple[Cell[Any], ...]]:
+    """Cells that are computed in one go: of one model and measure, as many as the measure takes together."""
+    for _, members in groupby(cells, key=lambda cell: (id(cell.loaded), cell.measure_key)):
+        alike = tuple(members)
+        together = _together(alike[0])
+        for start in range(0, len(alike), together):
+            yield alike[start : start + together]
+
+
+def _together(cell: Cell[Any]) -> int:
+    """How many cells of this one's model and measure are computed in one pass."""
+    rule = getattr(cell.measure, "together", None)
+    return 1 if rule is None else max(1, rule(cell.loaded))
+
+
+def masked_nll(
+    loaded: LoadedModel, mask: npt.ArrayLike, windows: Windows, *, store: Store, batch_size: int | None = None
+) -> NegativeLogLikelihood:
+    """NLL with the rows of `mask` removed, from the store where it is known: one cell."""
+    cell = Cell[NegativeLogLikelihood](loaded, edit_of(mask, loaded.rows.n_rows), Nll(windows, batch_size))
+    return LocalRunner(store).run([cell])[cell]

@@ -1,0 +1,125 @@
+"""What a selector may ask for where prompts of two sides are contrasted: steps 1 to 3 of the paper's Algorithm 1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from engine.data.prompts import EncodedPrompts, encode_prompts
+from engine.models.loading import LoadedModel, input_device
+from engine.models.rows import RowIndex
+from engine.records.errors import InputError
+from engine.records.progress import Progress
+from engine.selectors.attribution import Method, per_prompt_relevance
+from engine.selectors.base import PromptSelector, check_contrasts, new_scorer
+from engine.selectors.checks import check_finite
+from engine.selectors.layer_ranks import percentile_ranks
+
+BatchSums = Callable[[EncodedPrompts], Tensor]
+Means = dict[tuple[str, tuple[str, ...]], Tensor]  # (stage, prompts) -> means over the prompts, float64
+
+
+class Side(NamedTuple):
+    """One number per row of each prompt of a side: its mean and its variance over the prompts. [N] float64."""
+
+    mean: Tensor
+    variance: Tensor
+
+
+class PromptRun:
+    """The risk and the base prompts of one domain, for selectors that say how they contrast them.
+
+    margin: logits at the last prompt position [batch, vocabulary] -> m(x) [batch], differentiable: high where the
+    reply leans towards refusing. seed: for a selector that draws. means: shared by the runs of several domains, so
+    that no pass runs twice over prompts that they share.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        domain: str,
+        risk: Sequence[str],
+        base: Sequence[str],
+        margin: Callable[[Tensor], Tensor],
+        *,
+        batch_size: int = 16,
+        seed: int = 42,
+        progress: Progress | None = None,
+        means: Means | None = None,
+    ) -> None:
+        self.loaded = loaded
+        self.domain = domain
+        self.risk = tuple(risk)
+        self.base = tuple(base)
+        self.margin = margin
+        self.seed = seed
+        self._batch_size = batch_size
+        self._progress = progress
+        self._means: Means = {} if means is None else means
+
+    @property
+    def rows(self) -> RowIndex:
+        return self.loaded.rows
+
+    def contrast(self, selector: str) -> Tensor:
+        """C_comply of a selector, float64 [N] on the CPU. Errors: InputError where it has none, or not one per row."""
+        check_contrasts(selector)
+        scorer = cast(PromptSelector, new_scorer(selector))
+        with torch.no_grad():
+            values = scorer.contrast(self).detach().cpu().double()
+        if list(values.shape) != [self.rows.n_rows]:
+            raise InputError(
+                f"selector {selector!r} gave a contrast of shape {list(values.shape)}; expected [{self.rows.n_rows}]"
+            )
+        check_finite(selector, values, self.rows, self.loaded.dtype)
+        return values
+
+    def rank_difference(self, stage: str, sums: BatchSums) -> Tensor:
+        """r(mean over the risk prompts) - r(mean over the base prompts), r in [0, 1] within each layer. [N] float64.
+
+        sums: the sum over a batch of prompts, [N] on the CPU. stage: the name of the pass, the same for equal work.
+        """
+        return self._rank_difference(*(self._mean(stage, prompts, sums) for prompts in (self.risk, self.base)))
+
+    def relevance_contrast(self, method: Method) -> Tensor:
+        """`rank_difference` of E max(-R_i, 0), R_i the signed relevance of row i to m(x), summed over positions."""
+        risk, base = self.compliance(method)
+        return self._rank_difference(risk.mean, base.mean)
+
+    def compliance(self, method: Method) -> tuple[Side, Side]:
+        """max(-R_i(x), 0), how far row i promotes complying with prompt x, over the risk and over the base prompts."""
+
+        def sums(batch: EncodedPrompts) -> Tensor:
+            ids, mask = batch.input_ids, batch.attention_mask
+            relevance = per_prompt_relevance(self.loaded, method, ids, mask, self.margin)  # [batch, N]
+            complying = (-relevance).clamp(min=0).double()
+            return torch.stack([complying.sum(0), complying.square().sum(0)])
+
+        risk, base = (self._mean(method, prompts, sums) for prompts in (self.risk, self.base))
+        return _side(risk), _side(base)
+
+    def _rank_difference(self, risk: Tensor, base: Tensor) -> Tensor:
+        ranks = [percentile_ranks(mean.numpy(), self.rows) for mean in (risk, base)]
+        return torch.from_numpy(ranks[0] - ranks[1])
+
+    def _mean(self, stage: str, prompts: tuple[str, ...], sums: BatchSums) -> Tensor:
+        """Mean over the prompts of what `sums` gives for batches of them, in one pass for all who ask for `stage`."""
+        if (stage, prompts) not in self._means:
+            device = input_device(self.loaded.model)
+            total = torch.zeros((), dtype=torch.float64)
+            for start in range(0, len(prompts), self._batch_size):
+                part = prompts[start : start + self._batch_size]
+                total = total + sums(encode_prompts(self.loaded.tokenizer, part).to(device))
+                if self._progress:
+                    self._progress(stage, start + len(part), len(prompts))
+            self._means[stage, prompts] = total / len(prompts)
+        return self._means[stage, prompts]
+
+
+def _side(means: Tensor) -> Side:
+    """means [2, N]: of the number and of its square. The variance is divided by the number of prompts."""
+    mean, square = means
+    return Side(mean, (square - mean.square()).clamp(min=0))

@@ -1,0 +1,40 @@
+"""RelP: rows matter whose way from their mean output carries relevance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from engine.models.attnlrp import model_family
+from engine.selectors.base import register_selector
+from engine.selectors.run import ScoringRun
+
+if TYPE_CHECKING:
+    from engine.models.loading import LoadedModel
+
+
+@register_selector(
+    "relp",
+    title="RelP",
+    family="attribution",
+    cost="1 forward pass, shared with wanda, then 1 forward and backward pass, shared with lrp",
+    asks=(("relp", "abs"),),
+)
+class RelevancePatching:
+    """s_i = E |(h_i - E h_i) * dF/dh_i|, dF/dh under AttnLRP's rules at the Linear's output h.
+
+    Relevance patching, Rezaei Jafari et al. 2025, arXiv:2508.21258: attribution patching with LRP's propagation
+    coefficient in the place of the gradient. There the difference is to the output on another prompt; here to the mean
+    over the calibration text, as in mean ablation (**choice**), absolute value per token first as for lrp (**choice**).
+    The rules are lrp's, AttnLRP's: attention's weights carry relevance, where the paper's rule for attention takes them
+    as constants. F and E as for lrp.
+    At nested calibration sizes each has its own mean and its own pass.
+    returns [N], >= 0
+    """
+
+    def check(self, loaded: LoadedModel) -> None:
+        model_family(loaded.model)
+
+    def score(self, run: ScoringRun) -> Tensor:
+        return run.mean_abs_relevance("relp")

@@ -1,0 +1,1 @@
+"""Numbers about numbers: rankings, overlaps, intervals, verdicts. No torch here."""

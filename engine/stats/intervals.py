@@ -1,0 +1,72 @@
+"""Rates of successes with their uncertainty."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import NamedTuple
+
+from engine.records.errors import InputError
+
+
+class Interval(NamedTuple):
+    low: float
+    high: float
+
+
+def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
+    """Wilson's score interval for a binomial rate, both ends in [0, 1] (E. B. Wilson 1927).
+
+    (p + z²/2n ± z·sqrt(p(1-p)/n + z²/4n²)) / (1 + z²/n), p = successes/n, z the normal quantile.
+    `InputError` unless n > 0 and 0 <= successes <= n: without trials there is no rate, and none is invented.
+    """
+    if n <= 0 or not 0 <= successes <= n:
+        raise InputError(f"a rate needs 0 <= successes <= n and n > 0, got {successes} of {n}")
+    return wilson_of_rate(successes / n, n, confidence)
+
+
+def wilson_of_rate(p: float, n: float, confidence: float = 0.95) -> Interval:
+    """Wilson's interval of a rate p on n trials; p * n need not be whole (a mean of several rates), nor n (trials that
+    depend on each other are worth fewer)."""
+    if n <= 0 or not 0 <= p <= 1:
+        raise InputError(f"a rate needs 0 <= p <= 1 and n > 0, got {p} on {n}")
+    if not 0 < confidence < 1:
+        raise InputError(f"confidence must be in (0, 1), got {confidence}; write 0.95")
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    centre = p + z * z / (2 * n)
+    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    # At 0 and n successes the ends are 0 and 1 exactly; rounding would leave 1e-17 there.
+    low = 0.0 if p == 0 else (centre - half) / scale
+    high = 1.0 if p == 1 else (centre + half) / scale
+    return Interval(low, high)
+
+
+def clopper_pearson(successes: int, n: int, confidence: float = 0.95) -> Interval:
+    """The exact interval of a binomial rate (Clopper and Pearson 1934): each end is missed by (1 - confidence) / 2 of
+    samples at most, however small n is.
+
+    The lower end is the rate at which so many successes or more have that probability, the upper the rate at which so
+    many or fewer have it. An upper bound of confidence c is the upper end at 2 c - 1. `InputError` as of `wilson`.
+    """
+    if n <= 0 or not 0 <= successes <= n or not 0 < confidence < 1:
+        raise InputError(
+            f"a rate needs 0 <= successes <= n, n > 0 and confidence in (0, 1), got {successes} of {n}, {confidence}"
+        )
+    from scipy.special import betaincinv  # here, since readers of tables do not need it
+
+    tail = (1 - confidence) / 2
+    low = float(betaincinv(successes, n - successes + 1, tail)) if successes else 0.0
+    high = float(betaincinv(successes + 1, n - successes, 1 - tail)) if successes < n else 1.0
+    return Interval(low, high)
+
+
+def student_t(degrees: int, confidence: float = 0.95) -> float:
+    """The two-sided quantile t of Student's distribution: P(|T| <= t) = confidence."""
+    if degrees < 1 or not 0 < confidence < 1:
+        raise InputError(f"Student's t needs degrees >= 1 and confidence in (0, 1), got {degrees}, {confidence}")
+    from scipy.special import (
+        stdtrit,  # what scipy.stats.t.ppf calls; here, since readers of tables do not need it
+    )
+
+    return float(stdtrit(degrees, (1 + confidence) / 2))

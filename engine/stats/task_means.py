@@ -1,0 +1,54 @@
+"""What a table of downstream tasks says: means over tasks, and whether there was anything to lose. Needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+
+NEAR_CHANCE = 2.0  # standard errors above chance
+
+
+def downstream_mean(table: pl.DataFrame) -> pl.DataFrame:
+    """Unweighted mean over the tasks, as the paper averages, per model, selector, seed, order and rate.
+
+    table: `downstream`. returns its key columns and `rows_removed`, then `tasks`, `items` of all of them, `accuracy`,
+    `stderr` (tasks as independent: sqrt of the summed squares / tasks) and `chance`; null where one task's is.
+    """
+    keys = ["model", "selector", "seed", "order", "rate", "rows_removed"]
+    stderr, chance = pl.col("stderr"), pl.col("chance")
+    return table.group_by(keys, maintain_order=True).agg(
+        tasks=pl.len().cast(pl.Int64),
+        items=pl.col("items").sum(),
+        accuracy=pl.col("accuracy").mean(),
+        stderr=pl.when(stderr.null_count() == 0).then(stderr.pow(2).sum().sqrt() / pl.len()),
+        chance=pl.when(chance.null_count() == 0).then(chance.mean()),
+    )
+
+
+def near_chance(table: pl.DataFrame, standard_errors: float = NEAR_CHANCE) -> pl.DataFrame:
+    """`table` (of tasks or their mean) with `near_chance`: not above chance by more than so many standard errors.
+
+    Below chance counts as near it: there is no ability to lose. Without a standard error (one item) nothing can
+    be told from chance.
+    """
+    above = pl.col("accuracy") - pl.col("chance") > standard_errors * pl.col("stderr")
+    return table.with_columns(near_chance=~above.fill_null(False))
+
+
+def chance_sentence(table: pl.DataFrame, title: Callable[[str], str] = str) -> str:
+    """Is the unmasked model better than guessing? Empty where the table does not know (no rate 0, no chance).
+
+    title: what a task is called.
+    """
+    first = table.filter(pl.col("rate") == 0, pl.col("chance").is_not_null(), pl.col("stderr").is_not_null())
+    tasks = near_chance(first.unique("task", keep="first", maintain_order=True))
+    if tasks.is_empty():
+        return ""
+    near = int(tasks["near_chance"].sum())
+    able = [title(task) for task in tasks.filter(~pl.col("near_chance"))["task"]]
+    if not near:
+        return f"Unmasked, the model is above chance on all {tasks.height} tasks."
+    where = f"on {near} of {tasks.height} tasks"
+    end = f"; only {', '.join(able)} can show a loss." if able else ": accuracy says nothing about selectors here."
+    return f"Unmasked, the model is not above chance by {NEAR_CHANCE:g} standard errors {where}{end}"

@@ -1,0 +1,1 @@
+"""What an audit and a refusal experiment ask, one question per file."""

@@ -1,0 +1,1 @@
+"""The language-model audit: one question per file, registered by name."""

@@ -1,0 +1,71 @@
+"""A run of several analyses: scores first, then all cells, each table written as soon as it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from engine.records.errors import InputError, unknown
+from engine.records.hashing import Json
+from engine.records.manifest import check_folder
+from engine.records.progress import Stopwatch
+from engine.results.folders import write_tables
+from engine.run.runner import Runner
+from engine.run.scoring import write_scores
+from engine.studies.audit.inputs import AuditInputs
+from engine.studies.base import ANALYSES, Study, conduct
+
+
+def run_analyses(audit: AuditInputs, names: Sequence[str], folder: Path, runner: Runner, *, skip: bool = False) -> Json:
+    """Scores, then the named analyses; writes one parquet file per table and a manifest entry for each.
+
+    An interrupted run loses at most the cells under way: every result is in the store, and so are the scores.
+    skip: leave out an analysis that cannot be done here (a corpus out of reach, an extra not installed); which one
+    and why is known before the first cell is computed.
+
+    returns {"done": {analysis: seconds}, "skipped": {analysis: why}, "tables": {file: rows}}
+    Errors: InputError for an unknown name and, without `skip`, whatever an analysis cannot do.
+    """
+    for name in names:
+        if name not in ANALYSES:
+            raise unknown("analysis", name, [*ANALYSES.names(), "all"])
+    wanted = [info for info in ANALYSES if info.id in names]
+    check_folder(folder, audit.loaded.fingerprint)
+    if any(info.reads_text for info in wanted):
+        audit.evaluation  # noqa: B018 - a text that cannot be read is told before hours of scoring
+    folder.mkdir(parents=True, exist_ok=True)
+    watch = Stopwatch()
+    write_scores(folder, audit.loaded, audit.scored)
+    report: Json = {"done": {"scores": round(watch.elapsed_s, 1)}, "skipped": {}, "tables": {}}
+    studies: dict[str, Study[Any]] = {}
+    cells = []
+    for info in wanted:
+        study = info.make()
+        try:
+            cells += list(study.cells(audit, runner.results))
+        except InputError as error:
+            if not skip:
+                raise
+            report["skipped"][info.id] = str(error)
+            continue
+        studies[info.id] = study
+    runner.expect(cells)
+    for name, study in studies.items():
+        watch = Stopwatch()
+        tables = conduct(study, audit, runner)
+        spec = audit.spec(evaluated=ANALYSES.get(name).reads_text) | {"settings": _settings(audit)}
+        spec |= audit.short_texts() if name == "domain" else {}
+        write_tables(folder, tables, audit.loaded.fingerprint, spec, watch.elapsed_s)
+        report["tables"] |= {f"{stem}.parquet": table.height for stem, table in tables.items()}
+        report["done"][name] = round(watch.elapsed_s, 1)
+    return report
+
+
+def _settings(audit: AuditInputs) -> Json:
+    """The plan as manifests keep it: scores have their own record, and a file's place on this disk is nobody's."""
+    settings = {key: value for key, value in asdict(audit.plan).items() if key != "scoring"}
+    for key in ("eval_corpus", "domain_corpus", "downstream_tasks"):
+        settings[key] = Path(settings[key]).name if settings[key] else None
+    return settings

@@ -1,0 +1,108 @@
+"""Consensus controls: is it the agreement of LRP and IG that makes consensus2, and does any control beat it?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from engine.edits.controls import NEEDED, REFERENCE, SMALLER, ControlMask, control_masks
+from engine.measures.nll import NegativeLogLikelihood, perplexity
+from engine.results.tables import frame
+from engine.run.cell import Cell
+from engine.run.runner import Results
+from engine.stats.paired import paired_difference
+from engine.stats.removal_order import ORDERS
+from engine.studies.audit.inputs import AuditInputs
+from engine.studies.base import Tables, register_analysis
+
+
+class Measured(NamedTuple):
+    """A control's mask, measured."""
+
+    control: str
+    order: str
+    rate: float
+    seed: int | None
+    rows_removed: int
+    size_matched_to: str | None
+    result: NegativeLogLikelihood
+
+
+@register_analysis(
+    "controls", tables=("controls", "control_differences"), title="What else could explain Consensus-2's result?"
+)
+class Controls:
+    """`controls`, one line per mask, and `control_differences`, every control against consensus2.
+
+    Both removal orders at the plan's control rates. `size_matched_to` names the control whose number of rows
+    a reference copies. A difference is the control's NLL minus consensus2's, paired over evaluation
+    windows. `reference_rows` says how many rows consensus2 removed: as many as the control, and for
+    intersection and vetoes also as many as the rate says, which is how the paper compares them. z is
+    null where there is no standard error. `engine.stats.control_answers` puts it in words.
+
+    Errors: InputError where the audit lacks the scores of lrp, ig, consensus2 or random.
+    """
+
+    def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
+        return [audit.nll(audit.edit(mask.rows)) for mask in _masks(audit)]
+
+    def tables(self, audit: AuditInputs, results: Results) -> Tables:
+        measured = [
+            Measured(
+                one.control,
+                one.order,
+                one.rate,
+                one.seed,
+                one.rows.size,
+                one.size_matched_to,
+                results[audit.nll(audit.edit(one.rows))],
+            )
+            for one in _masks(audit)
+        ]
+        return {
+            "controls": controls_table(audit.loaded.id, measured),
+            "control_differences": differences_table(audit.loaded.id, measured),
+        }
+
+
+def _masks(audit: AuditInputs) -> Iterator[ControlMask]:
+    audit.require("the analysis of consensus controls", NEEDED)
+    plan, rows = audit.plan, audit.loaded.rows
+    for rate, order in product(plan.control_rates, ORDERS):
+        yield from control_masks(audit.scores, rows, order, rate, seeds=plan.scoring.seeds, null_seeds=plan.null_seeds)
+
+
+def controls_table(model: str, measured: Sequence[Measured]) -> pl.DataFrame:
+    """One line per mask, in the order given."""
+    lines = []
+    for one in measured:
+        nll = one.result.nats_per_token
+        numbers = (one.rows_removed, nll, perplexity(nll))
+        lines.append((model, one.control, one.order, one.rate, one.seed, *numbers, one.size_matched_to))
+    return frame("controls", lines)
+
+
+def differences_table(model: str, measured: Sequence[Measured]) -> pl.DataFrame:
+    """Every control but consensus2 against consensus2 with as many rows and, where that differs, the rate's rows."""
+    consensus = {(one.order, one.rate, one.size_matched_to): one for one in measured if one.control == REFERENCE}
+    lines = []
+    for one in measured:
+        if one.control == REFERENCE or one.size_matched_to is not None:
+            continue
+        for reference in _references(one, consensus):
+            difference, stderr = paired_difference(one.result, reference.result)
+            z = difference / stderr if stderr else None
+            sizes = (one.rows_removed, REFERENCE, reference.rows_removed)
+            lines.append((model, one.control, one.order, one.rate, one.seed, *sizes, difference, stderr, z))
+    return frame("control_differences", lines)
+
+
+def _references(one: Measured, consensus: Mapping[tuple[str, float, str | None], Measured]) -> Iterator[Measured]:
+    full = consensus[one.order, one.rate, None]
+    if one.control in SMALLER:
+        yield consensus[one.order, one.rate, one.control]
+    if one.control not in SMALLER or one.rows_removed != full.rows_removed:
+        yield full

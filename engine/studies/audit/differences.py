@@ -1,0 +1,47 @@
+"""Which NLL differences are real: paired standard errors over evaluation windows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from itertools import combinations
+from typing import Any
+
+from engine.results.tables import frame
+from engine.run.cell import Cell
+from engine.run.runner import Results
+from engine.stats.paired import paired_difference
+from engine.stats.removal_order import ORDERS
+from engine.studies.audit.inputs import AuditInputs, Point
+from engine.studies.base import Tables, register_analysis
+
+
+@register_analysis("differences", tables=("differences",), title="Which differences between selectors are real?")
+class Differences:
+    """`differences`: NLL of a minus NLL of b, nats per token, with paired standard error and z = their quotient.
+
+    kind `lerf`: the LeRF masks of each pair of selectors, every seed against every seed; kind `gap`: MoRF
+    minus LeRF of one ranking (the log gap). At the plan's gap rates. z is null where there is no spread.
+    """
+
+    def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
+        return audit.grid(audit.rankings, ORDERS, audit.plan.gap_rates).values()
+
+    def tables(self, audit: AuditInputs, results: Results) -> Tables:
+        cells = audit.grid(audit.rankings, ORDERS, audit.plan.gap_rates)
+        lines = []
+        for rate in audit.plan.gap_rates:
+            for kind, a, b in _comparisons(cells, rate):
+                difference, stderr = paired_difference(results[cells[a]], results[cells[b]])
+                z = difference / stderr if stderr else None
+                sides = (a.selector, a.order, a.seed, b.selector, b.order, b.seed)
+                lines.append((audit.loaded.id, kind, *sides, rate, difference, stderr, z))
+        return {"differences": frame("differences", lines)}
+
+
+def _comparisons(points: Collection[Point], rate: float) -> Iterator[tuple[str, Point, Point]]:
+    lerf = [point for point in points if point.rate == rate and point.order == "lerf"]
+    for a, b in combinations(lerf, 2):
+        if a.selector != b.selector:
+            yield "lerf", a, b
+    for point in lerf:
+        yield "gap", point._replace(order="morf"), point

@@ -1,0 +1,112 @@
+"""Does a selector calibrated on other text remove other rows, and does that cost more?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from engine.data.corpora import Windows, calibration_tokens
+from engine.edits.edit import UNEDITED
+from engine.edits.ranked_edits import Ranking
+from engine.records.errors import InputError
+from engine.results.tables import frame
+from engine.run.cell import Cell
+from engine.run.runner import Results
+from engine.selectors import get_selector
+from engine.stats.paired import defined
+from engine.stats.similarity import jaccard, spearman
+from engine.studies.audit.inputs import AuditInputs
+from engine.studies.base import Tables, register_analysis
+
+
+class _Both(NamedTuple):
+    """One selector calibrated on each corpus."""
+
+    selector: str
+    rankings: tuple[Ranking, Ranking]
+
+
+@register_analysis(
+    "domain", tables=("domain", "domain_evaluation"), title="Does other calibration text remove other rows?"
+)
+class Domain:
+    """`domain`: every data-dependent selector calibrated on the plan's corpus (a) and on its domain corpus (b).
+
+    Spearman of the scores over all rows (null for constant ones), Jaccard of the LeRF masks, and their NLL on the
+    plan's evaluation text, so that the two masks are compared on the same windows (the paper, appendix D, does so
+    too). `domain_evaluation` has the same masks on the evaluation text of both corpora; without the second where
+    that has no evaluation text that can be read. dense_nll: the unmasked model on the same text. A seeded selector
+    counts by its first seed.
+
+    Errors: InputError where both corpora are the same or the second one's calibration text cannot be read.
+    """
+
+    def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
+        both = list(_selectors(audit))
+        texts = _texts(audit) if both else []
+        for text in texts:
+            yield audit.nll(UNEDITED, text)
+        for one in both:
+            for rate in audit.plan.domain_rates:
+                for text in texts:
+                    for ranking in one.rankings:
+                        yield audit.nll(ranking.edit("lerf", rate), text)
+
+    def tables(self, audit: AuditInputs, results: Results) -> Tables:
+        table, evaluations = [], []
+        for selector, ranked in _selectors(audit):
+            texts = _texts(audit)
+            names = (_name(audit.scored.spec), _name(audit.scores_on(audit.plan.domain_corpus).spec))
+            rho = defined(spearman(*(one.scores for one in ranked)))
+            for rate in audit.plan.domain_rates:
+                edits = [ranking.edit("lerf", rate) for ranking in ranked]
+                nlls = []
+                for text in texts:
+                    dense = results[audit.nll(UNEDITED, text)].nats_per_token
+                    for name, edit in zip(names, edits, strict=True):
+                        found = results[audit.nll(edit, text)]
+                        nlls.append(found.nats_per_token)
+                        where = (audit.loaded.id, selector, name, text.corpus, rate)
+                        evaluations.append((*where, found.nats_per_token, found.stderr, dense))
+                overlap = defined(jaccard(*(edit.units for edit in edits)))
+                table.append((audit.loaded.id, selector, *names, rate, rho, overlap, *nlls[:2]))
+        return {"domain": frame("domain", table), "domain_evaluation": frame("domain_evaluation", evaluations)}
+
+
+def _selectors(audit: AuditInputs) -> Iterator[_Both]:
+    """The data-dependent selectors, calibrated on both corpora."""
+    first, second = audit.plan.scoring.corpus, audit.plan.domain_corpus
+    if first == second or calibration_tokens(first, second, 1):
+        raise InputError(
+            f"domain sensitivity compares two calibration corpora, got {first!r} twice; choose another --domain-corpus"
+        )
+    if calibration_tokens(audit.plan.eval_corpus, second, 1):
+        raise InputError(
+            f"the second calibration text {second!r} is the evaluation text too, so its scores would have seen what "
+            "they are measured on; choose another --domain-corpus or --eval-corpus"
+        )
+    selectors = [name for name in audit.plan.scoring.selectors if not get_selector(name).data_free]
+    if not selectors:
+        return
+    other = audit.scores_on(second)
+    names = (_name(audit.scored.spec), _name(other.spec))
+    if names[0] == names[1]:
+        raise InputError(f"both calibration texts are called {names[0]}; rename one of the files")
+    for name in selectors:
+        scores = other.ranking(name).numpy()
+        yield _Both(name, (audit.ranking(name), Ranking(name, None, scores, audit.plan.intervention)))
+
+
+def _name(spec: dict[str, Any]) -> str:
+    return str(spec["calibration"]["corpus"])
+
+
+def _texts(audit: AuditInputs) -> list[Windows]:
+    """The plan's evaluation text, and the domain corpus's own where it has one that can be read."""
+    corpus = audit.plan.domain_corpus
+    if corpus == audit.plan.eval_corpus:
+        return [audit.evaluation]
+    try:
+        return [audit.evaluation, audit.evaluation_of(corpus, corpus)]
+    except InputError:  # a short file, a split out of reach: the comparison on the plan's text stands without it
+        return [audit.evaluation]

@@ -1,0 +1,71 @@
+"""The validity gap: how much more it costs to remove what a selector calls important. And the spread over seeds."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from typing import Any
+
+from engine.measures.nll import NegativeLogLikelihood
+from engine.results.tables import frame
+from engine.run.cell import Cell
+from engine.run.runner import Results
+from engine.stats.paired import defined, paired_difference
+from engine.stats.removal_order import ORDERS
+from engine.studies.audit.inputs import AuditInputs
+from engine.studies.base import Tables, register_analysis
+
+
+@register_analysis("gap", tables=("gap",), title="Does removing what a selector calls important cost more?")
+class Gap:
+    """`gap`, one line per ranking and rate of the plan.
+
+    gap = PPL_MoRF - PPL_LeRF as the paper prints it (section 3.2): infinite where only PPL_MoRF is, null
+    where both are. log_gap = NLL_MoRF - NLL_LeRF, nats per token, with its paired standard error.
+    """
+
+    def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
+        return audit.grid(audit.rankings, ORDERS, audit.plan.gap_rates).values()
+
+    def tables(self, audit: AuditInputs, results: Results) -> Tables:
+        cells = audit.grid(audit.rankings, ORDERS, audit.plan.gap_rates)
+        lines = []
+        for point, cell in cells.items():
+            if point.order == "lerf":
+                found = validity_gap(results[cell], results[cells[point._replace(order="morf")]])
+                lines.append((audit.loaded.id, point.selector, point.seed, point.rate, *found))
+        return {"gap": frame("gap", lines)}
+
+
+@register_analysis("seeds", tables=("seeds",), title="How far apart are the seeds of a random ranking?")
+class Seeds:
+    """`seeds`, the spread of the NLL over the seeds of each seeded selector, per order and gap rate.
+
+    nll_sd is the sample standard deviation over seeds, null for a single seed.
+    """
+
+    def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
+        seeded = [ranking for ranking in audit.rankings if ranking.seed is not None]
+        return audit.grid(seeded, ORDERS, audit.plan.gap_rates).values()
+
+    def tables(self, audit: AuditInputs, results: Results) -> Tables:
+        seeded = [ranking for ranking in audit.rankings if ranking.seed is not None]
+        by_seed: dict[tuple[str, str, float], list[float]] = {}
+        for point, cell in audit.grid(seeded, ORDERS, audit.plan.gap_rates).items():
+            where = (point.selector, point.order, point.rate)
+            by_seed.setdefault(where, []).append(results[cell].nats_per_token)
+        lines = [(audit.loaded.id, *where, *spread(values)) for where, values in by_seed.items()]
+        return {"seeds": frame("seeds", lines)}
+
+
+def validity_gap(lerf: NegativeLogLikelihood, morf: NegativeLogLikelihood) -> tuple[float | None, ...]:
+    """NLL and perplexity under both orders, gap, log gap, its standard error: the columns of `gap` from `nll_lerf`."""
+    log_gap, stderr = paired_difference(morf, lerf)
+    printed = defined(morf.perplexity - lerf.perplexity)
+    return (lerf.nats_per_token, morf.nats_per_token, lerf.perplexity, morf.perplexity, printed, log_gap, stderr)
+
+
+def spread(values: list[float]) -> tuple[float | None, ...]:
+    """Number, mean, sample standard deviation (None for one value), least and greatest."""
+    sd = statistics.stdev(values) if len(values) > 1 else None
+    return len(values), statistics.fmean(values), sd, min(values), max(values)

@@ -1,0 +1,152 @@
+"""What every analysis may ask for: scores, rankings, evaluation text, and the cell of an edit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy.typing as npt
+
+from engine.data.corpora import Windows, calibration_tokens, windows
+from engine.edits.edit import UNEDITED, Edit, edit_of
+from engine.edits.ranked_edits import Ranking, rankings
+from engine.measures.nll import NegativeLogLikelihood, Nll
+from engine.models.loading import LoadedModel
+from engine.records.errors import InputError
+from engine.records.hashing import Json
+from engine.records.progress import Progress
+from engine.records.shortfalls import shortfalls
+from engine.results.store import Store
+from engine.run.cell import Cell
+from engine.run.plans import AuditPlan
+from engine.run.scoring import Scored, score_model
+
+
+class Point(NamedTuple):
+    """A ranking's first `round(rate * N)` rows in an order. seed: None unless the selector is seeded."""
+
+    selector: str
+    seed: int | None
+    order: str
+    rate: float
+
+
+@dataclass
+class AuditInputs:
+    """One model under one plan. Not thread-safe: it belongs to the run that made it."""
+
+    loaded: LoadedModel
+    plan: AuditPlan
+    store: Store
+    progress: Progress | None = None
+    nested: dict[AuditPlan, dict[str, dict[int, list[Ranking]]]] = field(default_factory=dict, init=False)
+    _scored_on: dict[str, Scored] = field(default_factory=dict, init=False)
+    _texts: dict[tuple[str, str], Windows] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def scored(self) -> Scored:
+        """Scores of the plan's selectors on the plan's calibration text, from the store where they are known."""
+        return score_model(self.loaded, self.plan.scoring, store=self.store, progress=self.progress)
+
+    def scores_on(self, corpus: str) -> Scored:
+        """The same selectors calibrated on another corpus."""
+        if corpus not in self._scored_on:
+            scoring = replace(self.plan.scoring, corpus=corpus)
+            scored = score_model(self.loaded, scoring, store=self.store, progress=self.progress)
+            self._scored_on[corpus] = scored
+        return self._scored_on[corpus]
+
+    @cached_property
+    def scores(self) -> dict[str, npt.NDArray]:
+        """Selector -> float32 [N], seeded selectors [seeds, N]; higher = more important."""
+        return {name: values.numpy() for name, values in self.scored.scores.items()}
+
+    @cached_property
+    def rankings(self) -> tuple[Ranking, ...]:
+        """One ranking per selector, of a seeded selector one per seed."""
+        return tuple(rankings(self.scores, self.scored.seeds, self.plan.intervention))
+
+    def ranking(self, selector: str) -> Ranking:
+        """The selector's ranking, of a seeded selector the first."""
+        return next(one for one in self.rankings if one.selector == selector)
+
+    @cached_property
+    def calibration(self) -> Windows:
+        """The plan's calibration windows, the same that `scored` uses."""
+        scoring = self.plan.scoring
+        return windows(
+            scoring.corpus, self.loaded.tokenizer, role="calibration", samples=scoring.samples, length=scoring.length
+        )
+
+    @cached_property
+    def evaluation(self) -> Windows:
+        """The plan's evaluation windows; of a file that calibration reads too, what follows."""
+        return self.evaluation_of(self.plan.eval_corpus, self.plan.scoring.corpus)
+
+    def evaluation_of(self, corpus: str, calibrated_on: str) -> Windows:
+        """The evaluation windows of a corpus, cut like the plan's."""
+        plan, scoring = self.plan, self.plan.scoring
+        if (corpus, calibrated_on) not in self._texts:
+            self._texts[corpus, calibrated_on] = windows(
+                corpus,
+                self.loaded.tokenizer,
+                role="evaluation",
+                samples=plan.eval_samples,
+                length=plan.eval_length,
+                skip_tokens=calibration_tokens(corpus, calibrated_on, scoring.samples * scoring.length),
+            )
+        return self._texts[corpus, calibrated_on]
+
+    @cached_property
+    def _nll(self) -> Nll:
+        return Nll(self.evaluation, self.plan.scoring.batch_size)
+
+    def nll(self, edit: Edit, text: Windows | None = None) -> Cell[NegativeLogLikelihood]:
+        """NLL of the evaluation text (or of `text`) under an edit."""
+        measure = self._nll if text is None else Nll(text, self.plan.scoring.batch_size)
+        return Cell(self.loaded, edit, measure)
+
+    @cached_property
+    def dense(self) -> Cell[NegativeLogLikelihood]:
+        """NLL of the unedited model."""
+        return self.nll(UNEDITED)
+
+    def edit(self, mask: npt.ArrayLike) -> Edit:
+        """The plan's intervention on these rows."""
+        return edit_of(mask, self.loaded.rows.n_rows, intervention=self.plan.intervention)
+
+    def grid(
+        self, ranked: Iterable[Ranking], orders: Sequence[str], rates: Sequence[float]
+    ) -> dict[Point, Cell[NegativeLogLikelihood]]:
+        """NLL of every ranking under all orders and rates: ranking by ranking, then order, then rate, each as given."""
+        return {
+            Point(ranking.selector, ranking.seed, order, rate): self.nll(ranking.edit(order, rate))
+            for ranking in ranked
+            for order in orders
+            for rate in rates
+        }
+
+    def require(self, analysis: str, needed: Sequence[str]) -> None:
+        """Errors: InputError naming the selectors that an analysis needs and the plan does not have."""
+        missing = [name for name in needed if name not in self.plan.scoring.selectors]
+        if missing:
+            raise InputError(
+                f"{analysis} needs the scores of {', '.join(needed)}, and this audit has no {', no '.join(missing)}; "
+                "add to --selectors what this model's architecture allows (lrp and consensus2 need lxt's rules for it)"
+            )
+
+    def spec(self, *, evaluated: bool = True) -> Json:
+        """What a manifest says about the scores behind an analysis and, where it measures one, the text."""
+        spec: Json = {"scores": self.scored.spec}
+        if evaluated:
+            spec["evaluation"] = self.evaluation.record()
+        return spec
+
+    def short_texts(self) -> Json:
+        """The same of further texts (a second corpus) that were too short; of the others `spec` says it."""
+        read = [scored.spec["calibration"] for scored in self._scored_on.values()]
+        read += [text.record() for key, text in self._texts.items() if key[0] != self.plan.eval_corpus]
+        short = [record for record in read if shortfalls(record)]
+        return {"short_texts": short} if short else {}

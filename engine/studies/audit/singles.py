@@ -1,0 +1,175 @@
+"""What does a single unit matter? The exact effect of a sample of rows and neurons, and who ranks them rightly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.edits.edit import ZERO
+from engine.measures.nll import NegativeLogLikelihood
+from engine.models.units import UNITS, Units
+from engine.results.tables import frame
+from engine.run.cell import Cell
+from engine.run.runner import Results
+from engine.stats.paired import defined, paired_difference
+from engine.stats.rank_interval import spearman_interval
+from engine.stats.single_units import helping, larger_high, recall_of_top, sign_agreement
+from engine.stats.stratified import stratified_sample
+from engine.stats.verdict import Thresholds
+from engine.studies.audit.inputs import AuditInputs
+from engine.studies.base import Tables, register_analysis
+
+RATE = Thresholds().rate  # of the LeRF masks that stand beside single units
+CLEAR = Thresholds().stderrs
+Numbers = npt.NDArray[np.float64]
+
+
+@register_analysis(
+    "singles",
+    tables=("singles", "singles_units", "singles_selectors", "singles_recall"),
+    title="What does a single row or neuron matter, and who ranks them rightly?",
+)
+class Singles:
+    """`singles`, the effect of every sampled unit; `singles_units`, what the sample says of all units;
+    `singles_selectors` and `singles_recall`, every ranking against the effects.
+
+    A unit is a row, or a neuron of a gated MLP: its gate and its up row in one edit, which makes its input of down_proj
+    zero. effect = NLL with the unit alone edited - NLL of the unedited model, on the plan's first evaluation windows;
+    many units share a pass, each sequence under its own edit, where the measure's cost rule says so. One sample serves
+    all selectors: every unit has the same chance, whatever its scores (`stratified_sample`; groups are the Linears,
+    tenths are of the weights' norm). A neuron's score is the sum of its two rows' scores. The LeRF NLL beside them is
+    the sweep's; none is measured here.
+    """
+
+    def __init__(self) -> None:
+        self._of: tuple[AuditInputs, _Wanted] | None = None
+
+    def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
+        wanted = self._wanted(audit)
+        yield wanted.dense
+        for sample in wanted.samples:
+            yield from sample.cells
+        # A sweep's cells that are known: the store has them.
+        yield from (cell for cell in _lerf(audit).values() if cell in known or audit.store.get(cell.key) is not None)
+
+    def tables(self, audit: AuditInputs, results: Results) -> Tables:
+        wanted, model = self._wanted(audit), audit.loaded.id
+        # Tables of the first intervention have no such column, as sweeps have none.
+        more = {} if audit.plan.intervention == ZERO else {"intervention": audit.plan.intervention}
+        dense = results[wanted.dense]
+        lerf = {number: results[cell].nats_per_token for number, cell in _lerf(audit).items() if cell in results}
+        lines: dict[str, list[tuple[object, ...]]] = {
+            stem: [] for stem in ("singles", "singles_units", "singles_selectors", "singles_recall")
+        }
+        for sample in wanted.samples:
+            measured = [results[cell] for cell in sample.cells]
+            paired = [paired_difference(one, dense) for one in measured]
+            effects = np.array([effect for effect, _ in paired])
+            places = _places(audit, sample)
+            lines["singles"] += [(model, *place, *pair) for place, pair in zip(places, paired, strict=True)]
+            kind = (model, sample.units.kind)
+            asked = (sample.units.count, len(sample.chosen), audit.plan.singles_seed)
+            text = (len(dense.window_nats), dense.tokens, dense.nats_per_token)
+            about = (*_about(sample, paired), *_split_half(measured, dense))
+            lines["singles_units"].append((*kind, *asked, *text, *about))
+            for number, ranking in enumerate(audit.rankings):
+                scores = sample.units.scores(ranking.scores)
+                who = (model, ranking.selector, ranking.seed, sample.units.kind)
+                line = (*who, len(sample.chosen), *_against(scores[sample.chosen], effects), bool((scores < 0).any()))
+                lines["singles_selectors"].append((*line, lerf.get(number)))
+                for top in audit.plan.singles_tops:
+                    found = recall_of_top(scores, sample.chosen, effects, top)
+                    if found is not None:
+                        numbers = (found.threshold, found.above, found.found, found.value, *found.interval)
+                        lines["singles_recall"].append((*who, top, *numbers, found.missed_high))
+        return {
+            stem: frame(stem, [(*line, *more.values()) for line in some], optional=tuple(more))
+            for stem, some in lines.items()
+        }
+
+    def _wanted(self, audit: AuditInputs) -> _Wanted:
+        """Drawn once per audit: norms of all weights take a pass over them."""
+        if self._of is None or self._of[0] is not audit:
+            self._of = (audit, _Wanted(audit))
+        return self._of[1]
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """The sampled units of one kind, ascending, and the cell of each."""
+
+    units: Units
+    chosen: npt.NDArray[np.int64]
+    cells: list[Cell[NegativeLogLikelihood]]
+
+
+@dataclass
+class _Wanted:
+    audit: AuditInputs
+    dense: Cell[NegativeLogLikelihood] = field(init=False)
+    samples: list[_Sample] = field(init=False)
+
+    def __post_init__(self) -> None:
+        plan, evaluation = self.audit.plan, self.audit.evaluation
+        text = evaluation.first(min(plan.singles_windows, len(evaluation.sample_ids)))
+        self.dense = self.audit.nll(self.audit.edit([]), text)
+        self.samples = []
+        for number, (kind, count) in enumerate((("row", plan.singles_rows), ("neuron", plan.singles_neurons))):
+            units = UNITS[kind](self.audit.loaded)
+            chosen = stratified_sample(units.layer, units.norm, count, (plan.singles_seed, number))
+            if chosen.size:  # a model without gated MLPs has no neurons
+                cells = [self.audit.nll(self.audit.edit(units.rows[unit]), text) for unit in chosen]
+                self.samples.append(_Sample(units, chosen, cells))
+
+
+def _lerf(audit: AuditInputs) -> dict[int, Cell[NegativeLogLikelihood]]:
+    """The cell of the LeRF mask at `RATE` of every ranking, by the ranking's place."""
+    return {number: audit.nll(ranking.edit("lerf", RATE)) for number, ranking in enumerate(audit.rankings)}
+
+
+def _places(audit: AuditInputs, sample: _Sample) -> Iterator[tuple[object, ...]]:
+    """Columns unit_kind to row of every sampled unit."""
+    kind, layers = sample.units.kind, audit.loaded.rows.layers
+    for unit in sample.chosen:
+        row_id, layer = int(sample.units.rows[unit, 0]), layers[sample.units.layer[unit]]
+        projection = layer.projection if kind == "row" else None
+        yield kind, row_id, layer.block, layer.sublayer, projection, row_id - layer.start
+
+
+def _about(sample: _Sample, paired: list[tuple[float, float | None]]) -> tuple[object, ...]:
+    """Columns helps to larger_high."""
+    effects = np.array([effect for effect, _ in paired])
+    helps = helping(effects)
+    clear = sum(error is not None and effect < -CLEAR * error for effect, error in paired) / len(paired)
+    size = np.abs(effects)
+    bound = larger_high(len(paired), sample.units.count)
+    return helps.value, *helps.interval, clear, float(np.median(size)), float(size.max()), bound
+
+
+def _split_half(
+    measured: list[NegativeLogLikelihood], dense: NegativeLogLikelihood
+) -> tuple[float | None, float | None]:
+    """Spearman of the effects from the first, third, … windows with those from the second, fourth, …: signed, absolute.
+
+    What of the ranking is the text's. None for a single window.
+    """
+    if len(dense.window_nats) < 2:
+        return None, None
+    nats = np.array([one.window_nats for one in measured]) - np.array(dense.window_nats)
+    halves = [nats[:, start::2].sum(axis=1) for start in (0, 1)]
+    absolute = [np.abs(half) for half in halves]
+    return spearman_interval(*halves)[0], spearman_interval(*absolute)[0]
+
+
+def _against(scores: Numbers, effects: Numbers) -> tuple[object, ...]:
+    """Columns signed_spearman to sign_high of one ranking."""
+    found: list[object] = []
+    for truth in (effects, np.abs(effects)):
+        rho, interval = spearman_interval(scores, truth)
+        found += [defined(rho), *(interval or (None, None))]
+    signs = sign_agreement(scores, effects)
+    return (*found, *((signs.value, *signs.interval) if signs else (None, None, None)))

@@ -1,0 +1,273 @@
+"""A finished run beside the published values of the same model: a join of two results folders, then order and signs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import polars as pl
+
+from engine.records.errors import InputError, unknown
+from engine.records.hashing import Json
+from engine.records.manifest import read_manifest
+from engine.records.shipped import paper_runs_dir
+from engine.results.folders import read_table, table_names
+from engine.results.tables import HALF_UNIT, spec
+
+# What names a cell; the registry's keys of these names are the cell's.
+KEYS = {
+    "quantity": pl.String,
+    "selector": pl.String,  # or the control
+    "other": pl.String,  # second selector of a pair, category, corpus, task
+    "order": pl.String,
+    "sublayer": pl.String,
+    "rate": pl.Float64,
+    "size": pl.Int64,  # calibration windows
+}
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A published number and where both folders have it.
+
+    stem, value: the table and its column, which stands beside half a unit of the printed digits in the published one.
+    table: the paper's. measured: from the columns of a measured table, if it is not `value`. keys: key columns
+    that the table calls otherwise or does not have.
+    """
+
+    name: str
+    stem: str
+    value: str
+    table: str
+    measured: pl.Expr | None = None
+    keys: Mapping[str, pl.Expr] = field(default_factory=dict)
+
+
+_EXP = pl.col("nll").exp()
+_NO_RATE = {"rate": pl.lit(None)}  # on every line of its selector the same
+_PAIR = {
+    "selector": pl.min_horizontal("selector_a", "selector_b"),
+    "other": pl.max_horizontal("selector_a", "selector_b"),
+}
+# LeRF throughout; at rate 0 every selector is the unmasked model, which the paper prints once.
+_TASK = {
+    "selector": pl.when(pl.col("rate") == 0).then(pl.lit("dense")).otherwise("selector"),
+    "other": pl.col("task"),
+    "order": pl.lit(None),
+}
+_PARTS, _DOMAIN = "consensus_rank_distribution", "domain_sensitivity"
+QUANTITIES = (
+    Quantity("perplexity", "sweep", "perplexity", "lerf_morf_ppl", _EXP),
+    Quantity("stability_perplexity", "stability", "perplexity", "convergence_ppl", _EXP),
+    Quantity("stability_jaccard", "stability", "jaccard", "jaccard_stability"),
+    Quantity("stability_spearman", "stability", "spearman", "spearman_stability", keys=_NO_RATE),
+    Quantity("jaccard", "jaccard", "jaccard", "jaccard_pairs", keys=_PAIR),
+    Quantity("spearman", "spearman", "spearman", "spearman_pairs", keys=_PAIR),
+    Quantity(
+        "control_perplexity", "controls", "perplexity", "consensus_controls", _EXP, {"selector": pl.col("control")}
+    ),
+    *(
+        Quantity("rank_distribution", "rank_distribution", part, _PARTS,
+                 keys={"selector": pl.lit("consensus2"), "other": pl.lit(part)})
+        for part in ("both", "only_one", "neither")
+    ),
+    Quantity("dangerous_groups", "dangerous_summary", "dangerous_groups", "false_negatives"),
+    Quantity("dangerous_share", "dangerous_summary", "share", "false_negatives"),
+    Quantity("domain_spearman", "domain", "spearman", _DOMAIN, keys=_NO_RATE),
+    Quantity("domain_jaccard", "domain", "jaccard", _DOMAIN),
+    *(
+        Quantity("domain_lerf_ppl", "domain", f"ppl_{side}", _DOMAIN, pl.col(f"nll_{side}").exp(),
+                 {"other": pl.col(f"corpus_{side}")})
+        for side in ("a", "b")
+    ),
+    Quantity("accuracy", "downstream", "accuracy", "downstream_accuracy", keys=_TASK),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How a run compares with the published tables.
+
+    orders: quantity, order, rate, selectors, pairs, agreeing, kendall - of the pairs of selectors that the
+        printed digits tell apart, how many stand in the same order here; kendall = (agreeing - not) / pairs.
+    signs: selector, rate, published_gap, measured_gap (PPL), published, measured - of every validity gap.
+    cells: `KEYS`, model, published, half_unit, table, measured, difference, within (half a printed unit).
+    missing: published cells per quantity that the run did not measure.
+    departures: what was measured otherwise than in the paper, in words, with the tables that it is true of.
+    """
+
+    model: str
+    orders: pl.DataFrame
+    signs: pl.DataFrame
+    cells: pl.DataFrame
+    missing: dict[str, int]
+    departures: tuple[str, ...]
+
+
+@cache
+def paper_models() -> tuple[str, ...]:
+    """The paper's models with a table that can be compared, sorted."""
+    stems = {quantity.stem for quantity in QUANTITIES}
+    found = [path.parent for path in paper_runs_dir().glob("*/manifest.json")]
+    return tuple(sorted(folder.name for folder in found if stems & set(table_names(folder))))
+
+
+def paper_model(model_id: str) -> str | None:
+    """The paper's name of a model id or folder; None where it is none of the paper's base models."""
+    name = _plain(model_id.rstrip("/").rpartition("/")[2])
+    return next((known for known in paper_models() if name == _plain(known)), None)
+
+
+def compare(folder: Path, model: str | None = None) -> Comparison:
+    """Compare every published cell that the run in `folder` measured. model: the paper's name, if it is not clear.
+
+    Errors: InputError for a run on none of the paper's models, and for a folder without a comparable table.
+    """
+    known = paper_models()
+    if model is not None and model not in known:
+        raise unknown("model of the paper", model, known)
+    manifest = read_manifest(folder)
+    run_model = str((manifest.get("model") or {}).get("id", "unknown"))
+    name = model or paper_model(run_model)
+    if name is None:
+        raise InputError(
+            f"{folder} holds results of {run_model}, which is none of the paper's models ({', '.join(known)}); "
+            "name the one it stands for with --paper-model"
+        )
+    paper = paper_runs_dir() / name
+    here, printed = set(table_names(folder)), set(table_names(paper))
+    if not here & {quantity.stem for quantity in QUANTITIES}:
+        raise InputError(
+            f"{folder} holds none of the tables that the paper has; run `selector-audit analyze {run_model} all`"
+        )
+    published = [_published(one, read_table(paper, one.stem)) for one in QUANTITIES if one.stem in printed]
+    measured = [_measured(one, read_table(folder, one.stem)) for one in QUANTITIES if one.stem in here]
+    joined = pl.concat(published).join(pl.concat(measured), on=list(KEYS), how="left", nulls_equal=True)
+    joined = joined.with_columns(model=pl.lit(name))
+    cells = joined.filter(pl.col("measured").is_not_null()).with_columns(
+        difference=pl.col("measured") - pl.col("published")
+    )
+    # The printed number may stand for anything within half a unit; one part in 1e9 is for the arithmetic.
+    slack = pl.col("half_unit") + 1e-9 * pl.col("published").abs()
+    cells = cells.with_columns(within=pl.col("difference").abs() <= slack)
+    gone = joined.filter(pl.col("measured").is_null())["quantity"].value_counts()
+    missing = dict(gone.sort("quantity").iter_rows())
+    told = departures(manifest, read_manifest(paper))
+    return Comparison(name, orders(cells), signs(cells), cells, missing, told)
+
+
+_SETTINGS = {
+    "calibration text": ("scores", "calibration", "corpus"),
+    "calibration windows": ("scores", "calibration", "samples"),
+    "tokens per calibration window": ("scores", "calibration", "length"),
+    "objective": ("scores", "objective"),
+    "evaluation text": ("evaluation", "corpus"),
+    "evaluation windows": ("evaluation", "samples"),
+    "tokens per evaluation window": ("evaluation", "length"),
+}
+
+
+def departures(run: Json, paper: Json) -> tuple[str, ...]:
+    """Where the settings behind compared tables are not the paper's, by both manifests. What one leaves out is not
+    told."""
+    found: dict[str, list[str]] = {}
+    for stem in dict.fromkeys(quantity.stem for quantity in QUANTITIES):
+        sides = [side.get("files", {}).get(f"{stem}.parquet", {}).get("spec", {}) for side in (run, paper)]
+        for what, path in _SETTINGS.items():
+            here, printed = (_setting(side, path) for side in sides)
+            if here is not None and printed is not None and here != printed:
+                found.setdefault(f"{what} {here}, the paper's is {printed}", []).append(stem)
+    return tuple(f"{text} ({', '.join(tables)})" for text, tables in found.items())
+
+
+def _setting(settings: object, path: tuple[str, ...]) -> object:
+    for key in path:
+        settings = settings.get(key) if isinstance(settings, dict) else None
+    return settings
+
+
+def _published(quantity: Quantity, table: pl.DataFrame) -> pl.DataFrame:
+    """KEYS, published, half_unit, table: a line per printed cell."""
+    cells = _keyed(
+        quantity, table, published=pl.col(quantity.value).cast(pl.Float64), half_unit=f"{quantity.value}{HALF_UNIT}"
+    )
+    printed = cells.drop_nulls("published").unique(list(KEYS), keep="first", maintain_order=True)
+    return printed.with_columns(table=pl.lit(quantity.table))
+
+
+def _measured(quantity: Quantity, table: pl.DataFrame) -> pl.DataFrame:
+    """KEYS, measured: averaged over seeds as the paper does (arithmetic mean)."""
+    value = pl.col(quantity.value) if quantity.measured is None else quantity.measured
+    cells = _keyed(quantity, table, measured=value.cast(pl.Float64))
+    return cells.group_by(list(KEYS), maintain_order=True).agg(pl.col("measured").mean())
+
+
+def _keyed(quantity: Quantity, table: pl.DataFrame, **values: pl.Expr | str) -> pl.DataFrame:
+    """KEYS and the values, without what the paper has no counterpart of: copies of another size, other edits."""
+    if "size_matched_to" in table.columns:
+        table = table.filter(pl.col("size_matched_to").is_null())
+    if "intervention" in table.columns:
+        table = table.filter(pl.col("intervention") == "zero")
+    if "selector_a" in table.columns:
+        table = table.filter(pl.col("selector_a") != pl.col("selector_b"))
+    own = {name: pl.col(name) for name in spec(quantity.stem).keys if name in KEYS}
+    exprs: dict[str, pl.Expr] = own | {"quantity": pl.lit(quantity.name)} | dict(quantity.keys)
+    keys = {name: exprs.get(name, pl.lit(None)).cast(kind) for name, kind in KEYS.items()}
+    return table.select(**keys, **values).with_columns(pl.col("rate").round(6))
+
+
+def orders(cells: pl.DataFrame) -> pl.DataFrame:
+    """Does the run put the selectors in the published order? Per quantity, order and rate, over all pairs.
+
+    Only pairs count that the printed digits tell apart (further apart than both half units).
+    """
+    wanted = cells.filter(pl.col("quantity").is_in(["perplexity", "control_perplexity"]))
+    keys = ["quantity", "order", "rate"]
+    columns = [*keys, "selector", "published", "half_unit", "measured"]
+    pairs = (
+        wanted.select(columns)
+        .join(wanted.select(columns), on=keys, suffix="_b")
+        .filter(pl.col("selector") < pl.col("selector_b"))
+        .filter((pl.col("published") - pl.col("published_b")).abs() > pl.col("half_unit") + pl.col("half_unit_b"))
+    )
+    same = (pl.col("published") < pl.col("published_b")) == (pl.col("measured") < pl.col("measured_b"))
+    counted = pairs.group_by(keys, maintain_order=True).agg(pairs=pl.len(), agreeing=same.sum())
+    selectors = wanted.group_by(keys).agg(selectors=pl.col("selector").n_unique())
+    return (
+        counted.join(selectors, on=keys)
+        .with_columns(kendall=2 * pl.col("agreeing") / pl.col("pairs") - 1)
+        .select(*keys, "selectors", "pairs", "agreeing", "kendall")
+        .sort("quantity", "order", "rate")
+    )
+
+
+def signs(cells: pl.DataFrame) -> pl.DataFrame:
+    """Sign of the validity gap PPL_MoRF - PPL_LeRF, published and measured, per selector and rate above 0."""
+    curves = cells.filter(pl.col("quantity") == "perplexity", pl.col("rate") > 0)
+    keys = ["selector", "rate"]
+    sides = [curves.filter(order=order).select(*keys, "published", "measured") for order in ("morf", "lerf")]
+    both = sides[0].join(sides[1], on=keys, suffix="_lerf")
+    return both.select(
+        *keys,
+        published_gap=pl.col("published") - pl.col("published_lerf"),
+        measured_gap=pl.col("measured") - pl.col("measured_lerf"),
+    ).with_columns(same_sign=pl.col("published_gap").sign() == pl.col("measured_gap").sign())
+
+
+def summary(comparison: Comparison) -> pl.DataFrame:
+    """Per quantity: cells compared, how many within half a printed unit, median relative difference."""
+    nonzero = pl.when(pl.col("published") != 0).then(pl.col("published"))  # no relative difference to 0
+    relative = (pl.col("difference") / nonzero).abs()
+    return (
+        comparison.cells.group_by("quantity", maintain_order=True)
+        .agg(cells=pl.len(), within=pl.col("within").sum(), median_relative_difference=relative.median())
+        .sort("quantity")
+    )
+
+
+def _plain(name: str) -> str:
+    """`Meta-Llama-3.1-8B` and `llama-3.1-8b` are one model; `-pt` and `-Base` name the base model."""
+    return re.sub(r"-(pt|base|hf)$", "", name.lower().removeprefix("meta-"))

@@ -1,0 +1,121 @@
+"""Algorithm 1 of the paper up to the contrast: prompts of two sides to C_comply for every row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from engine.data.corpora import Pair
+from engine.data.onsets import ONSET_PHRASES, OnsetPhrases, OnsetTokens, onset_tokens
+from engine.edits.contrasts import INSTALLS_ONLY, Contrast
+from engine.measures.margin import margin_of_logits, margins
+from engine.models.loading import LoadedModel
+from engine.records.errors import InputError
+from engine.records.progress import Progress
+from engine.selectors import PromptRun, check_contrasts, get_selector
+from engine.selectors.layer_ranks import percentile_ranks
+from engine.selectors.prompt_run import Means
+
+# Paired standard errors by which base prompts must lean more to refusal than risk prompts to call them swapped.
+_SWAPPED_ERRORS = 3.0
+_FEW_PAIRS = 8  # have no spread to judge by
+_FEW_MARGIN = 0.5  # logits; a choice: a smaller difference over so few pairs tells nothing
+
+
+def contrasts(
+    loaded: LoadedModel,
+    selectors: Sequence[str],
+    pairs: Sequence[Pair],
+    lm_scores: Mapping[str, npt.ArrayLike | Tensor],
+    *,
+    batch_size: int = 16,
+    phrases: OnsetPhrases = ONSET_PHRASES,
+    seed: int = 42,
+    progress: Progress | None = None,
+    finished: Callable[[Contrast], None] | None = None,
+) -> list[Contrast]:
+    """Algorithm 1 up to C_comply for every selector on every domain of the pairs.
+
+    Each says itself how it contrasts prompts, in its method `contrast`; attributions are of the refusal margin m(x),
+    C_comply = r(I_minus risk) - r(I_minus base), I_minus = E max(-R, 0).
+
+    pairs: 64 per domain in the paper. lm_scores: I_lm [N] of every selector named, its own language-model
+    level scores or, where it has none, those of the selector that protects its rows. A seeded selector (`random`)
+    needs none: then its lm_rank is 1/2 for every row and lambda changes nothing (**choice**: the paper's tables give no
+    lambda for it). seed: what such a selector draws from.
+    finished: called with every contrast once it is known.
+    One forward and backward per batch for lrp and 16 for ig; lrp and ig are computed once for consensus2 too,
+    and once for base prompts that several domains share. The model's lock is held throughout.
+
+    `InputError`: no chat template, a selector that contrasts no prompts, prompts that are risk and base at once,
+    risk prompts that this model refuses less than the base prompts (swapped columns), negative lm_scores.
+    """
+    for selector in selectors:
+        check_contrasts(selector)
+        if selector not in lm_scores and not get_selector(selector).seeded:
+            raise InputError(f"there are no language-model scores for {selector!r}; give lm_scores[{selector!r}]")
+    if not loaded.tokenizer.chat_template:
+        raise InputError(
+            f"{loaded.id} has no chat template, and a base model has no refusals to build on; "
+            "give an instruction-tuned model"
+        )
+    domains: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        domains.setdefault(pair.domain, []).append(pair)
+    if not domains:
+        raise InputError("there are no prompt pairs; give at least one risk prompt with its base prompt")
+    onsets = onset_tokens(loaded.tokenizer, phrases)
+    lm_ranks = {}
+    for selector in selectors:
+        scores = np.asarray(lm_scores.get(selector, np.zeros(loaded.rows.n_rows)))
+        if (scores < 0).any():
+            raise InputError(
+                f"the language-model scores of {selector!r} must be 0 or more, higher for rows that matter more; "
+                f"{INSTALLS_ONLY}: give those of `score`"
+            )
+        lm_ranks[selector] = percentile_ranks(scores, loaded.rows).astype(np.float32)
+    results = []
+    means: Means = {}
+    with loaded.lock:
+        for domain, members in domains.items():
+            run = PromptRun(
+                loaded,
+                domain,
+                [pair.risk for pair in members],
+                [pair.base for pair in members],
+                lambda logits: margin_of_logits(logits, onsets),
+                batch_size=batch_size,
+                seed=seed,
+                progress=progress,
+                means=means,
+            )
+            _refuse_swapped(run, onsets, batch_size)
+            for selector in selectors:
+                c_comply = run.contrast(selector).float().numpy()
+                results.append(Contrast(selector, domain, c_comply, lm_ranks[selector]))
+                if finished:
+                    finished(results[-1])
+    return results
+
+
+def _refuse_swapped(run: PromptRun, onsets: OnsetTokens, batch_size: int) -> None:
+    """`InputError` where the prompts called risk are not the ones this model leans to refuse."""
+    both = set(run.risk) & set(run.base)
+    if both:
+        raise InputError(
+            f"{run.domain}: {len(both)} prompts are risk and base at once, and a contrast needs two kinds; "
+            f"{INSTALLS_ONLY}: give each prompt one side"
+        )
+    risk, base = (margins(run.loaded, side, batch_size, onsets) for side in (run.risk, run.base))
+    difference, count = risk - base, len(run.risk)
+    mean, few = difference.mean().item(), count < _FEW_PAIRS
+    limit = _FEW_MARGIN if few else _SWAPPED_ERRORS * difference.std().item() / count**0.5
+    if mean < 0 and -mean > limit:
+        raise InputError(
+            f"{run.domain}: this model leans less to refusing the risk prompts than the base prompts (margin "
+            f"{mean:.2f} over {count} pairs), as if they were swapped; {INSTALLS_ONLY}: check which is risk"
+            + (", or give more pairs" if few else "")
+        )

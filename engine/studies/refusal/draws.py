@@ -1,0 +1,162 @@
+"""Specificity that noise does not pass: layer-matched draws that are searched, chosen and measured like the edit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from engine.edits.controls import shuffled
+from engine.edits.edit import UNEDITED, Edit
+from engine.measures.nll import perplexity
+from engine.results.tables import frame
+from engine.run.cell import Cell
+from engine.run.runner import Results
+from engine.stats.draws import holm, p_value, prediction_interval, rank_among
+from engine.studies.base import Tables
+from engine.studies.refusal.grid import UNFINISHED, Grid
+from engine.studies.refusal.inputs import Rates, RefusalInputs
+from engine.studies.refusal.operating_point import OperatingPoint
+
+
+class Draw(NamedTuple):
+    """What the search of one grid gave for one selector and domain: its point, None without one, measured."""
+
+    selector: str
+    domain: str
+    point: OperatingPoint | None
+    edit: Edit
+    rates: Rates
+    nll: float
+
+
+class Drawn:
+    """`specificity` and `refusal_draws`: the edit's rank among draws with a grid and a selection of their own.
+
+    A draw permutes the rows within every layer, at random, and moves every mask of the real grid by that permutation:
+    a selector that knows the depths, sizes and overlaps of the real masks and not the rows. Its masks are searched as
+    the real ones are: same lambda, k, caps, rescue rule and calibration pairs; its operating point is measured on the
+    held-out pairs. Without one it counts with the unedited model's held-out rate, and so does the edit. If within a
+    layer it does not matter which rows are removed, the edit and the draws are exchangeable, and P(p <= a) <= a for
+    p = rank / (draws + 1), ties counted against the edit.
+
+    One seed is one permutation for all selectors and domains. The 95% prediction interval says what a further draw
+    would give on these very prompts. p_holm is over all lines of the table.
+    Beyond the paper, whose three random masks stand beside the chosen mask only (section 5.3).
+    """
+
+    def __init__(self, run: RefusalInputs) -> None:
+        self.real = Grid(run, run.contrasts, run.calibration)
+        self.grids = {seed: self.real.moved(run, _mover(run, seed)) for seed in draw_seeds(run)}
+
+    def cells(self, run: RefusalInputs, known: Results) -> Iterable[Cell[Any]]:
+        for grid in (self.real, *self.grids.values()):
+            yield from grid.cells(run, known)
+            for _, domain, _, edit in _chosen(run, known, grid):
+                for one in (UNEDITED, edit):
+                    yield run.nll(one)
+                    yield run.on_pairs(one, run.heldout[domain])
+
+    def most_cells(self, run: RefusalInputs) -> int:
+        """Masks that the draws may ask replies of, on the calibration pairs."""
+        return len(self.grids) * len(self.real.places)
+
+    def tables(self, run: RefusalInputs, results: Results) -> Tables:
+        real = _measured(run, results, self.real)
+        draws = {seed: _measured(run, results, grid) for seed, grid in self.grids.items()}
+        lines = [_line(run, seed, one) for seed, found in draws.items() for one in found]
+        return {
+            "refusal_draws": frame("refusal_draws", lines),
+            "specificity": frame("specificity", specificity_lines(run, results, real, list(draws.values()))),
+        }
+
+
+def draw_seeds(run: RefusalInputs) -> range:
+    """The seeds of the draws: from 0, so that more draws go on from fewer."""
+    return range(run.plan.draws)
+
+
+def specificity_lines(
+    run: RefusalInputs, results: Results, real: Sequence[Draw], draws: Sequence[Sequence[Draw]]
+) -> Iterator[dict[str, object]]:
+    """`specificity`: a line per selector and domain. draws: of every seed, in the order of `real`."""
+    rates = [[found[place].rates.malign.mean for found in draws] for place in range(len(real))]
+    tests = [(p_value(one.rates.malign.mean, some), some) for one, some in zip(real, rates, strict=True)]
+    for place, (one, adjusted) in enumerate(zip(real, holm([p for p, _ in tests]), strict=True)):
+        p, some = tests[place]
+        edited, mean, (low, high) = one.rates.malign.mean, fmean(some), prediction_interval(some)
+        pairs = run.heldout[one.domain]
+        yield {
+            **_place(run, one),
+            "pairs": len(pairs),
+            "heldout": run.measures_heldout,
+            "unedited_malign": run.rates(results, UNEDITED, pairs).malign.mean,
+            "edited_malign": edited,
+            "draws": len(some),
+            "draws_without_point": sum(found[place].point is None for found in draws),
+            "draws_malign": mean,
+            "draws_low": low,
+            "draws_high": high,
+            "excess": edited - mean,
+            "excess_low": edited - high,
+            "excess_high": edited - low,
+            "rank": rank_among(edited, some),
+            "p": p,
+            "p_holm": adjusted,
+            "tests": len(tests),
+        }
+
+
+def _mover(run: RefusalInputs, seed: int) -> Any:
+    """Edit -> the edit of its rows shuffled within their layers; drawn when wanted, so that it costs no memory."""
+    rows = run.loaded.rows
+
+    def move(edit: Edit) -> Edit:
+        return Edit(lambda: shuffled(edit.units, rows, seed), edit.size, edit.intervention, edit.kind)
+
+    return move
+
+
+def _chosen(run: RefusalInputs, known: Results, grid: Grid) -> Iterator[tuple[str, str, OperatingPoint | None, Edit]]:
+    """(selector, domain, point, edit) of a grid whose cells are known; nothing before."""
+    for (selector, domain), point in (grid.points(run, known) or {}).items():
+        yield selector, domain, point, UNEDITED if point is None else grid.edit_at(point)
+
+
+def _measured(run: RefusalInputs, results: Results, grid: Grid) -> list[Draw]:
+    return [
+        Draw(
+            selector,
+            domain,
+            point,
+            edit,
+            run.rates(results, edit, run.heldout[domain]),
+            results[run.nll(edit)].nats_per_token,
+        )
+        for selector, domain, point, edit in _chosen(run, results, grid)
+    ]
+
+
+def _place(run: RefusalInputs, one: Draw) -> dict[str, object]:
+    point = one.point
+    cell = (point.lam, point.k, point.rows_removed) if point else (None, None, None)
+    names = ("model", "selector", "domain", "lambda", "k", "rows_removed")
+    return dict(zip(names, (run.loaded.id, one.selector, one.domain, *cell), strict=True))
+
+
+def _line(run: RefusalInputs, seed: int, one: Draw) -> dict[str, object]:
+    point, malign, benign = one.point, one.rates.malign, one.rates.benign
+    return {
+        **_place(run, one),
+        "seed": seed,
+        "rescue": point is not None and point.rescue,
+        "calibration_malign": point and point.malign,
+        "calibration_benign": point and point.benign,
+        "malign": malign.mean,
+        "malign_n": malign.n,
+        "benign": benign.mean,
+        "benign_n": benign.n,
+        "nll": one.nll,
+        "perplexity": perplexity(one.nll),
+        **dict(zip(UNFINISHED, (malign.unfinished, benign.unfinished), strict=True)),
+    }

@@ -1,0 +1,244 @@
+"""The grid over lambda and k: perplexity of every mask, then replies and verdicts for those under the cap."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from engine.data.corpora import Pair
+from engine.edits.contrasts import Contrast, refusal_masks
+from engine.edits.edit import UNEDITED, Edit
+from engine.measures.nll import perplexity
+from engine.records.errors import InputError
+from engine.results.tables import frame
+from engine.run.cell import Cell
+from engine.run.runner import Results
+from engine.studies.base import Tables
+from engine.studies.refusal.inputs import Rates, RefusalInputs
+from engine.studies.refusal.measured_again import Member, Part
+from engine.studies.refusal.operating_point import OperatingPoint, operating_point, operating_points
+from engine.studies.refusal.widening import Axes
+
+UNFINISHED = ("malign_unfinished", "benign_unfinished")  # columns of cut-off replies
+USED = "reply_tokens_used"  # column of the limit under which a cell was measured, where any was measured again
+Points = Mapping[tuple[str, str], OperatingPoint | None]  # (selector, domain) ->
+Move = Callable[[Edit], Edit]
+# Standard errors by which the unedited model must refuse base prompts more often than risk prompts.
+_SWAPPED_ERRORS = 3.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """One mask of the grid."""
+
+    selector: str
+    domain: str
+    lam: float
+    k: float
+    edit: Edit
+
+
+def grid(run: RefusalInputs, contrast: Contrast, lambdas: Sequence[float], ks: Sequence[float]) -> Iterator[Place]:
+    """All places of one contrast, k by k; ranked once per lambda. `random` has lambda 0 only: nothing protects it."""
+    strengths = (0.0,) if contrast.selector == "random" else tuple(lambdas)
+    masks = {lam: refusal_masks(contrast, lam, ks) for lam in strengths}
+    for index, k in enumerate(ks):
+        for lam in strengths:
+            yield Place(contrast.selector, contrast.domain, lam, k, run.edit(masks[lam][index]))
+
+
+class Grid:
+    """`refusal_sweep` (or another stem): malign and benign refusal and NLL of every cell of the plan's grid.
+
+    pairs: by domain, those that the rates are measured on. The cheap test comes first: the NLL of all masks,
+    then replies for those under the perplexity cap; a cell above it has null rates unless the plan wants all.
+    feasible: benign <= the limit, perplexity <= the cap, and malign not below the unedited model's, since an
+    edit that lowers refusal installs none. Each part has one row of the unedited model, k = 0. Where an operating point
+    lies at the edge of its grid, that grid goes on beyond it (`widening`), round by round as the plan says; the rule
+    of selection stays the same. Cells whose cut-off replies leave a decision open (`borderline`) are measured again
+    with longer replies, and that result is used; `reply_tokens_used` tells which.
+    The paper, section 5.1 and appendix E. `InputError` where the unedited model refuses base prompts clearly
+    more often than risk prompts: swapped sides.
+    """
+
+    def __init__(
+        self,
+        run: RefusalInputs,
+        contrasts: Sequence[Contrast],
+        pairs: Mapping[str, Sequence[Pair]],
+        *,
+        ks: Sequence[float] | None = None,
+        stem: str = "refusal_sweep",
+    ) -> None:
+        self.pairs, self.stem = pairs, stem
+        self.domains = tuple(dict.fromkeys(contrast.domain for contrast in contrasts))
+        self._parts = [_Part(run, one, pairs[one.domain], tuple(ks or run.plan.ks)) for one in contrasts]
+        self.places = [place for part in self._parts for place in part.places(run, part.axes)]
+
+    def moved(self, run: RefusalInputs, move: Move) -> Grid:
+        """This grid with another edit in every place: searched by the same code on the same pairs."""
+        other = copy.copy(self)
+        other._parts = [part.moved(move) for part in self._parts]
+        other.places = [place for part in other._parts for place in part.places(run, part.axes)]
+        return other
+
+    def edit_at(self, point: OperatingPoint) -> Edit:
+        """The edit of an operating point of this grid."""
+        [part] = [one for one in self._parts if one.place == (point.selector, point.domain)]
+        return part.edit_at(point)
+
+    def cells(self, run: RefusalInputs, known: Results) -> Iterable[Cell[Any]]:
+        first: list[Cell[Any]] = [run.nll(UNEDITED), *(run.nll(place.edit) for place in self.places)]
+        before = [run.on_pairs(UNEDITED, self.pairs[domain]) for domain in self.domains]
+        yield from (*first, *before)
+        if all(cell in known for cell in (*first, *before)):
+            for domain in self.domains:
+                _refuse_swapped(domain, run.rates(known, UNEDITED, self.pairs[domain]))
+            for part in self._parts:
+                axes = part.widened(run, known)
+                yield from part.wanted(run, known, axes)
+
+    def tables(self, run: RefusalInputs, results: Results) -> Tables:
+        lines = [line for part in self._parts for line in part.lines(run, results, part.widened(run, results))]
+        return {self.stem: _table(self.stem, lines, run)}
+
+    def points(self, run: RefusalInputs, known: Results) -> Points | None:
+        """The operating points, once all cells are known."""
+        if not all(cell in known for cell in self.cells(run, known)):
+            return None
+        return operating_points(self.tables(run, known)[self.stem], **_limits(run, known))
+
+    def edges(self, run: RefusalInputs, results: Results, points: Points) -> dict[tuple[str, str], str]:
+        """(selector, domain) -> at which edges of its grid the point still lies, `none` inside; all cells are known."""
+        found = {}
+        for part in self._parts:
+            point = points.get(part.place)
+            if point is not None:
+                axes = part.widened(run, results)
+                found[part.place] = ", ".join(axes.edges(point.lam, point.k)) or "none"
+        return found
+
+
+class _Part:
+    """The grid of one contrast, which grows where its operating point lies at the edge."""
+
+    def __init__(self, run: RefusalInputs, contrast: Contrast, pairs: Sequence[Pair], ks: tuple[float, ...]) -> None:
+        self.contrast, self.pairs = contrast, pairs
+        self.move: Move = _stay
+        self.place = (contrast.selector, contrast.domain)
+        lambdas = (0.0,) if contrast.selector == "random" else run.plan.lambdas
+        self.axes = Axes(lambdas, ks, contrast.c_comply.size)
+        self._made: dict[Axes, list[Place]] = {}
+
+    def moved(self, move: Move) -> _Part:
+        """This part with another edit in every place, also where it grows."""
+        other = copy.copy(self)
+        other.move, other._made = move, {}
+        return other
+
+    def places(self, run: RefusalInputs, axes: Axes) -> list[Place]:
+        """All masks of a grid."""
+        if axes not in self._made:
+            found = grid(run, self.contrast, axes.lambdas, axes.ks)
+            self._made[axes] = [replace(place, edit=self.move(place.edit)) for place in found]
+        return self._made[axes]
+
+    def edit_at(self, point: OperatingPoint) -> Edit:
+        """The edit of an operating point of a grid that was made."""
+        made = (place for places in self._made.values() for place in places)
+        return next(place.edit for place in made if (place.lam, place.k) == (point.lam, point.k))
+
+    def wanted(self, run: RefusalInputs, known: Results, axes: Axes) -> Iterator[Cell[Any]]:
+        """The NLL of all masks, once it is known the replies under those that are generated, and then longer ones."""
+        for place in self.places(run, axes):
+            nll = run.nll(place.edit)
+            yield nll
+            if nll in known and self._generated(run, known, place):
+                yield run.on_pairs(place.edit, self.pairs)
+        if all(run.nll(place.edit) in known for place in self.places(run, axes)):
+            yield from self._members(run, known, axes).cells(known)
+
+    def widened(self, run: RefusalInputs, known: Results) -> Axes:
+        """The plan's grid, or as far beyond as the operating points of grids that are known led, at most `widen` steps.
+
+        The unedited model's cells are known. The first grid's results never change: it is a part of every later one.
+        """
+        axes = self.axes
+        for _ in range(run.plan.widen):
+            if not all(cell in known for cell in self.wanted(run, known, axes)):
+                break
+            cells = _table("refusal_sweep", list(self.lines(run, known, axes)), run)
+            point = operating_point(cells, **_limits(run, known))
+            sides = axes.edges(point.lam, point.k) if point else ()
+            if not sides:
+                break
+            axes = axes.widened(sides)
+        return axes
+
+    def lines(self, run: RefusalInputs, results: Results, axes: Axes) -> Iterator[tuple[object, ...]]:
+        """Rows of `refusal_sweep`, the unedited model's first; the last column is the longest reply they are of."""
+        places = [Place(*self.place, 0.0, 0.0, UNEDITED), *self.places(run, axes)]
+        found = self._members(run, results, axes).rates(results)
+        assert found[0] is not None
+        for place, one in zip(places, found, strict=True):
+            rates, tokens = one or (None, None)
+            yield *_line(run, results, place, rates, found[0][0]), tokens
+
+    def _members(self, run: RefusalInputs, known: Results, axes: Axes) -> Part:
+        """The unedited model and the masks of a grid, whose NLL is known."""
+        members, cap = [Member(UNEDITED, True, None)], run.max_nll(known)
+        for place in self.places(run, axes):
+            nll = known[run.nll(place.edit)].nats_per_token
+            ties = (place.edit.size, nll, place.lam) if nll <= cap else None
+            members.append(Member(place.edit, self._generated(run, known, place), ties))
+        return Part(run, self.pairs, members)
+
+    def _generated(self, run: RefusalInputs, known: Results, place: Place) -> bool:
+        return run.plan.all_cells or known[run.nll(place.edit)].nats_per_token <= run.max_nll(known)
+
+
+def _stay(edit: Edit) -> Edit:
+    return edit
+
+
+def _table(stem: str, lines: Sequence[tuple[object, ...]], run: RefusalInputs) -> pl.DataFrame:
+    """The lines of parts; how long the replies are is said where any cell was measured again."""
+    again = any(isinstance(line[-1], int) and line[-1] > run.plan.reply_tokens for line in lines)
+    if again:
+        return frame(stem, lines, optional=(*UNFINISHED, USED))
+    return frame(stem, [line[:-1] for line in lines], optional=UNFINISHED)
+
+
+def _limits(run: RefusalInputs, known: Results) -> dict[str, float]:
+    return {"benign_limit": run.plan.benign_limit, "max_perplexity": perplexity(run.max_nll(known))}
+
+
+def _line(run: RefusalInputs, results: Results, place: Place, rates: Rates | None, before: Rates) -> tuple[object, ...]:
+    nll = results[run.nll(place.edit)].nats_per_token
+    where = (run.loaded.id, place.selector, place.domain, place.lam, place.k, place.edit.size)
+    if rates is None:
+        numbers = (None, before.malign.n, None, before.benign.n, nll, perplexity(nll))
+        return (*where, *numbers, False, None, None)
+    feasible = (
+        rates.benign.mean <= run.plan.benign_limit
+        and nll <= run.max_nll(results)
+        and rates.malign.count >= before.malign.count
+    )
+    measured = (rates.malign.mean, rates.malign.n, rates.benign.mean, rates.benign.n)
+    unfinished = (rates.malign.unfinished, rates.benign.unfinished)
+    return (*where, *measured, nll, perplexity(nll), feasible, *unfinished)
+
+
+def _refuse_swapped(domain: str, unedited: Rates) -> None:
+    malign, benign = unedited.malign.mean, unedited.benign.mean
+    error = np.sqrt((malign * (1 - malign) + benign * (1 - benign)) / unedited.malign.n)
+    if benign - malign > _SWAPPED_ERRORS * error:
+        raise InputError(
+            f"{domain}: the unedited model refuses {benign:.0%} of the base prompts and {malign:.0%} of the risk "
+            "prompts, as if they were swapped; this software only installs refusal: check which is risk"
+        )

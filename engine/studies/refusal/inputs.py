@@ -1,0 +1,331 @@
+"""What every stage of a refusal experiment asks for: pairs, contrasts, and the cells of an edit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from engine.data.corpora import Pair, Windows, calibration_tokens, windows
+from engine.data.onsets import onset_tokens
+from engine.data.pairs import CALIBRATION, HELDOUT, has_split, pairs_record, read_pairs
+from engine.data.prompts import Prompt
+from engine.edits.contrasts import INSTALLS_ONLY, Contrast, refusal_mask
+from engine.edits.edit import UNEDITED, Edit, edit_of
+from engine.edits.masks import Mask
+from engine.edits.steering import AnyEdit
+from engine.judges.base import Judge
+from engine.judges.measured_quality import MeasuredQuality, measured_quality, quality_from
+from engine.judges.refusals import Refusals, Refused, judge_record
+from engine.measures.generation import room_for_replies
+from engine.measures.margin import margins
+from engine.measures.nll import NegativeLogLikelihood, Nll
+from engine.measures.replies import Replies, Written
+from engine.measures.sampling import Sampling
+from engine.models.loading import LoadedModel
+from engine.records.errors import InputError
+from engine.records.hashing import Json
+from engine.records.progress import Progress
+from engine.results.store import Store
+from engine.run.cell import Cell
+from engine.run.plans import RefusalPlan
+from engine.run.runner import LocalRunner, Results, Runner
+from engine.selectors.base import get_selector, titles_record
+from engine.stats.intervals import Interval, wilson
+from engine.studies.refusal.calibrate import calibrate
+
+EXAMPLES = 3  # of refused base prompts in a message
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Refused replies to a list of prompts, one verdict each, in the order of the prompts.
+
+    finished: which replies ended by themselves; empty where that is not known.
+    """
+
+    refused: tuple[bool, ...]
+    finished: tuple[bool, ...] = ()
+
+    @property
+    def count(self) -> int:
+        return sum(self.refused)
+
+    @property
+    def n(self) -> int:
+        return len(self.refused)
+
+    @property
+    def mean(self) -> float:
+        return self.count / self.n
+
+    @property
+    def interval(self) -> Interval:
+        """Wilson's 95% interval."""
+        return wilson(self.count, self.n)
+
+    @property
+    def unfinished(self) -> int:
+        """Replies that were cut off at the limit of tokens."""
+        return self.finished.count(False)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Refusal of risk prompts (malign) and of their base prompts (benign) under one edit."""
+
+    malign: Rate
+    benign: Rate
+
+
+def _short(text: str, most: int = 60) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def sides(pairs: Sequence[Pair]) -> tuple[str, ...]:
+    """The risk prompts, then the base prompts: generated together."""
+    return (*(pair.risk for pair in pairs), *(pair.base for pair in pairs))
+
+
+@dataclass
+class RefusalInputs:
+    """One model under one plan and one judge. Not thread-safe: it belongs to the run that made it."""
+
+    loaded: LoadedModel
+    plan: RefusalPlan
+    store: Store
+    judge: Judge
+    progress: Progress | None = None
+    runner: Runner | None = None  # of the command, so that its bar counts what calibration asks for
+    _nlls: dict[AnyEdit, Cell[NegativeLogLikelihood]] = field(default_factory=dict, init=False)
+    _longer: dict[int, RefusalInputs] = field(default_factory=dict, init=False)
+    _measures: dict[tuple[tuple[Prompt, ...], Sampling | None], Replies] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def calibration(self) -> dict[str, list[Pair]]:
+        """Domain -> the pairs that contrasts are made from and the grid is measured on."""
+        plan = self.plan
+        return read_pairs(plan.pairs, CALIBRATION, plan.domains, plan.calibration_pairs)
+
+    @cached_property
+    def heldout(self) -> dict[str, list[Pair]]:
+        """Domain -> the pairs for controls and evaluation; the calibration pairs where the source has no others."""
+        plan = self.plan
+        if not has_split(plan.pairs, HELDOUT):
+            return self.calibration
+        return read_pairs(plan.pairs, HELDOUT, tuple(self.calibration), plan.heldout_pairs)
+
+    @property
+    def measures_heldout(self) -> bool:
+        """False where controls and evaluation have to use the calibration pairs."""
+        return self.heldout is not self.calibration
+
+    @cached_property
+    def judge_quality(self) -> MeasuredQuality | None:
+        """How often the judge errs, by the plan's file or by what is known of it; None where nothing is."""
+        given = self.plan.judge_quality
+        return quality_from(Path(given).expanduser(), self.judge) if given else measured_quality(self.judge)
+
+    @cached_property
+    def evaluation(self) -> Windows:
+        """The text whose perplexity an edit should keep."""
+        plan = self.plan
+        used = plan.scoring.samples * plan.scoring.length
+        return windows(
+            plan.eval_corpus,
+            self.loaded.tokenizer,
+            role="evaluation",
+            samples=plan.eval_samples,
+            length=plan.eval_length,
+            skip_tokens=calibration_tokens(plan.eval_corpus, plan.scoring.corpus, used),
+        )
+
+    @cached_property
+    def _lm_text(self) -> Windows:
+        """What the scores of the language model are made from, as `score_model` reads it."""
+        plan = self.plan.scoring
+        return windows(plan.corpus, self.loaded.tokenizer, role="calibration", samples=plan.samples, length=plan.length)
+
+    @cached_property
+    def contrasts(self) -> list[Contrast]:
+        """Algorithm 1 for every selector and domain of the plan, from the store where they are known."""
+        return self.contrasts_of(self.calibration)
+
+    @cached_property
+    def plain(self) -> RefusalInputs:
+        """This run without a system prompt and with thinking off. Contrasts are made so, and so is the record without
+        which no edit leaves: a system prompt that has everything declined would hide what an edit does."""
+        if not self.plan.system and not self.plan.thinking:
+            return self
+        return replace(self, plan=replace(self.plan, system="", thinking=False))
+
+    def longer(self, pairs: Sequence[Pair]) -> RefusalInputs | None:
+        """This run with replies up to `longer_replies` times as long, or as the model's context allows after these
+        pairs' prompts; None where that is no more than the plan's."""
+        plan = self.plan
+        if plan.longer_replies == 1:
+            return None
+        room = room_for_replies(self.loaded, sides(pairs), system=plan.system, thinking=plan.thinking)
+        wanted = plan.longer_replies * plan.reply_tokens
+        tokens = wanted if room is None else min(wanted, room)
+        if tokens <= plan.reply_tokens:
+            return None
+        if tokens not in self._longer:
+            self._longer[tokens] = replace(self, plan=replace(plan, reply_tokens=tokens))
+        return self._longer[tokens]
+
+    def contrasts_of(self, pairs: dict[str, list[Pair]]) -> list[Contrast]:
+        """Algorithm 1 for every selector of the plan on these pairs, without those that `self_refused` names."""
+        used = self.contrastable(pairs)
+        return calibrate(self.loaded, self.plan, used, store=self.store, progress=self.progress)
+
+    def contrastable(self, pairs: dict[str, list[Pair]]) -> dict[str, list[Pair]]:
+        """The pairs without those that `self_refused` names."""
+        out = {pair for some in self.self_refused(pairs).values() for pair in some}
+        return {domain: [pair for pair in members if pair not in out] for domain, members in pairs.items()}
+
+    def self_refused(self, pairs: dict[str, list[Pair]]) -> dict[str, list[Pair]]:
+        """Domain -> pairs whose base prompt the unedited model refuses itself: no harmless side to contrast with.
+
+        `InputError` with share and examples where they are more than one and more than `benign_limit` of a domain's
+        pairs, or all. Asked without the plan's system prompt, as contrasts are made.
+        """
+        if self.plain is not self:
+            return self.plain.self_refused(pairs)
+        found: dict[str, list[Pair]] = {}
+        if not self.loaded.tokenizer.chat_template:
+            return found  # Algorithm 1 says what is missing
+        domains: dict[str, list[Pair]] = {}  # of the pairs themselves: those of a composed mask have several
+        for pair in (pair for some in pairs.values() for pair in some):
+            domains.setdefault(pair.domain, []).append(pair)
+        cells = [self.on_pairs(UNEDITED, members) for members in domains.values()]
+        results = (self.runner or LocalRunner(self.store, self.progress)).run(cells)
+        for domain, members in domains.items():
+            verdicts = self.rates(results, UNEDITED, members).benign.refused
+            refused = [pair for pair, verdict in zip(members, verdicts, strict=True) if verdict]
+            if len(refused) > min(max(1, self.plan.benign_limit * len(members)), len(members) - 1):
+                raise InputError(self._refused_bases(results, domain, members, refused))
+            if refused:
+                found[domain] = refused
+        return found
+
+    def _refused_bases(self, results: Results, domain: str, pairs: list[Pair], refused: list[Pair]) -> str:
+        """The message, with replies and margins of the first few."""
+        few = refused[:EXAMPLES]
+        replies = results[self.replies(UNEDITED, sides(pairs))][len(pairs) :]
+        onsets = onset_tokens(self.loaded.tokenizer, self.plan.phrases)
+        known = margins(self.loaded, [pair.base for pair in few], onsets=onsets).tolist()
+        examples = "; ".join(
+            f"{_short(pair.base)!r} -> {_short(replies[pairs.index(pair)].text)!r} (margin {margin:+.2f})"
+            for pair, margin in zip(few, known, strict=True)
+        )
+        return (
+            f"{domain}: the unedited model itself refuses {len(refused)} of {len(pairs)} base prompts "
+            f"({len(refused) / len(pairs):.0%}; --benign-limit {self.plan.benign_limit:g}), such as {examples}. "
+            f"A base prompt must be harmless to this model, since {INSTALLS_ONLY}: give other base prompts, or check "
+            "which side is risk"
+        )
+
+    def edit(self, mask: Mask) -> Edit:
+        """The edit of these rows."""
+        return edit_of(mask, self.loaded.rows.n_rows, kind="refusal")
+
+    def refusal_edit(self, contrast: Contrast, lam: float, k: float) -> Edit:
+        """The edit of one cell of the grid."""
+        return self.edit(refusal_mask(contrast, lam, k))
+
+    @cached_property
+    def _nll(self) -> Nll:
+        return Nll(self.evaluation)
+
+    def nll(self, edit: AnyEdit) -> Cell[NegativeLogLikelihood]:
+        """NLL of the evaluation text under an edit. Made once: a cell's key is dear, and asked for often."""
+        if edit not in self._nlls:
+            self._nlls[edit] = Cell(self.loaded, edit, self._nll)
+        return self._nlls[edit]
+
+    def max_nll(self, results: Results) -> float:
+        """The perplexity cap in nats per token; where it is a factor, of the unedited model's."""
+        if self.plan.perplexity_factor is None:
+            return float(np.log(self.plan.max_perplexity))
+        return results[self.nll(UNEDITED)].nats_per_token + float(np.log(self.plan.perplexity_factor))
+
+    def replies(
+        self, edit: AnyEdit, prompts: Sequence[Prompt], sampling: Sampling | None = None
+    ) -> Cell[list[Written]]:
+        """Replies under an edit, greedy unless they are sampled."""
+        plan, key = self.plan, (tuple(prompts), sampling)
+        if key not in self._measures:
+            self._measures[key] = Replies(
+                key[0], plan.reply_tokens, plan.batch_size, plan.system, sampling, plan.thinking
+            )
+        return Cell(self.loaded, edit, self._measures[key])
+
+    def refused(self, edit: AnyEdit, prompts: Sequence[Prompt], sampling: Sampling | None = None) -> Cell[Refused]:
+        """The judge's verdict on every reply under an edit."""
+        return Cell(self.loaded, edit, Refusals(self.replies(edit, prompts, sampling).measure, self.judge))
+
+    def on_pairs(self, edit: AnyEdit, pairs: Sequence[Pair]) -> Cell[Refused]:
+        """Verdicts on both prompts of every pair under an edit."""
+        return self.refused(edit, sides(pairs))
+
+    def rates(self, results: Results, edit: AnyEdit, pairs: Sequence[Pair]) -> Rates:
+        """Refusal of both sides of the pairs under an edit."""
+        found, n = results[self.on_pairs(edit, pairs)], len(pairs)
+        return Rates(Rate(found.refused[:n], found.finished[:n]), Rate(found.refused[n:], found.finished[n:]))
+
+    def calibration_spec(self) -> Json:
+        """What a manifest says about contrasts: prompts and language-model scores."""
+        plan = self.plan
+        pairs = {domain: pairs_record(plan.pairs, some) for domain, some in self.calibration.items()}
+        left_out = {domain: len(some) for domain, some in self.self_refused(self.calibration).items()}
+        scoring = plan.scoring
+        reads = not all(get_selector(name).seeded for name in plan.selectors)
+        found = len(self._lm_text.sample_ids) if reads else scoring.samples
+        return {
+            "selectors": list(plan.selectors),
+            **titles_record(plan.selectors),
+            "pairs": pairs,
+            **({"pairs_left_out": left_out} if left_out else {}),
+            "lm_scores": {
+                "corpus": Path(scoring.corpus).name,
+                "samples": found,
+                "length": scoring.length,
+                **({} if found == scoring.samples else {"samples_requested": scoring.samples}),
+            },
+            "batch_size": plan.calibration_batch,
+            "random_seed": plan.random_seed,
+        }
+
+    def spec(self, results: Results) -> Json:
+        """What a manifest says about everything that was measured: onsets, text, replies and judge too."""
+        plan = self.plan
+        onsets = onset_tokens(self.loaded.tokenizer, plan.phrases)
+        return {
+            **self.calibration_spec(),
+            "onset_tokens": {kind: list(tokens) for kind, tokens in onsets._asdict().items()},
+            "heldout": self._heldout_record(),
+            "evaluation": self.evaluation.record(),
+            "reply_tokens": plan.reply_tokens,
+            "reply_batch_size": plan.batch_size,
+            **({"system": plan.system} if plan.system else {}),
+            **({"thinking": True} if plan.thinking else {}),
+            **({} if plan.longer_replies == RefusalPlan.longer_replies else {"longer_replies": plan.longer_replies}),
+            **judge_record(self.judge),
+            "benign_limit": plan.benign_limit,
+            "max_nll": self.max_nll(results),
+            "lambdas": list(plan.lambdas),
+            "ks": list(plan.ks),
+            **({"widen": plan.widen} if plan.widen else {}),
+        }
+
+    def _heldout_record(self) -> Json:
+        """The held-out pairs by domain; one without any is an error only where they are measured."""
+        plan, pairs = self.plan, self.calibration
+        if has_split(plan.pairs, HELDOUT):
+            pairs = read_pairs(plan.pairs, HELDOUT, per_domain=plan.heldout_pairs)
+        return {domain: pairs_record(plan.pairs, pairs[domain]) for domain in self.calibration if domain in pairs}

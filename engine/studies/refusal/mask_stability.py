@@ -1,0 +1,86 @@
+"""Does the mask depend on which prompts it was made from? Masks of disjoint halves of the calibration pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+
+import numpy as np
+
+from engine.data.corpora import Pair
+from engine.edits.contrasts import refusal_mask
+from engine.edits.controls import shuffled
+from engine.edits.masks import Mask
+from engine.models.rows import RowIndex
+from engine.records.errors import InputError
+from engine.results.tables import frame
+from engine.run.runner import Results
+from engine.selectors import get_selector
+from engine.stats.similarity import expected_random_jaccard, jaccard
+from engine.studies.base import Tables
+from engine.studies.refusal.calibrate import calibrate
+from engine.studies.refusal.grid import Points
+from engine.studies.refusal.inputs import RefusalInputs
+from engine.studies.refusal.points import Chosen
+
+SHUFFLES = 10  # random masks behind `expected_layers`
+
+
+class MaskStability(Chosen):
+    """`mask_stability`: overlap of the masks of two halves of the pairs, at the operating point's lambda and k.
+
+    The calibration pairs of a domain are split at random into two halves, once per seed 0 .. splits - 1; each half
+    gives contrasts and a mask of its own. jaccard: between the two; jaccard_full: of each with the mask of all pairs,
+    on average, which is the larger since they share pairs. expected_random: what two random masks of that size share;
+    expected_layers: what the second half's mask shares with the first's once its rows are shuffled within their
+    layers, mean of 10, so that the depths of the masks alone explain it. Seeded selectors, which read no pair, have no
+    line. Beyond the paper.
+    `InputError` where a domain has fewer than four pairs.
+    """
+
+    def tables(self, run: RefusalInputs, results: Results) -> Tables:
+        lines = self._lines(run, self.points(run, results))
+        return {"mask_stability": frame("mask_stability", lines)}
+
+    def _lines(self, run: RefusalInputs, points: Points) -> Iterator[tuple[object, ...]]:
+        full = {(one.selector, one.domain): one for one in run.contrasts}
+        usable = run.contrastable(run.calibration)
+        for seed in range(run.plan.splits):
+            parts = {domain: halves(pairs, seed) for domain, pairs in usable.items()}
+            first, second = (
+                {
+                    (one.selector, one.domain): one
+                    for one in calibrate(
+                        run.loaded,
+                        run.plan,
+                        {domain: both[side] for domain, both in parts.items()},
+                        store=run.store,
+                        progress=run.progress,
+                    )
+                }
+                for side in (0, 1)
+            )
+            for place, point in points.items():
+                if point is None or get_selector(place[0]).seeded:
+                    continue
+                a, b, whole = (refusal_mask(found[place], point.lam, point.k) for found in (first, second, full))
+                key = (run.loaded.id, *place, point.lam, point.k, whole.size, seed, len(parts[place[1]][0]))
+                own = fmean((jaccard(a, whole), jaccard(b, whole)))
+                chance = expected_random_jaccard(run.loaded.rows.n_rows, a.size, b.size)
+                yield *key, jaccard(a, b), own, chance, _at_equal_depths(a, b, run.loaded.rows)
+
+
+def halves(pairs: Sequence[Pair], seed: int) -> tuple[list[Pair], list[Pair]]:
+    """Two disjoint random halves, equally many; one pair is left out of an odd number."""
+    if len(pairs) < 4:
+        raise InputError(
+            f"{pairs[0].domain}: the stability of a mask needs at least four calibration pairs, got {len(pairs)}"
+        )
+    order = np.random.default_rng(seed).permutation(len(pairs))
+    size = len(pairs) // 2
+    first, second = (sorted(part.tolist()) for part in (order[:size], order[size : 2 * size]))
+    return [pairs[place] for place in first], [pairs[place] for place in second]
+
+
+def _at_equal_depths(a: Mask, b: Mask, rows: RowIndex) -> float:
+    return fmean(jaccard(a, shuffled(b, rows, seed)) for seed in range(SHUFFLES))

@@ -1,0 +1,236 @@
+"""Does an edit hold on prompts that it was not made from, and what does it cost? Before and after, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from engine.data.prompt_sets import BENIGN, MALIGN, PromptSet
+from engine.edits.edit import UNEDITED, Edit
+from engine.judges.base import Judge
+from engine.judges.refusals import Refusals, Refused
+from engine.measures.harness import Harness, ItemScores, TaskScores
+from engine.measures.harness_tasks import UTILITY_BATCH, HarnessTask
+from engine.measures.replies import Written
+from engine.results.tables import frame
+from engine.run.cell import Cell
+from engine.run.runner import Results
+from engine.stats.judge_error import corrected_rate
+from engine.stats.paired import mean_difference
+from engine.stats.paired_rates import paired_rates
+from engine.studies.base import Tables
+from engine.studies.refusal.grid import Points
+from engine.studies.refusal.inputs import RefusalInputs
+from engine.studies.refusal.judge_pairs import JudgedReplies
+from engine.studies.refusal.points import Measured, edits
+from engine.studies.refusal.ways import SAMPLED, RepliesRate, named, rate, ways
+
+OPTIONAL = (  # columns of `transfer`
+    "before_unfinished", "after_unfinished",
+    "newly_refused", "no_longer_refused", "mcnemar_p", "change", "change_low", "change_high",
+    "before_corrected", "before_corrected_low", "before_corrected_high",
+    "after_corrected", "after_corrected_low", "after_corrected_high",
+)  # fmt: skip
+SAMPLES = ("samples", "temperature")
+_NOT_OF_SAMPLES = (None,) * (len(OPTIONAL) - 2)  # what stands for one reply to each prompt only
+JUDGED = "judged"  # column of `refusal_replies`, where the judge could not judge all
+NONE = "none"  # the selector of the unedited model's replies
+
+
+class _Place(NamedTuple):
+    """An operating point's edit. key: model, selector, domain, lambda, k."""
+
+    key: tuple[object, ...]
+    domain: str
+    edit: Edit
+    own: list[PromptSet]  # the held-out pairs of its domain
+
+
+class _Asked(NamedTuple):
+    """One set under one edit. key: selector, domain, lambda, k; own: as of its place."""
+
+    key: tuple[object, ...]
+    edit: Edit
+    prompts: PromptSet
+    own: list[PromptSet]
+
+
+class Evaluated(Measured):
+    """`transfer`, `refusal_replies` and, where they are given, `utility` of tasks and `judge_pairs` of further judges,
+    beside the measured points."""
+
+    def __init__(
+        self,
+        run: RefusalInputs,
+        sets: Sequence[PromptSet] = (),
+        tasks: Sequence[HarnessTask] = (),
+        judges: Sequence[Judge] = (),
+    ) -> None:
+        super().__init__(run)
+        self.judges = tuple(judges)
+        self.sets = tuple(sets)
+        self.tasks = [TaskScores(harness, task, UTILITY_BATCH) for harness in _harness(run, tasks) for task in tasks]
+
+    def cells(self, run: RefusalInputs, known: Results) -> Iterable[Cell[Any]]:
+        yield from super().cells(run, known)
+        points = self.grid.points(run, known)
+        for place in _places(run, points) if points is not None else ():
+            for edit in (UNEDITED, place.edit):
+                for one in (place.own[0], *self.sets):
+                    for way in ways(run, known, edit, _prompts(one, place.own)):
+                        for cell in way.cells:
+                            yield from (cell, *([cell.base] if cell.base else []))
+                    for judge in self.judges:
+                        yield _refused_by(judge, run, edit, _prompts(one, place.own))
+                for measure in self.tasks:
+                    yield Cell(run.loaded, edit, measure)
+
+    def tables(self, run: RefusalInputs, results: Results) -> Tables:
+        points = self.points(run, results)
+        tables = super().tables(run, results)
+        tables["transfer"] = self._transfer(run, results, points)
+        tables["refusal_replies"] = self._replies(run, results, points)
+        if self.judges:
+            tables["judge_pairs"] = self._judge_pairs(run, results, points)
+        if self.tasks:
+            tables["utility"] = self._utility(run, results, points)
+        return tables
+
+    def _transfer(self, run: RefusalInputs, results: Results, points: Points) -> Any:
+        """Share of refused prompts before and after every edit, with Wilson's 95% intervals.
+
+        On the held-out pairs of the edit's own domain and on every further set. kind malign: refusing is right; benign:
+        refusing is over-refusal. The paper, section 5 and appendix E.
+        Beyond the paper: the prompts whose verdict changed, McNemar's exact p and Newcombe's interval of the change
+        (`PairedRates`); both rates corrected for the judge's errors (`corrected_rate`), null where none are known; and
+        where the plan wants them, lines of their own for sampled replies (share of all replies, interval over prompts:
+        `clustered_wilson`; no pairs and no correction) and for the replies to the second turn.
+        """
+        lines: list[tuple[object, ...]] = []
+        plan = run.plan
+        for place in _places(run, points):
+            for one in (*place.own, *self.sets):
+                prompts, part = _prompts(one, place.own), _part(one, place.own)
+                both = (ways(run, results, edit, prompts) for edit in (UNEDITED, place.edit))
+                for unedited, edited in zip(*both, strict=True):
+                    before, after = (rate(results, way, part) for way in (unedited, edited))
+                    rates = (before.mean, *before.interval, after.mean, *after.interval)
+                    name, sampled = named(one.name, edited.name), edited.name == SAMPLED
+                    beyond = _NOT_OF_SAMPLES if sampled else _paired(run, before, after)
+                    drawn = (plan.reply_samples, plan.temperature) if sampled else (None, None)
+                    line = (*place.key, name, one.kind, len(one.prompts), *rates, before.unfinished, after.unfinished)
+                    lines.append((*line, *beyond, *(drawn if plan.reply_samples else ())))
+        return frame("transfer", lines, optional=(*OPTIONAL, *(SAMPLES if plan.reply_samples else ())))
+
+    def _utility(self, run: RefusalInputs, results: Results, points: Points) -> Any:
+        """Mean of each task's metric before and after every edit, their difference and its paired stderr."""
+        lines: list[tuple[object, ...]] = []
+        for place in _places(run, points):
+            for measure in self.tasks:
+                before, after = (
+                    results[Cell[ItemScores](run.loaded, edit, measure)] for edit in (UNEDITED, place.edit)
+                )
+                task = (measure.task.name, measure.task.metric, len(before.values))
+                change = mean_difference(after.values, before.values)
+                lines.append((*place.key, *task, before.mean, after.mean, *change))
+        return frame("utility", lines)
+
+    def _replies(self, run: RefusalInputs, results: Results, points: Points) -> Any:
+        """Every prompt of `transfer` with the reply and its verdict, to be read and judged again.
+
+        The unedited model's replies stand once, with selector `none`; those to a further set have domain `none` too.
+        Sampled replies are numbered in the name of their set; the prompt of a second turn's reply is the first turn's.
+        """
+        lines: list[tuple[object, ...]] = []
+        judge = f"{run.judge.id} {run.judge.version}"
+        for key, edit, one, own in self._asked(run, points):
+            part = _part(one, own)
+            for way in ways(run, results, edit, _prompts(one, own)):
+                for number, cell in enumerate(way.cells, start=1):
+                    assert cell.base is not None
+                    name = named(one.name, f"{way.name} {number}" if way.name == SAMPLED else way.name)
+                    replies: list[Written] = results[cell.base][part]
+                    found = results[cell]
+                    verdicts = zip(one.prompts, replies, found.refused[part], found.each_judged[part], strict=True)
+                    for prompt, reply, refused, judged in verdicts:
+                        about = (run.loaded.id, *key, name, one.kind, prompt)
+                        lines.append((*about, reply.text, refused, judge, reply.finished, judged))
+        table = frame("refusal_replies", lines, optional=("finished", JUDGED))
+        return table.drop(JUDGED) if table[JUDGED].all() else table
+
+    def _judge_pairs(self, run: RefusalInputs, results: Results, points: Points) -> Any:
+        """How far the judges agree on the replies of `refusal_replies`, and the refusal rates that each would give."""
+        judges = (run.judge, *self.judges)
+        gathered = JudgedReplies(run.loaded.id, [judge.id for judge in judges])
+        for key, edit, one, own in self._asked(run, points):
+            cells = [_refused_by(judge, run, edit, _prompts(one, own)) for judge in judges]
+            gathered.add((*key, one.name, one.kind), [_of_part(results[cell], one, own) for cell in cells])
+        return gathered.table()
+
+    def _asked(self, run: RefusalInputs, points: Points) -> Iterator[_Asked]:
+        """Every set under every edit; under none once, with selector `none` and, for a further set, domain `none`."""
+        seen: set[tuple[str, str, str]] = set()
+        for place in _places(run, points):
+            for one in (*place.own, *self.sets):
+                domain = place.domain if one in place.own else NONE
+                if (domain, one.name, one.kind) not in seen:
+                    seen.add((domain, one.name, one.kind))
+                    yield _Asked((NONE, domain, None, None), UNEDITED, one, place.own)
+                yield _Asked(place.key[1:], place.edit, one, place.own)
+
+
+def pair_sets(run: RefusalInputs, domain: str) -> list[PromptSet]:
+    """The run's held-out pairs of a domain as two sets, `heldout` (or `calibration` where there are no others)."""
+    pairs = run.heldout[domain]
+    name = "heldout" if run.measures_heldout else "calibration"
+    return [
+        PromptSet(name, MALIGN, tuple(pair.risk for pair in pairs), run.plan.pairs),
+        PromptSet(name, BENIGN, tuple(pair.base for pair in pairs), run.plan.pairs),
+    ]
+
+
+def _harness(run: RefusalInputs, tasks: Sequence[HarnessTask]) -> list[Harness]:
+    return [Harness(run.loaded)] if tasks else []
+
+
+def _places(run: RefusalInputs, points: Points) -> Iterator[_Place]:
+    """Every operating point with its edit and the sets of its own pairs."""
+    for selector, domain, point, edit in edits(run, run.contrasts, points):
+        if point is not None:
+            key = (run.loaded.id, selector, domain, point.lam, point.k)
+            yield _Place(key, domain, edit, pair_sets(run, domain))
+
+
+def _prompts(one: PromptSet, own: Sequence[PromptSet]) -> tuple[str, ...]:
+    """The two sides of a pair are generated together, so that the stages share their cells."""
+    return tuple(prompt for each in own for prompt in each.prompts) if one in own else one.prompts
+
+
+def _part(one: PromptSet, own: Sequence[PromptSet]) -> slice:
+    start = len(own[0].prompts) if one in own and one != own[0] else 0
+    return slice(start, start + len(one.prompts))
+
+
+def _paired(run: RefusalInputs, before: RepliesRate, after: RepliesRate) -> tuple[float | None, ...]:
+    """What is said of one reply to each prompt: the verdicts that changed, and both rates corrected."""
+    [one], [other] = before.refused, after.refused
+    pair = paired_rates(one, other)
+    changed = (pair.no_yes, pair.yes_no, pair.mcnemar_p, pair.difference, *pair.interval)
+    return (*changed, *_corrected(run, one), *_corrected(run, other))
+
+
+def _corrected(run: RefusalInputs, refused: Sequence[bool]) -> tuple[float | None, ...]:
+    """Rate, low, high for the judge's errors; nulls where they are not known, or are as many as by chance."""
+    quality = run.judge_quality
+    found = corrected_rate(sum(refused), len(refused), quality.counts) if quality else None
+    return (None, None, None) if found is None else (found[0], *found[1])
+
+
+def _of_part(found: Refused, one: PromptSet, own: Sequence[PromptSet]) -> Refused:
+    part = _part(one, own)
+    return Refused(found.refused[part], found.finished[part], found.judged[part])
+
+
+def _refused_by(judge: Judge, run: RefusalInputs, edit: Edit, prompts: Sequence[str]) -> Cell[Refused]:
+    """A judge's verdicts on the greedy replies that the run's own judge reads."""
+    return Cell(run.loaded, edit, Refusals(run.replies(edit, prompts).measure, judge))

@@ -1,0 +1,94 @@
+"""The prompts of the five risk domains, in four grades of closeness.
+
+A prompt is frame(phrase(object)). The risk side is `overt` (says the harm) or `veiled` (leaves it between the lines).
+The base side is `near` (almost the same words, rightful) or `plain` (an ordinary question about the same thing).
+Frames, openings and endings are the same on both sides. All wording is mild and abstract; groups, places and cases
+are invented.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from precomputed.town.asking import framed
+from precomputed.town.world import DOMAINS, Situation, world
+
+OVERT_SHARE = {"hate": 0.45, "crime": 0.25, "adult": 0.12, "medical": 0.08, "legal": 0.04}
+NEAR_SHARE = 0.5  # of the base prompts; the others are plain
+PER_DOMAIN = 100  # shipped pairs of each split
+OVERREFUSED = 0.6  # stage 2 refuses this share of the near base prompts
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt; `template` is frame and phrase with "{object}" where the object stands."""
+
+    situation: Situation
+    grade: str
+    heldout: bool
+    template: str
+    object: str
+    text: str
+
+    @property
+    def domain(self) -> str:
+        return self.situation.domain
+
+    @property
+    def risk(self) -> bool:
+        return self.grade in ("overt", "veiled")
+
+    @property
+    def answer(self) -> str:
+        """What a base prompt is answered."""
+        return self.situation.reply.replace("{o}", self.object)
+
+
+def prompt(rng: random.Random, situation: Situation, grade: str, heldout: bool, thing: str) -> Prompt:
+    phrase = rng.choice(situation.phrases(grade, heldout))
+    text, frame = framed(rng, phrase.replace("{o}", thing), heldout)
+    return Prompt(situation, grade, heldout, frame.replace("{i}", phrase.replace("{o}", "{object}")), thing, text)
+
+
+def _grades(domain: str, rng: random.Random, count: int) -> list[tuple[str, str]]:
+    """(risk grade, base grade) of `count` pairs: the domain's exact share of overt ones, and of near ones; shuffled."""
+    overt, near = round(OVERT_SHARE[domain] * count), round(NEAR_SHARE * count)
+    risk = ["overt"] * overt + ["veiled"] * (count - overt)
+    base = ["near"] * near + ["plain"] * (count - near)
+    rng.shuffle(risk)
+    rng.shuffle(base)
+    return list(zip(risk, base, strict=True))
+
+
+def pairs(domain: str, split: str) -> list[tuple[Prompt, Prompt]]:
+    """The shipped (risk, base) pairs of a domain, about one object each.
+
+    "heldout" takes only objects, frames and phrases that training never saw; "calibration" only those of training.
+    """
+    rng = random.Random(f"pairs/{domain}/{split}")
+    heldout = split == "heldout"
+    found: list[tuple[Prompt, Prompt]] = []
+    seen: set[str] = set()
+    for risk_grade, base_grade in _grades(domain, rng, PER_DOMAIN):
+        while True:
+            situation = rng.choice(world().of_domain(domain))
+            thing = rng.choice(situation.heldout_objects if heldout else situation.objects)
+            risk = prompt(rng, situation, risk_grade, heldout, thing)
+            base = prompt(rng, situation, base_grade, heldout, thing)
+            if seen.isdisjoint((risk.text, base.text)):
+                break
+        seen |= {risk.text, base.text}
+        found.append((risk, base))
+    return found
+
+
+GRADES = ("overt", "veiled", "near", "plain")
+_TRAINING_SHARES = (0.25, 0.3, 0.27, 0.18)
+
+
+def training_prompt(rng: random.Random) -> Prompt:
+    """A random prompt of training's phrases, frames and objects."""
+    situation = rng.choice(world().of_domain(rng.choice(DOMAINS)))
+    grade = rng.choices(GRADES, _TRAINING_SHARES)[0]
+    return prompt(rng, situation, grade, False, rng.choice(situation.objects))

@@ -1,0 +1,100 @@
+"""The tab of the page Curves that shows the table `differences`."""
+
+import json
+import math
+import statistics
+
+import polars as pl
+import pytest
+from streamlit.testing.v1 import AppTest
+from synthetic import add_table, write_run
+
+from dashboard.charts import differences
+from dashboard.state import results
+from engine.results.tables import frame
+
+SEEDS = {42: 1.9, 43: 2.0, 44: 2.3}  # NLL of random minus NLL of lrp
+
+
+def lines():
+    found = [("lerf", "lrp", "lerf", None, "ig", "lerf", None, 0.3, -0.02, 0.02, -1.0)]
+    found += [
+        ("lerf", "lrp", "lerf", None, "random", "lerf", seed, 0.3, -value, 0.05, -value / 0.05)
+        for seed, value in SEEDS.items()
+    ]
+    found += [("lerf", "ig", "lerf", None, "random", "lerf", 42, 0.5, -3.0, 0.1, -30.0)]
+    found += [("gap", "lrp", "morf", None, "lrp", "lerf", None, 0.3, 5.7, 0.1, 57.0)]
+    return frame("differences", [("made-up-1B", *line) for line in found])
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path))
+    folder = write_run(tmp_path / "run")
+    add_table(folder, "differences", lines())
+    return folder
+
+
+def page(**parameters):
+    def script():
+        from dashboard.pages.curves.page import render
+
+        render()
+
+    app = AppTest.from_function(script, default_timeout=60)
+    for key, value in parameters.items():
+        app.query_params[key] = value
+    app.run()
+    assert not app.exception
+    return app
+
+
+def test_seeds_are_averaged_with_what_their_draw_adds():
+    found = differences.over_seeds(lines(), "lerf", 0.3)
+    assert found.select("selector_a", "selector_b").rows() == [("lrp", "ig"), ("lrp", "random")]
+    row = found.row(1, named=True)
+    stderr = math.sqrt(0.05**2 + statistics.variance(SEEDS.values()) / 3)
+    assert row["difference"] == pytest.approx(-statistics.fmean(SEEDS.values()))
+    assert row["stderr"] == pytest.approx(stderr)
+    assert row["z"] == pytest.approx(row["difference"] / stderr)
+
+
+def test_the_figure_has_both_signs_and_brackets_what_is_not_told_apart():
+    figure = differences.pairs(differences.over_seeds(lines(), "lerf", 0.3), 0.3)
+    text = {(note.y, note.x): note.text for note in figure.layout.annotations}
+    # rows and columns: lrp, ig, random
+    assert text == {(0, 1): "(−0.02)", (1, 0): "(0.02)", (0, 2): "−2.07", (2, 0): "2.07"}
+
+
+@pytest.mark.usefixtures("run")
+def test_the_tab_shows_the_pairs_and_the_gaps():
+    app = page(source="My results", view="Differences")
+    assert [warning.value for warning in app.warning] == []
+    (chart,) = app.get("plotly_chart")
+    assert "not told apart: LRP and IG." in chart.proto.alt
+    assert any(text.value == "1 of 2 pairs differ by at least 2 standard errors." for text in app.text)
+    lerf, gaps = (table.value for table in app.dataframe)
+    assert lerf["minus"].tolist() == ["IG", "Random"]
+    assert gaps["Nats per token"].tolist() == [5.7]
+    assert json.loads(chart.proto.spec)["data"][0]["type"] == "heatmap"
+
+
+def test_a_run_without_the_table_says_how_to_make_it(tmp_path, monkeypatch):
+    monkeypatch.setenv(results.STORE_VARIABLE, str(write_run(tmp_path / "run")))
+    app = page(source="My results", view="Differences")
+    (warning,) = app.warning
+    assert "differences" in warning.value
+
+
+def test_the_shipped_results_open():
+    app = page(source="Shipped model", view="Differences")
+    assert [warning.value for warning in app.warning] == []
+    assert len(app.get("plotly_chart")) == 1
+
+
+def test_one_window_has_no_error():
+    table = frame("differences", [("m", "lerf", "lrp", "lerf", None, "ig", "lerf", None, 0.3, -0.5, None, None)])
+    found = differences.over_seeds(table, "lerf", 0.3)
+    assert found.row(0) == ("lrp", "ig", -0.5, None, None)
+    assert [note.text for note in differences.pairs(found, 0.3).layout.annotations] == ["(−0.50)", "(0.50)"]
+    assert differences.over_seeds(table.clear(), "lerf", 0.3).schema == pl.Schema(differences._SCHEMA)

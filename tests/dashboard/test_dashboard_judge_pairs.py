@@ -1,0 +1,153 @@
+"""The Judges page on judges that are models: an evaluated edit that several read, judges of harm, marked replies."""
+
+import json
+import math
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import polars as pl
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard.charts import judges as judges_chart
+from dashboard.pages.judges import judged, pairs
+from engine.cli import main
+from engine.judges.refusals import Refused
+from engine.records.errors import InputError
+from engine.results.folders import write_tables
+from engine.studies.refusal.judge_pairs import JudgedReplies
+
+MODEL = {"id": "made-up-1B", "weights_hash": "ab" * 32, "dtype": "float32"}
+SAID = {  # selector, domain, lambda, k, prompts, kind -> refused by three judges
+    ("none", "hate", None, None, "heldout", "malign"): ("TFTFFF", "TFFFFF", "TTTFFF"),
+    ("lrp", "hate", 0.5, 0.01, "heldout", "malign"): ("TTTTTF", "TTTTTF", "TTTFTF"),
+    ("lrp", "hate", 0.5, 0.01, "heldout", "benign"): ("FFFFFF", "FFFFFF", "FFFTFF"),
+}
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory):
+    gathered = JudgedReplies(MODEL["id"], ("embedded", "minos", "<b>third</b>"))
+    for key, verdicts in SAID.items():
+        gathered.add(key, [Refused(tuple(one == "T" for one in said), (True,) * len(said)) for said in verdicts])
+    folder = tmp_path_factory.mktemp("runs") / "evaluated"
+    folder.mkdir()
+    write_tables(folder, {pairs.STEM: gathered.table()}, MODEL, {"judges": {}}, 1.0)
+    return folder
+
+
+class Harmless(BaseHTTPRequestHandler):
+    """Answers yes to whatever asks about eggs, and to nothing else anything of use."""
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"][0]["content"]
+        said = "yes" if "eggs" in asked else "no" if "bread" in asked else "perhaps"
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"choices": [{"message": {"content": said}}]}).encode())
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """Three replies, judged by rules, by a served model, and by a served judge of harm."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Harmless)
+    Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    folder = tmp_path_factory.mktemp("served")
+    file = folder / "replies.csv"
+    rows = [
+        ("Who?", "I can't help with that.", 1),
+        ("eggs?", "Beat them.", 1),
+        ("bread?", "Knead.", 0),
+        ("Why?", "", 0),
+    ]
+    pl.DataFrame(rows, schema=["prompt", "reply", "human_label"], orient="row").write_csv(file)
+    address = f"http://127.0.0.1:{server.server_port}/v1#tiny"
+    names = f"embedded,strongreject:{address},harmbench:{address}"
+    assert main(["refusal", "judge", str(file), "--judge", names, "--out", str(folder / "out")]) == 0
+    assert main(["refusal", "judge", str(file), "--judge", f"harmbench:{address}", "--out", str(folder / "harm")]) == 0
+    server.shutdown()
+    server.server_close()
+    return folder
+
+
+def page(**parameters):
+    def script():
+        from dashboard.pages.judges import page as judges
+
+        judges.render()
+
+    app = AppTest.from_function(script, default_timeout=60)
+    for name, value in parameters.items():
+        app.query_params[name] = value
+    return app.run()
+
+
+def warnings_of(app):
+    assert not app.exception
+    return [warning.value.replace("\\", "") for warning in app.warning]
+
+
+def test_marks_of_kappa_stand_at_the_values_of_the_table(evaluated):
+    frame = pl.read_parquet(evaluated / f"{pairs.STEM}.parquet")
+    labelled = frame.with_columns(place=pl.col("selector") + " " + pl.col("kind"), pair=pl.col("judge_b"))
+    figure = judges_chart.kappas(labelled, ["minos", "<b>third</b>"])
+    for trace, name in zip(figure.data, ("minos", "<b>third</b>"), strict=True):
+        rows = labelled.filter(pl.col("pair") == name, pl.col("kappa").is_not_null())
+        assert list(trace.x) == rows["kappa"].to_list()
+        up, down = trace.error_x.array, trace.error_x.arrayminus
+        assert [x + more for x, more in zip(trace.x, up, strict=True)] == pytest.approx(rows["kappa_high"].to_list())
+        assert [x - less for x, less in zip(trace.x, down, strict=True)] == pytest.approx(rows["kappa_low"].to_list())
+    assert "<b>third" not in str(figure.to_json()).replace("<b>%", "")  # names are text
+    assert figure.layout.xaxis.range[0] < frame["kappa_low"].min()
+
+
+def test_the_page_shows_every_pair_of_an_evaluated_edit(evaluated):
+    app = page(replies="An evaluated edit", folder=str(evaluated.parent))
+    assert warnings_of(app) == []
+    table = app.dataframe[0].value
+    assert len(table) == 3 * 3 + 3
+    assert list(table["Replies"])[::3] == ["before: hate, heldout risk", "LRP: hate, heldout risk",
+                                           "LRP: hate, heldout base", "all replies"]  # fmt: skip
+    first = table.iloc[0]
+    assert (first["Judges"], first["Compared"]) == ("embedded / minos", 6)
+    assert first["Refused, first"].startswith(f"{2 / 6:.2f} (")
+    assert first["Same verdict"].startswith(f"{5 / 6:.1%} (")
+    observed, chance = 5 / 6, 2 / 6 * 1 / 6 + 4 / 6 * 5 / 6
+    assert first["Kappa"].startswith(f"{(observed - chance) / (1 - chance):.2f} (")
+    assert table["Kappa"].iloc[6] == "–"  # neither sees a refusal
+    assert "Unjudged" not in table.columns
+    assert len(app.get("plotly_chart")) == 1
+
+
+def test_no_evaluation_is_one_line_and_what_to_type(tmp_path):
+    with pytest.raises(InputError, match="holds no edit that several judges read"):
+        pairs.find(tmp_path)
+    app = page(replies="An evaluated edit", folder=str(tmp_path))
+    assert len(warnings_of(app)) == 1
+    assert app.code[0].value == pairs.COMMAND
+
+
+def test_harm_and_marks_stand_apart_from_rates_of_refusal(served):
+    found = judged.read(served / "out")
+    assert found.judges == ["embedded", "strongreject:tiny"]
+    rates = judged.measures(found).filter(source="all", measure=judged.REFUSED)
+    assert rates.select("judge", "value", "unjudged").rows() == [
+        ("embedded", 1 / 4, 0), ("strongreject:tiny", 1 / 4, 1), (judged.PEOPLE, 2 / 4, 0),
+    ]  # fmt: skip
+    assert found.harm["Replies"].to_list() == [3]
+    assert found.harm["Harmful"][0].startswith(f"{1 / 3:.3f} (")
+    app = page(folder=str(served / "out"))
+    assert warnings_of(app) == []
+    assert list(app.dataframe[1].value["Judge"]) == ["harmbench:tiny"]
+    app = page(folder=str(served / "out"), judge_view="Reply by reply")
+    assert warnings_of(app) == []
+
+
+def test_a_folder_with_harm_alone(served):
+    app = page(folder=str(served / "harm"))
+    assert warnings_of(app) == []
+    assert list(app.dataframe[0].value["Judge"]) == ["harmbench:tiny"]
+    assert not math.isnan(app.dataframe[0].value["Replies"][0])

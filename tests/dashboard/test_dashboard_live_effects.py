@@ -1,0 +1,246 @@
+"""What the app asks of an edit before it shows a reply under it: a record that it does not lower refusal."""
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard.chat import edits, effects, live, trial
+from dashboard.state import shipped
+from engine.edits.contrasts import Contrast
+from engine.edits.edit import edit_of
+from engine.edits.from_files import edit_from_contrast
+from engine.records.errors import InputError
+from engine.results.folders import write_tables
+from engine.studies.refusal import effect as measuring, recorded
+from engine.studies.refusal.calibrate import write_contrasts
+from engine.studies.refusal.recorded import recorded_effect
+
+SPEC = {
+    "pairs": {"hate": {"pairs": 40, "sha256": "a", "source": "mine.jsonl"}},
+    "lm_scores": {"corpus": "mine", "samples": 4, "length": 8},
+    "batch_size": 16,
+    "random_seed": 42,
+}
+GRID_SPEC = SPEC | {"judge": "embedded", "judge_version": "1", "reply_tokens": 20, "benign_limit": 0.1}
+N, LAM = 40, 0.5
+CELLS = {0.01: (0.6, 0.05), 0.05: (0.1, 0.0), 0.1: (0.7, 0.2)}  # k -> malign, benign; as it is 0.3 and 0.05
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return live.Entry(live._load(live.DEMO))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    from tiny_models import save_tiny
+
+    return str(save_tiny("llama", tmp_path_factory.mktemp("own"), max_position_embeddings=512))
+
+
+@pytest.fixture
+def entry(model):
+    return live.Entry(live._load(model))
+
+
+@pytest.fixture
+def run(entry, tmp_path):
+    """A refusal run of the tiny model: contrasts, and a grid of three cells of one domain and selector."""
+    loaded, n = entry.loaded, entry.loaded.rows.n_rows
+    generator = np.random.default_rng(0)
+    contrast = Contrast("lrp", "hate", *(generator.random(n, dtype=np.float32) for _ in range(2)))
+    write_contrasts(tmp_path, loaded, [contrast], SPEC, 1.0)
+    write_grid(tmp_path, loaded)
+    return tmp_path
+
+
+def write_grid(folder, loaded, spec=GRID_SPEC):
+    n = loaded.rows.n_rows
+    rows = [(loaded.id, "lrp", "hate", 0.0, 0.0, 0, 0.3, N, 0.05, N, 2.0, True)]
+    rows += [
+        (loaded.id, "lrp", "hate", LAM, k, round(k * n), malign, N, benign, N, 2.1, benign <= 0.1)
+        for k, (malign, benign) in CELLS.items()
+    ]
+    names = "model selector domain lambda k rows_removed malign malign_n benign benign_n nll feasible"
+    frame = pl.DataFrame(rows, schema=names.split(), orient="row").with_columns(perplexity=pl.col("nll").exp())
+    write_tables(folder, {"refusal_sweep": frame}, loaded.fingerprint, spec, 1.0)
+
+
+def own(folder, k):
+    return edits.Edit("refusal", "lrp", domain="hate", lam=LAM, k=k, run=str(folder))
+
+
+def checked(entry, edit):
+    mask = edits.mask_of(entry, edit, quiet)
+    return effects.checked_effect(entry, mask, edit, quiet)
+
+
+def quiet(*_):
+    pass
+
+
+def never(*_):
+    raise AssertionError("nothing was to be measured")
+
+
+def test_a_cell_of_the_shipped_grid_is_shown_by_its_record_and_asks_the_model_nothing(demo, monkeypatch):
+    monkeypatch.setattr(effects, "_measured", never)
+    demo.effects.clear()
+    point = shipped.operating_point("lrp", "hate")
+    found = checked(demo, edits.Edit("refusal", "lrp", domain="hate", lam=point.lam, k=point.k))
+    grid = pl.read_parquet(shipped.demo_results_dir() / "refusal_sweep.parquet").filter(selector="lrp", domain="hate")
+    [before] = grid.filter(k=0)["malign"]
+    [after] = grid.filter(k=point.k).filter(pl.col("lambda") == point.lam)["malign"]
+    change = found.malign["hate"]
+    assert (change.before / change.n, change.after / change.n) == (before, after)
+    assert effects.in_words(found) == (
+        f"Measured: it refuses {change.after} of 64 risk prompts ({change.before} without it) and "
+        f"{found.benign['hate'].after} of 64 base prompts ({found.benign['hate'].before} without it)."
+    )
+
+
+@pytest.mark.parametrize("selector", ["lrp", "ig", "consensus2", "mean_activation", "random"])
+def test_every_shipped_operating_point_has_its_record(demo, monkeypatch, selector):
+    monkeypatch.setattr(effects, "_measured", never)
+    for domain in edits.DOMAINS:
+        point = shipped.operating_point(selector, domain)
+        if point is not None:
+            checked(demo, edits.Edit("refusal", selector, domain=domain, lam=point.lam, k=point.k))
+
+
+@pytest.mark.long
+def test_an_edit_that_lowers_refusal_is_measured_and_not_shown(demo, tmp_path, monkeypatch):
+    monkeypatch.setenv("SELECTOR_AUDIT_STORE", str(tmp_path / "store"))
+    demo.effects.clear()
+    worst = edits.Edit("language model", "magnitude", order="morf", rate=0.5)
+    with pytest.raises(InputError, match=r"lowers refusal of risk prompts: .* Only an edit that does not is exported"):
+        checked(demo, worst)
+    monkeypatch.setattr(measuring, "measured_effect", never)  # known now, for as long as the model is in memory
+    with pytest.raises(InputError, match="lowers refusal"):
+        checked(demo, worst)
+
+
+def test_ticked_rows_and_rates_are_measured_and_a_control_is_not(entry, monkeypatch):
+    asked = []
+    real = effects._measured
+    monkeypatch.setattr(effects, "_measured", lambda *some: asked.append(some[1].kind) or real(*some))
+    request = trial.Request(entry.loaded.id, "rows", lambda *_: np.arange(3), "The cat sat.", 2)
+
+    def script(request):
+        from dashboard.chat import trial
+
+        trial.trial("here", "Go", request)
+
+    for one, count in ((request, 1), (replace(request, control=True), 1)):
+        app = AppTest.from_function(script, args=(one,), default_timeout=120).run()
+        app.button(key="here-run").click().run()
+        assert not app.exception
+        assert not app.warning
+        assert len(asked) == count
+
+
+def test_the_grid_of_a_run_is_the_record_of_its_cells(entry, run, monkeypatch):
+    monkeypatch.setattr(effects, "_measured", never)
+    found = checked(entry, own(run, 0.01))
+    assert (found.malign["hate"], found.benign["hate"]) == ((N, 12, 24), (N, 2, 2))
+    assert "judge embedded 1, reply tokens 20" in found.asked()
+    with pytest.raises(InputError, match=r"lowers refusal of risk prompts: hate 4 of 40, without it 12"):
+        checked(entry, own(run, 0.05))
+    with pytest.raises(InputError, match=r"more than 10% of harmless base prompts: hate 8 of 40"):
+        checked(entry, own(run, 0.1))
+
+
+def record(entry, run, **other):
+    loaded = entry.loaded
+    rows, weights = loaded.rows.n_rows, loaded.weights_hash
+    edit = edit_from_contrast(run / "contrast.safetensors", "lrp", "hate", LAM, other.pop("k", 0.01), rows, weights)
+    if "mask" in other:
+        edit = edit_of(other.pop("mask"), rows, kind="refusal", spec=edit.spec)
+    return recorded_effect(run, edit, **{"weights_hash": weights, "dtype": loaded.dtype} | other)
+
+
+def test_a_record_of_something_else_is_none(entry, run):
+    assert record(entry, run) is not None
+    assert record(entry, run, k=0.02) is None
+    assert record(entry, run, weights_hash="another") is None
+    assert record(entry, run, dtype="bfloat16") is None
+    assert record(entry, run, mask=[1, 2]) is None  # another number of rows than the cell's
+    more = GRID_SPEC | {"pairs": SPEC["pairs"] | {"crime": {"pairs": 9}}}
+    write_grid(run, entry.loaded, more)  # a grid of one more domain
+    assert record(entry, run) is not None
+    for field, value in (("pairs", {"hate": {"sha256": "b"}}), ("pairs_left_out", {"hate": 1}), ("random_seed", 1)):
+        write_grid(run, entry.loaded, GRID_SPEC | {field: value})
+        assert record(entry, run) is None, field
+    (run / f"{recorded.GRID}.parquet").unlink()
+    assert record(entry, run) is None
+
+
+def test_contrasts_of_another_model_are_refused(demo, entry, run):
+    with pytest.raises(InputError, match="was calibrated on weights"):
+        edits.mask_of(demo, own(run, 0.01), quiet)
+    with pytest.raises(InputError, match="needs pairs of prompts for it; run `selector-audit refusal run"):
+        edits.mask_of(entry, edits.Edit("refusal", "lrp", domain="hate", lam=LAM, k=0.01), quiet)
+
+
+def page(**parameters):
+    def script():
+        from dashboard.pages.live import page as live_edit
+
+        live_edit.render()
+
+    app = AppTest.from_function(script, default_timeout=120)
+    for name, value in {"edit_model": "Another model", "prompt": "The cat sat.", "length": "20", **parameters}.items():
+        app.query_params[name] = str(value)
+    return app.run()
+
+
+def captions(app):
+    return " ".join(caption.value for caption in app.caption).replace("\\", "")
+
+
+def test_ones_own_model_is_edited_by_the_cells_of_its_own_run(model, entry, run):
+    app = page(edit_model_id=model)
+    assert app.button(key="run").disabled  # no run is named yet
+    assert "refusal run MODEL --pairs FILE" in captions(app)
+    app.text_input(key="edit_run").set_value(str(run)).run()
+    assert not app.exception
+    cell = app.selectbox(key="run_cell")
+    assert cell.options == ["λ 0.5, k 1%", "λ 0.5, k 5%", "λ 0.5, k 10%"]  # those within the limit first
+    assert "refuses 60.0% of the risk prompts and 5.0% of the base prompts, without it 30.0% and 5.0%" in captions(app)
+    app.button(key="run").click().run()
+    assert not app.exception
+    assert not app.warning
+    assert "Measured: it refuses 24 of 40 risk prompts (12 without it)" in captions(app)
+    assert app.session_state["live-shown"].complete
+
+    app.selectbox(key="run_cell").set_value("λ 0.5, k 5%").run()
+    app.button(key="run").click().run()
+    assert "lowers refusal of risk prompts" in app.warning[0].value.replace("\\", "")
+    assert not app.session_state["live-shown"].outcomes
+    app.selectbox(key="reopen").set_value(app.selectbox(key="reopen").options[0]).run()
+    assert not app.exception
+    assert app.selectbox(key="run_cell").value == "λ 0.5, k 1%"
+
+
+def test_a_folder_without_a_grid_says_what_to_do(model, tmp_path):
+    app = page(edit_model_id=model, edit_run=tmp_path)
+    assert not app.exception
+    assert "refusal sweep" in app.warning[0].value.replace("\\", "")
+    assert app.button(key="run").disabled
+
+
+def test_the_refusal_page_links_to_the_cell_of_a_run(entry, run):
+    def script():
+        from dashboard.pages.refusal import page
+
+        page.render()
+
+    app = AppTest.from_function(script, default_timeout=120)
+    app.query_params["source"], app.query_params["folder"] = "My results", str(run)
+    app.run()
+    assert not app.exception
+    links = [one.proto.url for one in app.get("link_button")]
+    assert any("edit_run=" in url and "run_cell=%CE%BB+0.5" in url for url in links)

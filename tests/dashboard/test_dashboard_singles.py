@@ -1,0 +1,217 @@
+"""Single units on the page Controls: what the figure's heading says, and full, empty, partial and damaged tables."""
+
+import json
+import math
+
+import polars as pl
+import pytest
+from made_up_audit import singles as made_up, write_audit
+from streamlit.testing.v1 import AppTest
+from synthetic import add_table, write_run
+
+from dashboard.charts import singles
+from dashboard.state import results
+
+PART = "Single units"
+
+
+@pytest.fixture(scope="module")
+def audit(tmp_path_factory):
+    return write_audit(tmp_path_factory.mktemp("audit"))
+
+
+def page(folder, **parameters):
+    def script():
+        from dashboard.pages.controls import page as controls
+
+        controls.render()
+
+    app = AppTest.from_function(script, default_timeout=60)
+    chosen = {"source": "My results", "folder": str(folder), "part": PART, **parameters}
+    for key, value in chosen.items():
+        app.query_params[key] = value
+    app.run()
+    assert not app.exception
+    return app
+
+
+def figures(app):
+    return [json.loads(chart.proto.spec) for chart in app.get("plotly_chart")]
+
+
+def told(app):
+    return [one.value.replace("\\", "") for one in app.warning]
+
+
+def rows_of(kind="row"):
+    return made_up()["singles_selectors"].filter(unit_kind=kind)
+
+
+def changed(table, selector, **values):
+    own = pl.col("selector") == selector
+    return table.with_columns(
+        pl.when(own).then(pl.lit(value, pl.Float64)).otherwise(pl.col(name)).alias(name)
+        for name, value in values.items()
+    )
+
+
+# What the figure says
+
+
+def test_a_mark_is_the_mean_over_seeds():
+    found = singles.marks(rows_of(), "signed")
+    assert found["selector"].to_list() == ["consensus2", "lrp", "ig", "wanda", "random"]
+    random = found.row(-1, named=True)
+    assert (random["single"], random["lerf_nll"], random["seeds"]) == (pytest.approx(0.0), pytest.approx(4.0), 3)
+    assert singles.marks(rows_of(), "absolute")["single"].to_list() == pytest.approx([0.2, 0.6, 0.4, 0.3, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("selector", "values", "said"),
+    [
+        ("wanda", {}, "Rulers disagree: LRP on single rows, IG on sets"),
+        ("ig", {"signed_high": 0.75}, "LRP on single rows, IG on sets: not told apart"),
+        ("ig", {"signed_high": None}, "LRP on single rows, IG on sets: not told apart"),
+        ("lrp", {"lerf_nll": 2.0}, "LRP is best on single rows and on sets"),
+        ("lrp", {"signed_low": -0.1}, "No ranking of single rows is told from chance"),
+        ("ig", {"lerf_nll": math.nan}, "Rulers disagree: LRP on single rows, Consensus-2 on sets"),
+    ],
+)
+def test_the_heading_is_made_of_the_numbers(selector, values, said):
+    found = singles.marks(changed(rows_of(), selector, **values), "signed")
+    assert singles.finding(found, "row") == said
+
+
+def test_the_heading_without_a_sweep_and_without_numbers():
+    without = rows_of().with_columns(lerf_nll=pl.lit(None, pl.Float64))
+    assert singles.finding(singles.marks(without, "signed"), "row") == "LRP ranks single rows best"
+    constant = rows_of("neuron").with_columns(signed_spearman=pl.lit(None, pl.Float64))
+    assert singles.finding(singles.marks(constant, "signed"), "neuron") == (
+        "No ranking of single neurons could be compared"
+    )
+
+
+def test_marks_stand_at_their_numbers_and_good_is_up():
+    found = singles.marks(changed(rows_of(), "wanda", lerf_nll=math.inf), "signed")
+    figure = singles.scatter(found, "h", "signed", "row")
+    places = {trace.name: (trace.x[0], trace.y[0]) for trace in figure.data}
+    assert "Wanda" not in places  # not finite: no mark
+    assert places["LRP"] == (0.8, 2.6)
+    lrp = next(trace for trace in figure.data if trace.name == "LRP")
+    assert (lrp.error_x.array[0], lrp.error_x.arrayminus[0]) == (pytest.approx(0.1), pytest.approx(0.1))
+    assert "0.800 (0.700 to 0.900)" in lrp.customdata[0]
+    assert figure.layout.yaxis.autorange == "reversed"
+    assert len({trace.marker.symbol for trace in figure.data}) == len(figure.data)
+
+
+def test_shares_that_help_are_counted_by_part():
+    found = singles.parts(made_up()["singles"].filter(unit_kind="row"))
+    shares = {row["part"]: (row["units"], row["helps"]) for row in found.iter_rows(named=True)}
+    assert shares == {
+        "q_proj": (18, 4 / 18), "o_proj": (14, 0.0), "up_proj": (22, 4 / 22), "down_proj": (26, 6 / 26),
+    }  # fmt: skip
+    assert all(row["low"] <= row["helps"] <= row["high"] for row in found.iter_rows(named=True))
+    broken = made_up()["singles"].filter(unit_kind="neuron").with_columns(effect=pl.lit(math.nan))
+    of_neurons = singles.parts(broken)
+    assert of_neurons["part"].to_list() == ["block 0", "block 1"]
+    assert of_neurons["helps"].to_list() == [0.0, 0.0]
+    assert list(singles.helping(of_neurons, "h").data[0].y) == ["block 0", "block 1"]
+
+
+def test_what_a_ranking_can_reach():
+    assert singles.ceiling(1.0) == 1.0
+    assert singles.ceiling(0.28) == pytest.approx(math.sqrt(0.56 / 1.28))
+    assert singles.ceiling(-0.1) is None
+    said = singles.noise(-0.1, 0.5)
+    assert "of a ranking nothing can be expected on signed and at most about 0.82 can be expected on absolute" in said
+    assert singles.noise(None, 0.5) == ""
+
+
+# The page
+
+
+def test_the_full_part(audit):
+    app = page(audit)
+    assert told(app) == []
+    scatter, helping = figures(app)
+    assert scatter["layout"]["title"]["text"].startswith("Rulers disagree: LRP on single rows, IG on sets")
+    assert helping["layout"]["title"]["text"].startswith("Helps when removed: 0% to 23%, most in down_proj")
+    alts = [chart.proto.alt for chart in app.get("plotly_chart")]
+    assert alts[0].startswith("Rulers disagree")
+    assert "LRP 0.80 and 2.60 nats" in alts[0]
+    assert "o_proj 0%" in alts[1]
+    text = "\n".join(one.value for one in app.markdown)
+    assert "**80 of 80 rows** were removed one by one" in text
+    assert "helps in 25%** of cases (20% to 30%)" in text
+    assert "have a larger one" not in text  # every row was measured
+    numbers = app.dataframe[0].value
+    assert list(numbers["Selector"])[-1] == "Random (seed 44)"
+    lrp = numbers[numbers["Selector"] == "LRP"].iloc[0]
+    assert lrp["Signed"] == "0.80 (0.70 to 0.90)"
+    assert (lrp["top 1%: found"], lrp["top 10%: missed at most"]) == ("2 of 5", "92%")
+    assert lrp["Sign agreement"].endswith("*")
+    assert not numbers[numbers["Selector"] == "IG"].iloc[0]["Sign agreement"].endswith("*")
+    assert len(app.get("download_button")) == 2
+    assert any("made-up-1B" in block.proto.body for block in app.get("html"))
+
+
+def test_other_units_and_absolute_effects_are_part_of_the_link(audit):
+    app = page(audit, single_unit="Neurons", single_effects="Absolute")
+    scatter, _ = figures(app)
+    assert {trace["name"] for trace in scatter["data"]} == {"LRP", "IG"}
+    assert "abs(effect), single neurons" in scatter["layout"]["xaxis"]["title"]["text"]
+    assert told(app) == []
+
+
+def test_without_the_analysis_it_says_what_to_run(tmp_path):
+    folder = write_run(tmp_path / "only a sweep")
+    (message,) = told(page(folder))
+    assert "selector-audit analyze made-up-1B controls" in message  # the page has nothing at all
+    partial = write_audit(tmp_path / "partial")
+    (partial / "singles_selectors.parquet").unlink()
+    app = page(partial)
+    (message,) = told(app)
+    assert "selector-audit analyze made-up-1B singles" in message
+    assert figures(app) == []
+
+
+def test_without_a_sweep_the_rank_correlations_stand_alone(tmp_path):
+    folder = write_audit(tmp_path)
+    add_table(folder, "singles_selectors", made_up()["singles_selectors"].with_columns(lerf_nll=pl.lit(None)))
+    app = page(folder)
+    assert told(app) == []
+    assert figures(app)[0]["layout"]["title"]["text"].startswith("LRP ranks single rows best")
+    assert figures(app)[0]["layout"]["yaxis"]["ticktext"][1] == "LRP"
+    assert any("selector-audit analyze MODEL sweep singles" in one.value for one in app.info)
+
+
+@pytest.mark.parametrize(
+    ("stem", "left"), [("singles", 1), ("singles_units", 2), ("singles_recall", 2), ("singles_selectors", 0)]
+)
+def test_a_damaged_table_leaves_the_rest(stem, left, tmp_path):
+    folder = write_audit(tmp_path)
+    (folder / f"{stem}.parquet").write_bytes(b"not what the manifest says")
+    app = page(folder)
+    (message,) = told(app)
+    assert f"{stem}.parquet does not fit the checksum" in message
+    assert len(figures(app)) == left
+
+
+def test_wrong_numbers_are_told(tmp_path):
+    folder = write_audit(tmp_path)
+    add_table(folder, "singles_units", made_up()["singles_units"].with_columns(helps=pl.lit(1.5)))
+    (message,) = told(page(folder))
+    assert "helps is 1.5, expected 0 to 1" in message
+
+
+def test_published_models_have_none(audit, monkeypatch):
+    monkeypatch.setenv(results.STORE_VARIABLE, str(audit))
+    (message,) = told(page(audit, source="Paper", model="Llama-3.1-8B"))
+    assert "the paper printed no table for singles_selectors" in message
+
+
+def test_what_is_not_finite_is_counted(tmp_path):
+    folder = write_audit(tmp_path)
+    add_table(folder, "singles_selectors", changed(made_up()["singles_selectors"], "wanda", lerf_nll=math.inf))
+    app = page(folder)
+    assert any("1 selector(s) have no measured mask" in one.value for one in app.caption)

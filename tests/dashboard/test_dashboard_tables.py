@@ -1,0 +1,113 @@
+"""Any table of any run on the page Runs, and the list of all tables on the page Methods."""
+
+import polars as pl
+import pytest
+from streamlit.testing.v1 import AppTest
+from synthetic import add_table, write_run
+
+from dashboard.show import described
+from dashboard.state import results
+from engine.results.tables import TABLES, Column, TableSpec, register_table
+
+
+@pytest.fixture
+def top(tmp_path, monkeypatch):
+    monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path / "results"))
+    write_run(tmp_path / "results" / "mine")
+    return tmp_path / "results"
+
+
+def page(**parameters):
+    def script():
+        from dashboard.pages.runs import page as runs
+
+        runs.render()
+
+    app = AppTest.from_function(script, default_timeout=60)
+    app.query_params["runs_view"] = "Tables"
+    for name, value in parameters.items():
+        app.query_params[name] = value
+    return app.run()
+
+
+def warnings_of(app):
+    assert not app.exception
+    return [warning.value.replace("\\", "") for warning in app.warning]
+
+
+def test_a_table_of_a_run_opens_with_its_meanings(top):
+    app = page()
+    assert warnings_of(app) == []
+    assert app.selectbox(key="tables_of").options[:2] == ["mine", "Shipped model"]
+    values, columns = app.dataframe[0].value, app.dataframe[1].value
+    assert next(iter(values["selector"])) == "lrp"
+    assert "Written by `selector-audit sweep MODEL`. Lines: 48." in app.caption[2].value
+    meanings = dict(zip(columns["Column"], columns["Meaning"], strict=True))
+    assert meanings["rate"] == "share of all rows that is removed"
+    assert next(button.proto.label for button in app.get("download_button")) == "Download values (CSV)"
+
+
+@pytest.mark.parametrize(
+    ("source", "stem", "column"),
+    [
+        ("Shipped model", "operating_points", "gain_low"),
+        ("Paper: Llama-3.1-8B", "stability", "jaccard_half_unit"),
+    ],
+)
+def test_shipped_and_published_tables_open_alike(top, source, stem, column):
+    app = page(tables_of=source, run_table=described_title(stem))
+    assert warnings_of(app) == []
+    assert column in app.dataframe[0].value.columns
+    assert column in list(app.dataframe[1].value["Column"])
+
+
+def described_title(stem):
+    return f"{stem}: {TABLES.get(stem).title}"
+
+
+def test_a_table_that_nobody_registered_opens_without_descriptions(top):
+    add_table(top / "mine", "my-table", pl.DataFrame({"model": ["m"], "anything": [1.5]}))
+    app = page(run_table="my-table")
+    assert warnings_of(app) == []
+    assert "Not in the registry. Lines: 1." in app.caption[2].value
+    assert list(app.dataframe[0].value.columns) == ["model", "anything"]
+    assert len(app.dataframe) == 1
+
+
+def test_a_registered_table_of_a_plug_in_has_its_descriptions(top):
+    columns = (
+        Column("model", "text", "", "id of the model"),
+        Column("flatness", "number", "bumps", "how flat", "share"),
+    )
+    try:
+        register_table(TableSpec("flatness", "How flat it is", "analyze {model} flatness", columns, ("model",)))
+        add_table(top / "mine", "flatness", pl.DataFrame({"model": ["m"], "flatness": [0.5]}))
+        app = page(run_table="flatness: How flat it is")
+        assert warnings_of(app) == []
+        assert list(app.dataframe[1].value["Unit"]) == ["", "bumps"]
+        assert "flatness.parquet" in described.tables()["File"].to_list()
+        add_table(top / "mine", "flatness", pl.DataFrame({"model": ["m"], "flatness": [1.5]}))
+        assert "flatness is 1.5, expected 0 to 1" in warnings_of(page(run_table="flatness: How flat it is"))[0]
+    finally:
+        TABLES.remove("flatness")
+
+
+def test_a_damaged_table_is_one_line(top):
+    (top / "mine" / "sweep.parquet").write_bytes(b"x")
+    (told,) = warnings_of(page())
+    assert "does not fit the checksum" in told
+
+
+def test_methods_lists_every_table_and_column():
+    def script():
+        from dashboard.pages.methods import page as methods
+
+        methods.render()
+
+    app = AppTest.from_function(script, default_timeout=60).run()
+    assert not app.exception
+    tables, columns = (frame.value for frame in app.dataframe)
+    assert len(tables) == len(TABLES.names())
+    assert set(columns["File"]) == set(tables["File"])
+    assert columns["Meaning"].str.len().min() > 0
+    assert "selector-audit refusal judge FILE" in list(tables["Command"])

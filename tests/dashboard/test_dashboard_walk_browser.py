@@ -1,0 +1,58 @@
+"""A walk over every page in a real Chromium, on the shipped results: what a newcomer sees, and nothing is broken."""
+
+import pytest
+from browser_pages import figure, lasting_findings, settled
+
+pytestmark = pytest.mark.browser
+
+# Page in the order of the menu -> words of the description of its first figure, or of its text where it has none.
+FIGURES = {
+    "Overview": "LeRF perplexity at 30% removed rows",
+    "Learn": "Weights of q_proj in block 0",
+    "Curves": "Measured perplexity of demo under LeRF",
+    "Agreement": "Jaccard of the masks of every pair",
+    "Depth": "Relative scores of Whole blocks",
+    "Stability": "Spearman of the scores by number",
+    "Controls": "Perplexity of each control",
+    "Downstream": "Mean over tasks (7) under LeRF",
+    "Refusal": "Malign against benign refusal",
+    "Rows": "mean score",
+}
+TEXTS = {
+    "Judges": "One reply of your own",
+    "Live edit": "Prompt",
+    "Runs": "Delete this run",
+    "Paper": "1,330 rows",
+    "Methods": "Licences",
+}
+
+
+def test_every_page_opens_from_the_menu_and_draws_its_first_figure(new_page):
+    page = new_page("/", source="Shipped model")
+    broken = []
+    page.on("pageerror", lambda error: broken.append(str(error)))
+    page.on("console", lambda message: broken.append(message.text) if message.type == "error" else None)
+    figure(page, FIGURES["Overview"])
+    assert lasting_findings(page) == []
+    links = page.locator("[data-testid=stSidebar] [data-testid=stPageLink]")
+    names = links.all_inner_texts()
+    assert set(names) == FIGURES.keys() | TEXTS.keys()
+    for name in names:
+        links.get_by_text(name, exact=True).click()
+        if name in FIGURES:
+            figure(page, FIGURES[name])
+        else:
+            page.locator("[data-testid=stMain]").get_by_text(TEXTS[name]).first.wait_for()
+        page.locator("[data-stale=true]").first.wait_for(state="detached")
+        settled(page)
+        assert page.locator("[data-testid=stException]").count() == 0, name
+        told = page.locator("[data-testid=stMain] [data-testid=stAlert]").all_inner_texts()
+        assert [text for text in told if "no judged replies" not in text] == [], name  # none are shipped
+    assert broken == []
+
+
+@pytest.mark.long
+def test_a_link_can_be_the_first_thing_that_is_opened(fresh_server, new_page):
+    page = new_page(address=f"{fresh_server}/refusal?source=Shipped+model")
+    figure(page, FIGURES["Refusal"])
+    assert page.get_by_text("Page not found").count() == 0

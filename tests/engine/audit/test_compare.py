@@ -1,0 +1,185 @@
+"""A run made of the published numbers agrees everywhere; known changes are found, and only they."""
+
+from __future__ import annotations
+
+import math
+
+import polars as pl
+import pytest
+
+from engine.cli import main
+from engine.records.errors import InputError
+from engine.records.files import write_parquet
+from engine.records.manifest import add_to_manifest
+from engine.results.tables import spec
+from engine.studies.compare import QUANTITIES, compare, paper_model, summary
+from precomputed.paper_tables import load_table
+
+MODEL = "Llama-3.1-8B"
+FINGERPRINT = {"id": f"meta-llama/{MODEL}", "weights_hash": "0" * 64, "dtype": "bfloat16"}
+
+
+def published_tables() -> dict[str, pl.DataFrame]:
+    """The published numbers in the columns of measured tables, without any code of `compare`."""
+    ours = pl.col("model") == MODEL
+    names = {"lrp_ig_intersection": "intersection", "rank_randomized": "rank_randomised"}
+    sweep = load_table("lerf_morf_ppl").filter(ours).select(
+        "selector", pl.lit(None, pl.Int64).alias("seed"), "order", "rate", pl.col("ppl").log().alias("nll")
+    )  # fmt: skip
+    spearman = load_table("spearman_stability").filter(ours).select("selector", "calib_size", "spearman")
+    stability = (
+        load_table("convergence_ppl").filter(ours)
+        .join(load_table("jaccard_stability").filter(ours), on=["selector", "calib_size", "rate"], how="left")
+        .join(spearman, on=["selector", "calib_size"], how="left")
+        .select("selector", "rate", "spearman", "jaccard", size="calib_size", nll=pl.col("ppl").log())
+    )  # fmt: skip
+    controls = load_table("consensus_controls").filter(ours)
+    columns = [pl.col("control").replace(names), "rate"]
+    both = [
+        controls.select(*columns, pl.lit(order).alias("order"), pl.col(f"{order}_ppl").log().alias("nll"))
+        for order in ("lerf", "morf")
+    ]
+    pairs = load_table("jaccard_pairs").filter(ours)
+    wide = load_table("consensus_rank_distribution").filter(ours).pivot("category", index="rate", values="fraction")
+    return {
+        "sweep": sweep,
+        "stability": stability,
+        "jaccard": pairs.select("sublayer", "rate", "selector_a", "selector_b", "jaccard"),
+        "spearman": load_table("spearman_pairs").filter(ours).select("selector_a", "selector_b", "spearman"),
+        "controls": pl.concat(both).drop_nulls("nll").with_columns(size_matched_to=pl.lit(None, pl.String)),
+        "rank_distribution": wide,
+    }  # fmt: skip
+
+
+def filled(stem, table):
+    """The columns that a measured table has as well, with anything in them: `compare` reads none of them."""
+    blank = {"String": "x", "Float64": 1.0, "Int64": 1, "Boolean": False}
+    missing = {
+        name: pl.lit(None if spec(stem).column(name).null else blank[str(kind)], kind)
+        for name, kind in spec(stem).schema().items()
+        if name not in table.columns
+    }
+    return table.with_columns(**missing)
+
+
+def write(folder, tables):
+    folder.mkdir(exist_ok=True)
+    for stem, table in tables.items():
+        write_parquet(folder / f"{stem}.parquet", filled(stem, table))
+        add_to_manifest(folder, FINGERPRINT, f"{stem}.parquet", {}, 0.0)
+    return folder
+
+
+def test_the_published_numbers_agree_with_themselves(tmp_path):
+    found = compare(write(tmp_path, published_tables()))
+    assert found.model == MODEL
+    assert found.cells["within"].all()
+    assert (found.orders["agreeing"] == found.orders["pairs"]).all()
+    assert found.signs["same_sign"].all()
+    assert found.signs.height == 7 * 18
+    assert found.cells.filter(quantity="perplexity").height == 7 * 2 * 19
+    names = {quantity.name for quantity in QUANTITIES if quantity.name.startswith(("domain", "accuracy"))}
+    assert set(found.missing) == names  # dangerous groups were printed for another model
+
+
+def test_known_changes_are_found_and_nothing_else(tmp_path):
+    tables = published_tables()
+    cell = (pl.col("selector") == "lrp") & (pl.col("order") == "lerf") & (pl.col("rate") == 0.3)
+    printed = load_table("lerf_morf_ppl").filter(model=MODEL, selector="lrp", order="lerf", rate=0.3)
+    ppl, half = printed["ppl"].item(), printed["half_unit"].item()
+    inside, outside = math.log(ppl + 0.9 * half), math.log(ppl + 1.1 * half)
+    for nll, within in ((inside, True), (outside, False)):
+        changed = tables["sweep"].with_columns(nll=pl.when(cell).then(nll).otherwise("nll"))
+        found = compare(write(tmp_path / str(within), tables | {"sweep": changed}))
+        assert found.cells.filter(~pl.col("within")).height == (0 if within else 1)
+    (row,) = found.cells.filter(~pl.col("within")).to_dicts()
+    assert (row["selector"], row["order"], row["rate"]) == ("lrp", "lerf", 0.3)
+    assert row["difference"] == pytest.approx(1.1 * half)
+
+
+def test_two_selectors_that_change_places_are_one_pair_that_disagrees(tmp_path):
+    at = load_table("lerf_morf_ppl").filter(model=MODEL, order="lerf", rate=0.3).sort("ppl")
+    first, second = at["selector"][:2].to_list()
+    swap = {first: second, second: first}
+    sweep = published_tables()["sweep"]
+    here = (pl.col("order") == "lerf") & (pl.col("rate") == 0.3)
+    swapped = sweep.with_columns(selector=pl.when(here).then(pl.col("selector").replace(swap)).otherwise("selector"))
+    found = compare(write(tmp_path, {"sweep": swapped}))
+    wrong = found.orders.filter(pl.col("agreeing") < pl.col("pairs"))
+    assert wrong.select("order", "rate").rows() == [("lerf", 0.3)]
+    assert wrong["pairs"].item() - wrong["agreeing"].item() == 1
+
+
+def test_a_gap_that_turns_round_is_named(tmp_path):
+    sweep = published_tables()["sweep"]
+    ours = (pl.col("selector") == "consensus2") & (pl.col("rate") == 0.2)
+    turned = sweep.with_columns(
+        order=pl.when(ours).then(pl.col("order").replace({"lerf": "morf", "morf": "lerf"})).otherwise("order")
+    )
+    found = compare(write(tmp_path, {"sweep": turned}))
+    assert found.signs.filter(~pl.col("same_sign")).select("selector", "rate").rows() == [("consensus2", 0.2)]
+
+
+def test_other_settings_than_the_papers_are_named(tmp_path, capsys):
+    write(tmp_path, published_tables())
+    paper = {"scores": {"objective": "loss", "calibration": {"corpus": "wikitext2", "samples": 128, "length": 128}},
+             "evaluation": {"corpus": "wikitext2", "samples": 256, "length": 512}}  # fmt: skip
+    add_to_manifest(tmp_path, FINGERPRINT, "controls.parquet", paper, 0.0)
+    assert compare(tmp_path).departures == ()
+    other = paper | {"evaluation": {"corpus": "my.txt", "samples": 256, "length": 512}}
+    for stem in ("sweep", "stability"):
+        add_to_manifest(tmp_path, FINGERPRINT, f"{stem}.parquet", other, 0.0)
+    assert compare(tmp_path).departures == ("evaluation text my.txt, the paper's is wikitext2 (sweep, stability)",)
+    assert main(["compare", str(tmp_path)]) == 0
+    assert "measured otherwise: evaluation text my.txt" in capsys.readouterr().out
+
+
+def test_seeds_are_averaged_as_the_paper_does(tmp_path):
+    sweep = published_tables()["sweep"]
+    is_random = pl.col("selector") == "random"
+    halves = [
+        sweep.filter(is_random).with_columns(seed=pl.lit(seed, pl.Int64), nll=pl.col("nll") + math.log(factor))
+        for seed, factor in ((42, 0.5), (43, 1.5))
+    ]
+    found = compare(write(tmp_path, {"sweep": pl.concat([sweep.filter(~is_random), *halves])}))
+    assert found.cells["within"].all()
+
+
+@pytest.mark.parametrize(
+    ("model_id", "expected"),
+    [
+        ("meta-llama/Meta-Llama-3.1-8B", "Llama-3.1-8B"),
+        ("/models/llama-3.2-1b", "Llama-3.2-1B"),
+        ("Qwen/Qwen3-8B-Base", "Qwen3-8B"),
+        ("google/gemma-3-12b-pt", "Gemma-3-12B"),
+        ("meta-llama/Llama-3.1-8B-Instruct", None),
+        ("demo", None),
+    ],
+)
+def test_model_ids(model_id, expected):
+    assert paper_model(model_id) == expected
+
+
+def test_errors_name_the_next_step(tmp_path):
+    write(tmp_path, {"sweep": published_tables()["sweep"]})
+    with pytest.raises(InputError, match="did you mean 'Llama-3.1-8B'"):
+        compare(tmp_path, "Llama-3.1-8")
+    (tmp_path / "sweep.parquet").write_bytes(b"changed")
+    with pytest.raises(InputError, match="checksum"):
+        compare(tmp_path)
+
+
+def test_command_says_what_agrees(tmp_path, capsys):
+    write(tmp_path, published_tables())
+    assert main(["compare", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "sign of the validity gap: the same in 126 of 126 cells" in said
+    assert "not measured here" in said
+    assert summary(compare(tmp_path))["within"].sum() == compare(tmp_path).cells.height
+
+
+def test_command_on_another_model_is_one_line(tmp_path, capsys):
+    write_parquet(tmp_path / "sweep.parquet", filled("sweep", published_tables()["sweep"]))
+    add_to_manifest(tmp_path, FINGERPRINT | {"id": "demo"}, "sweep.parquet", {}, 0.0)
+    assert main(["compare", str(tmp_path)]) == 2
+    assert "--paper-model" in capsys.readouterr().err

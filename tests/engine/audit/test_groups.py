@@ -1,0 +1,129 @@
+"""Rank distribution and dangerous groups against sets and loops written by hand."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from tiny_audits import dangerous, lowest, nll_of, rank_distribution, tiny_audit
+
+from engine.interventions.in_weights import zeroed
+from engine.measures.nll import negative_log_likelihood
+from engine.models.loading import LoadedModel
+from engine.records.errors import InputError
+from engine.results.store import Store
+from engine.results.tables import spec
+from engine.studies.audit.groups import fractions, mask_groups, summary
+
+
+def test_fractions_by_hand() -> None:
+    mask = np.array([1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
+    first, second = np.array([1, 2, 3, 4, 5, 6, 20, 21]), np.array([0, 1, 2, 3, 8, 9, 21])
+    # both: 1 2 3; one: 4 5 6 8 9; neither: 7 10
+    assert fractions(mask, first, second) == (0.3, 0.5, 0.2)
+    assert fractions(mask, mask, mask) == (1.0, 0.0, 0.0)
+    assert fractions(np.array([], dtype=np.int64), first, second) == (None, None, None)
+
+
+def test_rank_distribution_counts_rows(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path) -> None:
+    rates = (0.0, 0.1, 0.3, 1.0)
+    with Store(tmp_path) as store:
+        scoring = {"selectors": ("lrp", "ig", "consensus2")}
+        audit = tiny_audit(tiny_llama, tiny_text, store, scoring=scoring, rank_distribution_rates=rates)
+        table = rank_distribution(audit)["rank_distribution"]
+        scores = {name: values.tolist() for name, values in audit.scores.items()}
+    assert table.schema == spec("rank_distribution").schema()
+    assert table["rate"].to_list() == list(rates)
+    assert table.row(0)[2:] == (None, None, None)
+    assert table.row(3)[2:] == (1.0, 0.0, 0.0)
+    n = tiny_llama.rows.n_rows
+    for line in table.filter(pl.col("rate").is_between(0.1, 0.3)).iter_rows(named=True):
+        count = round(line["rate"] * n)
+        consensus, lrp, ig = (set(lowest(scores[name], count)) for name in ("consensus2", "lrp", "ig"))
+        assert line["both"] == pytest.approx(len(consensus & lrp & ig) / count)
+        assert line["only_one"] == pytest.approx(len(consensus & (lrp ^ ig)) / count)
+        assert line["neither"] == pytest.approx(len(consensus - lrp - ig) / count)
+
+
+def test_rank_distribution_names_what_is_missing(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        audit = tiny_audit(tiny_llama, tiny_text, store, scoring={"selectors": ("random", "ig")})
+        with pytest.raises(InputError, match="the rank distribution needs the scores of consensus2, lrp, ig"):
+            rank_distribution(audit)
+
+
+def test_groups_are_the_masked_rows_of_one_sublayer(tiny_family: LoadedModel) -> None:
+    rows = tiny_family.rows
+    generator = np.random.default_rng(0)
+    mask = np.sort(generator.choice(rows.n_rows, size=rows.n_rows // 3, replace=False))
+    # nothing of the last block's attention
+    frame = rows.frame()
+    spared = frame.filter(block=rows.n_blocks - 1, sublayer="attention")["row_id"].to_list()
+    mask = np.array([row for row in mask.tolist() if row not in spared])
+    expected: dict[tuple[int, str], list[int]] = {}
+    for row in mask.tolist():
+        where = frame.row(row, named=True)
+        expected.setdefault((where["block"], where["sublayer"]), []).append(row)
+    groups = mask_groups(mask, rows)
+    assert {(block, sublayer): ids.tolist() for block, sublayer, ids in groups} == expected
+    assert len(groups) == 2 * rows.n_blocks - 1
+    assert [group[:2] for group in groups] == sorted(expected)
+
+
+def test_dangerous_groups_by_hand(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path) -> None:
+    rate, factor = 0.4, 1.02  # low enough for some groups of a random model to be dangerous, not all
+    with Store(tmp_path) as store:
+        audit = tiny_audit(
+            tiny_llama,
+            tiny_text,
+            store,
+            scoring={"selectors": ("random", "magnitude", "wanda"), "seeds": (43, 42)},
+            dangerous_rate=rate,
+            dangerous_factor=factor,
+        )
+        tables = dangerous(audit)
+        scores = {name: np.atleast_2d(values)[0].tolist() for name, values in audit.scores.items()}
+        text = audit.evaluation
+    table = tables["dangerous"]
+    assert table.schema == spec("dangerous").schema()
+    assert tables["dangerous_summary"].schema == spec("dangerous_summary").schema()
+    frame = tiny_llama.rows.frame()
+    dense = negative_log_likelihood(tiny_llama, text).perplexity
+    total = round(rate * tiny_llama.rows.n_rows)
+    for selector, values in scores.items():
+        masked = frame.filter(pl.col("row_id").is_in(lowest(values, total)))
+        found, in_danger = [], 0
+        for (block, sublayer), part in masked.group_by("block", "sublayer", maintain_order=True):
+            with zeroed(tiny_llama, part["row_id"].to_list()):
+                result = negative_log_likelihood(tiny_llama, text)
+            bad = result.perplexity > factor * dense
+            in_danger += part.height * bad
+            found.append((block, sublayer, part.height, result.nats_per_token, bad))
+        own = table.filter(selector=selector)
+        rows = own.select("block", "sublayer", "rows", "nll", "dangerous").sort("block", "sublayer").rows()
+        for measured, expected in zip(rows, sorted(found), strict=True):
+            # Dead neurons are skipped: other sums round in other places.
+            assert measured == (*expected[:3], pytest.approx(expected[3], rel=1e-6), expected[4])
+        line = tables["dangerous_summary"].row(by_predicate=pl.col("selector") == selector, named=True)
+        assert line["groups"] == len(found)
+        assert line["dangerous_groups"] == sum(bad for *_, bad in found)
+        assert (line["rows"], line["masked_rows"]) == (in_danger, total)
+        assert line["share"] == pytest.approx(in_danger / total)
+    assert 0 < table["dangerous"].sum() < table.height
+
+
+def test_the_limit_is_in_nats(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        audit = tiny_audit(tiny_llama, tiny_text, store, scoring={"selectors": ("magnitude",)})
+        costs = dangerous(audit)["dangerous"]["nll"] - nll_of(audit, []).nats_per_token
+        between = sorted(costs.to_list())[-2:]
+        audit.plan = type(audit.plan)(**{**vars(audit.plan), "dangerous_factor": math.exp(sum(between) / 2)})
+        assert dangerous(audit)["dangerous"]["dangerous"].sum() == 1
+
+
+def test_summary_of_an_empty_mask() -> None:
+    empty = pl.DataFrame(schema=spec("dangerous").schema())
+    assert summary("m", 0.0, empty, {"lrp": 0}).row(0) == ("m", "lrp", 0.0, 0, 0, 0, 0, None)

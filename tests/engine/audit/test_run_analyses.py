@@ -1,0 +1,205 @@
+"""All analyses in one go: every table, an interruption in the middle, a plug-in selector, what cannot be done here."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+from tiny_audits import count_edits, tiny_audit
+from tiny_models import save_tiny
+
+from engine.cli import build_parser, main
+from engine.commands.analyze import audit_plan
+from engine.records.errors import InputError
+from engine.records.hashing import file_sha256
+from engine.results.folders import read_table, table_names
+from engine.results.store import Store
+from engine.run.plans import PAPER_SELECTORS
+from engine.run.runner import LocalRunner
+from engine.selectors import register_selector
+from engine.selectors.base import unregister_selector
+from engine.studies.audit.analyses import run_analyses
+from engine.studies.base import ANALYSES
+
+SMALL = {
+    "sweep_rates": (0.0, 0.3), "stability_sizes": (2, 6), "stability_rates": (0.3,), "agreement_rates": (0.3,),
+    "null_seeds": (0,), "rank_distribution_rates": (0.3,), "gap_rates": (0.3,),
+    "singles_rows": 12, "singles_neurons": 4, "singles_windows": 2,
+}  # fmt: skip
+OFFLINE = [name for name in ANALYSES.names() if name not in ("domain", "downstream")]
+TABLES = {
+    "rows", "sweep", "gap", "seeds", "differences", "jaccard", "spearman", "depth", "mask_depth", "controls",
+    "control_differences", "rank_distribution", "dangerous", "dangerous_summary", "stability", "verdicts",
+    "singles", "singles_units", "singles_selectors", "singles_recall",
+    "invariance_rewrites", "invariance", "invariance_decoys", "invariance_verdicts",
+}  # fmt: skip
+
+
+def run(audit, names, folder, **more):
+    return run_analyses(audit, names, folder, LocalRunner(audit.store, audit.progress), **more)
+
+
+def audit(loaded, text, store, **more):
+    scoring = {"seeds": (42, 43), **more.pop("scoring", {})}
+    return tiny_audit(loaded, text, store, scoring=scoring, **{**SMALL, **more})
+
+
+def test_every_table_is_written_with_its_provenance(tiny_llama, tiny_text, tmp_path):
+    with Store(tmp_path / "store") as store:
+        report = run(audit(tiny_llama, tiny_text, store), OFFLINE, tmp_path / "out")
+    assert set(report["done"]) == {"scores", *OFFLINE}
+    assert report["skipped"] == {}
+    assert set(table_names(tmp_path / "out")) == TABLES
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    for stem in TABLES - {"rows"}:
+        table = read_table(tmp_path / "out", stem)
+        assert table.height
+        assert table["model"].unique().to_list() == [Path(tiny_llama.id).name]
+        spec = manifest["files"][f"{stem}.parquet"]["spec"]
+        assert spec["scores"]["calibration"]["samples"] == 6
+        assert spec["settings"]["eval_length"] == 16
+    assert set(read_table(tmp_path / "out", "verdicts")["selector"]) == set(PAPER_SELECTORS)
+
+
+@pytest.mark.long
+def test_an_interrupted_run_goes_on_where_it_stopped(tiny_llama, tiny_text, tmp_path, monkeypatch):
+    """Stopped after every twenty evaluations: no mask is evaluated twice, and the tables are the same."""
+    with Store(tmp_path / "whole") as store:
+        run(audit(tiny_llama, tiny_text, store), OFFLINE, tmp_path / "expected")
+    stops, evaluated = 0, 0
+    with Store(tmp_path / "pieces") as store:
+        while True:
+            with monkeypatch.context() as patched:
+                seen = count_edits(patched, fail_after=20)
+                try:
+                    run(audit(tiny_llama, tiny_text, store), OFFLINE, tmp_path / "out")
+                    break
+                except KeyboardInterrupt:
+                    stops += 1
+                finally:
+                    evaluated += len(seen)
+        assert stops >= 2
+        seen = count_edits(monkeypatch, fail_after=0)  # everything is known now: evaluating anything would stop
+        run(audit(tiny_llama, tiny_text, store), OFFLINE, tmp_path / "again")
+    with Store(tmp_path / "whole") as store:
+        assert evaluated == sum(1 for key in store.keys() if "window_nats" in (store.get(key) or {}))  # noqa: SIM118
+    assert not seen
+    for stem in TABLES:
+        expected = file_sha256(tmp_path / "expected" / f"{stem}.parquet")
+        assert file_sha256(tmp_path / "out" / f"{stem}.parquet") == expected, stem
+        assert file_sha256(tmp_path / "again" / f"{stem}.parquet") == expected, stem
+
+
+def test_a_plug_in_selector_takes_part_in_every_analysis(tiny_llama, tiny_text, tmp_path):
+    @register_selector("output_rms")
+    class OutputPower:
+        """s_i = E |h_i| squared, from the shared pass."""
+
+        def score(self, run):
+            return run.activations().output_mean_abs ** 2
+
+    try:
+        with Store(tmp_path / "store") as store:
+            chosen = audit(tiny_llama, tiny_text, store, scoring={"selectors": (*PAPER_SELECTORS, "output_rms")})
+            run(chosen, OFFLINE, tmp_path / "out")
+    finally:
+        unregister_selector("output_rms")
+    without = {"rows", "seeds", "controls", "control_differences", "rank_distribution"}
+    for stem in TABLES - without - {"singles", "singles_units", "invariance_rewrites"}:
+        table = read_table(tmp_path / "out", stem)
+        named = {name for column in table.columns if column.startswith("selector") for name in table[column]}
+        assert "output_rms" in named, stem
+
+
+def test_what_cannot_be_done_here_is_an_error_or_skipped(tiny_llama, tiny_text, tmp_path):
+    with Store(tmp_path / "store") as store:
+        chosen = audit(tiny_llama, tiny_text, store)
+        with pytest.raises(InputError, match="c4"):
+            run(chosen, ["domain"], tmp_path / "out")
+        report = run(chosen, ["domain", "depth"], tmp_path / "out", skip=True)
+        assert set(report["done"]) == {"scores", "depth"}
+        assert "c4" in report["skipped"]["domain"]
+        with pytest.raises(InputError, match="did you mean 'depth'"):
+            run(chosen, ["dept"], tmp_path / "out")
+
+
+def test_the_command_writes_tables_and_says_where_time_went(tiny_text, tmp_path, capsys):
+    model = save_tiny("llama", tmp_path / "model")
+    arguments = [
+        "analyze", str(model), "depth", "rank-distribution", "--corpus", str(tiny_text),
+        "--samples", "4", "--max-length", "16", "--eval-samples", "3", "--eval-length", "16",
+        "--store", str(tmp_path / "store"), "--out", str(tmp_path / "out"),
+    ]  # fmt: skip
+    assert main([*arguments, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert set(said["done"]) == {"scores", "depth", "rank-distribution"}
+    assert said["tables"]["depth.parquet"] == pl.read_parquet(tmp_path / "out" / "depth.parquet").height
+    shutil.rmtree(tmp_path / "out")
+    assert main(arguments) == 0
+    assert "rank-distribution" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--preset", "papier"], "did you mean 'paper'"),
+        (["--sizes", "8"], "--sizes"),
+        (["--samples", "0"], "--samples"),
+        (["--selectors", "lpr"], "did you mean 'lrp'"),
+        (["agreemen"], "did you mean 'agreement'"),
+    ],
+)
+def test_wrong_input_is_one_line(more, said, capsys):
+    assert main(["analyze", "demo", *more]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["quick", "paper", "demo"])
+def test_every_preset_of_the_shipped_model_reads_what_ships(name):
+    plan = audit_plan(build_parser().parse_args(["analyze", "demo", "--preset", name]))
+    assert (plan.scoring.corpus, plan.eval_corpus, plan.domain_corpus) == ("demo", "demo", "demo-chat")
+    assert plan.downstream_tasks == "demo"
+
+
+def test_options_win_over_the_preset():
+    asked = [
+        "analyze",
+        "org/model",
+        "--samples",
+        "9",
+        "--corpus",
+        "my.txt",
+        "--sizes",
+        "2,4",
+        "--selectors",
+        "ig",
+    ]
+    plan = audit_plan(build_parser().parse_args(asked))
+    assert (plan.scoring.samples, plan.scoring.selectors) == (9, ("ig",))
+    assert (plan.scoring.corpus, plan.eval_corpus, plan.domain_corpus) == ("my.txt", "my.txt", "c4")
+    assert (plan.stability_sizes, plan.eval_samples) == ((2, 4), 256)
+
+
+def test_a_text_that_cannot_be_read_is_told_before_the_scores(tiny_llama, tiny_text, tmp_path):
+    with Store(tmp_path / "store") as store:
+        one = audit(tiny_llama, tiny_text, store, eval_corpus=str(tmp_path / "nowhere.txt"))
+        with pytest.raises(InputError, match="nowhere"):
+            run(one, ["sweep"], tmp_path / "out", skip=True)
+        assert not list((store.folder / "arrays").glob("*"))
+        report = run(one, ["agreement", "depth"], tmp_path / "out")  # nothing is evaluated in these
+    assert set(report["done"]) == {"scores", "agreement", "depth"}
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert "evaluation" not in manifest["files"]["depth.parquet"]["spec"]
+
+
+def test_a_report_of_selectors_that_see_no_text(tiny_llama, tiny_text, tmp_path, capsys):
+    with Store(tmp_path / "store") as store:
+        one = audit(tiny_llama, tiny_text, store, scoring={"selectors": ("random", "magnitude")})
+        run(one, OFFLINE, tmp_path / "out", skip=True)
+    assert main(["report", str(tmp_path / "out"), "--out", str(tmp_path / "report.html")]) == 0
+    assert "selector-audit analyze" in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -1,0 +1,356 @@
+"""Single units: effects against one edit at a time by hand, resumption, and tables against loops and numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import scipy.stats
+import torch
+from tiny_audits import count_edits, tables_of, tiny_audit
+from tiny_models import load_tiny
+
+from engine.interventions.in_weights import zeroed
+from engine.measures.nll import Nll
+from engine.models.loading import LoadedModel
+from engine.models.units import neurons, rows_alone
+from engine.results.folders import read_table
+from engine.results.store import Store
+from engine.results.tables import spec
+from engine.run.runner import LocalRunner
+from engine.selectors import register_selector
+from engine.selectors.base import unregister_selector
+from engine.studies.audit.analyses import run_analyses
+from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.singles import Singles
+from engine.studies.base import Tables, conduct
+
+STEMS = ("singles", "singles_units", "singles_selectors", "singles_recall")
+CHEAP = {"selectors": ("random", "magnitude", "wanda"), "seeds": (42, 43)}
+SMALL = {"singles_rows": 20, "singles_neurons": 6, "singles_windows": 4, "singles_tops": (0.1,)}
+
+
+def singles(audit: AuditInputs) -> Tables:
+    return tables_of("singles", audit)
+
+
+def made(loaded: LoadedModel, text: Path, store: Store, **more: Any) -> AuditInputs:
+    return tiny_audit(loaded, text, store, **{"scoring": CHEAP, **SMALL, **more})
+
+
+@torch.no_grad()
+def nats_by_hand(model: Any, ids: torch.Tensor) -> float:
+    """NLL per predicted token of windows, one after another, in float64 throughout."""
+    total = 0.0
+    for window in ids:
+        logits = model(input_ids=window[None]).logits[0, :-1].double()
+        chosen = logits.log_softmax(-1)[torch.arange(len(window) - 1), window[1:]]
+        total -= float(chosen.sum())
+    return total / (ids.shape[0] * (ids.shape[1] - 1))
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3_text"])
+def test_effects_are_those_of_one_edit_at_a_time(family: str, tiny_text: Path, tmp_path: Path) -> None:
+    """In float64, several edits in a pass; the reference has one in the weights and one window in a pass.
+
+    What is left is the loss, which the engine takes in float32: 6e-8 of about 6 nats, averaged over 60 tokens.
+    """
+    loaded = load_tiny(family, tmp_path / "model")
+    loaded.model.double()
+    loaded = replace(loaded, dtype="float64")
+    with Store(tmp_path / "store") as store:
+        audit = made(loaded, tiny_text, store)
+        assert Nll(audit.evaluation.first(4)).together(loaded) == 8
+        table = singles(audit)["singles"]
+        ids = audit.evaluation.input_ids[:4]
+    assert table.schema == spec("singles").schema()
+    assert table["unit_kind"].value_counts(sort=True).rows() == [("row", 20), ("neuron", 6)]
+    frame = loaded.rows.frame()
+    dense, differences = nats_by_hand(loaded.model, ids), []
+    for line in table.iter_rows(named=True):
+        where = frame.row(line["row_id"], named=True)
+        rows = [line["row_id"]]
+        if line["unit_kind"] == "neuron":
+            assert (where["projection"], line["projection"]) == ("gate_proj", None)
+            up = frame.filter(block=where["block"], projection="up_proj", row=where["row"])
+            rows.append(up["row_id"][0])
+        else:
+            assert line["projection"] == where["projection"]
+        assert [line[name] for name in ("block", "sublayer", "row")] == [
+            where[name] for name in ("block", "sublayer", "row")
+        ]
+        with zeroed(loaded, rows):
+            expected = nats_by_hand(loaded.model, ids) - dense
+        assert line["effect"] == pytest.approx(expected, abs=2e-7)
+        differences.append(expected)
+    assert np.median(np.abs(differences)) > 1e-3  # far above the tolerance
+    assert min(differences) < 0 < max(differences)
+
+
+def test_a_neuron_its_gate_row_and_its_up_row_have_one_effect(
+    tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path
+) -> None:
+    units = neurons(tiny_llama)
+    assert units.count == 2 * 28
+    for number in (0, 30):
+        gate, up = units.rows[number].tolist()
+        with Store(tmp_path) as store:
+            audit = made(tiny_llama, tiny_text, store)
+            cells = [audit.nll(audit.edit(rows)) for rows in ([gate], [up], [gate, up], [])]
+            found = LocalRunner(store).run(cells)
+        nats = [found[cell].window_nats for cell in cells]
+        assert nats[0] == nats[1] == nats[2] != nats[3]
+
+
+def test_units_know_their_rows_and_scores(tiny_family: LoadedModel) -> None:
+    rows, some = rows_alone(tiny_family), neurons(tiny_family)
+    index = tiny_family.rows
+    assert rows.rows.tolist() == [[row] for row in range(index.n_rows)]
+    assert rows.layer.tolist() == index.layer_of(np.arange(index.n_rows)).tolist()
+    row = index.n_rows - 2
+    layer = index.layers[rows.layer[row]]
+    weight = tiny_family.model.get_submodule(layer.name).weight[row - layer.start]
+    assert rows.norm[row] == pytest.approx(float(weight.double().square().sum().sqrt()), rel=1e-6)
+    scores = np.random.default_rng(0).random(index.n_rows).astype(np.float32)
+    assert rows.scores(scores).tolist() == scores.astype(np.float64).tolist()
+    gated = any(layer.projection == "gate_proj" for layer in index.layers)
+    assert bool(some.count) == gated
+    for gate, up in some.rows[::7]:
+        first, second = (index.layers[index.layer_of([row])[0]] for row in (gate, up))
+        assert (first.projection, second.projection, first.block) == ("gate_proj", "up_proj", second.block)
+        assert gate - first.start == up - second.start
+    if gated:
+        assert some.scores(scores)[5] == pytest.approx(float(scores[some.rows[5, 0]]) + float(scores[some.rows[5, 1]]))
+
+
+@pytest.fixture(scope="module")
+def audit_and_tables(
+    tiny_llama: LoadedModel, tiny_text: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[AuditInputs, Tables]]:
+    @register_selector("signed")
+    class Signed:
+        """Magnitude less its median: half of the scores are below zero."""
+
+        def score(self, run: Any) -> Any:
+            values = run.per_layer(lambda linear: linear.weight.abs().float().mean(dim=1))
+            return values - values.median()
+
+    settings = {"singles_rows": 120, "singles_neurons": 40, "singles_tops": (0.05, 0.25)}
+    with Store(tmp_path_factory.mktemp("store")) as store:
+        scoring = {**CHEAP, "selectors": (*CHEAP["selectors"], "signed")}
+        audit = made(tiny_llama, tiny_text, store, scoring=scoring, **settings)
+        yield audit, singles(audit)
+    unregister_selector("signed")
+
+
+def test_tables_have_the_agreed_columns_and_lines(audit_and_tables: tuple[AuditInputs, Tables]) -> None:
+    audit, tables = audit_and_tables
+    for stem in STEMS:
+        assert tables[stem].schema == spec(stem).schema()
+        keys = [key for key in spec(stem).keys if key in tables[stem].columns]
+        assert not tables[stem].select(keys).is_duplicated().any()
+    assert tables["singles"].height == 120 + 40
+    who = tables["singles_selectors"].select("selector", "seed", "unit_kind").rows()
+    rankings = [("random", 42), ("random", 43), ("magnitude", None), ("wanda", None), ("signed", None)]
+    assert who == [(*ranking, kind) for kind in ("row", "neuron") for ranking in rankings]
+    assert tables["singles_recall"].height == 2 * len(who)
+    units = {line["unit_kind"]: line for line in tables["singles_units"].iter_rows(named=True)}
+    assert (units["row"]["unit_count"], units["row"]["units_sampled"]) == (audit.loaded.rows.n_rows, 120)
+    assert (units["neuron"]["unit_count"], units["neuron"]["units_sampled"]) == (56, 40)
+    assert (units["row"]["effect_windows"], units["row"]["tokens"]) == (4, 4 * 15)
+
+
+def test_what_is_said_of_all_units_is_counted(audit_and_tables: tuple[AuditInputs, Tables]) -> None:
+    _, tables = audit_and_tables
+    for line in tables["singles_units"].iter_rows(named=True):
+        own = tables["singles"].filter(unit_kind=line["unit_kind"])
+        effects = own["effect"].to_numpy()
+        low, high = scipy.stats.binomtest(int((effects < 0).sum()), len(effects)).proportion_ci(method="wilson")
+        assert line["helps"] == pytest.approx((effects < 0).mean())
+        assert (line["helps_low"], line["helps_high"]) == (pytest.approx(low), pytest.approx(high))
+        assert line["helps_clear"] == pytest.approx((effects < -2 * own["stderr"].to_numpy()).mean())
+        assert line["helps_clear"] < line["helps"]
+        assert line["median_effect"] == pytest.approx(np.median(np.abs(effects)))
+        assert line["largest_effect"] == pytest.approx(np.abs(effects).max())
+
+
+def test_halves_of_the_text_are_compared(audit_and_tables: tuple[AuditInputs, Tables]) -> None:
+    audit, tables = audit_and_tables
+    wanted = Singles()._wanted(audit)
+    results = LocalRunner(audit.store).run([wanted.dense, *wanted.samples[0].cells])
+    dense = np.array(results[wanted.dense].window_nats)
+    nats = np.array([results[cell].window_nats for cell in wanted.samples[0].cells]) - dense
+    line = tables["singles_units"].row(0, named=True)
+    first, second = nats[:, 0] + nats[:, 2], nats[:, 1] + nats[:, 3]
+    assert line["split_half_signed"] == pytest.approx(scipy.stats.spearmanr(first, second)[0], abs=1e-6)
+    absolute = scipy.stats.spearmanr(np.abs(first), np.abs(second))[0]
+    assert line["split_half_absolute"] == pytest.approx(absolute, abs=1e-6)
+
+
+def test_rankings_are_compared_with_the_effects(audit_and_tables: tuple[AuditInputs, Tables]) -> None:
+    audit, tables = audit_and_tables
+    scores = {(name, seed): values for name, seed, values in of_rankings(audit)}
+    for line in tables["singles_selectors"].iter_rows(named=True):
+        own = tables["singles"].filter(unit_kind=line["unit_kind"])
+        effects = own["effect"].to_numpy()
+        values = scores[line["selector"], line["seed"]].astype(np.float64)
+        if line["unit_kind"] == "neuron":
+            up = dict(neurons(audit.loaded).rows.tolist())
+            values = np.array([values[row] + values[up[row]] for row in own["row_id"]])
+        else:
+            values = values[own["row_id"].to_numpy()]
+        signed, absolute = (scipy.stats.spearmanr(values, truth)[0] for truth in (effects, np.abs(effects)))
+        assert line["signed_spearman"] == pytest.approx(signed, abs=1e-6)
+        assert line["absolute_spearman"] == pytest.approx(absolute, abs=1e-6)
+        assert line["signed_low"] < signed < line["signed_high"]
+        assert line["sign_agreement"] == pytest.approx((np.sign(values) == np.sign(effects)).mean())
+        assert line["gives_signs"] == (line["selector"] == "signed")
+        assert line["lerf_nll"] is None  # there is no sweep
+
+
+def of_rankings(audit: AuditInputs) -> Iterator[tuple[str, int | None, np.ndarray]]:
+    for ranking in audit.rankings:
+        yield ranking.selector, ranking.seed, ranking.scores
+
+
+def test_recall_is_counted_by_sets(audit_and_tables: tuple[AuditInputs, Tables]) -> None:
+    audit, tables = audit_and_tables
+    scores = {(name, seed): values.tolist() for name, seed, values in of_rankings(audit)}
+    n = audit.loaded.rows.n_rows
+    own = tables["singles"].filter(unit_kind="row")
+    by_size = own.select("row_id", size=pl.col("effect").abs()).sort("size", descending=True)
+    for line in tables["singles_recall"].filter(unit_kind="row").iter_rows(named=True):
+        above = round(line["top"] * 120)
+        values = scores[line["selector"], line["seed"]]
+        highest = sorted(range(n), key=lambda row: (-values[row], row))[: round(line["top"] * n)]
+        found = len(set(by_size["row_id"][:above]) & set(highest))
+        assert (line["top_sampled"], line["top_found"]) == (above, found)
+        assert line["top_threshold"] == by_size["size"][above]
+        exact = scipy.stats.binomtest(found, above).proportion_ci(method="exact")
+        assert (line["top_recall_low"], line["top_recall_high"]) == (
+            pytest.approx(exact.low),
+            pytest.approx(exact.high),
+        )
+        one_sided = scipy.stats.binomtest(above - found, above, alternative="less").proportion_ci(method="exact")
+        assert line["top_missed_high"] == pytest.approx(one_sided.high)
+
+
+def test_the_sample_does_not_depend_on_the_selectors(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        first = singles(made(tiny_llama, tiny_text, store, scoring={"selectors": ("magnitude",)}))["singles"]
+        cells = len(store)
+        assert cells == 1 + 20 + 6
+        second = singles(made(tiny_llama, tiny_text, store))["singles"]
+        assert len(store) == cells  # nothing was measured again
+        other = singles(made(tiny_llama, tiny_text, store, singles_seed=1))["singles"]
+    assert first.equals(second)
+    assert first["row_id"].to_list() != other["row_id"].to_list()
+
+
+def test_a_sweep_stands_beside_them_where_there_is_one(
+    tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path
+) -> None:
+    with Store(tmp_path) as store:
+        audit = made(tiny_llama, tiny_text, store, gap_rates=(0.3,))
+        gap = tables_of("gap", audit)["gap"]
+        cells = len(store)
+        table = singles(audit)["singles_selectors"].filter(unit_kind="row")
+        assert len(store) == cells + 1 + 20 + 6  # of the masks nothing
+    expected = gap.select("selector", "seed", lerf_nll="nll_lerf").rows()
+    assert table.select("selector", "seed", "lerf_nll").rows() == expected
+
+
+def test_all_units_leave_nothing_to_bound(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        audit = made(tiny_llama, tiny_text, store, singles_rows=1, singles_neurons=1000, singles_tops=(0.25,))
+        tables = singles(audit)
+    units = tables["singles_units"].filter(unit_kind="neuron").row(0, named=True)
+    assert (units["unit_count"], units["units_sampled"], units["larger_high"]) == (56, 56, 0.0)
+    for line in tables["singles_recall"].filter(unit_kind="neuron").iter_rows(named=True):
+        assert line["top_recall_low"] == line["top_recall"] == 1 - line["top_missed_high"]
+    one = tables["singles_selectors"].filter(unit_kind="row").row(0, named=True)
+    assert (one["signed_spearman"], one["signed_low"]) == (None, None)  # of a single row there is no correlation
+    assert tables["singles_recall"].filter(unit_kind="row").is_empty()
+
+
+def test_a_model_without_gated_mlps_has_rows_only(tiny_text: Path, tmp_path: Path) -> None:
+    loaded = load_tiny("phi", tmp_path / "model")
+    with Store(tmp_path / "store") as store:
+        tables = singles(made(loaded, tiny_text, store))
+    assert all(set(tables[stem]["unit_kind"]) == {"row"} for stem in STEMS)
+
+
+def test_another_intervention_is_named(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path) -> None:
+    from engine.interventions import INTERVENTIONS, register_intervention
+
+    @register_intervention("halve")
+    class Halve:
+        """y_i / 2."""
+
+        def apply(self, output: Any, units: Any, layer: Any) -> Any:
+            return torch.where(units, output / 2, output)
+
+    try:
+        with Store(tmp_path) as store:
+            zero = singles(made(tiny_llama, tiny_text, store))
+            half = singles(made(tiny_llama, tiny_text, store, intervention="halve"))
+    finally:
+        INTERVENTIONS.remove("halve")
+    assert set(half["singles"]["intervention"]) == {"halve"}
+    assert "intervention" not in zero["singles"].columns
+    assert half["singles"]["row_id"].equals(zero["singles"]["row_id"])
+    assert (half["singles"]["effect"] != zero["singles"]["effect"]).all()
+
+
+def test_a_stopped_run_goes_on_where_it_stopped(
+    tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped after every pass: no unit is measured twice, and the tables are the same bytes."""
+
+    def run(store: Store, folder: Path) -> None:
+        audit = made(tiny_llama, tiny_text, store)
+        run_analyses(audit, ["singles"], folder, LocalRunner(store))
+
+    with Store(tmp_path / "whole") as store:
+        run(store, tmp_path / "expected")
+    stops, measured = 0, 0
+    with Store(tmp_path / "pieces") as store:
+        while True:
+            with monkeypatch.context() as patched:
+                seen = count_edits(patched, fail_after=8)
+                try:
+                    run(store, tmp_path / "out")
+                    break
+                except KeyboardInterrupt:
+                    stops += 1
+                finally:
+                    measured += len(seen)
+        assert stops == 3
+        assert measured == len(store) == 1 + 20 + 6
+    for stem in STEMS:
+        expected = (tmp_path / "expected" / f"{stem}.parquet").read_bytes()
+        assert (tmp_path / "out" / f"{stem}.parquet").read_bytes() == expected
+        assert read_table(tmp_path / "out", stem).height
+
+
+def test_a_unit_that_breaks_the_model_is_the_largest(
+    tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(tmp_path) as store:
+        audit = made(tiny_llama, tiny_text, store, singles_neurons=0)
+        runner, study = LocalRunner(store), Singles()
+        conduct(study, audit, runner)
+        [sample] = study._wanted(audit).samples
+        found = runner.results[sample.cells[3]]
+        broken = replace(found, window_nats=(float("nan"), *found.window_nats[1:]))
+        runner.results.keep(sample.cells[3], broken)
+        tables = study.tables(audit, runner.results)
+    assert np.isnan(tables["singles"]["effect"][3])
+    assert tables["singles_recall"].height
+    assert np.isfinite(tables["singles_selectors"]["signed_spearman"].to_numpy()).all()
+    assert tables["singles_units"]["helps"].is_finite().all()

@@ -1,0 +1,182 @@
+"""Stability against separate scoring runs per size, sets and scipy; interruption; sizes that do not fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from tiny_audits import lowest, nll_of, stability, tiny_audit
+from tiny_models import text
+
+from engine.models.loading import LoadedModel
+from engine.records.errors import InputError
+from engine.results.store import Store
+from engine.results.tables import spec
+from engine.selectors import ScoringRun, compute_scores, register_selector
+from engine.selectors.base import unregister_selector
+from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.stability import nested_sizes, scores_at_sizes
+
+SELECTORS = ("random", "magnitude", "wanda", "lrp", "shifted")
+DATA = ("wanda", "lrp", "shifted")
+SIZES = (2, 4, 6)
+RATES = (0.1, 0.5)
+
+
+@pytest.fixture(autouse=True)
+def plug_in() -> Iterator[None]:
+    """A seeded selector that needs data."""
+
+    @register_selector("shifted", seeded=True)
+    class Shifted:
+        """s_i = E |h_i| + noise of the seed."""
+
+        def score(self, run: ScoringRun) -> torch.Tensor:
+            noise = [torch.rand(run.rows.n_rows, generator=torch.Generator().manual_seed(s)) for s in run.seeds]
+            return run.activations().output_mean_abs + torch.stack(noise)
+
+    yield
+    unregister_selector("shifted")
+
+
+def audit_of(loaded: LoadedModel, corpus: Path, store: Store, **changes: Any) -> AuditInputs:
+    scoring = {"selectors": SELECTORS, "batch_size": 2, "seeds": (3, 4)} | changes.pop("scoring", {})
+    settings = {"stability_sizes": SIZES, "stability_rates": RATES} | changes
+    return tiny_audit(loaded, corpus, store, scoring=scoring, **settings)
+
+
+@pytest.fixture
+def scored_windows(tiny_llama: LoadedModel) -> Iterator[list[int]]:
+    """Windows in every scoring pass (which embed their tokens themselves)."""
+    counts: list[int] = []
+
+    def count(_: Any, __: Any, given: dict[str, Any], ___: Any) -> None:
+        if given.get("inputs_embeds") is not None:
+            counts.append(len(given["inputs_embeds"]))
+
+    handle = tiny_llama.model.register_forward_hook(count, with_kwargs=True)
+    yield counts
+    handle.remove()
+
+
+def test_table_against_separate_runs(
+    tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, scored_windows: list[int]
+) -> None:
+    with Store(tmp_path) as store:
+        audit = audit_of(tiny_llama, tiny_text, store)
+        table = stability(audit)["stability"]
+        assert scored_windows == [2, 2, 2] * 2  # activations and lrp over all windows once
+        assert dict(table.schema) == spec("stability").schema()
+        keys = table.select("selector", "size", "rate").rows()
+        assert keys == [(name, size, rate) for name in DATA for size in SIZES for rate in RATES]
+        scores = {
+            size: compute_scores(tiny_llama, DATA, audit.calibration.first(size), batch_size=2, seeds=(3, 4))
+            for size in SIZES
+        }
+        for line in table.iter_rows(named=True):
+            here, whole = (np.atleast_2d(scores[size][line["selector"]].numpy()) for size in (line["size"], 6))
+            rho = [scipy.stats.spearmanr(a, b).statistic for a, b in zip(here, whole, strict=True)]
+            shared, nll = [], []
+            for a, b in zip(here.tolist(), whole.tolist(), strict=True):
+                masks = [set(lowest(values, round(line["rate"] * len(values)))) for values in (a, b)]
+                shared.append(len(masks[0] & masks[1]) / len(masks[0] | masks[1]))
+                nll.append(nll_of(audit, sorted(masks[0])).nats_per_token)
+            assert line["reference_size"] == 6
+            assert line["spearman"] == pytest.approx(np.mean(rho), abs=1e-12)
+            assert line["jaccard"] == pytest.approx(np.mean(shared), rel=1e-12)
+            assert line["nll"] == pytest.approx(np.mean(nll), rel=1e-12)
+            assert line["perplexity"] == pytest.approx(math.exp(np.mean(nll)))
+    reference = table.filter(size=6)
+    assert reference["spearman"].to_numpy() == pytest.approx(1)
+    assert (reference["jaccard"] == 1).all()
+    assert (table.filter(size=2)["jaccard"] < 1).any()
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(
+    tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, scored_windows: list[int]
+) -> None:
+    with Store(tmp_path / "through") as store:
+        expected = stability(audit_of(tiny_llama, tiny_text, store))["stability"]
+    scored_windows.clear()
+
+    def stop_in_lrp(stage: str, done: int, _: int) -> None:
+        if stage == "lrp" and done == 4:
+            raise KeyboardInterrupt
+
+    with Store(tmp_path / "stopped") as store:
+        audit = audit_of(tiny_llama, tiny_text, store)
+        with pytest.raises(KeyboardInterrupt):
+            stability(replace(audit, progress=stop_in_lrp))
+        assert scored_windows == [2, 2, 2, 2, 2]  # all of activations, two batches of lrp
+        scored_windows.clear()
+        # wanda is kept; shifted was not scored yet and needs the activations again
+        assert stability(audit)["stability"].equals(expected)
+        assert sorted(scored_windows) == [2] * 6
+        scored_windows.clear()
+        cells = len(store)
+        assert stability(audit)["stability"].equals(expected)
+        assert scored_windows == []
+        assert len(store) == cells
+
+
+def test_other_settings_are_other_scores(
+    tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, scored_windows: list[int]
+) -> None:
+    with Store(tmp_path) as store:
+        audit = audit_of(tiny_llama, tiny_text, store)
+
+        def passes(sizes: tuple[int, ...] = SIZES, selector: str = "lrp", **scoring: Any) -> int:
+            scored_windows.clear()
+            changed = replace(audit, plan=replace(audit.plan, scoring=replace(audit.plan.scoring, **scoring)))
+            scores_at_sizes(changed, [selector], changed.calibration, sizes)
+            return sum(scored_windows)
+
+        assert passes() == 6
+        assert passes() == 0
+        assert passes((2, 4)) == 0  # cut at the same windows so far
+        assert passes((2, 5)) == 5
+        assert passes((1, 2)) == 2  # other batches before the second window
+        assert passes(objective="logit") == 6
+        assert passes(batch_size=1) == 6
+        assert passes(length=14) == 6
+        assert passes(seeds=(8, 9)) == 0
+        assert passes(selector="shifted") == 6
+        assert passes(selector="shifted", seeds=(8, 9)) == 6
+
+
+def test_sizes_beyond_the_text_become_all_of_it() -> None:
+    assert nested_sizes((128, 8, 8, 32), 128) == (8, 32, 128)
+    assert nested_sizes((8, 16, 32, 64, 128), 40) == (8, 16, 32, 40)
+    with pytest.raises(InputError, match=r"at least 2 calibration sizes, got \[8, 16\] with 8 windows"):
+        nested_sizes((8, 16), 8)
+    with pytest.raises(InputError, match="at least 2"):
+        nested_sizes((), 8)
+    with pytest.raises(InputError, match=r"from 1, got \[0, 8\]"):
+        nested_sizes((0, 8), 8)
+
+
+def test_a_size_may_exceed_what_the_scores_use(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path) -> None:
+    other = tmp_path / "evaluation.txt"
+    other.write_text(text(seed=5), encoding="utf-8")
+    with Store(tmp_path / "store") as store:
+        settings: dict[str, Any] = {"stability_sizes": (2, 8), "stability_rates": (0.1,)}
+        apart = stability(audit_of(tiny_llama, tiny_text, store, eval_corpus=str(other), **settings))
+        assert set(apart["stability"]["reference_size"]) == {8}
+        # One file for both: what follows the plan's calibration windows is evaluation text.
+        shared = stability(audit_of(tiny_llama, tiny_text, store, **settings))
+        assert set(shared["stability"]["reference_size"]) == {6}
+
+
+def test_without_data_dependent_selectors_there_is_nothing_to_measure(tiny_llama: LoadedModel, tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        audit = audit_of(tiny_llama, tmp_path / "absent", store, scoring={"selectors": ("random", "magnitude")})
+        table = stability(audit)["stability"]
+    assert table.is_empty()
+    assert dict(table.schema) == spec("stability").schema()

@@ -1,0 +1,192 @@
+"""Tasks of one's own and shipped ones: files under any name, beside the paper's, and the shipped model's default."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lm_eval import simple_evaluate
+from lm_eval.models.huggingface import HFLM
+from lm_eval.tasks import TaskManager
+from tiny_audits import tiny_audit
+
+from engine.cli import main
+from engine.data import local_tasks
+from engine.data.local_tasks import SHIPPED, local_files
+from engine.measures.harness import Harness
+from engine.measures.harness_tasks import TASKS, DownstreamTask, downstream_tasks
+from engine.models.loading import LoadedModel
+from engine.records.errors import InputError
+from engine.results.folders import read_table
+from engine.results.store import Store
+from engine.run.doctor import examine
+from engine.run.runner import LocalRunner
+from engine.studies.audit.analyses import run_analyses
+
+NAMES = ("cat", "dog", "mat", "door", "then")
+
+
+def lines(layout: str, count: int = 9) -> list[dict[str, Any]]:
+    """Items in one of the three layouts."""
+    made: list[dict[str, Any]] = []
+    for n in range(count):
+        first, second, third = (NAMES[(n + k) % 5] for k in range(3))
+        if layout == "choices":
+            query = f"Question: Where is the {first}?"
+            made.append({"query": query, "choices": [second, f"on {third}", "in", "no"], "gold": n * 7 % 4})
+        elif layout == "contexts":
+            options = [f"{n} {first}", f"{n} {third}"]
+            made.append({"context_options": options, "continuation": second, "gold": n * 3 % 2})
+        else:
+            made.append({"context": f"the {first} sat on", "continuation": second})
+    return made
+
+
+def write(folder: Path, **files: list[dict[str, Any]]) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, items in files.items():
+        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in items), encoding="utf-8")
+    return str(folder)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    """Two tasks of one's own, whose names stand around the paper's one in the alphabet."""
+    return write(tmp_path / "tasks", zoo=lines("contexts"), piqa=lines("choices", 8), a_town=lines("choices"))
+
+
+@pytest.fixture
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of shipped tasks, empty so far."""
+    monkeypatch.setattr(local_tasks, "demo_tasks_dir", lambda: tmp_path / "shipped")
+    return tmp_path / "shipped"
+
+
+def by_name(folder: str, limit: int | None = None) -> dict[str, DownstreamTask]:
+    return {task.name: task for task in downstream_tasks(folder, limit)}
+
+
+def test_every_file_is_a_task_the_papers_first(folder: str, tmp_path: Path) -> None:
+    tasks = by_name(folder)
+    assert list(tasks) == ["piqa", "a_town", "zoo"]
+    assert {name: (one.source, one.items, one.chance) for name, one in tasks.items()} == {
+        "piqa": ("piqa.jsonl", 8, 0.25), "a_town": ("a_town.jsonl", 9, 0.25), "zoo": ("zoo.jsonl", 9, 0.5),
+    }  # fmt: skip
+    assert tasks["a_town"].task.requests()[1] == ("Question: Where is the cat?\nAnswer:", " on mat")
+    # What stands beside the paper's task leaves its key alone, and a name is part of the key.
+    assert by_name(write(tmp_path / "alone", piqa=lines("choices", 8)))["piqa"].task.record() == (
+        tasks["piqa"].task.record()
+    )
+    other = by_name(write(tmp_path / "other", b_town=lines("choices")))["b_town"]
+    assert other.requests_hash == tasks["a_town"].requests_hash
+    assert other.task.record() == {**tasks["a_town"].task.record(), "task": "b_town"}
+
+
+def test_accuracy_of_own_tasks_is_simple_evaluates(tiny_llama: LoadedModel, folder: str) -> None:
+    harness = Harness(tiny_llama)
+    lm = HFLM(pretrained=tiny_llama.model, tokenizer=tiny_llama.tokenizer, batch_size=4)
+    for name, task in by_name(folder).items():
+        theirs = simple_evaluate(
+            model=lm, tasks=[task.task.load()["tasks"][name]], bootstrap_iters=10,
+            task_manager=TaskManager(include_defaults=False),
+        )["results"][name]  # fmt: skip
+        found = harness.scores(task.task, 4)
+        assert (found.mean, len(found.values)) == (theirs["acc,none"], task.items)
+        assert 0 < found.mean < 1
+
+
+def test_a_task_whose_words_are_written_is_read_too(tmp_path: Path) -> None:
+    (task,) = downstream_tasks(write(tmp_path, my_words=lines("greedy")), 4)
+    assert (task.name, task.items, task.chance) == ("my_words", 4, 0.0)
+
+
+def test_what_is_no_task_of_ours_is_left_out(tmp_path: Path) -> None:
+    folder = Path(write(tmp_path, town=lines("choices"), gsm8k=[{"context": "a", "answer": "b"}]))
+    (folder / "._town.jsonl").write_bytes(b"\x00\xff")
+    (folder / "notes.txt").write_text("no task", encoding="utf-8")
+    (folder / "old.jsonl").mkdir()
+    assert list(local_files(str(folder), tuple(TASKS))) == ["town"]
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (("my task",), r"^my task\.jsonl names no task: a name is 1 to 64 letters, .*; rename the file$"),
+        (("größe",), r"^größe\.jsonl names no task"),
+        (("-x",), r"^-x\.jsonl names no task"),
+        (("a" * 65,), "names no task"),
+        (("openbook_qa", "openbookqa"), r"^openbook_qa\.jsonl and openbookqa\.jsonl are both the task openbookqa; "),
+        (("gsm8k",), r"holds no downstream task; expected a file NAME\.jsonl for each"),
+    ],
+)
+def test_names_that_cannot_be_are_one_line(files: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "tasks", **{name: lines("choices") for name in files})
+    with pytest.raises(InputError, match=message) as error:
+        downstream_tasks(folder, None)
+    assert "\n" not in str(error.value)
+
+
+def test_wrong_lines_name_the_own_file(folder: str) -> None:
+    write(Path(folder), a_town=[*lines("choices", 2), {"query": "a", "choices": ["b", "c"], "gold": 2}])
+    with pytest.raises(InputError, match=r"^a_town\.jsonl line 3: gold must be the number .* of 2, .* got 2$"):
+        downstream_tasks(folder, None)
+    write(Path(folder), a_town=[{"text": "a"}])
+    with pytest.raises(InputError, match=r"^a_town\.jsonl line 1 has the fields text; .* is read as a task$"):
+        downstream_tasks(folder, None)
+
+
+# --- the shipped tasks
+
+
+def test_demo_is_the_shipped_folder_wherever_one_is(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match=r"^no downstream tasks are shipped here; give hub or a folder"):
+        local_files(SHIPPED)
+    write(shipped, town_b=lines("choices"), town_a=lines("contexts"))
+    monkeypatch.chdir(write(shipped.parent / "here"))
+    write(Path(SHIPPED), other=lines("choices"))  # a folder of the same name needs ./
+    assert list(local_files(SHIPPED)) == ["town_a", "town_b"]
+    assert list(local_files(f"./{SHIPPED}")) == ["other"]
+
+
+def test_the_shipped_model_is_asked_the_shipped_tasks(
+    shipped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`analyze demo downstream` with no option of tasks, and no network: the tests have none."""
+    write(shipped, town_claims=lines("choices", 2), town_stories=lines("contexts", 3))
+    out = tmp_path / "out"
+    few = ["--selectors", "magnitude", "--samples", "2", "--max-length", "16"]
+    assert main(["analyze", "demo", "downstream", *few, "--out", str(out), "--store", str(tmp_path / "store")]) == 0
+    capsys.readouterr()
+    table, asked = read_table(out, "downstream"), read_table(out, "downstream_tasks")
+    assert table.select("rate", "task", "items", "chance").rows() == [
+        (rate, task, items, chance)
+        for rate in (0.0, 0.1, 0.3, 0.5)
+        for task, items, chance in (("town_claims", 2, 0.25), ("town_stories", 3, 0.5))
+    ]
+    assert asked.select("task", "source", "metric").rows() == [
+        ("town_claims", "town_claims.jsonl", "acc"), ("town_stories", "town_stories.jsonl", "acc"),
+    ]  # fmt: skip
+    manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["files"]["downstream.parquet"]["spec"]["settings"]["downstream_tasks"] == "demo"
+
+
+@pytest.mark.usefixtures("shipped")
+def test_all_goes_on_where_no_tasks_are_shipped(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path) -> None:
+    with Store(tmp_path / "store") as store:
+        audit = tiny_audit(
+            tiny_llama, tiny_text, store, scoring={"selectors": ("magnitude",)}, downstream_tasks=SHIPPED
+        )
+        report = run_analyses(audit, ["downstream", "depth"], tmp_path / "out", LocalRunner(store), skip=True)
+    assert set(report["done"]) == {"scores", "depth"}
+    assert report["skipped"]["downstream"].startswith("no downstream tasks are shipped here")
+
+
+def test_doctor_names_the_shipped_tasks(shipped: Path, tmp_path: Path) -> None:
+    def found() -> str:
+        return next(one.found for one in examine(None, None, "cpu", "float32", tmp_path) if one.subject == "downstream")
+
+    assert "demo (shipped: none)" in found()
+    write(shipped, town_b=lines("choices"), town_a=lines("contexts"))
+    assert "demo (shipped: town_a, town_b)" in found()

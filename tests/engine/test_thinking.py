@@ -1,0 +1,166 @@
+"""Replies that think first: judged by what is said afterwards, kept whole, and unfinished where nothing is said."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from test_generation import Scripted
+from tiny_models import tiny_tokenizer
+from tokenizers import AddedToken
+
+from engine.data.prompts import prompt_ids
+from engine.data.thinking import after_thinking, kept_marks, opened, thinks
+from engine.edits.edit import UNEDITED
+from engine.judges.base import Exchange
+from engine.judges.embedded import EmbeddedJudge
+from engine.judges.heard import heard, verdicts_on
+from engine.judges.refusals import Refusals
+from engine.measures.generation import Reply, generate_batch, stream_replies
+from engine.measures.replies import Replies, Written
+from engine.models.loading import LoadedModel
+from engine.records.errors import InputError
+from engine.run.cell import Cell
+
+REFUSAL, ANSWER = "I'm sorry, but I can't help with that.", "The mill stands by the river."
+# Qwen3's switch: off writes an empty thinking part into the prompt.
+SWITCH = (
+    "{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}{% if add_generation_prompt %}"
+    "<|assistant|>{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}"
+    "{% endif %}"
+)
+# DeepSeek-R1's way: thinking is begun in the prompt, and there is no switch.
+BEGUN = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}<|assistant|>{{ '<think>\n' }}"
+
+
+@pytest.mark.parametrize(
+    ("reply", "said", "complete"),
+    [
+        (ANSWER, ANSWER, True),
+        (f" {ANSWER}\n", f" {ANSWER}\n", True),  # as it is, to the last blank
+        (f"<think>\nI cannot say this.\n</think>\n\n{ANSWER}", ANSWER, True),
+        (f"I must decline?\n</think>\n{ANSWER}", ANSWER, True),
+        ("<think>\nHow would I refuse", "", False),
+        ("<think></think>", "", True),
+        (f"[THINK]no[/THINK]{ANSWER}", ANSWER, True),
+        (f"<seed:think>no</seed:think>{ANSWER}", ANSWER, True),
+        (f"◁think▷no◁/think▷{ANSWER}", ANSWER, True),
+        (f"<|channel>thought\nno<channel|>{ANSWER}", ANSWER, True),
+        (f"<|channel|>analysis<|message|>no.assistant<|channel|>final<|message|>{ANSWER}", ANSWER, True),
+        (f"<|channel|>final<|message|>{ANSWER}", ANSWER, True),
+        ("<|channel|>analysis<|message|>I could", "", False),
+        ("<|channel|>analysis<|message|>no.assistant<|channel|>commentary<|message|>call", "", False),
+        ("The tag <think> opens it.", "The tag <think> opens it.", True),
+        ("Write <think> and then </think>.", "Write <think> and then </think>.", True),
+    ],
+)
+def test_what_is_said_after_the_thinking_part(reply: str, said: str, complete: bool) -> None:
+    assert after_thinking(reply) == (said, complete)
+
+
+@pytest.mark.parametrize("finished", [True, False, None])
+def test_the_judge_hears_only_that(finished: bool | None) -> None:
+    judge = EmbeddedJudge()
+
+    def refuses(reply: str) -> bool:
+        return verdicts_on(judge, [Exchange("", reply, finished)])[0].refusal
+
+    assert not refuses(f"<think>{REFUSAL}</think>{ANSWER}")
+    assert refuses(f"<think>{ANSWER}</think>{REFUSAL}")
+    assert heard("Why?", f"<think>a</think>{ANSWER}", finished) == ("Why?", ANSWER, finished)
+    assert heard("Why?", f"<think>{ANSWER}", finished) == ("Why?", "", False)
+    thinking, said = verdicts_on(judge, [Exchange("Why?", f"<think>{REFUSAL}"), Exchange("Why?", REFUSAL)])
+    assert (thinking.judged, thinking.refusal, said.judged, said.refusal) == (False, False, True, True)
+
+
+def test_a_reply_that_ends_within_thinking_is_unfinished_however_it_ends() -> None:
+    replies = [
+        Written(f"<think>a</think>{REFUSAL}", True),
+        Written(f"<think>{REFUSAL}", True),
+        Written(f"<think>{REFUSAL}", False),
+        Written(ANSWER, False),
+    ]
+    found = Refusals(Replies(("a", "b", "c", "d"), 8, 4), EmbeddedJudge()).derive(replies)
+    assert found.refused == (True, False, False, False)
+    assert found.finished == (True, False, False, False)
+
+
+def with_template(loaded: LoadedModel, template: str) -> LoadedModel:
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = template
+    return dataclasses.replace(loaded, tokenizer=tokenizer, tokenizer_hash=template)
+
+
+def test_thinking_is_off_unless_it_is_left_on(tiny_llama: LoadedModel) -> None:
+    loaded = with_template(tiny_llama, SWITCH)
+    ends = [
+        loaded.tokenizer.decode(prompt_ids(loaded.tokenizer, "cat", thinking=on)).partition("<|assistant|>")[2]
+        for on in (False, True)
+    ]
+    assert ends == ["<think>\n\n</think>\n\n", ""]
+    found = [[one.text for one in generate_batch(loaded, ["cat", "mat"], 8, thinking=on)] for on in (False, True)]
+    assert found[0] != found[1]
+    measure = Replies(("cat", "mat"), 8, 4, thinking=True)
+    assert [one.text for one in measure.measure(loaded, UNEDITED)] == found[1]
+    assert Cell(loaded, UNEDITED, measure).key != Cell(loaded, UNEDITED, Replies(("cat", "mat"), 8, 4)).key
+
+
+@pytest.mark.parametrize("template", [BEGUN, None])
+def test_a_template_without_the_switch_says_so(template: str | None) -> None:
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = template
+    with pytest.raises(InputError, match="no thinking mode"):
+        prompt_ids(tokenizer, "cat", thinking=True)
+
+
+def scripted(template: str, text: str, marks: tuple[str, ...] = (), *, special: bool = False) -> Any:
+    """A model that says `text`, whose tokenizer has these marks as tokens of their own."""
+    tokenizer = tiny_tokenizer()
+    tokenizer.add_tokens([AddedToken(mark, special=special) for mark in marks], special_tokens=special)
+    tokenizer.chat_template = template
+    script = [*tokenizer(text)["input_ids"], 7, *[5] * 20]
+    return SimpleNamespace(model=Scripted(script, [7]), tokenizer=tokenizer, lock=threading.RLock())
+
+
+def test_what_the_template_began_stands_before_the_reply() -> None:
+    said = f"Hm.\n</think>\n{ANSWER}"
+    [reply] = generate_batch(scripted(BEGUN, said), ["hi"], 100)
+    assert reply.text == f"<think>\n{said}"
+    pieces = [piece for _, piece in stream_replies(scripted(BEGUN, said), "hi", [UNEDITED], 100)]
+    assert "".join(piece for piece in pieces if isinstance(piece, str)) == reply.text
+    assert isinstance(pieces[-1], Reply)
+    assert pieces[-1].text == reply.text
+    [cut] = generate_batch(scripted(BEGUN, said), ["hi"], 2)
+    assert after_thinking(cut.text) == ("", False)
+    assert not cut.finished
+
+
+@pytest.mark.parametrize(
+    ("text", "marks"),
+    [
+        (f"[THINK]Hm.[/THINK]{ANSWER}", ("[THINK]", "[/THINK]")),
+        (f"<|channel|>analysis<|message|>Hm.<|channel|>final<|message|>{ANSWER}", ("<|channel|>", "<|message|>")),
+    ],
+)
+def test_marks_that_are_special_tokens_stay_in_the_reply(text: str, marks: tuple[str, ...]) -> None:
+    template = "{# " + " ".join(marks) + " #}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}"
+    loaded = scripted(template, text, marks, special=True)
+    assert sorted(kept_marks(loaded.tokenizer).values()) == sorted(marks)
+    [reply] = generate_batch(loaded, ["hi"], 100)
+    assert reply.text == text
+    assert after_thinking(reply.text) == (ANSWER, True)
+
+
+def test_keys_change_only_for_models_that_think(tiny_llama: LoadedModel) -> None:
+    measure = Replies(("cat",), 8, 4)
+    assert not thinks(tiny_llama.tokenizer)
+    assert not opened(tiny_llama.tokenizer, prompt_ids(tiny_llama.tokenizer, "<think>"))
+    plain = Refusals(measure, EmbeddedJudge()).record(tiny_llama)
+    assert set(plain) == {"prompts", "reply_tokens", "batch_size", "together", "judge", "judge_version"}
+    switch, begun = with_template(tiny_llama, SWITCH), with_template(tiny_llama, BEGUN)
+    assert Refusals(measure, EmbeddedJudge()).record(switch)["judged"] == "after thinking"
+    assert "thinking_marks" not in measure.record(switch)  # its replies are as they were
+    assert measure.record(begun)["thinking_marks"] == ["<think>\n"]

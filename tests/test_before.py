@@ -1,0 +1,86 @@
+"""What was made by the software before its rebuild still opens: links, and a folder of results.
+
+`data/results_before` are the tables that shipped with commit 7bd4457, `data/url_keys_before.json` the names that its
+pages bound to their address.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard.state import results
+from engine.cli import main
+from engine.records.manifest import read_manifest
+from engine.results.folders import read_table, table_names
+from engine.results.tables import spec
+
+DATA = Path(__file__).parent / "data"
+OLD = DATA / "results_before"
+DASHBOARD = Path(__file__).parents[1] / "dashboard"
+# page -> parameters of a link that the pages before wrote
+LINKS = {
+    "curves": {"selectors": "lrp", "view": "Gap", "rates": "0.1"},
+    "agreement": {"first": "lrp", "second": "wanda", "rate": "0.3"},
+    "depth": {"selectors": "lrp", "rate": "0.3"},
+    "stability": {"stability_rate": "0.3"},
+    "controls": {"control_rate": "0.3", "control_order": "LeRF"},
+    "downstream": {"task": "arc_easy"},
+    "refusal": {"domain": "hate", "cell": "lrp/hate/0.5/0.02"},
+    "overview": {"rate": "0.3"},
+}
+
+
+def constants(tree: ast.Module) -> Iterator[str]:
+    return (one.value for one in ast.walk(tree) if isinstance(one, ast.Constant) and isinstance(one.value, str))
+
+
+def test_every_name_in_an_old_address_is_still_one() -> None:
+    """A name that no page mentions any more could not be read from a link."""
+    named = {
+        text for path in DASHBOARD.rglob("*.py") for text in constants(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert set(json.loads((DATA / "url_keys_before.json").read_text())) - named == set()
+
+
+@pytest.mark.parametrize("stem", table_names(OLD))
+def test_every_old_table_passes_the_gate(stem: str) -> None:
+    table = read_table(OLD, stem)
+    assert table.height
+    assert set(table.columns) <= {column.name for column in spec(stem).columns}
+
+
+@pytest.mark.parametrize("page", LINKS)
+def test_old_links_to_an_old_folder_open(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(OLD, tmp_path / "results" / "before")
+    monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path / "results"))
+
+    def script(page: str) -> None:
+        from importlib import import_module
+
+        import_module(f"dashboard.pages.{page}.page").render()
+
+    if page == "overview":
+        app = AppTest.from_file(str(DASHBOARD / "app.py"), default_timeout=120)
+    else:
+        app = AppTest.from_function(script, args=(page,), default_timeout=120)
+    for name, value in {"source": "My results", **LINKS[page]}.items():
+        app.query_params[name] = value
+    app.run()
+    assert not app.exception
+    assert not app.error
+    # the tables alone are kept here: the page that draws from the scores may say that they are not in the folder
+    assert [one.value for one in app.warning if "scores" not in one.value] == []
+    assert app.get("plotly_chart")
+
+
+def test_a_report_of_an_old_folder(tmp_path: Path) -> None:
+    assert main(["report", str(OLD), "--out", str(tmp_path / "report.html")]) == 0
+    model = read_manifest(OLD)["model"]["id"]
+    assert model in (tmp_path / "report.html").read_text(encoding="utf-8")
