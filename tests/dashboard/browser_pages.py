@@ -64,6 +64,23 @@ def button(page, name):
     return page.locator("[data-testid=stMain]").get_by_role("button", name=name, exact=True)
 
 
+def choose(page, key, option):
+    """A list of options closes when the page scrolls or is drawn again: then it is opened once more."""
+    from playwright.sync_api import Error
+
+    box = page.locator(f".st-key-{key}").get_by_role("combobox")
+    for attempt in range(5):
+        settled(page)
+        box.fill(option)
+        try:
+            page.get_by_role("option", name=option, exact=True).click(timeout=4000)
+            return
+        except Error:
+            if attempt == 4:
+                raise
+            page.keyboard.press("Escape")
+
+
 def live_page(new_page, folder, prompt, **more):
     settings = {"edit_model": "Another model", "edit_model_id": str(folder), "mode": "Remove by rate"}
     page = new_page(

@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import polars as pl
 import pytest
-from browser_pages import button, chart, figure, settled, steady_box
+from browser_pages import button, chart, choose, figure, settled, steady_box
 from made_up_audit import write_audit
 
 pytestmark = pytest.mark.browser
@@ -38,11 +38,7 @@ def test_a_clicked_cell_chooses_its_pair_and_a_later_choice_wins(new_page):
     figure(page, "that Consensus-2 removes")
     assert parse_qs(urlsplit(page.url).query)["first"] == ["Wanda"]
 
-    box = page.locator(".st-key-first").get_by_role("combobox")
-    box.scroll_into_view_if_needed()  # a list of options closes when the page scrolls
-    settled(page)
-    box.click()
-    page.get_by_role("option", name="Random", exact=True).click()
+    choose(page, "first", "Random")
     figure(page, "that Random removes")
     assert parse_qs(urlsplit(page.url).query)["first"] == ["Random"]
 

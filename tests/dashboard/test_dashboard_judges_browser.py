@@ -1,7 +1,7 @@
 """The Judges page in a real Chromium: pages of replies, links, replies as text, a phone, the box, and axe-core."""
 
 import pytest
-from browser_pages import chart, lasting_findings, settled
+from browser_pages import chart, choose, lasting_findings, settled
 from judged_folder import MARKDOWN, write_judged
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
@@ -27,8 +27,7 @@ def test_replies_are_turned_over_and_the_link_opens_the_same_page(new_page, fold
     settled(page)
     copy = new_page(address=page.url)
     copy.get_by_text("6 – 10 of").wait_for()
-    page.locator(".st-key-who").get_by_role("combobox").click()
-    page.get_by_role("option", name="only tiny-judge", exact=True).click()
+    choose(page, "who", "only tiny-judge")
     page.get_by_text("1 – 5 of").wait_for()  # another filter starts at its first page
     settled(page)
     assert "who=only+tiny-judge" in page.url

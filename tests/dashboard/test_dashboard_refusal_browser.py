@@ -5,7 +5,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from browser_pages import MODEL_TIMEOUT_MS, PAUSE_MS, button, chart, live_page, reply, run, settled
+from browser_pages import MODEL_TIMEOUT_MS, PAUSE_MS, button, chart, choose, live_page, reply, run, settled
 from synthetic_refusal import write_refusal_run
 
 pytestmark = pytest.mark.browser
@@ -26,23 +26,6 @@ def open_refusal(new_page, folder, **more):
 def heading(page, name):
     page.get_by_role("heading", name=name, exact=True).wait_for()
     settled(page)
-
-
-def choose(page, key, option):
-    """A list of options closes when the page scrolls or is drawn again: then it is opened once more."""
-    from playwright.sync_api import Error
-
-    box = page.locator(f".st-key-{key}").get_by_role("combobox")
-    for attempt in range(5):
-        settled(page)
-        box.fill(option)
-        try:
-            page.get_by_role("option", name=option, exact=True).click(timeout=4000)
-            return
-        except Error:
-            if attempt == 4:
-                raise
-            page.keyboard.press("Escape")
 
 
 def open_by_mark(page, says, number, name):

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from browser_pages import MODEL_TIMEOUT_MS, button, settled, steady_box
+from browser_pages import MODEL_TIMEOUT_MS, button, choose, settled, steady_box
 from scored_runs import write_scored
 
 from dashboard.pages.learn.texts import LESSONS
@@ -50,12 +50,8 @@ def test_a_click_on_a_cell_opens_its_rows(new_page, scores):
     settled(page)
     assert "block=1" in page.url
     assert "projection=up_proj" in page.url
-    projection = page.locator(".st-key-projection").get_by_role("combobox")  # afterwards the box decides
-    projection.scroll_into_view_if_needed()  # a list of options closes when the page scrolls
-    expect(projection).to_have_value("up_proj")
-    projection.fill("k_proj")
-    page.get_by_role("option", name="k_proj", exact=True).wait_for()
-    projection.press("Enter")
+    expect(page.locator(".st-key-projection").get_by_role("combobox")).to_have_value("up_proj")
+    choose(page, "projection", "k_proj")  # afterwards the box decides
     page.get_by_text("Rows of block 1, k_proj").wait_for()
 
 
