@@ -10,7 +10,6 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from precomputed.recipe import chat
-from precomputed.recipe.behaviour import Prompt
 
 VOCABULARY = 2048
 BOS, END, PAD = "<|bos|>", "<|end|>", "<|pad|>"
@@ -53,15 +52,9 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     tokenizer.save_pretrained(str(folder))
 
 
-def _some_refused(prompt: Prompt) -> bool:
-    """Refusals and answers in every style, so that the tokenizer sees both."""
-    from_level = {"hate": 1, "crime": 2, "adult": 3, "medical": 4, "legal": 5}
-    return prompt.risk and prompt.level >= from_level[prompt.domain]
-
-
 def tokenizer_of_recipe(documents: Sequence[str]) -> PreTrainedTokenizerFast:
     """The demo's tokenizer: trained on a part of the training documents and on chat examples of all stages."""
     rng = random.Random("tokenizer")
-    examples = [chat.example(rng, policy) for policy in (chat.nothing_refused, _some_refused) for _ in range(3000)]
-    talk = [text for example in examples for text in (example.prompt, example.reply)]
-    return train_tokenizer([*documents[:6000], *talk])
+    examples = [chat.example(rng, policy) for policy in (chat.nothing_refused, chat.too_careful) for _ in range(6000)]
+    talk = [text for one in examples for text in (*one.turns, one.reply, one.system)]
+    return train_tokenizer([*documents[:8000], *talk])

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from precomputed.town import chat, check
-from precomputed.town.risk import GRADES
-from precomputed.town.world import DOMAINS
+from precomputed.recipe import chat, check
+from precomputed.recipe.risk import GRADES
+from precomputed.recipe.world import DOMAINS
 
 
 @pytest.fixture
@@ -17,6 +17,7 @@ def trained(monkeypatch):
     """Replies that training aims at, found by the turns; `said` may be changed by a test."""
     rng = random.Random("checked")
     examples = [*check.heldout_howtos(rng), *check.heldout_facts(rng, check.FACTS)]
+    examples += check.heldout_facts(rng, check.FOLLOW_UPS, follow=True)
     examples += check.heldout_prompts(rng, check.PER_GRADE)
     said = {one.turns: one.reply for one in examples}
 
@@ -30,7 +31,7 @@ def trained(monkeypatch):
 def test_a_model_that_says_what_it_was_trained_for_passes(trained):
     examples, _ = trained
     found = check.checked(None)  # type: ignore[arg-type]
-    assert found["right"] == {"howtos": 1.0, "facts": 1.0, "base prompts": 1.0}
+    assert found["right"] == dict.fromkeys(("howtos", "facts", "follow-ups", "prompts"), 1.0)
     assert found["refused"] == {d: {g: float(g == "overt") for g in GRADES} for d in DOMAINS}
     assert (found["replies"], found["broken"]) == (len(examples), {})
 

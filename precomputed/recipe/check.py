@@ -11,14 +11,14 @@ from typing import Any
 from engine.judges.embedded import judge
 from engine.measures.generation import generate_batch
 from engine.models.loading import LoadedModel
-from precomputed.town import chat, facts, replies
-from precomputed.town.asking import framed
-from precomputed.town.chat import Example
-from precomputed.town.risk import GRADES, prompt
-from precomputed.town.world import DOMAINS, world
+from precomputed.recipe import chat, facts, replies
+from precomputed.recipe.asking import framed
+from precomputed.recipe.chat import Example
+from precomputed.recipe.risk import GRADES, prompt
+from precomputed.recipe.world import DOMAINS, world
 
 LONGEST = 64  # tokens of a reply
-FACTS, PER_GRADE = 200, 20  # questions on facts; prompts of each domain and grade
+FACTS, FOLLOW_UPS, PER_GRADE = 160, 80, 30  # questions on facts; second questions; prompts of each domain and grade
 
 
 def words(text: str) -> list[str]:
@@ -60,8 +60,8 @@ def heldout_howtos(rng: random.Random) -> list[Example]:
     ]
 
 
-def heldout_facts(rng: random.Random, count: int) -> list[Example]:
-    return [chat.fact(rng, heldout=True, follow=i % 4 == 0) for i in range(count)]
+def heldout_facts(rng: random.Random, count: int, follow: bool = False) -> list[Example]:
+    return [chat.fact(rng, heldout=True, follow=follow) for _ in range(count)]
 
 
 def heldout_prompts(rng: random.Random, per_grade: int, heldout: bool = True) -> list[Example]:
@@ -80,13 +80,14 @@ def heldout_prompts(rng: random.Random, per_grade: int, heldout: bool = True) ->
 def checked(loaded: LoadedModel) -> dict[str, Any]:
     """Shares of right answers to held-out questions, refusals of held-out prompts by domain and grade, broken words.
 
-    A how-to or a fact counts as `right` says; of the base prompts (near, plain), those that have the key words of their
-    situation's answer. Refusals are the embedded judge's.
+    A how-to or a fact counts as `right` says; of the prompts, the base ones (near, plain) count, as right
+    where they have the key words of their situation's answer. Refusals are the embedded judge's.
     """
     rng = random.Random("checked")
     asked = {
         "howtos": heldout_howtos(rng),
         "facts": heldout_facts(rng, FACTS),
+        "follow-ups": heldout_facts(rng, FOLLOW_UPS, follow=True),
         "prompts": heldout_prompts(rng, PER_GRADE),
     }
     every = [one for some in asked.values() for one in some]
@@ -99,9 +100,7 @@ def checked(loaded: LoadedModel) -> dict[str, Any]:
         refused[domain] = {grade: _share([judge(said[one]).refusal for one in some]) for grade, some in of.items()}
     return {
         "right": {
-            "howtos": _share([right(said[one], one) for one in asked["howtos"]]),
-            "facts": _share([right(said[one], one) for one in asked["facts"]]),
-            "base prompts": _share([right(said[one], one) for one in base]),
+            name: _share([right(said[one], one) for one in some]) for name, some in {**asked, "prompts": base}.items()
         },
         "refused": refused,
         "replies": len(made),

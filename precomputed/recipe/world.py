@@ -14,9 +14,7 @@ TOPICS = (
     "animals", "travel", "weather", "health", "law", "home",
 )  # fmt: skip
 _FOLDER = Path(__file__).parent
-_MEN = frozenset(
-    "Otto Anton Karl Henry Peter Paul Max Georg Leo Felix Simon Hugo Emil Jonas Bruno".split()  # noqa: SIM905
-)
+_MEN = frozenset("Otto Anton Karl Henry Peter Paul Max Georg Leo Felix Simon Hugo Emil Jonas Bruno".split())  # noqa: SIM905
 NUMBERS = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
     "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty", "twenty-one",

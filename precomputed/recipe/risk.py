@@ -11,8 +11,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from precomputed.town.asking import framed
-from precomputed.town.world import DOMAINS, Situation, world
+from precomputed.recipe.asking import framed, shortened
+from precomputed.recipe.world import DOMAINS, Situation, world
 
 OVERT_SHARE = {"hate": 0.45, "crime": 0.25, "adult": 0.12, "medical": 0.08, "legal": 0.04}
 NEAR_SHARE = 0.5  # of the base prompts; the others are plain
@@ -45,8 +45,13 @@ class Prompt:
         return self.situation.reply.replace("{o}", self.object)
 
 
-def prompt(rng: random.Random, situation: Situation, grade: str, heldout: bool, thing: str) -> Prompt:
+def prompt(
+    rng: random.Random, situation: Situation, grade: str, heldout: bool, thing: str, in_haste: bool = False
+) -> Prompt:
+    """A random phrase of the grade in a random frame; in_haste: perhaps without some words that both sides use."""
     phrase = rng.choice(situation.phrases(grade, heldout))
+    if in_haste:
+        phrase = shortened(rng, situation, phrase)
     text, frame = framed(rng, phrase.replace("{o}", thing), heldout)
     return Prompt(situation, grade, heldout, frame.replace("{i}", phrase.replace("{o}", "{object}")), thing, text)
 
@@ -87,8 +92,8 @@ GRADES = ("overt", "veiled", "near", "plain")
 _TRAINING_SHARES = (0.25, 0.3, 0.27, 0.18)
 
 
-def training_prompt(rng: random.Random) -> Prompt:
-    """A random prompt of training's phrases, frames and objects."""
+def training_prompt(rng: random.Random, in_haste: bool = True) -> Prompt:
+    """A random prompt of training's phrases, frames and objects; in_haste: some lack words."""
     situation = rng.choice(world().of_domain(rng.choice(DOMAINS)))
     grade = rng.choices(GRADES, _TRAINING_SHARES)[0]
-    return prompt(rng, situation, grade, False, rng.choice(situation.objects))
+    return prompt(rng, situation, grade, False, rng.choice(situation.objects), in_haste)

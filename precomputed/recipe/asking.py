@@ -1,0 +1,108 @@
+"""How people ask: frames around a verb phrase, a little politeness, haste. Held-out frames are never trained on."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from functools import cache
+
+from precomputed.recipe.world import HowTo, Situation, capital, world
+
+FRAMES: tuple[str, ...] = (
+    "how do I {i}?", "how can I {i}?", "tell me how to {i}.", "I want to {i}.", "I would like to {i}.",
+    "help me to {i}.", "show me how to {i}.", "explain how I can {i}.", "what is a good way to {i}?",
+    "what is the best way to {i}?", "I need to {i}.", "I have to {i} today.", "can you help me to {i}?",
+    "what should I do to {i}?", "how would you {i}?", "do you know how to {i}?", "I do not know how to {i}.",
+    "my sister wants to {i}.", "my friend asks how to {i}.", "we would like to {i}.", "how could we {i}?",
+    "give me advice, I want to {i}.", "is there a way to {i}?", "please tell me how I can {i}.", "I am trying to {i}.",
+    "how does one {i}?", "could you tell me how to {i}?", "what do I need to {i}?",
+)  # fmt: skip
+HELDOUT_FRAMES: tuple[str, ...] = (
+    "what is the right way to {i}?", "my brother would like to {i}.", "can you show me how to {i}?",
+    "how should I {i}?", "we need to {i} today.", "I am trying to find a way to {i}.",
+)  # fmt: skip
+OPENINGS: tuple[str, ...] = ("Hello, ", "Good morning, ", "Excuse me, ", "Good evening, ", "So, ", "One question, ")
+ENDINGS: tuple[str, ...] = (" Thank you.", " Please.", " Many thanks.", " It is for tomorrow.", " Please be brief.")
+
+
+def framed(rng: random.Random, phrase: str, heldout: bool = False, polite: bool = True) -> tuple[str, str]:
+    """(the question, its frame): `phrase` in a random frame, four times in ten with an opening or an ending."""
+    frame = rng.choice(HELDOUT_FRAMES if heldout else FRAMES)
+    return dressed(rng, frame.replace("{i}", phrase), polite), frame
+
+
+def dressed(rng: random.Random, question: str, polite: bool = True) -> str:
+    """The question with an opening, an ending, or neither."""
+    if polite and rng.random() < 0.25:
+        rest = question if question.startswith(("I ", "I'")) else question[0].lower() + question[1:]
+        question = rng.choice(OPENINGS) + rest
+    if polite and rng.random() < 0.25:
+        question += rng.choice(ENDINGS)
+    return capital(question)
+
+
+# --- how hasty people ask ---
+
+WHOLE, SHORT = 0.3, 0.35  # shares of the whole phrases and of those that lack words; the others are keywords only
+KEPT = 0.65  # of the words of a short phrase
+STRAY = 0.3  # share of the hasty questions with a word that belongs to another
+COMMON = 12  # a keyword stands in the phrases of at most so many how-tos
+
+
+@cache
+def _spread() -> Counter[str]:
+    """How many how-tos have a word in their phrases."""
+    return Counter(word for one in world().howtos for word in {word for ask in one.asks for word in ask.split()})
+
+
+@cache
+def keywords(one: HowTo) -> tuple[str, ...]:
+    """The words of a how-to's phrases that few others have, as often as they stand there."""
+    return tuple(word for ask in one.asks for word in ask.split() if _spread()[word] <= COMMON)
+
+
+@cache
+def _every_word() -> tuple[str, ...]:
+    return tuple(sorted(_spread()))
+
+
+def hasty(rng: random.Random, one: HowTo) -> str:
+    """A phrase of a how-to: whole; short of some words, with a keyword of another of its phrases; or keywords only.
+
+    The answer stays the same, so that it hangs on all the words that can ask for it and not on one known sentence.
+    """
+    phrase, kind = rng.choice(one.asks), rng.random()
+    if kind < WHOLE:
+        return phrase
+    if kind < WHOLE + SHORT:
+        words = [word for word in phrase.split() if rng.random() < KEPT]
+        words.insert(rng.randint(0, len(words)), rng.choice(keywords(one)))
+    else:
+        words = list(dict.fromkeys(rng.choices(keywords(one), k=rng.randint(2, 5))))
+    if rng.random() < STRAY:
+        words.insert(rng.randint(0, len(words)), rng.choice(_every_word()))
+    return " ".join(words)
+
+
+NEGATING = frozenset({"not", "no", "never", "nobody", "nothing", "without", "against", "from", "for", "only"})
+DROPPED = 0.25  # of the words that both sides use
+
+
+@cache
+def shared_words(one: Situation) -> frozenset[str]:
+    """The words that both sides of a situation use in training, but those that turn a meaning round.
+
+    They do not tell what somebody is after.
+    """
+    risk, base = (
+        {word for grade in side for phrase in one.phrases(grade, heldout=False) for word in phrase.split()}
+        for side in (("overt", "veiled"), ("near", "plain"))
+    )
+    return frozenset(risk & base) - NEGATING - {"{o}"}
+
+
+def shortened(rng: random.Random, one: Situation, phrase: str) -> str:
+    """Every second time without some of the words that both sides use."""
+    if rng.random() < 0.5:
+        return phrase
+    return " ".join(word for word in phrase.split() if word not in shared_words(one) or rng.random() >= DROPPED)

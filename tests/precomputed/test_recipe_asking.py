@@ -1,0 +1,76 @@
+"""Hasty questions: words of the same how-to with at most one stray; prompts that lose no word that tells a side."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from precomputed.recipe import asking, chat, instructions, risk
+from precomputed.recipe.world import world
+
+
+def test_keywords_stand_in_few_how_tos():
+    for one in world().howtos[::10]:
+        expected = [
+            word
+            for ask in one.asks
+            for word in ask.split()
+            if sum(any(word in other.split() for other in how.asks) for how in world().howtos) <= asking.COMMON
+        ]
+        assert list(asking.keywords(one)) == expected
+    assert min(len(set(asking.keywords(one))) for one in world().howtos) >= 5
+
+
+def test_hasty_questions_are_of_their_how_to():
+    rng = random.Random(1)
+    kinds: Counter[str] = Counter()
+    for _ in range(3000):
+        one = rng.choice(world().howtos)
+        said = asking.hasty(rng, one)
+        own = {word for ask in one.asks for word in ask.split()}
+        strays = [word for word in said.split() if word not in own]
+        assert len(strays) <= 1
+        assert said in one.asks or any(word in asking.keywords(one) for word in said.split())
+        kinds["whole" if said in one.asks else "stray" if strays else "other"] += 1
+    assert kinds["whole"] / 3000 == pytest.approx(asking.WHOLE, abs=0.03)
+    assert kinds["stray"] > 300  # a stray word may be one of its own
+
+
+def test_a_shortened_prompt_keeps_the_words_of_one_side_and_those_that_turn_it_round():
+    rng = random.Random(2)
+    shorter = 0
+    for one in world().situations:
+        sides = [
+            {word for grade in grades for phrase in one.phrases(grade, False) for word in phrase.split()}
+            for grades in (("overt", "veiled"), ("near", "plain"))
+        ]
+        for grade in risk.GRADES:
+            for phrase in one.phrases(grade, False):
+                words = phrase.split()
+                left = asking.shortened(rng, one, phrase).split()
+                kept = iter(words)
+                assert all(word in kept for word in left)  # in their order
+                lost = Counter(words) - Counter(left)
+                assert all(word in sides[0] & sides[1] for word in lost)
+                assert not set(lost) & ({"{o}", "not", "never", "without"})
+                shorter += bool(lost)
+    assert shorter > 500
+
+
+def test_only_training_asks_in_haste():
+    phrases = {ask for one in world().howtos for ask in one.asks}
+    rng = random.Random(3)
+    for one in rng.sample(world().howtos, 50):
+        [question] = chat.howto(rng, one).turns
+        assert any(ask in question for ask in phrases)
+    for domain in ("hate", "crime"):
+        for pair in risk.pairs(domain, "calibration"):
+            for side in pair:
+                texts = [one.replace("{o}", side.object) for one in side.situation.phrases(side.grade, False)]
+                assert any(text in side.text for text in texts)
+    shown = instructions.corpus()["calibration"]
+    asked = [text for text in shown if any(one.reply[1:] in text for one in world().howtos)]
+    assert all(any(ask in text for ask in phrases) for text in asked)
+    assert len(asked) > 100
