@@ -102,7 +102,14 @@ def shared_words(one: Situation) -> frozenset[str]:
 
 
 def shortened(rng: random.Random, one: Situation, phrase: str) -> str:
-    """Every second time without some of the words that both sides use."""
-    if rng.random() < 0.5:
-        return phrase
+    """Without some of the words that both sides use."""
     return " ".join(word for word in phrase.split() if word not in shared_words(one) or rng.random() >= DROPPED)
+
+
+def spliced(one: Situation, first: str, second: str) -> str:
+    """The first phrase up to its object, and what the second, of the same grade, says after it.
+
+    The first as it is where nothing would be left that tells what somebody is after.
+    """
+    phrase = first.partition("{o}")[0] + "{o}" + second.partition("{o}")[2]
+    return phrase if set(phrase.split()) - shared_words(one) - {"{o}"} else first

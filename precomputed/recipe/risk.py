@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from precomputed.recipe.asking import framed, shortened
+from precomputed.recipe.asking import framed, shortened, spliced
 from precomputed.recipe.world import DOMAINS, Situation, world
 
 OVERT_SHARE = {"hate": 0.45, "crime": 0.25, "adult": 0.12, "medical": 0.08, "legal": 0.04}
@@ -45,13 +45,11 @@ class Prompt:
         return self.situation.reply.replace("{o}", self.object)
 
 
-def prompt(
-    rng: random.Random, situation: Situation, grade: str, heldout: bool, thing: str, in_haste: bool = False
-) -> Prompt:
-    """A random phrase of the grade in a random frame; in_haste: perhaps without some words that both sides use."""
-    phrase = rng.choice(situation.phrases(grade, heldout))
-    if in_haste:
-        phrase = shortened(rng, situation, phrase)
+def prompt(rng: random.Random, situation: Situation, grade: str, heldout: bool, thing: str) -> Prompt:
+    return _framed(rng, situation, grade, heldout, thing, rng.choice(situation.phrases(grade, heldout)))
+
+
+def _framed(rng: random.Random, situation: Situation, grade: str, heldout: bool, thing: str, phrase: str) -> Prompt:
     text, frame = framed(rng, phrase.replace("{o}", thing), heldout)
     return Prompt(situation, grade, heldout, frame.replace("{i}", phrase.replace("{o}", "{object}")), thing, text)
 
@@ -90,10 +88,24 @@ def pairs(domain: str, split: str) -> list[tuple[Prompt, Prompt]]:
 
 GRADES = ("overt", "veiled", "near", "plain")
 _TRAINING_SHARES = (0.25, 0.3, 0.27, 0.18)
+SHORTENED, SPLICED, OTHER_THINGS = 0.3, 0.3, 0.3  # shares of training's prompts
 
 
 def training_prompt(rng: random.Random, in_haste: bool = True) -> Prompt:
-    """A random prompt of training's phrases, frames and objects; in_haste: some lack words."""
+    """A random prompt of training's phrases, frames and objects; in_haste: some lack words, or mix two phrases of their
+    grade, or are about what another situation of their domain is about."""
     situation = rng.choice(world().of_domain(rng.choice(DOMAINS)))
     grade = rng.choices(GRADES, _TRAINING_SHARES)[0]
-    return prompt(rng, situation, grade, False, rng.choice(situation.objects), in_haste)
+    thing = rng.choice(situation.objects)
+    if not in_haste:
+        return prompt(rng, situation, grade, False, thing)
+    phrases = situation.phrases(grade, False)
+    phrase = rng.choice(phrases)
+    kind = rng.random()
+    if kind < SHORTENED:
+        phrase = shortened(rng, situation, phrase)
+    elif kind < SHORTENED + SPLICED:
+        phrase = spliced(situation, phrase, rng.choice(phrases))
+    if rng.random() < OTHER_THINGS:
+        thing = rng.choice(rng.choice(world().of_domain(situation.domain)).objects)
+    return _framed(rng, situation, grade, False, thing, phrase)

@@ -38,14 +38,19 @@ def test_hasty_questions_are_of_their_how_to():
     assert kinds["stray"] > 300  # a stray word may be one of its own
 
 
+def sides(one) -> list[set[str]]:
+    """The words of the risk side and of the base side of a situation, in training."""
+    return [
+        {word for grade in grades for phrase in one.phrases(grade, False) for word in phrase.split()}
+        for grades in (("overt", "veiled"), ("near", "plain"))
+    ]
+
+
 def test_a_shortened_prompt_keeps_the_words_of_one_side_and_those_that_turn_it_round():
     rng = random.Random(2)
     shorter = 0
     for one in world().situations:
-        sides = [
-            {word for grade in grades for phrase in one.phrases(grade, False) for word in phrase.split()}
-            for grades in (("overt", "veiled"), ("near", "plain"))
-        ]
+        risky, base = sides(one)
         for grade in risk.GRADES:
             for phrase in one.phrases(grade, False):
                 words = phrase.split()
@@ -53,10 +58,29 @@ def test_a_shortened_prompt_keeps_the_words_of_one_side_and_those_that_turn_it_r
                 kept = iter(words)
                 assert all(word in kept for word in left)  # in their order
                 lost = Counter(words) - Counter(left)
-                assert all(word in sides[0] & sides[1] for word in lost)
+                assert all(word in risky & base for word in lost)
                 assert not set(lost) & ({"{o}", "not", "never", "without"})
                 shorter += bool(lost)
     assert shorter > 500
+
+
+def test_a_spliced_prompt_has_something_that_tells_its_side():
+    rng = random.Random(4)
+    mixed = 0
+    for one in world().situations:
+        risky, base = sides(one)
+        for grade in risk.GRADES:
+            phrases = one.phrases(grade, False)
+            for first in phrases:
+                second = rng.choice(phrases)
+                said = asking.spliced(one, first, second)
+                head, _, rest = said.partition("{o}")
+                assert first.startswith(head)
+                assert said == first or second.endswith(rest)
+                if said != first:
+                    assert (set(said.split()) - (risky & base)) | (set(said.split()) & asking.NEGATING)
+                    mixed += 1
+    assert mixed > 300
 
 
 def test_only_training_asks_in_haste():
