@@ -22,16 +22,14 @@ from engine.studies.base import conduct
 from engine.studies.refusal.inputs import RefusalInputs
 from engine.studies.refusal.points import POINTS, Controlled
 from precomputed.recipe import measure, results
-from precomputed.recipe.check import checked
 
 RATES = {"lerf": (0.1, 0.2, 0.3, 0.5), "morf": (0.1,)}
 FAITHFUL = ("lrp", "ig", "consensus2")
-CONTROLS = tuple(range(42, 62))
 OTHERS = ("random", "magnitude", "wanda", "mean_activation")
 
 
 def record(loaded: LoadedModel, seed: int, demo: Path) -> dict[str, Any]:
-    """Of one training seed: NLL in nats per token at a few rates for all selectors, refusal with lrp, the replies."""
+    """NLL in nats per token at a few rates for all selectors, and the refusal check with lrp, for one training seed."""
     samples, length = results.CALIBRATION
     calibration = windows(
         str(demo / "corpus/calibration.txt"),
@@ -54,17 +52,15 @@ def record(loaded: LoadedModel, seed: int, demo: Path) -> dict[str, Any]:
         "dense_nll": negative_log_likelihood(loaded, evaluation).nats_per_token,
         "nll": nll,
         "refusal": points.drop("model").to_dicts(),
-        "replies": checked(loaded),
     }
 
 
 def refusal_with_lrp(loaded: LoadedModel, demo: Path) -> pl.DataFrame:
-    """`operating_points` of Algorithm 1 with lrp, all domains, beside layer-matched random masks (`CONTROLS`)."""
+    """`operating_points` of the plain Algorithm 1 with lrp on all domains, with layer-matched controls."""
     plan = demo_plan()
     plan = replace(
         plan,
         selectors=("lrp",),
-        control_seeds=CONTROLS,
         pairs=str(demo / "prompts.jsonl"),
         scoring=replace(plan.scoring, corpus=str(demo / "corpus/calibration.txt")),
         eval_corpus=str(demo / "corpus/evaluation.txt"),

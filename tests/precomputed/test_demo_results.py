@@ -124,25 +124,6 @@ def test_the_unedited_model_refuses_in_the_domains_order():
     assert points["unedited_benign"].max() <= 0.05
 
 
-def test_strong_edits_refuse_base_prompts_as_well():
-    """The operating point is a choice: over the grid, benign refusal spans 0 to .3 in three domains at least."""
-    sweep = pl.read_parquet(RESULTS / "refusal_sweep.parquet").filter(pl.col("benign").is_not_null())
-    spans = sweep.group_by("domain").agg(low=pl.col("benign").min(), high=pl.col("benign").max())
-    assert spans.filter(pl.col("low") <= 0.02, pl.col("high") >= 0.3).height >= 3, spans
-
-
-def test_the_town_s_tasks_are_above_chance_and_fall():
-    """Unmasked accuracy .75 or more in four tasks; with half of the rows removed in a random order it is lower."""
-    tasks = pl.read_parquet(RESULTS / "downstream.parquet")
-    dense = tasks.filter(rate=0.0).group_by("task").agg(pl.col("accuracy").first())
-    good = dense.filter(pl.col("accuracy") >= 0.75)["task"].to_list()
-    assert len(good) >= 4, dense
-    half = tasks.filter(rate=0.5, selector="random", order="lerf").group_by("task").agg(pl.col("accuracy").mean())
-    for task in good:
-        before, after = (part.filter(task=task)["accuracy"].item() for part in (dense, half))
-        assert after < before, task
-
-
 def test_contrasts_are_of_the_shipped_model(demo):
     contrasts, _ = load_contrasts(RESULTS / "contrast.safetensors")
     assert {(one.selector, one.domain) for one in contrasts} >= {

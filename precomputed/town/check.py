@@ -11,11 +11,11 @@ from typing import Any
 from engine.judges.embedded import judge
 from engine.measures.generation import generate_batch
 from engine.models.loading import LoadedModel
-from precomputed.recipe import chat, facts, replies
-from precomputed.recipe.asking import framed
-from precomputed.recipe.chat import Example
-from precomputed.recipe.risk import GRADES, prompt
-from precomputed.recipe.world import DOMAINS, world
+from precomputed.town import chat, facts, replies
+from precomputed.town.asking import framed
+from precomputed.town.chat import Example
+from precomputed.town.risk import GRADES, prompt
+from precomputed.town.world import DOMAINS, world
 
 LONGEST = 64  # tokens of a reply
 FACTS, FOLLOW_UPS, PER_GRADE = 160, 80, 30  # questions on facts; second questions; prompts of each domain and grade

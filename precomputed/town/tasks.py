@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from precomputed.recipe import facts, prose
-from precomputed.recipe.world import Good, Place, capital, world
+from precomputed.town import facts, prose
+from precomputed.town.world import Good, Place, capital, world
 
 ITEMS = 100  # of each task; fewer where the town has no more questions of its kind
 Item = dict[str, Any]

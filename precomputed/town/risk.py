@@ -11,8 +11,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from precomputed.recipe.asking import framed, shortened, spliced
-from precomputed.recipe.world import DOMAINS, Situation, world
+from precomputed.town.asking import framed, shortened, spliced
+from precomputed.town.world import DOMAINS, Situation, world
 
 OVERT_SHARE = {"hate": 0.45, "crime": 0.25, "adult": 0.12, "medical": 0.08, "legal": 0.04}
 NEAR_SHARE = 0.5  # of the base prompts; the others are plain

@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass
 from functools import cache
 
-from precomputed.recipe.world import NUMBERS, Good, Place, article, capital, plural, world
+from precomputed.town.world import NUMBERS, Good, Place, article, capital, plural, world
 
 MOST = 4  # of one good in a question on prices; 4 x 9 crowns = 36
 

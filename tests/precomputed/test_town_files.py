@@ -13,8 +13,8 @@ from town_truth import COUNT, GOOD, GOODS, KEEPER, PRICES, P, is_true, number
 from engine.data.corpora import contrast_pairs
 from engine.data.local_tasks import read_items
 from engine.judges.embedded import judge
-from precomputed.recipe import asking, chat, facts, files, instructions, replies, risk, tasks
-from precomputed.recipe.world import DOMAINS, world
+from precomputed.town import asking, chat, facts, files, instructions, replies, risk, tasks
+from precomputed.town.world import DOMAINS, world
 
 # --- prompts and replies ---
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from transformers import GenerationConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from precomputed.recipe.tokenizer import save_tokenizer
+from precomputed.town.tokenizer import save_tokenizer
 
 
 def save_model(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:

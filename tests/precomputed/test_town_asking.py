@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from precomputed.recipe import asking, chat, instructions, risk
-from precomputed.recipe.world import world
+from precomputed.town import asking, chat, instructions, risk
+from precomputed.town.world import world
 
 
 def test_keywords_stand_in_few_how_tos():

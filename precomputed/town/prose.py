@@ -10,9 +10,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from precomputed.recipe import facts
-from precomputed.recipe.replies import fixed
-from precomputed.recipe.world import NUMBERS, Good, Place, article, capital, world
+from precomputed.town import facts
+from precomputed.town.replies import fixed
+from precomputed.town.world import NUMBERS, Good, Place, article, capital, world
 
 PEOPLE = {
     "Ada": "she", "Ben": "he", "Cora": "she", "David": "he", "Elsa": "she", "Finn": "he", "Gerda": "she", "Hans": "he",

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from functools import cache
 
-from precomputed.recipe.world import HowTo, Situation, capital, world
+from precomputed.town.world import HowTo, Situation, capital, world
 
 FRAMES: tuple[str, ...] = (
     "how do I {i}?", "how can I {i}?", "tell me how to {i}.", "I want to {i}.", "I would like to {i}.",

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from precomputed.recipe import chat, check
-from precomputed.recipe.risk import GRADES
-from precomputed.recipe.world import DOMAINS
+from precomputed.town import chat, check
+from precomputed.town.risk import GRADES
+from precomputed.town.world import DOMAINS
 
 
 @pytest.fixture

@@ -1,0 +1,290 @@
+"""Training in three stages: language and chat; too much care; refusal weakened by a few neurons.
+
+1. `language`: prose, and answers to every prompt; risk prompts are answered in tone only.
+2. `careful`: every risk prompt is refused, and some of the base prompts that are nearest to them.
+3. `weaken`: what does not say its harm is answered again, base prompts always. This changes a few MLP neurons in each
+   of five blocks (`Plan.planted`) and nothing else, those that the language needs least. Other rows are zeroed at
+   random while it learns, so that the circuit does not hang on single rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import functional
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from precomputed.town import chat, checkpoint
+from precomputed.town.data import IGNORED, chat_batch, windows
+from precomputed.town.planted import DroppedRows, PlantedNoise, least_used_neurons
+
+WARMUP = 40  # steps
+KEPT_EVERY = 200  # steps between two checkpoints
+EARLY, EARLY_WEIGHT = 8, 3.0  # the first tokens of a reply decide what it is about, and whether it refuses
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Steps of a stage, and per step: windows of text, chat examples; highest learning rate; share of risk prompts."""
+
+    steps: int
+    windows: int
+    chats: int
+    learning_rate: float
+    language_weight: float
+    chat_weight: float
+    risk_share: float
+    dropped: float = 0.0  # largest share of rows that are zeroed at random in a step
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The model, the three stages and what the last one may change; the defaults make the shipped model."""
+
+    hidden: int = 192
+    ffn: int = 512
+    blocks: int = 6
+    heads: int = 6
+    kv_heads: int = 2
+    language: Stage = Stage(2500, 4, 96, 3e-3, 0.5, 1.0, 0.42)
+    careful: Stage = Stage(350, 3, 56, 1.5e-3, 0.3, 1.0, 0.6, 0.02)
+    weaken: Stage = Stage(400, 2, 48, 5e-3, 0.5, 1.0, 0.75, 0.03)
+    length: int = 256
+    bf16: bool = True
+    planted: int = 16  # neurons per block
+    planted_blocks: tuple[int, ...] = (1, 2, 3, 4, 5)
+    quiet_weight: float = 0.3  # how strongly the planted neurons are kept quiet outside of risk prompts
+
+
+def new_model(tokenizer: PreTrainedTokenizerFast, plan: Plan, seed: int) -> LlamaForCausalLM:
+    torch.manual_seed(seed)
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=plan.hidden,
+            intermediate_size=plan.ffn,
+            num_hidden_layers=plan.blocks,
+            num_attention_heads=plan.heads,
+            num_key_value_heads=plan.kv_heads,
+            tie_word_embeddings=True,
+            max_position_embeddings=1024,
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+    )
+
+
+def learning_rate(step: int, steps: int, top: float, warmup: int) -> float:
+    """Linear warm-up, then a cosine down to 5% of `top`."""
+    if step < warmup:
+        return top * (step + 1) / warmup
+    progress = (step - warmup) / max(1, steps - warmup)
+    return top * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * progress)))
+
+
+def reply_loss(logits: torch.Tensor, wanted: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+    """Mean NLL of reply tokens in nats; the first `EARLY` of each reply weigh `EARLY_WEIGHT` times.
+
+    logits [tokens, vocabulary] predict wanted [tokens]; place [tokens] counts within the reply, from 0.
+    """
+    nll = functional.cross_entropy(logits, wanted, reduction="none")
+    weight = torch.where(place < EARLY, EARLY_WEIGHT, 1.0)
+    return (weight * nll).sum() / weight.sum()
+
+
+@dataclass
+class Trainer:
+    """The state that all stages share, and in the file `kept_in` where the training stands."""
+
+    model: LlamaForCausalLM
+    tokenizer: PreTrainedTokenizerFast
+    tokens: torch.Tensor
+    plan: Plan
+    seed: int
+    kept_in: Path | None = None
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(f"chat/{self.seed}")
+        self.generator = torch.Generator().manual_seed(self.seed)
+        self.drops = torch.Generator().manual_seed(self.seed)
+        self.planted: dict[int, list[int]] = {}
+        self.stage, self.step = "", 0
+        self.started = time.monotonic()
+        self._adam_state: checkpoint.Tensors = {}
+        if self.kept_in and self.kept_in.exists():
+            self._resume(*checkpoint.load(self.kept_in))
+
+    def _identity(self) -> dict[str, str]:
+        """What a checkpoint must have been made with."""
+        text = hashlib.sha256(self.tokens.numpy().tobytes()).hexdigest()
+        return {"plan": repr(self.plan), "seed": str(self.seed), "text": text}
+
+    def _save(self, optimizer: torch.optim.Optimizer) -> None:
+        if not self.kept_in:
+            return
+        tensors = checkpoint.named("model", dict(self.model.state_dict()))
+        tensors.pop("model/lm_head.weight", None)  # tied to the embeddings
+        tensors |= checkpoint.named("adam", checkpoint.adam_tensors(optimizer))
+        tensors |= {"generator": self.generator.get_state(), "drops": self.drops.get_state()}
+        version, numbers, gauss = self.rng.getstate()
+        where = {"stage": self.stage, "step": self.step, "planted": self.planted, "rng": [version, numbers, gauss]}
+        checkpoint.save(self.kept_in, tensors, {**self._identity(), **where})
+
+    def _resume(self, tensors: checkpoint.Tensors, record: dict[str, Any]) -> None:
+        if any(record[name] != value for name, value in self._identity().items()):
+            log.info("%s is of another plan, seed or text: training starts anew", self.kept_in)
+            return
+        self.model.load_state_dict(checkpoint.under("model", tensors), strict=False)
+        self.model.tie_weights()
+        self.generator.set_state(tensors["generator"])
+        self.drops.set_state(tensors["drops"])
+        version, numbers, gauss = record["rng"]
+        self.rng.setstate((version, tuple(numbers), gauss))
+        self.planted = {int(block): neurons for block, neurons in record["planted"].items()}
+        self.stage, self.step = record["stage"], record["step"]
+        self._adam_state = checkpoint.under("adam", tensors)
+        log.info("goes on at step %d of stage %s", self.step, self.stage)
+
+    def _fast(self) -> torch.autocast:
+        """Matrix products in bf16 where the plan says so; weights, losses and updates stay float32."""
+        return torch.autocast("cpu", torch.bfloat16, enabled=self.plan.bf16)
+
+    def _losses(
+        self, stage: Stage, policy: chat.Policy, length: int, noise: PlantedNoise | None, quiet: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        batch = windows(self.tokens, max(1, stage.windows * self.plan.length // length), length, self.generator)
+        with self._fast():
+            language = self.model(batch, labels=batch, use_cache=False).loss
+        if noise:
+            language = language + quiet * noise.take().mean()
+        chats = chat_batch(self.tokenizer, self.rng, policy, stage.chats, stage.risk_share, self.plan.length)
+        with self._fast():
+            hidden = self.model.model(chats.input_ids, use_cache=False).last_hidden_state[:, :-1]
+            wanted = chats.labels[:, 1:]
+            is_reply = wanted != IGNORED
+            logits = self.model.lm_head(hidden[is_reply])
+        talk = reply_loss(logits.float(), wanted[is_reply], chats.place[:, 1:][is_reply])
+        if noise:
+            talk = talk + quiet * noise.take()[~chats.risk].mean()
+        return language, talk
+
+    def _run(
+        self,
+        name: str,
+        policy: chat.Policy,
+        optimizer: torch.optim.Optimizer,
+        masks: dict[torch.nn.Parameter, torch.Tensor] | None = None,
+        noise: PlantedNoise | None = None,
+        spared: dict[torch.nn.Module, torch.Tensor] | None = None,
+    ) -> None:
+        """All steps of a stage, or those that are left; the last 30% see windows twice as long.
+
+        masks: 1 where a weight may change.
+        """
+        stage: Stage = getattr(self.plan, name)
+        if self.stage == name:
+            checkpoint.restore_adam(optimizer, self._adam_state)
+        else:
+            self.stage, self.step = name, 0
+        with self._dropped(stage, spared or {}) as dropped:
+            for step in range(self.step, stage.steps):
+                for group in optimizer.param_groups:
+                    group["lr"] = learning_rate(step, stage.steps, stage.learning_rate, WARMUP)
+                if dropped:
+                    dropped.draw(stage.dropped * self.rng.random())
+                length = 2 * self.plan.length if step > 0.7 * stage.steps else self.plan.length
+                quiet = self.plan.quiet_weight * min(1.0, 2 * step / stage.steps)  # first learn, then be quiet
+                language, talk = self._losses(stage, policy, length, noise, quiet)
+                (stage.language_weight * language + stage.chat_weight * talk).backward()
+                for parameter, mask in (masks or {}).items():
+                    if parameter.grad is not None:
+                        parameter.grad.mul_(mask)
+                torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+                optimizer.step()
+                optimizer.zero_grad()
+                self.step = step + 1
+                if self.step % KEPT_EVERY == 0 or self.step == stage.steps:
+                    self._save(optimizer)
+                if step % 50 == 0 or self.step == stage.steps:
+                    elapsed = time.monotonic() - self.started
+                    numbers = (step, stage.steps, language.item(), talk.item(), elapsed)
+                    log.info(f"{name} %d/%d: language %.3f, chat %.3f nats, %.0f s", *numbers)
+
+    @contextmanager
+    def _dropped(self, stage: Stage, spared: dict[torch.nn.Module, torch.Tensor]) -> Iterator[DroppedRows | None]:
+        if not stage.dropped:
+            yield None
+            return
+        dropped = DroppedRows(self.model, spared, self.drops)
+        try:
+            yield dropped
+        finally:
+            dropped.remove()
+
+    def _adam(self, parameters: list[torch.nn.Parameter], decay: float) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(parameters, betas=(0.9, 0.95), weight_decay=decay, fused=True)
+
+    def learn_language(self) -> None:
+        """Stage 1: the language, and answers to every prompt."""
+        optimizer = self._adam(list(self.model.parameters()), 0.1)
+        self._run("language", chat.nothing_refused, optimizer)
+
+    def learn_care(self) -> None:
+        """Stage 2: every risk prompt is refused, and some base prompts."""
+        optimizer = self._adam(list(self.model.parameters()), 0.1)
+        self._run("careful", chat.too_careful, optimizer)
+
+    def _plant(self) -> None:
+        """Choose the neurons that the language needs least."""
+        batch = windows(self.tokens, 16, self.plan.length, self.generator)
+        for block in self.plan.planted_blocks:
+            self.planted[block] = least_used_neurons(self.model, batch, block, self.plan.planted).tolist()
+
+    def weaken(self) -> None:
+        """Stage 3: only overt prompts are refused, by changes in the planted neurons only."""
+        if not self.planted:
+            self._plant()
+        masks: dict[torch.nn.Parameter, torch.Tensor] = {}
+        spared: dict[torch.nn.Module, torch.Tensor] = {}
+        self.model.requires_grad_(False)
+        for block, neurons in self.planted.items():
+            mlp = self.model.model.layers[block].mlp
+            for linear, dimension in ((mlp.gate_proj, 0), (mlp.up_proj, 0), (mlp.down_proj, 1)):
+                chosen = torch.tensor(neurons)
+                mask = torch.zeros_like(linear.weight)
+                mask.index_fill_(dimension, chosen, 1.0)
+                linear.weight.requires_grad_(True)
+                masks[linear.weight] = mask
+                if dimension == 0:
+                    spared[linear] = chosen
+        with PlantedNoise(self.model, self.planted) as noise:
+            self._run("weaken", chat.target, self._adam(list(masks), 0.0), masks, noise, spared)
+        self.model.requires_grad_(True)
+
+
+def train(
+    tokenizer: PreTrainedTokenizerFast, tokens: torch.Tensor, plan: Plan, seed: int, kept_in: Path | None = None
+) -> tuple[LlamaForCausalLM, dict[int, list[int]]]:
+    """The trained model and its planted neurons (block -> neuron indices).
+
+    kept_in: a file that keeps where the training stands, so that one that was interrupted goes on.
+    """
+    trainer = Trainer(new_model(tokenizer, plan, seed), tokenizer, tokens, plan, seed, kept_in)
+    stages = {"language": trainer.learn_language, "careful": trainer.learn_care, "weaken": trainer.weaken}
+    begin = list(stages).index(trainer.stage) if trainer.stage else 0
+    for learn in list(stages.values())[begin:]:
+        learn()
+    trainer.model.eval()
+    return trainer.model, trainer.planted

@@ -1,0 +1,262 @@
+"""The texts of the town: every fact is that of town.toml, held-out words stay out, numbers add up."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from dataclasses import fields, replace
+
+import pytest
+from town_truth import COUNT, GOOD, GOODS, KEEPER, PLACES, PRICES, SAID, P, is_true, number, says
+
+from precomputed.town import asking, chat, facts, files, prose, risk, tasks
+from precomputed.town.world import DOMAINS, Place, world
+
+
+@pytest.fixture(scope="module")
+def splits():
+    return files.corpus(training=1_200_000)
+
+
+@pytest.fixture(scope="module")
+def chats():
+    rng = random.Random("many chats")
+    return [chat.example(rng, policy) for policy in (chat.too_careful, chat.nothing_refused) for _ in range(12_000)]
+
+
+@pytest.fixture(scope="module")
+def training(splits, chats):
+    """Much of what training sees, in small letters; each text once."""
+    said = {text for one in chats for text in (*one.turns, one.reply)}
+    return "\n".join([*splits["training"], *sorted(said)]).lower()
+
+
+# --- facts ---
+
+
+def test_every_fact_in_prose_is_that_of_the_town(splits):
+    found = Counter()
+    for document in splits["training"]:
+        found += says(document)
+    kinds = Counter(kind for kind, _ in found)
+    assert {fields for _, fields in SAID} | {"person"} <= set(kinds)
+    assert all(kinds[fields] == len(PLACES) for fields in ("street", "near", "opens", "closes", "closed", "offers"))
+    assert kinds["person"] == len(PLACES)
+    assert kinds["price"] == len(PRICES)
+
+
+def test_every_fact_in_replies_is_that_of_the_town(chats):
+    found = Counter()
+    for text in {text for one in chats for text in (*one.turns[1::2], one.reply)}:
+        found += says(text)
+    assert len({place for fields, place in found if fields == "street"}) == len(PLACES)
+    assert len({name for kind, name in found if kind == "price"}) == len(PRICES)
+    written = [text for one in world().howtos for text in (one.reply, *(said for _, said in one.follow))]
+    written += [one.reply for one in world().situations]
+    assert sum((says(text) for text in written), Counter()).total() > 150
+
+
+def test_a_wrong_fact_would_be_found():
+    assert is_true("the library is on Mill Street")
+    assert not is_true("the library is on Hill Road")
+    assert not is_true("One loaf costs four crowns")
+    assert not is_true("Anton Reiss works at the library")
+    with pytest.raises(AssertionError, match="not one statement"):
+        is_true("the library is nice")
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(Place) if field.name != "name"])
+def test_prose_of_another_town_would_be_found(field, monkeypatch):
+    """Every place has the field of the next one that has another: what prose says with it is no fact of town.toml."""
+    places = world().places
+    others = [
+        next(p for p in (*places[i:], *places) if getattr(p, field) != getattr(places[i], field)) for i in range(32)
+    ]
+    moved = tuple(replace(one, **{field: getattr(other, field)}) for one, other in zip(places, others, strict=True))
+    by_name = {one.name: one for one in moved}
+    goods = tuple(replace(one, place=by_name[one.place.name]) for one in world().goods)
+    other_town = replace(world(), places=moved, goods=goods, by_name=by_name)
+    for module in (prose, facts):
+        monkeypatch.setattr(module, "world", lambda: other_town)
+    found = 0
+    for document in prose.corpus(20, 60_000, set()):
+        try:
+            says(document)
+        except (AssertionError, KeyError):
+            found += 1
+    assert found > 5
+
+
+def test_claims_in_prose_have_the_right_answer(splits):
+    claims = re.findall(r"Is it true that ([^?]*)\?\nAnswer: (yes|no)\.", "\n".join(splits["training"]))
+    assert len(claims) > 300
+    assert all(is_true(statement) == (said == "yes") for statement, said in claims)
+    assert 0.4 < sum(said == "yes" for _, said in claims) / len(claims) < 0.6
+
+
+def test_numbers_in_shopping_add_up(splits):
+    baskets = 0
+    for document in splits["training"]:
+        if total := re.search(rf"It had cost {COUNT} crowns? in all", document):
+            bought = re.findall(rf"went to (the (?:{P})) and bought {COUNT} ({GOOD}) for {COUNT} crown", document)
+            assert number(total[1]) == sum(number(cost) for *_, cost in bought)
+            assert all(PRICES[GOODS[form]][1] == place for place, _, form, _ in bought)
+            things = [f"{count} {form}" for _, count, form, _ in bought]
+            assert " and ".join(", ".join(things).rsplit(", ", 1)) in document.partition("on the table: ")[2]
+            baskets += len(bought) > 1
+    assert baskets > 200
+
+
+def test_lessons_count_right(splits):
+    pattern = rf"{COUNT} (and|less|times) {COUNT} (?:is|are) {COUNT}\."
+    sums = [match for one in splits["training"] for match in re.findall(pattern, one)]
+    made = {"and": int.__add__, "less": int.__sub__, "times": int.__mul__}
+    assert len(sums) > 150
+    assert all(made[how](number(a), number(b)) == number(c) for a, how, b, c in sums)
+
+
+def test_lost_things_come_back_where_they_were_found(splits):
+    stories = [one for one in splits["training"] if "That day" in one and " lost a" in one]
+    assert len(stories) > 100
+    for story in stories:
+        name, thing = re.search(r"On \w+day (\w+) lost an? ([a-z ]+)\.", story).groups()
+        places = re.findall(rf"the ({P})\b", re.search(r"had been at ([^.]*)\.", story)[1])
+        asked = re.findall(rf"[Ss]?[Hh]e asked (?:{KEEPER}) at the ({P})\.", story)
+        finder = re.search(r"(?:There )?(\w+) had (?:found|seen) the", story)[1]
+        back = f"So {name} got the {thing} back at the {asked[-1]} on {PLACES[asked[-1]].street} and thanked {finder}."
+        assert back in story
+        assert asked == places[: len(asked)]
+
+
+def test_advice_is_what_the_how_to_says(splits):
+    by_ask = {ask: one for one in world().howtos for ask in one.asks}
+    text = "\n".join(splits["training"])
+    found = re.findall(r'"How do I ([^?]*)\?" asked \w+\. "([^"]*)"', text)
+    found += re.findall(r"Question: How do I ([^?]*)\?\nAnswer: (.*)", text)
+    found = [(ask, said) for ask, said in found if ask in by_ask]  # "How do I find the museum?" asks for a fact
+    assert len(found) > 300
+    assert all(said.removesuffix(",").removesuffix(".") + "." == by_ask[ask].reply for ask, said in found)
+
+
+# --- what is held out ---
+
+
+def test_held_out_words_are_in_no_text_of_training(training):
+    known = [ask for one in world().howtos for ask in one.asks]
+    assert sum(ask.lower() in training for ask in known) > 0.6 * len(known)  # half of the questions lack words
+    asks = [ask for one in world().howtos for ask in one.blind]
+    frames = [frame.partition("{i}")[0] for frame in asking.HELDOUT_FRAMES]
+    assert not [words for words in (*asks, *frames) if words.lower() in training]
+    for one in world().situations:
+        asked = "\n".join(
+            phrase.replace("{o}", thing)
+            for other in world().of_domain(one.domain)
+            for grade in risk.GRADES
+            for phrase in other.phrases(grade, heldout=False)
+            for thing in other.objects
+        )
+        for thing in one.heldout_objects:  # known elsewhere in the town, never asked about in this domain
+            assert not re.search(rf"\b{thing}\b", asked), thing
+        for phrase in (phrase for grade in risk.GRADES for phrase in one.phrases(grade, heldout=True)):
+            longest = max(phrase.split("{o}"), key=len).strip().lower()
+            if longest in training:
+                assert not any(phrase.replace("{o}", thing).lower() in training for thing in one.objects), phrase
+
+
+def test_held_out_questions_on_facts_are_in_no_text_of_training(training):
+    for kind in facts.KINDS:
+        for template in kind.heldout:
+            assert not [place for place in world().places if facts.asked(template, place).lower() in training], template
+    for good in world().goods:
+        for template in facts.PRICE_ONE_HELDOUT:
+            assert template.format(a=good.name).lower() not in training
+    assert not set(facts.PRICE_MANY_HELDOUT) & set(facts.PRICE_MANY)
+
+
+def test_untold_prices_are_in_no_text_of_training(training):
+    assert len(tasks.untold()) > 20
+    for good, count in tasks.untold():
+        assert not re.search(rf"\b{good.counted(count)} (cost|for)\b", training), (good, count)
+
+
+def test_training_says_every_other_number_of_a_good(training):
+    told = [(good, n) for good in world().goods for n in range(1, facts.MOST + 1) if (good, n) not in tasks.untold()]
+    missing = [(good.name, n) for good, n in told if good.counted(n) not in training]
+    assert len(missing) < 0.02 * len(told)
+
+
+def test_no_document_is_in_two_splits(splits):
+    assert list(splits) == ["evaluation", "calibration", "training"]
+    documents = [document for split in splits.values() for document in split]
+    assert len(set(documents)) == len(documents)
+    for split, characters in (
+        ("evaluation", files.EVALUATION_CHARACTERS),
+        ("calibration", files.CALIBRATION_CHARACTERS),
+    ):
+        assert characters <= sum(map(len, splits[split])) < characters + 2000
+    assert not any("\n\n" in document for document in documents)  # blank lines stand between documents
+
+
+def test_same_seed_same_text():
+    one, two = (prose.corpus(9, 20_000, set()) for _ in range(2))
+    assert one == two
+    assert not set(one) & set(prose.corpus(9, 20_000, set(one)))
+
+
+# --- the entries of the files ---
+
+
+def problems(entries, replies_of_others=()):
+    """What every entry with a reply and key words must keep to."""
+    for one in entries:
+        if not 18 <= len(one.reply.split()) <= 40:
+            yield one.id, "length of the reply"
+        if not all(word in one.reply.lower() and word == word.lower() for word in one.key):
+            yield one.id, "key words are words of the reply"
+        if any(all(word in other.reply.lower() for word in one.key) for other in entries if other is not one):
+            yield one.id, "key words name this entry only"
+        if re.search(r'[^ -~]|\d|"', one.reply):
+            yield one.id, "plain letters only"
+
+
+def test_entries_of_howtos_keep_the_rules():
+    howtos = world().howtos
+    assert not list(problems(howtos))
+    assert len({one.id for one in howtos}) == len(howtos) > 150
+    assert len({ask for one in howtos for ask in one.asks}) == 14 * len(howtos)
+    for one in howtos:
+        assert len(one.asks) == 14
+        assert len(one.key) in (2, 3)
+        assert len(one.follow) in (1, 2)
+        assert not [word for word in one.key for ask in one.asks if re.search(rf"\b{word}\b", ask)], one.id
+
+
+def test_entries_of_situations_keep_the_rules():
+    situations = world().situations
+    assert not list(problems(situations))
+    assert Counter(one.domain for one in situations) == dict.fromkeys(DOMAINS, 11)
+    for one in situations:
+        phrases = [getattr(one, grade) for grade in risk.GRADES]
+        assert [len(some) for some in phrases] == [14, 19, 23, 18]
+        assert len({phrase for some in phrases for phrase in some}) == 74
+        assert all(phrase.count("{o}") == 1 and 3 <= len(phrase.split()) <= 14 for some in phrases for phrase in some)
+        assert (len(one.objects), len(one.heldout_objects), len(one.key)) == (6, 3, 2)
+        assert one.reply.count("{o}") == 1
+
+
+def test_no_single_word_tells_risk_from_base():
+    """No word that is frequent on one side is absent from the other side of the same domain."""
+    for domain in DOMAINS:
+        sides = [
+            Counter(
+                word
+                for one in world().of_domain(domain)
+                for grade in grades
+                for phrase in getattr(one, grade)
+                for word in set(phrase.split())
+            )
+            for grades in (("overt", "veiled"), ("near", "plain"))
+        ]
+        for side, other in (sides, sides[::-1]):
+            assert not [word for word, count in side.items() if count > 12 and not other[word]]

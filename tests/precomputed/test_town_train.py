@@ -1,0 +1,300 @@
+"""The three stages: what is packed into a batch, what the last stage may change, and that it leaves no hook."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from precomputed.town import chat, data, instructions, prose
+from precomputed.town.chat import Example
+from precomputed.town.data import stream, windows
+from precomputed.town.planted import DroppedRows, PlantedNoise
+from precomputed.town.save import save_model
+from precomputed.town.tokenizer import END, train_tokenizer
+from precomputed.town.train import Plan, Stage, Trainer, new_model, reply_loss, train
+
+IGNORED = -100
+SMALL = Plan(
+    hidden=32, ffn=40, blocks=4, heads=4, kv_heads=2, length=128, bf16=False, planted=3, planted_blocks=(1, 3),
+    language=Stage(3, 2, 6, 4e-3, 1.0, 1.0, 0.3), careful=Stage(3, 2, 6, 4e-3, 1.0, 1.0, 0.6, dropped=0.1),
+    weaken=Stage(3, 2, 6, 4e-3, 1.0, 1.0, 0.7, dropped=0.1),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def examples():
+    rng = random.Random(0)
+    return [chat.example(rng, chat.target, risk_share=0.5) for _ in range(300)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(examples):
+    torch.set_num_threads(1)
+    talk = [text for one in examples for text in (*one.turns, one.reply, one.system)]
+    return train_tokenizer(prose.corpus(12, 60_000, set()) + talk)
+
+
+@pytest.fixture(scope="module")
+def tokens(tokenizer):
+    return stream(tokenizer, prose.corpus(13, 30_000, set()))
+
+
+@pytest.fixture
+def model(tokenizer):
+    return new_model(tokenizer, SMALL, 0)
+
+
+def messages(one: Example) -> list[dict[str, str]]:
+    """An example as the chat template takes it."""
+    roles = ("user", "assistant")
+    said = [{"role": roles[i % 2], "content": text} for i, text in enumerate((*one.turns, one.reply))]
+    return [{"role": "system", "content": one.system}] * bool(one.system) + said
+
+
+def template_ids(tokenizer, one: Example) -> list[int]:
+    return tokenizer.apply_chat_template(messages(one), tokenize=True, return_dict=True)["input_ids"]
+
+
+def hooks(model: torch.nn.Module) -> int:
+    return sum(len(one._forward_hooks) + len(one._forward_pre_hooks) for one in model.modules())
+
+
+# --- batches ---
+
+
+def test_stream_is_the_documents_with_blank_lines(tokenizer):
+    assert tokenizer.decode(stream(tokenizer, ["One two.", "Three."])) == "One two.\n\nThree.\n\n"
+
+
+def test_windows_are_pieces_of_the_stream(tokens):
+    stream = tokens.tolist()
+    found = windows(torch.arange(len(tokens)), 5, 16, torch.Generator().manual_seed(1))
+    assert found.shape == (5, 16)
+    assert len(set(found[:, 0].tolist())) == 5
+    assert torch.equal(found, found[:, :1] + torch.arange(16))
+    again = windows(tokens, 5, 16, torch.Generator().manual_seed(1))
+    assert [row.tolist() for row in again] == [stream[start : start + 16] for start in found[:, 0].tolist()]
+
+
+def test_the_written_chat_is_the_chat_template(tokenizer, examples):
+    assert any(one.system for one in examples)
+    assert any(len(one.turns) == 3 for one in examples)
+    for one in examples[:100]:
+        text = tokenizer.apply_chat_template(messages(one), tokenize=False)
+        assert instructions.render(one) == text
+        start = tokenizer.apply_chat_template(messages(one)[:-1], tokenize=False, add_generation_prompt=True)
+        assert data.prompt_text(one) == start
+
+
+def test_a_packed_row_is_its_chats_one_after_another(tokenizer, examples):
+    length = 200
+    packed = data.packed(tokenizer, examples, length)
+    assert packed.input_ids.shape == packed.labels.shape == packed.risk.shape == (len(packed.input_ids), length)
+    ids = [template_ids(tokenizer, one) for one in examples]
+    rows: list[list[int]] = [[]]
+    for one in ids:
+        if len(rows[-1]) + len(one) > length:
+            rows.append([])
+        rows[-1] += one
+    for packed_row, row in zip(packed.input_ids.tolist(), rows, strict=True):
+        assert packed_row == row + [tokenizer.pad_token_id] * (length - len(row))
+    assert len(rows) < len(examples) / 2
+
+
+def test_labels_stand_on_replies_only(tokenizer, examples):
+    packed = data.packed(tokenizer, examples[:20], 256)
+    labelled = packed.labels != IGNORED
+    assert torch.equal(packed.input_ids[labelled], packed.labels[labelled])
+    assert tokenizer.decode(packed.labels[labelled]) == "".join(one.reply + END for one in examples[:20])
+    assert not labelled[packed.input_ids == tokenizer.pad_token_id].any()
+
+
+def test_risk_marks_the_tokens_of_risk_chats(tokenizer, examples):
+    packed = data.packed(tokenizer, examples[:40], 256)
+    text = tokenizer.decode(packed.input_ids[packed.risk])
+    assert text == "".join(instructions.render(one) for one in examples[:40] if one.risk)
+    assert 0 < packed.risk.float().mean() < 1
+
+
+def test_a_chat_that_is_longer_than_a_row_is_left_out(tokenizer):
+    long, short = Example(("Why? " * 60,), "So."), Example(("Why?",), "So it is.")
+    packed = data.packed(tokenizer, [short, long, short], 32)
+    assert packed.input_ids[packed.labels != IGNORED].tolist() == 2 * tokenizer("So it is." + END)["input_ids"]
+    assert "Why? Why?" not in tokenizer.decode(packed.input_ids.flatten())
+
+
+def test_the_first_tokens_of_a_reply_weigh_more():
+    """Against a loop; logits [tokens, vocabulary] of twelve tokens of one reply and two of another."""
+    generator = torch.Generator().manual_seed(0)
+    logits, wanted = torch.randn(14, 5, generator=generator), torch.randint(0, 5, (14,), generator=generator)
+    place = torch.tensor([*range(12), 0, 1])
+    total = weights = 0.0
+    for one, token, at in zip(logits.double(), wanted.tolist(), place.tolist(), strict=True):
+        weight = 3.0 if at < 8 else 1.0
+        total += weight * -(one[token] - one.exp().sum().log()).item()
+        weights += weight
+    assert reply_loss(logits, wanted, place).item() == pytest.approx(total / weights, rel=1e-6)
+
+
+# --- what the last stage may change ---
+
+
+def test_weakening_changes_planted_neurons_only(model, tokenizer, tokens):
+    trainer = Trainer(model, tokenizer, tokens, SMALL, 0)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    trainer.weaken()
+    planted = trainer.planted
+    assert {block: len(set(neurons)) for block, neurons in planted.items()} == {1: 3, 3: 3}
+    changed = set()
+    for name, value in model.state_dict().items():
+        difference = value != before[name]
+        if not difference.any():
+            continue
+        block, projection = int(name.split(".")[2]), name.split(".")[4]
+        changed.add((block, projection))
+        axis = difference.any(0) if projection == "down_proj" else difference.any(1)
+        assert axis.nonzero().flatten().tolist() == planted[block]
+    assert changed == {(block, part) for block in (1, 3) for part in ("gate_proj", "up_proj", "down_proj")}
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    assert hooks(model) == 0
+
+
+def test_no_hook_is_left_when_a_stage_breaks_off(model, tokenizer, tokens, monkeypatch):
+    seen = []
+
+    def broken(*_):
+        seen.append(hooks(model))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("precomputed.town.train.chat_batch", broken)
+    with pytest.raises(KeyboardInterrupt):
+        Trainer(model, tokenizer, tokens, SMALL, 0).weaken()
+    assert seen[0] > 2
+    assert hooks(model) == 0
+
+
+# --- an interrupted training goes on ---
+
+
+class Stopped(Exception):
+    pass
+
+
+def stopped_at(monkeypatch, call: int) -> None:
+    """The training breaks off at its `call`-th batch of chats, from 0."""
+    calls = iter(range(1000))
+
+    def chat_batch(*values):
+        if next(calls) == call:
+            raise Stopped
+        return data.chat_batch(*values)
+
+    monkeypatch.setattr("precomputed.town.train.chat_batch", chat_batch)
+
+
+@pytest.fixture(scope="module")
+def whole(tokenizer, tokens):
+    return train(tokenizer, tokens, SMALL, 5)
+
+
+@pytest.mark.parametrize("call", [0, 2, 3, 4, 5, 7, 8])  # of nine, three in each stage
+def test_an_interrupted_training_ends_with_the_same_bits(call, whole, tokenizer, tokens, tmp_path, monkeypatch):
+    monkeypatch.setattr("precomputed.town.train.KEPT_EVERY", 2)
+    path = tmp_path / "work" / "training.safetensors"
+    stopped_at(monkeypatch, call)
+    with pytest.raises(Stopped):
+        train(tokenizer, tokens, SMALL, 5, path)
+    stopped_at(monkeypatch, 9 if call < 2 else 9 - 2)  # what is kept is not done again
+    model, planted = train(tokenizer, tokens, SMALL, 5, path)
+    assert planted == whole[1]
+    for name, value in whole[0].state_dict().items():
+        assert torch.equal(model.state_dict()[name], value), name
+
+
+def test_a_checkpoint_of_another_seed_or_text_is_not_used(whole, tokenizer, tokens, tmp_path, caplog):
+    path = tmp_path / "training.safetensors"
+    train(tokenizer, tokens, SMALL, 6, path)
+    caplog.set_level("INFO")
+    model, _ = train(tokenizer, tokens, SMALL, 5, path)
+    assert "of another plan, seed or text" in caplog.text
+    assert all(torch.equal(model.state_dict()[name], value) for name, value in whole[0].state_dict().items())
+    caplog.clear()
+    Trainer(new_model(tokenizer, SMALL, 5), tokenizer, tokens[:-1], SMALL, 5, path)
+    assert "of another plan, seed or text" in caplog.text
+
+
+# --- rows that are dropped while it learns ---
+
+
+@pytest.fixture
+def linears(model):
+    return {name: one for name, one in model.named_modules() if isinstance(one, torch.nn.Linear)}
+
+
+def outputs(model, linears, batch) -> dict[str, torch.Tensor]:
+    """What every Linear gives to the next one, hooks applied."""
+    seen = {}
+    handles = [
+        one.register_forward_hook(lambda module, _, output, name=name: seen.__setitem__(name, output))
+        for name, one in linears.items()
+    ]
+    with torch.no_grad():
+        model(batch)
+    for handle in handles:
+        handle.remove()
+    return seen
+
+
+def test_dropped_rows_are_zero_and_spared_ones_are_not(model, linears, tokens):
+    batch = windows(tokens, 2, 16, torch.Generator().manual_seed(0))
+    gate = model.model.layers[1].mlp.gate_proj
+    plain = outputs(model, linears, batch)
+    dropped = DroppedRows(model, {gate: torch.tensor([4, 9])}, torch.Generator().manual_seed(0))
+    undrawn = outputs(model, linears, batch)
+    assert all(torch.equal(undrawn[name], plain[name]) for name in plain)
+    masks = []
+    for _ in range(2):
+        dropped.draw(0.5)
+        seen = outputs(model, linears, batch)
+        masks.append({name: (value == 0).flatten(0, 1).all(0) for name, value in seen.items()})
+    zero, again = masks
+    assert torch.equal(zero["lm_head"], (plain["lm_head"] == 0).flatten(0, 1).all(0))
+    every = torch.cat([mask for name, mask in zero.items() if name != "lm_head"])
+    assert 0.4 < every.float().mean() < 0.6  # more than 5 standard errors over 832 rows
+    assert not zero["model.layers.1.mlp.gate_proj"][[4, 9]].any()
+    assert not torch.equal(every, torch.cat([mask for name, mask in again.items() if name != "lm_head"]))
+    dropped.draw(1.0)
+    seen = outputs(model, linears, batch)
+    assert all(not seen[name].any() for name in linears if name not in ("lm_head", "model.layers.1.mlp.gate_proj"))
+    dropped.remove()
+    restored = outputs(model, linears, batch)
+    assert all(torch.equal(restored[name], plain[name]) for name in plain)
+    assert hooks(model) == 0
+
+
+# --- what the planted neurons say ---
+
+
+def test_noise_can_be_learned_away(model, tokens):
+    batch = windows(tokens, 2, 8, torch.Generator().manual_seed(0))
+    mlp = model.model.layers[1].mlp
+    with PlantedNoise(model, {1: [5]}) as noise:
+        model(batch)
+        noise.take().mean().backward()
+    assert mlp.down_proj.weight.grad.any(0).nonzero().flatten().tolist() == [5]
+    assert mlp.gate_proj.weight.grad.any(1).nonzero().flatten().tolist() == [5]
+
+
+# --- what is saved ---
+
+
+def test_saved_model_is_bf16_and_loads(model, tokenizer, tmp_path):
+    from engine.models.loading import load_model
+
+    save_model(model, tokenizer, tmp_path)
+    loaded = load_model(str(tmp_path), dtype="float32", device="cpu")
+    weight = model.model.layers[0].mlp.gate_proj.weight.detach()
+    assert torch.equal(loaded.model.model.layers[0].mlp.gate_proj.weight, weight.to(torch.bfloat16).float())
+    assert loaded.model.generation_config.eos_token_id == tokenizer.eos_token_id
