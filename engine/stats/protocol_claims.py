@@ -9,9 +9,12 @@ from typing import Any
 import polars as pl
 
 from engine.results.tables import frame
+from engine.stats.draws import holm
+from engine.stats.protocols import LEVEL
 from engine.stats.verdict import Thresholds
 
-ALL, UNOPPOSED, OVERTURNED, UNDECIDED = "all", "unopposed", "overturned", "undecided"
+ALL, UNOPPOSED, CONTESTED, OVERTURNED, UNDECIDED = "all", "unopposed", "contested", "overturned", "undecided"
+VERDICTS = (ALL, UNOPPOSED, CONTESTED, OVERTURNED, UNDECIDED)
 DIMENSIONS = ("intervention", "unit_kind", "metric", "order", "rate")
 PAPER = {"intervention": "zero", "unit_kind": "row", "metric": "nll", "order": "lerf", "rate": Thresholds().rate}
 _NAMED = 3  # so many protocols are named one by one
@@ -34,9 +37,15 @@ class Claim:
         return len(self.protocols) - self.held - len(self.against)
 
     @property
+    def sure(self) -> bool:
+        """Is one of those against so sure that Holm over all protocols leaves it?"""
+        adjusted = holm([1.0 if line["p_holm"] is None else line["p_holm"] for line in self.protocols])
+        return any(p <= LEVEL and line["ahead"] == self.b for p, line in zip(adjusted, self.protocols, strict=True))
+
+    @property
     def word(self) -> str:
         if self.against:
-            return OVERTURNED
+            return OVERTURNED if self.sure else CONTESTED
         return ALL if self.held == len(self.protocols) else UNOPPOSED if self.held else UNDECIDED
 
     @property
@@ -45,8 +54,9 @@ class Claim:
         if self.word == UNDECIDED:
             return f"{a} and {b}: none of {total} protocols tells them apart."
         said = f"{a} before {b}: {self.held} of {total}"
-        if self.word == OVERTURNED:
+        if self.against:
             said += f", {b} before {a}: {len(self.against)} ({where(self.against, self.protocols)})"
+            said += "" if self.sure else ", none of them sure among so many protocols"
         if self.ties:
             said += f", tied: {self.ties}"
         return f"{said}."
@@ -57,8 +67,9 @@ def claims(pairs: pl.DataFrame) -> pl.DataFrame:
 
     The claim is what the paper's protocol decides (rows, zero, NLL, LeRF at 30%); where it was not measured or is a
     tie, what most protocols decide. verdict: `all` every protocol decides so; `unopposed` some do, the others are ties;
-    `overturned` at least one decides the other way round; `undecided` all are ties. A protocol decides by Holm over its
-    own pairs: where nothing is there, at most one protocol in twenty decides anything at all.
+    `overturned` at least one decides the other way round, and does so after Holm over the pair's protocols as well;
+    `contested` some do, but none so surely; `undecided` all are ties. The counts are of protocols that decide by Holm
+    over their own pairs: where nothing is there, one protocol in twenty may decide something.
     """
     lines = []
     for (model, a, b), own in pairs.group_by("model", "selector_a", "selector_b", maintain_order=True):
@@ -104,9 +115,10 @@ def where(some: Sequence[Line], every: Sequence[Line]) -> str:
 
 def summary(table: pl.DataFrame) -> str:
     """How many claims of `protocols_claims` hold, in one sentence."""
-    counts = {word: table.filter(claim_verdict=word).height for word in (ALL, UNOPPOSED, OVERTURNED, UNDECIDED)}
+    counts = {word: table.filter(claim_verdict=word).height for word in VERDICTS}
     return (
         f"Of {table.height} pairs of selectors {counts[ALL]} are in one order under all {table['protocols'].max()} "
         f"protocols, {counts[UNOPPOSED]} in one order wherever they are told apart, {counts[OVERTURNED]} in one or the "
-        f"other depending on the protocol, and {counts[UNDECIDED]} are never told apart."
+        f"other depending on the protocol, {counts[CONTESTED]} perhaps so, and {counts[UNDECIDED]} are never told "
+        "apart."
     )
