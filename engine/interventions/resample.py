@@ -16,7 +16,7 @@ from engine.models.rows import Layer
 from engine.records.errors import InputError
 from engine.records.hashing import Json
 
-LARGEST_BYTES = 8 * 2**30  # of outputs kept on the CPU
+LARGEST_BYTES = 16 * 2**30  # of outputs kept on the CPU
 
 
 @register_intervention("resample", title="Resample")
@@ -42,6 +42,15 @@ class Resample:
         self._guard = threading.Lock()
 
     def prepare(self, loaded: LoadedModel, windows: Windows) -> None:
+        """Errors: InputError, before any pass, where the outputs would not fit."""
+        count, length = windows.input_ids.shape
+        size = next(loaded.model.parameters()).element_size()
+        needed = count * length * sum(layer.rows for layer in places(loaded)) * size
+        if needed > LARGEST_BYTES:
+            raise InputError(
+                f"resample keeps what every Linear says on {count} windows of {length} tokens: "
+                f"{needed / 2**30:.1f} GiB, more than {LARGEST_BYTES / 2**30:.0f}; give fewer with --resample-windows"
+            )
         self._windows = windows
 
     def record(self) -> Json:
@@ -54,15 +63,6 @@ class Resample:
             if self._kept:
                 return
             assert self._windows is not None
-            count, length = self._windows.input_ids.shape
-            size = next(loaded.model.parameters()).element_size()
-            needed = count * length * sum(layer.rows for layer in places(loaded)) * size
-            if needed > LARGEST_BYTES:
-                raise InputError(
-                    f"resample keeps what every Linear says on {count} windows of {length} tokens: "
-                    f"{needed / 2**30:.1f} GiB, more than {LARGEST_BYTES / 2**30:.0f}; "
-                    "give fewer with --resample-windows"
-                )
             parts: dict[Place, list[Tensor]] = {}
             read(loaded, self._windows, lambda place, values: parts.setdefault(place, []).append(values.cpu()))
             for place, some in parts.items():

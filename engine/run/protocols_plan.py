@@ -34,7 +34,7 @@ class ProtocolsPlan:
         64, "first evaluation windows, which `protocols` reads for each edit", metavar="N", least=1
     )
     resample_windows: int = option(
-        16, "calibration windows that resampled outputs come from, each as long as one of the evaluation; the outputs "
+        4, "calibration windows that resampled outputs come from, each as long as one of the evaluation; the outputs "
         "of every row are kept for each", metavar="N", least=1,
     )  # fmt: skip
     resample_seed: int = option(0, "seed of which of them stands for which evaluation window", least=0)

@@ -159,8 +159,9 @@ OTHERS = {  # a value for every option, none of them a default
     "--widen": ("1", 1),
     "--singles-rows": ("40", 40), "--singles-neurons": ("0", 0), "--singles-windows": ("2", 2),
     "--singles-seed": ("5", 5),
-    "--protocol-interventions": ("mean,zero", ("mean", "zero")), "--protocol-units": ("head", ("head",)),
-    "--protocol-metrics": ("kl", ("kl",)), "--protocol-orders": ("morf", ("morf",)),
+    "--intervention": ("mean", "mean"), "--protocol-interventions": ("mean,zero", ("mean", "zero")),
+    "--protocol-units": ("head", ("head",)), "--protocol-metrics": ("kl", ("kl",)),
+    "--protocol-orders": ("morf", ("morf",)),
     "--protocol-rates": ("20%,0.4", (0.2, 0.4)), "--protocol-windows": ("5", 5), "--resample-windows": ("3", 3),
     "--resample-seed": ("4", 4),
     "--rewrites": ("neurons,decoys", ("neurons", "decoys")), "--invariance-samples": ("11", 11),
@@ -196,8 +197,7 @@ def test_every_option_was_tried():
         "all_cells",
         "thinking",
         "measures",
-        "intervention",
-    }  # a file, a flag, one value each so far
+    }  # a file, a flag, one value so far
 
 
 def test_a_text_that_is_given_is_not_overruled(plan_of):

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from engine.data.corpora import Windows, calibration_tokens, windows
 from engine.edits.edit import UNEDITED, Edit, edit_of
 from engine.edits.ranked_edits import Ranking, rankings
+from engine.interventions.at_outputs import sees_sequences
 from engine.interventions.kinds import INTERVENTIONS, prepare
 from engine.measures.nll import NegativeLogLikelihood, Nll
 from engine.models.loading import LoadedModel
@@ -75,12 +76,19 @@ class AuditInputs:
         """Give an intervention the calibration text that it reads, once: to one that sets a window in the place of
         another such as are as long as the evaluation's, to others the plan's calibration windows.
 
-        Errors: InputError where calibration has less text than one evaluation window.
+        Errors: InputError, before anything is measured, where calibration has less text than one evaluation window, or
+        the Linears do not see one sequence apart from another.
         """
         make = INTERVENTIONS.get(intervention).make
         if intervention in self._ready or not hasattr(make, "prepare"):
             return
-        text = self._other_windows() if hasattr(make, "apply_from") else self.calibration
+        by_position = hasattr(make, "apply_from")
+        if by_position and not sees_sequences(self.loaded):
+            raise InputError(
+                f"{self.loaded.id} gives some Linears the tokens of all sequences in one (experts), so that no "
+                f"position of another window stands for one of this, as {intervention} needs; use zero or mean"
+            )
+        text = self._other_windows() if by_position else self.calibration
         prepare(self.loaded, intervention, text, seed=self.plan.protocols.resample_seed)
         self._ready.add(intervention)
 
