@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import plotly.graph_objects as go
@@ -65,7 +66,7 @@ def areas(table: pl.DataFrame, heading_text: str, below: str) -> go.Figure:
     rows = {(row["selector"], row["intervention"]): row for row in table.iter_rows(named=True)}
     colours = [palette.style(name).colour for name in selectors]
     figure = go.Figure()
-    for number, (intervention, symbol) in enumerate(zip(interventions, _SYMBOLS, strict=False)):
+    for number, (intervention, symbol) in enumerate(zip(interventions, cycle(_SYMBOLS), strict=False)):
         mine = [rows.get((selector, intervention), {}) for selector in selectors]
         values = [_finite(row.get("area")) for row in mine]
         ends = [_ends(row) for row in mine]

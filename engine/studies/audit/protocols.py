@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -125,7 +125,8 @@ class _Wanted:
 
     @cached_property
     def cells(self) -> dict[_Way, dict[Ranking, Cell[WindowFidelity]]]:
-        plan, found = self.audit.plan.protocols, {}
+        plan = self.audit.plan.protocols
+        found: dict[_Way, dict[Ranking, Cell[WindowFidelity]]] = {}
         for intervention in plan.protocol_interventions:
             self.audit.ready(intervention)
             for kind, units in self.units.items():
@@ -139,14 +140,16 @@ class _Wanted:
         return found
 
 
-def harm_of(results: list[WindowFidelity], metric: str) -> Harm:
+def harm_of(results: Sequence[WindowFidelity], metric: str) -> Harm:
     """Harm by a metric, one line per seed."""
-    sums = {
-        "nll": lambda one: one.window_nats,
-        "kl": lambda one: one.window_kl,
-        "top1": lambda one: np.array(one.window_tokens) - np.array(one.window_same),
-    }[metric]
-    return Harm(np.array([sums(one) for one in results], dtype=np.float64), results[0].window_tokens)
+    sums = [_sums(one, metric) for one in results]
+    return Harm(np.array(sums, dtype=np.float64), results[0].window_tokens)
+
+
+def _sums(one: WindowFidelity, metric: str) -> Sequence[float]:
+    if metric == "top1":
+        return [tokens - same for tokens, same in zip(one.window_tokens, one.window_same, strict=True)]
+    return {"nll": one.window_nats, "kl": one.window_kl}[metric]
 
 
 def _by_selector(cells: Mapping[Ranking, Cell[WindowFidelity]], results: Results, metric: str) -> dict[str, Harm]:
