@@ -30,6 +30,7 @@ from engine.results.folders import read_table
 from engine.results.tables import command as command_of
 from engine.stats.control_answers import control_answers
 from engine.stats.paired import mean_over_seeds
+from engine.stats.protocol_claims import summary as protocols_summary
 from engine.stats.task_means import chance_sentence
 
 RATE = 0.3  # where the report quotes one number per selector, as the paper does
@@ -113,6 +114,7 @@ def _template() -> jinja2.Template:
     environment.globals |= {
         "command": command_of,
         "control_answers": control_answers,
+        "protocols_summary": protocols_summary,
         "chance_sentence": partial(chance_sentence, title=task_title),
         "task_names": lambda tasks: [task_title(task) for task in tasks["task"].unique(maintain_order=True)],
         "shortfalls": shortfalls,

@@ -1,4 +1,4 @@
-"""`analyze`: stability, agreement, controls, groups, domains, tasks, exact controls, and a verdict per selector."""
+"""`analyze`: stability, agreement, controls, groups, domains, tasks, protocols, and a verdict per selector."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from engine.records.manifest import check_folder
 from engine.results.store import Store
 from engine.run.field_types import Names
 from engine.run.plans import OF_ANALYZE, PRESETS, SHIPPED, AuditPlan, default_preset, for_model, preset
+from engine.stats.protocol_claims import summary as protocols_summary
 from engine.studies.base import ANALYSES
 
 _ALL = "all"
@@ -69,6 +70,12 @@ def run(args: argparse.Namespace) -> None:
         controls = pl.read_parquet(folder / "invariance_verdicts.parquet")
         lines = controls.select("selector", "invariance", "reasons").rows()
         common.print_table("exact controls", ("selector", "ranking", "why"), lines)
+    if "protocols" in report["done"]:
+        told = pl.read_parquet(folder / "protocols_claims.parquet")
+        common.print_table(
+            "claims over all protocols", ("verdict", "claim"), told.select("claim_verdict", "claim").rows()
+        )
+        common.out.print(protocols_summary(told), markup=False)
     common.out.print(f"written to {folder}; look at it with: selector-audit dashboard", markup=False)
 
 

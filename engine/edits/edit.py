@@ -6,13 +6,16 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.edits.masks import Mask, checked_mask
 from engine.records.hashing import Json
+
+if TYPE_CHECKING:
+    from engine.models.rows import Side
 
 ZERO = "zero"
 Kind = Literal["refusal", "language model", "hand-made"]
@@ -22,7 +25,9 @@ Kind = Literal["refusal", "language model", "hand-made"]
 class Edit:
     """Units (rows of the row index), an intervention, and how the units were chosen. Equal content, equal hash.
 
-    make: gives the ascending int64 row ids whenever they are wanted, so that the thousand edits of an audit can all
+    side: `output` where the units are rows, acted on at the outputs of their Linears; `input` where they are columns of
+    the column index (`engine.models.columns`: neurons, heads), acted on at the inputs.
+    make: gives the ascending int64 ids whenever they are wanted, so that the thousand edits of an audit can all
     be the beginnings of a few removal orders and cost no memory. size: how many there are. intervention: an id of
     `engine.interventions`. kind, spec: where the edit came from, for records and cards; no part of the hash.
     """
@@ -32,10 +37,11 @@ class Edit:
     intervention: str = ZERO
     kind: Kind = "hand-made"
     spec: Json = field(default_factory=dict)
+    side: Side = "output"
 
     @property
     def units(self) -> Mask:
-        """Ascending int64 row ids."""
+        """Ascending int64 ids."""
         return self.make()
 
     @cached_property
@@ -44,8 +50,9 @@ class Edit:
         return mask_hash(self.units)
 
     def record(self) -> Json:
-        """What of an edit belongs into a key: the rows, and what is done to them unless they are zeroed."""
+        """What of an edit belongs into a key: the units, and what is done to them unless they are zeroed rows."""
         more = {} if self.intervention == ZERO or not self.size else {"intervention": self.intervention}
+        more |= {"side": self.side} if self.side == "input" and self.size else {}
         return {"mask": self.mask_hash, **more}
 
 
@@ -57,15 +64,26 @@ def edit_of(
     return Edit(lambda: mask, len(mask), intervention, kind, spec or {})
 
 
-def first_of(order: npt.NDArray[np.int64], count: int, *, intervention: str = ZERO) -> Edit:
-    """The edit of the first `count` rows of a removal order, which is kept instead of a copy of its beginning."""
+def first_of(
+    order: npt.NDArray[np.int64],
+    count: int,
+    *,
+    intervention: str = ZERO,
+    ids: npt.NDArray[np.int64] | None = None,
+    side: Side = "output",
+) -> Edit:
+    """The edit of the first `count` units of a removal order, which is kept instead of a copy of its beginning.
+
+    ids [U, ids per unit]: what each unit names, no id twice; None where unit i is row i. side: as of `Edit`.
+    """
 
     def make() -> Mask:
         removed = np.zeros(order.size, dtype=np.bool_)
         removed[order[:count]] = True
-        return np.flatnonzero(removed).astype(np.int64)
+        chosen = np.flatnonzero(removed).astype(np.int64)
+        return chosen if ids is None else np.sort(ids[chosen].reshape(-1))
 
-    return Edit(make, count, intervention)
+    return Edit(make, count if ids is None else count * ids.shape[1], intervention, side=side)
 
 
 NO_ROWS: Mask = np.zeros(0, dtype=np.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -12,36 +13,53 @@ from engine.edits.edit import ZERO, Edit, first_of
 from engine.edits.masks import removed_count
 from engine.stats.removal_order import removal_order
 
+if TYPE_CHECKING:
+    from engine.models.rows import Side
+    from engine.models.units import Units
+
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """One global ranking of all rows. A seeded selector gives one per seed, every other selector one.
+    """One global ranking of all rows, or of all units of another kind. A seeded selector gives one per seed, every
+    other selector one.
 
-    Sorted once per order; the edits of all rates share that order.
+    Sorted once per order; the edits of all rates share that order. ids, side: what the edit of a unit names, and where
+    it acts (`engine.models.units`); None: unit i is row i.
     """
 
     selector: str
     seed: int | None
-    scores: npt.NDArray[np.float32]  # [N], higher = more important
+    scores: npt.NDArray[np.floating]  # [N], higher = more important
     intervention: str = ZERO
+    ids: npt.NDArray[np.int64] | None = None
+    side: Side = "output"
     _orders: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict, repr=False)
     _edits: dict[tuple[str, int], Edit] = field(default_factory=dict, repr=False)
 
     def order(self, order: str) -> npt.NDArray[np.int64]:
-        """All row ids in the order of their removal, `lerf` or `morf`."""
+        """All rows (or units, by number) in the order of their removal, `lerf` or `morf`."""
         if order not in self._orders:
             self._orders[order] = removal_order(self.scores, order)
         return self._orders[order]
 
     def edit(self, order: str, rate: float) -> Edit:
-        """The edit of the first `round(rate * N)` rows."""
+        """The edit of the first `round(rate * N)` rows or units."""
         return self.first(order, removed_count(rate, self.scores.size))
 
     def first(self, order: str, count: int) -> Edit:
-        """The edit of the first `count` rows."""
+        """The edit of the first `count` rows or units."""
         if (order, count) not in self._edits:
-            self._edits[order, count] = first_of(self.order(order), count, intervention=self.intervention)
+            self._edits[order, count] = first_of(
+                self.order(order), count, intervention=self.intervention, ids=self.ids, side=self.side
+            )
         return self._edits[order, count]
+
+    def over(self, units: Units, intervention: str) -> Ranking:
+        """The ranking of these units by the rows' scores (`Units.scores`), under another intervention."""
+        if units.columns is None:
+            return Ranking(self.selector, self.seed, self.scores, intervention, _orders=self._orders)
+        scores = units.scores(np.asarray(self.scores, dtype=np.float32))
+        return Ranking(self.selector, self.seed, scores, intervention, units.ids, units.side)
 
 
 def rankings(scores: Mapping[str, npt.ArrayLike], seeds: Sequence[int], intervention: str = ZERO) -> Iterator[Ranking]:

@@ -17,12 +17,17 @@ from engine.models.loading import LoadedModel
 def applied(loaded: LoadedModel, edit: AnyEdit) -> Iterator[None]:
     """Inside: this thread's passes are those of the edited model. Outside: the model as it was.
 
-    Zero rows go into the weights; every other intervention, and steering, is done at the outputs. The model's
-    lock is held throughout.
+    Zero rows go into the weights; every other intervention, edits of columns, and steering are done at the outputs (or
+    inputs). The model's lock is held throughout.
     """
-    if isinstance(edit, Edit) and INTERVENTIONS.get(edit.intervention).in_weights:
+    if isinstance(edit, Edit) and goes_into_weights(edit):
         with zeroed(loaded, edit.units):
             yield
     else:
         with edited_outputs(loaded, [edit]) as outputs, outputs.sequences([0]):
             yield
+
+
+def goes_into_weights(edit: AnyEdit) -> bool:
+    """Does `applied` change the weights for it?"""
+    return isinstance(edit, Edit) and edit.side == "output" and INTERVENTIONS.get(edit.intervention).in_weights

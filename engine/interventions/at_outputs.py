@@ -1,7 +1,8 @@
 """Edits at the outputs: each sequence of a batch carries its own edit, and the weights stay as they are.
 
 Zeroing row i of W and b equals zeroing channel i of the Linear's output, bit for bit wherever the input is finite.
-So one hook per Linear does what `zeroed` does, for many edits in one pass, and any other intervention as well.
+So one hook per Linear does what `zeroed` does, for many edits in one pass, and any other intervention as well. Edits of
+columns (`Edit.side`) act in the same way at the inputs of their Linears.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from engine.edits.masks import checked_mask
 from engine.edits.steering import AnyEdit, Steering
 from engine.interventions.kinds import Intervention, intervention_of
 from engine.interventions.uninterrupted import take_back, uninterrupted
+from engine.models.columns import column_index
 from engine.models.loading import LoadedModel, input_device
-from engine.models.rows import Layer, decoder_blocks
+from engine.models.rows import Layer, RowIndex, Side, decoder_blocks
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, held, patient
 
@@ -33,6 +35,7 @@ EDITS_AT_ONCE = 16  # masks on the device at a time where many edits meet few pr
 T = TypeVar("T")
 _Hook = Callable[[nn.Module, tuple[Any, ...], Any], Any]
 _Hooks = list[tuple[nn.Module, _Hook]]
+_Before = Callable[[nn.Module, tuple[Any, ...]], tuple[Any, ...] | None]
 _sees_sequences: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
 
 
@@ -56,7 +59,7 @@ def edited_outputs(loaded: LoadedModel, edits: Sequence[AnyEdit]) -> AbstractCon
     A `Steering` among the edits adds its vectors to the outputs of whole blocks.
     """
     outputs = Outputs(loaded, edits)
-    return hooked(outputs, outputs.hooks)
+    return hooked(outputs, outputs.hooks, outputs.before)
 
 
 class Outputs:
@@ -64,9 +67,17 @@ class Outputs:
 
     def __init__(self, loaded: LoadedModel, edits: Sequence[AnyEdit]) -> None:
         self.edits = len(edits)
-        self.hooks: _Hooks = [
-            (loaded.model.get_submodule(layer.name), self._hook(layer, parts))
-            for layer, parts in _parts_of_layers(loaded, edits)
+        at_outputs = list(_parts_of_layers(loaded, edits, loaded.rows, "output"))
+        inside = any(isinstance(edit, Edit) and edit.side == "input" and edit.size for edit in edits)
+        at_inputs = list(_parts_of_layers(loaded, edits, column_index(loaded), "input")) if inside else []
+        self.hooks: _Hooks = []
+        if any(_reads_tokens(part.intervention) for _, parts in at_outputs + at_inputs for part in parts):
+            self.hooks.append((loaded.model.get_input_embeddings(), self._read_tokens))
+        self.hooks += [
+            (loaded.model.get_submodule(layer.name), self._hook(layer, parts)) for layer, parts in at_outputs
+        ]
+        self.before: list[tuple[nn.Module, _Before]] = [
+            (loaded.model.get_submodule(layer.name), self._hook_before(layer, parts)) for layer, parts in at_inputs
         ]
         self.hooks += [(block, self._steer(added)) for block, added in _added_to_blocks(loaded, edits)]
         self._lock = loaded.lock
@@ -90,14 +101,21 @@ class Outputs:
     def _hook(self, layer: Layer, parts: list[_Part]) -> _Hook:
         def hook(_module: nn.Module, _args: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
             now: _Now | None = getattr(self._here, "now", None)
-            if now is None:
-                return None
-            for part in parts:
-                if any(part.touched[edit] for edit in now.distinct):
-                    output = part.intervention.apply(output, now.units(part, output, layer), layer)
-            return output
+            return None if now is None else now.edited(output, parts, layer)
 
         return hook
+
+    def _hook_before(self, layer: Layer, parts: list[_Part]) -> _Before:
+        def hook(_module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+            now: _Now | None = getattr(self._here, "now", None)
+            return None if now is None else (now.edited(args[0], parts, layer), *args[1:])
+
+        return hook
+
+    def _read_tokens(self, _module: nn.Module, args: tuple[Any, ...], _output: Any) -> None:
+        now: _Now | None = getattr(self._here, "now", None)
+        if now is not None:
+            now.tokens, now.sources = args[0], {}
 
     def _steer(self, added: _Added) -> _Hook:
         def hook(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> Any:
@@ -134,7 +152,7 @@ class _Added:
 class _Part:
     """One intervention's units in one Linear."""
 
-    intervention: Intervention
+    intervention: Any  # an Intervention, or one with `apply_from`
     edited: Tensor  # [edits, rows] bool; goes to the device of the Linear's output
     touched: list[bool]  # [edits]: has the edit any unit here?
 
@@ -146,6 +164,26 @@ class _Now:
         self.which = list(which)
         self.distinct = sorted(set(which))
         self._index: dict[torch.device, Tensor] = {}
+        self.tokens: Tensor | None = None  # [B, T] that this pass was given
+        self.sources: dict[int, Tensor] = {}  # of each intervention that reads them
+
+    def edited(self, values: Tensor, parts: list[_Part], layer: Layer) -> Tensor:
+        """What a Linear says or reads, under the edits of its sequences."""
+        for part in parts:
+            if any(part.touched[edit] for edit in self.distinct):
+                units = self.units(part, values, layer)
+                if _reads_tokens(part.intervention):
+                    values = part.intervention.apply_from(values, units, layer, self._sources(part.intervention))
+                else:
+                    values = part.intervention.apply(values, units, layer)
+        return values
+
+    def _sources(self, intervention: Any) -> Tensor:
+        if self.tokens is None:
+            raise InputError("this intervention reads the tokens of a pass, and the pass was given embeddings instead")
+        if id(intervention) not in self.sources:
+            self.sources[id(intervention)] = intervention.sources(self.tokens)
+        return self.sources[id(intervention)]
 
     def units(self, part: _Part, output: Tensor, layer: Layer) -> Tensor:
         """The units to edit, bool, of as many dimensions as `output`: [B or 1, 1, rows]."""
@@ -190,17 +228,26 @@ def _added_to_blocks(loaded: LoadedModel, edits: Sequence[AnyEdit]) -> Iterator[
         yield blocks[block], _Added(vectors, [number in there for number in range(len(edits))])
 
 
-def _parts_of_layers(loaded: LoadedModel, edits: Sequence[AnyEdit]) -> Iterator[tuple[Layer, list[_Part]]]:
-    """The Linears that any edit touches, with each intervention's units there."""
+def _reads_tokens(intervention: object) -> bool:
+    return hasattr(intervention, "apply_from")
+
+
+def _parts_of_layers(
+    loaded: LoadedModel, edits: Sequence[AnyEdit], index: RowIndex, side: Side
+) -> Iterator[tuple[Layer, list[_Part]]]:
+    """The Linears that any edit touches on this side, with each intervention's units there."""
     whole: list[tuple[Intervention, Tensor]] = []
-    masks = {number: edit for number, edit in enumerate(edits) if isinstance(edit, Edit)}
+    masks = {number: edit for number, edit in enumerate(edits) if isinstance(edit, Edit) and edit.side == side}
     for name in dict.fromkeys(edit.intervention for edit in masks.values() if edit.size):
-        edited = np.zeros((len(edits), loaded.rows.n_rows), dtype=np.bool_)
+        edited = np.zeros((len(edits), index.n_rows), dtype=np.bool_)
         for number, edit in masks.items():
             if edit.intervention == name:
-                edited[number, checked_mask(edit.units, loaded.rows.n_rows)] = True
-        whole.append((intervention_of(loaded, name), torch.from_numpy(edited)))
-    for layer in loaded.rows.layers if whole else ():
+                edited[number, checked_mask(edit.units, index.n_rows)] = True
+        intervention: Any = intervention_of(loaded, name)
+        if hasattr(intervention, "fill"):
+            intervention.fill(loaded)
+        whole.append((intervention, torch.from_numpy(edited)))
+    for layer in index.layers if whole else ():
         inside = [(kind, edited[:, layer.start : layer.start + layer.rows]) for kind, edited in whole]
         parts = [_Part(kind, edited, edited.any(dim=1).tolist()) for kind, edited in inside if edited.any()]
         if parts:
@@ -252,9 +299,10 @@ def sees_sequences(loaded: LoadedModel) -> bool:
 
 
 @contextmanager
-def hooked(given: T, hooks: _Hooks) -> Iterator[T]:
-    """Inside: the forward hooks are there. Outside: they are not, also after an interrupt at any instant."""
-    if not hooks:
+def hooked(given: T, hooks: _Hooks, before: Sequence[tuple[nn.Module, _Before]] = ()) -> Iterator[T]:
+    """Inside: the forward hooks are there, and `before` those that see what a module is given. Outside: they are not,
+    also after an interrupt at any instant."""
+    if not hooks and not before:
         yield given
         return
     steps: list[Callable[[], object]] = []
@@ -262,6 +310,7 @@ def hooked(given: T, hooks: _Hooks) -> Iterator[T]:
 
     def put() -> None:
         steps.extend(module.register_forward_hook(hook).remove for module, hook in hooks)
+        steps.extend(module.register_forward_pre_hook(hook).remove for module, hook in before)
 
     try:
         uninterrupted(put)

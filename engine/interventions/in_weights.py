@@ -73,6 +73,12 @@ def zeroed(model: LoadedModel | nn.Module, mask: npt.ArrayLike) -> Iterator[None
                 raise
 
 
+def is_masked(module: nn.Module) -> bool:
+    """Are rows of this model zero now?"""
+    with _guard:
+        return module in _masked
+
+
 def _lock_of(module: nn.Module) -> threading.RLock:
     with _guard:
         return _locks.setdefault(module, threading.RLock())

@@ -17,7 +17,14 @@ An `Edit` names it by its id; `applied` and `edited_outputs` then carry it out.
 
 One that needs calibration text also has `prepare(loaded, windows)`, which keeps on the instance what it needs, and
 `record()`, all of it that can change a number (the text's hash), for cache keys. A study calls `prepare` below before
-it measures.
+it measures. Passes of the model over that text belong into `fill(loaded)`, called before the first edit is carried out:
+where all results are in the store, none is run. What is drawn at random comes from an attribute `seed`.
+
+One that replaces what a sequence says by something of that very sequence's own has `sources(input_ids)`, [B, T] to
+[B], and `apply_from(values, units, layer, sources)`, which is then called in the place of `apply`.
+
+`optimal` ablation (arXiv 2409.09951) is not built: it would take a constant per unit fitted by gradient descent on the
+loss under each edit, so an optimisation for every cell of a sweep where the others read one text once.
 """
 
 from __future__ import annotations
@@ -48,7 +55,8 @@ class Intervention(Protocol):
     def apply(self, output: Tensor, units: Tensor, layer: Layer) -> Tensor:
         """The Linear's output with the edited units changed, every other element as it was.
 
-        output [B, T, rows] (an expert's: [tokens, rows]) of the Linear `layer`, any float dtype and device;
+        output [B, T, rows] (an expert's: [tokens, rows]) of the Linear `layer`, any float dtype and device; its input
+        where `layer.side` is `input` (neurons and heads: `engine.models.columns`).
         units bool, True where a unit is edited, of as many dimensions as `output`: [B or 1, 1, rows]. Sequences of
         a batch may carry different edits, so what is done to one must not depend on the others.
         """
@@ -68,7 +76,8 @@ class InterventionInfo:
 
 
 _InterventionClass = TypeVar("_InterventionClass", bound=Callable[[], Intervention])
-INTERVENTIONS: Registry[InterventionInfo] = Registry("intervention", modules("engine.interventions", [ZERO]))
+_BUILT_IN = modules("engine.interventions", [ZERO, "mean", "resample"])
+INTERVENTIONS: Registry[InterventionInfo] = Registry("intervention", _BUILT_IN)
 _prepared: weakref.WeakKeyDictionary[Any, dict[str, Intervention]] = weakref.WeakKeyDictionary()
 _guard = threading.Lock()
 
@@ -92,9 +101,14 @@ def register_intervention(
     return register
 
 
-def prepare(loaded: LoadedModel, intervention_id: str, windows: Windows) -> None:
-    """Make an intervention ready for this model: those that need calibration text read it here, once."""
-    made = INTERVENTIONS.get(intervention_id).make()
+def prepare(loaded: LoadedModel, intervention_id: str, windows: Windows, *, seed: int = 0) -> None:
+    """Make an intervention ready for this model: those that need calibration text are given it here.
+
+    The last text and seed count: cells of one model must not be measured in turns under two of them.
+    """
+    made: Any = INTERVENTIONS.get(intervention_id).make()
+    if hasattr(made, "seed"):
+        made.seed = seed
     if hasattr(made, "prepare"):
         made.prepare(loaded, windows)
         with _guard:

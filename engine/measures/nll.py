@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,6 +14,7 @@ from torch.nn import functional
 
 from engine.data.corpora import Windows
 from engine.edits.steering import AnyEdit
+from engine.interventions.apply import goes_into_weights
 from engine.interventions.at_outputs import edited_outputs, sees_sequences
 from engine.interventions.compaction import VERSION as COMPACTION, compacted, compacts
 from engine.measures.base import register_measure
@@ -102,7 +104,7 @@ class Nll:
     def measure(self, loaded: LoadedModel, edit: AnyEdit) -> NegativeLogLikelihood:
         batch = self._batch(loaded)
         try:
-            with compacted(loaded):
+            with compacted(loaded) if goes_into_weights(edit) else nullcontext():  # else no neuron is dead
                 result = negative_log_likelihood(loaded, self.windows, batch)
         except torch.OutOfMemoryError:
             raise InputError(

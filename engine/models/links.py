@@ -59,7 +59,7 @@ def neuron_links(model: nn.Module, rows: RowIndex) -> Found:
             links.append(Link(paths[id(up)], paths[id(down)], torch.arange(down.in_features)))
     served = {_parent(link.rows) for link in links}
     without = []
-    groups = _sublayers(rows, "mlp")
+    groups = sublayers(rows, "mlp")
     for parent, layers in groups.items():
         if parent in served:
             continue
@@ -78,7 +78,7 @@ def value_links(model: nn.Module, rows: RowIndex) -> Found:
     its group. Norms of queries and keys act before the softmax and do not matter here.
     """
     links, without = [], []
-    groups = _sublayers(rows, "attention")
+    groups = sublayers(rows, "attention")
     for parent, layers in groups.items():
         module = model.get_submodule(parent)
         found = _value_link(module, layers)
@@ -92,7 +92,7 @@ def value_links(model: nn.Module, rows: RowIndex) -> Found:
 def mlps(model: nn.Module, rows: RowIndex) -> tuple[tuple[Mlp, ...], str]:
     """MLPs that are inner Linears, something element by element, and a Linear that reads it; why others are not."""
     found, without = [], []
-    groups = {parent: layers for parent, layers in _sublayers(rows, "mlp").items() if len(layers) > 1}
+    groups = {parent: layers for parent, layers in sublayers(rows, "mlp").items() if len(layers) > 1}
     for parent, layers in groups.items():
         down = next((layers[name] for name in _DOWNS if name in layers), None)
         inner = [layer for layer in layers.values() if layer is not down]
@@ -133,7 +133,7 @@ def _linear(model: nn.Module, path: str) -> nn.Linear:
     return linear
 
 
-def _sublayers(rows: RowIndex, sublayer: Sublayer) -> dict[str, dict[str, Layer]]:
+def sublayers(rows: RowIndex, sublayer: Sublayer) -> dict[str, dict[str, Layer]]:
     """Path of each attention or MLP -> its Linears by their own names."""
     found: dict[str, dict[str, Layer]] = {}
     for layer in rows.layers:

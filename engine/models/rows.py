@@ -18,12 +18,16 @@ from torch import Tensor, nn
 from engine.records.errors import InputError
 
 Sublayer = Literal["attention", "mlp"]
+Side = Literal["output", "input"]  # of a Linear: what it gives (its rows), what it reads (its columns)
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One `nn.Linear` of a decoder block; its rows are `start .. start + rows - 1` of the row index."""
+    """One `nn.Linear` of a decoder block; its rows are `start .. start + rows - 1` of the row index.
+
+    side `input`: of a column index (`engine.models.columns`), and the rows are the Linear's inputs, its columns.
+    """
 
     index: int
     name: str  # module path from the model: model.get_submodule(name) is the Linear
@@ -32,6 +36,7 @@ class Layer:
     projection: str
     start: int
     rows: int
+    side: Side = "output"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,15 @@
-"""What can be removed alone: rows, and the neurons of gated MLPs, each as the rows that make it."""
+"""What can be removed alone or in sets: rows, the neurons of gated MLPs, and attention heads.
+
+A unit has rows, whose scores make its own, and a place where an edit acts. A row is acted on at its output. A neuron
+and a head are acted on at one place that all of the unit goes through: the input of down_proj, or the slice of o_proj's
+input that is the head's. What gate, up and q rows of the unit say then reaches nothing, so they need no edit of their
+own.
+
+- Neuron i: rows i of gate_proj and up_proj, input i of down_proj: act(gate) * up.
+- Head h: its rows of q_proj and its slice of o_proj's input. In grouped-query attention the k and v rows serve several
+  heads: they stay as they are, since the other heads read them, and their scores count to every head of the group in
+  equal parts. Without grouping they are the head's alone and count to it in full.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +21,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from engine.models.columns import column_index
 from engine.models.gated_mlps import gated_mlps
+from engine.models.heads import attentions
 from engine.models.loading import LoadedModel
+from engine.models.rows import Side
 
-ROW, NEURON = "row", "neuron"
+ROW, NEURON, HEAD = "row", "neuron", "head"
 
 
 @dataclass(frozen=True)
@@ -22,20 +36,36 @@ class Units:
 
     rows [U, rows per unit] row ids, layer [U] index into `RowIndex.layers` of the first row's Linear, norm [U] float64:
     Euclidean norm of what belongs to the unit, the product of several. A sample is spread over it; it scores nothing.
+    columns [U, columns per unit] column ids (`engine.models.columns`) where an edit of the unit acts; None: at `rows`.
+    weights [rows per unit] float64: what each of the rows counts in the unit's score; None: 1 each.
     """
 
     kind: str
     rows: npt.NDArray[np.int64]
     layer: npt.NDArray[np.int64]
     norm: npt.NDArray[np.float64]
+    columns: npt.NDArray[np.int64] | None = None
+    weights: npt.NDArray[np.float64] | None = None
 
     @property
     def count(self) -> int:
         return len(self.rows)
 
+    @property
+    def ids(self) -> npt.NDArray[np.int64]:
+        """What an edit of each unit names: [U, ids per unit]."""
+        return self.rows if self.columns is None else self.columns
+
+    @property
+    def side(self) -> Side:
+        """Are these ids rows (outputs) or columns (inputs)?"""
+        return "output" if self.columns is None else "input"
+
     def scores(self, of_rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-        """A unit's score: the sum of its rows' scores. of_rows [N]; returns [U]"""
-        return np.asarray(of_rows[self.rows].sum(axis=1, dtype=np.float64))
+        """A unit's score: the sum of its rows' scores, each times its weight. of_rows [N]; returns [U]"""
+        if self.weights is None:
+            return np.asarray(of_rows[self.rows].sum(axis=1, dtype=np.float64))
+        return np.asarray(of_rows[self.rows].astype(np.float64) @ self.weights)
 
 
 @torch.no_grad()
@@ -53,13 +83,14 @@ def rows_alone(loaded: LoadedModel) -> Units:
 
 @torch.no_grad()
 def neurons(loaded: LoadedModel) -> Units:
-    """Every neuron of a gated MLP (`gated_mlps`): row i of gate_proj and row i of up_proj.
+    """Every neuron of a gated MLP (`gated_mlps`): row i of gate_proj, row i of up_proj and input i of down_proj.
 
-    Zeroing either of them makes act(gate) * up zero, the input i of down_proj; so one gate row, its up row and the
+    Zeroing either of the rows makes act(gate) * up zero, the input i of down_proj; so one gate row, its up row and the
     neuron have one effect. Empty where the model has no gated MLP. norm: of gate row, up row and down column.
     """
     of_module = {id(loaded.model.get_submodule(layer.name)): layer for layer in loaded.rows.layers}
-    rows, layer, norm = [], [], []
+    inputs = _inputs(loaded)
+    rows, layer, norm, columns = [], [], [], []
     for gate, up, down in gated_mlps(loaded.model):
         first, second = of_module.get(id(gate)), of_module.get(id(up))
         if first is not None and second is not None:  # a vision tower's MLPs have no rows in the index
@@ -67,12 +98,64 @@ def neurons(loaded: LoadedModel) -> Units:
             rows.append(np.stack([first.start + number, second.start + number], axis=1))
             layer.append(np.full(first.rows, first.index, dtype=np.int64))
             norm.append(_norms(gate.weight, 1) * _norms(up.weight, 1) * _norms(down.weight, 0))
+            columns.append(inputs[of_module[id(down)].name] + number[:, None])
     if not rows:
-        return Units(NEURON, np.zeros((0, 2), dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
-    return Units(NEURON, np.concatenate(rows), np.concatenate(layer), np.concatenate(norm))
+        return _none(NEURON, 2)
+    together = (np.concatenate(some) for some in (rows, layer, norm, columns))
+    return Units(NEURON, *together)
 
 
-UNITS: dict[str, Callable[[LoadedModel], Units]] = {ROW: rows_alone, NEURON: neurons}
+@torch.no_grad()
+def heads(loaded: LoadedModel) -> Units:
+    """Every head of an attention whose heads are slices of its last Linear's input (`attentions`).
+
+    rows: of q_proj, then of k_proj and v_proj, with weights 1 and 1 / (heads that share them). Empty where no attention
+    is such. norm: of the rows of q_proj and of the columns of the last Linear.
+    """
+    inputs = _inputs(loaded)
+    rows, layer, norm, columns, groups = [], [], [], [], []
+    for one in attentions(loaded.model, loaded.rows).attentions:
+        head, inside = np.arange(one.heads), np.arange(one.size)
+        own = head[:, None] * one.size + inside
+        shared = (head // one.group)[:, None] * one.size + inside
+        rows.append(np.concatenate([one.q.start + own, one.k.start + shared, one.v.start + shared], axis=1))
+        layer.append(np.full(one.heads, one.q.index, dtype=np.int64))
+        columns.append(inputs[one.output.name] + own)
+        read, written = (loaded.model.get_submodule(place.name).weight for place in (one.q, one.output))
+        sizes = [_norms(read.view(one.heads, -1), 1), _norms(written.t().reshape(one.heads, -1), 1)]
+        norm.append(sizes[0] * sizes[1])
+        groups.append((one.size, one.group))
+    if len(set(groups)) != 1:  # none, or heads of several sizes, which no one table of rows holds
+        return _none(HEAD, 3)
+    [(size, group)] = set(groups)
+    together = (np.concatenate(some).astype(kind) for some, kind in (
+        (rows, np.int64), (layer, np.int64), (norm, np.float64), (columns, np.int64)
+    ))  # fmt: skip
+    return Units(HEAD, *together, weights=np.repeat([1.0, 1 / group, 1 / group], size))
+
+
+UNITS: dict[str, Callable[[LoadedModel], Units]] = {ROW: rows_alone, NEURON: neurons, HEAD: heads}
+
+
+def without(loaded: LoadedModel, kind: str) -> str:
+    """Why some or all sublayers of a model have no units of this kind, in words; "" where all have."""
+    if kind == HEAD:
+        found = attentions(loaded.model, loaded.rows)
+        sizes = {(one.size, one.group) for one in found.attentions}
+        return "its attentions have heads of different sizes" if len(sizes) > 1 else found.without
+    if kind == NEURON and not any(True for _ in gated_mlps(loaded.model)):
+        return "no MLP of gate_proj, up_proj and down_proj with an activation of 0 at 0"
+    return ""
+
+
+def _inputs(loaded: LoadedModel) -> dict[str, int]:
+    """Path of a Linear -> id of its first column."""
+    return {layer.name: layer.start for layer in column_index(loaded).layers}
+
+
+def _none(kind: str, width: int) -> Units:
+    nothing = np.zeros((0, width), dtype=np.int64)
+    return Units(kind, nothing, np.zeros(0, dtype=np.int64), np.zeros(0), nothing)
 
 
 def _norms(weight: Tensor, dim: int) -> npt.NDArray[np.float64]:

@@ -19,6 +19,7 @@ from engine.records.errors import InputError, unknown
 from engine.run import field_types
 from engine.run.field_types import Names, check_plan, option, part
 from engine.run.invariance_plan import InvariancePlan
+from engine.run.protocols_plan import ProtocolsPlan
 from engine.selectors.base import OBJECTIVES, PAPER_CONTRASTS, SEEDS, check_contrasts, contrast_ids, selector_ids
 from engine.stats.removal_order import ORDERS
 
@@ -134,6 +135,7 @@ class AuditPlan:
     singles_seed: int = option(0, "seed of the sample of `singles`", least=0, group=ANALYSIS)
     singles_tops: tuple[float, ...] = _rates(0.01, 0.1)
     invariance: InvariancePlan = part(InvariancePlan, group=ANALYSIS)
+    protocols: ProtocolsPlan = part(ProtocolsPlan, group=ANALYSIS)
     downstream_rates: tuple[float, ...] = _rates(*field_types.steps(0.0, 0.9, 0.1))
     # None for all. The paper's accuracies are all multiples of 1/500.
     downstream_items: int | None = option(
@@ -180,6 +182,7 @@ PRESETS = {
             singles_neurons=64,
             singles_windows=8,
             invariance=InvariancePlan(invariance_samples=8),
+            protocols=ProtocolsPlan(protocol_rates=(0.3,), protocol_windows=16),
             downstream_rates=(0.0, 0.1, 0.3, 0.5),
             downstream_items=100,
         ),
@@ -194,6 +197,7 @@ PRESETS = {
             eval_length=256,
             singles_rows=512,
             singles_neurons=128,
+            protocols=ProtocolsPlan(protocol_rates=(0.1, 0.3), protocol_windows=16, resample_windows=16),
             downstream_rates=(0.0, 0.1, 0.3, 0.5),
             downstream_items=100,  # all that a shipped task has
         ),

@@ -78,6 +78,7 @@ BUILT_IN = {
     "invariance": f"{_AUDIT}.invariance",
     "verdict": f"{_AUDIT}.verdicts",
     "singles": f"{_AUDIT}.singles",
+    "protocols": f"{_AUDIT}.protocols",
     "domain": f"{_AUDIT}.domain",
     "downstream": f"{_AUDIT}.downstream",
 }

@@ -4,6 +4,7 @@ Two blocks of four layers (9, 7, 11 and 13 rows: 80 in all), five selectors, of 
 """
 
 import math
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from synthetic import MODEL, add_table, write_run
 
 from engine.records.manifest import add_to_manifest
 from engine.stats.exact_controls import judge_invariance
+from engine.stats.protocol_claims import claims
 
 LAYERS = (
     ("attention", "q_proj", 9),
@@ -281,12 +283,54 @@ def exact_controls() -> dict[str, pl.DataFrame]:
     return found | {"invariance_rewrites": table(rewrites, names), "invariance_verdicts": verdicts}
 
 
+def protocols() -> dict[str, pl.DataFrame]:
+    """Two interventions, two kinds of unit, two metrics, both orders: 16 protocols.
+
+    lrp is before wanda under all; ig is before wanda but for heads under MoRF, surely; all others are ties. Areas: lrp
+    2, ig 1.5 and by mean 2.5, wanda .5, random 0; by KL none is known.
+    """
+    matrix = list(product(("zero", "mean"), ("row", "head"), ("nll", "kl"), ("lerf", "morf"), (0.3,)))
+    lines = []
+    for a, b in pairs():
+        for protocol in matrix:
+            ahead = {("lrp", "wanda"): "lrp", ("ig", "wanda"): "ig"}.get((a, b))
+            if (a, b) == ("ig", "wanda") and protocol[1] == "head" and protocol[3] == "morf":
+                ahead = "wanda"
+            p = 1e-5 if ahead else 0.8
+            lines.append((NAME, *protocol, a, b, 2.0, 3.0, -1.0, 0.1, 7.0, p, p, ahead))
+    worth = {"lrp": 2.0, "ig": 1.5, "consensus2": 1.0, "wanda": 0.5, "random": 0.0}
+    areas = [
+        (NAME, where, kind, metric, name, *((None,) * 3 if metric == "kl" else (value, value - 0.2, value + 0.3)))
+        for where, kind, metric in product(("zero", "mean"), ("row", "head"), ("nll", "kl"))
+        for name, value in (worth | ({"ig": 2.5} if where == "mean" else {})).items()
+    ]  # fmt: skip
+    decided = table(lines, "model intervention unit_kind metric order rate selector_a selector_b harm_a harm_b "
+                    "difference stderr t_degrees p p_holm ahead")  # fmt: skip
+    units = [(NAME, "row", 80, None), (NAME, "neuron", 0, "no MLP of gate_proj"), (NAME, "head", 4, None)]
+    return {
+        "protocols_pairs": decided,
+        "protocols_claims": claims(decided),
+        "protocols_areas": table(areas, "model intervention unit_kind metric selector area area_low area_high"),
+        "protocols_units": table(units, "model unit_kind unit_count units_why"),
+    }
+
+
 def write_audit(folder: Path) -> Path:
     """A full results folder: the sweep, every table above, scores and row index; returns the folder."""
     from safetensors.numpy import save_file
 
     write_run(folder)
-    every = (agreement(), depth(), controls(), groups(), repeated(), singles(), exact_controls(), {"rows": row_index()})
+    every = (
+        agreement(),
+        depth(),
+        controls(),
+        groups(),
+        repeated(),
+        singles(),
+        exact_controls(),
+        protocols(),
+        {"rows": row_index()},
+    )
     tables = {stem: frame for some in every for stem, frame in some.items()}
     for stem, frame in tables.items():
         add_table(folder, stem, frame)

@@ -42,7 +42,7 @@ def test_nothing_is_fetched():
 
 def test_what_was_not_measured_names_its_command(tmp_path):
     page = build([write_run(tmp_path / "run")])
-    for analysis in ("verdict", "gap", "controls", "dangerous", "downstream", "stability", "agreement"):
+    for analysis in ("verdict", "protocols", "gap", "controls", "dangerous", "downstream", "stability", "agreement"):
         assert re.search(rf"selector-audit analyze \S+ {analysis}", page), analysis
 
 

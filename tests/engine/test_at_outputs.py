@@ -408,7 +408,7 @@ def test_what_a_key_says_about_an_intervention(tiny_llama: LoadedModel, negate: 
     said = intervention_record(tiny_llama, edit_of([1], n, intervention=negate))["intervention"]
     assert said.startswith("negate/1/")  # and the hash of its source
     assert INTERVENTIONS.get("zero").cache_id == "zero/1"
-    assert [one.id for one in INTERVENTIONS] == ["zero", "negate"]
+    assert [one.id for one in INTERVENTIONS] == ["zero", "mean", "resample", "negate"]
 
 
 def test_calibrated_interventions_are_prepared_once_per_model(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:

@@ -15,6 +15,7 @@ from engine.run import plans
 from engine.run.field_types import numbers, option, rates, settings_of, sizes
 from engine.run.invariance_plan import InvariancePlan
 from engine.run.plans import AuditPlan, RefusalPlan, ScorePlan, demo_plan, for_model
+from engine.run.protocols_plan import ProtocolsPlan
 from engine.selectors.base import available_selectors, selector_ids
 
 OTHER = "org/model"  # any model but the shipped one
@@ -158,6 +159,11 @@ OTHERS = {  # a value for every option, none of them a default
     "--widen": ("1", 1),
     "--singles-rows": ("40", 40), "--singles-neurons": ("0", 0), "--singles-windows": ("2", 2),
     "--singles-seed": ("5", 5),
+    "--intervention": ("mean", "mean"), "--protocol-interventions": ("mean,zero", ("mean", "zero")),
+    "--protocol-units": ("head", ("head",)), "--protocol-metrics": ("kl", ("kl",)),
+    "--protocol-orders": ("morf", ("morf",)),
+    "--protocol-rates": ("20%,0.4", (0.2, 0.4)), "--protocol-windows": ("5", 5), "--resample-windows": ("3", 3),
+    "--resample-seed": ("4", 4),
     "--rewrites": ("neurons,decoys", ("neurons", "decoys")), "--invariance-samples": ("11", 11),
     "--rewrite-seed": ("5", 5), "--rescaling-power": ("3", 3), "--decoys": ("2", 2), "--decoy-power": ("6", 6),
 }  # fmt: skip
@@ -191,8 +197,7 @@ def test_every_option_was_tried():
         "all_cells",
         "thinking",
         "measures",
-        "intervention",
-    }  # a file, a flag, one value each so far
+    }  # a file, a flag, one value so far
 
 
 def test_a_text_that_is_given_is_not_overruled(plan_of):
@@ -228,7 +233,7 @@ def test_every_field_of_a_plan_is_frozen_and_within_its_own_range(plan):
     options_of = [one.option for one in settings_of(plan) if one.option]
     assert len(options_of) == len(set(options_of)) or plan is RefusalPlan
     for one in fields(plan):
-        assert is_dataclass(getattr(made, one.name)) == (one.name in ("scoring", "invariance"))
+        assert is_dataclass(getattr(made, one.name)) == (one.name in ("scoring", "invariance", "protocols"))
 
 
 @pytest.mark.parametrize(
@@ -245,6 +250,8 @@ def test_every_field_of_a_plan_is_frozen_and_within_its_own_range(plan):
         (lambda: AuditPlan(measures=("nl",)), "unknown measure 'nl'; did you mean 'nll'"),
         (lambda: AuditPlan(intervention="zeros"), "unknown intervention 'zeros'; did you mean 'zero'"),
         (lambda: InvariancePlan(rewrites=("norm",)), "unknown rewrite 'norm'; did you mean 'norms'"),
+        (lambda: ProtocolsPlan(protocol_units=("rows",)), "unknown kind of unit 'rows'; did you mean 'row'"),
+        (lambda: ProtocolsPlan(protocol_metrics=("nl",)), "unknown metric 'nl'; did you mean 'nll'"),
         (lambda: InvariancePlan(rescaling_power=17), r"rescaling power must be in \[1, 16\], got 17"),
         (lambda: AuditPlan(downstream_items=0), "downstream items must be at least 1"),
         (lambda: RefusalPlan(benign_limit=2), "benign limit must be in"),

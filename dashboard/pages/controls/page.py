@@ -6,18 +6,19 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import controls as controls_chart, formats, palette
-from dashboard.pages.controls import exact, more, singles
+from dashboard.pages.controls import exact, more, protocols, singles
 from dashboard.show import layout, selection, tools
 from dashboard.state import sources
 from engine.stats.control_answers import control_answers
 
 HOW_TO_READ = (
     "Each part asks what else could explain a good result: fewer rows, the right depth, one method alone, the text, "
-    "the seed, the choice of sets instead of single units, how the weights are written. A result is worth as "
-    "much as the controls that it beats."
+    "the seed, the choice of sets instead of single units, how the weights are written, the protocol. A result is "
+    "worth as much as the controls that it beats."
 )
 STEMS = (
     "controls", "rank_distribution", "dangerous_summary", "domain", "seeds", "singles_selectors", "invariance_rewrites",
+    "protocols_claims",
 )  # fmt: skip
 ORDERS = ("LeRF", "MoRF")
 WHAT = {
@@ -45,6 +46,7 @@ def render() -> None:
         "Seeds": more.seeds,
         "Single units": singles.show,
         "Exact controls": exact.exact,
+        "Protocols": protocols.show,
     }
     shown: pl.DataFrame | None = None
     open_tab = "controls"

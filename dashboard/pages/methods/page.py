@@ -121,6 +121,29 @@ one that an architecture has no place for (no gate, a fused matrix, LayerNorm), 
 come back untouched. A selector is *exact* if every score has the same bits before and after; what differs by rounding
 only has Spearman at least .9999 and Jaccard at least .99 (**choice**). LeRF masks of both are measured on one text.
 
+**Protocols** are not the paper's: what of an order of selectors survives another way of asking. All combinations of
+
+- *interventions*: an output set to zero, to its mean over the calibration text (mean ablation), or to what it is at the
+  same position of another window (resample ablation; that window is drawn by a hash of a seed and of the tokens, so
+  that all edits of one window meet the same one);
+- *units*: rows; neurons, acted on at the input of down_proj; heads, acted on at their slice of the input of o_proj. A
+  unit's score is the sum of its rows' scores (**choice**): gate and up row of a neuron, the q rows of a head and, where
+  heads share keys and values, an equal part of those k and v rows, which stay untouched, since other heads read them;
+- *metrics* from one pass: NLL, KL of the unedited from the edited model, agreement on the most likely next token;
+- both orders, and a few rates, as shares of the units of a kind.
+
+Each protocol decides as a study of its own would: differences are paired over blocks of neighbouring windows (8 blocks,
+but of at least 4 windows where there are so many, with what blocks of that length miss where neighbours correlate at
+.5, as was measured), the seeds of random rankings add their variance, t has
+Satterthwaite's degrees of freedom, and Holm corrects over the pairs of selectors at 5%; what is not told apart is a
+tie (**choice**). A claim is what the paper's protocol decides, or where that is a tie, what most protocols do. It is
+*overturned* where a protocol decides the other way round even after Holm over all protocols of the pair, *contested*
+where none of those that do is so sure. With few windows many orders are ties: the blocks are few.
+
+The **area** of a selector is the area between its MoRF and LeRF curves of the harm above the unedited model's, over
+that under random's curve. Its 95% interval is the ratio's over the same blocks. Resampling needs windows as long as
+those of the evaluation, and is not done to replies.
+
 **Differences** of NLL have a standard error that is paired over the evaluation windows.
 
 **Verdicts** rest on limits (`Thresholds` in `engine/stats/verdict.py`) that were set after looking at the

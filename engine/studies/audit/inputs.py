@@ -12,6 +12,8 @@ import numpy.typing as npt
 from engine.data.corpora import Windows, calibration_tokens, windows
 from engine.edits.edit import UNEDITED, Edit, edit_of
 from engine.edits.ranked_edits import Ranking, rankings
+from engine.interventions.at_outputs import sees_sequences
+from engine.interventions.kinds import INTERVENTIONS, prepare
 from engine.measures.nll import NegativeLogLikelihood, Nll
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
@@ -44,6 +46,7 @@ class AuditInputs:
     nested: dict[AuditPlan, dict[str, dict[int, list[Ranking]]]] = field(default_factory=dict, init=False)
     _scored_on: dict[str, Scored] = field(default_factory=dict, init=False)
     _texts: dict[tuple[str, str], Windows] = field(default_factory=dict, init=False)
+    _ready: set[str] = field(default_factory=set, init=False)
 
     @cached_property
     def scored(self) -> Scored:
@@ -66,7 +69,42 @@ class AuditInputs:
     @cached_property
     def rankings(self) -> tuple[Ranking, ...]:
         """One ranking per selector, of a seeded selector one per seed."""
+        self.ready(self.plan.intervention)
         return tuple(rankings(self.scores, self.scored.seeds, self.plan.intervention))
+
+    def ready(self, intervention: str) -> None:
+        """Give an intervention the calibration text that it reads, once: to one that sets a window in the place of
+        another such as are as long as the evaluation's, to others the plan's calibration windows.
+
+        Errors: InputError, before anything is measured, where calibration has less text than one evaluation window, or
+        the Linears do not see one sequence apart from another.
+        """
+        make = INTERVENTIONS.get(intervention).make
+        if intervention in self._ready or not hasattr(make, "prepare"):
+            return
+        by_position = hasattr(make, "apply_from")
+        if by_position and not sees_sequences(self.loaded):
+            raise InputError(
+                f"{self.loaded.id} gives some Linears the tokens of all sequences in one (experts), so that no "
+                f"position of another window stands for one of this, as {intervention} needs; use zero or mean"
+            )
+        text = self._other_windows() if by_position else self.calibration
+        prepare(self.loaded, intervention, text, seed=self.plan.protocols.resample_seed)
+        self._ready.add(intervention)
+
+    def _other_windows(self) -> Windows:
+        """Of the tokens that calibration reads, so that they are never those of the evaluation."""
+        plan, scoring = self.plan, self.plan.scoring
+        there = scoring.samples * scoring.length // plan.eval_length
+        if not there:
+            raise InputError(
+                f"resample sets other windows of {plan.eval_length} tokens in the place of evaluation windows, and "
+                f"calibration reads {scoring.samples} x {scoring.length} tokens; raise --samples or lower --eval-length"
+            )
+        samples = min(plan.protocols.resample_windows, there)
+        return windows(
+            scoring.corpus, self.loaded.tokenizer, role="calibration", samples=samples, length=plan.eval_length
+        )
 
     def ranking(self, selector: str) -> Ranking:
         """The selector's ranking, of a seeded selector the first."""
@@ -105,6 +143,7 @@ class AuditInputs:
 
     def nll(self, edit: Edit, text: Windows | None = None) -> Cell[NegativeLogLikelihood]:
         """NLL of the evaluation text (or of `text`) under an edit."""
+        self.ready(edit.intervention)
         measure = self._nll if text is None else Nll(text, self.plan.scoring.batch_size)
         return Cell(self.loaded, edit, measure)
 

@@ -18,6 +18,7 @@ from engine.records.hashing import file_sha256
 from engine.results.folders import read_table, table_names
 from engine.results.store import Store
 from engine.run.plans import PAPER_SELECTORS
+from engine.run.protocols_plan import ProtocolsPlan
 from engine.run.runner import LocalRunner
 from engine.selectors import register_selector
 from engine.selectors.base import unregister_selector
@@ -28,6 +29,7 @@ SMALL = {
     "sweep_rates": (0.0, 0.3), "stability_sizes": (2, 6), "stability_rates": (0.3,), "agreement_rates": (0.3,),
     "null_seeds": (0,), "rank_distribution_rates": (0.3,), "gap_rates": (0.3,),
     "singles_rows": 12, "singles_neurons": 4, "singles_windows": 2,
+    "protocols": ProtocolsPlan(protocol_rates=(0.3,), protocol_windows=2, resample_windows=2),
 }  # fmt: skip
 OFFLINE = [name for name in ANALYSES.names() if name not in ("domain", "downstream")]
 TABLES = {
@@ -35,6 +37,7 @@ TABLES = {
     "control_differences", "rank_distribution", "dangerous", "dangerous_summary", "stability", "verdicts",
     "singles", "singles_units", "singles_selectors", "singles_recall",
     "invariance_rewrites", "invariance", "invariance_decoys", "invariance_verdicts",
+    "protocols", "protocols_areas", "protocols_pairs", "protocols_claims", "protocols_units",
 }  # fmt: skip
 
 
@@ -108,7 +111,7 @@ def test_a_plug_in_selector_takes_part_in_every_analysis(tiny_llama, tiny_text, 
     finally:
         unregister_selector("output_rms")
     without = {"rows", "seeds", "controls", "control_differences", "rank_distribution"}
-    for stem in TABLES - without - {"singles", "singles_units", "invariance_rewrites"}:
+    for stem in TABLES - without - {"singles", "singles_units", "invariance_rewrites", "protocols_units"}:
         table = read_table(tmp_path / "out", stem)
         named = {name for column in table.columns if column.startswith("selector") for name in table[column]}
         assert "output_rms" in named, stem

@@ -1,0 +1,100 @@
+"""Protocols on the page Controls: which orders of selectors hold whatever is done, to what, and how it is measured."""
+
+from __future__ import annotations
+
+import polars as pl
+import streamlit as st
+
+from dashboard.charts import palette, protocols
+from dashboard.pages.controls import more
+from dashboard.show import layout, selection, tools
+from dashboard.state import sources
+from engine.stats.protocol_claims import ALL, CONTESTED, OVERTURNED, UNDECIDED, UNOPPOSED, summary
+
+_WORDS = {
+    ALL: "holds under all", UNOPPOSED: "never the other way round", CONTESTED: "contested, not surely",
+    OVERTURNED: "can be overturned", UNDECIDED: "never told apart",
+}  # fmt: skip
+
+
+def show(source: sources.Source) -> pl.DataFrame:
+    """The part of the page; returns the claims that are shown."""
+    claims = source.table("protocols_claims")
+    st.caption(
+        "A protocol is what is done to the chosen units (set to zero, to their mean, to what they say in another "
+        "window), which units (rows, neurons, heads), what is measured, in which order, at which rate. Each decides "
+        "like a study of its own: paired over blocks of windows, corrected for all its pairs (Holm, 5%), else a tie."
+    )
+    st.markdown(layout.plain(summary(claims)))
+    heading = protocols.heading(claims)
+    names, found = protocols.shares(claims)
+    told = "; ".join(
+        f"{palette.title(a)} before {palette.title(b)} {found[a, b][0]} of {found[a, b][1]}"
+        for a in names for b in names if (a, b) in found
+    )  # fmt: skip
+    tools.show(protocols.order_matrix(claims, heading), "protocols", f"{heading}. {told}.", key="protocol-order")
+    st.dataframe(_table(claims), hide_index=True, alt="Every pair of selectors: what the protocols say of their order")
+    with layout.told():
+        _areas(source.table("protocols_areas"))
+    with layout.told():
+        _units(source.table("protocols_units"))
+    return claims
+
+
+def _table(claims: pl.DataFrame) -> pl.DataFrame:
+    title = {name: palette.title(name) for name in {*claims["selector_a"], *claims["selector_b"]}}
+    order = {word: place for place, word in enumerate(_WORDS)}
+    return claims.sort(
+        pl.col("claim_verdict").replace_strict(order, default=len(order)), "protocols_for", descending=[False, True],
+        maintain_order=True,
+    ).select(
+        pl.concat_str(
+            pl.col("selector_a").replace_strict(title, return_dtype=pl.String),
+            pl.lit(" before "),
+            pl.col("selector_b").replace_strict(title, return_dtype=pl.String),
+        ).alias("Claim"),
+        pl.col("claim_verdict").replace(_WORDS).alias("Verdict"),
+        pl.col("protocols_for").alias("So"),
+        pl.col("protocols_against").alias("The other way round"),
+        pl.col("protocols_tied").alias("Tied"),
+        pl.col("from_paper").alias("Paper's protocol says so"),
+        pl.col("overturned_by").fill_null("").alias("The other way round under"),
+    )  # fmt: skip
+
+
+def _areas(table: pl.DataFrame) -> None:
+    units = [kind for kind in protocols.UNITS if kind in set(table["unit_kind"])]
+    metrics = [metric for metric in protocols.METRICS if metric in set(table["metric"])]
+    with st.container(horizontal=True, gap="medium"):
+        unit = selection.switch(
+            "Units", units, "protocol_unit", default=units[0], title=lambda one: protocols.UNITS[one]
+        )
+        metric = selection.switch(
+            "Metric", metrics, "protocol_metric", default=metrics[0], title=lambda one: protocols.METRICS[one]
+        )
+    chosen = table.filter(unit_kind=unit, metric=metric)
+    best = protocols.best(chosen)
+    if not best:
+        st.info("No area can be told here: without random, or where random removal does no harm.")
+        return
+    first = {selector for _, selector in best}
+    heading = (
+        f"{palette.title(best[0][1])} has the largest area under every intervention"
+        if len(first) == 1 and len(best) > 1
+        else "Largest area: " + ", ".join(f"{palette.title(selector)} ({name})" for name, selector in best)
+    )
+    below = f"{protocols.UNITS[unit].lower()}, {protocols.METRICS[metric]}; 0 knows nothing; bars: 95% intervals"
+    told = "; ".join(
+        f"{palette.title(row['selector'])} {row['intervention']} {protocols.area_text(row)}"
+        for row in chosen.iter_rows(named=True)
+    )
+    tools.show(protocols.areas(chosen, heading, below), "protocol-areas", f"{heading}. {told}.", key="protocol-areas")
+    more.say_not_finite(chosen["area"].fill_null(float("nan")))
+
+
+def _units(table: pl.DataFrame) -> None:
+    parts = []
+    for row in table.iter_rows(named=True):
+        name = protocols.UNITS.get(row["unit_kind"], row["unit_kind"]).lower()
+        parts.append(f"{row['unit_count']:,} {name}" + (f" ({row['units_why']})" if row["units_why"] else ""))
+    st.caption(layout.plain(f"The model has {', '.join(parts)}."))

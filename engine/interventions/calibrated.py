@@ -1,0 +1,58 @@
+"""What Linears say on calibration text, for interventions that put it in the place of what they would say."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from engine.data.corpora import Windows
+from engine.interventions.in_weights import is_masked
+from engine.models.columns import column_index
+from engine.models.loading import LoadedModel, input_device
+from engine.models.rows import Layer
+
+TOKENS_AT_ONCE = 4096
+Place = tuple[str, str]  # path of a Linear, side
+See = Callable[[Place, Tensor], None]
+
+
+def places(loaded: LoadedModel) -> Iterator[Layer]:
+    """Every Linear whose outputs are rows, then every one whose inputs are columns of the column index."""
+    yield from loaded.rows.layers
+    yield from column_index(loaded).layers
+
+
+def place_of(layer: Layer) -> Place:
+    return layer.name, layer.side
+
+
+@torch.no_grad()
+def read(loaded: LoadedModel, windows: Windows, see: See) -> None:
+    """The unedited model passes over the windows, in their order; `see(place, values)` gets [B, T, rows] of each place
+    (an expert's: [tokens, rows]). `RuntimeError` within `zeroed`: that model is not the unedited one.
+    """
+    own = threading.get_ident()
+
+    def watch(layer: Layer) -> Callable[..., None]:
+        def hook(_module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+            if threading.get_ident() == own:
+                see(place_of(layer), output if layer.side == "output" else args[0])
+
+        return hook
+
+    with loaded.lock:
+        if is_masked(loaded.model):
+            raise RuntimeError("calibration text is read on the unedited model; leave `zeroed` before")
+        handles = []
+        try:
+            for layer in places(loaded):
+                handles.append(loaded.model.get_submodule(layer.name).register_forward_hook(watch(layer)))
+            for chunk in windows.input_ids.split(max(1, TOKENS_AT_ONCE // windows.input_ids.shape[1])):
+                loaded.model(input_ids=chunk.to(input_device(loaded.model)), use_cache=False)
+        finally:
+            for handle in handles:
+                handle.remove()

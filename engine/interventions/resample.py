@@ -1,0 +1,99 @@
+"""Resample: the unit says what it said at the same position of another text."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+
+import torch
+from torch import Tensor
+
+from engine.data.corpora import Windows
+from engine.interventions.calibrated import Place, place_of, places, read
+from engine.interventions.kinds import register_intervention
+from engine.models.loading import LoadedModel
+from engine.models.rows import Layer
+from engine.records.errors import InputError
+from engine.records.hashing import Json
+
+LARGEST_BYTES = 16 * 2**30  # of outputs kept on the CPU
+
+
+@register_intervention("resample", title="Resample")
+class Resample:
+    """y_i(t) = y_i(t) of the unedited model on another window. "Resample ablation": causal scrubbing, Chan et al. 2022.
+
+    Every sequence has one other window, drawn from the calibration windows by a hash of the seed and of its own tokens:
+    the same in every batch and under every edit, so that differences between edits are paired, and another one for
+    every sequence, so that errors over evaluation windows hold the draw as well (two sequences may draw the same one).
+    A window is never replaced by itself while there are others. Theirs replaces by an input that keeps what the
+    hypothesis says matters; text has no such pairs, so any other window will do (**choice**).
+
+    All units of a window come from one other window: set against each other they fit together as they do there.
+
+    Positions must meet, so that passes have to have as many tokens as the windows: whole texts, no replies. Kept on the
+    CPU in the model's dtype: windows * tokens * (rows + columns of the column index) numbers.
+    """
+
+    def __init__(self) -> None:
+        self.seed = 0
+        self._windows: Windows | None = None
+        self._kept: dict[Place, Tensor] = {}  # [K, T, rows]
+        self._guard = threading.Lock()
+
+    def prepare(self, loaded: LoadedModel, windows: Windows) -> None:
+        """Errors: InputError, before any pass, where the outputs would not fit."""
+        count, length = windows.input_ids.shape
+        size = next(loaded.model.parameters()).element_size()
+        needed = count * length * sum(layer.rows for layer in places(loaded)) * size
+        if needed > LARGEST_BYTES:
+            raise InputError(
+                f"resample keeps what every Linear says on {count} windows of {length} tokens: "
+                f"{needed / 2**30:.1f} GiB, more than {LARGEST_BYTES / 2**30:.0f}; give fewer with --resample-windows"
+            )
+        self._windows = windows
+
+    def record(self) -> Json:
+        """Tokens and seed: with the model, which is in every key, they determine what replaces what."""
+        assert self._windows is not None
+        return {"replaced_by": {"tokens": self._windows.token_hash, "seed": self.seed}}
+
+    def fill(self, loaded: LoadedModel) -> None:
+        with self._guard:
+            if self._kept:
+                return
+            assert self._windows is not None
+            parts: dict[Place, list[Tensor]] = {}
+            read(loaded, self._windows, lambda place, values: parts.setdefault(place, []).append(values.cpu()))
+            for place, some in parts.items():
+                if some[0].ndim != 3:
+                    raise InputError(
+                        f"{place[0]} gets the tokens of all sequences in one, so that no position of another window "
+                        "stands for one of this; use zero or mean"
+                    )
+            self._kept = {place: torch.cat(some) for place, some in parts.items()}
+
+    def sources(self, input_ids: Tensor) -> Tensor:
+        """Number of the other window of every sequence. input_ids [B, T]; returns [B] int64 on the CPU"""
+        assert self._windows is not None
+        kept = self._windows.input_ids
+        if input_ids.shape[-1] != kept.shape[1]:
+            raise InputError(
+                f"resample has other windows of {kept.shape[1]} tokens, got a pass of {input_ids.shape[-1]}; positions "
+                "must meet: measure windows of that length, and replies under zero or mean"
+            )
+        chosen = []
+        for tokens in input_ids.cpu().to(torch.int64):
+            digest = hashlib.sha256(f"{self.seed}:".encode() + tokens.numpy().astype("<i8").tobytes()).digest()
+            first = int.from_bytes(digest[:8], "little") % len(kept)
+            others = ((first + step) % len(kept) for step in range(len(kept)))
+            chosen.append(next((one for one in others if not torch.equal(kept[one], tokens)), first))
+        return torch.tensor(chosen)
+
+    def apply(self, output: Tensor, units: Tensor, layer: Layer) -> Tensor:
+        raise RuntimeError("resample needs to know which window stands for which sequence: `apply_from`")
+
+    def apply_from(self, values: Tensor, units: Tensor, layer: Layer, sources: Tensor) -> Tensor:
+        """values [B, T, rows], units as of `apply`, sources [B]"""
+        other = self._kept[place_of(layer)][sources].to(values.device)
+        return torch.where(units, other, values)

@@ -1,0 +1,154 @@
+"""NLL, KL to the unedited model and agreement on the next token, of windows of text, from the same pass."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from engine.data.corpora import Windows
+from engine.edits.edit import UNEDITED
+from engine.edits.steering import AnyEdit
+from engine.interventions.at_outputs import Outputs, edited_outputs, sees_sequences
+from engine.measures.nll import LOSS_CHUNK, windows_that_fit
+from engine.models.loading import LoadedModel, input_device
+from engine.records.errors import InputError
+from engine.records.hashing import Json
+from engine.selectors.passes import wide
+
+EDITS_TOGETHER = 16  # that share one set of passes of the unedited model
+
+
+@dataclass(frozen=True)
+class WindowFidelity:
+    """Sums over the predicted tokens of each window.
+
+    window_nats: -log q(next token). window_kl: KL(unedited || edited) in nats. window_same: tokens at which both models
+    have the same most likely next token. window_tokens: how many tokens there are.
+    """
+
+    window_nats: tuple[float, ...]
+    window_kl: tuple[float, ...]
+    window_same: tuple[int, ...]
+    window_tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """The measure. KL = sum_v p(v) (log p(v) - log q(v)), p of the unedited model and q of the edited one after the
+    same tokens of the same window; the first token of a window is not predicted.
+
+    In float32 where the logits are, as (lse q - lse p) - sum_v p(v) (z_q(v) - z_p(v)) with z logits and lse their
+    log-sum-exp: exactly 0 for equal logits, else within about 1e-5 nats of `token_kl`, which is in float64 on the CPU
+    (a large vocabulary would spend its time on the way there). What rounding takes below 0 is 0.
+
+    MIB's CPR and CMD (Mueller et al. 2025, arXiv:2504.13151) are areas as well and are not computed: they integrate
+    (m(C) - m(empty)) / (m(N) - m(empty)) over circuits C of growing share of the model N's edges, on a task with
+    counterfactual prompts. Text has no counterfactual prompts and no m(empty) (a model with every unit ablated is not
+    at the bottom of NLL or KL), and sets of units are no sets of edges. `engine.stats.protocols.area` divides by
+    random's area instead.
+    """
+
+    windows: Windows
+    kind: ClassVar[str] = "fidelity"
+
+    @property
+    def size(self) -> int:
+        """Windows to read."""
+        return len(self.windows.sample_ids)
+
+    def record(self, loaded: LoadedModel) -> Json:
+        return {"tokens": self.windows.token_hash, "batch": list(self._shape(loaded))}
+
+    def encode(self, result: WindowFidelity) -> Json:
+        return {
+            "window_nats": result.window_nats, "window_kl": result.window_kl, "window_same": result.window_same,
+            "window_tokens": result.window_tokens,
+        }  # fmt: skip
+
+    def decode(self, stored: Json) -> WindowFidelity:
+        names = ("window_nats", "window_kl", "window_same", "window_tokens")
+        return WindowFidelity(*(tuple(stored[name]) for name in names))
+
+    def together(self, loaded: LoadedModel) -> int:
+        """Always several: the unedited model has to be there beside them, so nothing is put into the weights."""
+        return EDITS_TOGETHER
+
+    def measure(self, loaded: LoadedModel, edit: AnyEdit) -> WindowFidelity:
+        raise RuntimeError("fidelity needs the unedited model beside the edited one: call `measure_each`")
+
+    @torch.inference_mode()
+    def measure_each(self, loaded: LoadedModel, edits: Sequence[AnyEdit]) -> list[WindowFidelity]:
+        """Under each edit. Unedited and edited passes have the same shape, so that an edit of nothing gives 0 exactly,
+        and a pass has the same shape however many edits are still unknown, so that equal runs give equal bits.
+        """
+        at_once, copies = self._shape(loaded)
+        sums: list[list[tuple[float, float, int]]] = [[] for _ in edits]
+        with edited_outputs(loaded, [UNEDITED, *edits]) as outputs:
+            for ids in self.windows.input_ids.split(at_once):
+                before = _Unedited(_logits(loaded, outputs, [0] * copies, ids)[0])
+                for first in range(0, len(edits), copies):
+                    group = [min(first + number, len(edits) - 1) for number in range(copies)]
+                    after = _logits(loaded, outputs, [edit + 1 for edit in group], ids)
+                    for edit, logits in dict(zip(group, after, strict=True)).items():
+                        sums[edit] += before.compared(logits, ids)
+        tokens = (self.windows.input_ids.shape[1] - 1,) * self.size
+        found = []
+        for edit, windows in zip(edits, sums, strict=True):
+            nats, kl, same = zip(*windows, strict=True)
+            found.append(_checked(loaded, edit, WindowFidelity(nats, kl, same, tokens)))
+        return found
+
+    def _shape(self, loaded: LoadedModel) -> tuple[int, int]:
+        """Windows per pass, and how many edits they are passed under at once."""
+        fit = windows_that_fit(loaded, self.windows)
+        at_once = min(fit, self.size)
+        return at_once, min(fit // at_once, EDITS_TOGETHER) if sees_sequences(loaded) else 1
+
+
+def _checked(loaded: LoadedModel, edit: AnyEdit, result: WindowFidelity) -> WindowFidelity:
+    """A model that breaks under an edit may say NaN; one that does so unedited was not measured."""
+    if edit.size or math.isfinite(math.fsum(result.window_nats)):
+        return result
+    raise InputError(f"{loaded.id} gives no finite loss unedited ({loaded.dtype}); run with --dtype float32")
+
+
+def _logits(loaded: LoadedModel, outputs: Outputs, group: Sequence[int], ids: Tensor) -> tuple[Tensor, ...]:
+    """Logits [w, T - 1, V] of the windows [w, T] under each edit of the group, from one pass."""
+    with outputs.sequences([edit for edit in group for _ in ids]):
+        given = ids.repeat(len(group), 1).to(input_device(loaded.model))
+        logits: Tensor = loaded.model(input_ids=given, use_cache=False).logits
+    return tuple(part[:, :-1] for part in logits.split(len(ids)))
+
+
+class _Unedited:
+    """The unedited model on some windows, in chunks of positions so that large vocabularies fit."""
+
+    def __init__(self, logits: Tensor) -> None:
+        self._chunk = max(1, LOSS_CHUNK // logits.shape[-1])
+        self._chunks = []
+        for some in logits.flatten(0, 1).split(self._chunk):
+            before = wide(some)
+            lse = before.logsumexp(-1)
+            self._chunks.append((before, lse, (before - lse[:, None]).exp(), before.argmax(-1)))
+
+    def compared(self, logits: Tensor, ids: Tensor) -> list[tuple[float, float, int]]:
+        """Nats, KL and equal tokens of each window [T], from its logits [w, T - 1, V]."""
+        windows, positions = logits.shape[:2]
+        wanted = ids[:, 1:].to(logits.device).flatten().split(self._chunk)
+        parts = []
+        for (before, lse, p, top), some, targets in zip(
+            self._chunks, logits.flatten(0, 1).split(self._chunk), wanted, strict=True
+        ):
+            after = wide(some)
+            new = after.logsumexp(-1)
+            nats = new - after.gather(-1, targets[:, None])[:, 0]
+            kl = ((new - lse) - (p * (after - before)).sum(-1)).clamp(min=0)
+            parts.append(torch.stack([nats, kl, (after.argmax(-1) == top).to(nats.dtype)]))
+        # On the CPU, since not every device (MPS) has float64.
+        sums = torch.cat(parts, -1).cpu().double().view(3, windows, positions).sum(-1)
+        return [(nats, kl, round(same)) for nats, kl, same in sums.t().tolist()]

@@ -1,0 +1,124 @@
+"""Claims "a before b" over all protocols, in words: what holds under every one, and which would overturn what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from engine.results.tables import frame
+from engine.stats.draws import holm
+from engine.stats.protocols import LEVEL
+from engine.stats.verdict import Thresholds
+
+ALL, UNOPPOSED, CONTESTED, OVERTURNED, UNDECIDED = "all", "unopposed", "contested", "overturned", "undecided"
+VERDICTS = (ALL, UNOPPOSED, CONTESTED, OVERTURNED, UNDECIDED)
+DIMENSIONS = ("intervention", "unit_kind", "metric", "order", "rate")
+PAPER = {"intervention": "zero", "unit_kind": "row", "metric": "nll", "order": "lerf", "rate": Thresholds().rate}
+_NAMED = 3  # so many protocols are named one by one
+Line = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """`a` before `b`, and what the protocols say of it."""
+
+    a: str
+    b: str
+    from_paper: bool  # the paper's protocol says so; else most protocols do, or the pair stands in the usual order
+    held: int
+    against: tuple[Line, ...]
+    protocols: tuple[Line, ...]
+
+    @property
+    def ties(self) -> int:
+        return len(self.protocols) - self.held - len(self.against)
+
+    @property
+    def sure(self) -> bool:
+        """Is one of those against so sure that Holm over all protocols leaves it?"""
+        adjusted = holm([1.0 if line["p_holm"] is None else line["p_holm"] for line in self.protocols])
+        return any(p <= LEVEL and line["ahead"] == self.b for p, line in zip(adjusted, self.protocols, strict=True))
+
+    @property
+    def word(self) -> str:
+        if self.against:
+            return OVERTURNED if self.sure else CONTESTED
+        return ALL if self.held == len(self.protocols) else UNOPPOSED if self.held else UNDECIDED
+
+    @property
+    def sentence(self) -> str:
+        total, a, b = len(self.protocols), self.a, self.b
+        if self.word == UNDECIDED:
+            return f"{a} and {b}: none of {total} protocols tells them apart."
+        said = f"{a} before {b}: {self.held} of {total}"
+        if self.against:
+            said += f", {b} before {a}: {len(self.against)} ({where(self.against, self.protocols)})"
+            said += "" if self.sure else ", none of them sure among so many protocols"
+        if self.ties:
+            said += f", tied: {self.ties}"
+        return f"{said}."
+
+
+def claims(pairs: pl.DataFrame) -> pl.DataFrame:
+    """`protocols_claims`: one line per pair of selectors, from `protocols_pairs`.
+
+    The claim is what the paper's protocol decides (rows, zero, NLL, LeRF at 30%); where it was not measured or is a
+    tie, what most protocols decide. verdict: `all` every protocol decides so; `unopposed` some do, the others are ties;
+    `overturned` at least one decides the other way round, and does so after Holm over the pair's protocols as well;
+    `contested` some do, but none so surely; `undecided` all are ties. The counts are of protocols that decide by Holm
+    over their own pairs: where nothing is there, one protocol in twenty may decide something.
+    """
+    lines = []
+    for (model, a, b), own in pairs.group_by("model", "selector_a", "selector_b", maintain_order=True):
+        claim = claim_of(str(a), str(b), own.to_dicts())
+        counts = (len(claim.protocols), claim.held, len(claim.against), claim.ties)
+        by = "; ".join(name(line) for line in claim.against) or None
+        lines.append((model, claim.a, claim.b, claim.word, *counts, claim.from_paper, by, claim.sentence))
+    return frame("protocols_claims", lines)
+
+
+def claim_of(a: str, b: str, lines: Sequence[Line]) -> Claim:
+    """lines: of one pair, one per protocol; `ahead` is a, b or None."""
+    paper = next((line["ahead"] for line in lines if all(line[key] == value for key, value in PAPER.items())), None)
+    for_a, for_b = (sum(line["ahead"] == one for line in lines) for one in (a, b))
+    if paper == b or (paper is None and for_b > for_a):
+        a, b, for_a = b, a, for_b
+    against = tuple(line for line in lines if line["ahead"] == b)
+    return Claim(a, b, paper is not None, for_a, against, tuple(lines))
+
+
+def name(line: Line) -> str:
+    """A protocol in words: `zero rows, NLL, LeRF 30%`."""
+    units = {"row": "rows", "neuron": "neurons", "head": "heads"}
+    metrics = {"nll": "NLL", "kl": "KL", "top1": "top-1"}
+    orders = {"lerf": "LeRF", "morf": "MoRF"}
+    unit, metric, order = line["unit_kind"], line["metric"], line["order"]
+    where_to = f"{orders.get(order, order)} {line['rate'] * 100:g}%"
+    return f"{line['intervention']} {units.get(unit, unit)}, {metrics.get(metric, metric)}, {where_to}"
+
+
+def where(some: Sequence[Line], every: Sequence[Line]) -> str:
+    """Few protocols by name; of many what they have in common and the others have not, and else how they spread."""
+    if len(some) <= _NAMED:
+        return "; ".join(name(line) for line in some)
+    said = []
+    for key in DIMENSIONS:
+        have, could = (list(dict.fromkeys(line[key] for line in lines)) for lines in (some, every))
+        if len(have) < len(could):
+            values = [f"{value * 100:g}%" if key == "rate" else str(value) for value in have]
+            said.append(f"{key.removesuffix('_kind')} {' or '.join(values)}")
+    return f"only with {', '.join(said)}" if said else "with every intervention, unit, metric, order and rate somewhere"
+
+
+def summary(table: pl.DataFrame) -> str:
+    """How many claims of `protocols_claims` hold, in one sentence."""
+    counts = {word: table.filter(claim_verdict=word).height for word in VERDICTS}
+    return (
+        f"Of {table.height} pairs of selectors {counts[ALL]} are in one order under all {table['protocols'].max()} "
+        f"protocols, {counts[UNOPPOSED]} in one order wherever they are told apart, {counts[OVERTURNED]} in one or the "
+        f"other depending on the protocol, {counts[CONTESTED]} perhaps so, and {counts[UNDECIDED]} are never told "
+        "apart."
+    )

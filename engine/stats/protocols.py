@@ -1,0 +1,216 @@
+"""Who is ahead under which protocol, by how much and how surely; what of it holds under all. Needs no torch.
+
+A protocol is an intervention, a kind of unit, a metric, an order and a rate. Harm is the metric written so that more of
+it is worse: NLL, KL to the unedited model, or the share of tokens whose most likely next token changed. Under LeRF the
+selector with less harm is ahead, under MoRF the one with more.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.records.errors import InputError
+from engine.stats.draws import holm
+from engine.stats.paired import ratio_stderr
+
+UNIT_KINDS = ("row", "neuron", "head")
+METRICS = ("nll", "kl", "top1")
+LEVEL = 0.05
+BLOCKS, LEAST_WINDOWS = 8, 4
+NEIGHBOURS = 0.5  # correlation of neighbouring windows' differences: .41 to .59 were measured
+Numbers = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Harm:
+    """Harm of one selector's edits under one protocol. sums [seeds, windows] over the tokens; tokens [windows]."""
+
+    sums: Numbers
+    tokens: tuple[int, ...]
+
+    @property
+    def per_token(self) -> float:
+        """Mean over seeds."""
+        return float(self.sums.sum() / (len(self.sums) * sum(self.tokens)))
+
+    @property
+    def by_seed(self) -> list[float]:
+        return [math.fsum(one) / sum(self.tokens) for one in self.sums.tolist()]
+
+    def __sub__(self, other: Harm) -> Harm:
+        """The difference of the means over seeds, window by window, as the harm of one seed."""
+        if self.tokens != other.tokens:
+            raise InputError("a paired difference needs the same windows; measure both on one text")
+        with np.errstate(invalid="ignore"):  # of a broken model: infinity less infinity
+            apart = self.sums.mean(0) - other.sums.mean(0)
+        return Harm(np.where(np.isfinite(apart), apart, np.nan)[None], self.tokens)
+
+
+class Part(NamedTuple):
+    """An independent part of a variance, and the degrees of freedom of its estimate."""
+
+    variance: float
+    degrees: float
+
+
+class Sure(NamedTuple):
+    """A value with its standard error, Student's degrees of freedom and two-sided p; None where none is known."""
+
+    value: float
+    stderr: float | None
+    degrees: float | None
+    p: float | None
+
+
+def blocks(values: Sequence[float]) -> list[float]:
+    """Sums over contiguous blocks of nearly equal length: neighbouring windows are alike, and no independent units.
+
+    8 blocks, but of at least 4 windows each as long as two such blocks fit; then 2. One value is one block.
+    """
+    count = len(values)
+    number = max(min(2, count), min(BLOCKS, count // LEAST_WINDOWS))
+    edges = [round(place * count / number) for place in range(number + 1)]
+    return [math.fsum(values[start:end]) for start, end in itertools.pairwise(edges)]
+
+
+def missed(length: int, number: int, correlation: float = NEIGHBOURS) -> float:
+    """By how much the variance of a mean is larger than `number` blocks of `length` windows say, neighbours correlated.
+
+    For windows of which those h apart correlate by r^h: with c the mean correlation of two different blocks' sums, the
+    variance of their mean is (1 + (n - 1) c) / n of a block's, and (1 - c) / n is what their spread says of it.
+    """
+    inside = length + 2 * sum((length - step) * correlation**step for step in range(1, length))
+    reach = ((1 - correlation**length) / (1 - correlation)) ** 2
+    apart = sum((number - step) * correlation ** ((step - 1) * length + 1) for step in range(1, number)) * reach
+    mean = 2 * apart / (number * (number - 1) * inside)
+    return (1 + (number - 1) * mean) / (1 - mean)
+
+
+def text_part(harm: Harm) -> Part | None:
+    """What the choice of the text adds to the variance of the mean over seeds: the ratio estimator's over blocks
+    (`ratio_stderr`), and what blocks of that length miss (`missed`). None for a single window, or where the harm is not
+    finite.
+    """
+    sums, sizes = blocks(harm.sums.mean(0).tolist()), blocks(harm.tokens)
+    if not math.isfinite(math.fsum(sums)):
+        return None
+    stderr = ratio_stderr(sums, [round(size) for size in sizes])
+    if stderr is None:
+        return None
+    return Part(stderr**2 * missed(max(1, len(harm.tokens) // len(sums)), len(sums)), len(sums) - 1)
+
+
+def seed_part(harm: Harm) -> Part | None:
+    """What the draw of the seeds adds; None for one seed, which shows no spread, and where the harm is not finite."""
+    values = harm.by_seed
+    if len(values) < 2 or not all(map(math.isfinite, values)):
+        return None
+    return Part(statistics.variance(values) / len(values), len(values) - 1)
+
+
+def difference(a: Harm, b: Harm) -> Sure:
+    """Harm of a minus harm of b, paired over blocks of windows; the seeds of a random ranking add their own variance.
+
+    t = value / stderr with Satterthwaite's degrees of freedom. No error where one block is all, or the text's part is
+    not known; equal in every window: p = 1.
+    """
+    apart = a - b
+    value, text = apart.per_token, text_part(apart)
+    if text is None or not math.isfinite(value):
+        return Sure(value, None, None, None)
+    return _sure(value, [text, *(part for part in (seed_part(a), seed_part(b)) if part is not None)])
+
+
+def _sure(value: float, parts: Sequence[Part]) -> Sure:
+    total = math.fsum(part.variance for part in parts)
+    if total == 0:
+        return Sure(value, 0.0, None, 0.0 if value else 1.0)
+    degrees = total**2 / math.fsum(part.variance**2 / part.degrees for part in parts)
+    from scipy.special import stdtr  # here, since readers of tables do not need it
+
+    return Sure(value, math.sqrt(total), degrees, float(2 * stdtr(degrees, -abs(value) / math.sqrt(total))))
+
+
+class Compared(NamedTuple):
+    """Two selectors under one protocol. p: adjusted by Holm over the pairs of this protocol; first: who is ahead."""
+
+    a: str
+    b: str
+    sure: Sure
+    p: float | None
+    first: str | None
+
+
+def compare(harms: Mapping[str, Harm], order: str, level: float = LEVEL) -> list[Compared]:
+    """Every pair of selectors under one protocol, with Holm over its pairs: as a study with this protocol alone would
+    decide. Where all selectors are equal, it names any of them first with probability `level` at most. Every pair that
+    is not told apart is a tie, and so is one without an error.
+    """
+    pairs = [(a, b, difference(harms[a], harms[b])) for a, b in itertools.combinations(harms, 2)]
+    adjusted = iter(holm([sure.p for _, _, sure in pairs if sure.p is not None]))
+    found = []
+    for a, b, sure in pairs:
+        p = None if sure.p is None else next(adjusted)
+        less = a if sure.value < 0 else b
+        more = b if less == a else a
+        decided = p is not None and p <= level
+        found.append(Compared(a, b, sure, p, (less if order == "lerf" else more) if decided else None))
+    return found
+
+
+class Area(NamedTuple):
+    """(area under MoRF - area under LeRF) / random's area, with a 95% interval; None where it is not known."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+def integrated(rates: Sequence[float], harms: Sequence[Harm], unedited: Harm) -> Harm:
+    """The trapezoid integral over the rates of the harm above the unedited model's, from rate 0, over the last rate.
+
+    Window by window and seed by seed, so that it is a harm as well.
+    """
+    total = np.zeros_like(harms[0].sums)
+    last_rate, last = 0.0, np.zeros_like(harms[0].sums)
+    for rate, harm in sorted(zip(rates, harms, strict=True), key=lambda pair: pair[0]):
+        here = harm.sums - unedited.sums
+        total += (rate - last_rate) * (here + last) / 2
+        last_rate, last = rate, here
+    return Harm(total / last_rate, harms[0].tokens)
+
+
+def area(lerf: Harm, morf: Harm, chance: Harm, confidence: float = 0.95) -> Area:
+    """How far MoRF's curve lies above LeRF's, in units of the harm that random removal does.
+
+    R = (sum of morf - lerf) / (sum of chance), harms as `integrated` makes them: 0 for a ranking that knows nothing, 1
+    where as much area lies between the curves as under random's, no bound above. The
+    error is the ratio's over blocks of windows (linearised: residuals morf - lerf - R chance), with what the seeds of
+    both add, and the interval Student's. None where random removal does no harm, or a harm is not finite.
+    """
+    gap, below = morf - lerf, float(chance.per_token)
+    if not (math.isfinite(gap.per_token) and math.isfinite(below) and below > 0):
+        return Area(None, None, None)
+    ratio = gap.per_token / below
+    residual = Harm(gap.sums - ratio * chance.sums.mean(0), gap.tokens)
+    text = text_part(residual)
+    if text is None:
+        return Area(ratio, None, None)
+    own = seed_part(Harm(morf.sums - lerf.sums, lerf.tokens)) if morf.sums.shape == lerf.sums.shape else None
+    random = seed_part(chance)
+    parts = [text, *([own] if own else []), *([Part(ratio**2 * random.variance, random.degrees)] if random else [])]
+    sure = _sure(ratio, [Part(part.variance / below**2, part.degrees) for part in parts])
+    if not sure.degrees or sure.stderr is None:
+        return Area(ratio, ratio, ratio)
+    from scipy.special import stdtrit
+
+    half = float(stdtrit(sure.degrees, (1 + confidence) / 2)) * sure.stderr
+    return Area(ratio, ratio - half, ratio + half)

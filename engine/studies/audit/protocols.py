@@ -1,0 +1,188 @@
+"""Does a verdict survive the choice of protocol? Interventions, units, metrics and orders, and what holds under all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from engine.edits.edit import UNEDITED
+from engine.edits.ranked_edits import Ranking
+from engine.measures.fidelity import Fidelity, WindowFidelity
+from engine.models.units import UNITS, Units, without
+from engine.records.errors import InputError
+from engine.results.tables import frame
+from engine.run.cell import Cell
+from engine.run.runner import Results
+from engine.stats.protocol_claims import claims
+from engine.stats.protocols import Area, Harm, area, compare, integrated, text_part
+from engine.stats.verdict import BASELINE
+from engine.studies.audit.inputs import AuditInputs
+from engine.studies.base import Tables, register_analysis
+
+STEMS = ("protocols", "protocols_areas", "protocols_pairs", "protocols_claims", "protocols_units")
+
+
+class _Way(NamedTuple):
+    """How units are edited and chosen: a protocol without its metric."""
+
+    intervention: str
+    kind: str
+    order: str
+    rate: float
+
+
+@register_analysis("protocols", tables=STEMS, title="Which claims hold whatever the protocol, and which one overturns?")
+class Protocols:
+    """`protocols`, the matrix intervention x unit x metric x order x rate of every ranking; `protocols_areas`, one
+    number per selector; `protocols_pairs` and `protocols_claims`, who is before whom, protocol by protocol and in
+    words; `protocols_units`, what the model has.
+
+    One edit gives all metrics from one pass (`Fidelity`) on the plan's first evaluation windows. A unit's score is the
+    sum of its rows' scores (`engine.models.units`), ranked and cut as rows are: round(rate * units) of a kind. Kinds
+    that the model does not have are left out, with the reason in `protocols_units`. Beyond the paper.
+
+    Errors: InputError where there is no kind of unit left, or fewer than two selectors to put in order.
+    """
+
+    def __init__(self) -> None:
+        self._of: tuple[AuditInputs, _Wanted] | None = None
+
+    def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
+        wanted = self._wanted(audit)
+        yield wanted.unedited
+        for cells in wanted.cells.values():
+            yield from cells.values()
+
+    def tables(self, audit: AuditInputs, results: Results) -> Tables:
+        wanted, model, plan = self._wanted(audit), audit.loaded.id, audit.plan.protocols
+        lines: dict[str, list[tuple[object, ...]]] = {stem: [] for stem in STEMS}
+        for metric in plan.protocol_metrics:
+            dense = harm_of([results[wanted.unedited]], metric)
+            harms = {way: _by_selector(cells, results, metric) for way, cells in wanted.cells.items()}
+            for way, found in harms.items():
+                where = (model, way.intervention, way.kind, metric, way.order, way.rate)
+                units = wanted.units[way.kind]
+                for ranking, cell in wanted.cells[way].items():
+                    one = harm_of([results[cell]], metric)
+                    count = cell.edit.size // units.ids.shape[1]
+                    lines["protocols"].append((*where, ranking.selector, ranking.seed, count, *_value(one, metric)))
+                for pair in compare(found, way.order):
+                    both = (found[pair.a].per_token, found[pair.b].per_token)
+                    sure = pair.sure
+                    numbers = (sure.value, sure.stderr, sure.degrees, sure.p, pair.p, pair.first)
+                    lines["protocols_pairs"].append((*where, pair.a, pair.b, *both, *numbers))
+            for intervention, kind, areas in _areas(harms, dense):
+                for selector, one_area in areas.items():
+                    lines["protocols_areas"].append((model, intervention, kind, metric, selector, *one_area))
+        for kind in plan.protocol_units:
+            found_units = wanted.all_units[kind]
+            lines["protocols_units"].append((model, kind, found_units.count, without(audit.loaded, kind) or None))
+        tables = {stem: frame(stem, some) for stem, some in lines.items()}
+        tables["protocols_claims"] = claims(tables["protocols_pairs"])
+        return tables
+
+    def _wanted(self, audit: AuditInputs) -> _Wanted:
+        if self._of is None or self._of[0] is not audit:
+            self._of = (audit, _Wanted(audit))
+        return self._of[1]
+
+
+@dataclass
+class _Wanted:
+    """The cells of an audit's protocols: way -> ranking of rows -> cell."""
+
+    audit: AuditInputs
+
+    def __post_init__(self) -> None:
+        selectors = {ranking.selector for ranking in self.audit.rankings}
+        if len(selectors) < 2:
+            raise InputError(f"protocols puts selectors in order, got {', '.join(selectors)} alone; name more")
+        if not self.units:
+            reasons = "; ".join(f"{kind}: {without(self.audit.loaded, kind)}" for kind in self.all_units)
+            raise InputError(f"{self.audit.loaded.id} has no units of --protocol-units ({reasons}); choose row")
+
+    @cached_property
+    def all_units(self) -> dict[str, Units]:
+        return {kind: UNITS[kind](self.audit.loaded) for kind in self.audit.plan.protocols.protocol_units}
+
+    @cached_property
+    def units(self) -> dict[str, Units]:
+        """Those that the model has."""
+        return {kind: units for kind, units in self.all_units.items() if units.count}
+
+    @cached_property
+    def _measure(self) -> Fidelity:
+        text = self.audit.evaluation
+        return Fidelity(text.first(min(self.audit.plan.protocols.protocol_windows, len(text.sample_ids))))
+
+    @cached_property
+    def unedited(self) -> Cell[WindowFidelity]:
+        return Cell(self.audit.loaded, UNEDITED, self._measure)
+
+    @cached_property
+    def cells(self) -> dict[_Way, dict[Ranking, Cell[WindowFidelity]]]:
+        plan = self.audit.plan.protocols
+        found: dict[_Way, dict[Ranking, Cell[WindowFidelity]]] = {}
+        for intervention in plan.protocol_interventions:
+            self.audit.ready(intervention)
+            for kind, units in self.units.items():
+                ranked = [(ranking, ranking.over(units, intervention)) for ranking in self.audit.rankings]
+                for order in plan.protocol_orders:
+                    for rate in plan.protocol_rates:
+                        found[_Way(intervention, kind, order, rate)] = {
+                            ranking: Cell[WindowFidelity](self.audit.loaded, one.edit(order, rate), self._measure)
+                            for ranking, one in ranked
+                        }
+        return found
+
+
+def harm_of(results: Sequence[WindowFidelity], metric: str) -> Harm:
+    """Harm by a metric, one line per seed."""
+    sums = [_sums(one, metric) for one in results]
+    return Harm(np.array(sums, dtype=np.float64), results[0].window_tokens)
+
+
+def _sums(one: WindowFidelity, metric: str) -> Sequence[float]:
+    if metric == "top1":
+        return [tokens - same for tokens, same in zip(one.window_tokens, one.window_same, strict=True)]
+    return {"nll": one.window_nats, "kl": one.window_kl}[metric]
+
+
+def _by_selector(cells: Mapping[Ranking, Cell[WindowFidelity]], results: Results, metric: str) -> dict[str, Harm]:
+    measured: dict[str, list[WindowFidelity]] = {}
+    for ranking, cell in cells.items():
+        measured.setdefault(ranking.selector, []).append(results[cell])
+    return {selector: harm_of(some, metric) for selector, some in measured.items()}
+
+
+def _value(harm: Harm, metric: str) -> tuple[float, float | None]:
+    """Columns value and harm_stderr."""
+    part = text_part(harm)
+    value = 1 - harm.per_token if metric == "top1" else harm.per_token
+    return value, None if part is None else part.variance**0.5
+
+
+def _areas(harms: Mapping[_Way, Mapping[str, Harm]], dense: Harm) -> Iterator[tuple[str, str, dict[str, Area]]]:
+    """Every intervention and kind of unit that was measured in both orders, at a rate above 0."""
+    for intervention, kind in dict.fromkeys((way.intervention, way.kind) for way in harms):
+        here = {way: found for way, found in harms.items() if (way.intervention, way.kind) == (intervention, kind)}
+        rates = sorted({way.rate for way in here if way.rate > 0})
+        if {way.order for way in here} != {"lerf", "morf"} or not rates:
+            continue
+
+        def curve(selector: str, order: str, here: Mapping[_Way, Mapping[str, Harm]] = here) -> Harm:
+            found = {way.rate: some[selector] for way, some in here.items() if way.order == order and way.rate > 0}
+            return integrated(list(found), list(found.values()), dense)
+
+        selectors = list(next(iter(here.values())))
+        curves = {name: (curve(name, "lerf"), curve(name, "morf")) for name in selectors}
+        if BASELINE in curves:
+            lerf, morf = curves[BASELINE]
+            chance = Harm((lerf.sums + morf.sums) / 2, lerf.tokens)
+            yield intervention, kind, {name: area(*both, chance) for name, both in curves.items()}
+        else:
+            yield intervention, kind, dict.fromkeys(selectors, Area(None, None, None))
