@@ -115,6 +115,10 @@ class AuditPlan:
         (0.3,), "rates of `controls`, as 10%,30%", read=field_types.rates, least=0, most=1, group=ANALYSIS
     )
     null_seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    # Of every selector's layer-matched masks, and of the random masks of `specific`; those of `random` come first, so
+    # that cells are shared.
+    matched_seeds: tuple[int, ...] = (42, 43, 44, 45, 46)
+    baseline_seeds: tuple[int, ...] = tuple(range(42, 52))
     rank_distribution_rates: tuple[float, ...] = _rates(0.1, 0.2, 0.3, 0.5)
     dangerous_rate: float = 0.3
     dangerous_factor: float = 2.0

@@ -73,6 +73,7 @@ BUILT_IN = {
     "differences": f"{_AUDIT}.differences",
     "rank-distribution": f"{_AUDIT}.groups",
     "controls": f"{_AUDIT}.controls",
+    "specific": f"{_AUDIT}.specific",
     "dangerous": f"{_AUDIT}.groups",
     "stability": f"{_AUDIT}.stability",
     "invariance": f"{_AUDIT}.invariance",
