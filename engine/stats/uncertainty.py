@@ -13,6 +13,7 @@ the interval as Student's t does for a single part.
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Hashable, Iterable, Sequence
@@ -113,7 +114,7 @@ def block_sums(values: Sequence[float]) -> list[float]:
     count = len(values)
     number = min(count, max(2, round(1.5 * count ** (1 / 3))))
     edges = [round(place * count / number) for place in range(number + 1)] if number else [0]
-    return [math.fsum(values[start:end]) for start, end in zip(edges, edges[1:], strict=False)]
+    return [math.fsum(values[start:end]) for start, end in itertools.pairwise(edges)]
 
 
 def block_stderr(nats: Sequence[float], tokens: Sequence[int]) -> tuple[float | None, int]:

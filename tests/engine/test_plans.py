@@ -158,6 +158,7 @@ OTHERS = {  # a value for every option, none of them a default
     "--widen": ("1", 1),
     "--singles-rows": ("40", 40), "--singles-neurons": ("0", 0), "--singles-windows": ("2", 2),
     "--singles-seed": ("5", 5),
+    "--calibration-draws": ("7", 7), "--draws-seed": ("5", 5),
     "--rewrites": ("neurons,decoys", ("neurons", "decoys")), "--invariance-samples": ("11", 11),
     "--rewrite-seed": ("5", 5), "--rescaling-power": ("3", 3), "--decoys": ("2", 2), "--decoy-power": ("6", 6),
 }  # fmt: skip
