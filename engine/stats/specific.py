@@ -120,4 +120,4 @@ def _text_covariance(windows: tuple[Numbers, Numbers, Numbers], tokens: Numbers)
         return None
     sums = np.array([block_sums(one.tolist()) for one in windows])
     residuals = sums - sums.sum(1, keepdims=True) / sizes.sum() * sizes
-    return residuals @ residuals.T * (n / (n - 1)) / sizes.sum() ** 2  # type: ignore[no-any-return]
+    return residuals @ residuals.T * (n / (n - 1)) / sizes.sum() ** 2

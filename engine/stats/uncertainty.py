@@ -20,9 +20,10 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 from engine.records.errors import InputError
-from engine.stats.paired import Windowed, ratio_stderr
+from engine.stats.paired import Windowed, mean_over_levels, ratio_stderr
 
 CONFIDENCE = 0.95
+COLUMNS = ("stderr_blocks", "blocks")  # what tables say of the evaluation text's part
 
 
 class Part(NamedTuple):
@@ -155,10 +156,7 @@ def seed_parts(values: Sequence[float], *levels: Sequence[Hashable]) -> list[Par
     """
     parts = []
     for level in levels:
-        of_seed: dict[Hashable, list[float]] = {}
-        for value, seed in zip(values, level, strict=True):
-            of_seed.setdefault(seed, []).append(value)
-        means = [statistics.fmean(some) for some in of_seed.values()]
+        means = list(mean_over_levels(zip(level, values, strict=True)).values())
         if len(means) > 1 and all(map(math.isfinite, means)):
             parts.append(Part(statistics.variance(means) / len(means), len(means) - 1))
     return parts

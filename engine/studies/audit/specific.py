@@ -91,12 +91,12 @@ def _places(audit: AuditInputs) -> list[_Place]:
 
 
 def _place(audit: AuditInputs, selector: str, order: str, rate: float) -> _Place:
-    own = tuple((one, audit.nll(one.edit(order, rate))) for one in audit.rankings if one.selector == selector)
+    ranked = [one for one in audit.rankings if one.selector == selector]
+    edits = [one.edit(order, rate) for one in ranked]
     seeds, rows = audit.plan.matched_seeds, audit.loaded.rows
-    controls = [
-        tuple(audit.nll(audit.edit(layer_matched(cell.edit.units, rows, seed))) for seed in seeds) for _, cell in own
-    ]
-    return _Place(selector, order, rate, own, tuple(controls))
+    controls = [tuple(audit.nll(audit.edit(layer_matched(one.units, rows, seed))) for seed in seeds) for one in edits]
+    own = zip(ranked, map(audit.nll, edits), strict=True)
+    return _Place(selector, order, rate, tuple(own), tuple(controls))
 
 
 def _random(audit: AuditInputs, order: str, rate: float) -> list[_Nll]:
