@@ -45,7 +45,7 @@ def apart(row: dict[str, Any]) -> bool:
 
 
 def pairs(found: pl.DataFrame, rate: float) -> go.Figure:
-    """A cell per pair of selectors: NLL of its row's mask minus that of its column's; in brackets what is not told apart."""
+    """A cell per pair of selectors: NLL of its row's mask minus its column's; in brackets what is not told apart."""
     cells: dict[tuple[str, str], dict[str, Any]] = {}
     for row in found.iter_rows(named=True):
         a, b = row["selector_a"], row["selector_b"]

@@ -15,7 +15,9 @@ from dashboard.charts.lines import finished, perplexity_scale
 
 @dataclass(frozen=True)
 class Quadrants:
-    """What parts the figure. stability: `spearman` or `jaccard`, between draws with `draw_` before it; validity: `log_gap` or `lerf_nll` (in nats)."""
+    """What parts the figure. stability: `spearman` or `jaccard`, of draws `draw_spearman` or `draw_jaccard`; validity:
+    `log_gap` or `lerf_nll` (in nats).
+    """
 
     stability: str
     validity: str

@@ -43,9 +43,9 @@ def show(source: sources.Source) -> pl.DataFrame:
     seeds, random = chosen["matched_seeds"].max(), chosen["random_seeds"].max()
     st.caption(
         f"A control removes as many rows of every layer as the selector's mask, at random ({seeds} draws per ranking); "
-        f"random masks come from {random} seeds. The bar of a difference is its 95% interval over blocks of windows and "
-        "for one further draw of the control, since a selector that knows nothing about rows is one. p is adjusted by "
-        "Holm over the selectors. The verdicts also count the calibration text, where its draws were measured."
+        f"random masks come from {random} seeds. The bar of a difference is its 95% interval over blocks of windows "
+        "and for one further draw of the control, since a selector that knows nothing about rows is one. p is adjusted "
+        "by Holm over the selectors. The verdicts also count the calibration text, where its draws were measured."
     )
     st.dataframe(_table(chosen), hide_index=True, alt="Per selector: the difference, its interval, and the depth share")
     return chosen

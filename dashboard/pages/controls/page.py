@@ -18,7 +18,8 @@ HOW_TO_READ = (
     "much as the controls that it beats."
 )
 STEMS = (
-    "controls", "specific", "rank_distribution", "dangerous_summary", "domain", "seeds", "singles_selectors", "invariance_rewrites",
+    "controls", "specific", "rank_distribution", "dangerous_summary", "domain", "seeds", "singles_selectors",
+    "invariance_rewrites",
 )  # fmt: skip
 ORDERS = ("LeRF", "MoRF")
 WHAT = {
@@ -137,9 +138,7 @@ def _verdict(better: list[str], lost: list[str]) -> str:
     def names(controls: list[str]) -> str:
         return ", ".join(controls_chart.control_title(name) for name in controls_chart.in_control_order(controls))
 
-    first = (
-        f"**Yes:** {names(better)}." if better else "**No**, none clearly (p at most .05 after Holm over the controls)."
-    )
+    first = f"**Yes:** {names(better)}." if better else "**No**, none clearly (p ≤ .05 after Holm over the controls)."
     if not lost:
         return first
     return (

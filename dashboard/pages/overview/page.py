@@ -48,8 +48,9 @@ _WORDS = {
     "not": "does not find what matters",
 }  # fmt: skip
 _SPECIFIC = {
-    "specific": "more than its depths", "not": "no more than its depths", "LeRF only": "more than its depths under LeRF",
-    "MoRF only": "more than its depths under MoRF", "not measured": "depths not controlled",
+    "specific": "more than its depths", "not": "not shown to be more than its depths",
+    "LeRF only": "more than its depths under LeRF", "MoRF only": "more than its depths under MoRF",
+    "not measured": "depths not controlled",
 }  # fmt: skip
 _STABLE = {"stable": "stable", "not": "not stable", "not applicable": "needs no text", "unknown": "stability unknown"}
 

@@ -16,8 +16,8 @@ from engine.stats.verdict import Thresholds
 
 HOW_TO_READ = (
     "First: scores from draws of calibration text that share no window, against each other; 1 means that another text "
-    "gives the same. Then the paper's nested sizes, which share windows and so look more stable. Last: a selector at the "
-    "top left gives the same answer every time, and the answer is wrong."
+    "gives the same. Then the paper's nested sizes, which share windows and so look more stable. Last: a selector at "
+    "the top left gives the same answer every time, and the answer is wrong."
 )
 SIZE = Axis("size", "calibration windows", "category")
 BY_GAP, BY_LERF = "Log gap", "LeRF perplexity"
