@@ -68,7 +68,7 @@ agreement, controls, dangerous = (partial(tables_of, name) for name in ("agreeme
 depth, differences, domain = (partial(tables_of, name) for name in ("depth", "differences", "domain"))
 downstream, gap, rank_distribution = (partial(tables_of, name) for name in ("downstream", "gap", "rank-distribution"))
 seeds, stability, verdicts = (partial(tables_of, name) for name in ("seeds", "stability", "verdict"))
-invariance = partial(tables_of, "invariance")
+invariance, specific, draws = (partial(tables_of, name) for name in ("invariance", "specific", "draws"))
 
 
 def lowest(scores: list[float], count: int) -> list[int]:

@@ -112,7 +112,7 @@ def test_what_depths_explain_is_shown_with_its_interval():
 def test_disjoint_draws_stand_beside_nested_sizes():
     app = page("stability")
     alts = [chart.proto.alt for chart in app.get("plotly_chart")]
-    assert alts[0].startswith("Jaccard of LeRF masks at 30% between disjoint draws, mean of pairs: Wanda 0.850")
+    assert alts[0].startswith("Jaccard of LeRF masks at 30% between disjoint draws, mean of pairs: LRP 0.850")
     assert any("80 windows, too few for 5 draws of 32" in caption.value for caption in app.caption)
     assert any(heading.value == "Nested sizes" for heading in app.subheader)
     assert figures(app)[-1]["layout"]["yaxis"]["title"]["text"] == "Jaccard, between disjoint draws"
