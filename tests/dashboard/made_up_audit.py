@@ -213,6 +213,14 @@ def repeated() -> dict[str, pl.DataFrame]:
             "jaccard jaccard_min jaccard_max",
         ),
         "draw_sweep": table(drawn, "model selector seed order rate draw size first_window nll"),
+        "layer_matched": table(
+            [
+                (NAME, "lrp", None, order, 0.3, seed, 24, 3.5 + shift, 2.7 - 3.5 - shift, 0.01, 6)
+                for order in ("lerf", "morf")
+                for seed, shift in ((42, -0.1), (43, 0.1))
+            ],
+            "model selector seed order rate control_seed rows_removed nll difference stderr_blocks blocks",
+        ),
         "specific": table(
             specific,
             "model selector order rate matched_seeds difference stderr stderr_blocks blocks degrees low high p p_holm "
