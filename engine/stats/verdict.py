@@ -134,7 +134,7 @@ def as_judged_now(verdicts: pl.DataFrame) -> pl.DataFrame:
     return verdicts.with_columns(
         pl.col("validity").replace({FAITHFUL: SUFFICIENT}),
         pl.col("stability").replace({"stable": UNKNOWN, "not": UNKNOWN}),
-        pl.col("stable_but_invalid") & False,
+        pl.when(pl.col("stable_but_invalid").is_not_null()).then(False).alias("stable_but_invalid"),
         pl.when(said.is_not_null()).then(pl.concat_str(pl.lit(old), said)).alias("reasons"),
         pl.when(pl.col("validity").is_not_null()).then(pl.lit(NOT_MEASURED)).alias("specific"),
         *(pl.lit(None, schema[name]).alias(name) for name in MORE[1:]),
