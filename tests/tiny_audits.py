@@ -68,7 +68,9 @@ agreement, controls, dangerous = (partial(tables_of, name) for name in ("agreeme
 depth, differences, domain = (partial(tables_of, name) for name in ("depth", "differences", "domain"))
 downstream, gap, rank_distribution = (partial(tables_of, name) for name in ("downstream", "gap", "rank-distribution"))
 seeds, stability, verdicts = (partial(tables_of, name) for name in ("seeds", "stability", "verdict"))
-invariance, protocols = partial(tables_of, "invariance"), partial(tables_of, "protocols")
+invariance, protocols, specific, draws = (
+    partial(tables_of, name) for name in ("invariance", "protocols", "specific", "draws")
+)
 
 
 def lowest(scores: list[float], count: int) -> list[int]:

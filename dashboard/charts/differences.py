@@ -9,32 +9,48 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboard.charts import formats, matrix, palette
-from engine.stats.paired import mean_over_seeds
+from engine.stats.limits import adjusted
+from engine.stats.table_estimates import between_draws, mean_of_lines
 
-ENOUGH = 2.0  # standard errors, as the verdicts ask for
-_SCHEMA = {"selector_a": pl.String, "selector_b": pl.String, **dict.fromkeys(("difference", "stderr", "z"), pl.Float64)}
+LEVEL = 0.05  # of the adjusted p, as the verdicts ask for
+_NUMBERS = ("difference", "stderr", "low", "high", "p_holm")
+_SCHEMA = {"selector_a": pl.String, "selector_b": pl.String, **dict.fromkeys(_NUMBERS, pl.Float64)}
 
 
-def over_seeds(differences: pl.DataFrame, kind: str, rate: float) -> pl.DataFrame:
-    """The table `differences` at one rate, seeds averaged (`mean_over_seeds`).
+def over_seeds(
+    differences: pl.DataFrame, kind: str, rate: float, draw_sweep: pl.DataFrame | None = None
+) -> pl.DataFrame:
+    """The table `differences` at one rate, seeds averaged (`mean_of_lines`).
 
     kind: `lerf`, NLL of a minus NLL of b under LeRF; `gap`, NLL_MoRF minus NLL_LeRF, a and b the same selector.
-    Columns: selector_a, selector_b, difference (nats per token), stderr, z = their quotient, null without an error.
+    Columns: selector_a, selector_b, difference (nats per token), stderr, low and high (95%, Student's t), p_holm:
+    two-sided, adjusted by Holm over all lines; null without an error. draw_sweep: the calibration text's part.
     """
     part = differences.filter(pl.col("kind") == kind, (pl.col("rate") - rate).abs() < 1e-9)
-    lines = []
-    for key, pairs in part.group_by("selector_a", "selector_b", maintain_order=True):
-        mean, stderr = mean_over_seeds(pairs["difference"].to_list(), pairs["stderr"].to_list())
-        lines.append((*key, mean, stderr, mean / stderr if stderr else None))
-    return pl.DataFrame(lines, schema=_SCHEMA, orient="row")
+    found = {}
+    for key, lines in part.group_by("selector_a", "selector_b", maintain_order=True):
+        a, b = cast("tuple[str, str]", key)
+        orders = ("morf", "lerf") if kind == "gap" else ("lerf", "lerf")
+        draws = between_draws(draw_sweep, rate, (a, orders[0]), (b, orders[1]))
+        seeds = ["seed_a"] if kind == "gap" else ["seed_a", "seed_b"]
+        found[a, b] = mean_of_lines(lines, "difference", seeds, draws)
+    p_holm = adjusted({pair: p for pair, one in found.items() if (p := one.p_differs) is not None})
+    rows = [(*pair, one.value, one.stderr, one.low, one.high, p_holm.get(pair)) for pair, one in found.items()]
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+
+
+def apart(row: dict[str, Any]) -> bool:
+    """Is this difference told apart from none?"""
+    return row["p_holm"] is not None and row["p_holm"] <= LEVEL
 
 
 def pairs(found: pl.DataFrame, rate: float) -> go.Figure:
-    """A cell per pair of selectors: NLL of its row's mask minus NLL of its column's; in brackets what |z| < 2 has."""
+    """A cell per pair of selectors: NLL of its row's mask minus its column's; in brackets what is not told apart."""
     cells: dict[tuple[str, str], dict[str, Any]] = {}
     for row in found.iter_rows(named=True):
         a, b = row["selector_a"], row["selector_b"]
-        back = {name: None if row[name] is None else -row[name] for name in ("difference", "z")}
+        back = {"difference": -row["difference"]}
+        back |= {"low": None, "high": None} if row["low"] is None else {"low": -row["high"], "high": -row["low"]}
         cells[a, b], cells[b, a] = row, row | back
     selectors = palette.in_order([*found["selector_a"], *found["selector_b"]])
     values = [[cells.get((a, b), {}).get("difference") for b in selectors] for a in selectors]
@@ -43,12 +59,11 @@ def pairs(found: pl.DataFrame, rate: float) -> go.Figure:
     largest = cast(float, found["difference"].abs().max() or 0.0)
     figure = matrix.matrix(
         values, titles, titles, heading=f"NLL of the row's LeRF mask minus the column's at {formats.rate(rate)}",
-        below=f"nats per token, below zero: the row's does less harm; in brackets: within {ENOUGH:g} standard errors",
+        below="nats per token, below zero: the row's does less harm; in brackets: not told apart",
         text=matrix.number, hover=hover, span=(-largest, largest), diverging=True,
     )  # fmt: skip
     for note in figure.layout.annotations:
-        z = cells[selectors[int(note.y)], selectors[int(note.x)]]["z"]
-        if z is None or abs(z) < ENOUGH:
+        if not apart(cells[selectors[int(note.y)], selectors[int(note.x)]]):
             note.text = f"({note.text})"
     return figure
 
@@ -57,14 +72,15 @@ def table(found: pl.DataFrame) -> pl.DataFrame:
     """The same for people."""
     return found.select(
         pl.col("selector_a", "selector_b").map_elements(palette.title, return_dtype=pl.String).name.keep(),
-        pl.col("difference").round(4),
-        pl.col("stderr").round(4),
-        pl.col("z").round(1),
+        pl.col("difference", "stderr", "low", "high").round(4),
+        pl.col("p_holm").round(4),
     )
 
 
 def _hover(a: str, b: str, row: dict[str, Any] | None) -> str:
     if row is None:
         return ""
-    error = "no standard error" if row["stderr"] is None else f"± {row['stderr']:.4f}, z = {row['z'] or 0:.1f}"
+    error = "no error is known"
+    if row["low"] is not None:
+        error = f"{row['low']:+.4f} to {row['high']:+.4f}, p {row['p_holm']:.2g} after Holm"
     return html.escape(f"{palette.title(a)} − {palette.title(b)}: {row['difference']:+.4f} nats per token ({error})")

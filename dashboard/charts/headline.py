@@ -21,9 +21,10 @@ def scatter(
     """One row per selector that sees text: how stable its scores are, how valid its ranking is at `RATE`.
 
     Columns: selector, spearman and jaccard (scores and masks of half the calibration windows against those of all,
-    `against_half`), size, reference_size, log_gap = NLL_MoRF - NLL_LeRF (nats), damage (NLL added by LeRF / added by
-    random LeRF; null without random), corner: where the thresholds put these two numbers, quadrant: what is so, and
-    verdict: its words, null where `verdicts` (the table) does not judge the selector.
+    `against_half`: nested sizes, which every results folder has), size, reference_size, log_gap = NLL_MoRF - NLL_LeRF
+    (nats), damage (NLL added by LeRF / added by random LeRF; null without random), corner: where the thresholds put
+    these two numbers, quadrant: what is so, and verdict: its words, null where `verdicts` (the table) does not judge
+    the selector.
     The quadrant is the verdict's: valid unless it says `not`. Without one it goes by the verdicts' thresholds on the
     numbers that are here; an unknown Jaccard or damage speaks neither for nor against. `InputError` where nothing is
     left to show.
@@ -53,7 +54,7 @@ def scatter(
 
 
 _SAID = {
-    "validity": {"partly": "partly faithful", "not": "not faithful"},
+    "validity": {"partly": "partly faithful", "not": "not faithful", "sufficient": "sufficient, not shown faithful"},
     "stability": {"not": "not stable", "unknown": "stability unknown", "not applicable": "needs no text"},
 }
 

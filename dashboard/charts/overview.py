@@ -63,7 +63,7 @@ def stability_validity(table: pl.DataFrame) -> go.Figure:
         )  # fmt: skip
     sizes = table.select("size", "reference_size").row(0)
     figure.update_xaxes(
-        title={"text": f"stability: Spearman of scores, {sizes[0]} against {sizes[1]} windows", "standoff": 6},
+        title={"text": f"nested stability: Spearman of scores, {sizes[0]} against {sizes[1]} windows", "standoff": 6},
         range=[left, right], zeroline=False,
     )  # fmt: skip
     figure.update_yaxes(

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard.charts import formats, palette
+from dashboard.charts import axes, formats, palette
 from dashboard.charts.formats import LN10
 from dashboard.charts.lines import finished, perplexity_scale
 
 
 @dataclass(frozen=True)
 class Quadrants:
-    """What parts the figure. stability: `spearman` or `jaccard`; validity: `log_gap` or `lerf_nll` (in nats)."""
+    """What parts the figure. stability: `spearman` or `jaccard`, of draws `draw_spearman` or `draw_jaccard`; validity:
+    `log_gap` or `lerf_nll` (in nats).
+    """
 
     stability: str
     validity: str
@@ -60,17 +62,50 @@ def quadrant(verdicts: pl.DataFrame, parts: Quadrants) -> go.Figure:
     else:  # low perplexity is valid: the axis runs backwards, so that right is valid here too
         ticks = perplexity_scale(across)
         figure.update_xaxes(title={"text": "LeRF perplexity, falling"}, **{**ticks, "range": [right, left]})
-    name = "Spearman" if parts.stability == "spearman" else "Jaccard"
-    figure.update_yaxes(title={"text": f"{name}, less text against all"}, range=[low, high], zeroline=False)
+    name = "Spearman" if "spearman" in parts.stability else "Jaccard"
+    said = "between disjoint draws" if parts.stability.startswith("draw_") else "less text against all (nested)"
+    figure.update_yaxes(title={"text": f"{name}, {said}"}, range=[low, high], zeroline=False)
     return finished(figure, "Stability against validity", "up is stable, right is valid", 470)
 
 
+_HOVERED = (
+    ("draw_spearman", "Spearman between draws"), ("draw_jaccard", "Jaccard between draws"),
+    ("spearman", "Spearman, nested"), ("jaccard", "Jaccard, nested"), ("log_gap", "log gap (nats)"),
+)  # fmt: skip
+
+
+def between_draws(draws: pl.DataFrame, limit: float, *, heading: str) -> go.Figure:
+    """A mark per selector: Jaccard of masks between disjoint draws, the mean of all pairs with their range.
+
+    draws: one rate of the table `draws`. Selectors whose overlap is not defined are not drawn.
+    """
+    figure = go.Figure()
+    by_name = {row["selector"]: row for row in draws.filter(pl.col("jaccard").is_not_null()).iter_rows(named=True)}
+    names = palette.in_order(list(by_name))
+    for place, name in enumerate(names):
+        row, look = by_name[name], palette.style(name)
+        rho = "not defined" if row["spearman"] is None else f"{row['spearman']:.4f}"
+        figure.add_scatter(
+            x=[row["jaccard"]], y=[place], name=look.title, mode="markers", showlegend=False, cliponaxis=False,
+            marker={"color": look.colour, "symbol": look.symbol, "size": 13},
+            error_x={
+                "type": "data", "array": [row["jaccard_max"] - row["jaccard"]],
+                "arrayminus": [row["jaccard"] - row["jaccard_min"]], "thickness": 1, "width": 4,
+            },
+            customdata=[
+                f"Jaccard {row['jaccard']:.4f} ({row['jaccard_min']:.4f} to {row['jaccard_max']:.4f})<br>Spearman {rho}"
+            ],
+            hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
+        )  # fmt: skip
+    figure.add_vline(limit, line=palette.DOTTED)
+    least = min([limit, *(row["jaccard_min"] for row in by_name.values())])
+    figure.update_xaxes(title={"text": "Jaccard between disjoint draws"}, range=[max(0.0, least - 0.05), 1.01])
+    figure.update_yaxes(**axes.places([palette.title(name) for name in names]), automargin=True)
+    return finished(figure, heading, "further right: another text gives the same mask", 170 + 34 * len(names))
+
+
 def _hover(row: dict[str, object]) -> str:
-    numbers = [
-        f"{name} {row[column]:.4f}"
-        for column, name in (("spearman", "Spearman"), ("jaccard", "Jaccard"), ("log_gap", "log gap (nats)"))
-        if row[column] is not None
-    ]
+    numbers = [f"{name} {row[column]:.4f}" for column, name in _HOVERED if row.get(column) is not None]
     nll = row["lerf_nll"]
     lines = [*numbers, f"LeRF perplexity {formats.perplexity(nll if isinstance(nll, float) else None)}"]
     if row["validity"]:

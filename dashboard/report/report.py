@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jinja2
 import plotly.graph_objects as go
@@ -29,9 +29,10 @@ from engine.records.shortfalls import shortfalls
 from engine.results.folders import read_table
 from engine.results.tables import command as command_of
 from engine.stats.control_answers import control_answers
-from engine.stats.paired import mean_over_seeds
 from engine.stats.protocol_claims import summary as protocols_summary
+from engine.stats.table_estimates import between_draws, has_blocks, mean_of_lines
 from engine.stats.task_means import chance_sentence
+from engine.stats.verdict import as_judged_now
 
 RATE = 0.3  # where the report quotes one number per selector, as the paper does
 
@@ -72,6 +73,8 @@ class Run:
         if f"{stem}.parquet" not in self.manifest.get("files", {}):
             return None
         found = read_table(self.folder, stem)
+        if stem == "verdicts":
+            found = as_judged_now(found)
         return None if found.is_empty() else found
 
 
@@ -120,6 +123,7 @@ def _template() -> jinja2.Template:
         "shortfalls": shortfalls,
         "sufficiency": _sufficiency,
         "gaps": _gaps,
+        "errors_words": _errors_words,
         "accuracies": _accuracies,
         "nearest": _nearest,
         "json": lambda value, indent=1: json.dumps(value or None, indent=indent),
@@ -140,13 +144,35 @@ def _means(table: pl.DataFrame, keys: list[str], values: list[str]) -> pl.DataFr
     return table.group_by(keys, maintain_order=True).agg(pl.col(values).mean())
 
 
-def _gaps(gap: pl.DataFrame) -> pl.DataFrame:
-    """Columns selector, rate, log_gap, stderr: means over seeds, with what the draw of the seed adds to the error."""
+def _gaps(gap: pl.DataFrame, draw_sweep: pl.DataFrame | None) -> pl.DataFrame:
+    """Columns selector, rate, log_gap, stderr, low, high: means over seeds, with what the draw of the seed and, where
+    it was measured, that of the calibration text add to the error.
+    """
     lines = []
     for key, part in gap.group_by("selector", "rate", maintain_order=True):
-        lines.append((*key, *mean_over_seeds(part["log_gap"].to_list(), part["stderr"].to_list())))
-    kinds = {"selector": pl.String, "rate": pl.Float64, "log_gap": pl.Float64, "stderr": pl.Float64}
-    return pl.DataFrame(lines, schema=kinds, orient="row")
+        selector, rate = cast("tuple[str, float]", key)
+        draws = between_draws(draw_sweep, rate, (selector, "morf"), (selector, "lerf"))
+        found = mean_of_lines(part, "log_gap", ["seed"], draws)
+        lines.append((selector, rate, found.value, found.stderr, found.low, found.high))
+    numbers = dict.fromkeys(("rate", "log_gap", "stderr", "low", "high"), pl.Float64)
+    return pl.DataFrame(lines, schema={"selector": pl.String, **numbers}, orient="row")
+
+
+def _errors_words(table: pl.DataFrame, draw_sweep: pl.DataFrame | None) -> str:
+    """What the errors of a table's differences hold."""
+    if not has_blocks(table):
+        return (
+            "Errors take evaluation windows as independent (an earlier version measured them), which makes them too "
+            "small."
+        )
+    drawn = (
+        ", and between disjoint draws of the calibration text at the rates at which these were measured"
+        if draw_sweep is not None
+        else "; the draw of the calibration text was not measured and is not in them"
+    )
+    return (
+        f"Errors are over blocks of neighbouring evaluation windows and over seeds{drawn}; intervals are Student's t."
+    )
 
 
 def _replication(runs: list[Run]) -> Markup:

@@ -15,6 +15,7 @@ import precomputed
 from dashboard.show import layout, selection
 from dashboard.state import results, shipped
 from engine.records.errors import InputError
+from engine.stats.verdict import as_judged_now
 
 SHIPPED, MINE, PAPER = "Shipped model", "My results", "Paper"
 
@@ -45,8 +46,13 @@ class Source:
         return any((folder / f"{stem}.parquet").is_file() for folder in folders)
 
     def table(self, stem: str) -> pl.DataFrame:
-        """The rows of this model. `InputError` where the table is missing, damaged or says nothing of the model."""
+        """The rows of this model, verdicts in today's words.
+
+        `InputError` where the table is missing, damaged or says nothing of the model.
+        """
         frame = self.all_models(stem).filter(pl.col("model") == self.model)
+        if stem == "verdicts":
+            frame = as_judged_now(frame)
         if frame.is_empty():
             raise InputError(f"{stem} has no values for {self.model}; choose another model or source")
         return frame

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> None:
         common.out.print(f"skipped {name}: {reason}", markup=False)
     if "verdict" in report["done"]:
         verdicts = pl.read_parquet(folder / "verdicts.parquet").iter_rows(named=True)
-        columns = ("selector", "validity", "stability", "why")
+        columns = ("selector", "validity", "specific", "stability", "why")
         common.print_table("verdicts", columns, (_verdict(row) for row in verdicts))
     if "invariance" in report["done"]:
         controls = pl.read_parquet(folder / "invariance_verdicts.parquet")
@@ -87,4 +87,4 @@ def audit_plan(args: argparse.Namespace) -> AuditPlan:
 
 def _verdict(row: dict[str, Any]) -> tuple[str, ...]:
     validity = f"{row['validity']} (stable but invalid)" if row["stable_but_invalid"] else row["validity"]
-    return row["selector"], validity, row["stability"], row["reasons"]
+    return row["selector"], validity, row["specific"], row["stability"], row["reasons"]

@@ -11,16 +11,18 @@ from engine.records.hashing import Json
 def shortfalls(spec: Any) -> list[str]:
     """One sentence for every short text that is recorded anywhere in a spec, each once.
 
-    A record (`Windows.record`) is short where `samples` is below `samples_requested`.
+    A record (`Windows.record`, `Draws.record`) is short where `samples` is below `samples_requested`, or `draws` below
+    `draws_requested`.
     """
     return list(dict.fromkeys(_sentence(record) for record in _short_records(spec)))
 
 
 def _short_records(value: Any) -> Iterator[Json]:
     if isinstance(value, dict):
-        found, wanted = value.get("samples"), value.get("samples_requested")
-        if isinstance(found, int) and isinstance(wanted, int) and found < wanted:
-            yield value
+        for name in ("samples", "draws"):
+            found, wanted = value.get(name), value.get(f"{name}_requested")
+            if isinstance(found, int) and isinstance(wanted, int) and found < wanted:
+                yield value
         value = list(value.values())
     if isinstance(value, list):
         for one in value:
@@ -28,6 +30,12 @@ def _short_records(value: Any) -> Iterator[Json]:
 
 
 def _sentence(record: Json) -> str:
+    if "draws_requested" in record:
+        return (
+            f"the calibration text {record.get('corpus')} is too short for {record['draws_requested']} disjoint draws "
+            f"of {record['samples_requested']:,} windows: there are {record['draws']} of {record['samples']:,} windows "
+            "each; give a longer text, or smaller --sizes"
+        )
     return (
         f"the {record.get('role') or 'calibration'} text {record.get('corpus')} is too short: {record['samples']:,} of "
         f"the {record['samples_requested']:,} windows of {record.get('length')} tokens that were asked for; give a "

@@ -111,11 +111,20 @@ class AuditPlan:
         group=ANALYSIS,
     )  # fmt: skip
     stability_rates: tuple[float, ...] = _rates(0.1, 0.2, 0.3, 0.5)
+    calibration_draws: int = option(
+        5, "disjoint calibration sets of `draws`, each of the largest size where the text has so many windows",
+        metavar="N", least=2, group=ANALYSIS,
+    )  # fmt: skip
+    draws_seed: int = option(0, "seed of their places in the text", least=0, group=ANALYSIS)
     agreement_rates: tuple[float, ...] = _rates(0.2, 0.3, 0.5)
     control_rates: tuple[float, ...] = option(
         (0.3,), "rates of `controls`, as 10%,30%", read=field_types.rates, least=0, most=1, group=ANALYSIS
     )
     null_seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    # Of every selector's layer-matched masks, and of the random masks of `specific`; those of `random` come first, so
+    # that cells are shared.
+    matched_seeds: tuple[int, ...] = (42, 43, 44, 45, 46)
+    baseline_seeds: tuple[int, ...] = tuple(range(42, 52))
     rank_distribution_rates: tuple[float, ...] = _rates(0.1, 0.2, 0.3, 0.5)
     dangerous_rate: float = 0.3
     dangerous_factor: float = 2.0

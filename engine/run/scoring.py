@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,10 +49,35 @@ def score_model(loaded: LoadedModel, plan: ScorePlan, *, store: Store, progress:
     tokens = None
     if not all(get_selector(name).data_free for name in names):
         tokens = windows(plan.corpus, loaded.tokenizer, role="calibration", samples=plan.samples, length=plan.length)
+    scores = score_tokens(loaded, plan, plan.selectors, tokens, store=store, progress=progress)
+    spec: Json = {
+        "selectors": list(plan.selectors),
+        "seeds": list(plan.seeds),
+        "objective": plan.objective,
+        "calibration": tokens.record() if tokens else None,
+        **titles_record(plan.selectors),
+    }
+    return Scored({name: scores[name] for name in plan.selectors}, plan.seeds, spec, watch.elapsed_s)
+
+
+def score_tokens(
+    loaded: LoadedModel,
+    plan: ScorePlan,
+    selectors: Sequence[str],
+    tokens: Windows | None,
+    *,
+    store: Store,
+    progress: Progress | None = None,
+) -> dict[str, Tensor]:
+    """Scores of these selectors from these windows, from the store where they are known; the rest as `plan` says.
+
+    Each selector is kept as soon as it is done. tokens: None will do if all are data-free.
+    """
+    names = with_needs(selectors)
     keys = {name: _score_key(loaded, plan, name, tokens) for name in names}
     cached = {name: store.load_arrays(key) for name, key in keys.items()}
     scores = {name: torch.from_numpy(arrays["scores"]) for name, arrays in cached.items() if arrays}
-    missing = [name for name in plan.selectors if name not in scores]
+    missing = [name for name in selectors if name not in scores]
 
     def keep(name: str, values: Tensor) -> None:
         if name in keys:  # not one that a plug-in asked for without saying so
@@ -69,14 +95,7 @@ def score_model(loaded: LoadedModel, plan: ScorePlan, *, store: Store, progress:
             known=scores,
             finished=keep,
         )
-    spec: Json = {
-        "selectors": list(plan.selectors),
-        "seeds": list(plan.seeds),
-        "objective": plan.objective,
-        "calibration": tokens.record() if tokens else None,
-        **titles_record(plan.selectors),
-    }
-    return Scored({name: scores[name] for name in plan.selectors}, plan.seeds, spec, watch.elapsed_s)
+    return {name: scores[name] for name in selectors}
 
 
 def write_scores(folder: Path, loaded: LoadedModel, scored: Scored) -> Json:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Protocol, TypeVar
 
 from engine.records.errors import InputError
+
+Level = TypeVar("Level", bound=Hashable)
 
 
 class Windowed(Protocol):
@@ -70,6 +72,14 @@ def mean_over_seeds(values: Sequence[float], errors: Sequence[float | None]) -> 
         return mean, None
     between = statistics.variance(values) / len(values) if len(values) > 1 else 0.0
     return mean, math.sqrt(statistics.fmean(error * error for error in known) + between)
+
+
+def mean_over_levels(pairs: Iterable[tuple[Level, float]]) -> dict[Level, float]:
+    """Mean value of every level, in the order in which levels come up."""
+    values: dict[Level, list[float]] = {}
+    for level, value in pairs:
+        values.setdefault(level, []).append(value)
+    return {level: statistics.fmean(some) for level, some in values.items()}
 
 
 def defined(value: float | None) -> float | None:

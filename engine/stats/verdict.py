@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import polars as pl
 
 from engine.records.errors import InputError
-from engine.results.tables import frame
+from engine.results.tables import frame, spec
+from engine.stats.limits import BASELINE, NOT_APPLICABLE, NOT_MEASURED, Finding, Thresholds
+from engine.stats.specificity import SPECIFIC, specificity
+from engine.stats.stability import UNKNOWN, stability_between_draws
+from engine.stats.sufficiency import SUFFICIENT, sufficiency
+from engine.stats.table_estimates import has_blocks
 
-BASELINE = "random"
-NOT_APPLICABLE = "not applicable"
-
-
-@dataclass(frozen=True)
-class Thresholds:
-    """What the verdicts rest on. All can be changed; the tables are measured once.
-
-    Damage is the NLL that LeRF adds to the unmasked model's, as a fraction of what random removal adds at the
-    same rate: 0 is no harm, 1 as bad as chance. It compares across models and has no unit.
-    """
-
-    rate: float = 0.3  # where LeRF is compared with random: the paper's reference rate
-    faithful_damage: float = 0.5  # at most half of chance's damage; parts all attributions in the paper's tables
-    invalid_damage: float = 0.8  # more than this is close to chance
-    log_gap: float = 1.0  # nats per token: MoRF's perplexity at least e times LeRF's
-    stderrs: float = 2.0  # standard errors that a difference must have
-    spearman: float = 0.95  # of the scores from half the calibration text with those from all of it
-    jaccard: float = 0.8  # of the LeRF masks at `rate`, likewise; chance gives about 0.18 at 30%
-
-
-class Finding(NamedTuple):
-    """A verdict's word, the number(s) it rests on, and why, in words."""
-
-    word: str
-    numbers: tuple[float | None, ...]
-    reasons: tuple[str, ...]
+__all__ = [
+    "BASELINE", "NOT_APPLICABLE", "NOT_MEASURED", "Finding", "Thresholds", "against_half", "as_judged_now",
+    "judge_selectors",
+]  # fmt: skip
+FAITHFUL = "faithful"
+MORE = ("specific", "depth_share", "calibration_draws", "draw_size", "draw_spearman", "draw_jaccard")
 
 
 def judge_selectors(
@@ -47,22 +28,32 @@ def judge_selectors(
     dense_nll: float,
     stability: pl.DataFrame | None = None,
     *,
+    specific: pl.DataFrame | None = None,
+    draws: pl.DataFrame | None = None,
+    draw_sweep: pl.DataFrame | None = None,
+    why_no_draws: str = "",
     data_free: Collection[str] = ("random", "magnitude"),
     thresholds: Thresholds | None = None,
 ) -> pl.DataFrame:
     """One verdict per selector, from the tables of one model.
 
-    validity, at the reference rate and with every seed of a seeded selector:
-    `not`       LeRF is not below every random ranking by enough standard errors, or its damage is close to
-                chance, or the log gap is not above zero by enough nats and standard errors;
-    `faithful`  damage is small and the log gap is large enough at every rate of the table;
-    `partly`    anything else.
-    stability: `stable` if scores and masks from half the calibration windows are like those from all of them
-    (without half: the largest smaller set), else `not`; `unknown` without a measurement; `not applicable`
-    to selectors that see no text. Stable but invalid: `stable` and validity `not`.
+    validity, with every seed of a seeded selector:
+    `not`         at the reference rate LeRF is not clearly below every random ranking, or its damage is close to
+                  chance, or the log gap is not above zero by enough nats and clearly;
+    `partly`      neither `not` nor `sufficient`;
+    `sufficient`  damage is small and the log gap is large enough at every rate of the table, but that the selector is
+                  specific was not shown, or not measured;
+    `faithful`    sufficient and specific.
+    specific: better than random rows of its own layers under both orders, `LeRF only`, `MoRF only`, `not`; `not
+    measured` without the table `specific`, and then nothing is called faithful.
+    stability: between disjoint draws of calibration text (`draws`), see `stability_between_draws`. Nested sizes
+    (`stability`) share windows, so they give numbers and no verdict. Stable but invalid: `stable` and validity `not`.
 
-    gap, differences, stability: tables of that name; dense_nll: nats per token of the unmasked model
-    data_free: selectors that see no text. Numbers of seeded selectors are means over seeds.
+    "Clearly": two-sided p at most `Thresholds.level` after Holm over the selectors, by Student's t with errors over
+    blocks of evaluation windows and, where it was measured, between draws of the calibration text (`draw_sweep`).
+
+    gap, differences, stability, specific, draws, draw_sweep: tables of that name; dense_nll: nats per token of the
+    unmasked model; data_free: selectors that see no text. Numbers of seeded selectors are means over seeds.
     Errors: InputError where random or the reference rate is not in the tables.
     """
     limits = thresholds or Thresholds()
@@ -74,117 +65,91 @@ def judge_selectors(
         )
     if gap.filter(selector=BASELINE).is_empty():
         raise InputError("verdicts compare every selector with random; add random to --selectors")
+    selectors = gap["selector"].unique(maintain_order=True).to_list()
+    enough = sufficiency(gap, differences, dense_nll, draw_sweep, limits)
+    rows = specificity(selectors, specific, draw_sweep, limits)
+    same = stability_between_draws(selectors, draws, data_free, limits, why_no_draws)
+    nested = {line["selector"]: line for line in _nested(stability, limits).iter_rows(named=True)}
+    loose = not has_blocks(gap)
     lines = []
-    for selector in gap["selector"].unique(maintain_order=True):
-        own = gap.filter(selector=selector)
-        validity = _validity(selector, gap, differences, dense_nll, limits)
-        stable = _stability(selector, stability, data_free, limits)
-        named = stable.word == "stable" and validity.word == "not"
-        reasons = [*validity.reasons, *stable.reasons]
+    for name in selectors:
+        validity, first = _validity(enough[name], rows[name])
+        named = same[name].word == "stable" and validity == "not"
+        reasons = [*first, *rows[name].reasons, *same[name].reasons]
+        if name in nested and same[name].word != NOT_APPLICABLE:
+            reasons.append(_nested_words(nested[name]))
+        if loose and name != BASELINE:
+            reasons.append("errors take evaluation windows as independent, which makes them too small")
         if named:
             reasons.insert(0, "stable but invalid: the ranking is reproducible and does not find what matters")
         text = "; ".join(reasons)
-        words = (validity.word, stable.word, named)
-        numbers = (*validity.numbers, *stable.numbers)
-        lines.append((own["model"][0], selector, *words, *numbers, f"{text[0].upper()}{text[1:]}."))
-    return frame("verdicts", lines)
+        own = nested.get(name, {})
+        lines.append(
+            (
+                gap.filter(selector=name)["model"][0], name, validity, same[name].word, named, *enough[name].numbers,
+                own.get("spearman"), own.get("jaccard"), f"{text[0].upper()}{text[1:]}.",
+                rows[name].word, *rows[name].numbers, *same[name].numbers,
+            )
+        )  # fmt: skip
+    return frame("verdicts", lines, optional=MORE)
+
+
+def _validity(enough: Finding, rows: Finding) -> tuple[str, tuple[str, ...]]:
+    """The word, and the reasons that are not specificity's own."""
+    if enough.word != SUFFICIENT:
+        return enough.word, enough.reasons
+    if rows.word == SPECIFIC:
+        return FAITHFUL, enough.reasons
+    lead = (
+        "sufficient; not called faithful, since specificity was not measured"
+        if rows.word == NOT_MEASURED
+        else "sufficient but not specific: its depths alone may do it"
+        if rows.word == "not"
+        else f"sufficient, but specific under {rows.word}"
+    )
+    return SUFFICIENT, (lead, *enough.reasons)
 
 
 def against_half(stability: pl.DataFrame) -> pl.DataFrame:
-    """The line per selector that its stability goes by: half the windows against all, else the largest smaller set."""
+    """The line per selector of nested sizes: half the windows against all, else the largest smaller set."""
     smaller = stability.filter(pl.col("size") < pl.col("reference_size"))
     is_half = 2 * pl.col("size") == pl.col("reference_size")
     return smaller.sort(is_half, "size", maintain_order=True).unique("selector", keep="last", maintain_order=True)
 
 
-def _validity(
-    selector: str, gap: pl.DataFrame, differences: pl.DataFrame, dense_nll: float, limits: Thresholds
-) -> Finding:
-    """Numbers: log gap, LeRF NLL, random's LeRF NLL, dense NLL, damage; all at the reference rate."""
-    own = gap.filter(selector=selector)
-    here = own.filter(rate=limits.rate)
-    lerf = statistics.fmean(here["nll_lerf"])
-    chance = statistics.fmean(gap.filter(selector=BASELINE, rate=limits.rate)["nll_lerf"])
-    log_gap = statistics.fmean(here["log_gap"])
-    damage = (lerf - dense_nll) / (chance - dense_nll) if chance > dense_nll else None
-    numbers = (log_gap, lerf, chance, dense_nll, damage)
-    at = f"at {limits.rate:.0%}"
-    if selector == BASELINE:
-        return Finding("not", numbers, ("it is the baseline that the others are compared with",))
+def as_judged_now(verdicts: pl.DataFrame) -> pl.DataFrame:
+    """A table of verdicts in today's words; one that has the column `specific` as it is.
 
-    against, failing = [], []
-    if not _below_random(selector, differences, limits):
-        against.append(
-            f"LeRF {at} is not below every random ranking by {limits.stderrs:g} standard errors "
-            f"({lerf:.3g} against {chance:.3g} nats per token)"
-        )
-    if damage is None:
-        against.append(f"random removal does no damage {at}, so nothing can be told from LeRF")
-    elif damage > limits.invalid_damage:
-        against.append(f"LeRF {at} does {damage:.1%} of the damage of random removal, close to chance")
-    for rate in sorted(set(own["rate"].to_list())):
-        part = own.filter(rate=rate)
-        pairs = part.select("log_gap", "stderr").rows()
-        if not all(_clear_gap(found, stderr, limits) for found, stderr in pairs):
-            failing.append(f"{statistics.fmean(part['log_gap']):+.2g} at {rate:.0%}")
-            if rate == limits.rate:
-                against.append(
-                    f"the log gap {at} is not clearly above zero ({log_gap:+.3g} nats, "
-                    f"asked for at least {limits.log_gap:g} and {limits.stderrs:g} standard errors)"
-                )
-    if against:
-        return Finding("not", numbers, tuple(against))
-
-    assert damage is not None
-    small = damage <= limits.faithful_damage
-    found = (
-        f"LeRF {at} is below every random ranking ({lerf:.3g} against {chance:.3g} nats per token)",
-        f"it does {damage:.1%} of the damage of random removal"
-        + ("" if small else f", more than {limits.faithful_damage:.0%}"),
-        f"the log gap {at} is {log_gap:+.3g} nats, "
-        + (f"too small at some rates ({', '.join(failing)})" if failing else "and large enough at every rate"),
+    In older tables `faithful` rested on gap and damage alone and `stable` on nested sizes: they become `sufficient` and
+    `unknown`, with the reason. Published ones, which have numbers and no words, keep their nulls.
+    """
+    if "specific" in verdicts.columns:
+        return verdicts
+    schema = spec("verdicts").schema(MORE)
+    said = pl.col("reasons")
+    old = (
+        "Judged before specificity and disjoint draws of calibration text were measured, so that it is not called "
+        "faithful, stable or not; run `selector-audit analyze MODEL verdict` again. "
     )
-    return Finding("faithful" if small and not failing else "partly", numbers, found)
-
-
-def _below_random(selector: str, differences: pl.DataFrame, limits: Thresholds) -> bool:
-    """Whether every LeRF mask of the selector has a lower NLL than every random one, by enough standard errors."""
-    pairs = differences.filter(pl.col("kind") == "lerf", pl.col("rate") == limits.rate)
-    first = pairs.filter(selector_a=selector, selector_b=BASELINE).select("difference", "stderr").rows()
-    second = pairs.filter(selector_a=BASELINE, selector_b=selector).select(-pl.col("difference"), "stderr").rows()
-    if not first + second:
-        raise InputError(
-            f"the table of differences does not compare {selector} with random at rate {limits.rate:g}; "
-            "run the analysis `differences` again"
-        )
-    return all(
-        stderr is not None and difference < 0 and -difference >= limits.stderrs * stderr
-        for difference, stderr in first + second
+    return verdicts.with_columns(
+        pl.col("validity").replace({FAITHFUL: SUFFICIENT}),
+        pl.col("stability").replace({"stable": UNKNOWN, "not": UNKNOWN}),
+        pl.when(pl.col("stable_but_invalid").is_not_null()).then(False).alias("stable_but_invalid"),
+        pl.when(said.is_not_null()).then(pl.concat_str(pl.lit(old), said)).alias("reasons"),
+        pl.when(pl.col("validity").is_not_null()).then(pl.lit(NOT_MEASURED)).alias("specific"),
+        *(pl.lit(None, schema[name]).alias(name) for name in MORE[1:]),
     )
 
 
-def _clear_gap(log_gap: float, stderr: float | None, limits: Thresholds) -> bool:
-    return stderr is not None and log_gap >= limits.log_gap and log_gap >= limits.stderrs * stderr
+def _nested(stability: pl.DataFrame | None, limits: Thresholds) -> pl.DataFrame:
+    if stability is None:
+        return pl.DataFrame()
+    return against_half(stability.filter((pl.col("rate") - limits.rate).abs() < 1e-9))
 
 
-def _stability(
-    selector: str, stability: pl.DataFrame | None, data_free: Collection[str], limits: Thresholds
-) -> Finding:
-    """Numbers: Spearman and Jaccard between the scores of half the windows and those of all of them."""
-    if selector in data_free:
-        return Finding(NOT_APPLICABLE, (None, None), ("it sees no text, so its stability is not applicable",))
-    own = None
-    if stability is not None:
-        own = against_half(stability.filter(selector=selector, rate=limits.rate))
-    if own is None or own.is_empty():
-        return Finding("unknown", (None, None), ("stability was not measured",))
-    line = own.row(0, named=True)
-    rho, overlap = line["spearman"], line["jaccard"]
-    if rho is None or overlap is None:
-        return Finding("unknown", (rho, overlap), ("stability is not defined for these scores",))
-    stable = rho >= limits.spearman and overlap >= limits.jaccard
-    found = (
-        f"from {line['size']} instead of {line['reference_size']} windows its scores have Spearman {rho:.4f} and its "
-        f"masks at {limits.rate:.0%} Jaccard {overlap:.3f} (asked for {limits.spearman:g} and {limits.jaccard:g})"
+def _nested_words(line: dict[str, float | None]) -> str:
+    rho, overlap = (("–" if line[name] is None else f"{line[name]:.4f}") for name in ("spearman", "jaccard"))
+    return (
+        f"nested sizes, which share windows and give no verdict: from {line['size']} instead of "
+        f"{line['reference_size']} windows Spearman {rho}, Jaccard {overlap}"
     )
-    return Finding("stable" if stable else "not", (rho, overlap), (found,))

@@ -43,6 +43,8 @@ class Study(Protocol[Inputs]):
         """The tables, from the results of all cells."""
         ...
 
+    # A study may also have `record(inputs) -> Json`: what of its own the manifest keeps beside its tables.
+
 
 def conduct(study: Study[Inputs], inputs: Inputs, runner: Runner) -> Tables:
     """All stages of a study, and its tables."""
@@ -73,8 +75,10 @@ BUILT_IN = {
     "differences": f"{_AUDIT}.differences",
     "rank-distribution": f"{_AUDIT}.groups",
     "controls": f"{_AUDIT}.controls",
+    "specific": f"{_AUDIT}.specific",
     "dangerous": f"{_AUDIT}.groups",
     "stability": f"{_AUDIT}.stability",
+    "draws": f"{_AUDIT}.draws",
     "invariance": f"{_AUDIT}.invariance",
     "verdict": f"{_AUDIT}.verdicts",
     "singles": f"{_AUDIT}.singles",

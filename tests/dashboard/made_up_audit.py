@@ -181,8 +181,19 @@ def repeated() -> dict[str, pl.DataFrame]:
     ]  # fmt: skip
     verdicts = [
         (NAME, name, "not" if name == "wanda" else "faithful", "stable", name == "wanda", gap, 2.4, 4.0, 2.0, 0.2, 0.97,
-         0.9, "A *reason*.")
+         0.9, "A *reason*.", "LeRF only" if name == "wanda" else "specific", 0.4, 5, 16, 0.96, 0.85)
         for name, gap in zip(data_dependent, (5.0, 6.0, 7.0, 0.2), strict=True)
+    ]  # fmt: skip
+    draws = [(NAME, name, rate, 5, 16, 32, 80, 0.96, 0.85, 0.8, 0.9) for name in data_dependent for rate in RATES]
+    drawn = [
+        (NAME, name, None, order, 0.3, draw, 16, 16 * draw, 2.4 + 0.01 * draw)
+        for name in data_dependent for order in ("lerf", "morf") for draw in range(5)
+    ]  # fmt: skip
+    # 40% of the advantage is depth; wanda has no advantage over random, so no share of it
+    specific = [
+        (NAME, name, order, 0.3, 5, sign * -0.5, 0.05, 0.03, 6, 5.0, sign * -0.5 - 0.1, sign * -0.5 + 0.1, 0.001, 0.004,
+         "better", 10, 1.2, 1.0, 1.4, 0.48, *((None,) * 3 if name == "wanda" else (0.4, 0.3, 0.5)))
+        for order, sign in (("lerf", 1), ("morf", -1)) for name in data_dependent
     ]  # fmt: skip
     domain = [(NAME, name, "made-up", "other", rate, 0.9, 0.7, 2.4, 2.6) for name in data_dependent for rate in RATES]
     seeds = [(NAME, "random", order, rate, 3, 4.0, 0.2, 3.8, 4.2) for order in ("lerf", "morf") for rate in RATES]
@@ -196,7 +207,27 @@ def repeated() -> dict[str, pl.DataFrame]:
         "verdicts": table(
             verdicts,
             "model selector validity stability stable_but_invalid log_gap lerf_nll random_lerf_nll dense_nll damage "
-            "spearman jaccard reasons",
+            "spearman jaccard reasons specific depth_share calibration_draws draw_size draw_spearman draw_jaccard",
+        ),
+        "draws": table(
+            draws,
+            "model selector rate calibration_draws draw_size size_wanted windows_available spearman "
+            "jaccard jaccard_min jaccard_max",
+        ),
+        "draw_sweep": table(drawn, "model selector seed order rate draw size first_window nll"),
+        "layer_matched": table(
+            [
+                (NAME, "lrp", None, order, 0.3, seed, 24, 3.5 + shift, 2.7 - 3.5 - shift, 0.01, 6)
+                for order in ("lerf", "morf")
+                for seed, shift in ((42, -0.1), (43, 0.1))
+            ],
+            "model selector seed order rate control_seed rows_removed nll difference stderr_blocks blocks",
+        ),
+        "specific": table(
+            specific,
+            "model selector order rate matched_seeds difference stderr stderr_blocks blocks degrees low high p p_holm "
+            "answer random_seeds advantage advantage_low advantage_high control_advantage depth_share depth_share_low "
+            "depth_share_high",
         ),
         "domain": table(domain, "model selector corpus_a corpus_b rate spearman jaccard nll_a nll_b"),
         "seeds": table(seeds, "model selector order rate seeds nll_mean nll_sd nll_min nll_max"),

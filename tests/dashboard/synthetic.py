@@ -11,6 +11,7 @@ import polars as pl
 
 from engine.records.manifest import add_to_manifest, read_manifest
 from engine.results.tables import TABLES, frame, spec
+from engine.stats.verdict import MORE
 
 MODEL = {"id": "made-up-1B", "revision": "4e20de1c3a55", "weights_hash": "ab" * 32, "dtype": "float32"}
 RATES = (0.0, 0.1, 0.3, 0.5)
@@ -102,10 +103,12 @@ def stability(spearman: dict[str, float], model: str = MODEL["id"]) -> pl.DataFr
 def verdicts(model: str = MODEL["id"]) -> pl.DataFrame:
     """A faithful selector, and one that is stable but invalid."""
     rows = [
-        (model, "lrp", "faithful", "stable", False, 5.7, 2.3, 3.8, 2.0, 0.2, 0.99, 0.9, "LeRF is below random."),
-        (model, "wanda", "not", "stable", True, 0.3, 3.8, 3.8, 2.0, 1.0, 0.999, 0.9, "No *why*."),
+        (model, "lrp", "faithful", "stable", False, 5.7, 2.3, 3.8, 2.0, 0.2, 0.99, 0.9, "LeRF is below random.",
+         "specific", 0.4, 5, 16, 0.97, 0.9),
+        (model, "wanda", "not", "stable", True, 0.3, 3.8, 3.8, 2.0, 1.0, 0.999, 0.9, "No *why*.",
+         "not", None, 5, 16, 0.99, 0.9),
     ]  # fmt: skip
-    return frame("verdicts", rows)
+    return frame("verdicts", rows, optional=MORE)
 
 
 def add_table(folder: Path, stem: str, frame: pl.DataFrame) -> None:

@@ -11,6 +11,7 @@ from synthetic import add_table, break_manifest
 import precomputed
 from dashboard.report.report import build
 from dashboard.state import results
+from engine.results.tables import spec
 
 PAGES = {  # what makes the first table of each
     "agreement": "selector-audit analyze MODEL agreement",
@@ -21,6 +22,7 @@ PAGES = {  # what makes the first table of each
 }
 PARTS = {
     "Controls": 1,
+    "Explained by depth": 2,
     "Rank distribution": 1,
     "Dangerous groups": 3,
     "Second domain": 2,
@@ -70,7 +72,7 @@ def warnings(app):
     return [warning.value.replace("\\", "") for warning in app.warning]
 
 
-@pytest.mark.parametrize(("name", "count"), [("agreement", 5), ("depth", 2), ("stability", 4), ("downstream", 1)])
+@pytest.mark.parametrize(("name", "count"), [("agreement", 5), ("depth", 2), ("stability", 5), ("downstream", 1)])
 @pytest.mark.usefixtures("full")
 def test_full_results_open_without_a_warning(name, count):
     app = page(name)
@@ -87,6 +89,58 @@ def test_every_part_of_the_controls_opens(part, count):
     app = page("controls", part=part)
     assert warnings(app) == []
     assert len(figures(app)) == count
+
+
+@pytest.mark.usefixtures("full")
+def test_what_depths_explain_is_shown_with_its_interval():
+    app = page("controls", part="Explained by depth")
+    differences, shares = figures(app)
+    assert {tuple(trace["x"]) for trace in differences["data"]} == {(-0.5,)}
+    assert [trace["name"] for trace in shares["data"]] == ["LRP", "IG", "Consensus-2"]
+    assert shares["data"][0]["error_x"]["array"] == [pytest.approx(0.1)]
+    assert any("1 selector(s) have no clear advantage over random" in caption.value for caption in app.caption)
+    alts = [chart.proto.alt for chart in app.get("plotly_chart")]
+    assert "LRP better" in alts[0]
+    assert "LRP 40%" in alts[1]
+    (table,) = (frame.value for frame in app.dataframe)
+    assert table["Nats per token"].tolist() == [-0.5] * 4
+    morf = figures(page("controls", part="Explained by depth", specific_order="MoRF"))
+    assert {tuple(trace["x"]) for trace in morf[0]["data"]} == {(0.5,)}
+
+
+@pytest.mark.usefixtures("full")
+def test_disjoint_draws_stand_beside_nested_sizes():
+    app = page("stability")
+    alts = [chart.proto.alt for chart in app.get("plotly_chart")]
+    assert alts[0].startswith("Jaccard of LeRF masks at 30% between disjoint draws, mean of pairs: LRP 0.850")
+    assert any("80 windows, too few for 5 draws of 32" in caption.value for caption in app.caption)
+    assert any(heading.value == "Nested sizes" for heading in app.subheader)
+    assert figures(app)[-1]["layout"]["yaxis"]["title"]["text"] == "Jaccard, between disjoint draws"
+
+
+def test_results_of_earlier_versions_say_what_was_not_measured(tmp_path):
+    """Verdicts without controls and draws: nothing is called faithful or stable, and the tab names its command."""
+    folder = write_audit(tmp_path / "old")
+    old = pl.read_parquet(folder / "verdicts.parquet").select(spec("verdicts").schema())
+    add_table(folder, "verdicts", old)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for stem in ("specific", "draws", "draw_sweep"):
+        (folder / f"{stem}.parquet").unlink()
+        del manifest["files"][f"{stem}.parquet"]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    app = page("stability", source="My results", folder=str(folder))
+    (told,) = warnings(app)
+    assert "analyze made-up-1B draws" in told
+    assert any("disjoint draws were not measured" in caption.value for caption in app.caption)
+    table = app.dataframe[-1].value
+    assert (set(table["Validity"]), set(table["Specific"])) == ({"sufficient", "not"}, {"not measured"})
+    assert set(table["Stability"]) == {"unknown"}
+    (told,) = warnings(page("controls", source="My results", folder=str(folder), part="Explained by depth"))
+    assert "analyze made-up-1B specific" in told
+    report = build([folder])
+    assert "Judged before specificity and disjoint draws" in report
+    assert "selector-audit analyze made-up-1B specific" in report
+    assert "Errors take evaluation windows as independent" in report
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -112,7 +166,7 @@ def test_damaged_folders_are_one_line(name, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "stem", "left"),
-    [("agreement", "spearman", 4), ("depth", "mask_depth", 1), ("stability", "verdicts", 3)],
+    [("agreement", "spearman", 4), ("depth", "mask_depth", 1), ("stability", "verdicts", 4)],
 )
 def test_one_damaged_table_leaves_the_rest(name, stem, left, tmp_path):
     folder = write_audit(tmp_path / "damaged")

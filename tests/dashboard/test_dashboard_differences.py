@@ -6,6 +6,7 @@ import statistics
 
 import polars as pl
 import pytest
+import scipy.stats
 from streamlit.testing.v1 import AppTest
 from synthetic import add_table, write_run
 
@@ -56,7 +57,12 @@ def test_seeds_are_averaged_with_what_their_draw_adds():
     stderr = math.sqrt(0.05**2 + statistics.variance(SEEDS.values()) / 3)
     assert row["difference"] == pytest.approx(-statistics.fmean(SEEDS.values()))
     assert row["stderr"] == pytest.approx(stderr)
-    assert row["z"] == pytest.approx(row["difference"] / stderr)
+    # three seeds: Student's t of few degrees, and p over the two pairs by Holm
+    parts = (0.05**2, statistics.variance(SEEDS.values()) / 3)
+    degrees = sum(parts) ** 2 / (parts[1] ** 2 / 2)
+    assert row["high"] == pytest.approx(row["difference"] + scipy.stats.t.ppf(0.975, degrees) * stderr)
+    p = 2 * scipy.stats.t.sf(abs(row["difference"]) / stderr, degrees)
+    assert row["p_holm"] == pytest.approx(2 * p, rel=1e-6)
 
 
 def test_the_figure_has_both_signs_and_brackets_what_is_not_told_apart():
@@ -72,7 +78,7 @@ def test_the_tab_shows_the_pairs_and_the_gaps():
     assert [warning.value for warning in app.warning] == []
     (chart,) = app.get("plotly_chart")
     assert "not told apart: LRP and IG." in chart.proto.alt
-    assert any(text.value == "1 of 2 pairs differ by at least 2 standard errors." for text in app.text)
+    assert any(text.value == "1 of 2 pairs are told apart (p at most 0.05 after Holm)." for text in app.text)
     lerf, gaps = (table.value for table in app.dataframe)
     assert lerf["minus"].tolist() == ["IG", "Random"]
     assert gaps["Nats per token"].tolist() == [5.7]
@@ -95,6 +101,6 @@ def test_the_shipped_results_open():
 def test_one_window_has_no_error():
     table = frame("differences", [("m", "lerf", "lrp", "lerf", None, "ig", "lerf", None, 0.3, -0.5, None, None)])
     found = differences.over_seeds(table, "lerf", 0.3)
-    assert found.row(0) == ("lrp", "ig", -0.5, None, None)
+    assert found.row(0) == ("lrp", "ig", -0.5, None, None, None, None)
     assert [note.text for note in differences.pairs(found, 0.3).layout.annotations] == ["(−0.50)", "(0.50)"]
     assert differences.over_seeds(table.clear(), "lerf", 0.3).schema == pl.Schema(differences._SCHEMA)

@@ -164,6 +164,7 @@ OTHERS = {  # a value for every option, none of them a default
     "--protocol-orders": ("morf", ("morf",)),
     "--protocol-rates": ("20%,0.4", (0.2, 0.4)), "--protocol-windows": ("5", 5), "--resample-windows": ("3", 3),
     "--resample-seed": ("4", 4),
+    "--calibration-draws": ("7", 7), "--draws-seed": ("5", 5),
     "--rewrites": ("neurons,decoys", ("neurons", "decoys")), "--invariance-samples": ("11", 11),
     "--rewrite-seed": ("5", 5), "--rescaling-power": ("3", 3), "--decoys": ("2", 2), "--decoy-power": ("6", 6),
 }  # fmt: skip

@@ -6,10 +6,11 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import controls as controls_chart, formats, palette
-from dashboard.pages.controls import exact, more, protocols, singles
+from dashboard.pages.controls import depth, exact, more, protocols, singles
 from dashboard.show import layout, selection, tools
 from dashboard.state import sources
 from engine.stats.control_answers import control_answers
+from engine.stats.table_estimates import has_blocks
 
 HOW_TO_READ = (
     "Each part asks what else could explain a good result: fewer rows, the right depth, one method alone, the text, "
@@ -17,8 +18,8 @@ HOW_TO_READ = (
     "worth as much as the controls that it beats."
 )
 STEMS = (
-    "controls", "rank_distribution", "dangerous_summary", "domain", "seeds", "singles_selectors", "invariance_rewrites",
-    "protocols_claims",
+    "controls", "specific", "rank_distribution", "dangerous_summary", "domain", "seeds", "singles_selectors",
+    "invariance_rewrites", "protocols_claims",
 )  # fmt: skip
 ORDERS = ("LeRF", "MoRF")
 WHAT = {
@@ -40,6 +41,7 @@ def render() -> None:
         return
     parts = {
         "Controls": _controls,
+        "Explained by depth": depth.show,
         "Rank distribution": more.rank_distribution,
         "Dangerous groups": more.dangerous,
         "Second domain": more.domain,
@@ -94,18 +96,24 @@ def _alt(chosen: pl.DataFrame, order: str, rate: float) -> str:
 
 
 def _answers(source: sources.Source, order: str, rate: float) -> None:
-    """Does a control beat Consensus-2 at equal size? In words, with standard errors."""
+    """Does a control beat Consensus-2 at equal size? In words, with intervals."""
     if not source.has("control_differences"):
         return
     with layout.told():
         differences = source.table("control_differences").filter(
             pl.col("order") == order, (pl.col("rate") - rate).abs() < 1e-9
         )
-        answers = {answer.control: answer for answer in control_answers(differences)}
+        drawn = source.table("draw_sweep") if source.has("draw_sweep") else None
+        answers = {answer.control: answer for answer in control_answers(differences, drawn)}
         st.subheader("Does a control beat Consensus-2 at equal size?", anchor=False)
         better = [name for name, answer in answers.items() if answer.answer == "better"]
         lost = [name for name, answer in answers.items() if answer.survives is False]
         st.markdown(_verdict(better, lost))
+        if not has_blocks(differences):
+            st.caption(
+                "Errors take evaluation windows as independent, which makes them too small; "
+                "`selector-audit analyze MODEL controls` measures them over blocks of windows."
+            )
         rows = [
             {
                 "Control": controls_chart.control_title(name),
@@ -114,6 +122,8 @@ def _answers(source: sources.Source, order: str, rate: float) -> None:
                 "Against the full rate": answers[name].at_rate or "the same",
                 "Difference (nats)": answers[name].difference,
                 "Standard error": answers[name].stderr,
+                "95% from": answers[name].low,
+                "to": answers[name].high,
                 "In words": answers[name].sentence,
             }
             for name in controls_chart.in_control_order(list(answers))
@@ -121,7 +131,7 @@ def _answers(source: sources.Source, order: str, rate: float) -> None:
         st.dataframe(
             pl.DataFrame(rows),
             hide_index=True,
-            column_config=dict.fromkeys(("Difference (nats)", "Standard error"), more.four_digits()),
+            column_config=dict.fromkeys(("Difference (nats)", "Standard error", "95% from", "to"), more.four_digits()),
         )
 
 
@@ -129,7 +139,7 @@ def _verdict(better: list[str], lost: list[str]) -> str:
     def names(controls: list[str]) -> str:
         return ", ".join(controls_chart.control_title(name) for name in controls_chart.in_control_order(controls))
 
-    first = f"**Yes:** {names(better)}." if better else "**No**, none by two standard errors."
+    first = f"**Yes:** {names(better)}." if better else "**No**, none clearly (p ≤ .05 after Holm over the controls)."
     if not lost:
         return first
     return (

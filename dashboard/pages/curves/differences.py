@@ -8,12 +8,26 @@ import streamlit as st
 from dashboard.charts import differences as chart, formats, palette
 from dashboard.show import selection, tools
 from dashboard.state import sources
+from engine.stats.table_estimates import has_blocks
 
 NOTES = (
-    "Standard errors are paired over evaluation windows, which are taken as independent; neighbouring windows are "
-    "alike, so these errors are rather too small. Of random they hold the draw of its seed.",
-    "Many pairs are compared at once: of 20 pairs without any difference, one lies beyond two standard errors.",
+    "Many pairs are compared at once: p is adjusted by Holm over all of them, and what is told apart has at most .05.",
 )
+
+
+def errors_note(whole: pl.DataFrame, drawn: bool) -> str:
+    """What the errors of this run's table hold."""
+    if not has_blocks(whole):
+        return (
+            "Standard errors take evaluation windows as independent; neighbouring windows are alike, so these errors "
+            "are too small. Run `selector-audit analyze MODEL differences` again for errors over blocks of windows."
+        )
+    calibration = (
+        "and, at the rates at which they were measured, between disjoint draws of the calibration text"
+        if drawn
+        else "but not over draws of the calibration text, which were not measured"
+    )
+    return f"Errors are over blocks of neighbouring evaluation windows and over random's seeds, {calibration}."
 
 
 def render(picked: sources.Source) -> pl.DataFrame:
@@ -21,13 +35,15 @@ def render(picked: sources.Source) -> pl.DataFrame:
     whole = picked.table("differences")
     rates = sorted(set(whole["rate"]))
     rate = selection.rate("Rows removed", rates, "difference_rate", default=0.3)
-    lerf, gaps = (chart.over_seeds(whole, kind, rate) for kind in ("lerf", "gap"))
+    drawn = picked.table("draw_sweep") if picked.has("draw_sweep") else None
+    lerf, gaps = (chart.over_seeds(whole, kind, rate, drawn) for kind in ("lerf", "gap"))
     if lerf.height:
-        apart = lerf.filter(pl.col("z").abs() >= chart.ENOUGH).height
-        st.text(f"{apart} of {lerf.height} pairs differ by at least {chart.ENOUGH:g} standard errors.")
+        apart = sum(map(chart.apart, lerf.iter_rows(named=True)))
+        st.text(f"{apart} of {lerf.height} pairs are told apart (p at most {chart.LEVEL:g} after Holm).")
         close = [
             f"{palette.title(row['selector_a'])} and {palette.title(row['selector_b'])}"
-            for row in lerf.filter((pl.col("z").abs() < chart.ENOUGH) | pl.col("z").is_null()).iter_rows(named=True)
+            for row in lerf.iter_rows(named=True)
+            if not chart.apart(row)
         ]
         tools.show(
             chart.pairs(lerf, rate),
@@ -35,7 +51,11 @@ def render(picked: sources.Source) -> pl.DataFrame:
             f"NLL of every selector's LeRF mask minus every other's at {formats.rate(rate)}; not told apart: "
             f"{', '.join(close) or 'none'}.",
         )
-    names = {"selector_a": "Selector", "selector_b": "minus", "difference": "Nats per token", "stderr": "Error"}
+    st.caption(errors_note(whole, drawn is not None))
+    names = {
+        "selector_a": "Selector", "selector_b": "minus", "difference": "Nats per token", "stderr": "Error",
+        "low": "95% from", "high": "to", "p_holm": "p, Holm",
+    }  # fmt: skip
     left, right = st.columns(2)
     with left:
         st.caption("LeRF: one selector's mask minus another's")

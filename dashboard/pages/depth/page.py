@@ -136,7 +136,13 @@ def _mask_alt(counts: pl.DataFrame, selector: str, rate: float) -> str:
 
 
 def _measured(source: sources.Source, rate: float) -> str:
-    """The control's numbers for LRP and IG, where they were measured at this rate."""
+    """The control's numbers at this rate: of every selector, in folders of earlier versions of LRP and IG."""
+    if source.has("layer_matched"):
+        masks = source.table("layer_matched").filter((pl.col("rate") - rate).abs() < 1e-9, pl.col("order") == "lerf")
+        means = {row["selector"]: row for row in masks.group_by("selector").mean().iter_rows(named=True)}
+        lines = [_line(name, rate, means[name]["nll"] + means[name]["difference"], means[name]["nll"])
+                 for name in palette.in_order(list(means))]  # fmt: skip
+        return "\n".join(lines) or f"The control was not measured at {formats.rate(rate)}."
     if not source.has("controls"):
         return "Measured on the page Controls, once `selector-audit analyze` has made the controls."
     table = source.table("controls").filter(
@@ -148,8 +154,12 @@ def _measured(source: sources.Source, rate: float) -> str:
             table.filter(pl.col("control") == name)["nll"].mean() for name in (selector, f"{selector}_layer_matched")
         )
         if isinstance(real, float) and isinstance(matched, float):
-            lines.append(
-                f"{palette.title(selector)} at {formats.rate(rate)}: perplexity {formats.perplexity(real)}; random "
-                f"rows in the same layers: {formats.perplexity(matched)}"
-            )
+            lines.append(_line(selector, rate, real, matched))
     return "\n".join(lines) or f"The control was not measured at {formats.rate(rate)}."
+
+
+def _line(selector: str, rate: float, real: float, matched: float) -> str:
+    return (
+        f"{palette.title(selector)} at {formats.rate(rate)}: perplexity {formats.perplexity(real)}; random rows in the "
+        f"same layers: {formats.perplexity(matched)}"
+    )

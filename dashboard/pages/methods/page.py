@@ -33,8 +33,8 @@ consecutive windows; the first token of a window is not predicted. Perplexity is
 shown, so it cannot overflow a table or a chart.
 
 The **gap** is perplexity under MoRF minus perplexity under LeRF, as the paper prints it. The **log gap** is the same
-difference in nats, which can be compared between models. Error bars are standard errors over windows; for the random
-selector they are the spread over its seeds.
+difference in nats, which can be compared between models. Error bars of curves are standard errors over windows as if
+these were independent; for the random selector they are the spread over its seeds.
 """,
     "Selectors": """
 All selectors that need text see the same calibration windows; higher scores mean more important.
@@ -77,8 +77,13 @@ loss there; means are over the tokens that predict one.
 - **Effect size** contrasts prompts only, see Refusal edits.
 """,
     "Analyses": """
-**Stability**: the calibration windows are nested, the first 8 within the first 16 and so on. Scores of fewer windows
-are compared with those of all by Spearman's correlation over all rows and by the Jaccard overlap of their LeRF masks.
+**Nested stability** is the paper's: the calibration windows are nested, the first 8 within the first 16 and so on.
+Scores of fewer windows are compared with those of all by Spearman's correlation over all rows and by the Jaccard
+overlap of their LeRF masks. Half of the windows are part of all, so that such numbers are high in any case.
+
+**Disjoint draws** are not the paper's: five sets of consecutive windows without one in common, at random places of the
+whole calibration text, each as large as the largest nested set or as large as the text allows. Every selector is
+scored on each; scores and masks are compared between all pairs of draws. The places are in the manifest.
 
 **Agreement**: the same two measures between selectors, the overlap apart for attention and MLP. Beside it stands the
 overlap that random masks of the same sizes have on average.
@@ -87,6 +92,13 @@ overlap that random masks of the same sizes have on average.
 Consensus-2 with the ranks under IG permuted. *LRP ∩ IG* removes the rows in both masks, *VETO-LRP* those in LRP's and
 not in IG's, *VETO-IG* the reverse. These three remove fewer rows, so each also stands beside masks of its own size
 (**choice**: the paper compares them at the full rate).
+
+**Specific**: every selector's masks stand beside five layer-matched ones of their own, under both orders. The
+difference to their mean has an interval for one further such mask, since a selector that knows its depths and nothing
+about rows is one: t times the square root of the part of the evaluation text plus s² (1 + 1/n), s² the variance of
+n controls. **Explained by depth** is (R − C) / (R − L), with L, C and R the mean NLL of the selector's mask, of its
+layer-matched masks and of ten random ones: how much of its advantage over random rows at its depths have as well. Its
+interval is Fieller's; where the advantage is not clearly above zero, there is no share.
 
 **Dangerous groups**: the rows of a mask that lie in one sublayer of one block, removed alone. A group is dangerous if
 it more than doubles the perplexity.
@@ -144,12 +156,19 @@ The **area** of a selector is the area between its MoRF and LeRF curves of the h
 that under random's curve. Its 95% interval is the ratio's over the same blocks. Resampling needs windows as long as
 those of the evaluation, and is not done to replies.
 
-**Differences** of NLL have a standard error that is paired over the evaluation windows.
+**Errors.** Differences of NLL are paired over the evaluation windows. Neighbouring windows are alike, so that blocks
+of them are the independent units: 1.5 times the cube root of their number (**choice**). To their variance come that of
+the mean over random seeds and, where disjoint draws were measured, that between draws of the calibration text.
+Intervals are Student's t with Satterthwaite's degrees. Where many are compared, p is adjusted by Holm. Standard errors
+over single windows (`stderr`) are kept in the tables beside these; tables of earlier versions have no others.
 
-**Verdicts** rest on limits (`Thresholds` in `engine/stats/verdict.py`) that were set after looking at the
-published tables; the tables can be judged again by others. A selector is *faithful* if its LeRF masks do at most half
-of the damage of random ones and its log gap is large enough, *stable* if half of the text gives nearly the same
-ranking and masks. *Stable but invalid* is what a look at stability alone would miss.
+**Verdicts** rest on limits (`Thresholds` in `engine/stats/limits.py`) that were set after looking at the
+published tables; the tables can be judged again by others. A selector is *sufficient* if its LeRF masks do at most half
+of the damage of random ones and its log gap is large enough at every rate, *specific* if it does better than random
+rows of its own layers under LeRF and under MoRF (**choice** of both), *faithful* if it is both, and *stable* if
+disjoint draws of calibration text give nearly the same ranking and masks. Nested sizes give no verdict. What was not
+measured is called so, and then nothing is called faithful or stable. *Stable but invalid* is what a look at stability
+alone would miss.
 """,
     "Refusal edits": """
 The **margin** of a prompt is the mean logit of tokens that open refusals minus the mean logit of tokens that open

@@ -43,7 +43,15 @@ _SAYS = {  # what a page is for, by its path
     "runs": "audit a model of your own, compare and keep runs",
     "methods": "what every number means",
 }
-_WORDS = {"faithful": "finds what matters", "partly": "finds part of what matters", "not": "does not find what matters"}
+_WORDS = {
+    "faithful": "finds what matters", "sufficient": "finds what can go", "partly": "finds part of what matters",
+    "not": "does not find what matters",
+}  # fmt: skip
+_SPECIFIC = {
+    "specific": "more than its depths", "not": "not shown to be more than its depths",
+    "LeRF only": "more than its depths under LeRF", "MoRF only": "more than its depths under MoRF",
+    "not measured": "depths not controlled",
+}  # fmt: skip
 _STABLE = {"stable": "stable", "not": "not stable", "not applicable": "needs no text", "unknown": "stability unknown"}
 
 
@@ -144,7 +152,8 @@ def _verdicts(picked: sources.Source) -> None:
     rows = {row["selector"]: row for row in table.iter_rows(named=True)}
     for selector in order:
         row = rows[selector]
-        words = [_WORDS.get(row["validity"], row["validity"]), _STABLE.get(row["stability"], row["stability"])]
+        words = [_WORDS.get(row["validity"], row["validity"]), _SPECIFIC.get(row["specific"], "")]
+        words = [*filter(None, words), _STABLE.get(row["stability"], row["stability"])]
         badge = " :red-badge[stable but invalid]" if row["stable_but_invalid"] else ""
         title = f"**{layout.plain(palette.title(selector))}**: {layout.plain(', '.join(words))}"
         st.markdown(f"{title}{badge}  \n{layout.plain(row['reasons'] or '')}")

@@ -15,27 +15,63 @@ from dashboard.state import sources
 from engine.stats.verdict import Thresholds
 
 HOW_TO_READ = (
-    "Upper figures: scores from less calibration text against those from all of it; 1 means nothing changes. Lower "
-    "figure: a selector at the top left gives the same answer every time, and the answer is wrong."
+    "First: scores from draws of calibration text that share no window, against each other; 1 means that another text "
+    "gives the same. Then the paper's nested sizes, which share windows and so look more stable. Last: a selector at "
+    "the top left gives the same answer every time, and the answer is wrong."
 )
 SIZE = Axis("size", "calibration windows", "category")
 BY_GAP, BY_LERF = "Log gap", "LeRF perplexity"
 MEASURES = {"spearman": "Spearman", "jaccard": "Jaccard"}
+DRAWN = {"spearman": "draw_spearman", "jaccard": "draw_jaccard"}
 
 
 def render() -> None:
     """The page."""
     layout.heading("Stability", HOW_TO_READ)
-    source = sources.pick(("stability", "verdicts"))
+    source = sources.pick(("stability", "draws", "verdicts"))
     if source is None:
         return
     table = None
+    if not source.published:  # the paper has nested sizes only
+        with layout.told():
+            _disjoint(source.table("draws"))
     with layout.told():
         table = source.table("stability")
+        st.subheader("Nested sizes", anchor=False)
         _convergence(table)
     with layout.told():
         _quadrant(source.table("verdicts"), source.published)
     tools.end(table, f"stability-{tools.file_name(source.model)}", *_notes(source), *source.provenance)
+
+
+def _disjoint(table: pl.DataFrame) -> None:
+    """Ranges over all pairs of disjoint draws, with the verdicts' limits."""
+    limits = Thresholds()
+    rates = sorted(set(table["rate"]))
+    rate = min(rates, key=lambda one: abs(one - limits.rate))
+    chosen = table.filter(pl.col("rate") == rate)
+    at, first = formats.rate(rate), chosen.row(0, named=True)
+    st.subheader("Disjoint draws", anchor=False)
+    figure = stability.between_draws(chosen, limits.jaccard, heading=f"Masks at {at} from disjoint calibration text")
+    told = ", ".join(
+        f"{palette.title(row['selector'])} {row['jaccard']:.3f}"
+        for row in chosen.iter_rows(named=True)
+        if row["jaccard"] is not None
+    )
+    tools.show(
+        figure, "disjoint-draws", f"Jaccard of LeRF masks at {at} between disjoint draws, mean of pairs: {told}."
+    )
+    short = ""
+    if first["draw_size"] < first["size_wanted"] or first["calibration_draws"] < limits.draws:
+        short = (
+            f" The text has {first['windows_available']} windows, too few for {limits.draws} draws of "
+            f"{first['size_wanted']}: smaller draws agree less than larger ones would."
+        )
+    st.caption(
+        f"{first['calibration_draws']} draws of {first['draw_size']} consecutive windows, none in two of them; bars: "
+        f"least and greatest of all pairs. The verdicts ask for Jaccard {limits.jaccard:g} and Spearman "
+        f"{limits.spearman:g} in the mean.{short}"
+    )
 
 
 def _convergence(table: pl.DataFrame) -> None:
@@ -77,8 +113,9 @@ def _quadrant(verdicts: pl.DataFrame, published: bool) -> None:
         )
         validity = selection.switch("Validity by", (BY_GAP, BY_LERF), "validity", default=BY_GAP)
     limits = Thresholds()
+    drawn = verdicts[DRAWN[measure]].is_not_null().any()  # else there are nested sizes only
     parts = Quadrants(
-        measure,
+        DRAWN[measure] if drawn else measure,
         "log_gap" if validity == BY_GAP else "lerf_nll",
         limits.spearman if measure == "spearman" else limits.jaccard,
         limits.log_gap if validity == BY_GAP else _worst_nll(verdicts, limits),
@@ -94,14 +131,17 @@ def _quadrant(verdicts: pl.DataFrame, published: bool) -> None:
             "limits, made for half of the text against all of it; the paper names none."
         )
         return
+    if not drawn:
+        st.caption("Stability here is that of nested sizes, which judges nothing: disjoint draws were not measured.")
     st.caption(
         f"Judged stable but invalid: {inside}. Dotted lines are limits of the verdicts: {MEASURES[measure]} "
         f"{parts.stable_from:g}, log gap {limits.log_gap:g} nats, LeRF damage {limits.invalid_damage:.0%} of random's. "
-        "A verdict also asks for standard errors; its reasons are in the table."
+        "A verdict also asks for clear differences and layer-matched controls; its reasons are in the table."
     )
     table = verdicts.select(
         pl.col("selector").map_elements(palette.title, return_dtype=pl.String).alias("Selector"),
         pl.col("validity").alias("Validity"),
+        pl.col("specific").alias("Specific"),
         pl.col("stability").alias("Stability"),
         pl.col("stable_but_invalid").alias("Stable but invalid"),
         pl.col("log_gap").round(3).alias("log gap (nats)"),

@@ -57,6 +57,7 @@ def run_analyses(audit: AuditInputs, names: Sequence[str], folder: Path, runner:
         tables = conduct(study, audit, runner)
         spec = audit.spec(evaluated=ANALYSES.get(name).reads_text) | {"settings": _settings(audit)}
         spec |= audit.short_texts() if name == "domain" else {}
+        spec |= getattr(study, "record", lambda _: {})(audit)
         write_tables(folder, tables, audit.loaded.fingerprint, spec, watch.elapsed_s)
         report["tables"] |= {f"{stem}.parquet": table.height for stem, table in tables.items()}
         report["done"][name] = round(watch.elapsed_s, 1)

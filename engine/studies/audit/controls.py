@@ -15,6 +15,7 @@ from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.paired import paired_difference
 from engine.stats.removal_order import ORDERS
+from engine.stats.uncertainty import COLUMNS, block_difference
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import Tables, register_analysis
 
@@ -95,9 +96,10 @@ def differences_table(model: str, measured: Sequence[Measured]) -> pl.DataFrame:
         for reference in _references(one, consensus):
             difference, stderr = paired_difference(one.result, reference.result)
             z = difference / stderr if stderr else None
+            blocks = block_difference(one.result, reference.result)
             sizes = (one.rows_removed, REFERENCE, reference.rows_removed)
-            lines.append((model, one.control, one.order, one.rate, one.seed, *sizes, difference, stderr, z))
-    return frame("control_differences", lines)
+            lines.append((model, one.control, one.order, one.rate, one.seed, *sizes, difference, stderr, z, *blocks))
+    return frame("control_differences", lines, optional=COLUMNS)
 
 
 def _references(one: Measured, consensus: Mapping[tuple[str, float, str | None], Measured]) -> Iterator[Measured]:

@@ -11,6 +11,7 @@ from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.paired import paired_difference
 from engine.stats.removal_order import ORDERS
+from engine.stats.uncertainty import COLUMNS, block_difference
 from engine.studies.audit.inputs import AuditInputs, Point
 from engine.studies.base import Tables, register_analysis
 
@@ -20,7 +21,8 @@ class Differences:
     """`differences`: NLL of a minus NLL of b, nats per token, with paired standard error and z = their quotient.
 
     kind `lerf`: the LeRF masks of each pair of selectors, every seed against every seed; kind `gap`: MoRF
-    minus LeRF of one ranking (the log gap). At the plan's gap rates. z is null where there is no spread.
+    minus LeRF of one ranking (the log gap). At the plan's gap rates. z is null where there is no spread; it and
+    stderr take windows as independent, stderr_blocks does not.
     """
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
@@ -31,11 +33,12 @@ class Differences:
         lines = []
         for rate in audit.plan.gap_rates:
             for kind, a, b in _comparisons(cells, rate):
-                difference, stderr = paired_difference(results[cells[a]], results[cells[b]])
+                pair = results[cells[a]], results[cells[b]]
+                difference, stderr = paired_difference(*pair)
                 z = difference / stderr if stderr else None
                 sides = (a.selector, a.order, a.seed, b.selector, b.order, b.seed)
-                lines.append((audit.loaded.id, kind, *sides, rate, difference, stderr, z))
-        return {"differences": frame("differences", lines)}
+                lines.append((audit.loaded.id, kind, *sides, rate, difference, stderr, z, *block_difference(*pair)))
+        return {"differences": frame("differences", lines, optional=COLUMNS)}
 
 
 def _comparisons(points: Collection[Point], rate: float) -> Iterator[tuple[str, Point, Point]]:

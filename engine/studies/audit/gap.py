@@ -12,6 +12,7 @@ from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.paired import defined, paired_difference
 from engine.stats.removal_order import ORDERS
+from engine.stats.uncertainty import COLUMNS, block_difference
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import Tables, register_analysis
 
@@ -21,7 +22,8 @@ class Gap:
     """`gap`, one line per ranking and rate of the plan.
 
     gap = PPL_MoRF - PPL_LeRF as the paper prints it (section 3.2): infinite where only PPL_MoRF is, null
-    where both are. log_gap = NLL_MoRF - NLL_LeRF, nats per token, with its paired standard error.
+    where both are. log_gap = NLL_MoRF - NLL_LeRF, nats per token, with its paired standard error over windows and over
+    blocks of them.
     """
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
@@ -34,7 +36,7 @@ class Gap:
             if point.order == "lerf":
                 found = validity_gap(results[cell], results[cells[point._replace(order="morf")]])
                 lines.append((audit.loaded.id, point.selector, point.seed, point.rate, *found))
-        return {"gap": frame("gap", lines)}
+        return {"gap": frame("gap", lines, optional=COLUMNS)}
 
 
 @register_analysis("seeds", tables=("seeds",), title="How far apart are the seeds of a random ranking?")
@@ -59,10 +61,11 @@ class Seeds:
 
 
 def validity_gap(lerf: NegativeLogLikelihood, morf: NegativeLogLikelihood) -> tuple[float | None, ...]:
-    """NLL and perplexity under both orders, gap, log gap, its standard error: the columns of `gap` from `nll_lerf`."""
+    """NLL and perplexity under both orders, gap, log gap, its errors: the columns of `gap` from `nll_lerf`."""
     log_gap, stderr = paired_difference(morf, lerf)
     printed = defined(morf.perplexity - lerf.perplexity)
-    return (lerf.nats_per_token, morf.nats_per_token, lerf.perplexity, morf.perplexity, printed, log_gap, stderr)
+    nll = (lerf.nats_per_token, morf.nats_per_token)
+    return (*nll, lerf.perplexity, morf.perplexity, printed, log_gap, stderr, *block_difference(morf, lerf))
 
 
 def spread(values: list[float]) -> tuple[float | None, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
@@ -44,6 +44,7 @@ class AuditInputs:
     store: Store
     progress: Progress | None = None
     nested: dict[AuditPlan, dict[str, dict[int, list[Ranking]]]] = field(default_factory=dict, init=False)
+    made: dict[tuple[str, AuditPlan], Any] = field(default_factory=dict, init=False)  # once per analysis and plan
     _scored_on: dict[str, Scored] = field(default_factory=dict, init=False)
     _texts: dict[tuple[str, str], Windows] = field(default_factory=dict, init=False)
     _ready: set[str] = field(default_factory=set, init=False)

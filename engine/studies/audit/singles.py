@@ -24,7 +24,7 @@ from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import Tables, register_analysis
 
 RATE = Thresholds().rate  # of the LeRF masks that stand beside single units
-CLEAR = Thresholds().stderrs
+CLEAR = 2.0  # standard errors
 Numbers = npt.NDArray[np.float64]
 
 

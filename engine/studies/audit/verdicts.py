@@ -1,35 +1,47 @@
-"""A verdict per selector, from the tables of gap, differences and stability."""
+"""A verdict per selector, from the tables of gap, differences, specific, draws and stability."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
+from engine.records.hashing import Json
 from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.selectors import get_selector
 from engine.stats.verdict import judge_selectors
 from engine.studies.audit.differences import Differences
+from engine.studies.audit.draws import DisjointDraws, TooFewDraws
 from engine.studies.audit.gap import Gap
 from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.specific import Specific
 from engine.studies.audit.stability import Stability, TooFewSizes
 from engine.studies.base import Tables, register_analysis
 
 
 @register_analysis("verdict", tables=("verdicts",), title="Is a selector faithful, and is it stable?")
 class Verdicts:
-    """`verdicts`: `judge_selectors` on gap, differences and, where it can be measured, stability."""
+    """`verdicts`: `judge_selectors` on gap, differences and specific, and, where they can be measured, draws and
+    nested sizes.
+    """
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         yield audit.dense
         yield from Gap().cells(audit, known)
         yield from Differences().cells(audit, known)
-        try:
+        yield from Specific().cells(audit, known)
+        with suppress(TooFewSizes):  # the verdict says so
             yield from Stability().cells(audit, known)
-        except TooFewSizes:
-            return  # the verdict says `unknown`
+        with suppress(TooFewDraws):
+            yield from DisjointDraws().cells(audit, known)
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
+        why = ""
+        try:
+            drawn: Tables = DisjointDraws().tables(audit, results)
+        except TooFewDraws as error:
+            drawn, why = {}, str(error)
         try:
             stability = Stability().tables(audit, results)["stability"]
         except TooFewSizes:
@@ -40,6 +52,17 @@ class Verdicts:
                 Differences().tables(audit, results)["differences"],
                 results[audit.dense].nats_per_token,
                 stability,
+                specific=Specific().tables(audit, results)["specific"],
+                draws=drawn.get("draws"),
+                draw_sweep=drawn.get("draw_sweep"),
+                why_no_draws=why,
                 data_free=[name for name in audit.plan.scoring.selectors if get_selector(name).data_free],
             )
         }
+
+    def record(self, audit: AuditInputs) -> Json:
+        """Which draws of calibration text the verdicts rest on."""
+        try:
+            return DisjointDraws().record(audit)
+        except TooFewDraws:
+            return {}

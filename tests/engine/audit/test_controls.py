@@ -17,8 +17,9 @@ from engine.measures.nll import negative_log_likelihood
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
-from engine.results.tables import spec
+from engine.results.tables import frame, spec
 from engine.stats.control_answers import control_answers, judged
+from engine.stats.uncertainty import COLUMNS
 
 Tables = dict[str, pl.DataFrame]
 FIVE = ("random", "lrp", "ig", "consensus2", "magnitude")
@@ -46,7 +47,7 @@ def test_tables_have_the_agreed_columns(audit_and_tables) -> None:
     _, tables, seen = audit_and_tables
     table = tables["controls"]
     assert table.schema == spec("controls").schema()
-    assert tables["control_differences"].schema == spec("control_differences").schema()
+    assert tables["control_differences"].schema == spec("control_differences").schema(COLUMNS)
     # per rate and order: 5 rankings, 2 x 2 layer-matched, 3 nulls, 3 smaller ones with 5 references each
     assert table.height == 2 * 2 * (5 + 4 + 3 + 3 * (1 + 5))
     done = [step[1] for step in seen if step[0] == "cells"]
@@ -140,22 +141,21 @@ def difference_lines(*lines: tuple[str, str, int | None, int, int, float, float 
 
 
 @pytest.mark.parametrize(
-    ("difference", "stderr", "order", "threshold", "expected"),
+    ("difference", "p_holm", "order", "level", "expected"),
     [
-        (-0.3, 0.1, "lerf", 2.0, "better"),
-        (0.3, 0.1, "lerf", 2.0, "worse"),
-        (-0.3, 0.1, "morf", 2.0, "worse"),
-        (0.3, 0.1, "morf", 2.0, "better"),
-        (-0.2, 0.1, "lerf", 2.0, "better"),
-        (-0.19, 0.1, "lerf", 2.0, "no difference seen"),
-        (-0.3, 0.1, "lerf", 4.0, "no difference seen"),
-        (-0.3, None, "lerf", 2.0, "no difference seen"),
-        (0.0, 0.0, "lerf", 2.0, "no difference seen"),
-        (-0.3, 0.0, "lerf", 2.0, "better"),
+        (-0.3, 0.01, "lerf", 0.05, "better"),
+        (0.3, 0.01, "lerf", 0.05, "worse"),
+        (-0.3, 0.01, "morf", 0.05, "worse"),
+        (0.3, 0.01, "morf", 0.05, "better"),
+        (-0.2, 0.05, "lerf", 0.05, "better"),
+        (-0.19, 0.051, "lerf", 0.05, "no difference seen"),
+        (-0.3, 0.01, "lerf", 0.001, "no difference seen"),
+        (-0.3, None, "lerf", 0.05, "no difference seen"),
+        (0.0, 0.0, "lerf", 0.05, "no difference seen"),
     ],
 )
-def test_judged(difference: float, stderr: float | None, order: str, threshold: float, expected: str) -> None:
-    assert judged(difference, stderr, order, threshold) == expected
+def test_judged(difference: float, p_holm: float | None, order: str, level: float, expected: str) -> None:
+    assert judged(difference, p_holm, order, level) == expected
 
 
 def test_a_smaller_edit_only_looks_better() -> None:
@@ -173,7 +173,7 @@ def test_a_smaller_edit_only_looks_better() -> None:
     assert (ig.answer, ig.at_rate, ig.survives) == ("worse", "worse", None)
     assert both.sentence == (
         "No difference is seen between the intersection of LRP and IG and consensus2 at 30% (LeRF, 200 rows): "
-        "its NLL is +0.02 nats per token from consensus2's at equal size, standard error 0.02. "
+        "its NLL is +0.02 (-0.0192 to +0.0592) nats per token from consensus2's at equal size. "
         "Against consensus2 with the rate's full 300 rows, it looks better, but not at equal size."
     )
     assert lrp.sentence.endswith("it looks better, and that holds at equal size.")
@@ -190,14 +190,42 @@ def test_seeds_count_by_their_mean_and_spread() -> None:
     assert answer.difference == pytest.approx(np.mean(values))
     expected = math.sqrt(np.mean(np.square(errors)) + scipy.stats.sem(values) ** 2)
     assert answer.stderr == pytest.approx(expected)
-    assert (answer.answer, answer.at_rate, answer.survives) == ("better", None, None)
-    assert control_answers(table, threshold=3.0)[0].answer == "no difference seen"
+    # three seeds: the interval is Student's t of few degrees, not two errors
+    parts = (np.mean(np.square(errors)), scipy.stats.sem(values) ** 2)
+    degrees = sum(parts) ** 2 / (parts[1] ** 2 / 2)
+    assert answer.high == pytest.approx(np.mean(values) + scipy.stats.t.ppf(0.975, degrees) * expected)
+    assert (answer.answer, answer.at_rate, answer.survives) == ("no difference seen", None, None)
+    assert control_answers(table, level=0.2)[0].answer == "better"
+
+
+def test_one_of_many_controls_has_to_be_clearer() -> None:
+    """2.2 errors: p .028 alone; among four controls of the same order and rate not."""
+    line = ("lrp", "lerf", None, 300, 300, -0.22, 0.1)
+    assert control_answers(difference_lines(line))[0].answer == "better"
+    others = [(name, "lerf", None, 300, 300, 0.01, 0.1) for name in ("ig", "random", "rank_randomised")]
+    assert control_answers(difference_lines(line, *others))[0].answer == "no difference seen"
+    other_order = [(name, "morf", None, 300, 300, 0.01, 0.1) for name in ("ig", "random", "rank_randomised")]
+    assert control_answers(difference_lines(line, *other_order))[0].answer == "better"
+
+
+def test_the_calibration_draw_counts_at_full_size() -> None:
+    draws = [("m", "consensus2", None, "lerf", 0.3, draw, 128, 0, nll) for draw, nll in enumerate((2.3, 2.5, 2.9))]
+    sweep = frame("draw_sweep", draws)
+    full = difference_lines(("rank_randomised", "lerf", None, 300, 300, -0.5, 0.05))
+    assert control_answers(full)[0].answer == "better"
+    (found,) = control_answers(full, sweep)
+    assert found.answer == "no difference seen"
+    assert found.stderr == pytest.approx(math.hypot(0.05, np.std((2.3, 2.5, 2.9), ddof=1)))
+    smaller = difference_lines(
+        ("intersection", "lerf", None, 200, 200, -0.5, 0.05), ("intersection", "lerf", None, 200, 300, -0.5, 0.05)
+    )
+    assert control_answers(smaller, sweep)[0].answer == "better"  # another mask, whose draws were not measured
 
 
 def test_an_unknown_error_is_said() -> None:
     (answer,) = control_answers(difference_lines(("lrp", "lerf", None, 300, 300, -2.0, None)))
     assert answer.answer == "no difference seen"
-    assert "no standard error from one window" in answer.sentence
+    assert "-2 (no error is known)" in answer.sentence
 
 
 def test_every_control_of_a_run_is_answered(audit_and_tables) -> None:

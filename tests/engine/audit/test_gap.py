@@ -13,6 +13,7 @@ from engine.measures.nll import NegativeLogLikelihood
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.results.tables import spec
+from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.gap import spread, validity_gap
 from engine.studies.audit.sweep import sweep_model
 
@@ -32,7 +33,7 @@ def test_tables_say_what_the_sweep_measured(tiny_llama: LoadedModel, tiny_text: 
         cells = len(store)
         gaps, spreads = gap(audit)["gap"], seeds(audit)["seeds"]
         assert len(store) == cells, "cells of the sweep are used, not measured again"
-    assert dict(gaps.schema) == spec("gap").schema()
+    assert dict(gaps.schema) == spec("gap").schema(COLUMNS)
     assert dict(spreads.schema) == spec("seeds").schema()
     nll = {tuple(row[:4]): row[4] for row in swept.select("selector", "seed", "order", "rate", "nll").rows()}
     assert [(line["selector"], line["seed"], line["rate"]) for line in gaps.iter_rows(named=True)] == [
@@ -72,9 +73,9 @@ def test_perplexities_beyond_float64() -> None:
         return NegativeLogLikelihood(nats, (1, 1))
 
     one_infinite = validity_gap(measured(2.0, 4.0), measured(700.0, 900.0))
-    assert one_infinite == (3, 800, math.exp(3), math.inf, math.inf, 797, 99)
+    assert one_infinite == (3, 800, math.exp(3), math.inf, math.inf, 797, 99, 99, 2)
     both_infinite = validity_gap(measured(800.0, 800.0), measured(900.0, 900.0))
-    assert both_infinite == (800, 900, math.inf, math.inf, None, 100, 0)
+    assert both_infinite == (800, 900, math.inf, math.inf, None, 100, 0, 0, 2)
 
 
 def test_a_single_seed_has_no_spread() -> None:

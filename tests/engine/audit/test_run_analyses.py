@@ -34,7 +34,8 @@ SMALL = {
 OFFLINE = [name for name in ANALYSES.names() if name not in ("domain", "downstream")]
 TABLES = {
     "rows", "sweep", "gap", "seeds", "differences", "jaccard", "spearman", "depth", "mask_depth", "controls",
-    "control_differences", "rank_distribution", "dangerous", "dangerous_summary", "stability", "verdicts",
+    "control_differences", "layer_matched", "specific",
+    "draws", "draw_sweep", "rank_distribution", "dangerous", "dangerous_summary", "stability", "verdicts",
     "singles", "singles_units", "singles_selectors", "singles_recall",
     "invariance_rewrites", "invariance", "invariance_decoys", "invariance_verdicts",
     "protocols", "protocols_areas", "protocols_pairs", "protocols_claims", "protocols_units",

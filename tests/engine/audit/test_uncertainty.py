@@ -16,6 +16,7 @@ from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.results.tables import spec
 from engine.stats.paired import mean_over_seeds, paired_difference
+from engine.stats.uncertainty import COLUMNS
 
 
 def measured(nats: np.ndarray, tokens: np.ndarray) -> NegativeLogLikelihood:
@@ -82,7 +83,7 @@ def test_table_lists_every_pair_and_every_gap(tiny_llama: LoadedModel, tiny_text
             gap_rates=(0.0, 0.4),
         )
         table = differences(audit)["differences"]
-        assert dict(table.schema) == spec("differences").schema()
+        assert dict(table.schema) == spec("differences").schema(COLUMNS)
         # random's 2 seeds against 2 selectors, and those against each other; a gap per ranking
         assert table.filter(rate=0.4).group_by("kind").len().sort("kind").rows() == [("gap", 4), ("lerf", 5)]
         for line in table.iter_rows(named=True):
@@ -95,6 +96,10 @@ def test_table_lists_every_pair_and_every_gap(tiny_llama: LoadedModel, tiny_text
                 windows.append(np.array(nll_of(audit, mask).window_nats) / 15)
             test = scipy.stats.ttest_rel(*windows) if line["rate"] else None
             assert line["difference"] == pytest.approx(np.mean(windows[0] - windows[1]), abs=1e-12)
+            blocks = np.split(windows[0] - windows[1], [2, 3])  # five windows: three blocks of 2, 1 and 2
+            assert line["blocks"] == 3
+            rest = [(part - line["difference"]).sum() for part in blocks]
+            assert line["stderr_blocks"] == pytest.approx(math.sqrt(np.square(rest).sum() * 3 / 2) / 5, abs=1e-12)
             if test is None:
                 assert (line["stderr"], line["z"]) == (0, None)
             else:

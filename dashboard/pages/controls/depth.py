@@ -1,0 +1,66 @@
+"""The part Explained by depth of the page Controls: every selector against random rows of its own layers."""
+
+from __future__ import annotations
+
+import polars as pl
+import streamlit as st
+
+from dashboard.charts import depth_share as chart, palette
+from dashboard.pages.controls import more
+from dashboard.show import selection, tools
+from dashboard.state import sources
+
+ORDERS = ("LeRF", "MoRF")
+
+
+def show(source: sources.Source) -> pl.DataFrame:
+    """Differences to the own controls, and the share that depths explain; returns what is shown."""
+    table = source.table("specific")
+    with st.container(horizontal=True, gap="medium"):
+        named = selection.switch("Order", ORDERS, "specific_order", default="LeRF")
+        with st.container(width="stretch"):
+            rate = selection.rate("Rows removed", sorted(set(table["rate"])), "specific_rate", default=0.3)
+    order = named.lower()
+    chosen = table.filter(pl.col("order") == order, (pl.col("rate") - rate).abs() < 1e-9)
+    if chosen.is_empty():
+        st.info("Nothing was measured in this order at this rate; choose another.")
+        return table
+    left, right = st.columns(2)
+    answers = ", ".join(f"{palette.title(row['selector'])} {row['answer']}" for row in chosen.iter_rows(named=True))
+    with left:
+        alt = f"NLL of each selector's {named} mask minus its layer-matched controls': {answers}."
+        tools.show(chart.differences(chosen, order), f"specific-{order}", alt, key="specific-differences")
+        more.say_not_finite(chosen["difference"])
+    shares = chosen.filter(pl.col("depth_share").is_not_null())
+    told = ", ".join(
+        f"{palette.title(row['selector'])} {row['depth_share']:.0%}" for row in shares.iter_rows(named=True)
+    )
+    with right:
+        alt = f"Share of the {named} advantage over random that depths explain: {told or 'none is defined'}."
+        tools.show(chart.shares(chosen), f"depth-share-{order}", alt, key="depth-share")
+        if missing := chosen.height - shares.height:
+            st.caption(f"{missing} selector(s) have no clear advantage over random, so no share of it.")
+    seeds, random = chosen["matched_seeds"].max(), chosen["random_seeds"].max()
+    st.caption(
+        f"A control removes as many rows of every layer as the selector's mask, at random ({seeds} draws per ranking); "
+        f"random masks come from {random} seeds. The bar of a difference is its 95% interval over blocks of windows "
+        "and for one further draw of the control, since a selector that knows nothing about rows is one. p is adjusted "
+        "by Holm over the selectors. The verdicts also count the calibration text, where its draws were measured."
+    )
+    st.dataframe(_table(chosen), hide_index=True, alt="Per selector: the difference, its interval, and the depth share")
+    return chosen
+
+
+def _table(chosen: pl.DataFrame) -> pl.DataFrame:
+    order = {name: place for place, name in enumerate(palette.in_order(chosen["selector"].to_list()))}
+    return chosen.sort(pl.col("selector").replace_strict(order, return_dtype=pl.Int64)).select(
+        pl.col("selector").map_elements(palette.title, return_dtype=pl.String).alias("Selector"),
+        pl.col("answer").alias("Against its controls"),
+        pl.col("difference").round(4).alias("Nats per token"),
+        pl.col("low").round(4).alias("95% from"),
+        pl.col("high").round(4).alias("to"),
+        pl.col("p_holm").round(4).alias("p, Holm"),
+        pl.col("depth_share").round(3).alias("Depth share"),
+        pl.col("depth_share_low").round(3).alias("Share from"),
+        pl.col("depth_share_high").round(3).alias("Share to"),
+    )

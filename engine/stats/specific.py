@@ -1,0 +1,123 @@
+"""A selector beside its own layer-matched controls and beside random masks, from losses per window."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.stats.depth_share import JointPart, fieller
+from engine.stats.intervals import Interval
+from engine.stats.paired import Windowed
+from engine.stats.uncertainty import Estimate, Part, block_sums, estimate
+
+LEVEL = 0.05  # of the adjusted p
+Numbers = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Against:
+    """One selector, order and rate. difference: its NLL minus its controls' mean; advantages: how much better than
+    random masks it and its controls are, both above 0 where better; stderr_blocks: of difference, the text's part.
+
+    depth_share = control_advantage / advantage, None with its interval where the advantage is not clearly above 0.
+    """
+
+    difference: Estimate
+    stderr_blocks: float | None
+    blocks: int
+    advantage: Estimate
+    control_advantage: float
+    depth_share: float | None
+    share_interval: Interval | None
+
+
+def against_controls(
+    own: Sequence[Windowed], controls: Sequence[Sequence[Windowed]], random: Sequence[Windowed], order: str
+) -> Against:
+    """own: the selector's masks, one per ranking; controls: per ranking the masks matched to it, one per seed, the
+    same seeds for all; random: random masks. All on the same windows.
+
+    With L, C, R the mean NLL of the three and s = 1 under LeRF, -1 under MoRF:
+
+        difference L - C, advantage s (R - L), control advantage s (R - C), share (R - C) / (R - L)
+
+    Independent parts of their covariance: contiguous blocks of the mean NLL per window; the seeds of R, of C and of
+    the rankings. A selector that knows its depths and nothing about rows is one control more: so that this is what
+    chance gives, the controls' part in the difference is that of one further draw, s^2 (1 + 1 / n) with s^2 their
+    variance over n seeds (the prediction interval's), not that of their mean alone. The calibration text's part is not
+    among them.
+    """
+    tokens = np.array(own[0].window_tokens, dtype=np.float64)
+    of_own, of_random = _nats(own), _nats(random)
+    of_controls = np.stack([_nats(some) for some in controls])  # [rankings, seeds, windows]
+    sign, total = 1.0 if order == "lerf" else -1.0, float(tokens.sum())
+    each = (of_own.sum(1) / total, of_controls.sum(2) / total, of_random.sum(1) / total)
+    l_mean, c_mean, r_mean = (float(values.mean()) for values in each)
+    windows = (of_own.mean(0), of_controls.mean((0, 1)), of_random.mean(0))  # nats per window of L, C, R
+
+    blocks = len(block_sums(tokens.tolist()))
+    text = _text_covariance(windows, tokens)  # of (L, C, R), None for a single block
+    ranking = _spread(each[0] - each[1].mean(1))
+    control, chance = _spread(each[1].mean(0)), _spread(each[2])
+    further = [Part(part.variance * (of_controls.shape[1] + 1), part.degrees) for part in control]
+    own_spread = _spread(each[0])
+
+    def of_text(weights: tuple[float, float, float]) -> Part | None:
+        return None if text is None else Part(max(0.0, float(np.array(weights) @ text @ np.array(weights))), blocks - 1)
+
+    of_difference = of_text((1, -1, 0))
+    advantage = estimate(sign * (r_mean - l_mean), [of_text((-1, 0, 1)), *chance, *own_spread])
+    joint = [
+        *(JointPart(part.variance, part.variance, part.variance, part.degrees) for part in chance),
+        *(JointPart(part.variance, 0.0, 0.0, part.degrees) for part in control),
+        *(JointPart(0.0, 0.0, part.variance, part.degrees) for part in own_spread),
+    ]
+    if text is not None:
+        a, b = np.array((0, -1, 1)), np.array((-1, 0, 1))
+        joint.append(JointPart(float(a @ text @ a), float(a @ text @ b), float(b @ text @ b), blocks - 1))
+    clear = advantage.low is not None and advantage.low > 0
+    interval = fieller(r_mean - c_mean, r_mean - l_mean, joint) if clear else None
+    return Against(
+        difference=estimate(l_mean - c_mean, [of_difference, *further, *ranking]),
+        stderr_blocks=None
+        if of_difference is None or not math.isfinite(l_mean - c_mean)
+        else math.sqrt(of_difference.variance),
+        blocks=blocks,
+        advantage=advantage,
+        control_advantage=sign * (r_mean - c_mean),
+        depth_share=None if interval is None else (r_mean - c_mean) / (r_mean - l_mean),
+        share_interval=interval,
+    )
+
+
+def answer(difference: float, p_holm: float | None, order: str) -> str:
+    """`better` where the selector does less harm under LeRF, more under MoRF; by its adjusted two-sided p."""
+    if p_holm is None or not p_holm <= LEVEL or difference == 0:
+        return "no difference seen"
+    return "better" if (difference < 0) == (order == "lerf") else "worse"
+
+
+def _nats(results: Sequence[Windowed]) -> Numbers:
+    return np.array([one.window_nats for one in results], dtype=np.float64)
+
+
+def _spread(means: Numbers) -> list[Part]:
+    """The seeds' part in a mean over them; nothing of a single one."""
+    values = means.tolist()
+    return [Part(statistics.variance(values) / len(values), len(values) - 1)] if len(values) > 1 else []
+
+
+def _text_covariance(windows: tuple[Numbers, Numbers, Numbers], tokens: Numbers) -> Numbers | None:
+    """Covariance of the three ratios nats / tokens over blocks of windows: `ratio_stderr`'s, for several at once."""
+    sizes = np.array(block_sums(tokens.tolist()))
+    n = len(sizes)
+    if n < 2:
+        return None
+    sums = np.array([block_sums(one.tolist()) for one in windows])
+    residuals = sums - sums.sum(1, keepdims=True) / sizes.sum() * sizes
+    return residuals @ residuals.T * (n / (n - 1)) / sizes.sum() ** 2

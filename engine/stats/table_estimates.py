@@ -1,0 +1,68 @@
+"""Estimates from lines of stored tables: which parts of an error they hold, old tables and new ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import polars as pl
+
+from engine.stats.paired import mean_over_levels
+from engine.stats.uncertainty import COLUMNS, Estimate, Part, draw_part, estimate, seed_parts, text_part
+
+
+def mean_of_lines(lines: pl.DataFrame, value: str, seeds: Sequence[str] = (), draws: Sequence[Part] = ()) -> Estimate:
+    """The mean of `value` over a table's lines. seeds: its columns of seeds, whose spread is a part of the error.
+
+    The text's part is over blocks of windows or, in tables of earlier versions, over windows as if they were
+    independent; draws: the calibration text's part, where it is known (`between_draws`).
+    """
+    values = lines[value].to_list()
+    errors, blocks = (
+        [lines[name].to_list() for name in COLUMNS]
+        if has_blocks(lines)
+        else (lines["stderr"].to_list(), [None] * lines.height)
+    )
+    spread = seed_parts(values, *(lines[name].to_list() for name in seeds))
+    return estimate(math.fsum(values) / len(values), [text_part(errors, blocks), *spread, *draws])
+
+
+def each_line(lines: pl.DataFrame, value: str, draws: Sequence[Part] = ()) -> list[Estimate]:
+    """`mean_of_lines` of every line by itself; lines whose value is not a number are left out."""
+    return [mean_of_lines(one, value, draws=draws) for one in lines.filter(pl.col(value).is_not_nan()).iter_slices(1)]
+
+
+def has_blocks(table: pl.DataFrame) -> bool:
+    """Does the table know errors over blocks of windows? Earlier versions took windows as independent."""
+    return set(COLUMNS) <= set(table.columns)
+
+
+def between_draws(
+    draw_sweep: pl.DataFrame | None, rate: float, first: tuple[str, str], second: tuple[str, str] | None = None
+) -> list[Part]:
+    """The calibration text's part in NLL of first (minus NLL of second): its variance between the disjoint draws.
+
+    first, second: selector and order. Paired by draw; a side that was not drawn again (random, which sees no text)
+    does not vary. Nothing where neither was measured.
+    """
+    if draw_sweep is None:
+        return []
+    at = draw_sweep.filter((pl.col("rate") - rate).abs() < 1e-9)
+    sides: list[dict[int, float]] = [
+        mean_over_levels(at.filter(selector=name, order=order).select("draw", "nll").rows())
+        for name, order in (first, *([second] if second else []))
+    ]
+    known = [side for side in sides if side]
+    if not known:
+        return []
+    if len(known) == 1:
+        return draw_part(list(known[0].values()))
+    shared = sorted(set(known[0]) & set(known[1]))
+    return draw_part([known[0][draw] - known[1][draw] for draw in shared])
+
+
+def interval_words(found: Estimate) -> str:
+    """A number with its interval, as sentences say it."""
+    if found.low is None or found.high is None or not math.isfinite(found.value):
+        return f"{found.value:+.3g} (no error is known)"
+    return f"{found.value:+.3g} ({found.low:+.3g} to {found.high:+.3g})"

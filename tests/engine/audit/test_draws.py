@@ -1,0 +1,143 @@
+"""Disjoint draws: their windows, their tables against separate runs and sets, and texts that are too short."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.stats
+from tiny_audits import draws, lowest, nll_of, tiny_audit
+from tiny_models import text
+
+from engine.data.corpora import windows
+from engine.data.disjoint import TooFewDraws, disjoint_draws
+from engine.models.loading import LoadedModel
+from engine.records.shortfalls import shortfalls
+from engine.results.store import Store
+from engine.results.tables import spec
+from engine.selectors import compute_scores
+from engine.studies.audit.draws import DisjointDraws
+
+LENGTH = 16
+
+
+def drawn(loaded: LoadedModel, corpus: Path, **changes):
+    settings = {"draws": 5, "size": 6, "least": 2, "length": LENGTH, "seed": 0} | changes
+    return disjoint_draws(str(corpus), loaded.tokenizer, **settings)
+
+
+@pytest.fixture(scope="module")
+def long_text(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("corpus") / "long.txt"
+    path.write_text(text(400), encoding="utf-8")
+    return path
+
+
+def test_draws_are_stretches_of_the_whole_text_without_a_window_in_common(tiny_llama, long_text):
+    whole = windows(str(long_text), tiny_llama.tokenizer, role="calibration", samples=10**6, length=LENGTH)
+    available = len(whole.input_ids)
+    last = set()
+    for seed in range(40):
+        found = drawn(tiny_llama, long_text, seed=seed)
+        taken = [one.sample_ids for one in found.sets]
+        assert all(ids == tuple(range(ids[0], ids[0] + 6)) for ids in taken)
+        assert len(set().union(*taken)) == 30
+        assert found.available == available
+        for one in found.sets:
+            assert (one.input_ids == whole.input_ids[list(one.sample_ids)]).all()
+        last.add(max(max(ids) for ids in taken) / available)
+    assert max(last) > 0.95  # the end of the text is drawn too
+    assert min(min(one.sample_ids) for one in found.sets) >= 0
+    again = drawn(tiny_llama, long_text, seed=3)
+    assert [one.token_hash for one in again.sets] == [
+        one.token_hash for one in drawn(tiny_llama, long_text, seed=3).sets
+    ]
+    record = again.record()
+    assert record["first_windows"] == [one.sample_ids[0] for one in again.sets]
+    assert (record["seed"], record["samples"], record["draws"]) == (3, 6, 5)
+    assert shortfalls(record) == []
+
+
+def test_evaluation_text_of_the_same_file_is_left_out(tiny_llama, long_text):
+    held = range(6 * LENGTH, 6 * LENGTH + 5 * 20)  # ends within a window
+    for seed in range(20):
+        for one in drawn(tiny_llama, long_text, seed=seed, without=held).sets:
+            for window in one.sample_ids:
+                assert not set(range(window * LENGTH, (window + 1) * LENGTH)) & set(held)
+
+
+def test_a_short_text_gives_smaller_draws_then_fewer_then_an_error(tiny_llama, tmp_path):
+    def of(documents: int):
+        path = tmp_path / f"{documents}.txt"
+        path.write_text(text(documents), encoding="utf-8")
+        return path
+
+    sizes = {}
+    for documents in range(2, 60, 2):
+        try:
+            found = drawn(tiny_llama, of(documents))
+        except TooFewDraws:
+            assert sizes == {}  # before the first text that is long enough
+            continue
+        assert len(found.sets) * found.size <= found.available
+        sizes[found.available] = (len(found.sets), found.size)
+        told = shortfalls(found.record())
+        short = (len(found.sets), found.size) != (5, 6)
+        assert (len(told) == 1) == short
+        if short:
+            assert f"there are {len(found.sets)} of {found.size} windows each" in told[0]
+    for available, (count, size) in sizes.items():
+        assert (count, size) == ((5, min(6, available // 5)) if available >= 10 else (available // 2, 2))
+    assert {count for count, _ in sizes.values()} > {5}
+    with pytest.raises(TooFewDraws, match="need at least 2 sets of 2 calibration windows, and 2.txt has"):
+        drawn(tiny_llama, of(2))
+
+
+def test_tables_against_separate_runs(tiny_llama, tiny_text, long_text, tmp_path):
+    settings = {
+        "stability_sizes": (2, 6), "stability_rates": (0.1, 0.3), "control_rates": (0.3,), "calibration_draws": 4,
+        "eval_corpus": str(tiny_text),
+    }  # fmt: skip
+    scoring = {"selectors": ("random", "magnitude", "wanda", "lrp"), "corpus": str(long_text)}
+    with Store(tmp_path) as store:
+        audit = tiny_audit(tiny_llama, tiny_text, store, scoring=scoring, **settings)
+        tables = draws(audit)
+        alike, sweep = tables["draws"], tables["draw_sweep"]
+        assert dict(alike.schema) == spec("draws").schema()
+        assert dict(sweep.schema) == spec("draw_sweep").schema()
+        assert alike.select("selector", "rate").rows() == [(s, r) for s in ("wanda", "lrp") for r in (0.1, 0.3)]
+        assert sweep.height == 2 * 4 * 2
+        sets = drawn(tiny_llama, long_text, draws=4).sets
+        for selector in ("wanda", "lrp"):
+            scores = [compute_scores(tiny_llama, [selector], one)[selector].numpy() for one in sets]
+            pairs = list(itertools.combinations(scores, 2))
+            rho = np.mean([scipy.stats.spearmanr(a, b).statistic for a, b in pairs])
+            count = round(0.3 * scores[0].size)
+            masks = [set(lowest(one.tolist(), count)) for one in scores]
+            overlaps = [len(a & b) / len(a | b) for a, b in itertools.combinations(masks, 2)]
+            line = alike.filter(selector=selector, rate=0.3).row(0, named=True)
+            assert line["spearman"] == pytest.approx(rho, abs=1e-6)
+            found = (line["jaccard"], line["jaccard_min"], line["jaccard_max"])
+            assert found == pytest.approx((np.mean(overlaps), min(overlaps), max(overlaps)), rel=1e-12)
+            assert (line["calibration_draws"], line["draw_size"], line["size_wanted"]) == (4, 6, 6)
+            here = sweep.filter(selector=selector, order="lerf")
+            expected = [nll_of(audit, sorted(mask)).nats_per_token for mask in masks]
+            assert here["nll"].to_list() == pytest.approx(expected, rel=1e-9)
+            assert here["first_window"].to_list() == [one.sample_ids[0] for one in sets]
+        record = DisjointDraws().record(audit)["calibration_draws"]
+        assert record["first_windows"] == [one.sample_ids[0] for one in sets]
+        before = len(store)
+        again = draws(replace(audit))  # scores and cells come from the store
+        assert again["draws"].equals(alike)
+        assert len(store) == before
+
+
+def test_without_selectors_that_see_text_there_is_nothing_to_draw(tiny_llama, tiny_text, tmp_path):
+    with Store(tmp_path) as store:
+        audit = tiny_audit(tiny_llama, tiny_text, store, scoring={"selectors": ("random", "magnitude")})
+        tables = draws(audit)
+        assert all(table.is_empty() for table in tables.values())
+        assert DisjointDraws().record(audit) == {}
