@@ -79,7 +79,7 @@ QUANTITIES = (
     Quantity("domain_jaccard", "domain", "jaccard", _DOMAIN),
     *(
         Quantity("domain_lerf_ppl", "domain", f"ppl_{side}", _DOMAIN, pl.col(f"nll_{side}").exp(),
-                 pl.col(f"nll_{side}"), keys={"other": pl.col(f"corpus_{side}")})
+                 pl.col(f"nll_{side}"), f"stderr_{side}", keys={"other": pl.col(f"corpus_{side}")})
         for side in ("a", "b")
     ),
     Quantity("accuracy", "downstream", "accuracy", "downstream_accuracy", error="stderr", units="items",

@@ -11,6 +11,7 @@ from dashboard.charts import controls, formats, groups, lines as lines_chart, pa
 from dashboard.charts.lines import Axis
 from dashboard.show import selection, tools
 from dashboard.state import sources
+from engine.stats import two_texts
 
 Row = dict[str, Any]
 
@@ -113,7 +114,50 @@ def domain(source: sources.Source) -> pl.DataFrame:
             key="domain-perplexity",
         )
         say_not_finite(chosen["nll_a"], chosen["nll_b"])
+    st.subheader("Is it the domain, or the draw?", anchor=False)
+    if source.has("domain_draws"):
+        _draws(source.table("domain_draws"), rate)
+    else:
+        st.info(NO_DRAWS.format("The paper prints" if source.published else "This folder holds"))
     return chosen
+
+
+NO_DRAWS = (
+    "{} no overlap of two draws of one and the same text. Two draws differ as well, so the figures above do not say "
+    "whether the domain matters beyond the draw."
+)
+
+
+def _draws(table: pl.DataFrame, rate: float) -> None:
+    """The overlap of draws within a text and between the two texts, in words and numbers."""
+    table = table.filter((pl.col("rate") - rate).abs() < 1e-9)
+    if table.is_empty():
+        st.info("No draws were compared at this rate: the texts are too short for them, or none were wanted.")
+        return
+    beyond = palette.in_order(table.filter(pl.col("beyond_draw"))["selector"].to_list())
+    named = ", ".join(palette.title(name) for name in beyond)
+    st.markdown(
+        f"**Beyond the draw** the text matters for {named}." if named else "**Nothing is seen beyond the draw:** the "
+        "masks of two texts overlap as two draws of one text do."
+    )  # fmt: skip
+    first = table.row(0, named=True)
+    st.caption(
+        f"{first['text_draws']} disjoint draws of {first['size']} windows of each text; p by all ways to label the "
+        "draws, for all selectors and rates together. What is not seen may be there: fewer windows in a draw make "
+        "draws differ more."
+    )
+    columns = {
+        "jaccard_a": f"within {first['corpus_a']}", "jaccard_b": f"within {first['corpus_b']}",
+        "jaccard_between": "between them", "drop": "the text adds", "p_family": "p",
+    }  # fmt: skip
+    shown = table.select(
+        pl.col("selector").map_elements(palette.title, return_dtype=pl.String).alias("Selector"),
+        *(pl.col(column).alias(title) for column, title in columns.items()),
+        pl.struct(table.columns).map_elements(two_texts.sentence, return_dtype=pl.String).alias("In words"),
+    )
+    config = {title: st.column_config.NumberColumn(format="%.3f") for title in columns.values()}
+    alt = "Per selector: overlap of masks from draws of one text and of two"
+    st.dataframe(shown, hide_index=True, column_config=config, alt=alt)
 
 
 def _domain_hover(row: Row) -> str:

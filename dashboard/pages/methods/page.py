@@ -91,7 +91,10 @@ not in IG's, *VETO-IG* the reverse. These three remove fewer rows, so each also 
 **Dangerous groups**: the rows of a mask that lie in one sublayer of one block, removed alone. A group is dangerous if
 it more than doubles the perplexity.
 
-**Second domain**: scores from another calibration text, compared with the first as under stability.
+**Second domain**: scores from another calibration text, compared with the first as under stability. Two draws of one
+text do not agree wholly either, so disjoint draws of both texts stand beside it, all of one size: their overlap within
+a text against that between the texts. If the text does not matter, the draws' labels can be exchanged, and p is the
+place of what is seen among all ways to label them, for all selectors and rates together (Westfall and Young 1993).
 
 **Single units**: a sample of rows, and of neurons of gated MLPs (gate and up row as one), each removed alone. Every
 unit has the same chance to be in the sample, whatever its scores; Linears, and tenths of their rows by weight norm,
