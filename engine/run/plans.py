@@ -118,6 +118,10 @@ class AuditPlan:
     rank_distribution_rates: tuple[float, ...] = _rates(0.1, 0.2, 0.3, 0.5)
     dangerous_rate: float = 0.3
     dangerous_factor: float = 2.0
+    dangerous_draws: int = option(
+        10, "random groups of its size that a group above the limit of `dangerous` is compared with", metavar="N",
+        least=2, group=ANALYSIS,
+    )  # fmt: skip
     domain_corpus: str = option("c4", "second calibration text of `domain`", read=field_types.corpus, group=ANALYSIS)
     domain_rates: tuple[float, ...] = _rates(0.2, 0.3)
     domain_draws: int = option(

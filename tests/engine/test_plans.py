@@ -145,7 +145,7 @@ OTHERS = {  # a value for every option, none of them a default
     "--eval-corpus": ("c4", "c4"), "--eval-samples": ("5", 5), "--eval-length": ("6", 6),
     "--orders": ("morf", ("morf",)), "--rates": ("10%,0.3", (0.1, 0.3)), "--sizes": ("4,2,2", (2, 4)),
     "--control-rates": ("0:0.2:0.1", (0.0, 0.1, 0.2)),
-    "--domain-corpus": ("wikitext2", "wikitext2"), "--domain-draws": ("3", 3),
+    "--domain-corpus": ("wikitext2", "wikitext2"), "--domain-draws": ("3", 3), "--dangerous-draws": ("4", 4),
     "--downstream-items": ("8", 8), "--downstream-tasks": (".", "."),
     "--pairs": ("my.jsonl", "my.jsonl"), "--domains": ("hate, adult", ("hate", "adult")),
     "--pairs-per-domain": ("4", 4), "--heldout-pairs": ("0", None), "--lambdas": ("20%,0.4", (0.2, 0.4)),

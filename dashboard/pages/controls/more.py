@@ -51,18 +51,25 @@ def dangerous(source: sources.Source) -> pl.DataFrame:
     """Groups of removed rows that break the model on their own."""
     summary = source.table("dangerous_summary")
     rate = formats.rate(summary["rate"][0])
+    compared = "confirmed_share" in summary.columns
+    columns = [("share", "above the limit")]
+    if compared:
+        columns.insert(0, ("confirmed_share", "dangerous: more harm than random groups"))
     figure = groups.selector_bars(
-        summary, [("share", "share")], heading="Rows in dangerous groups", below=f"LeRF masks at {rate}",
-        title="share of the mask's rows", tickformat=".3~%", text=lambda value: f"{value:.1%}", hover=_summary_hover,
+        summary, columns, heading="Rows in dangerous groups" if compared else "Rows in groups above the limit",
+        below=f"LeRF masks at {rate}", title="share of the mask's rows", tickformat=".3~%",
+        text=lambda value: f"{value:.1%}", hover=_summary_hover,
     )  # fmt: skip
+    counted, what = ("confirmed_groups", "Dangerous groups") if compared else ("dangerous_groups", "Above the limit")
     alt = ", ".join(
-        f"{palette.title(row['selector'])} {row['dangerous_groups']} of {row['groups']}"
-        for row in summary.iter_rows(named=True)
+        f"{palette.title(row['selector'])} {row[counted]} of {row['groups']}" for row in summary.iter_rows(named=True)
     )
-    tools.show(figure, "dangerous-share", f"Dangerous groups per selector at {rate}: {alt}.", key="dangerous-share")
+    tools.show(figure, "dangerous-share", f"{what} per selector at {rate}: {alt}.", key="dangerous-share")
     st.caption(
-        "A group is the removed rows of one block's attention or MLP. It is dangerous if removing it alone more than "
-        "doubles the perplexity: the selector called these rows unimportant, and they are not."
+        "A group is the removed rows of one block's attention or MLP; above the limit, removing it alone more than "
+        "doubles the perplexity. That may be true of any rows there. It is called dangerous if it also does more harm "
+        "than random groups of as many rows of the same place (Holm over all groups): then the selector called "
+        "unimportant what is not. " + ("" if compared else NOT_COMPARED)
     )
     if source.published:
         st.info("The paper printed no perplexities of single groups.")
@@ -75,17 +82,23 @@ def dangerous(source: sources.Source) -> pl.DataFrame:
         part = table.filter(pl.col("sublayer") == sublayer)
         if part.height:
             with column:
-                ringed = part.filter("dangerous").height
+                ringed = part.filter("confirmed" if "confirmed" in part.columns else "dangerous").height
+                words = "dangerous" if "confirmed" in part.columns else "above the limit"
                 tools.show(
                     groups.groups(part, title),
                     f"groups-{sublayer}",
-                    f"Perplexity with the masked rows of one block's {title} removed alone; {ringed} are dangerous.",
+                    f"Perplexity with the masked rows of one block's {title} removed alone; {ringed} are {words}.",
                 )
     return table
 
 
+NOT_COMPARED = "Here no random groups were measured, so that none of these groups can be called dangerous."
+
+
 def _summary_hover(row: Row) -> str:
-    lines = [f"{row['dangerous_groups']} of {row['groups']} groups are dangerous"]
+    lines = [f"{row['dangerous_groups']} of {row['groups']} groups are above the limit"]
+    if row.get("confirmed_groups") is not None:
+        lines.insert(0, f"{row['confirmed_groups']} do more harm than random groups of their size")
     if row["rows"] is not None:
         of = f" of {row['masked_rows']:,}" if row["masked_rows"] is not None else ""
         lines.append(f"they hold {row['rows']:,}{of} removed rows")

@@ -88,8 +88,10 @@ Consensus-2 with the ranks under IG permuted. *LRP ∩ IG* removes the rows in b
 not in IG's, *VETO-IG* the reverse. These three remove fewer rows, so each also stands beside masks of its own size
 (**choice**: the paper compares them at the full rate).
 
-**Dangerous groups**: the rows of a mask that lie in one sublayer of one block, removed alone. A group is dangerous if
-it more than doubles the perplexity.
+**Dangerous groups**: the rows of a mask that lie in one sublayer of one block, removed alone. The paper calls a group
+dangerous if it more than doubles the perplexity, which any rows of an important sublayer may do. Here it is called that
+only if it also does more harm than random groups of as many rows of the same sublayer: a prediction test on 10 of them,
+in nats and in logarithms of the harm, of which the larger p counts, with Holm's correction over all groups.
 
 **Second domain**: scores from another calibration text, compared with the first as under stability. Two draws of one
 text do not agree wholly either, so disjoint draws of both texts stand beside it, all of one size: their overlap within
