@@ -28,6 +28,7 @@ from engine.records.model_names import model_name, model_to_type
 from engine.records.shortfalls import shortfalls
 from engine.results.folders import read_table
 from engine.results.tables import command as command_of
+from engine.stats import claims
 from engine.stats.control_answers import control_answers
 from engine.stats.paired import mean_over_seeds
 from engine.stats.task_means import chance_sentence
@@ -113,6 +114,7 @@ def _template() -> jinja2.Template:
     environment.globals |= {
         "command": command_of,
         "control_answers": control_answers,
+        "claims": _claims,
         "chance_sentence": partial(chance_sentence, title=task_title),
         "task_names": lambda tasks: [task_title(task) for task in tasks["task"].unique(maintain_order=True)],
         "shortfalls": shortfalls,
@@ -178,6 +180,12 @@ def _sufficiency(run: Run) -> tuple[list[Markup], pl.DataFrame]:
     orders = [order for order in results.ORDERS if order in sweep["order"]]
     figures = [_figure(curve_chart.curves(points, order, baseline=dense)) for order in orders]
     return figures, series.value_table(points)
+
+
+def _claims(run: Run) -> pl.DataFrame:
+    """The ledger of what the run's tables support."""
+    found = {stem: run.table(stem) for stem in claims.needed()}
+    return claims.ledger({stem: table for stem, table in found.items() if table is not None})
 
 
 def _accuracies(tasks: pl.DataFrame) -> pl.DataFrame:

@@ -6,7 +6,7 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import controls as controls_chart, formats, palette
-from dashboard.pages.controls import exact, more, singles
+from dashboard.pages.controls import claims, exact, more, singles
 from dashboard.show import layout, selection, tools
 from dashboard.state import sources
 from engine.stats.control_answers import control_answers
@@ -45,6 +45,7 @@ def render() -> None:
         "Seeds": more.seeds,
         "Single units": singles.show,
         "Exact controls": exact.exact,
+        "Claims": claims.show,
     }
     shown: pl.DataFrame | None = None
     open_tab = "controls"
