@@ -28,6 +28,7 @@ from engine.records.model_names import model_name, model_to_type
 from engine.records.shortfalls import shortfalls
 from engine.results.folders import read_table
 from engine.results.tables import command as command_of
+from engine.stats import claims
 from engine.stats.control_answers import control_answers
 from engine.stats.protocol_claims import summary as protocols_summary
 from engine.stats.table_estimates import between_draws, has_blocks, mean_of_lines
@@ -118,6 +119,7 @@ def _template() -> jinja2.Template:
         "command": command_of,
         "control_answers": control_answers,
         "protocols_summary": protocols_summary,
+        "claims": _claims,
         "chance_sentence": partial(chance_sentence, title=task_title),
         "task_names": lambda tasks: [task_title(task) for task in tasks["task"].unique(maintain_order=True)],
         "shortfalls": shortfalls,
@@ -206,6 +208,12 @@ def _sufficiency(run: Run) -> tuple[list[Markup], pl.DataFrame]:
     orders = [order for order in results.ORDERS if order in sweep["order"]]
     figures = [_figure(curve_chart.curves(points, order, baseline=dense)) for order in orders]
     return figures, series.value_table(points)
+
+
+def _claims(run: Run) -> pl.DataFrame:
+    """The ledger of what the run's tables support."""
+    found = {stem: run.table(stem) for stem in claims.needed()}
+    return claims.ledger({stem: table for stem, table in found.items() if table is not None})
 
 
 def _accuracies(tasks: pl.DataFrame) -> pl.DataFrame:

@@ -1,39 +1,91 @@
-"""`compare`: a finished run on one of the paper's models beside the published tables."""
+"""`compare`: a finished run on one of the paper's models beside the published tables, or several runs."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from rich.table import Table
 
 from engine.commands import common
+from engine.edits.masks import parse_rate
+from engine.records.errors import InputError
 from engine.results.store import Store
+
+RATE = "0.3"  # the paper's reference rate
+WORST, FURTHEST = 10, 3  # cells that are listed: with a standard error, and without one of each quantity
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "compare",
-        help="how a finished run on one of the paper's models compares with the published tables",
+        help="how a finished run on one of the paper's models compares with the published tables, or whether the order "
+        "of the selectors is the same on several models",
         description="Order of the selectors and sign of the validity gap first, then every published cell that the "
-        "run measured, against half a unit of its last printed digit. Writes nothing.",
+        "run measured: its ratio to the printed value, and how many standard errors that is beyond half a unit of the "
+        "last printed digit, worst first. Of several runs: whether the order of their selectors replicates, by rank "
+        "and sign tests. Writes nothing.",
     )
-    parser.add_argument("model", metavar="MODEL", help="the model's id, or the folder that `sweep` or `analyze` wrote")
+    parser.add_argument(
+        "model", metavar="MODEL", nargs="+",
+        help="the model's id, or the folder that `sweep` or `analyze` wrote; several: do they agree with each other?",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rate",
+        default=None,
+        help=f"of several runs: share of rows removed at which selectors are ordered (default: {RATE})",
+    )
     parser.add_argument("--paper-model", help="the paper's model that the run stands for, if the id does not say")
-    parser.add_argument("--cells", action="store_true", help="list every cell, not only how many agree")
+    parser.add_argument("--cells", action="store_true", help="list every cell, not only the worst")
     common.add_storage(parser, folder=False)
     common.add_json(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
-    from engine.studies.compare import compare, summary
+    folders = [_folder(args, model) for model in args.model]
+    if len(folders) > 1:
+        if args.paper_model:
+            raise InputError("--paper-model is for one run beside the paper, got several runs; leave it out")
+        _print_replication(args, folders)
+        return
+    if args.rate is not None:
+        raise InputError("--rate is for several runs; one run is compared with the paper at every rate: leave it out")
+    _print_comparison(args, folders[0])
 
-    folder = Path(args.model)
-    if not (folder / "manifest.json").is_file():
-        with Store(args.store) as store:
-            folder = store.results_dir(args.model)
+
+def _folder(args: argparse.Namespace, model: str) -> Path:
+    folder = Path(model)
+    if (folder / "manifest.json").is_file():
+        return folder
+    with Store(args.store) as store:
+        return store.results_dir(model)
+
+
+def _print_replication(args: argparse.Namespace, folders: list[Path]) -> None:
+    from engine.studies.replication import replication
+
+    found = replication(folders, parse_rate(args.rate or RATE))
+    if common.as_json(args, {name: getattr(found, name) for name in found.__dataclass_fields__}):
+        return
+    common.out.print(f"{', '.join(found.models)}: {len(found.selectors)} selectors that all have", markup=False)
+    for sentence in (*found.sentences, *found.notes):
+        common.out.print(sentence, markup=False)
+    for order in found.orders["order"]:
+        wide = found.values.filter(order=order).pivot("model", index="selector", values="nll").sort(found.models[0])
+        rows = ((name, *(_text(value) for value in values)) for name, *values in wide.iter_rows())
+        common.print_table(f"{order}, NLL in nats per token", wide.columns, rows, texts=1)
+    columns = ("order", "selectors", "before", "after", "p", "p_holm")
+    pairs = found.pairs.with_columns(selectors=pl.col("selector_a") + " before " + pl.col("selector_b"))
+    lines = ([_text(row[name]) for name in columns] for row in pairs.sort("p", "order").iter_rows(named=True))
+    common.print_table("pairs of selectors: on how many models, by sign test", columns, lines, texts=2)
+
+
+def _print_comparison(args: argparse.Namespace, folder: Path) -> None:
+    from engine.studies.compare import compare, furthest, noise_sentences, summary
+
     found = compare(folder, args.paper_model)
     counts = summary(found)
     tables = {"orders": found.orders, "signs": found.signs, "summary": counts, "cells": found.cells}
@@ -48,14 +100,35 @@ def run(args: argparse.Namespace) -> None:
     if found.signs.height:
         agreeing = found.signs["same_sign"].sum()
         common.out.print(f"sign of the validity gap: the same in {agreeing} of {found.signs.height} cells")
-    common.out.print(_view("cells within half a unit of the last printed digit", counts))
+    for sentence in noise_sentences(found.cells):
+        common.out.print(sentence, markup=False)
+    tested = found.cells.filter(pl.col("z").is_not_null())
     if args.cells:
-        shown = found.cells.drop("table", "model")
-        common.out.print(
-            _view("every cell", shown.select(column for column in shown if column.null_count() < shown.height))
-        )
+        _print_cells("every cell, worst first", found.cells)
+    else:
+        _print_cells("worst cells, by the standard errors that they are away", tested.head(WORST))
+        _print_cells("furthest cells without a standard error", furthest(found.cells, FURTHEST))
+    common.out.print(_view("cells per quantity; within: half a unit of the last printed digit", counts))
     for quantity, missing in found.missing.items():
         common.out.print(f"not measured here: {missing} published cells of {quantity}")
+
+
+def _print_cells(title: str, cells: pl.DataFrame) -> None:
+    """One line per cell, what names it in the first column; nothing where there are no cells."""
+    if cells.height:
+        numbers = ("published", "measured", "log_ratio", "difference", "z", "p_holm")
+        shown = [name for name in numbers if cells[name].null_count() < cells.height]
+        if not cells["log_ratio"].null_count():
+            shown.remove("difference")  # the ratio says it
+        lines = ((_cell(row), *(_text(row[name]) for name in shown)) for row in cells.iter_rows(named=True))
+        common.print_table(title, ("cell", *(name.replace("_", " ") for name in shown)), lines, texts=1)
+
+
+def _cell(row: dict[str, Any]) -> str:
+    from engine.studies.quantities import KEYS
+
+    parts = [f"{row[name]:.3g}" if name == "rate" else str(row[name]) for name in KEYS if row[name] is not None]
+    return " ".join(parts)
 
 
 def _view(title: str, frame: pl.DataFrame) -> Table:

@@ -38,7 +38,15 @@ class Windows:
         """The first n windows: calibration sets of growing size are nested."""
         if not 0 < n <= len(self.sample_ids):
             raise InputError(f"{self.corpus} has {len(self.sample_ids)} windows here, asked for {n}")
-        return replace(self, input_ids=self.input_ids[:n], sample_ids=self.sample_ids[:n], samples_requested=n)
+        return self.part(0, n)
+
+    def part(self, start: int, n: int) -> Windows:
+        """n windows from number `start` of these."""
+        chosen = slice(start, start + n)
+        ids = self.sample_ids[chosen]
+        if start < 0 or n < 1 or len(ids) < n:
+            raise InputError(f"{self.corpus} has {len(self.sample_ids)} windows here, asked for {n} from {start}")
+        return replace(self, input_ids=self.input_ids[chosen], sample_ids=ids, samples_requested=n)
 
     @cached_property
     def token_hash(self) -> str:

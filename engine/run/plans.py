@@ -128,8 +128,16 @@ class AuditPlan:
     rank_distribution_rates: tuple[float, ...] = _rates(0.1, 0.2, 0.3, 0.5)
     dangerous_rate: float = 0.3
     dangerous_factor: float = 2.0
+    dangerous_draws: int = option(
+        10, "random groups of its size that a group above the limit of `dangerous` is compared with", metavar="N",
+        least=2, group=ANALYSIS,
+    )  # fmt: skip
     domain_corpus: str = option("c4", "second calibration text of `domain`", read=field_types.corpus, group=ANALYSIS)
     domain_rates: tuple[float, ...] = _rates(0.2, 0.3)
+    domain_draws: int = option(
+        4, "disjoint draws of each text by which `domain` tells the domain from the draw, 0 for none; each as large as "
+        "the calibration, or what the shorter text has for it", metavar="N", least=0, group=ANALYSIS,
+    )  # fmt: skip
     gap_rates: tuple[float, ...] = _rates(0.1, 0.2, 0.3, 0.5)
     singles_rows: int = option(
         1024, "rows that `singles` removes one by one; all of them if there are no more", metavar="N", least=1,
@@ -159,6 +167,8 @@ class AuditPlan:
 
     def __post_init__(self) -> None:
         check_plan(self)
+        if self.domain_draws == 1:
+            raise InputError("one draw of a text has none to compare it with; give --domain-draws 2 or more, or 0")
 
 
 def for_model(plan: AuditPlan, model_id: str) -> AuditPlan:

@@ -70,3 +70,14 @@ def student_t(degrees: int, confidence: float = 0.95) -> float:
     )
 
     return float(stdtrit(degrees, (1 + confidence) / 2))
+
+
+def two_sided_p(t: float, degrees: float) -> float:
+    """P(|T| >= abs(t)) of Student's distribution; at infinite degrees of the normal one."""
+    if not degrees > 0 or math.isnan(t):
+        raise InputError(f"a p of Student's t needs a number and degrees above 0, got {t} and {degrees}")
+    if math.isinf(degrees):
+        return math.erfc(abs(t) / math.sqrt(2))
+    from scipy.special import stdtr  # here, since readers of tables do not need it
+
+    return 2 * float(stdtr(degrees, -abs(t)))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -15,76 +14,8 @@ from engine.records.hashing import Json
 from engine.records.manifest import read_manifest
 from engine.records.shipped import paper_runs_dir
 from engine.results.folders import read_table, table_names
-from engine.results.tables import HALF_UNIT, spec
-
-# What names a cell; the registry's keys of these names are the cell's.
-KEYS = {
-    "quantity": pl.String,
-    "selector": pl.String,  # or the control
-    "other": pl.String,  # second selector of a pair, category, corpus, task
-    "order": pl.String,
-    "sublayer": pl.String,
-    "rate": pl.Float64,
-    "size": pl.Int64,  # calibration windows
-}
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """A published number and where both folders have it.
-
-    stem, value: the table and its column, which stands beside half a unit of the printed digits in the published one.
-    table: the paper's. measured: from the columns of a measured table, if it is not `value`. keys: key columns
-    that the table calls otherwise or does not have.
-    """
-
-    name: str
-    stem: str
-    value: str
-    table: str
-    measured: pl.Expr | None = None
-    keys: Mapping[str, pl.Expr] = field(default_factory=dict)
-
-
-_EXP = pl.col("nll").exp()
-_NO_RATE = {"rate": pl.lit(None)}  # on every line of its selector the same
-_PAIR = {
-    "selector": pl.min_horizontal("selector_a", "selector_b"),
-    "other": pl.max_horizontal("selector_a", "selector_b"),
-}
-# LeRF throughout; at rate 0 every selector is the unmasked model, which the paper prints once.
-_TASK = {
-    "selector": pl.when(pl.col("rate") == 0).then(pl.lit("dense")).otherwise("selector"),
-    "other": pl.col("task"),
-    "order": pl.lit(None),
-}
-_PARTS, _DOMAIN = "consensus_rank_distribution", "domain_sensitivity"
-QUANTITIES = (
-    Quantity("perplexity", "sweep", "perplexity", "lerf_morf_ppl", _EXP),
-    Quantity("stability_perplexity", "stability", "perplexity", "convergence_ppl", _EXP),
-    Quantity("stability_jaccard", "stability", "jaccard", "jaccard_stability"),
-    Quantity("stability_spearman", "stability", "spearman", "spearman_stability", keys=_NO_RATE),
-    Quantity("jaccard", "jaccard", "jaccard", "jaccard_pairs", keys=_PAIR),
-    Quantity("spearman", "spearman", "spearman", "spearman_pairs", keys=_PAIR),
-    Quantity(
-        "control_perplexity", "controls", "perplexity", "consensus_controls", _EXP, {"selector": pl.col("control")}
-    ),
-    *(
-        Quantity("rank_distribution", "rank_distribution", part, _PARTS,
-                 keys={"selector": pl.lit("consensus2"), "other": pl.lit(part)})
-        for part in ("both", "only_one", "neither")
-    ),
-    Quantity("dangerous_groups", "dangerous_summary", "dangerous_groups", "false_negatives"),
-    Quantity("dangerous_share", "dangerous_summary", "share", "false_negatives"),
-    Quantity("domain_spearman", "domain", "spearman", _DOMAIN, keys=_NO_RATE),
-    Quantity("domain_jaccard", "domain", "jaccard", _DOMAIN),
-    *(
-        Quantity("domain_lerf_ppl", "domain", f"ppl_{side}", _DOMAIN, pl.col(f"nll_{side}").exp(),
-                 {"other": pl.col(f"corpus_{side}")})
-        for side in ("a", "b")
-    ),
-    Quantity("accuracy", "downstream", "accuracy", "downstream_accuracy", keys=_TASK),
-)  # fmt: skip
+from engine.stats.printed import LEVEL, against_printed, differing
+from engine.studies.quantities import KEYS, QUANTITIES, measured_cells, published_cells
 
 
 @dataclass(frozen=True)
@@ -94,7 +25,9 @@ class Comparison:
     orders: quantity, order, rate, selectors, pairs, agreeing, kendall - of the pairs of selectors that the
         printed digits tell apart, how many stand in the same order here; kendall = (agreeing - not) / pairs.
     signs: selector, rate, published_gap, measured_gap (PPL), published, measured - of every validity gap.
-    cells: `KEYS`, model, published, half_unit, table, measured, difference, within (half a printed unit).
+    cells: `KEYS`, model, published, half_unit, table, measured, difference, within (half a printed unit), and
+        log_ratio, stderr, z, p_holm (`against_printed`), worst first. stderr and z are null where no standard error
+        is stored and where the printed value is at the model's numerical ceiling.
     missing: published cells per quantity that the run did not measure.
     departures: what was measured otherwise than in the paper, in words, with the tables that it is true of.
     """
@@ -143,8 +76,12 @@ def compare(folder: Path, model: str | None = None) -> Comparison:
         raise InputError(
             f"{folder} holds none of the tables that the paper has; run `selector-audit analyze {run_model} all`"
         )
-    published = [_published(one, read_table(paper, one.stem)) for one in QUANTITIES if one.stem in printed]
-    measured = [_measured(one, read_table(folder, one.stem)) for one in QUANTITIES if one.stem in here]
+    published = [published_cells(one, read_table(paper, one.stem)) for one in QUANTITIES if one.stem in printed]
+    measured = [
+        measured_cells(one, read_table(folder, one.stem), _windows(manifest, one.stem))
+        for one in QUANTITIES
+        if one.stem in here
+    ]
     joined = pl.concat(published).join(pl.concat(measured), on=list(KEYS), how="left", nulls_equal=True)
     joined = joined.with_columns(model=pl.lit(name))
     cells = joined.filter(pl.col("measured").is_not_null()).with_columns(
@@ -153,6 +90,8 @@ def compare(folder: Path, model: str | None = None) -> Comparison:
     # The printed number may stand for anything within half a unit; one part in 1e9 is for the arithmetic.
     slack = pl.col("half_unit") + 1e-9 * pl.col("published").abs()
     cells = cells.with_columns(within=pl.col("difference").abs() <= slack)
+    cells = cells.with_columns(stderr=pl.when(~pl.col("at_ceiling")).then("stderr"))
+    cells = against_printed(cells).drop("log_measured", "degrees", "at_ceiling")
     gone = joined.filter(pl.col("measured").is_null())["quantity"].value_counts()
     missing = dict(gone.sort("quantity").iter_rows())
     told = departures(manifest, read_manifest(paper))
@@ -189,34 +128,11 @@ def _setting(settings: object, path: tuple[str, ...]) -> object:
     return settings
 
 
-def _published(quantity: Quantity, table: pl.DataFrame) -> pl.DataFrame:
-    """KEYS, published, half_unit, table: a line per printed cell."""
-    cells = _keyed(
-        quantity, table, published=pl.col(quantity.value).cast(pl.Float64), half_unit=f"{quantity.value}{HALF_UNIT}"
-    )
-    printed = cells.drop_nulls("published").unique(list(KEYS), keep="first", maintain_order=True)
-    return printed.with_columns(table=pl.lit(quantity.table))
-
-
-def _measured(quantity: Quantity, table: pl.DataFrame) -> pl.DataFrame:
-    """KEYS, measured: averaged over seeds as the paper does (arithmetic mean)."""
-    value = pl.col(quantity.value) if quantity.measured is None else quantity.measured
-    cells = _keyed(quantity, table, measured=value.cast(pl.Float64))
-    return cells.group_by(list(KEYS), maintain_order=True).agg(pl.col("measured").mean())
-
-
-def _keyed(quantity: Quantity, table: pl.DataFrame, **values: pl.Expr | str) -> pl.DataFrame:
-    """KEYS and the values, without what the paper has no counterpart of: copies of another size, other edits."""
-    if "size_matched_to" in table.columns:
-        table = table.filter(pl.col("size_matched_to").is_null())
-    if "intervention" in table.columns:
-        table = table.filter(pl.col("intervention") == "zero")
-    if "selector_a" in table.columns:
-        table = table.filter(pl.col("selector_a") != pl.col("selector_b"))
-    own = {name: pl.col(name) for name in spec(quantity.stem).keys if name in KEYS}
-    exprs: dict[str, pl.Expr] = own | {"quantity": pl.lit(quantity.name)} | dict(quantity.keys)
-    keys = {name: exprs.get(name, pl.lit(None)).cast(kind) for name, kind in KEYS.items()}
-    return table.select(**keys, **values).with_columns(pl.col("rate").round(6))
+def _windows(manifest: Json, stem: str) -> int | None:
+    """How many evaluation windows are behind a table, by the manifest."""
+    spec = manifest.get("files", {}).get(f"{stem}.parquet", {}).get("spec", {})
+    found = _setting(spec, ("evaluation", "samples"))
+    return found if isinstance(found, int) else None
 
 
 def orders(cells: pl.DataFrame) -> pl.DataFrame:
@@ -258,14 +174,46 @@ def signs(cells: pl.DataFrame) -> pl.DataFrame:
 
 
 def summary(comparison: Comparison) -> pl.DataFrame:
-    """Per quantity: cells compared, how many within half a printed unit, median relative difference."""
+    """Per quantity: cells compared, within half a printed unit, with a standard error, of these beyond noise after
+    Holm's correction over all quantities, median relative difference."""
     nonzero = pl.when(pl.col("published") != 0).then(pl.col("published"))  # no relative difference to 0
     relative = (pl.col("difference") / nonzero).abs()
     return (
         comparison.cells.group_by("quantity", maintain_order=True)
-        .agg(cells=pl.len(), within=pl.col("within").sum(), median_relative_difference=relative.median())
+        .agg(
+            cells=pl.len(),
+            within=pl.col("within").sum(),
+            tested=pl.col("z").count(),
+            beyond_noise=(pl.col("p_holm") <= LEVEL).sum(),
+            median_relative_difference=relative.median(),
+        )
         .sort("quantity")
     )
+
+
+def noise_sentences(cells: pl.DataFrame) -> tuple[str, ...]:
+    """What z and Holm say of the cells of a comparison, in words: those with a standard error, then the others."""
+    tested, others = cells.filter(pl.col("z").is_not_null()), cells.filter(pl.col("z").is_null())
+    said = []
+    if tested.height:
+        said.append(
+            f"{differing(tested).height} of {tested.height} cells with a standard error differ from the printed value "
+            f"beyond rounding and noise (Holm over every cell with one, level {LEVEL:g}). The noise is the run's own, "
+            "by its stored standard errors; the paper's is not printed."
+        )
+    if others.height:
+        beyond = others.height - int(others["within"].sum())
+        said.append(
+            f"{others.height} cells have no stored standard error or a printed value at the model's numerical ceiling; "
+            f"{beyond} of them differ by more than rounding, and nothing here says whether that is noise."
+        )
+    return tuple(said)
+
+
+def furthest(cells: pl.DataFrame, per_quantity: int) -> pl.DataFrame:
+    """Of the cells without a z those furthest from the printed value, at most so many of each quantity."""
+    untold = cells.filter(pl.col("z").is_null(), ~pl.col("within").fill_null(value=False))
+    return untold.group_by("quantity", maintain_order=True).head(per_quantity)
 
 
 def _plain(name: str) -> str:

@@ -29,6 +29,7 @@ PARTS = {
     "Seeds": 2,
     "Single units": 2,
     "Exact controls": 2,
+    "Claims": 0,
 }
 
 

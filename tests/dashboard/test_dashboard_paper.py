@@ -121,6 +121,9 @@ def test_a_run_of_a_printed_model_stands_beside_its_table(store):
     assert list(off["selector"]) == ["lrp"]
     assert off["measured"].iloc[0] == pytest.approx(2 * off["published"].iloc[0])
     assert len(beside) == load_table("lerf_morf_ppl").filter(model="Qwen3-8B").height
+    assert beside["selector"].iloc[0] == "lrp"  # the worst first
+    assert beside["z"].iloc[0] > 60
+    assert any("1 of 2" in caption.value and "beyond rounding and noise" in caption.value for caption in app.caption)
     app = page(beside="results/Qwen3-8B", paper_view="A run beside")
     assert problems(app) == []
     orders, signs = app.dataframe[0].value, app.dataframe[1].value

@@ -11,6 +11,7 @@ from dashboard.charts import controls, formats, groups, lines as lines_chart, pa
 from dashboard.charts.lines import Axis
 from dashboard.show import selection, tools
 from dashboard.state import sources
+from engine.stats import two_texts
 
 Row = dict[str, Any]
 
@@ -50,18 +51,25 @@ def dangerous(source: sources.Source) -> pl.DataFrame:
     """Groups of removed rows that break the model on their own."""
     summary = source.table("dangerous_summary")
     rate = formats.rate(summary["rate"][0])
+    compared = "confirmed_share" in summary.columns
+    columns = [("share", "above the limit")]
+    if compared:
+        columns.insert(0, ("confirmed_share", "dangerous: more harm than random groups"))
     figure = groups.selector_bars(
-        summary, [("share", "share")], heading="Rows in dangerous groups", below=f"LeRF masks at {rate}",
-        title="share of the mask's rows", tickformat=".3~%", text=lambda value: f"{value:.1%}", hover=_summary_hover,
+        summary, columns, heading="Rows in dangerous groups" if compared else "Rows in groups above the limit",
+        below=f"LeRF masks at {rate}", title="share of the mask's rows", tickformat=".3~%",
+        text=lambda value: f"{value:.1%}", hover=_summary_hover,
     )  # fmt: skip
+    counted, what = ("confirmed_groups", "Dangerous groups") if compared else ("dangerous_groups", "Above the limit")
     alt = ", ".join(
-        f"{palette.title(row['selector'])} {row['dangerous_groups']} of {row['groups']}"
-        for row in summary.iter_rows(named=True)
+        f"{palette.title(row['selector'])} {row[counted]} of {row['groups']}" for row in summary.iter_rows(named=True)
     )
-    tools.show(figure, "dangerous-share", f"Dangerous groups per selector at {rate}: {alt}.", key="dangerous-share")
+    tools.show(figure, "dangerous-share", f"{what} per selector at {rate}: {alt}.", key="dangerous-share")
     st.caption(
-        "A group is the removed rows of one block's attention or MLP. It is dangerous if removing it alone more than "
-        "doubles the perplexity: the selector called these rows unimportant, and they are not."
+        "A group is the removed rows of one block's attention or MLP; above the limit, removing it alone more than "
+        "doubles the perplexity. That may be true of any rows there. It is called dangerous if it also does more harm "
+        "than random groups of as many rows of the same place (Holm over all groups): then the selector called "
+        "unimportant what is not. " + ("" if compared else NOT_COMPARED)
     )
     if source.published:
         st.info("The paper printed no perplexities of single groups.")
@@ -74,17 +82,23 @@ def dangerous(source: sources.Source) -> pl.DataFrame:
         part = table.filter(pl.col("sublayer") == sublayer)
         if part.height:
             with column:
-                ringed = part.filter("dangerous").height
+                ringed = part.filter("confirmed" if "confirmed" in part.columns else "dangerous").height
+                words = "dangerous" if "confirmed" in part.columns else "above the limit"
                 tools.show(
                     groups.groups(part, title),
                     f"groups-{sublayer}",
-                    f"Perplexity with the masked rows of one block's {title} removed alone; {ringed} are dangerous.",
+                    f"Perplexity with the masked rows of one block's {title} removed alone; {ringed} are {words}.",
                 )
     return table
 
 
+NOT_COMPARED = "Here no random groups were measured, so that none of these groups can be called dangerous."
+
+
 def _summary_hover(row: Row) -> str:
-    lines = [f"{row['dangerous_groups']} of {row['groups']} groups are dangerous"]
+    lines = [f"{row['dangerous_groups']} of {row['groups']} groups are above the limit"]
+    if row.get("confirmed_groups") is not None:
+        lines.insert(0, f"{row['confirmed_groups']} do more harm than random groups of their size")
     if row["rows"] is not None:
         of = f" of {row['masked_rows']:,}" if row["masked_rows"] is not None else ""
         lines.append(f"they hold {row['rows']:,}{of} removed rows")
@@ -113,7 +127,50 @@ def domain(source: sources.Source) -> pl.DataFrame:
             key="domain-perplexity",
         )
         say_not_finite(chosen["nll_a"], chosen["nll_b"])
+    st.subheader("Is it the domain, or the draw?", anchor=False)
+    if source.has("domain_draws"):
+        _draws(source.table("domain_draws"), rate)
+    else:
+        st.info(NO_DRAWS.format("The paper prints" if source.published else "This folder holds"))
     return chosen
+
+
+NO_DRAWS = (
+    "{} no overlap of two draws of one and the same text. Two draws differ as well, so the figures above do not say "
+    "whether the domain matters beyond the draw."
+)
+
+
+def _draws(table: pl.DataFrame, rate: float) -> None:
+    """The overlap of draws within a text and between the two texts, in words and numbers."""
+    table = table.filter((pl.col("rate") - rate).abs() < 1e-9)
+    if table.is_empty():
+        st.info("No draws were compared at this rate: the texts are too short for them, or none were wanted.")
+        return
+    beyond = palette.in_order(table.filter(pl.col("beyond_draw"))["selector"].to_list())
+    named = ", ".join(palette.title(name) for name in beyond)
+    st.markdown(
+        f"**Beyond the draw** the text matters for {named}." if named else "**Nothing is seen beyond the draw:** the "
+        "masks of two texts overlap as two draws of one text do."
+    )  # fmt: skip
+    first = table.row(0, named=True)
+    st.caption(
+        f"{first['text_draws']} disjoint draws of {first['size']} windows of each text; p by all ways to label the "
+        "draws, for all selectors and rates together. What is not seen may be there: fewer windows in a draw make "
+        "draws differ more."
+    )
+    columns = {
+        "jaccard_a": f"within {first['corpus_a']}", "jaccard_b": f"within {first['corpus_b']}",
+        "jaccard_between": "between them", "drop": "the text adds", "p_family": "p",
+    }  # fmt: skip
+    shown = table.select(
+        pl.col("selector").map_elements(palette.title, return_dtype=pl.String).alias("Selector"),
+        *(pl.col(column).alias(title) for column, title in columns.items()),
+        pl.struct(table.columns).map_elements(two_texts.sentence, return_dtype=pl.String).alias("In words"),
+    )
+    config = {title: st.column_config.NumberColumn(format="%.3f") for title in columns.values()}
+    alt = "Per selector: overlap of masks from draws of one text and of two"
+    st.dataframe(shown, hide_index=True, column_config=config, alt=alt)
 
 
 def _domain_hover(row: Row) -> str:

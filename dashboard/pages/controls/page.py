@@ -6,7 +6,7 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import controls as controls_chart, formats, palette
-from dashboard.pages.controls import depth, exact, more, protocols, singles
+from dashboard.pages.controls import claims, depth, exact, more, protocols, singles
 from dashboard.show import layout, selection, tools
 from dashboard.state import sources
 from engine.stats.control_answers import control_answers
@@ -49,6 +49,7 @@ def render() -> None:
         "Single units": singles.show,
         "Exact controls": exact.exact,
         "Protocols": protocols.show,
+        "Claims": claims.show,
     }
     shown: pl.DataFrame | None = None
     open_tab = "controls"

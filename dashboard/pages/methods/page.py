@@ -100,10 +100,15 @@ n controls. **Explained by depth** is (R − C) / (R − L), with L, C and R the
 layer-matched masks and of ten random ones: how much of its advantage over random rows at its depths have as well. Its
 interval is Fieller's; where the advantage is not clearly above zero, there is no share.
 
-**Dangerous groups**: the rows of a mask that lie in one sublayer of one block, removed alone. A group is dangerous if
-it more than doubles the perplexity.
+**Dangerous groups**: the rows of a mask that lie in one sublayer of one block, removed alone. The paper calls a group
+dangerous if it more than doubles the perplexity, which any rows of an important sublayer may do. Here it is called that
+only if it also does more harm than random groups of as many rows of the same sublayer: a prediction test on 10 of them,
+in nats and in logarithms of the harm, of which the larger p counts, with Holm's correction over all groups.
 
-**Second domain**: scores from another calibration text, compared with the first as under stability.
+**Second domain**: scores from another calibration text, compared with the first as under stability. Two draws of one
+text do not agree wholly either, so disjoint draws of both texts stand beside it, all of one size: their overlap within
+a text against that between the texts. If the text does not matter, the draws' labels can be exchanged, and p is the
+place of what is seen among all ways to label them, for all selectors and rates together (Westfall and Young 1993).
 
 **Single units**: a sample of rows, and of neurons of gated MLPs (gate and up row as one), each removed alone. Every
 unit has the same chance to be in the sample, whatever its scores; Linears, and tenths of their rows by weight norm,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 import streamlit as st
 
@@ -83,12 +85,13 @@ def _measured(found: paper.Beside, name: str, frame: pl.DataFrame) -> pl.DataFra
     inside = cells["within"].sum()
     st.subheader("Measured beside published", anchor=False)
     st.caption(
-        f"{inside} of {cells.height} cells lie within half a unit of the last printed digit. Model: "
-        f"{layout.plain(found.comparison.model)}."
+        f"{inside} of {cells.height} cells lie within half a unit of the last printed digit. "
+        f"{paper.in_words(found.comparison, name)} Model: {layout.plain(found.comparison.model)}."
     )
     st.dataframe(
-        cells, hide_index=True, height=min(38 + 35 * len(cells), 460), alt="Published and measured values, cell by cell"
-    )
+        cells, hide_index=True, height=min(38 + 35 * len(cells), 460), column_config=_described(),
+        alt="Published and measured values, cell by cell",
+    )  # fmt: skip
     return cells
 
 
@@ -155,5 +158,22 @@ def _run(found: paper.Beside | None) -> tuple[pl.DataFrame | None, str]:
     st.caption(f"PPL MoRF − PPL LeRF has the published sign in {same} of {comparison.signs.height} cells.")
     st.dataframe(comparison.signs, hide_index=True, alt="Published and measured validity gaps")
     st.subheader("Cell by cell", anchor=False)
+    st.caption(paper.in_words(comparison))
+    st.dataframe(
+        comparison.cells.drop("model"), hide_index=True, height=320, column_config=_described(),
+        alt="Every cell that both have, worst first",
+    )  # fmt: skip
+    st.caption("How many cells of each quantity were compared, tested against noise, and not measured here.")
     st.dataframe(paper.counts(comparison), hide_index=True, alt="Cells compared, per quantity")
     return comparison.cells, name
+
+
+def _described() -> dict[str, Any]:
+    """What the columns of a comparison mean, as help."""
+    helps = {
+        "log_ratio": "ln(measured / published); empty where a ratio makes no sense",
+        "stderr": "standard error of the log ratio, else of the measured value; empty where none is stored",
+        "z": "standard errors beyond half a unit of the last printed digit; 0: rounding explains the difference",
+        "p_holm": "p of z, adjusted by Holm over all cells of the run with a z",
+    }
+    return {name: st.column_config.Column(help=text) for name, text in helps.items()}

@@ -14,7 +14,8 @@ from dashboard.state.results import stamp
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.records.model_names import model_name
-from engine.studies.compare import KEYS, Comparison, compare, paper_model, paper_models, summary
+from engine.studies.compare import Comparison, compare, noise_sentences, paper_model, paper_models, summary
+from engine.studies.quantities import KEYS
 from precomputed.paper_tables import describe, load_table, table_names
 
 POINTS = "inconsistencies"
@@ -27,6 +28,7 @@ KINDS = {
     "note": "worth knowing",
 }
 SHIPPED = "Shipped model"
+OF_NOISE = ("log_ratio", "stderr", "z", "p_holm")
 
 
 def tables() -> list[str]:
@@ -111,14 +113,22 @@ def _compare(folder: Path, stands_for: str | None, _tables: object, _manifest: o
 
 
 def cells_of(comparison: Comparison, table: str) -> pl.DataFrame:
-    """Published and measured values of one table, without the key columns that say nothing there."""
+    """Published and measured values of one table, worst first, without the columns that say nothing there."""
     cells = comparison.cells.filter(table=table)
-    keys = [key for key in KEYS if cells[key].null_count() < cells.height]
-    return cells.select(*keys, "published", "measured", "difference", "within")
+    some = [name for name in (*KEYS, *OF_NOISE) if cells[name].null_count() < cells.height]
+    keys = [name for name in some if name in KEYS]
+    return cells.select(*keys, "published", "measured", "difference", "within", *some[len(keys) :])
+
+
+def in_words(comparison: Comparison, table: str | None = None) -> str:
+    """What the standard errors say of the cells, of one table or all; nothing without a cell."""
+    cells = comparison.cells if table is None else comparison.cells.filter(table=table)
+    return " ".join(noise_sentences(cells))
 
 
 def counts(comparison: Comparison) -> pl.DataFrame:
-    """Per quantity: cells compared, within half a printed unit, median relative difference, cells not measured."""
+    """Per quantity: cells compared, within half a printed unit, tested against noise, beyond it, median relative
+    difference, cells not measured."""
     missing = pl.DataFrame(
         list(comparison.missing.items()), schema={"quantity": pl.String, "not measured": pl.Int64}, orient="row"
     )

@@ -9,17 +9,19 @@ from typing import Any
 
 from engine.records.errors import InputError, unknown
 from engine.records.hashing import Json
-from engine.records.manifest import check_folder
+from engine.records.manifest import check_folder, read_manifest
 from engine.records.progress import Stopwatch
-from engine.results.folders import write_tables
+from engine.results.folders import read_table, table_names, write_tables
 from engine.run.runner import Runner
 from engine.run.scoring import write_scores
+from engine.stats.claims import ledger, needed
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import ANALYSES, Study, conduct
 
 
 def run_analyses(audit: AuditInputs, names: Sequence[str], folder: Path, runner: Runner, *, skip: bool = False) -> Json:
-    """Scores, then the named analyses; writes one parquet file per table and a manifest entry for each.
+    """Scores, then the named analyses; writes one parquet file per table and a manifest entry for each, and last the
+    ledger of claims that all tables of the folder support.
 
     An interrupted run loses at most the cells under way: every result is in the store, and so are the scores.
     skip: leave out an analysis that cannot be done here (a corpus out of reach, an extra not installed); which one
@@ -61,7 +63,22 @@ def run_analyses(audit: AuditInputs, names: Sequence[str], folder: Path, runner:
         write_tables(folder, tables, audit.loaded.fingerprint, spec, watch.elapsed_s)
         report["tables"] |= {f"{stem}.parquet": table.height for stem, table in tables.items()}
         report["done"][name] = round(watch.elapsed_s, 1)
+    if studies:
+        try:
+            report["tables"] |= _write_claims(folder, audit)
+        except InputError as error:  # a table of an earlier run is damaged: what was measured now is kept all the same
+            report["skipped"]["claims"] = str(error)
     return report
+
+
+def _write_claims(folder: Path, audit: AuditInputs) -> Json:
+    """`claims.parquet` from the folder's tables; its manifest entry names the bytes that it was made from."""
+    stems = [stem for stem in needed() if stem in table_names(folder)]
+    claims = ledger({stem: read_table(folder, stem) for stem in stems})
+    files = read_manifest(folder)["files"]
+    made_from = {f"{stem}.parquet": files[f"{stem}.parquet"]["sha256"] for stem in stems}
+    write_tables(folder, {"claims": claims}, audit.loaded.fingerprint, {"made_from": made_from}, 0.0)
+    return {"claims.parquet": claims.height}
 
 
 def _settings(audit: AuditInputs) -> Json:

@@ -15,6 +15,7 @@ from engine.run.runner import Results
 from engine.selectors import get_selector
 from engine.stats.paired import defined
 from engine.stats.similarity import jaccard, spearman
+from engine.studies.audit.domain_draws import Line, draw_lines
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import Tables, register_analysis
 
@@ -27,7 +28,9 @@ class _Both(NamedTuple):
 
 
 @register_analysis(
-    "domain", tables=("domain", "domain_evaluation"), title="Does other calibration text remove other rows?"
+    "domain",
+    tables=("domain", "domain_evaluation", "domain_draws"),
+    title="Does other calibration text remove other rows, and more than another draw of the same text?",
 )
 class Domain:
     """`domain`: every data-dependent selector calibrated on the plan's corpus (a) and on its domain corpus (b).
@@ -37,6 +40,10 @@ class Domain:
     too). `domain_evaluation` has the same masks on the evaluation text of both corpora; without the second where
     that has no evaluation text that can be read. dense_nll: the unmasked model on the same text. A seeded selector
     counts by its first seed.
+
+    Two draws of one text do not give the same mask either. `domain_draws` has the overlap of disjoint draws within each
+    text and between the two, all of one size, and whether the text can be told apart from the draw
+    (`engine.stats.two_texts`); no line where the texts are too short or the plan wants no draws. Beyond the paper.
 
     Errors: InputError where both corpora are the same or the second one's calibration text cannot be read.
     """
@@ -60,17 +67,28 @@ class Domain:
             rho = defined(spearman(*(one.scores for one in ranked)))
             for rate in audit.plan.domain_rates:
                 edits = [ranking.edit("lerf", rate) for ranking in ranked]
-                nlls = []
+                nlls, errors = [], []
                 for text in texts:
                     dense = results[audit.nll(UNEDITED, text)].nats_per_token
                     for name, edit in zip(names, edits, strict=True):
                         found = results[audit.nll(edit, text)]
                         nlls.append(found.nats_per_token)
+                        errors.append(found.stderr)
                         where = (audit.loaded.id, selector, name, text.corpus, rate)
                         evaluations.append((*where, found.nats_per_token, found.stderr, dense))
                 overlap = defined(jaccard(*(edit.units for edit in edits)))
-                table.append((audit.loaded.id, selector, *names, rate, rho, overlap, *nlls[:2]))
-        return {"domain": frame("domain", table), "domain_evaluation": frame("domain_evaluation", evaluations)}
+                table.append((audit.loaded.id, selector, *names, rate, rho, overlap, *nlls[:2], *errors[:2]))
+        return {
+            "domain": frame("domain", table, optional=("stderr_a", "stderr_b")),
+            "domain_evaluation": frame("domain_evaluation", evaluations),
+            "domain_draws": frame("domain_draws", self._draws(audit)),
+        }
+
+    def _draws(self, audit: AuditInputs) -> Iterator[Line]:
+        selectors = [one.selector for one in _selectors(audit)]
+        if selectors:
+            names = (_name(audit.scored.spec), _name(audit.scores_on(audit.plan.domain_corpus).spec))
+            yield from draw_lines(audit, selectors, names)
 
 
 def _selectors(audit: AuditInputs) -> Iterator[_Both]:

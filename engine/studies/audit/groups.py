@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from engine.edits.masks import Mask, removed_rows
+from engine.measures.nll import NegativeLogLikelihood
 from engine.models.rows import RowIndex
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
+from engine.stats.group_harm import LEVEL, Candidate, judge_groups
+from engine.stats.paired import paired_difference
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import Tables, register_analysis
 
@@ -50,34 +54,103 @@ class RankDistribution:
 class Dangerous:
     """`dangerous`, one line per group of a LeRF mask, and `dangerous_summary`, one per selector.
 
-    A group is the masked rows of one block's attention or MLP. Removed alone, it is dangerous if the perplexity
-    exceeds `dangerous_factor` times the unmasked model's, in nats: NLL > dense + ln(factor). Blocks without masked
-    rows make no group. share: rows in dangerous groups over all masked rows. A seeded selector counts by
+    A group is the masked rows of one block's attention or MLP. `dangerous` is the paper's rule: removed alone, the
+    perplexity exceeds `dangerous_factor` times the unmasked model's, in nats: NLL > dense + ln(factor). Blocks without
+    masked rows make no group. share: rows in dangerous groups over all masked rows. A seeded selector counts by
     its first seed. The paper, appendix D, calls these dangerous false negatives.
+
+    Beyond the paper: many rows of an important sublayer may do that, whichever they are, and then the selector is not
+    at fault. So each such group stands beside `dangerous_draws` random groups of as many rows of the same sublayer,
+    each removed alone, and is `confirmed` where it does more harm than these after Holm's correction over the groups
+    of all selectors (`engine.stats.group_harm`). Groups within the limit are not compared and need no further cells.
     """
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         yield audit.dense
-        for *_, rows in _groups(audit):
-            yield audit.nll(audit.edit(rows))
+        groups = list(_groups(audit))
+        for group in groups:
+            yield audit.nll(audit.edit(group.rows))
+        if all(cell in known for cell in (audit.dense, *(audit.nll(audit.edit(group.rows)) for group in groups))):
+            for group in groups:
+                if _above(audit, group, known):
+                    yield from _random_cells(audit, group)
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
         model, rate = audit.loaded.id, audit.plan.dangerous_rate
-        limit = results[audit.dense].nats_per_token + math.log(audit.plan.dangerous_factor)
+        dense, limit = results[audit.dense], math.log(audit.plan.dangerous_factor)
+        groups = list(_groups(audit))
+        candidates: list[Candidate | None] = []
+        for group in groups:
+            draws: list[float] = []
+            if _above(audit, group, results):
+                draws = [results[cell].nats_per_token for cell in _random_cells(audit, group)]
+            harm = results[audit.nll(audit.edit(group.rows))].nats_per_token - dense.nats_per_token
+            harms = tuple(one - dense.nats_per_token for one in draws)
+            candidates.append(Candidate(harm, harms) if draws else None)
         lines = []
-        for name, block, sublayer, rows in _groups(audit):
-            nll = results[audit.nll(audit.edit(rows))].nats_per_token
-            lines.append((model, name, rate, block, sublayer, rows.size, nll, not nll <= limit))
-        table = frame("dangerous", lines)
+        for group, one, (p, p_holm) in zip(groups, candidates, judge_groups(candidates, limit), strict=True):
+            found = results[audit.nll(audit.edit(group.rows))]
+            place = (model, group.selector, rate, group.block, group.sublayer, group.rows.size, found.nats_per_token)
+            above = _above(audit, group, results)
+            compared: tuple[object, ...] = (None, None, None)
+            if one is not None:
+                nlls = [harm + dense.nats_per_token for harm in one.draws]
+                compared = (fmean(nlls), stdev(nlls), max(nlls))
+            error = paired_difference(found, dense)[1]
+            confirmed = p_holm is not None and p_holm <= LEVEL
+            drawn = 0 if one is None else len(one.draws)
+            lines.append((*place, above, dense.nats_per_token, error, drawn, *compared, p, p_holm, confirmed))
+        table = frame("dangerous", lines, optional=COMPARED)
         sizes = {name: audit.ranking(name).edit("lerf", rate).size for name in audit.plan.scoring.selectors}
         return {"dangerous": table, "dangerous_summary": summary(model, rate, table, sizes)}
 
 
-def _groups(audit: AuditInputs) -> Iterator[tuple[str, int, str, Mask]]:
+COMPARED = (
+    "dense_nll", "stderr", "group_draws", "random_nll", "random_sd", "random_most", "p", "p_holm", "confirmed",
+)  # fmt: skip
+
+
+class Group(NamedTuple):
+    """The rows of a selector's LeRF mask in one sublayer of one block."""
+
+    selector: str
+    block: int
+    sublayer: str
+    rows: Mask
+
+
+def _groups(audit: AuditInputs) -> Iterator[Group]:
     for name in audit.plan.scoring.selectors:
         mask = audit.ranking(name).edit("lerf", audit.plan.dangerous_rate).units
         for group in mask_groups(mask, audit.loaded.rows):
-            yield name, *group
+            yield Group(name, *group)
+
+
+def _above(audit: AuditInputs, group: Group, results: Results) -> bool:
+    """Does the group alone raise the NLL above the limit? A loss that is not a number is above it."""
+    limit = results[audit.dense].nats_per_token + math.log(audit.plan.dangerous_factor)
+    return not results[audit.nll(audit.edit(group.rows))].nats_per_token <= limit
+
+
+def _random_cells(audit: AuditInputs, group: Group) -> list[Cell[NegativeLogLikelihood]]:
+    """NLL of the random groups that this one is compared with."""
+    drawn = (
+        random_group(audit.loaded.rows, group.block, group.sublayer, group.rows.size, seed)
+        for seed in range(audit.plan.dangerous_draws)
+    )
+    return [audit.nll(audit.edit(rows)) for rows in drawn]
+
+
+def random_group(rows: RowIndex, block: int, sublayer: str, size: int, seed: int) -> Mask:
+    """`size` rows of one sublayer of one block, drawn at random without replacement; those of a smaller size with the
+    same seed are among them. [size] int64, ascending row ids"""
+    there = [
+        np.arange(layer.start, layer.start + layer.rows)
+        for layer in rows.layers
+        if (layer.block, layer.sublayer) == (block, sublayer)
+    ]
+    generator = np.random.default_rng([seed, block, sublayer == "mlp"])
+    return np.sort(generator.permutation(np.concatenate(there))[:size]).astype(np.int64)
 
 
 def fractions(mask: Mask, first: Mask, second: Mask) -> tuple[float | None, float | None, float | None]:
@@ -103,11 +176,15 @@ def mask_groups(mask: Mask, rows: RowIndex) -> list[tuple[int, str, Mask]]:
 
 
 def summary(model: str, rate: float, groups: pl.DataFrame, masked_rows: dict[str, int]) -> pl.DataFrame:
-    """Groups, dangerous groups, rows in these and their share of the masked rows (null of an empty mask)."""
+    """Groups, dangerous groups, rows in these and their share of the masked rows (null of an empty mask); the same of
+    the confirmed ones."""
     lines = []
     for selector, masked in masked_rows.items():
         own = groups.filter(selector=selector)
-        bad = own.filter("dangerous")
-        rows = int(bad["rows"].sum())
-        lines.append((model, selector, rate, own.height, bad.height, rows, masked, rows / masked if masked else None))
-    return frame("dangerous_summary", lines)
+        counts: list[object] = [own.height]
+        for flag, between in (("dangerous", [masked]), ("confirmed", [])):
+            bad = own.filter(flag)
+            rows = int(bad["rows"].sum())
+            counts += [bad.height, rows, *between, rows / masked if masked else None]
+        lines.append((model, selector, rate, *counts))
+    return frame("dangerous_summary", lines, optional=("confirmed_groups", "confirmed_rows", "confirmed_share"))

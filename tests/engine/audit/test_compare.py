@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -11,8 +12,11 @@ from engine.cli import main
 from engine.records.errors import InputError
 from engine.records.files import write_parquet
 from engine.records.manifest import add_to_manifest
+from engine.records.shipped import paper_runs_dir
+from engine.results.folders import read_table
 from engine.results.tables import spec
-from engine.studies.compare import QUANTITIES, compare, paper_model, summary
+from engine.studies.compare import compare, furthest, noise_sentences, paper_model, summary
+from engine.studies.quantities import QUANTITIES
 from precomputed.paper_tables import load_table
 
 MODEL = "Llama-3.1-8B"
@@ -183,3 +187,88 @@ def test_command_on_another_model_is_one_line(tmp_path, capsys):
     add_to_manifest(tmp_path, FINGERPRINT | {"id": "demo"}, "sweep.parquet", {}, 0.0)
     assert main(["compare", str(tmp_path)]) == 2
     assert "--paper-model" in capsys.readouterr().err
+
+
+def with_noise(sweep, stderr, shift):
+    """The sweep with a stored standard error, and every NLL moved by so many of them."""
+    return sweep.with_columns(nll_stderr=pl.lit(stderr), nll=pl.col("nll") + stderr * pl.Series(shift))
+
+
+def test_noise_of_half_the_stored_error_is_no_difference(tmp_path):
+    """Hardly any cell is within half a printed digit then, and none differs."""
+    sweep = published_tables()["sweep"]
+    shift = 0.5 * np.random.default_rng(0).normal(size=sweep.height)
+    found = compare(write(tmp_path, {"sweep": with_noise(sweep, 0.05, shift)}))
+    assert found.cells["within"].mean() < 0.2
+    counted = summary(found).row(0, named=True)
+    assert (counted["tested"], counted["beyond_noise"]) == (sweep.height, 0)
+    assert f"0 of {sweep.height} cells" in noise_sentences(found.cells)[0]
+
+
+def test_a_tenfold_error_in_one_cell_is_named_first(tmp_path, capsys):
+    sweep = published_tables()["sweep"]
+    shift = np.random.default_rng(1).normal(size=sweep.height)
+    wrong = (pl.col("selector") == "lrp") & (pl.col("order") == "lerf") & (pl.col("rate") == 0.3)
+    noisy = with_noise(sweep, 0.05, shift)
+    tenfold = noisy.with_columns(nll=pl.when(wrong).then(pl.col("nll") + math.log(10)).otherwise("nll"))
+    worst = compare(write(tmp_path, {"sweep": tenfold})).cells.row(0, named=True)
+    assert (worst["selector"], worst["order"], worst["rate"]) == ("lrp", "lerf", 0.3)
+    assert worst["log_ratio"] == pytest.approx(math.log(10), abs=0.2)
+    assert worst["z"] == pytest.approx(worst["log_ratio"] / 0.05, rel=0.02)
+    assert main(["compare", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert f"1 of {sweep.height} cells with a standard error differ" in said
+    listed = [line for line in said[said.index("worst cells") :].splitlines() if line.startswith("perplexity ")]
+    assert listed[0].startswith("perplexity lrp lerf 0.3 ")
+
+
+def test_a_tenfold_error_without_a_stored_error_is_named_too(tmp_path, capsys):
+    controls = published_tables()["controls"]
+    wrong = (pl.col("control") == "random") & (pl.col("order") == "lerf") & (pl.col("rate") == 0.3)
+    assert controls.filter(wrong).height == 1
+    tenfold = controls.with_columns(nll=pl.when(wrong).then(pl.col("nll") + math.log(10)).otherwise("nll"))
+    found = compare(write(tmp_path, {"controls": tenfold}))
+    assert found.cells["z"].null_count() == found.cells.height
+    (named,) = furthest(found.cells, 3).to_dicts()
+    assert (named["selector"], named["order"], named["rate"]) == ("random", "lerf", 0.3)
+    assert main(["compare", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert f"{found.cells.height} cells have no stored standard error" in said
+    assert "1 of them differ by more than rounding" in said
+    assert "furthest cells without a standard error" in said
+
+
+def test_cells_at_the_ceiling_are_not_tested(tmp_path):
+    """A model whose printed perplexities reach the ceiling in some cells, which say that it collapsed, not how far."""
+    other = "Llama-3.2-1B"
+    paper = read_table(paper_runs_dir() / other, "sweep")
+    there = paper.filter("at_ceiling").height
+    assert there > 0
+    columns = (
+        "selector",
+        "order",
+        "rate",
+        pl.lit(None, pl.Int64).alias("seed"),
+        pl.col("perplexity").log().alias("nll"),
+    )
+    found = compare(write(tmp_path, {"sweep": paper.select(*columns).with_columns(nll_stderr=pl.lit(0.01))}), other)
+    assert found.cells.height == paper.height
+    assert found.cells["z"].null_count() == found.cells["p_holm"].null_count() == there
+
+
+def test_the_noise_of_seeds_counts(tmp_path):
+    """Arithmetic mean of perplexities: its relative error by hand, for three seeds of one ranking."""
+    sweep = published_tables()["sweep"]
+    is_random = pl.col("selector") == "random"
+    steps = (-0.3, 0.1, 0.4)
+    seeds = [
+        sweep.filter(is_random).with_columns(seed=pl.lit(seed, pl.Int64), nll=pl.col("nll") + step)
+        for seed, step in enumerate(steps)
+    ]
+    table = pl.concat([sweep.filter(~is_random), *seeds]).with_columns(nll_stderr=pl.lit(0.02))
+    found = compare(write(tmp_path, {"sweep": table}))
+    parts = np.exp(steps) / np.exp(steps).mean()
+    by_hand = math.sqrt(np.mean((0.02 * parts) ** 2) + parts.var(ddof=1) / 3)
+    own = found.cells.filter(pl.col("stderr").is_not_null(), selector="random")
+    assert own["stderr"].to_list() == pytest.approx([by_hand] * own.height)
+    assert own["log_ratio"].to_list() == pytest.approx([math.log(np.exp(steps).mean())] * own.height)

@@ -20,6 +20,7 @@ from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.results.tables import spec
 from engine.selectors import compute_scores
+from engine.studies.audit.domain_draws import text_draws
 from engine.studies.audit.inputs import AuditInputs
 
 SELECTORS = ("random", "wanda", "ig")
@@ -43,7 +44,7 @@ def audit(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path):
 def test_every_data_dependent_selector_on_both_corpora(audit: AuditInputs, tiny_text: Path) -> None:
     tables = domain(audit)
     table = tables["domain"]
-    assert table.schema == spec("domain").schema()
+    assert table.schema == spec("domain").schema(("stderr_a", "stderr_b"))
     assert table.select("selector", "rate").rows() == [
         (selector, rate) for selector in ("wanda", "ig") for rate in (0.2, 0.3)
     ]
@@ -64,6 +65,9 @@ def test_every_data_dependent_selector_on_both_corpora(audit: AuditInputs, tiny_
             with zeroed(loaded, mask):
                 expected = negative_log_likelihood(loaded, audit.evaluation).nats_per_token
             assert line[name] == pytest.approx(expected, rel=1e-6)  # dead neurons are skipped: other sums round
+    own = tables["domain_evaluation"].filter(evaluated_on="text.txt")
+    for column, name in (("stderr_a", "text.txt"), ("stderr_b", "other.txt")):
+        assert table[column].to_list() == own.filter(calibrated_on=name)["stderr"].to_list()
 
 
 def test_masks_on_the_second_corpus_too(audit: AuditInputs) -> None:
@@ -122,7 +126,11 @@ def test_selectors_that_see_no_text_have_no_domain(audit: AuditInputs) -> None:
     scoring = replace(audit.plan.scoring, selectors=("random", "magnitude"))
     audit.plan = replace(audit.plan, scoring=scoring, domain_corpus="c4")
     tables = domain(audit)
-    assert {name: table.height for name, table in tables.items()} == {"domain": 0, "domain_evaluation": 0}
+    assert {name: table.height for name, table in tables.items()} == {
+        "domain": 0,
+        "domain_evaluation": 0,
+        "domain_draws": 0,
+    }
 
 
 def test_the_second_text_must_not_be_what_is_measured_on(audit: AuditInputs, tmp_path: Path) -> None:
@@ -140,3 +148,60 @@ def test_the_second_text_must_not_be_what_is_measured_on(audit: AuditInputs, tmp
     namesake.write_text(other.read_text(encoding="utf-8"), encoding="utf-8")
     with pytest.raises(InputError, match="rename one"):
         domain(AuditInputs(audit.loaded, replace(audit.plan, domain_corpus=str(namesake)), audit.store))
+
+
+def test_draws_within_a_text_and_between_two(audit: AuditInputs, tiny_text: Path) -> None:
+    """Overlaps by sets, over masks of scores computed anew on every piece of both texts."""
+    audit.plan = replace(audit.plan, domain_draws=3)
+    table = domain(audit)["domain_draws"]
+    assert table.schema == spec("domain_draws").schema()
+    loaded, count = audit.loaded, 3
+    masks: dict[str, list[set[int]]] = {}
+    for corpus in (str(tiny_text), audit.plan.domain_corpus):
+        text = windows(corpus, loaded.tokenizer, role="calibration", samples=count * 6, length=16)
+        assert len(text.sample_ids) == count * 6
+        for number in range(count):
+            scores = compute_scores(loaded, ("wanda", "ig"), text.part(6 * number, 6))
+            for name, values in scores.items():
+                masks.setdefault(name, []).append(set(lowest(values.tolist(), round(0.3 * values.numel()))))
+    for line in table.filter(rate=0.3).iter_rows(named=True):
+        own = masks[line["selector"]]
+        within = [[_overlap(own[i], own[j]) for i, j in ((s, s + 1), (s, s + 2), (s + 1, s + 2))] for s in (0, 3)]
+        between = [_overlap(a, b) for a in own[:3] for b in own[3:]]
+        assert (line["size"], line["text_draws"]) == (6, 3)
+        assert line["jaccard_a"] == pytest.approx(np.mean(within[0]))
+        assert line["jaccard_b"] == pytest.approx(np.mean(within[1]))
+        assert line["jaccard_between"] == pytest.approx(np.mean(between))
+        assert line["drop"] == pytest.approx(np.mean(within) - np.mean(between))
+        assert line["p_family"] >= 1 / 10
+        assert line["beyond_draw"] is False  # ten ways to label six draws cannot say more
+        assert line["spearman_within"] > 0.5
+
+
+def _overlap(a: set[int], b: set[int]) -> float:
+    return len(a & b) / len(a | b)
+
+
+def test_the_first_draw_is_what_the_plan_calibrates_on(audit: AuditInputs) -> None:
+    found = text_draws(audit)
+    assert found is not None
+    assert found[0][0].token_hash == audit.calibration.token_hash
+    hashes = [draw.token_hash for text in found for draw in text]
+    assert len(set(hashes)) == len(hashes) == 8
+    assert {draw.input_ids.shape for text in found for draw in text} == {(6, 16)}
+    places = [number for draw in found[1] for number in draw.sample_ids]
+    assert places == list(range(24))
+
+
+def test_short_texts_give_smaller_draws_or_none(audit: AuditInputs, tmp_path: Path) -> None:
+    tokens = audit.loaded.tokenizer(tiny_models.text(documents=200))["input_ids"]
+    for count, size in ((9, 2), (3, None)):
+        short = tmp_path / f"short{count}.txt"
+        short.write_text(audit.loaded.tokenizer.decode(tokens[: count * 16]), encoding="utf-8")
+        audit.plan = replace(audit.plan, domain_corpus=str(short))
+        table = domain(audit)["domain_draws"]
+        assert table["size"].unique().to_list() == ([] if size is None else [size])
+    audit.plan = replace(audit.plan, domain_draws=0)
+    assert domain(audit)["domain_draws"].height == 0
+    with pytest.raises(InputError, match="one draw of a text has none to compare it with"):
+        replace(audit.plan, domain_draws=1)

@@ -16,7 +16,8 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.results.tables import spec
-from engine.studies.audit.groups import fractions, mask_groups, summary
+from engine.stats.group_harm import excess_p
+from engine.studies.audit.groups import COMPARED, fractions, mask_groups, random_group, summary
 
 
 def test_fractions_by_hand() -> None:
@@ -88,8 +89,9 @@ def test_dangerous_groups_by_hand(tiny_llama: LoadedModel, tiny_text: Path, tmp_
         scores = {name: np.atleast_2d(values)[0].tolist() for name, values in audit.scores.items()}
         text = audit.evaluation
     table = tables["dangerous"]
-    assert table.schema == spec("dangerous").schema()
-    assert tables["dangerous_summary"].schema == spec("dangerous_summary").schema()
+    assert table.schema == spec("dangerous").schema(COMPARED)
+    confirmed = ("confirmed_groups", "confirmed_rows", "confirmed_share")
+    assert tables["dangerous_summary"].schema == spec("dangerous_summary").schema(confirmed)
     frame = tiny_llama.rows.frame()
     dense = negative_log_likelihood(tiny_llama, text).perplexity
     total = round(rate * tiny_llama.rows.n_rows)
@@ -125,5 +127,53 @@ def test_the_limit_is_in_nats(tiny_llama: LoadedModel, tiny_text: Path, tmp_path
 
 
 def test_summary_of_an_empty_mask() -> None:
-    empty = pl.DataFrame(schema=spec("dangerous").schema())
-    assert summary("m", 0.0, empty, {"lrp": 0}).row(0) == ("m", "lrp", 0.0, 0, 0, 0, 0, None)
+    empty = pl.DataFrame(schema=spec("dangerous").schema(COMPARED))
+    assert summary("m", 0.0, empty, {"lrp": 0}).row(0) == ("m", "lrp", 0.0, 0, 0, 0, 0, None, 0, 0, None)
+
+
+def test_groups_above_the_limit_are_compared_with_random_ones(
+    tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path
+) -> None:
+    """Every random group measured again by hand; groups within the limit are not compared."""
+    with Store(tmp_path) as store:
+        audit = tiny_audit(
+            tiny_llama, tiny_text, store, scoring={"selectors": ("random", "magnitude")}, dangerous_rate=0.4,
+            dangerous_factor=1.01, dangerous_draws=4,
+        )  # fmt: skip
+        table = dangerous(audit)["dangerous"]
+        text = audit.evaluation
+    dense = negative_log_likelihood(tiny_llama, text)
+    assert table["dense_nll"].to_list() == [pytest.approx(dense.nats_per_token)] * table.height
+    assert 0 < table["dangerous"].sum() < table.height
+    by_hand: list[float] = []
+    for line in table.iter_rows(named=True):
+        if not line["dangerous"]:
+            assert (line["group_draws"], line["random_nll"], line["p"], line["confirmed"]) == (0, None, None, False)
+            continue
+        nlls = []
+        for seed in range(4):
+            rows = random_group(tiny_llama.rows, line["block"], line["sublayer"], line["rows"], seed)
+            with zeroed(tiny_llama, rows.tolist()):
+                nlls.append(negative_log_likelihood(tiny_llama, text).nats_per_token)
+        assert line["random_nll"] == pytest.approx(np.mean(nlls), rel=1e-6)
+        assert line["random_sd"] == pytest.approx(np.std(nlls, ddof=1), rel=1e-3, abs=1e-6)
+        assert line["random_most"] == pytest.approx(max(nlls), rel=1e-6)
+        harms = [one - dense.nats_per_token for one in nlls]
+        own = excess_p(line["nll"] - dense.nats_per_token, harms, math.log(1.01))
+        assert line["p"] == pytest.approx(own, rel=0.02)
+        by_hand.append(line["p"])
+    adjusted = table.drop_nulls("p").sort("p")["p_holm"].to_list()
+    assert adjusted[0] == pytest.approx(min(1.0, table.height * min(by_hand)))  # all groups count, not only these
+
+
+def test_random_groups_lie_in_their_sublayer(tiny_family: LoadedModel) -> None:
+    rows = tiny_family.rows
+    there = set(rows.frame().filter(block=1, sublayer="mlp")["row_id"].to_list())
+    drawn = [random_group(rows, 1, "mlp", 5, seed).tolist() for seed in (0, 0, 1)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    for one in drawn:
+        assert one == sorted(set(one))
+        assert set(one) < there
+        assert len(one) == 5
+    assert set(drawn[0]) < set(random_group(rows, 1, "mlp", 9, 0).tolist())
+    assert set(random_group(rows, 1, "mlp", len(there), 3).tolist()) == there

@@ -37,7 +37,7 @@ TABLES = {
     "control_differences", "layer_matched", "specific",
     "draws", "draw_sweep", "rank_distribution", "dangerous", "dangerous_summary", "stability", "verdicts",
     "singles", "singles_units", "singles_selectors", "singles_recall",
-    "invariance_rewrites", "invariance", "invariance_decoys", "invariance_verdicts",
+    "invariance_rewrites", "invariance", "invariance_decoys", "invariance_verdicts", "claims",
     "protocols", "protocols_areas", "protocols_pairs", "protocols_claims", "protocols_units",
 }  # fmt: skip
 
@@ -58,7 +58,11 @@ def test_every_table_is_written_with_its_provenance(tiny_llama, tiny_text, tmp_p
     assert report["skipped"] == {}
     assert set(table_names(tmp_path / "out")) == TABLES
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    for stem in TABLES - {"rows"}:
+    made_from = manifest["files"]["claims.parquet"]["spec"]["made_from"]
+    assert made_from["verdicts.parquet"] == manifest["files"]["verdicts.parquet"]["sha256"]
+    ledger = read_table(tmp_path / "out", "claims")
+    assert {"harm", "gap", "stability", "dangerous", "invariance"} <= set(ledger["kind"])
+    for stem in TABLES - {"rows", "claims"}:
         table = read_table(tmp_path / "out", stem)
         assert table.height
         assert table["model"].unique().to_list() == [Path(tiny_llama.id).name]

@@ -1,0 +1,43 @@
+"""Claims: every sentence that the tables support, with its number, control, test and tier of evidence."""
+
+from __future__ import annotations
+
+import polars as pl
+import streamlit as st
+
+from dashboard.charts import palette
+from dashboard.show import selection
+from dashboard.state import sources
+from engine.stats import claims
+
+
+def show(source: sources.Source) -> pl.DataFrame:
+    """The ledger of the source's tables, made anew from them; returns what is shown."""
+    table = claims.ledger({stem: source.table(stem) for stem in claims.needed() if source.has(stem)})
+    st.caption(
+        "Each sentence with what it rests on. A sentence is worth its tier: "
+        + "; ".join(f"**{name}**: {meaning}" for name, meaning in claims.TIERS.items())
+        + "."
+    )
+    if table.is_empty():
+        st.info("These tables support no sentence of the ledger; run `selector-audit analyze MODEL all` on a model.")
+        return table
+    there = [name for name in claims.TIERS if name in table["tier"]]
+    tiers = selection.choose_several("Evidence", there, "claim_tiers")
+    shown = table.filter(pl.col("tier").is_in(tiers))
+    st.dataframe(
+        shown.select(
+            pl.col("selector").map_elements(palette.title, return_dtype=pl.String).alias("Selector"),
+            pl.col("claim").alias("Claim"),
+            pl.col("tier").alias("Evidence"),
+            pl.col("number").alias("Number"),
+            pl.col("unit").alias("Unit"),
+            pl.col("control").alias("Control"),
+            pl.col("test").alias("Test"),
+            pl.col("p").alias("p"),
+        ),
+        hide_index=True, alt="Claims, each with its evidence, number, control and test",
+        column_config={"Number": st.column_config.NumberColumn(format="%.3g"),
+                       "p": st.column_config.NumberColumn(format="%.2g")},
+    )  # fmt: skip
+    return shown

@@ -1,0 +1,120 @@
+"""Several results folders, one per model: is the order of the selectors the same on all of them?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from engine.records.errors import InputError
+from engine.records.manifest import read_manifest
+from engine.records.model_names import model_name
+from engine.results.folders import read_table
+from engine.stats.removal_order import ORDERS
+from engine.stats.replication import concordance, in_words, sign_tests
+
+
+@dataclass(frozen=True)
+class Replication:
+    """How the orders of selectors on several models go together, at one rate.
+
+    models: their names. selectors: what all of them have. values: model, selector, order, nll (mean over seeds).
+    orders: order, models, selectors, test, value, p (`concordance`; the last three null without a test).
+    pairs: order, selector_a, selector_b, before, after, p, p_holm (`sign_tests`): before counts the models on which
+        selector_a does better, by the lower NLL under LeRF and the higher one under MoRF.
+    sentences: what each order says. notes: what a reader has to know.
+    """
+
+    models: tuple[str, ...]
+    selectors: tuple[str, ...]
+    rate: float
+    values: pl.DataFrame
+    orders: pl.DataFrame
+    pairs: pl.DataFrame
+    sentences: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def replication(folders: Sequence[Path], rate: float) -> Replication:
+    """The selectors of several runs in their order on each. A model that broke (a loss that is not finite) under a
+    selector leaves that selector out of that order.
+
+    Errors: InputError for fewer than two folders, one folder twice, and where they share no two selectors at the rate.
+    """
+    if len({folder.resolve() for folder in folders}) < max(2, len(folders)):
+        raise InputError(f"replication compares at least 2 different results folders, got {len(folders)}")
+    manifests = [read_manifest(folder) for folder in folders]
+    names = [model_name(manifest.get("model") or {}) for manifest in manifests]
+    models = [
+        name if names.count(name) == 1 else f"{name} ({folder})" for name, folder in zip(names, folders, strict=True)
+    ]
+    tables = [
+        _at(folder, rate).with_columns(model=pl.lit(model)) for folder, model in zip(folders, models, strict=True)
+    ]
+    values = pl.concat(tables).select("model", "selector", "order", "nll")
+    orders, pairs, sentences, every = [], [], [], set[str]()
+    for order in ORDERS:
+        wide = values.filter(pl.col("nll").is_finite(), order=order).pivot("model", index="selector", values="nll")
+        wide = wide.drop_nulls().sort("selector")
+        if wide.height < 2 or wide.width < len(models) + 1:
+            continue
+        selectors = wide["selector"].to_list()
+        numbers = wide.select(models).to_numpy().T * (1 if order == "lerf" else -1)
+        every |= set(selectors)
+        found, tested = concordance(numbers), sign_tests(numbers)
+        orders.append((order, len(models), len(selectors), *(found or (None, None, None))))
+        pairs += [(order, selectors[one.first], selectors[one.second], *one[2:]) for one in tested]
+        sentences.append(f"{'LeRF' if order == 'lerf' else 'MoRF'} at {rate:.0%}: {in_words(found, models, tested)}")
+    if not orders:
+        raise InputError(
+            f"the folders of {', '.join(models)} share no two selectors with finite losses at rate {rate:g}; sweep "
+            "them with the same --selectors and --rates"
+        )
+    return Replication(
+        tuple(models),
+        tuple(sorted(every)),
+        rate,
+        values,
+        pl.DataFrame(orders, schema=_ORDERS, orient="row"),
+        pl.DataFrame(pairs, schema=_PAIRS, orient="row"),
+        tuple(sentences),
+        _notes(manifests, models),
+    )
+
+
+_ORDERS = {
+    "order": pl.String, "models": pl.Int64, "selectors": pl.Int64, "test": pl.String, "value": pl.Float64,
+    "p": pl.Float64,
+}  # fmt: skip
+_PAIRS = {
+    "order": pl.String, "selector_a": pl.String, "selector_b": pl.String, "before": pl.Int64, "after": pl.Int64,
+    "p": pl.Float64, "p_holm": pl.Float64,
+}  # fmt: skip
+
+
+def _at(folder: Path, rate: float) -> pl.DataFrame:
+    """selector, order, nll of the sweep at the rate, zeroed rows only, mean over seeds."""
+    table = read_table(folder, "sweep").filter((pl.col("rate") - rate).abs() < 1e-6)
+    if "intervention" in table.columns:
+        table = table.filter(pl.col("intervention").fill_null("zero") == "zero")
+    if table.is_empty():
+        raise InputError(f"the sweep of {folder} has no rate {rate:g}; give one that all have with --rate")
+    return table.group_by("selector", "order", maintain_order=True).agg(pl.col("nll").mean())
+
+
+def _notes(manifests: Sequence[dict[str, object]], models: Sequence[str]) -> tuple[str, ...]:
+    notes = ["Models count as independent; those of one family, or trained on one text, are not wholly."]
+    weights: dict[str, list[str]] = {}
+    for manifest, model in zip(manifests, models, strict=True):
+        about = manifest.get("model")
+        found = about.get("weights_hash") if isinstance(about, dict) else None
+        if found:
+            weights.setdefault(str(found), []).append(model)
+    notes += [
+        f"{', '.join(same)} have the same weights: their agreement is no replication on another model."
+        for same in weights.values()
+        if len(same) > 1
+    ]
+    return tuple(notes)

@@ -1,0 +1,118 @@
+"""Baselines on the page Controls: draws beside domains, random groups beside groups, claims; and folders without them."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from made_up_audit import groups, write_audit
+from streamlit.testing.v1 import AppTest
+from synthetic import add_table
+
+from dashboard.report.report import build
+from dashboard.state import results
+
+NAME = groups()["dangerous"]["model"][0]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    made = write_audit(tmp_path / "audit")
+    monkeypatch.setenv(results.STORE_VARIABLE, str(made))
+    return made
+
+
+def page(part, **parameters):
+    def script():
+        from dashboard.pages.controls import page
+
+        page.render()
+
+    app = AppTest.from_function(script, default_timeout=60)
+    for name, value in {"part": part, **parameters}.items():
+        app.query_params[name] = value
+    app.run()
+    assert not app.exception
+    assert not app.warning
+    return app
+
+
+def texts(app):
+    return " ".join(one.value for kind in (app.markdown, app.caption, app.info) for one in kind)
+
+
+def draws(**changed):
+    line = {
+        "model": NAME, "corpus_a": "made-up", "corpus_b": "other", "rate": 0.3, "size": 32, "text_draws": 4,
+        "spearman_within": 0.9, "spearman_between": 0.8, "jaccard_a": 0.8, "jaccard_b": 0.7, "jaccard_between": 0.6,
+        "drop": 0.15,
+    }  # fmt: skip
+    seen = {"lrp": (1 / 35, True), "ig": (0.4, False)}
+    return pl.DataFrame([
+        {**line, "selector": name, "p_family": p, "beyond_draw": beyond, **changed}
+        for name, (p, beyond) in seen.items()
+    ])  # fmt: skip
+
+
+def test_without_draws_the_page_says_that_nothing_is_known_of_them(folder):
+    assert "holds no overlap of two draws" in texts(page("Second domain"))
+
+
+def test_domains_stand_beside_draws(folder):
+    add_table(folder, "domain_draws", draws())
+    app = page("Second domain")
+    assert "**Beyond the draw** the text matters for LRP." in texts(app)
+    (table,) = [one.value for one in app.dataframe if "between them" in one.value.columns]
+    assert table["within other"].tolist() == [0.7, 0.7]
+    assert "nothing is seen of the domain" in table["In words"].iloc[1]
+    add_table(folder, "domain_draws", draws(beyond_draw=False, p_family=0.5))
+    assert "Nothing is seen beyond the draw" in texts(page("Second domain"))
+
+
+def compared(confirmed):
+    tables = groups()
+    of = pl.col("dangerous") & confirmed
+    single = tables["dangerous"].with_columns(
+        dense_nll=pl.lit(2.0), stderr=pl.lit(0.05), group_draws=pl.when("dangerous").then(10).otherwise(0).cast(pl.Int64),
+        random_nll=pl.when("dangerous").then(2.9), random_sd=pl.when("dangerous").then(0.1),
+        random_most=pl.when("dangerous").then(3.1), p=pl.when("dangerous").then(0.001),
+        p_holm=pl.when("dangerous").then(0.02 if confirmed else 0.9), confirmed=of,
+    )  # fmt: skip
+    summary = tables["dangerous_summary"].with_columns(
+        confirmed_groups=pl.col("dangerous_groups") * int(confirmed), confirmed_rows=pl.col("rows") * int(confirmed),
+        confirmed_share=pl.col("share") * int(confirmed),
+    )  # fmt: skip
+    return {"dangerous": single, "dangerous_summary": summary}
+
+
+def alts(app):
+    return " ".join(chart.proto.alt for chart in app.get("plotly_chart"))
+
+
+def test_groups_that_were_not_compared_are_not_called_dangerous(folder):
+    app = page("Dangerous groups")
+    assert "none of these groups can be called dangerous" in texts(app)
+    assert "are dangerous" not in alts(app)
+    assert "2 are above the limit" in alts(app) or "1 are above the limit" in alts(app)
+    assert "so that none can be called dangerous" in build([folder])
+
+
+@pytest.mark.parametrize(("confirmed", "count"), [(True, 2), (False, 0)])
+def test_groups_are_dangerous_if_random_ones_of_their_size_are_not(folder, confirmed, count):
+    for stem, table in compared(confirmed).items():
+        add_table(folder, stem, table)
+    app = page("Dangerous groups")
+    assert f"Wanda {count} of 4" in alts(app)
+    assert "can be called dangerous" not in texts(app)
+    report = build([folder])
+    assert f"<td>{count} of 4</td><td>2 of 4</td>" in report
+
+
+def test_the_ledger_on_the_page_and_in_the_report(folder):
+    app = page("Claims")
+    (table,) = [one.value for one in app.dataframe if "Evidence" in one.value.columns]
+    assert {"proof", "single interval", "descriptive"} <= set(table["Evidence"])
+    assert table["Claim"].str.len().min() > 10
+    only = page("Claims", claim_tiers="proof")
+    (table,) = [one.value for one in only.dataframe if "Evidence" in one.value.columns]
+    assert set(table["Evidence"]) == {"proof"}
+    assert "Claims and their evidence" in build([folder])

@@ -1,0 +1,82 @@
+"""The ledger of claims: one line per sentence, each with a tier that its test earns; new kinds by one registration."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from engine.records.errors import InputError
+from engine.results.folders import read_table, table_names
+from engine.results.tables import checked, frame
+from engine.stats import claims
+from precomputed import demo_dir
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    folder = demo_dir() / "results"
+    return {stem: read_table(folder, stem) for stem in claims.needed() if stem in table_names(folder)}
+
+
+def test_the_shipped_tables_support_a_ledger(shipped):
+    table = checked("claims", claims.ledger(shipped), "the ledger")
+    assert set(table["tier"]) <= set(claims.TIERS)
+    assert table.select("model", "selector", "kind", "case").is_unique().all()
+    verdicts = shipped["verdicts"].filter(pl.col("selector") != "random")
+    harm = table.filter(kind="harm").sort("selector")
+    assert harm["number"].to_list() == verdicts.sort("selector")["damage"].drop_nulls().to_list()
+    assert (table.filter(kind="gap")["tier"] == claims.INTERVAL).all()
+    gap = shipped["gap"].filter(pl.col("seed").is_null(), rate=0.3)
+    assert sorted(table.filter(kind="gap")["number"]) == sorted(gap["log_gap"])
+    assert table.filter(kind="controls").height == len(
+        shipped["control_differences"].select("control", "order", "rate").unique()
+    )
+
+
+def test_a_tier_is_what_the_test_earns(shipped):
+    table = claims.ledger(shipped)
+    words = dict(shipped["invariance_verdicts"].select("selector", "invariance").rows())
+    for selector, tier in table.filter(kind="invariance", case="rewrites").select("selector", "tier").rows():
+        assert tier == (claims.PROOF if words[selector] in ("exact", "moved") else claims.DESCRIPTIVE)
+    assert set(table.filter(kind="invariance", case="decoys")["tier"]) <= {claims.PROOF}
+    old = pl.DataFrame([{"model": "m", "selector": "lrp", "rate": 0.3, "groups": 4, "dangerous_groups": 2, "rows": 9,
+                         "masked_rows": 20, "share": 0.45}])  # fmt: skip
+    (one,) = claims.ledger({"dangerous_summary": old}).to_dicts()
+    assert (one["tier"], one["number"]) == (claims.DESCRIPTIVE, 2.0)
+    new = old.with_columns(confirmed_groups=1, confirmed_rows=4, confirmed_share=0.2)
+    (one,) = claims.ledger({"dangerous_summary": new}).to_dicts()
+    assert (one["tier"], one["number"]) == (claims.CORRECTED, 1.0)
+    assert "2 of 4 groups" in one["claim"]
+    assert "1 of them do more harm" in one["claim"]
+
+
+def test_draws_of_two_texts_are_a_corrected_test():
+    line = {
+        "model": "m", "selector": "lrp", "corpus_a": "one", "corpus_b": "two", "rate": 0.3, "size": 32, "text_draws": 4,
+        "spearman_within": 0.9, "spearman_between": 0.8, "jaccard_a": 0.8, "jaccard_b": 0.7, "jaccard_between": 0.6,
+        "drop": 0.15, "p_family": 1 / 35, "beyond_draw": True,
+    }  # fmt: skip
+    (one,) = claims.ledger({"domain_draws": frame("domain_draws", [line])}).to_dicts()
+    assert (one["tier"], one["number"], one["p"]) == (claims.CORRECTED, 0.15, 1 / 35)
+    empty = frame("domain_draws", [line | {"p_family": None, "jaccard_between": None, "beyond_draw": None}])
+    assert claims.ledger({"domain_draws": empty}).is_empty()
+
+
+def test_nothing_measured_is_no_claim():
+    assert claims.ledger({}).is_empty()
+
+
+def test_a_kind_is_one_registration(monkeypatch):
+    monkeypatch.setattr(claims, "KINDS", dict(claims.KINDS))
+
+    @claims.register_claim("mine", needs=("mine",))
+    def _mine(tables):
+        for row in tables["mine"].iter_rows(named=True):
+            yield claims.Claim(row["selector"], "a", "It is so.", 1.0, "none", "none", "none", None, row["tier"])
+
+    table = pl.DataFrame({"model": ["m"], "selector": ["lrp"], "tier": [claims.DESCRIPTIVE]})
+    assert claims.ledger({"mine": table}).select("kind", "claim").rows() == [("mine", "It is so.")]
+    with pytest.raises(InputError, match="expected proof, corrected test"):
+        claims.ledger({"mine": table.with_columns(tier=pl.lit("certain"))})
+    with pytest.raises(InputError, match="registered already"):
+        claims.register_claim("mine", needs=())(_mine)
