@@ -94,8 +94,8 @@ class Fidelity:
                 for first in range(0, len(edits), copies):
                     group = [min(first + number, len(edits) - 1) for number in range(copies)]
                     after = _logits(loaded, outputs, [edit + 1 for edit in group], ids)
-                    for edit, logits in dict(zip(group, after, strict=True)).items():
-                        sums[edit] += before.compared(logits, ids)
+                    for number, logits in dict(zip(group, after, strict=True)).items():
+                        sums[number] += before.compared(logits, ids)
         tokens = (self.windows.input_ids.shape[1] - 1,) * self.size
         found = []
         for edit, windows in zip(edits, sums, strict=True):

@@ -101,8 +101,8 @@ def neurons(loaded: LoadedModel) -> Units:
             columns.append(inputs[of_module[id(down)].name] + number[:, None])
     if not rows:
         return _none(NEURON, 2)
-    together = (np.concatenate(some) for some in (rows, layer, norm, columns))
-    return Units(NEURON, *together)
+    ids, of_layer, read_columns = (np.concatenate(some) for some in (rows, layer, columns))
+    return Units(NEURON, ids, of_layer, np.concatenate(norm), read_columns)
 
 
 @torch.no_grad()
@@ -128,10 +128,9 @@ def heads(loaded: LoadedModel) -> Units:
     if len(set(groups)) != 1:  # none, or heads of several sizes, which no one table of rows holds
         return _none(HEAD, 3)
     [(size, group)] = set(groups)
-    together = (np.concatenate(some).astype(kind) for some, kind in (
-        (rows, np.int64), (layer, np.int64), (norm, np.float64), (columns, np.int64)
-    ))  # fmt: skip
-    return Units(HEAD, *together, weights=np.repeat([1.0, 1 / group, 1 / group], size))
+    ids, of_layer, read_columns = (np.concatenate(some).astype(np.int64) for some in (rows, layer, columns))
+    weights = np.repeat([1.0, 1 / group, 1 / group], size)
+    return Units(HEAD, ids, of_layer, np.concatenate(norm).astype(np.float64), read_columns, weights=weights)
 
 
 UNITS: dict[str, Callable[[LoadedModel], Units]] = {ROW: rows_alone, NEURON: neurons, HEAD: heads}

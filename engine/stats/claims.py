@@ -1,97 +1,33 @@
-"""The ledger of claims: every sentence that a results folder supports, with its number, control, test and evidence.
-
-A kind of claim is one function and its registration:
-
-    @register_claim("stability", needs=("verdicts",))
-    def _stability(tables: Mapping[str, pl.DataFrame]) -> Iterator[Claim]: ...
-
-It reads tables that were measured already, so that a folder of an earlier version has a ledger too: a kind whose tables
-are not there, or lack a column, gives no line. No torch.
-"""
+"""The kinds of claims that the ledger has: what each table says, by which test."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import polars as pl
 
-from engine.records.errors import InputError
-from engine.results.tables import frame
 from engine.stats import two_texts
 from engine.stats.control_answers import control_answers
 from engine.stats.exact_controls import EXACT, MOVED, UNKNOWN
+from engine.stats.ledger import (
+    CORRECTED,
+    DESCRIPTIVE,
+    INTERVAL,
+    PROOF,
+    TIERS,
+    Claim,
+    Tables,
+    ledger,
+    needed,
+    register_claim,
+)  # fmt: skip
+from engine.stats.limits import adjusted
+from engine.stats.table_estimates import between_draws, has_blocks, interval_words, mean_of_lines
 from engine.stats.verdict import BASELINE, Thresholds
 
-PROOF, CORRECTED, INTERVAL, DESCRIPTIVE = "proof", "corrected test", "single interval", "descriptive"
-# The strongest first; what each says and does not say.
-TIERS = {
-    PROOF: "holds for every input that was checked bit by bit, without statistics",
-    CORRECTED: "a test with a stated level, corrected for how many of its kind were made",
-    INTERVAL: "one interval or a number of standard errors, not corrected for how many were looked at",
-    DESCRIPTIVE: "a number as it was measured, without an error",
-}
-Tables = Mapping[str, pl.DataFrame]
-
-
-class Claim(NamedTuple):
-    """One sentence. case: what tells it from others of its kind and selector; p: adjusted where the tier says so."""
-
-    selector: str
-    case: str
-    sentence: str
-    number: float | None
-    unit: str
-    control: str
-    test: str
-    p: float | None
-    tier: str
-
-
-class Kind(NamedTuple):
-    """Where the claims of a kind come from: tables, all of which must be there."""
-
-    needs: tuple[str, ...]
-    make: Callable[[Tables], Iterator[Claim]]
-
-
-KINDS: dict[str, Kind] = {}
-
-
-def register_claim(
-    kind: str, *, needs: tuple[str, ...]
-) -> Callable[[Callable[[Tables], Iterator[Claim]]], Callable[[Tables], Iterator[Claim]]]:
-    """Decorator: claims of this kind stand in every ledger whose tables allow it. Errors: InputError for a taken id."""
-
-    def register(make: Callable[[Tables], Iterator[Claim]]) -> Callable[[Tables], Iterator[Claim]]:
-        if kind in KINDS:
-            raise InputError(f"claims of the kind {kind!r} are registered already; choose another id")
-        KINDS[kind] = Kind(needs, make)
-        return make
-
-    return register
-
-
-def needed() -> list[str]:
-    """Tables that any kind reads."""
-    return list(dict.fromkeys(stem for kind in KINDS.values() for stem in kind.needs))
-
-
-def ledger(tables: Tables) -> pl.DataFrame:
-    """The table `claims` of one model: kind by kind, the strongest tier first within a selector's kind.
-
-    tables: stem -> table of the results folder. Errors: InputError for a tier that is none of `TIERS`.
-    """
-    lines = []
-    for kind, about in KINDS.items():
-        if not all(stem in tables and tables[stem].height for stem in about.needs):
-            continue
-        model = tables[about.needs[0]]["model"][0]
-        for claim in about.make(tables):
-            if claim.tier not in TIERS:
-                raise InputError(f"a claim of the kind {kind} has the tier {claim.tier!r}, expected {', '.join(TIERS)}")
-            lines.append((model, claim.selector, kind, *claim[1:]))
-    return frame("claims", lines)
+__all__ = ["CORRECTED", "DESCRIPTIVE", "INTERVAL", "PROOF", "TIERS", "Claim", "ledger", "needed", "register_claim"]
+_ORDERS = {"lerf": "LeRF", "morf": "MoRF"}
 
 
 def _rows(table: pl.DataFrame) -> Iterator[dict[str, Any]]:
@@ -116,35 +52,85 @@ def _harm(tables: Tables) -> Iterator[Claim]:
 
 @register_claim("gap", needs=("gap",))
 def _gap(tables: Tables) -> Iterator[Claim]:
-    """MoRF against LeRF at the reference rate, of unseeded rankings."""
-    limits = Thresholds()
-    at = tables["gap"].filter((pl.col("rate") - limits.rate).abs() < 1e-9, pl.col("seed").is_null())
-    for row in _rows(at):
-        error, gap = row["stderr"], row["log_gap"]
-        if error is not None and error > 0:
-            side = "more" if gap > 0 else "less"
-            said = f"Removing its highest {limits.rate:.0%} of the rows costs {side} than removing the lowest"
-            if abs(gap) < limits.stderrs * error:
-                said = (
-                    f"No difference is seen between removing its highest and its lowest {limits.rate:.0%} of the rows"
-                )
-            yield Claim(
-                row["selector"], f"{limits.rate:.0%}", f"{said} ({gap:+.3g} nats per token).",
-                gap, "nats per token", "the same ranking, removed from the other end",
-                f"difference paired over windows, {limits.stderrs:g} standard errors ({error:.2g}); windows count as "
-                "independent", None, INTERVAL,
-            )  # fmt: skip
+    """MoRF against LeRF at the reference rate; seeded rankings by the mean over their seeds."""
+    limits, table = Thresholds(), tables["gap"]
+    at = table.filter((pl.col("rate") - limits.rate).abs() < 1e-9)
+    by_selector = {name: at.filter(selector=name) for name in at["selector"].unique(maintain_order=True)}
+    found = {
+        name: mean_of_lines(
+            lines, "log_gap", ["seed"],
+            between_draws(tables.get("draw_sweep"), limits.rate, (name, "morf"), (name, "lerf")),
+        )
+        for name, lines in by_selector.items()
+    }  # fmt: skip
+    p_values = adjusted({name: p for name, one in found.items() if (p := one.p_differs) is not None})
+    for name, p in p_values.items():
+        side = "more" if found[name].value > 0 else "less"
+        said = f"Removing its highest {limits.rate:.0%} of the rows costs {side} than removing the lowest"
+        if p > limits.level:
+            said = f"No difference is seen between removing its highest and its lowest {limits.rate:.0%} of the rows"
+        yield Claim(
+            name, f"{limits.rate:.0%}", f"{said} ({interval_words(found[name])} nats per token).",
+            found[name].value, "nats per token", "the same ranking, removed from the other end",
+            f"difference paired over {'blocks of ' if has_blocks(table) else ''}windows, Student's t, Holm over the "
+            f"selectors at {limits.level:g}", p, CORRECTED if has_blocks(table) else INTERVAL,
+        )  # fmt: skip
+
+
+@register_claim("specific", needs=("specific",))
+def _specific(tables: Tables) -> Iterator[Claim]:
+    """A selector against random rows of its own layers."""
+    for row in _rows(tables["specific"]):
+        if row["p_holm"] is None:
+            continue
+        less = row["difference"] < 0
+        said = "No difference is seen between its mask and random rows of the same layers"
+        if row["p_holm"] <= Thresholds().level:
+            said = f"Its mask does {'less' if less else 'more'} harm than random rows of the same layers"
+        yield Claim(
+            row["selector"], f"{_ORDERS.get(row['order'], row['order'])} {row['rate']:.0%}",
+            f"{said} ({row['difference']:+.3g} nats per token, {row['low']:+.3g} to {row['high']:+.3g}).",
+            row["difference"], "nats per token", f"{row['matched_seeds']} layer-matched masks of its own",
+            "interval for one further such mask, Student's t, Holm over the selectors", row["p_holm"], CORRECTED,
+        )  # fmt: skip
 
 
 @register_claim("controls", needs=("control_differences",))
 def _controls(tables: Tables) -> Iterator[Claim]:
     """Consensus-2 against its controls."""
-    for answer in control_answers(tables["control_differences"]):
+    table = tables["control_differences"]
+    for answer in control_answers(table, tables.get("draw_sweep")):
+        tier = DESCRIPTIVE if answer.stderr is None else CORRECTED if has_blocks(table) else INTERVAL
         yield Claim(
             "consensus2", f"{answer.control} {answer.order} {answer.rate:.0%}", answer.sentence, answer.difference,
             "nats per token", f"{answer.control}, {answer.rows_removed:,} rows, {answer.seeds} seed(s)",
-            "difference paired over windows, 2 standard errors; not corrected for the number of controls", None,
-            INTERVAL if answer.stderr is not None else DESCRIPTIVE,
+            f"difference paired over {'blocks of ' if has_blocks(table) else ''}windows, Student's t, Holm over the "
+            "controls of an order and rate", None, tier,
+        )  # fmt: skip
+
+
+@register_claim("draws", needs=("draws",))
+def _draws(tables: Tables) -> Iterator[Claim]:
+    """Disjoint draws of calibration text."""
+    limits = Thresholds()
+    for row in _rows(tables["draws"].filter((pl.col("rate") - limits.rate).abs() < 1e-9)):
+        if row["jaccard"] is not None:
+            yield Claim(
+                row["selector"], f"{limits.rate:.0%}",
+                f"Its masks from {row['calibration_draws']} disjoint draws of calibration text overlap by "
+                f"{row['jaccard']:.3f} on average.",
+                row["jaccard"], "Jaccard", "none", "none; the mean over pairs of draws", None, DESCRIPTIVE,
+            )  # fmt: skip
+
+
+@register_claim("protocols", needs=("protocols_claims",))
+def _protocols(tables: Tables) -> Iterator[Claim]:
+    """Which selector is before which, over all protocols."""
+    for row in _rows(tables["protocols_claims"]):
+        yield Claim(
+            row["selector_a"], f"before {row['selector_b']}", row["claim"], row["protocols_for"], "protocols",
+            row["selector_b"], "each protocol: paired over blocks of windows, Student's t, Holm over its pairs; one "
+            "that overturns, Holm over the protocols too", None, CORRECTED,
         )  # fmt: skip
 
 
