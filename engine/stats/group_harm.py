@@ -39,9 +39,12 @@ def excess_p(harm: float, draws: Sequence[float], limit: float) -> float:
     real, *others = (one if math.isfinite(one) else math.inf for one in (harm, *draws))  # NaN: the model is broken
     if math.inf in (real, *others) or min(others) == max(others):
         return (1 + sum(one >= real for one in others)) / (n + 1)
+    found = _prediction_p(harm, draws)
+    if limit <= 0:  # a limit below the unmasked model's loss: no logarithm of the harm
+        return found
     least = FLOOR * limit
     logs = [math.log(max(one, least)) for one in draws]
-    return max(_prediction_p(harm, draws), _prediction_p(math.log(max(harm, least)), logs))
+    return max(found, _prediction_p(math.log(max(harm, least)), logs))
 
 
 def _prediction_p(value: float, draws: Sequence[float]) -> float:

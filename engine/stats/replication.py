@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
@@ -49,7 +48,8 @@ def concordance(values: npt.NDArray[np.float64]) -> Concordance | None:
     independent, which models of one family, or of one training text, are not wholly.
     """
     models, selectors = _checked(values).shape
-    if selectors < 3:
+    ordered = np.ptp(values, axis=1) > 0  # a model on which all are equal has no order
+    if selectors < 3 or not (ordered.all() if models == 2 else ordered.any()):
         return None
     from scipy import stats  # here, since readers of tables do not need it
 
@@ -59,7 +59,7 @@ def concordance(values: npt.NDArray[np.float64]) -> Concordance | None:
     else:
         found = stats.friedmanchisquare(*values.T)
         test, value, p = FRIEDMAN, float(found.statistic) / (models * (selectors - 1)), float(found.pvalue)
-    return Concordance(test, value, p) if math.isfinite(value) else None
+    return Concordance(test, value, p)
 
 
 def sign_tests(values: npt.NDArray[np.float64]) -> list[Pair]:

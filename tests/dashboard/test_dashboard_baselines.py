@@ -1,4 +1,4 @@
-"""Baselines on the page Controls: draws beside domains, random groups beside groups, claims; and folders without them."""
+"""Baselines on the page Controls: draws beside domains, random groups, claims; and folders without them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ def compared(confirmed):
     tables = groups()
     of = pl.col("dangerous") & confirmed
     single = tables["dangerous"].with_columns(
-        dense_nll=pl.lit(2.0), stderr=pl.lit(0.05), group_draws=pl.when("dangerous").then(10).otherwise(0).cast(pl.Int64),
+        dense_nll=pl.lit(2.0), stderr=pl.lit(0.05),
+        group_draws=pl.when("dangerous").then(10).otherwise(0).cast(pl.Int64),
         random_nll=pl.when("dangerous").then(2.9), random_sd=pl.when("dangerous").then(0.1),
         random_most=pl.when("dangerous").then(3.1), p=pl.when("dangerous").then(0.001),
         p_holm=pl.when("dangerous").then(0.02 if confirmed else 0.9), confirmed=of,

@@ -60,6 +60,7 @@ def test_w_of_several_models_by_hand():
     assert concordance(np.tile([1.0, 2, 3], (4, 1))).value == pytest.approx(1)
     assert concordance(np.ones((3, 4))) is None
     assert concordance(np.ones((3, 2))) is None
+    assert concordance(np.array([[1.0, 2, 3], [1, 1, 1]])) is None
 
 
 def test_signs_by_hand():

@@ -61,7 +61,7 @@ def test_every_table_is_written_with_its_provenance(tiny_llama, tiny_text, tmp_p
     made_from = manifest["files"]["claims.parquet"]["spec"]["made_from"]
     assert made_from["verdicts.parquet"] == manifest["files"]["verdicts.parquet"]["sha256"]
     ledger = read_table(tmp_path / "out", "claims")
-    assert {"harm", "gap", "stability", "dangerous", "invariance"} <= set(ledger["kind"])
+    assert {"gap", "stability", "dangerous", "invariance"} <= set(ledger["kind"])
     for stem in TABLES - {"rows", "claims"}:
         table = read_table(tmp_path / "out", stem)
         assert table.height
