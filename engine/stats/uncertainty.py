@@ -124,7 +124,7 @@ def block_stderr(nats: Sequence[float], tokens: Sequence[int]) -> tuple[float | 
     The ratio estimator's (`ratio_stderr`) over the blocks' sums; its degrees of freedom are blocks - 1. Blocks and
     their length both grow with the text (**choice** of the number: with it the simulated coverage of 95% intervals is
     .93 to .95 for 64 windows and .94 to .95 for 256, where neighbours correlate by 0 to .59, as between paired windows
-    of real text; windows taken as independent cover .74 at .5). None for a single window.
+    of real text; windows taken as independent cover about .75 at .5). None for a single window.
     """
     sums, sizes = block_sums(nats), block_sums([float(one) for one in tokens])
     return ratio_stderr(sums, [round(size) for size in sizes]), len(sums)

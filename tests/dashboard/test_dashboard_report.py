@@ -1,10 +1,13 @@
 """The report: one file, no request, everything from files as text, damaged runs named."""
 
 import json
+import math
 import re
+import statistics
 
 import polars as pl
 import pytest
+import scipy.stats
 from synthetic import add_table, break_manifest, sweep, write_run
 
 from dashboard.report.report import build
@@ -13,6 +16,7 @@ from engine.records.errors import InputError
 from engine.records.files import write_parquet
 from engine.records.manifest import add_to_manifest, read_manifest
 from engine.results.tables import frame
+from engine.stats.uncertainty import COLUMNS
 from precomputed import demo_dir
 
 SHIPPED = demo_dir() / "results"
@@ -117,8 +121,13 @@ def test_the_error_of_randoms_gap_holds_the_draw_of_its_seed(tmp_path):
         for selector, seed, gap, error in [*gaps, ("lrp", None, 5.7, 0.04)]
     ]
     add_table(folder, "gap", frame("gap", lines))
-    cells = re.findall(r"<td[^>]*>([^<]*)</td>", body(build([folder])).split("Log gap (nats)")[1].split("</table>")[0])
-    assert cells == ["Random", "30%", "+0.000", "0.119", "LRP", "30%", "+5.700", "0.040"]
+    page = body(build([folder]))
+    assert "Errors take evaluation windows as independent (an earlier version measured them)" in page
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", page.split("Log gap (nats)")[1].split("</table>")[0])
+    # two degrees of freedom of the seeds, few more by the windows'; +-1.96 errors where these are all there is
+    assert cells == [
+        "Random", "30%", "+0.000", "0.119", "-0.458 to 0.458", "LRP", "30%", "+5.700", "0.040", "5.622 to 5.778",
+    ]  # fmt: skip
 
 
 def test_a_text_that_was_too_short_is_told(tmp_path):
@@ -129,3 +138,25 @@ def test_a_text_that_was_too_short_is_told(tmp_path):
     assert "too short" not in body(build([folder]))
     add_to_manifest(folder, model, "sweep.parquet", {"evaluation": text}, 1.0)
     assert "the evaluation text small.txt is too short: 3 of the 64 windows" in body(build([folder]))
+
+
+def test_errors_hold_blocks_seeds_and_the_calibration_draw(tmp_path):
+    """Blocks .03 with 5 degrees, draws 5.6 to 5.8 of lrp's gap: what is asked of the one function for errors."""
+    folder = write_run(tmp_path / "run")
+    line = ("made-up-1B", "lrp", None, 0.3, 3.0, 8.7, 20.0, 6000.0, 5980.0, 5.7, 0.01, 0.03, 6)
+    add_table(folder, "gap", frame("gap", [line], optional=COLUMNS))
+    draws = [5.6, 5.65, 5.7, 5.75, 5.8]
+    sweep_lines = [
+        ("made-up-1B", "lrp", None, order, 0.3, draw, 16, 16 * draw, 3.0 + (gap if order == "morf" else 0.0))
+        for draw, gap in enumerate(draws)
+        for order in ("lerf", "morf")
+    ]
+    add_table(folder, "draw_sweep", frame("draw_sweep", sweep_lines))
+    page = body(build([folder]))
+    assert "over blocks of neighbouring evaluation windows and over seeds, and between disjoint draws" in page
+    parts = (0.03**2, statistics.variance(draws))
+    error = math.sqrt(sum(parts))
+    degrees = sum(parts) ** 2 / (parts[0] ** 2 / 5 + parts[1] ** 2 / 4)
+    half = scipy.stats.t.ppf(0.975, degrees) * error
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", page.split("Log gap (nats)")[1].split("</table>")[0])
+    assert cells == ["LRP", "30%", "+5.700", f"{error:.3f}", f"{5.7 - half:.3f} to {5.7 + half:.3f}"]

@@ -40,7 +40,7 @@ def show(source: sources.Source) -> pl.DataFrame:
         tools.show(chart.shares(chosen), f"depth-share-{order}", alt, key="depth-share")
         if missing := chosen.height - shares.height:
             st.caption(f"{missing} selector(s) have no clear advantage over random, so no share of it.")
-    seeds, random = (max(chosen[name].to_list()) for name in ("matched_seeds", "random_seeds"))
+    seeds, random = (chosen.row(0, named=True)[name] for name in ("matched_seeds", "random_seeds"))
     st.caption(
         f"A control removes as many rows of every layer as the selector's mask, at random ({seeds} draws per ranking); "
         f"random masks come from {random} seeds. The bar of a difference is its 95% interval over blocks of windows "

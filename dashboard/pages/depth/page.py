@@ -139,7 +139,10 @@ def _measured(source: sources.Source, rate: float) -> str:
     """The control's numbers at this rate: of every selector, in folders of earlier versions of LRP and IG."""
     if source.has("layer_matched"):
         masks = source.table("layer_matched").filter((pl.col("rate") - rate).abs() < 1e-9, pl.col("order") == "lerf")
-        means = {row["selector"]: row for row in masks.group_by("selector").mean().iter_rows(named=True)}
+        means = {
+            row["selector"]: row
+            for row in masks.group_by("selector").agg(pl.col("nll", "difference").mean()).iter_rows(named=True)
+        }
         lines = [_line(name, rate, means[name]["nll"] + means[name]["difference"], means[name]["nll"])
                  for name in palette.in_order(list(means))]  # fmt: skip
         return "\n".join(lines) or f"The control was not measured at {formats.rate(rate)}."

@@ -93,7 +93,7 @@ def test_a_short_text_gives_smaller_draws_then_fewer_then_an_error(tiny_llama, t
         assert (count, size) == ((5, min(6, available // 5)) if available >= 10 else (available // 2, 2))
     assert {count for count, _ in sizes.values()} > {5}
     with pytest.raises(TooFewDraws, match="need at least 2 sets of 2 calibration windows, and 2.txt has"):
-        drawn(tiny_llama, of(2))
+        drawn(tiny_llama, of(2), length=100)
 
 
 def test_tables_against_separate_runs(tiny_llama, tiny_text, long_text, tmp_path):

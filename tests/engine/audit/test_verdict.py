@@ -462,10 +462,10 @@ def test_verdicts_of_an_audit(
         assert set(table["dense_nll"]) == {nll_of(audit, []).nats_per_token}
         assert table["spearman"].is_null().to_list() == [True, True, False, False]
 
-        audit.plan = replace(audit.plan, stability_sizes=(20,))
+        audit.plan = replace(audit.plan, stability_sizes=(200,))
         alone = verdicts(audit)["verdicts"]
         assert alone["stability"].to_list()[2:] == ["unknown"] * 2
-        assert "need at least 2 sets of 20 calibration windows" in alone["reasons"][3]
+        assert "need at least 2 sets of 200 calibration windows" in alone["reasons"][3]
         assert alone["validity"].to_list() == table["validity"].to_list()
 
 
