@@ -119,7 +119,7 @@ def _template() -> jinja2.Template:
         "command": command_of,
         "control_answers": control_answers,
         "protocols_summary": protocols_summary,
-        "claims": _claims,
+        "claim_ledger": _claims,
         "chance_sentence": partial(chance_sentence, title=task_title),
         "task_names": lambda tasks: [task_title(task) for task in tasks["task"].unique(maintain_order=True)],
         "shortfalls": shortfalls,
