@@ -42,21 +42,12 @@ class Scored:
         return scores[self.seeds.index(seed) if seed is not None else 0]
 
 
-def score_model(
-    loaded: LoadedModel,
-    plan: ScorePlan,
-    *,
-    store: Store,
-    progress: Progress | None = None,
-    tokens: Windows | None = None,
-) -> Scored:
-    """The scores of `plan`, from the store where they are known; each selector is kept as soon as it is done.
-
-    tokens: other calibration windows than the first ones of the plan's corpus, such as a further draw of it.
-    """
+def score_model(loaded: LoadedModel, plan: ScorePlan, *, store: Store, progress: Progress | None = None) -> Scored:
+    """The scores of `plan`, from the store where they are known; each selector is kept as soon as it is done."""
     watch = Stopwatch()
     names = with_needs(plan.selectors)
-    if tokens is None and not all(get_selector(name).data_free for name in names):
+    tokens = None
+    if not all(get_selector(name).data_free for name in names):
         tokens = windows(plan.corpus, loaded.tokenizer, role="calibration", samples=plan.samples, length=plan.length)
     scores = score_tokens(loaded, plan, plan.selectors, tokens, store=store, progress=progress)
     spec: Json = {

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.data.corpora import Windows, windows
 from engine.edits.masks import removed_rows
-from engine.run.scoring import score_model
+from engine.run.scoring import score_tokens
 from engine.stats.similarity import average_ranks, jaccards, rank_correlations
 from engine.stats.two_texts import LEVEL, compare_draws
 from engine.studies.audit.inputs import AuditInputs
@@ -76,9 +75,8 @@ def draw_lines(audit: AuditInputs, selectors: Sequence[str], names: tuple[str, s
 
 def _scores(audit: AuditInputs, selectors: Sequence[str], draw: Windows) -> dict[str, npt.NDArray[np.float32]]:
     """Scores of one draw, of a seeded selector those of the first seed; from the store where they are known."""
-    plan = replace(audit.plan.scoring, selectors=tuple(selectors))
-    scored = score_model(audit.loaded, plan, store=audit.store, progress=audit.progress, tokens=draw)
-    return {name: scored.ranking(name).numpy() for name in selectors}
+    found = score_tokens(audit.loaded, audit.plan.scoring, selectors, draw, store=audit.store, progress=audit.progress)
+    return {name: (one[0] if one.ndim == 2 else one).numpy() for name, one in found.items()}
 
 
 def _means(correlations: npt.NDArray[np.float64]) -> tuple[float | None, float | None]:
