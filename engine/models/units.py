@@ -101,8 +101,7 @@ def neurons(loaded: LoadedModel) -> Units:
             columns.append(inputs[of_module[id(down)].name] + number[:, None])
     if not rows:
         return _none(NEURON, 2)
-    together = (np.concatenate(some) for some in (rows, layer, norm, columns))
-    return Units(NEURON, *together)
+    return Units(NEURON, np.concatenate(rows), np.concatenate(layer), np.concatenate(norm), np.concatenate(columns))
 
 
 @torch.no_grad()
@@ -128,10 +127,10 @@ def heads(loaded: LoadedModel) -> Units:
     if len(set(groups)) != 1:  # none, or heads of several sizes, which no one table of rows holds
         return _none(HEAD, 3)
     [(size, group)] = set(groups)
-    together = (np.concatenate(some).astype(kind) for some, kind in (
-        (rows, np.int64), (layer, np.int64), (norm, np.float64), (columns, np.int64)
-    ))  # fmt: skip
-    return Units(HEAD, *together, weights=np.repeat([1.0, 1 / group, 1 / group], size))
+    weights = np.repeat([1.0, 1 / group, 1 / group], size)
+    return Units(
+        HEAD, np.concatenate(rows), np.concatenate(layer), np.concatenate(norm), np.concatenate(columns), weights
+    )
 
 
 UNITS: dict[str, Callable[[LoadedModel], Units]] = {ROW: rows_alone, NEURON: neurons, HEAD: heads}

@@ -116,8 +116,9 @@ def where(some: Sequence[Line], every: Sequence[Line]) -> str:
 def summary(table: pl.DataFrame) -> str:
     """How many claims of `protocols_claims` hold, in one sentence."""
     counts = {word: table.filter(claim_verdict=word).height for word in VERDICTS}
+    protocols: int = table["protocols"][0]
     return (
-        f"Of {table.height} pairs of selectors {counts[ALL]} are in one order under all {table['protocols'].max()} "
+        f"Of {table.height} pairs of selectors {counts[ALL]} are in one order under all {protocols} "
         f"protocols, {counts[UNOPPOSED]} in one order wherever they are told apart, {counts[OVERTURNED]} in one or the "
         f"other depending on the protocol, {counts[CONTESTED]} perhaps so, and {counts[UNDECIDED]} are never told "
         "apart."
