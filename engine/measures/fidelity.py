@@ -93,9 +93,9 @@ class Fidelity:
                 before = _Unedited(_logits(loaded, outputs, [0] * copies, ids)[0])
                 for first in range(0, len(edits), copies):
                     group = [min(first + number, len(edits) - 1) for number in range(copies)]
-                    after = _logits(loaded, outputs, [edit + 1 for edit in group], ids)
-                    for number, logits in dict(zip(group, after, strict=True)).items():
-                        sums[number] += before.compared(logits, ids)
+                    after = _logits(loaded, outputs, [place + 1 for place in group], ids)
+                    for place, logits in dict(zip(group, after, strict=True)).items():
+                        sums[place] += before.compared(logits, ids)
         tokens = (self.windows.input_ids.shape[1] - 1,) * self.size
         found = []
         for edit, windows in zip(edits, sums, strict=True):

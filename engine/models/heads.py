@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from torch import nn
 
@@ -46,8 +45,8 @@ def attentions(model: nn.Module, rows: RowIndex) -> FoundAttentions:
     found, without = [], [links.without] if links.without else []
     for link in links.links:
         parent = link.rows.rpartition(".")[0]
-        attention: Any = model.get_submodule(parent)
-        layers, size = groups[parent], int(attention.head_dim)
+        layers, size = groups[parent], model.get_submodule(parent).head_dim
+        assert isinstance(size, int)  # as `value_links` has found it
         output = next(layer for layer in layers.values() if layer.name == link.columns)
         q, k, v = (layers.get(name) for name in ("q_proj", "k_proj", "v_proj"))
         if q is None or k is None or v is None or q.rows != len(link.reads) or k.rows != v.rows:

@@ -101,8 +101,7 @@ def neurons(loaded: LoadedModel) -> Units:
             columns.append(inputs[of_module[id(down)].name] + number[:, None])
     if not rows:
         return _none(NEURON, 2)
-    ids, of_layer, read_columns = (np.concatenate(some) for some in (rows, layer, columns))
-    return Units(NEURON, ids, of_layer, np.concatenate(norm), read_columns)
+    return Units(NEURON, np.concatenate(rows), np.concatenate(layer), np.concatenate(norm), np.concatenate(columns))
 
 
 @torch.no_grad()
@@ -128,9 +127,10 @@ def heads(loaded: LoadedModel) -> Units:
     if len(set(groups)) != 1:  # none, or heads of several sizes, which no one table of rows holds
         return _none(HEAD, 3)
     [(size, group)] = set(groups)
-    ids, of_layer, read_columns = (np.concatenate(some).astype(np.int64) for some in (rows, layer, columns))
     weights = np.repeat([1.0, 1 / group, 1 / group], size)
-    return Units(HEAD, ids, of_layer, np.concatenate(norm).astype(np.float64), read_columns, weights=weights)
+    return Units(
+        HEAD, np.concatenate(rows), np.concatenate(layer), np.concatenate(norm), np.concatenate(columns), weights
+    )
 
 
 UNITS: dict[str, Callable[[LoadedModel], Units]] = {ROW: rows_alone, NEURON: neurons, HEAD: heads}

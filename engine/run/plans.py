@@ -216,7 +216,7 @@ PRESETS = {
             eval_length=256,
             singles_rows=512,
             singles_neurons=128,
-            protocols=ProtocolsPlan(protocol_rates=(0.1, 0.3), protocol_windows=16, resample_windows=16),
+            protocols=ProtocolsPlan(protocol_rates=(0.1, 0.3), protocol_windows=32, resample_windows=16),
             downstream_rates=(0.0, 0.1, 0.3, 0.5),
             downstream_items=100,  # all that a shipped task has
         ),

@@ -56,7 +56,7 @@ class Claim:
         said = f"{a} before {b}: {self.held} of {total}"
         if self.against:
             said += f", {b} before {a}: {len(self.against)} ({where(self.against, self.protocols)})"
-            said += "" if self.sure else ", none of them sure among so many protocols"
+            said += "" if self.sure else ", none of these sure among so many protocols"
         if self.ties:
             said += f", tied: {self.ties}"
         return f"{said}."
@@ -110,15 +110,15 @@ def where(some: Sequence[Line], every: Sequence[Line]) -> str:
         if len(have) < len(could):
             values = [f"{value * 100:g}%" if key == "rate" else str(value) for value in have]
             said.append(f"{key.removesuffix('_kind')} {' or '.join(values)}")
-    return f"only with {', '.join(said)}" if said else "with every intervention, unit, metric, order and rate somewhere"
+    return f"only with {', '.join(said)}" if said else "over every intervention, unit, metric, order and rate"
 
 
 def summary(table: pl.DataFrame) -> str:
     """How many claims of `protocols_claims` hold, in one sentence."""
     counts = {word: table.filter(claim_verdict=word).height for word in VERDICTS}
-    most = max(table["protocols"].to_list())
+    protocols: int = table["protocols"][0]
     return (
-        f"Of {table.height} pairs of selectors {counts[ALL]} are in one order under all {most} "
+        f"Of {table.height} pairs of selectors {counts[ALL]} are in one order under all {protocols} "
         f"protocols, {counts[UNOPPOSED]} in one order wherever they are told apart, {counts[OVERTURNED]} in one or the "
         f"other depending on the protocol, {counts[CONTESTED]} perhaps so, and {counts[UNDECIDED]} are never told "
         "apart."

@@ -210,7 +210,7 @@ def test_what_chance_could_do_among_so_many_protocols_overturns_nothing() -> Non
     table = claims(lines({"a b": ["b", *["a"] * 31]}, p=0.01))
     assert table["claim_verdict"].to_list() == ["contested"]
     assert table["claim"].to_list() == [
-        "a before b: 31 of 32, b before a: 1 (zero rows, NLL, LeRF 10%), none of them sure among so many protocols."
+        "a before b: 31 of 32, b before a: 1 (zero rows, NLL, LeRF 10%), none of these sure among so many protocols."
     ]
     assert "0 in one or the other depending on the protocol, 1 perhaps so" in summary(table)
 
@@ -223,7 +223,7 @@ def test_the_papers_protocol_makes_the_claim_and_else_the_most() -> None:
     every[paper]["ahead"] = "a"
     claim = claim_of("a", "b", every)
     assert (claim.a, claim.from_paper, claim.held, len(claim.against)) == ("a", True, 1, 31)
-    assert claim.sentence.startswith("a before b: 1 of 32, b before a: 31 (with every intervention,")
+    assert claim.sentence.startswith("a before b: 1 of 32, b before a: 31 (over every intervention,")
     every[paper]["ahead"] = None
     claim = claim_of("a", "b", every)
     assert (claim.a, claim.from_paper, claim.held, claim.ties, claim.word) == ("b", False, 31, 1, "unopposed")
