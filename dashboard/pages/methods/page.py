@@ -110,6 +110,15 @@ text do not agree wholly either, so disjoint draws of both texts stand beside it
 a text against that between the texts. If the text does not matter, the draws' labels can be exchanged, and p is the
 place of what is seen among all ways to label them, for all selectors and rates together (Westfall and Young 1993).
 
+**Claims**: every sentence that the tables of a folder support, with the number, the control and the test behind it, and
+the tier of its evidence: a *proof* is bit by bit; a *corrected test* has a level for all of its kind together; a
+*single interval* is not corrected for how many were looked at; a *descriptive* number has no error.
+
+**A run beside the paper**: ln(measured / printed), or the difference where a ratio makes no sense, and z = how far that
+is beyond half a unit of the last printed digit, over the run's stored standard error; p by Student's t, Holm over all
+cells with an error. The paper's own sampling error is not printed and not in z. **Several runs**: Kendall's tau of two
+orders of selectors, Kendall's W and Friedman's test of more, exact sign tests of pairs with Holm's correction.
+
 **Single units**: a sample of rows, and of neurons of gated MLPs (gate and up row as one), each removed alone. Every
 unit has the same chance to be in the sample, whatever its scores; Linears, and tenths of their rows by weight norm,
 get their share. The **effect** is the NLL then minus that of the unedited model, exact for the windows that were

@@ -72,9 +72,12 @@ def run_analyses(audit: AuditInputs, names: Sequence[str], folder: Path, runner:
 
 
 def _write_claims(folder: Path, audit: AuditInputs) -> Json:
-    """`claims.parquet` from the folder's tables; its manifest entry names the bytes that it was made from."""
+    """`claims.parquet` from the folder's tables, if they support a claim; its manifest entry names the bytes that it
+    was made from."""
     stems = [stem for stem in needed() if stem in table_names(folder)]
     claims = ledger({stem: read_table(folder, stem) for stem in stems})
+    if claims.is_empty():
+        return {}
     files = read_manifest(folder)["files"]
     made_from = {f"{stem}.parquet": files[f"{stem}.parquet"]["sha256"] for stem in stems}
     write_tables(folder, {"claims": claims}, audit.loaded.fingerprint, {"made_from": made_from}, 0.0)
