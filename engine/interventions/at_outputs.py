@@ -67,9 +67,9 @@ class Outputs:
 
     def __init__(self, loaded: LoadedModel, edits: Sequence[AnyEdit]) -> None:
         self.edits = len(edits)
-        at_outputs = list(_parts_of_layers(loaded, edits, loaded.rows, "output"))
-        inside = any(isinstance(edit, Edit) and edit.side == "input" and edit.size for edit in edits)
-        at_inputs = list(_parts_of_layers(loaded, edits, column_index(loaded), "input")) if inside else []
+        sides = {edit.side for edit in edits if isinstance(edit, Edit) and edit.size}
+        at_outputs = list(_parts_of_layers(loaded, edits, loaded.rows, "output")) if "output" in sides else []
+        at_inputs = list(_parts_of_layers(loaded, edits, column_index(loaded), "input")) if "input" in sides else []
         self.hooks: _Hooks = []
         if any(_reads_tokens(part.intervention) for _, parts in at_outputs + at_inputs for part in parts):
             self.hooks.append((loaded.model.get_input_embeddings(), self._read_tokens))
