@@ -173,3 +173,71 @@ def test_single_rows_can_be_measured_again(demo: Any, tmp_path: Any) -> None:
         for row in (rows.head(1), rows.tail(1)):
             alone = masked_nll(demo, row["row_id"].to_numpy(), text, store=store).nats_per_token
             assert alone - dense == pytest.approx(row["effect"].item(), abs=2e-6)
+
+
+def read(stem: str) -> pl.DataFrame:
+    return pl.read_parquet(RESULTS / f"{stem}.parquet")
+
+
+ATTRIBUTIONS = (*ATTRIBUTION, "grad_x_input", "ig_conductance")
+HEURISTICS = ("magnitude", "wanda", "mean_activation")
+
+
+def test_verdicts_say_what_the_readme_says() -> None:
+    verdicts = {row["selector"]: row for row in read("verdicts").to_dicts()}
+    for name in ATTRIBUTIONS:
+        assert (verdicts[name]["validity"], verdicts[name]["stability"]) == ("sufficient", "stable")
+        assert 0.04 < verdicts[name]["damage"] < 0.061
+        assert 0.94 <= verdicts[name]["draw_jaccard"] < 0.965
+        assert (verdicts[name]["calibration_draws"], verdicts[name]["draw_size"]) == (5, 67)
+    for name in HEURISTICS:
+        assert verdicts[name]["validity"] == "partly"
+        assert 0.515 < verdicts[name]["damage"] < 0.565
+    assert {verdicts[name]["specific"] for name in (*ATTRIBUTIONS, *HEURISTICS)} == {"LeRF only"}
+    assert [round(verdicts[name]["draw_jaccard"], 2) for name in ("mean_activation", "wanda")] == [0.97, 0.99]
+    shares = {name: round(verdicts[name]["depth_share"], 2) for name in (*ATTRIBUTIONS, *HEURISTICS)}
+    assert (shares["lrp"], shares["ig"]) == (0.44, 0.67)
+    assert {shares[name] for name in ("consensus2", "grad_x_input", "ig_conductance")} == {0.61, 0.62}
+    assert (min(shares[name] for name in HEURISTICS), max(shares[name] for name in HEURISTICS)) == (0.6, 0.72)
+
+
+def test_specific_masks_say_what_the_readme_says() -> None:
+    table = read("specific")
+    assert set(table.filter(order="lerf")["answer"]) == {"better"}
+    assert "better" not in set(table.filter(order="morf")["answer"])
+    morf = {row["selector"]: row for row in table.filter(order="morf").to_dicts()}
+    assert [round(morf[name]["difference"], 2) for name in ("lrp", "consensus2")] == [1.84, 0.85]
+    assert all(morf[name]["low"] > 0 and morf[name]["p_holm"] > 0.05 for name in ("lrp", "consensus2"))
+    assert all(morf[name]["high"] < 0 for name in ("wanda", "mean_activation"))
+    dense = read("verdicts")["dense_nll"][0]
+    assert read("layer_matched").filter(order="morf")["nll"].min() > dense + 2.5
+
+
+def test_groups_and_draws_of_two_texts_say_what_the_readme_says() -> None:
+    [above] = read("dangerous").filter(pl.col("dangerous")).to_dicts()
+    assert (above["selector"], above["block"], above["sublayer"], above["confirmed"]) == ("random", 0, "mlp", False)
+    assert above["p"] == pytest.approx(0.61, abs=0.005)
+    draws = read("domain_draws").filter(pl.col("selector").is_in(ATTRIBUTIONS), rate=0.3)
+    assert set(draws["size"]) == {41}
+    within = [*draws["jaccard_a"], *draws["jaccard_b"]]
+    assert (round(min(within), 2), round(max(within), 2)) == (0.93, 0.96)
+    assert (round(draws["jaccard_between"].min(), 2), round(draws["jaccard_between"].max(), 2)) == (0.68, 0.73)
+    assert draws["p_family"].to_list() == pytest.approx([1 / 35] * draws.height)
+
+
+def test_protocols_say_what_the_readme_says() -> None:
+    claims = read("protocols_claims")
+    assert (claims.height, set(claims["protocols"])) == (36, {108})
+    assert "all" not in set(claims["claim_verdict"])
+    pairs = read("protocols_pairs").filter(
+        pl.col("selector_a").is_in(ATTRIBUTIONS) != pl.col("selector_b").is_in(ATTRIBUTIONS)
+    )
+    counts = {}
+    for kind in ("neuron", "row", "head"):
+        ahead = pairs.filter(unit_kind=kind)["ahead"]
+        before = ahead.is_in(ATTRIBUTIONS).sum()
+        counts[kind] = (before, ahead.drop_nulls().len() - before, ahead.null_count())
+    assert counts == {"neuron": (542, 0, 178), "row": (603, 13, 104), "head": (183, 98, 439)}
+    among = claims.filter(pl.col("selector_a").is_in(ATTRIBUTIONS), pl.col("selector_b").is_in(ATTRIBUTIONS))
+    assert among["claim_verdict"].to_list() == ["overturned"] * 10
+    assert read("protocols_units").filter(unit_kind="head")["unit_count"].item() == 24
