@@ -28,7 +28,7 @@ from engine.records.model_names import model_name, model_to_type
 from engine.records.shortfalls import shortfalls
 from engine.results.folders import read_table
 from engine.results.tables import command as command_of
-from engine.stats import claims
+from engine.stats import claims, verdict_moves
 from engine.stats.control_answers import control_answers
 from engine.stats.protocol_claims import summary as protocols_summary
 from engine.stats.table_estimates import between_draws, has_blocks, mean_of_lines
@@ -120,6 +120,7 @@ def _template() -> jinja2.Template:
         "control_answers": control_answers,
         "protocols_summary": protocols_summary,
         "claim_ledger": _claims,
+        "moved": partial(verdict_moves.sentences, title=palette.title),
         "chance_sentence": partial(chance_sentence, title=task_title),
         "task_names": lambda tasks: [task_title(task) for task in tasks["task"].unique(maintain_order=True)],
         "shortfalls": shortfalls,

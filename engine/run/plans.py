@@ -20,6 +20,7 @@ from engine.run import field_types
 from engine.run.field_types import Names, check_plan, option, part
 from engine.run.invariance_plan import InvariancePlan
 from engine.run.protocols_plan import ProtocolsPlan
+from engine.run.verdict_plan import VerdictPlan
 from engine.selectors.base import OBJECTIVES, PAPER_CONTRASTS, SEEDS, check_contrasts, contrast_ids, selector_ids
 from engine.stats.removal_order import ORDERS
 
@@ -152,6 +153,7 @@ class AuditPlan:
     singles_seed: int = option(0, "seed of the sample of `singles`", least=0, group=ANALYSIS)
     singles_tops: tuple[float, ...] = _rates(0.01, 0.1)
     invariance: InvariancePlan = part(InvariancePlan, group=ANALYSIS)
+    verdict: VerdictPlan = part(VerdictPlan, group=ANALYSIS)
     protocols: ProtocolsPlan = part(ProtocolsPlan, group=ANALYSIS)
     downstream_rates: tuple[float, ...] = _rates(*field_types.steps(0.0, 0.9, 0.1))
     # None for all. The paper's accuracies are all multiples of 1/500.

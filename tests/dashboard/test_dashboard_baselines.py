@@ -117,3 +117,13 @@ def test_the_ledger_on_the_page_and_in_the_report(folder):
     (table,) = [one.value for one in only.dataframe if "Evidence" in one.value.columns]
     assert set(table["Evidence"]) == {"proof"}
     assert "Claims and their evidence" in build([folder])
+
+
+def test_moved_limits_stand_beside_the_claims_and_in_the_report(folder):
+    assert not [one for one in page("Claims").expander if "limit moves" in one.label]
+    line = {"model": NAME, "selector": "lrp", "limit": "log_gap", "base_value": "1", "moved_value": "2"}
+    words = {"validity": "not", "specific": "not measured", "stability": "stable", "changed": "validity"}
+    add_table(folder, "verdict_moves", pl.DataFrame([line | words]))
+    told = "log gap that is large enough: 2 instead of 1: LRP becomes validity “not”."
+    assert told in texts(page("Claims"))
+    assert told in build([folder])

@@ -165,6 +165,9 @@ OTHERS = {  # a value for every option, none of them a default
     "--protocol-orders": ("morf", ("morf",)),
     "--protocol-rates": ("20%,0.4", (0.2, 0.4)), "--protocol-windows": ("5", 5), "--resample-windows": ("3", 3),
     "--resample-seed": ("4", 4),
+    "--faithful-damage": ("0.4", 0.4), "--invalid-damage": ("0.9", 0.9), "--log-gap": ("0.5", 0.5),
+    "--verdict-level": ("0.01", 0.01), "--draw-spearman": ("0.9", 0.9), "--draw-jaccard": ("0.7", 0.7),
+    "--specific-orders": ("lerf", ("lerf",)),
     "--calibration-draws": ("7", 7), "--draws-seed": ("5", 5),
     "--rewrites": ("neurons,decoys", ("neurons", "decoys")), "--invariance-samples": ("11", 11),
     "--rewrite-seed": ("5", 5), "--rescaling-power": ("3", 3), "--decoys": ("2", 2), "--decoy-power": ("6", 6),
@@ -235,7 +238,7 @@ def test_every_field_of_a_plan_is_frozen_and_within_its_own_range(plan):
     options_of = [one.option for one in settings_of(plan) if one.option]
     assert len(options_of) == len(set(options_of)) or plan is RefusalPlan
     for one in fields(plan):
-        assert is_dataclass(getattr(made, one.name)) == (one.name in ("scoring", "invariance", "protocols"))
+        assert is_dataclass(getattr(made, one.name)) == (one.name in ("scoring", "invariance", "protocols", "verdict"))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import streamlit as st
 from dashboard.charts import palette
 from dashboard.show import selection
 from dashboard.state import sources
-from engine.stats import claims
+from engine.stats import claims, verdict_moves
 
 
 def show(source: sources.Source) -> pl.DataFrame:
@@ -19,6 +19,7 @@ def show(source: sources.Source) -> pl.DataFrame:
         + "; ".join(f"**{name}**: {meaning}" for name, meaning in claims.TIERS.items())
         + "."
     )
+    _moves(source)
     if table.is_empty():
         st.info("These tables support no sentence of the ledger; run `selector-audit analyze MODEL all` on a model.")
         return table
@@ -41,3 +42,13 @@ def show(source: sources.Source) -> pl.DataFrame:
                        "p": st.column_config.NumberColumn(format="%.2g")},
     )  # fmt: skip
     return shown
+
+
+def _moves(source: sources.Source) -> None:
+    """Which verdicts hang on where a limit was set."""
+    if not source.has("verdict_moves"):
+        return
+    told = verdict_moves.sentences(source.table("verdict_moves"), palette.title)
+    with st.expander("What becomes of the verdicts when a limit moves?"):
+        st.markdown("\n".join(f"- {one}" for one in told))
+        st.caption("One limit at a time, to a laxer and to a stricter value; two together may change more.")

@@ -134,7 +134,7 @@ def _quadrant(verdicts: pl.DataFrame, published: bool) -> None:
     if not drawn:
         st.caption("Stability here is that of nested sizes, which judges nothing: disjoint draws were not measured.")
     st.caption(
-        f"Judged stable but invalid: {inside}. Dotted lines are limits of the verdicts: {MEASURES[measure]} "
+        f"Judged stable but invalid: {inside}. Dotted lines are the default limits of verdicts: {MEASURES[measure]} "
         f"{parts.stable_from:g}, log gap {limits.log_gap:g} nats, LeRF damage {limits.invalid_damage:.0%} of random's. "
         "A verdict also asks for clear differences and layer-matched controls; its reasons are in the table."
     )

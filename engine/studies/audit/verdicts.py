@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any
+
+import polars as pl
 
 from engine.records.hashing import Json
 from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.selectors import get_selector
+from engine.stats.limits import Thresholds
 from engine.stats.verdict import judge_selectors
+from engine.stats.verdict_moves import verdict_moves
 from engine.studies.audit.differences import Differences
 from engine.studies.audit.draws import DisjointDraws, TooFewDraws
 from engine.studies.audit.gap import Gap
@@ -20,10 +25,10 @@ from engine.studies.audit.stability import Stability, TooFewSizes
 from engine.studies.base import Tables, register_analysis
 
 
-@register_analysis("verdict", tables=("verdicts",), title="Is a selector faithful, and is it stable?")
+@register_analysis("verdict", tables=("verdicts", "verdict_moves"), title="Is a selector faithful, and is it stable?")
 class Verdicts:
     """`verdicts`: `judge_selectors` on gap, differences and specific, and, where they can be measured, draws and
-    nested sizes.
+    nested sizes. `verdict_moves`: which words change when a limit of the plan moves.
     """
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
@@ -46,19 +51,24 @@ class Verdicts:
             stability = Stability().tables(audit, results)["stability"]
         except TooFewSizes:
             stability = None
-        return {
-            "verdicts": judge_selectors(
-                Gap().tables(audit, results)["gap"],
-                Differences().tables(audit, results)["differences"],
-                results[audit.dense].nats_per_token,
-                stability,
-                specific=Specific().tables(audit, results)["specific"],
-                draws=drawn.get("draws"),
-                draw_sweep=drawn.get("draw_sweep"),
-                why_no_draws=why,
-                data_free=[name for name in audit.plan.scoring.selectors if get_selector(name).data_free],
-            )
-        }
+        judge = partial(
+            judge_selectors,
+            Gap().tables(audit, results)["gap"],
+            Differences().tables(audit, results)["differences"],
+            results[audit.dense].nats_per_token,
+            stability,
+            specific=Specific().tables(audit, results)["specific"],
+            draws=drawn.get("draws"),
+            draw_sweep=drawn.get("draw_sweep"),
+            why_no_draws=why,
+            data_free=[name for name in audit.plan.scoring.selectors if get_selector(name).data_free],
+        )
+
+        def judged(limits: Thresholds) -> pl.DataFrame:
+            return judge(thresholds=limits)
+
+        limits = audit.plan.verdict.thresholds
+        return {"verdicts": judged(limits), "verdict_moves": verdict_moves(judged, limits)}
 
     def record(self, audit: AuditInputs) -> Json:
         """Which draws of calibration text the verdicts rest on."""

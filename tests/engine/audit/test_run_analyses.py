@@ -36,6 +36,7 @@ TABLES = {
     "rows", "sweep", "gap", "seeds", "differences", "jaccard", "spearman", "depth", "mask_depth", "controls",
     "control_differences", "layer_matched", "specific",
     "draws", "draw_sweep", "rank_distribution", "dangerous", "dangerous_summary", "stability", "verdicts",
+    "verdict_moves",
     "singles", "singles_units", "singles_selectors", "singles_recall",
     "invariance_rewrites", "invariance", "invariance_decoys", "invariance_verdicts", "claims",
     "protocols", "protocols_areas", "protocols_pairs", "protocols_claims", "protocols_units",

@@ -1,0 +1,82 @@
+"""How verdicts move when their limits move: every limit alone, to a laxer and a stricter value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from engine.results.tables import frame
+from engine.stats.limits import Thresholds
+
+Judge = Callable[[Thresholds], pl.DataFrame]
+JUDGED = ("validity", "specific", "stability")
+# Laxer first. A value that is the base's own is left out.
+VALUES: dict[str, tuple[Any, ...]] = {
+    "faithful_damage": (0.7, 0.3),
+    "invalid_damage": (0.9, 0.7),
+    "log_gap": (0.5, 2.0),
+    "level": (0.1, 0.01),
+    "spearman": (0.9, 0.99),
+    "jaccard": (0.7, 0.9),
+    "specific_orders": (("lerf",), ("morf",), ("lerf", "morf")),
+}
+WORDS = {
+    "faithful_damage": "damage that is still sufficient",
+    "invalid_damage": "damage that is close to chance",
+    "log_gap": "log gap that is large enough",
+    "level": "level of the tests",
+    "spearman": "Spearman between draws that is stable",
+    "jaccard": "Jaccard between draws that is stable",
+    "specific_orders": "orders in which a selector has to be specific",
+}
+
+
+def verdict_moves(judge: Judge, base: Thresholds) -> pl.DataFrame:
+    """Table `verdict_moves`: per selector its words under `base` moved in one limit, and which of them changed.
+
+    judge: the verdicts under given limits, as `judge_selectors` gives them. Two limits together are not moved: a
+    verdict that holds under each of these may still turn under both.
+    """
+    before = {row["selector"]: row for row in judge(base).iter_rows(named=True)}
+    lines = []
+    for limit, values in VALUES.items():
+        for value in values:
+            if value == getattr(base, limit):
+                continue
+            for row in judge(replace(base, **{limit: value})).iter_rows(named=True):
+                old = before[row["selector"]]
+                words = [row[name] for name in JUDGED]
+                changed = [name for name in JUDGED if row[name] != old[name]]
+                where = (row["model"], row["selector"], limit, said(getattr(base, limit)), said(value))
+                lines.append((*where, *words, ", ".join(changed) or None))
+    return frame("verdict_moves", lines)
+
+
+def said(value: Any) -> str:
+    """A limit's value, as tables have it."""
+    return "+".join(value) if isinstance(value, tuple) else f"{value:g}"
+
+
+def sentences(moves: pl.DataFrame, title: Callable[[str], str] = str) -> list[str]:
+    """One for every moved limit: which verdicts it changes, and how; the unchanged ones last, together."""
+    found, still = [], []
+    for (limit, base, value), part in moves.group_by("limit", "base_value", "moved_value", maintain_order=True):
+        named = f"{WORDS[str(limit)]}: {value} instead of {base}"
+        changed = [_change(row, title) for row in part.iter_rows(named=True) if row["changed"] is not None]
+        if changed:
+            found.append(f"{named}: {'; '.join(changed)}.")
+        else:
+            still.append(named)
+    return found + ([f"No verdict changes with {_listed(still)}."] if still else [])
+
+
+def _change(row: dict[str, Any], title: Callable[[str], str]) -> str:
+    now = ", ".join(f"{name} “{row[name]}”" for name in row["changed"].split(", "))
+    return f"{title(row['selector'])} becomes {now}"
+
+
+def _listed(words: Iterable[str]) -> str:
+    return "; ".join(words)

@@ -1,0 +1,70 @@
+"""Verdicts under moved limits: every limit alone, against judging again by hand; and what is said of it."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import polars as pl
+import pytest
+
+from engine.results.folders import read_table
+from engine.stats.limits import Thresholds
+from engine.stats.verdict import judge_selectors
+from engine.stats.verdict_moves import VALUES, WORDS, said, sentences, verdict_moves
+from precomputed import demo_dir
+
+FOLDER = demo_dir() / "results"
+
+
+def judged(limits: Thresholds) -> pl.DataFrame:
+    gap, differences, specific, draws, sweep, verdicts = (
+        read_table(FOLDER, stem) for stem in ("gap", "differences", "specific", "draws", "draw_sweep", "verdicts")
+    )
+    return judge_selectors(
+        gap, differences, verdicts["dense_nll"][0], specific=specific, draws=draws, draw_sweep=sweep, thresholds=limits
+    )
+
+
+@pytest.fixture(scope="module")
+def moves() -> pl.DataFrame:
+    return verdict_moves(judged, Thresholds())
+
+
+def test_every_limit_but_the_rate_and_the_number_of_draws_is_moved():
+    assert set(VALUES) == {field.name for field in fields(Thresholds)} - {"rate", "draws"} == set(WORDS)
+
+
+def test_lines_are_the_verdicts_judged_again(moves):
+    base = {row["selector"]: row for row in judged(Thresholds()).to_dicts()}
+    assert moves.height == len(base) * sum(
+        value != getattr(Thresholds(), key) for key in VALUES for value in VALUES[key]
+    )
+    for limit, value in (("faithful_damage", 0.7), ("specific_orders", ("lerf",)), ("jaccard", 0.9)):
+        again = judged(replace(Thresholds(), **{limit: value}))
+        for row in again.to_dicts():
+            [line] = moves.filter(selector=row["selector"], limit=limit, moved_value=said(value)).to_dicts()
+            for name in ("validity", "specific", "stability"):
+                assert line[name] == row[name]
+                assert (name in (line["changed"] or "")) == (row[name] != base[row["selector"]][name])
+
+
+def test_a_limit_that_is_moved_across_a_number_turns_its_verdict(moves):
+    lenient = moves.filter(limit="specific_orders", moved_value="lerf", selector="lrp").row(0, named=True)
+    assert (lenient["validity"], lenient["specific"]) == ("faithful", "specific")
+    assert lenient["changed"] == "validity, specific"
+    partly = moves.filter(limit="faithful_damage", moved_value="0.7", selector="wanda").row(0, named=True)
+    assert partly["validity"] == "sufficient"
+
+
+def test_sentences_name_what_changes_and_what_does_not(moves):
+    told = sentences(moves, str.upper)
+    assert any(
+        one.startswith("damage that is still sufficient: 0.7 instead of 0.5: ") and "WANDA becomes validity" in one
+        for one in told
+    )
+    still = {(row["limit"], row["moved_value"]) for row in moves.to_dicts()} - {
+        (row["limit"], row["moved_value"]) for row in moves.filter(pl.col("changed").is_not_null()).to_dicts()
+    }
+    assert told[-1].startswith("No verdict changes with ") == bool(still)
+    for limit, value in still:
+        assert f"{WORDS[limit]}: {value} instead of" in told[-1]
