@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -65,18 +65,25 @@ def sentences(moves: pl.DataFrame, title: Callable[[str], str] = str) -> list[st
     found, still = [], []
     for (limit, base, value), part in moves.group_by("limit", "base_value", "moved_value", maintain_order=True):
         named = f"{WORDS[str(limit)]}: {value} instead of {base}"
-        changed = [_change(row, title) for row in part.iter_rows(named=True) if row["changed"] is not None]
-        if changed:
-            found.append(f"{named}: {'; '.join(changed)}.")
+        changes: dict[str, list[str]] = {}
+        for row in part.filter(pl.col("changed").is_not_null()).iter_rows(named=True):
+            changes.setdefault(_change(row), []).append(title(row["selector"]))
+        if changes:
+            told = (
+                f"{_and(names)} {'becomes' if len(names) == 1 else 'become'} {now}" for now, names in changes.items()
+            )
+            found.append(f"{named}: {'; '.join(told)}.")
         else:
             still.append(named)
-    return found + ([f"No verdict changes with {_listed(still)}."] if still else [])
+    return found + ([f"No verdict changes with {'; '.join(still)}."] if still else [])
 
 
-def _change(row: dict[str, Any], title: Callable[[str], str]) -> str:
-    now = ", ".join(f"{name} “{row[name]}”" for name in row["changed"].split(", "))
-    return f"{title(row['selector'])} becomes {now}"
+def _change(row: dict[str, Any]) -> str:
+    """The words that are others now; the column's name only where the word does not say it."""
+    return " and ".join(
+        f"{'' if name == 'validity' else f'{name}: '}“{row[name]}”" for name in row["changed"].split(", ")
+    )
 
 
-def _listed(words: Iterable[str]) -> str:
-    return "; ".join(words)
+def _and(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

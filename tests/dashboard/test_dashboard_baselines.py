@@ -124,6 +124,6 @@ def test_moved_limits_stand_beside_the_claims_and_in_the_report(folder):
     line = {"model": NAME, "selector": "lrp", "limit": "log_gap", "base_value": "1", "moved_value": "2"}
     words = {"validity": "not", "specific": "not measured", "stability": "stable", "changed": "validity"}
     add_table(folder, "verdict_moves", pl.DataFrame([line | words]))
-    told = "log gap that is large enough: 2 instead of 1: LRP becomes validity “not”."
+    told = "log gap that is large enough: 2 instead of 1: LRP becomes “not”."
     assert told in texts(page("Claims"))
     assert told in build([folder])

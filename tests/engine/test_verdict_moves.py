@@ -59,7 +59,8 @@ def test_a_limit_that_is_moved_across_a_number_turns_its_verdict(moves):
 def test_sentences_name_what_changes_and_what_does_not(moves):
     told = sentences(moves, str.upper)
     assert any(
-        one.startswith("damage that is still sufficient: 0.7 instead of 0.5: ") and "WANDA becomes validity" in one
+        one.startswith("damage that is still sufficient: 0.7 instead of 0.5: ")
+        and "MAGNITUDE, WANDA and MEAN_ACTIVATION become “sufficient”" in one
         for one in told
     )
     still = {(row["limit"], row["moved_value"]) for row in moves.to_dicts()} - {

@@ -201,6 +201,18 @@ def test_verdicts_say_what_the_readme_says() -> None:
     assert (min(shares[name] for name in HEURISTICS), max(shares[name] for name in HEURISTICS)) == (0.6, 0.72)
 
 
+def test_moved_limits_say_what_the_readme_says() -> None:
+    moved = read("verdict_moves").filter(
+        pl.col("selector").is_in(ATTRIBUTIONS), pl.col("changed").str.contains("validity")
+    )
+    assert moved.select("limit", "moved_value").unique().rows() == [("specific_orders", "lerf")]
+    assert moved["validity"].to_list() == ["faithful"] * 5
+    stability = read("verdict_moves").filter(pl.col("changed").str.contains("stability"))
+    assert stability.is_empty()
+    others = read("verdict_moves").filter(pl.col("selector").is_in(ATTRIBUTIONS), pl.col("limit") != "specific_orders")
+    assert others["changed"].null_count() == others.height
+
+
 def test_specific_masks_say_what_the_readme_says() -> None:
     table = read("specific")
     assert set(table.filter(order="lerf")["answer"]) == {"better"}
