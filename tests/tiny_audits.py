@@ -9,6 +9,7 @@ from typing import Any
 import numpy.typing as npt
 import pytest
 
+from engine.measures.fidelity import Fidelity
 from engine.measures.nll import NegativeLogLikelihood, Nll
 from engine.models.loading import LoadedModel
 from engine.records.progress import Progress
@@ -37,9 +38,9 @@ def tiny_audit(
 
 
 def count_edits(monkeypatch: pytest.MonkeyPatch, fail_after: int | None = None) -> list[int]:
-    """One entry for every edit whose NLL is measured from now on; after so many an interrupt is raised."""
+    """One entry for every edit that is measured on text from now on; after so many an interrupt is raised."""
     seen: list[int] = []
-    one, several = Nll.measure, Nll.measure_each
+    one, several, metrics = Nll.measure, Nll.measure_each, Fidelity.measure_each
 
     def note(count: int) -> None:
         if fail_after is not None and len(seen) >= fail_after:
@@ -49,6 +50,9 @@ def count_edits(monkeypatch: pytest.MonkeyPatch, fail_after: int | None = None) 
     monkeypatch.setattr(Nll, "measure", lambda self, *given: note(1) or one(self, *given))
     monkeypatch.setattr(
         Nll, "measure_each", lambda self, loaded, edits: note(len(edits)) or several(self, loaded, edits)
+    )
+    monkeypatch.setattr(
+        Fidelity, "measure_each", lambda self, loaded, edits: note(len(edits)) or metrics(self, loaded, edits)
     )
     return seen
 
