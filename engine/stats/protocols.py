@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,6 +19,7 @@ import numpy.typing as npt
 from engine.records.errors import InputError
 from engine.stats.draws import holm
 from engine.stats.paired import ratio_stderr
+from engine.stats.uncertainty import Part, estimate, seed_parts
 
 UNIT_KINDS = ("row", "neuron", "head")
 METRICS = ("nll", "kl", "top1")
@@ -52,13 +52,6 @@ class Harm:
         with np.errstate(invalid="ignore"):  # of a broken model: infinity less infinity
             apart = self.sums.mean(0) - other.sums.mean(0)
         return Harm(np.where(np.isfinite(apart), apart, np.nan)[None], self.tokens)
-
-
-class Part(NamedTuple):
-    """An independent part of a variance, and the degrees of freedom of its estimate."""
-
-    variance: float
-    degrees: float
 
 
 class Sure(NamedTuple):
@@ -108,12 +101,9 @@ def text_part(harm: Harm) -> Part | None:
     return Part(stderr**2 * missed(max(1, len(harm.tokens) // len(sums)), len(sums)), len(sums) - 1)
 
 
-def seed_part(harm: Harm) -> Part | None:
-    """What the draw of the seeds adds; None for one seed, which shows no spread, and where the harm is not finite."""
-    values = harm.by_seed
-    if len(values) < 2 or not all(map(math.isfinite, values)):
-        return None
-    return Part(statistics.variance(values) / len(values), len(values) - 1)
+def seed_part(harm: Harm) -> list[Part]:
+    """What the draw of the seeds adds; nothing for one seed, which shows no spread, or where the harm is not finite."""
+    return seed_parts(harm.by_seed, range(len(harm.sums)))
 
 
 def difference(a: Harm, b: Harm) -> Sure:
@@ -126,17 +116,9 @@ def difference(a: Harm, b: Harm) -> Sure:
     value, text = apart.per_token, text_part(apart)
     if text is None or not math.isfinite(value):
         return Sure(value, None, None, None)
-    return _sure(value, [text, *(part for part in (seed_part(a), seed_part(b)) if part is not None)])
-
-
-def _sure(value: float, parts: Sequence[Part]) -> Sure:
-    total = math.fsum(part.variance for part in parts)
-    if total == 0:
-        return Sure(value, 0.0, None, 0.0 if value else 1.0)
-    degrees = total**2 / math.fsum(part.variance**2 / part.degrees for part in parts)
-    from scipy.special import stdtr  # here, since readers of tables do not need it
-
-    return Sure(value, math.sqrt(total), degrees, float(2 * stdtr(degrees, -abs(value) / math.sqrt(total))))
+    found = estimate(value, [text, *seed_part(a), *seed_part(b)])
+    degrees = found.degrees if found.stderr else None  # equal in every window: there is nothing to be unsure of
+    return Sure(value, found.stderr, degrees, found.p_differs)
 
 
 class Compared(NamedTuple):
@@ -204,13 +186,8 @@ def area(lerf: Harm, morf: Harm, chance: Harm, confidence: float = 0.95) -> Area
     text = text_part(residual)
     if text is None:
         return Area(ratio, None, None)
-    own = seed_part(Harm(morf.sums - lerf.sums, lerf.tokens)) if morf.sums.shape == lerf.sums.shape else None
-    random = seed_part(chance)
-    parts = [text, *([own] if own else []), *([Part(ratio**2 * random.variance, random.degrees)] if random else [])]
-    sure = _sure(ratio, [Part(part.variance / below**2, part.degrees) for part in parts])
-    if not sure.degrees or sure.stderr is None:
-        return Area(ratio, ratio, ratio)
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(sure.degrees, (1 + confidence) / 2)) * sure.stderr
-    return Area(ratio, ratio - half, ratio + half)
+    own = seed_part(Harm(morf.sums - lerf.sums, lerf.tokens)) if morf.sums.shape == lerf.sums.shape else []
+    random = [Part(ratio**2 * part.variance, part.degrees) for part in seed_part(chance)]
+    parts = [Part(part.variance / below**2, part.degrees) for part in (text, *own, *random)]
+    found = estimate(ratio, parts, confidence)
+    return Area(ratio, found.low, found.high)

@@ -7,7 +7,7 @@ from threading import Thread
 
 import polars as pl
 import pytest
-from streamlit.testing.v1 import AppTest
+from judges_app import page, warnings_of
 
 from dashboard.charts import judges as judges_chart
 from dashboard.pages.judges import judged, pairs
@@ -71,23 +71,6 @@ def served(tmp_path_factory):
     server.shutdown()
     server.server_close()
     return folder
-
-
-def page(**parameters):
-    def script():
-        from dashboard.pages.judges import page as judges
-
-        judges.render()
-
-    app = AppTest.from_function(script, default_timeout=60)
-    for name, value in parameters.items():
-        app.query_params[name] = value
-    return app.run()
-
-
-def warnings_of(app):
-    assert not app.exception
-    return [warning.value.replace("\\", "") for warning in app.warning]
 
 
 def test_marks_of_kappa_stand_at_the_values_of_the_table(evaluated):

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 from judge_plug_in import install_judge
 from judged_folder import MARKDOWN, REPLIES, SOURCES, lines, write_judged
+from judges_app import page, warnings_of
 from scipy.stats import binomtest
-from streamlit.testing.v1 import AppTest
 from synthetic import write_run
 
 from dashboard.charts import judges as judges_chart
@@ -130,23 +130,6 @@ def test_marks_stand_at_their_rates_and_names_are_text(found):
         assert [x + up for x, up in zip(trace.x, trace.error_x.array, strict=True)] == pytest.approx(rows["high"])
         assert [x - d for x, d in zip(trace.x, trace.error_x.arrayminus, strict=True)] == pytest.approx(rows["low"])
     assert "<b>model</b>" not in str(figure.to_json())
-
-
-def page(**parameters):
-    def script():
-        from dashboard.pages.judges import page as judges
-
-        judges.render()
-
-    app = AppTest.from_function(script, default_timeout=60)
-    for name, value in parameters.items():
-        app.query_params[name] = value
-    return app.run()
-
-
-def warnings_of(app):
-    assert not app.exception
-    return [warning.value.replace("\\", "") for warning in app.warning]
 
 
 def captions(app):

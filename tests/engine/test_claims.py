@@ -33,6 +33,42 @@ def test_the_shipped_tables_support_a_ledger(shipped):
     )
 
 
+def test_claims_of_specificity_say_what_the_table_answers(shipped):
+    found = claims.ledger(shipped).filter(kind="specific")
+    table = shipped["specific"]
+    assert found.height == table["p_holm"].drop_nulls().len() > 0
+    assert set(found["tier"]) == {claims.CORRECTED}
+    for row in table.to_dicts():
+        [one] = found.filter(
+            selector=row["selector"], case=f"{'LeRF' if row['order'] == 'lerf' else 'MoRF'} 30%"
+        ).to_dicts()
+        assert (one["number"], one["p"]) == (row["difference"], row["p_holm"])
+        if row["answer"] == "no difference seen":
+            assert one["claim"].startswith("No difference is seen")
+        else:
+            less = (row["answer"] == "better") == (row["order"] == "lerf")
+            assert f"Its mask does {'less' if less else 'more'} harm than random rows" in one["claim"]
+
+
+def test_claims_of_draws_and_protocols_are_those_of_their_tables(shipped):
+    table = claims.ledger(shipped)
+    draws = shipped["draws"].filter(rate=0.3)
+    assert table.filter(kind="draws").select("selector", "number").rows() == draws.select("selector", "jaccard").rows()
+    assert set(table.filter(kind="draws")["tier"]) == {claims.DESCRIPTIVE}
+    orders = shipped["protocols_claims"]
+    assert table.filter(kind="protocols")["claim"].to_list() == orders["claim"].to_list()
+    assert table.filter(kind="protocols")["number"].to_list() == orders["protocols_for"].to_list()
+
+
+def test_a_gap_without_blocks_or_beyond_its_error_is_said_as_such(shipped):
+    gap = shipped["gap"].filter(pl.col("selector").is_in(["lrp", "ig"]))
+    old = claims.ledger({"gap": gap.drop("stderr_blocks", "blocks")}).filter(kind="gap")
+    assert set(old["tier"]) == {claims.INTERVAL}
+    loose = claims.ledger({"gap": gap.with_columns(stderr_blocks=pl.lit(50.0))}).filter(kind="gap")
+    assert all(one.startswith("No difference is seen") for one in loose["claim"])
+    assert loose["p"].min() > 0.05
+
+
 def test_a_tier_is_what_the_test_earns(shipped):
     table = claims.ledger(shipped)
     words = dict(shipped["invariance_verdicts"].select("selector", "invariance").rows())

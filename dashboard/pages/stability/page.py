@@ -65,7 +65,7 @@ def _disjoint(table: pl.DataFrame) -> None:
     if first["draw_size"] < first["size_wanted"] or first["calibration_draws"] < limits.draws:
         short = (
             f" The text has {first['windows_available']} windows, too few for {limits.draws} draws of "
-            f"{first['size_wanted']}: smaller draws agree less than larger ones would."
+            f"{first['size_wanted']}, so that the draws are smaller."
         )
     st.caption(
         f"{first['calibration_draws']} draws of {first['draw_size']} consecutive windows, none in two of them; bars: "
