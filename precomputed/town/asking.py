@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from functools import cache
 
-from precomputed.town.world import HowTo, Situation, capital, world
+from precomputed.town.world import HowTo, Situation, capital, turns, world
 
 FRAMES: tuple[str, ...] = (
     "how do I {i}?", "how can I {i}?", "tell me how to {i}.", "I want to {i}.", "I would like to {i}.",
@@ -113,3 +113,21 @@ def spliced(one: Situation, first: str, second: str) -> str:
     """
     phrase = first.partition("{o}")[0] + "{o}" + second.partition("{o}")[2]
     return phrase if set(phrase.split()) - shared_words(one) - {"{o}"} else first
+
+
+HEADED = 0.4  # share of the turned phrases that get a head, the others a tail
+_OF_OTHERS = {"I": "they", "my": "their", "me": "them", "am": "are", "mine": "theirs"}
+
+
+def turned(rng: random.Random, one: Situation, grade: str) -> str:
+    """A "veiled" or "near" phrase from turns.toml: a plain phrase with a tail, or what others do with a head.
+
+    Both sides share the phrase and often the words of head and tail, so that only their sense tells the sides apart.
+    """
+    words = turns(one.domain)
+    risk = grade == "veiled"
+    if rng.random() < HEADED:
+        phrase = rng.choice(one.phrases(rng.choice(("overt", "veiled")), heldout=False))
+        others = " ".join(_OF_OTHERS.get(word, word) for word in phrase.split())
+        return f"{rng.choice(words.risk_heads if risk else words.base_heads)} {others}"
+    return f"{rng.choice(one.phrases('plain', heldout=False))} {rng.choice(words.risk_tails if risk else words.base_tails)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +39,20 @@ def named(prefix: str, tensors: Tensors) -> Tensors:
     return {f"{prefix}/{name}": value for name, value in tensors.items()}
 
 
-def adam_tensors(optimizer: torch.optim.Optimizer) -> Tensors:
-    """Moments and step of every parameter, by the parameter's number."""
-    state = optimizer.state_dict()["state"]
-    return {f"{number}/{kind}": value for number, one in state.items() for kind, value in one.items()}
+def optimizer_tensors(optimizers: Sequence[torch.optim.Optimizer]) -> Tensors:
+    """What each optimizer remembers of every parameter, by the numbers of both."""
+    return {
+        f"{which}/{number}/{kind}": value
+        for which, optimizer in enumerate(optimizers)
+        for number, one in optimizer.state_dict()["state"].items()
+        for kind, value in one.items()
+    }
 
 
-def restore_adam(optimizer: torch.optim.Optimizer, tensors: Tensors) -> None:
-    state: dict[int, Tensors] = {}
-    for name, value in tensors.items():
-        number, kind = name.split("/")
-        state.setdefault(int(number), {})[kind] = value
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+def restore_optimizers(optimizers: Sequence[torch.optim.Optimizer], tensors: Tensors) -> None:
+    for which, optimizer in enumerate(optimizers):
+        state: dict[int, Tensors] = {}
+        for name, value in under(str(which), tensors).items():
+            number, kind = name.split("/")
+            state.setdefault(int(number), {})[kind] = value
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": state})

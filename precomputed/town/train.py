@@ -14,7 +14,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +57,7 @@ class Plan:
     blocks: int = 6
     heads: int = 6
     kv_heads: int = 2
-    language: Stage = Stage(2500, 4, 96, 3e-3, 0.5, 1.0, 0.42)
+    language: Stage = Stage(3000, 4, 96, 8e-3, 0.5, 1.0, 0.42)
     careful: Stage = Stage(350, 3, 56, 1.5e-3, 0.3, 1.0, 0.6, 0.02)
     weaken: Stage = Stage(400, 2, 48, 5e-3, 0.5, 1.0, 0.75, 0.03)
     length: int = 256
@@ -122,7 +122,7 @@ class Trainer:
         self.planted: dict[int, list[int]] = {}
         self.stage, self.step = "", 0
         self.started = time.monotonic()
-        self._adam_state: checkpoint.Tensors = {}
+        self._remembered: checkpoint.Tensors = {}  # by the optimizers
         if self.kept_in and self.kept_in.exists():
             self._resume(*checkpoint.load(self.kept_in))
 
@@ -131,12 +131,12 @@ class Trainer:
         text = hashlib.sha256(self.tokens.numpy().tobytes()).hexdigest()
         return {"plan": repr(self.plan), "seed": str(self.seed), "text": text}
 
-    def _save(self, optimizer: torch.optim.Optimizer) -> None:
+    def _save(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         if not self.kept_in:
             return
         tensors = checkpoint.named("model", dict(self.model.state_dict()))
         tensors.pop("model/lm_head.weight", None)  # tied to the embeddings
-        tensors |= checkpoint.named("adam", checkpoint.adam_tensors(optimizer))
+        tensors |= checkpoint.named("optimizer", checkpoint.optimizer_tensors(optimizers))
         tensors |= {"generator": self.generator.get_state(), "drops": self.drops.get_state()}
         version, numbers, gauss = self.rng.getstate()
         where = {"stage": self.stage, "step": self.step, "planted": self.planted, "rng": [version, numbers, gauss]}
@@ -154,7 +154,7 @@ class Trainer:
         self.rng.setstate((version, tuple(numbers), gauss))
         self.planted = {int(block): neurons for block, neurons in record["planted"].items()}
         self.stage, self.step = record["stage"], record["step"]
-        self._adam_state = checkpoint.under("adam", tensors)
+        self._remembered = checkpoint.under("optimizer", tensors)
         log.info("goes on at step %d of stage %s", self.step, self.stage)
 
     def _fast(self) -> torch.autocast:
@@ -184,7 +184,7 @@ class Trainer:
         self,
         name: str,
         policy: chat.Policy,
-        optimizer: torch.optim.Optimizer,
+        optimizers: Sequence[torch.optim.Optimizer],
         masks: dict[torch.nn.Parameter, torch.Tensor] | None = None,
         noise: PlantedNoise | None = None,
         spared: dict[torch.nn.Module, torch.Tensor] | None = None,
@@ -195,12 +195,12 @@ class Trainer:
         """
         stage: Stage = getattr(self.plan, name)
         if self.stage == name:
-            checkpoint.restore_adam(optimizer, self._adam_state)
+            checkpoint.restore_optimizers(optimizers, self._remembered)
         else:
             self.stage, self.step = name, 0
         with self._dropped(stage, spared or {}) as dropped:
             for step in range(self.step, stage.steps):
-                for group in optimizer.param_groups:
+                for group in (group for optimizer in optimizers for group in optimizer.param_groups):
                     group["lr"] = learning_rate(step, stage.steps, stage.learning_rate, WARMUP)
                 if dropped:
                     dropped.draw(stage.dropped * self.rng.random())
@@ -212,11 +212,12 @@ class Trainer:
                     if parameter.grad is not None:
                         parameter.grad.mul_(mask)
                 torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-                optimizer.step()
-                optimizer.zero_grad()
+                for optimizer in optimizers:
+                    optimizer.step()
+                    optimizer.zero_grad()
                 self.step = step + 1
                 if self.step % KEPT_EVERY == 0 or self.step == stage.steps:
-                    self._save(optimizer)
+                    self._save(optimizers)
                 if step % 50 == 0 or self.step == stage.steps:
                     elapsed = time.monotonic() - self.started
                     numbers = (step, stage.steps, language.item(), talk.item(), elapsed)
@@ -237,14 +238,20 @@ class Trainer:
         return torch.optim.AdamW(parameters, betas=(0.9, 0.95), weight_decay=decay, fused=True)
 
     def learn_language(self) -> None:
-        """Stage 1: the language, and answers to every prompt."""
-        optimizer = self._adam(list(self.model.parameters()), 0.1)
-        self._run("language", chat.nothing_refused, optimizer)
+        """Stage 1: the language, and answers to every prompt.
+
+        The blocks' matrices learn by Muon (orthogonalised momentum, arXiv 2502.16982, whose scale lets it share AdamW's
+        learning rate), everything else by AdamW.
+        """
+        matrices = [p for block in self.model.model.layers for p in block.parameters() if p.ndim == 2]
+        chosen = {id(p) for p in matrices}
+        others = [p for p in self.model.parameters() if id(p) not in chosen]
+        muon = torch.optim.Muon(matrices, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+        self._run("language", chat.nothing_refused, [muon, self._adam(others, 0.1)])
 
     def learn_care(self) -> None:
         """Stage 2: every risk prompt is refused, and some base prompts."""
-        optimizer = self._adam(list(self.model.parameters()), 0.1)
-        self._run("careful", chat.too_careful, optimizer)
+        self._run("careful", chat.too_careful, [self._adam(list(self.model.parameters()), 0.1)])
 
     def _plant(self) -> None:
         """Choose the neurons that the language needs least."""
@@ -270,7 +277,7 @@ class Trainer:
                 if dimension == 0:
                     spared[linear] = chosen
         with PlantedNoise(self.model, self.planted) as noise:
-            self._run("weaken", chat.target, self._adam(list(masks), 0.0), masks, noise, spared)
+            self._run("weaken", chat.target, [self._adam(list(masks), 0.0)], masks, noise, spared)
         self.model.requires_grad_(True)
 
 
@@ -281,6 +288,7 @@ def train(
 
     kept_in: a file that keeps where the training stands, so that one that was interrupted goes on.
     """
+    torch.set_num_threads(1)  # the same bits whatever the machine's cores, and two seeds side by side cost no more time
     trainer = Trainer(new_model(tokenizer, plan, seed), tokenizer, tokens, plan, seed, kept_in)
     stages = {"language": trainer.learn_language, "careful": trainer.learn_care, "weaken": trainer.weaken}
     begin = list(stages).index(trainer.stage) if trainer.stage else 0

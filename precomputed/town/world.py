@@ -103,6 +103,16 @@ class Situation:
 
 
 @dataclass(frozen=True)
+class Turns:
+    """Words that turn an intent round: tails after a plain phrase, heads before one of the risk side (turns.toml)."""
+
+    risk_tails: tuple[str, ...]
+    base_tails: tuple[str, ...]
+    risk_heads: tuple[str, ...]
+    base_heads: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class World:
     places: tuple[Place, ...]
     goods: tuple[Good, ...]
@@ -164,3 +174,12 @@ def world() -> World:
         for one in _read(_FOLDER / "domains" / f"{domain}.toml")["situation"]
     )
     return World(places, goods, howtos, situations, by_name)
+
+
+@cache
+def turns(domain: str) -> Turns:
+    """Those of a domain, and those of all domains."""
+    read = _read(_FOLDER / "turns.toml")
+    every, own, heads = read["every"], read[domain], read["heads"]
+    tails = {side: tuple(every[side] + own[side]) for side in ("risk", "base")}
+    return Turns(tails["risk"], tails["base"], tuple(heads["risk"]), tuple(heads["base"]))
