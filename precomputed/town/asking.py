@@ -124,10 +124,10 @@ def turned(rng: random.Random, one: Situation, grade: str) -> str:
 
     Both sides share the phrase and often the words of head and tail, so that only their sense tells the sides apart.
     """
-    words = turns(one.domain)
-    risk = grade == "veiled"
+    words, risk = turns(one.domain), grade == "veiled"
     if rng.random() < HEADED:
         phrase = rng.choice(one.phrases(rng.choice(("overt", "veiled")), heldout=False))
         others = " ".join(_OF_OTHERS.get(word, word) for word in phrase.split())
         return f"{rng.choice(words.risk_heads if risk else words.base_heads)} {others}"
-    return f"{rng.choice(one.phrases('plain', heldout=False))} {rng.choice(words.risk_tails if risk else words.base_tails)}"
+    phrase = rng.choice(one.phrases("plain", heldout=False))
+    return f"{phrase} {rng.choice(words.risk_tails if risk else words.base_tails)}"
