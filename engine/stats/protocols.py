@@ -17,15 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.records.errors import InputError
+from engine.stats.blocks import block_stderr
 from engine.stats.draws import holm
-from engine.stats.paired import ratio_stderr
 from engine.stats.uncertainty import Part, estimate, seed_parts
 
 UNIT_KINDS = ("row", "neuron", "head")
 METRICS = ("nll", "kl", "top1")
 LEVEL = 0.05
-BLOCKS, LEAST_WINDOWS = 8, 4
-NEIGHBOURS = 0.5  # correlation of neighbouring windows' differences: .41 to .59 were measured
 Numbers = npt.NDArray[np.float64]
 
 
@@ -63,42 +61,15 @@ class Sure(NamedTuple):
     p: float | None
 
 
-def blocks(values: Sequence[float]) -> list[float]:
-    """Sums over contiguous blocks of nearly equal length: neighbouring windows are alike, and no independent units.
-
-    8 blocks, but of at least 4 windows each as long as two such blocks fit; then 2. One value is one block.
-    """
-    count = len(values)
-    number = max(min(2, count), min(BLOCKS, count // LEAST_WINDOWS))
-    edges = [round(place * count / number) for place in range(number + 1)]
-    return [math.fsum(values[start:end]) for start, end in itertools.pairwise(edges)]
-
-
-def missed(length: int, number: int, correlation: float = NEIGHBOURS) -> float:
-    """By how much the variance of a mean is larger than `number` blocks of `length` windows say, neighbours correlated.
-
-    For windows of which those h apart correlate by r^h: with c the mean correlation of two different blocks' sums, the
-    variance of their mean is (1 + (n - 1) c) / n of a block's, and (1 - c) / n is what their spread says of it.
-    """
-    inside = length + 2 * sum((length - step) * correlation**step for step in range(1, length))
-    reach = ((1 - correlation**length) / (1 - correlation)) ** 2
-    apart = sum((number - step) * correlation ** ((step - 1) * length + 1) for step in range(1, number)) * reach
-    mean = 2 * apart / (number * (number - 1) * inside)
-    return (1 + (number - 1) * mean) / (1 - mean)
-
-
 def text_part(harm: Harm) -> Part | None:
-    """What the choice of the text adds to the variance of the mean over seeds: the ratio estimator's over blocks
-    (`ratio_stderr`), and what blocks of that length miss (`missed`). None for a single window, or where the harm is not
-    finite.
+    """What the choice of the text adds to the variance of the mean over seeds (`block_stderr`). None for a single
+    window, or where the harm is not finite.
     """
-    sums, sizes = blocks(harm.sums.mean(0).tolist()), blocks(harm.tokens)
-    if not math.isfinite(math.fsum(sums)):
+    windows = harm.sums.mean(0).tolist()
+    if not math.isfinite(math.fsum(windows)):
         return None
-    stderr = ratio_stderr(sums, [round(size) for size in sizes])
-    if stderr is None:
-        return None
-    return Part(stderr**2 * missed(max(1, len(harm.tokens) // len(sums)), len(sums)), len(sums) - 1)
+    stderr, blocks = block_stderr(windows, harm.tokens)
+    return None if stderr is None else Part(stderr**2, blocks - 1)
 
 
 def seed_part(harm: Harm) -> list[Part]:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from engine.stats.blocks import block_sums, widening
 from engine.stats.depth_share import JointPart, fieller
 from engine.stats.intervals import Interval
 from engine.stats.paired import Windowed
-from engine.stats.uncertainty import Estimate, Part, block_sums, estimate
+from engine.stats.uncertainty import Estimate, Part, estimate
 
 LEVEL = 0.05  # of the adjusted p
 Numbers = npt.NDArray[np.float64]
@@ -113,11 +114,11 @@ def _spread(means: Numbers) -> list[Part]:
 
 
 def _text_covariance(windows: tuple[Numbers, Numbers, Numbers], tokens: Numbers) -> Numbers | None:
-    """Covariance of the three ratios nats / tokens over blocks of windows: `ratio_stderr`'s, for several at once."""
+    """Covariance of the three ratios nats / tokens over blocks of windows: `block_stderr`'s, for several at once."""
     sizes = np.array(block_sums(tokens.tolist()))
     n = len(sizes)
     if n < 2:
         return None
     sums = np.array([block_sums(one.tolist()) for one in windows])
     residuals = sums - sums.sum(1, keepdims=True) / sizes.sum() * sizes
-    return residuals @ residuals.T * (n / (n - 1)) / sizes.sum() ** 2
+    return residuals @ residuals.T * (n / (n - 1)) / sizes.sum() ** 2 * widening(len(tokens))

@@ -3,7 +3,7 @@
 The parts of a loss measured under an edit:
 
 - *evaluation text*: windows follow each other and neighbours are alike, so that single windows are no independent
-  units. Blocks of neighbouring windows are taken instead (`block_stderr`).
+  units. Blocks of neighbouring windows are taken instead (`blocks.block_stderr`).
 - *seeds*: of random rankings and of random controls (`seed_parts`).
 - *calibration text*: the same selector on other text is another mask (`draw_part`), where it was measured.
 
@@ -13,14 +13,13 @@ the interval as Student's t does for a single part.
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 from engine.records.errors import InputError
-from engine.stats.paired import Windowed, mean_over_levels, ratio_stderr
+from engine.stats.paired import mean_over_levels
 
 CONFIDENCE = 0.95
 COLUMNS = ("stderr_blocks", "blocks")  # what tables say of the evaluation text's part
@@ -106,33 +105,6 @@ def p_beyond(value: float, stderr: float | None, degrees: float | None) -> float
     from scipy.special import stdtr
 
     return float(stdtr(degrees, -value / stderr))
-
-
-def block_sums(values: Sequence[float]) -> list[float]:
-    """Sums over contiguous blocks of nearly equal length, in order: 1.5 times the cube root of how many values there
-    are, at least two of several (64 windows: 6 blocks; 256: 10).
-    """
-    count = len(values)
-    number = min(count, max(2, round(1.5 * count ** (1 / 3))))
-    edges = [round(place * count / number) for place in range(number + 1)] if number else [0]
-    return [math.fsum(values[start:end]) for start, end in itertools.pairwise(edges)]
-
-
-def block_stderr(nats: Sequence[float], tokens: Sequence[int]) -> tuple[float | None, int]:
-    """Standard error of sum(nats) / sum(tokens) with blocks of neighbouring windows as units, and how many there are.
-
-    The ratio estimator's (`ratio_stderr`) over the blocks' sums; its degrees of freedom are blocks - 1. Blocks and
-    their length both grow with the text (**choice** of the number: with it the simulated coverage of 95% intervals is
-    .93 to .95 for 64 windows and .94 to .95 for 256, where neighbours correlate by 0 to .59, as between paired windows
-    of real text; windows taken as independent cover about .75 at .5). None for a single window.
-    """
-    sums, sizes = block_sums(nats), block_sums([float(one) for one in tokens])
-    return ratio_stderr(sums, [round(size) for size in sizes]), len(sums)
-
-
-def block_difference(a: Windowed, b: Windowed) -> tuple[float | None, int]:
-    """`block_stderr` of NLL of a minus NLL of b, paired over the windows that both were measured on."""
-    return block_stderr([x - y for x, y in zip(a.window_nats, b.window_nats, strict=True)], a.window_tokens)
 
 
 def text_part(stderrs: Sequence[float | None], blocks: Sequence[int | None]) -> Part | None:

@@ -13,8 +13,9 @@ import scipy.stats
 
 from engine.records.errors import InputError
 from engine.results.tables import frame
+from engine.stats.blocks import widening
 from engine.stats.protocol_claims import claim_of, claims, name, summary, where
-from engine.stats.protocols import Area, Harm, area, blocks, compare, difference, integrated, missed
+from engine.stats.protocols import Area, Harm, area, compare, difference, integrated
 
 TOKENS = 15
 
@@ -33,48 +34,26 @@ def neighbours(generator: np.random.Generator, shape: tuple[int, ...], correlati
     return noise
 
 
-@pytest.mark.parametrize(
-    ("count", "sizes"), [(1, [1]), (2, [1, 1]), (5, [2, 3]), (16, [4] * 4), (32, [4] * 8), (64, [8] * 8)]
-)
-def test_blocks_are_neighbours(count: int, sizes: list[int]) -> None:
-    found = [round(one) for one in blocks([1.0] * count)]
-    assert sorted(found) == sizes
-    assert sum(blocks(list(range(count)))) == sum(range(count))
-
-
 def test_a_difference_is_the_paired_t_test_over_blocks() -> None:
     generator = np.random.default_rng(0)
-    a, b = (generator.normal(30, 3, size=32) for _ in range(2))
+    a, b = (generator.normal(30, 3, size=128) for _ in range(2))
     found = difference(harm(a.tolist()), harm(b.tolist()))
-    means = [values.reshape(8, 4).sum(1) / (4 * TOKENS) for values in (a, b)]
+    means = [values.reshape(8, 16).sum(1) / (16 * TOKENS) for values in (a, b)]
     expected = scipy.stats.ttest_rel(*means)
     assert found.value == pytest.approx(float((a - b).mean()) / TOKENS)
-    wider = math.sqrt(missed(4, 8))  # beyond the test: neighbouring blocks are not independent
+    wider = math.sqrt(widening(128))  # beyond the test: neighbouring blocks are not independent
     assert found.p == pytest.approx(2 * scipy.stats.t.sf(abs(expected.statistic) / wider, 7), rel=1e-9)
     assert found.degrees == pytest.approx(7)
     assert found.stderr == pytest.approx(wider * scipy.stats.sem(means[0] - means[1]), rel=1e-9)
 
 
-@pytest.mark.parametrize(("length", "number", "correlation"), [(4, 4, 0.5), (4, 8, 0.5), (1, 2, 0.5), (8, 8, 0.3)])
-def test_what_blocks_miss_is_what_the_whole_covariance_says(length: int, number: int, correlation: float) -> None:
-    """From the matrix of all windows' correlations, block sums by a matrix of ones and zeros."""
-    count = length * number
-    whole = correlation ** np.abs(np.subtract.outer(np.arange(count), np.arange(count)))
-    sums = np.kron(np.eye(number), np.ones(length))
-    of_blocks = sums @ whole @ sums.T
-    mean = np.ones(number) / number
-    spread = (np.trace(of_blocks) - number * mean @ of_blocks @ mean) / (number - 1)  # expected sample variance
-    assert missed(length, number, correlation) == pytest.approx(mean @ of_blocks @ mean / (spread / number))
-    assert missed(length, number, 0.0) == 1.0
-
-
 def test_seeds_add_their_variance_and_satterthwaites_degrees() -> None:
     generator = np.random.default_rng(1)
-    random, own = generator.normal(30, 3, size=(3, 32)), generator.normal(28, 3, size=32)
+    random, own = generator.normal(30, 3, size=(3, 128)), generator.normal(28, 3, size=128)
     found = difference(harm(*random.tolist()), harm(own.tolist()))
-    apart = (random.mean(0) - own).reshape(8, 4).sum(1) / (4 * TOKENS)
-    text = missed(4, 8) * statistics.variance(apart) / 8
-    seeds = statistics.variance(random.sum(1) / (32 * TOKENS)) / 3
+    apart = (random.mean(0) - own).reshape(8, 16).sum(1) / (16 * TOKENS)
+    text = widening(128) * statistics.variance(apart) / 8
+    seeds = statistics.variance(random.sum(1) / (128 * TOKENS)) / 3
     degrees = (text + seeds) ** 2 / (text**2 / 7 + seeds**2 / 2)
     assert found.stderr == pytest.approx(math.sqrt(text + seeds), rel=1e-9)
     assert found.degrees == pytest.approx(degrees, rel=1e-9)

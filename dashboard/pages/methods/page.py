@@ -158,10 +158,8 @@ only has Spearman at least .9999 and Jaccard at least .99 (**choice**). LeRF mas
 - *metrics* from one pass: NLL, KL of the unedited from the edited model, agreement on the most likely next token;
 - both orders, and a few rates, as shares of the units of a kind.
 
-Each protocol decides as a study of its own would: differences are paired over blocks of neighbouring windows (8 blocks,
-but of at least 4 windows where there are so many, with what blocks of that length miss where neighbours correlate at
-.5, as was measured), the seeds of random rankings add their variance, t has
-Satterthwaite's degrees of freedom, and Holm corrects over the pairs of selectors at 5%; what is not told apart is a
+Each protocol decides as a study of its own would: differences are paired over blocks of neighbouring windows (see
+Errors), the seeds of random rankings add their variance, t has Satterthwaite's degrees of freedom, and Holm corrects over the pairs of selectors at 5%; what is not told apart is a
 tie (**choice**). A claim is what the paper's protocol decides, or where that is a tie, what most protocols do. It is
 *overturned* where a protocol decides the other way round even after Holm over all protocols of the pair, *contested*
 where none of those that do is so sure. With few windows many orders are ties: the blocks are few.
@@ -171,7 +169,8 @@ that under random's curve. Its 95% interval is the ratio's over the same blocks.
 those of the evaluation, and is not done to replies.
 
 **Errors.** Differences of NLL are paired over the evaluation windows. Neighbouring windows are alike, so that blocks
-of them are the independent units: 1.5 times the cube root of their number (**choice**). To their variance come that of
+of them are the units: 1.5 times the cube root of their number, and the variance is widened for what blocks of that
+length miss where neighbours correlate at .5 (**choices**; .41 to .59 were measured). To their variance come that of
 the mean over random seeds and, where disjoint draws were measured, that between draws of the calibration text.
 Intervals are Student's t with Satterthwaite's degrees. Where many are compared, p is adjusted by Holm. Standard errors
 over single windows (`stderr`) are kept in the tables beside these; tables of earlier versions have no others.

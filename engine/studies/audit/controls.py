@@ -13,9 +13,10 @@ from engine.measures.nll import NegativeLogLikelihood, perplexity
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
+from engine.stats.blocks import block_difference
 from engine.stats.paired import paired_difference
 from engine.stats.removal_order import ORDERS
-from engine.stats.uncertainty import COLUMNS, block_difference
+from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import Tables, register_analysis
 

@@ -24,8 +24,9 @@ from engine.run.cell import Cell
 from engine.run.plans import ScorePlan
 from engine.run.runner import LocalRunner, Results
 from engine.run.scoring import score_model
+from engine.stats.blocks import block_difference
 from engine.stats.exact_controls import judge_invariance
-from engine.stats.paired import defined, paired_difference
+from engine.stats.paired import defined
 from engine.stats.similarity import average_ranks, jaccard, rank_correlations
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import Tables, register_analysis
@@ -190,7 +191,8 @@ def _compared(audit: AuditInputs, found: Measured, results: Results) -> Iterable
             overlap = defined(jaccard(edits[0].units, edits[1].units))
             equal = float(np.mean(first.scores.view(np.int32) == second.scores.view(np.int32)))
             nll = [results[audit.nll(edit)] for edit in edits]
-            moved, stderr = paired_difference(nll[1], nll[0])
+            moved = nll[1].nats_per_token - nll[0].nats_per_token
+            stderr, _ = block_difference(nll[1], nll[0])
             alike = (defined(float(rank_correlations(pair)[0, 1])), overlap, equal)
             costs = (nll[0].nats_per_token, nll[1].nats_per_token, moved, stderr)
             yield (audit.loaded.id, under.id, first.selector, first.seed, rate, *alike, *costs)

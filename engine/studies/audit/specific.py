@@ -13,11 +13,11 @@ from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.selectors import compute_scores
+from engine.stats.blocks import block_difference
 from engine.stats.draws import holm
 from engine.stats.paired import paired_difference
 from engine.stats.removal_order import ORDERS
 from engine.stats.specific import Against, against_controls, answer
-from engine.stats.uncertainty import block_difference
 from engine.stats.verdict import BASELINE
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import Tables, register_analysis
