@@ -159,10 +159,11 @@ only has Spearman at least .9999 and Jaccard at least .99 (**choice**). LeRF mas
 - both orders, and a few rates, as shares of the units of a kind.
 
 Each protocol decides as a study of its own would: differences are paired over blocks of neighbouring windows (see
-Errors), the seeds of random rankings add their variance, t has Satterthwaite's degrees of freedom, and Holm corrects over the pairs of selectors at 5%; what is not told apart is a
-tie (**choice**). A claim is what the paper's protocol decides, or where that is a tie, what most protocols do. It is
-*overturned* where a protocol decides the other way round even after Holm over all protocols of the pair, *contested*
-where none of those that do is so sure. With few windows many orders are ties: the blocks are few.
+Errors), the seeds of random rankings add their variance, t has Satterthwaite's degrees of freedom, and Holm corrects
+over the pairs of selectors at 5%; what is not told apart is a tie (**choice**). A claim is what the paper's protocol
+decides, or where that is a tie, what most protocols do. It is *overturned* where a protocol decides the other way round
+even after Holm over all protocols of the pair, *contested* where none of those that do is so sure. With few windows
+many orders are ties: the blocks are few.
 
 The **area** of a selector is the area between its MoRF and LeRF curves of the harm above the unedited model's, over
 that under random's curve. Its 95% interval is the ratio's over the same blocks. Resampling needs windows as long as

@@ -17,7 +17,7 @@ from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.group_harm import LEVEL, Candidate, judge_groups
-from engine.stats.paired import paired_difference
+from engine.stats.blocks import block_difference
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import Tables, register_analysis
 
@@ -96,7 +96,7 @@ class Dangerous:
             if one is not None:
                 nlls = [harm + dense.nats_per_token for harm in one.draws]
                 compared = (fmean(nlls), stdev(nlls), max(nlls))
-            error = paired_difference(found, dense)[1]
+            error, _ = block_difference(found, dense)
             confirmed = p_holm is not None and p_holm <= LEVEL
             drawn = 0 if one is None else len(one.draws)
             lines.append((*place, above, dense.nats_per_token, error, drawn, *compared, p, p_holm, confirmed))

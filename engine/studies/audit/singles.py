@@ -15,6 +15,7 @@ from engine.models.units import UNITS, Units
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
+from engine.stats.blocks import block_difference
 from engine.stats.paired import defined, paired_difference
 from engine.stats.rank_interval import spearman_interval
 from engine.stats.single_units import helping, larger_high, recall_of_top, sign_agreement
@@ -67,7 +68,7 @@ class Singles:
         }
         for sample in wanted.samples:
             measured = [results[cell] for cell in sample.cells]
-            paired = [paired_difference(one, dense) for one in measured]
+            paired = [(paired_difference(one, dense)[0], block_difference(one, dense)[0]) for one in measured]
             effects = np.array([effect for effect, _ in paired])
             places = _places(audit, sample)
             lines["singles"] += [(model, *place, *pair) for place, pair in zip(places, paired, strict=True)]
