@@ -16,8 +16,8 @@ from engine.models.rows import RowIndex
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
-from engine.stats.group_harm import LEVEL, Candidate, judge_groups
 from engine.stats.blocks import block_difference
+from engine.stats.group_harm import LEVEL, Candidate, judge_groups
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import Tables, register_analysis
 
