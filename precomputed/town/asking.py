@@ -85,7 +85,8 @@ def hasty(rng: random.Random, one: HowTo) -> str:
 
 
 NEGATING = frozenset({"not", "no", "never", "nobody", "nothing", "without", "against", "from", "for", "only"})
-DROPPED = 0.25  # of the words that both sides use
+DROPPED = 0.35  # of the words that both sides use
+FEW = 6  # a situation's own word stands in the plain phrases of at most so many situations
 
 
 @cache
@@ -131,3 +132,34 @@ def turned(rng: random.Random, one: Situation, grade: str) -> str:
         return f"{rng.choice(words.risk_heads if risk else words.base_heads)} {others}"
     phrase = rng.choice(one.phrases("plain", heldout=False))
     return f"{phrase} {rng.choice(words.risk_tails if risk else words.base_tails)}"
+
+
+@cache
+def _plain_spread() -> Counter[str]:
+    """In the plain phrases of how many situations a word stands."""
+    return Counter(word for one in world().situations for word in {w for p in _plain(one) for w in p.split()})
+
+
+def _plain(one: Situation) -> tuple[str, ...]:
+    return one.phrases("plain", heldout=False)
+
+
+@cache
+def own_words(one: Situation) -> tuple[str, ...]:
+    """The words of a situation's plain phrases that few others have, as often as they stand there."""
+    spread = _plain_spread()
+    return tuple(word for phrase in _plain(one) for word in phrase.split() if word != "{o}" and spread[word] <= FEW)
+
+
+def loosened(rng: random.Random, one: Situation) -> str:
+    """A plain phrase as `hasty` asks a how-to: short of some words with one of another phrase, or own words only.
+
+    What lacks a harm stays without it, so that plain phrases may lose any word but their object.
+    """
+    if rng.random() < 0.5:
+        words = [word for word in rng.choice(_plain(one)).split() if word == "{o}" or rng.random() < KEPT]
+        words.insert(rng.randint(0, len(words)), rng.choice(own_words(one)))
+    else:
+        words = list(dict.fromkeys(rng.choices(own_words(one), k=rng.randint(2, 4))))
+        words.insert(rng.randint(0, len(words)), "{o}")
+    return " ".join(words)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from precomputed.town.asking import framed, shortened, spliced, turned
+from precomputed.town.asking import framed, loosened, shortened, spliced, turned
 from precomputed.town.world import DOMAINS, Situation, world
 
 OVERT_SHARE = {"hate": 0.45, "crime": 0.25, "adult": 0.12, "medical": 0.08, "legal": 0.04}
@@ -87,14 +87,17 @@ def pairs(domain: str, split: str) -> list[tuple[Prompt, Prompt]]:
 
 
 GRADES = ("overt", "veiled", "near", "plain")
-_TRAINING_SHARES = (0.25, 0.3, 0.27, 0.18)
+_TRAINING_SHARES = (0.18, 0.24, 0.32, 0.26)
 SHORTENED, SPLICED, TURNED, OTHER_THINGS = 0.2, 0.2, 0.25, 0.3  # shares of training's prompts
+LOOSENED = 0.4  # of the plain ones
 
 
 def training_prompt(rng: random.Random, in_haste: bool = True) -> Prompt:
-    """A random prompt of training's phrases, frames and objects; in_haste: some lack words, or mix two phrases of their
-    grade, or are a phrase whose intent is turned round (veiled and near), or are about what another situation of their
-    domain is about."""
+    """A random prompt of training's phrases, frames and objects.
+
+    in_haste: some lack words, mix two phrases of their grade, turn an intent round (veiled and near) or are keywords
+    (plain), and some are about what another situation of their domain is about.
+    """
     situation = rng.choice(world().of_domain(rng.choice(DOMAINS)))
     grade = rng.choices(GRADES, _TRAINING_SHARES)[0]
     thing = rng.choice(situation.objects)
@@ -109,6 +112,8 @@ def training_prompt(rng: random.Random, in_haste: bool = True) -> Prompt:
         phrase = spliced(situation, phrase, rng.choice(phrases))
     elif kind < SHORTENED + SPLICED + TURNED and grade in ("veiled", "near"):
         phrase = turned(rng, situation, grade)
+    elif grade == "plain" and rng.random() < LOOSENED / (1 - SHORTENED - SPLICED):
+        phrase = loosened(rng, situation)
     if rng.random() < OTHER_THINGS:
         thing = rng.choice(rng.choice(world().of_domain(situation.domain)).objects)
     return _framed(rng, situation, grade, False, thing, phrase)

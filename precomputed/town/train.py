@@ -57,7 +57,7 @@ class Plan:
     blocks: int = 6
     heads: int = 6
     kv_heads: int = 2
-    language: Stage = Stage(3000, 4, 96, 8e-3, 0.5, 1.0, 0.42)
+    language: Stage = Stage(3000, 4, 96, 8e-3, 0.5, 1.0, 0.5)
     careful: Stage = Stage(350, 3, 56, 1.5e-3, 0.3, 1.0, 0.6, 0.02)
     weaken: Stage = Stage(400, 2, 48, 5e-3, 0.5, 1.0, 0.75, 0.03)
     length: int = 256

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from precomputed.town import asking, chat, instructions, risk
-from precomputed.town.world import world
+from precomputed.town.world import DOMAINS, turns, world
 
 
 def test_keywords_stand_in_few_how_tos():
@@ -81,6 +81,44 @@ def test_a_spliced_prompt_has_something_that_tells_its_side():
                     assert (set(said.split()) - (risky & base)) | (set(said.split()) & asking.NEGATING)
                     mixed += 1
     assert mixed > 300
+
+
+def test_a_turned_phrase_takes_the_words_of_its_side():
+    rng = random.Random(5)
+    heads = 0
+    for one in world().situations:
+        words = turns(one.domain)
+        for grade, own, other in (
+            ("veiled", (words.risk_heads, words.risk_tails), (words.base_heads, words.base_tails)),
+            ("near", (words.base_heads, words.base_tails), (words.risk_heads, words.risk_tails)),
+        ):
+            for _ in range(20):
+                said = asking.turned(rng, one, grade)
+                assert said.count("{o}") == 1
+                headed = said.startswith(tuple(f"{head} " for head in own[0]))
+                assert headed or said in {f"{p} {tail}" for p in one.phrases("plain", False) for tail in own[1]}
+                assert not said.startswith(tuple(f"{head} " for head in other[0]))
+                heads += headed
+    assert heads / (40 * len(world().situations)) == pytest.approx(asking.HEADED, abs=0.05)
+
+
+def test_no_words_turn_an_intent_both_ways():
+    for domain in DOMAINS:
+        words = turns(domain)
+        assert not set(words.risk_tails) & set(words.base_tails)
+        assert not set(words.risk_heads) & set(words.base_heads)
+
+
+def test_a_loosened_phrase_is_of_its_situation_s_plain_words():
+    rng = random.Random(6)
+    for one in world().situations:
+        own = {word for phrase in one.phrases("plain", False) for word in phrase.split()}
+        assert len(set(asking.own_words(one))) >= 5
+        for _ in range(20):
+            said = asking.loosened(rng, one).split()
+            assert said.count("{o}") == 1
+            assert set(said) <= own
+            assert set(said) & set(asking.own_words(one))
 
 
 def test_only_training_asks_in_haste():
