@@ -238,9 +238,9 @@ def test_entries_of_situations_keep_the_rules():
     assert Counter(one.domain for one in situations) == dict.fromkeys(DOMAINS, 11)
     for one in situations:
         phrases = [getattr(one, grade) for grade in risk.GRADES]
-        assert [len(some) for some in phrases] == [14, 19, 23, 18]
-        assert len({phrase for some in phrases for phrase in some}) == 74
-        assert all(phrase.count("{o}") == 1 and 3 <= len(phrase.split()) <= 14 for some in phrases for phrase in some)
+        assert all(len(some) >= least for some, least in zip(phrases, (20, 27, 36, 34), strict=True))
+        assert len({phrase for some in phrases for phrase in some}) == sum(map(len, phrases))
+        assert all(phrase.count("{o}") == 1 and 3 <= len(phrase.split()) <= 15 for some in phrases for phrase in some)
         assert (len(one.objects), len(one.heldout_objects), len(one.key)) == (6, 3, 2)
         assert one.reply.count("{o}") == 1
 
