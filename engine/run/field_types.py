@@ -31,6 +31,7 @@ class Setting:
     name: the option where it is not the field's; None for a field without one. group: heading in help and form.
     least, most: range of the number, or of each. choices: the values, few and fixed.
     none: what None means, in words; zero_is_none: how an option gives it. said: told instead of the default.
+    between: stands between several values.
     follows: the field whose value this one takes where only that one is given. clears: a field that is None then.
     path, option: from `settings_of`: names of the fields from the plan down, and the option, "" for none.
     """
@@ -50,6 +51,7 @@ class Setting:
     said: str = ""
     follows: str = ""
     clears: str = ""
+    between: str = ","
     path: tuple[str, ...] = ()
     option: str = ""
 
@@ -108,7 +110,7 @@ class Setting:
             return self.none
         if isinstance(value, tuple):
             stepped = _stepped(value) if self.read is rates else ""
-            return stepped or ",".join(self.shown(one) for one in value)
+            return stepped or self.between.join(self.shown(one) for one in value)
         return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -20,6 +20,7 @@ from engine.run import field_types
 from engine.run.field_types import Names, check_plan, option, part
 from engine.run.invariance_plan import InvariancePlan
 from engine.run.protocols_plan import ProtocolsPlan
+from engine.run.replies_plan import RepliesPlan
 from engine.run.verdict_plan import VerdictPlan
 from engine.selectors.base import OBJECTIVES, PAPER_CONTRASTS, SEEDS, check_contrasts, contrast_ids, selector_ids
 from engine.stats.removal_order import ORDERS
@@ -155,6 +156,7 @@ class AuditPlan:
     invariance: InvariancePlan = part(InvariancePlan, group=ANALYSIS)
     verdict: VerdictPlan = part(VerdictPlan, group=ANALYSIS)
     protocols: ProtocolsPlan = part(ProtocolsPlan, group=ANALYSIS)
+    replies: RepliesPlan = part(RepliesPlan, group=ANALYSIS)
     downstream_rates: tuple[float, ...] = _rates(*field_types.steps(0.0, 0.9, 0.1))
     # None for all. The paper's accuracies are all multiples of 1/500.
     downstream_items: int | None = option(

@@ -70,6 +70,7 @@ BUILT_IN = {
     "agreement": f"{_AUDIT}.agreement",
     "depth": f"{_AUDIT}.depth",
     "sweep": f"{_AUDIT}.sweep",
+    "replies": f"{_AUDIT}.replies",
     "gap": f"{_AUDIT}.gap",
     "seeds": f"{_AUDIT}.gap",
     "differences": f"{_AUDIT}.differences",

@@ -164,7 +164,8 @@ OTHERS = {  # a value for every option, none of them a default
     "--protocol-units": ("head", ("head",)), "--protocol-metrics": ("kl", ("kl",)),
     "--protocol-orders": ("morf", ("morf",)),
     "--protocol-rates": ("20%,0.4", (0.2, 0.4)), "--protocol-windows": ("5", 5), "--resample-windows": ("3", 3),
-    "--resample-seed": ("4", 4),
+    "--resample-seed": ("4", 4), "--replies-prompts": ("Why?| Where?", ("Why?", "Where?")),
+    "--replies-tokens": ("9", 9),
     "--faithful-damage": ("0.4", 0.4), "--invalid-damage": ("0.9", 0.9), "--log-gap": ("0.5", 0.5),
     "--verdict-level": ("0.01", 0.01), "--draw-spearman": ("0.9", 0.9), "--draw-jaccard": ("0.7", 0.7),
     "--specific-orders": ("lerf", ("lerf",)),
@@ -238,7 +239,8 @@ def test_every_field_of_a_plan_is_frozen_and_within_its_own_range(plan):
     options_of = [one.option for one in settings_of(plan) if one.option]
     assert len(options_of) == len(set(options_of)) or plan is RefusalPlan
     for one in fields(plan):
-        assert is_dataclass(getattr(made, one.name)) == (one.name in ("scoring", "invariance", "protocols", "verdict"))
+        parts = ("scoring", "invariance", "protocols", "replies", "verdict")
+        assert is_dataclass(getattr(made, one.name)) == (one.name in parts)
 
 
 @pytest.mark.parametrize(

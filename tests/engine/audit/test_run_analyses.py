@@ -19,6 +19,7 @@ from engine.results.folders import read_table, table_names
 from engine.results.store import Store
 from engine.run.plans import PAPER_SELECTORS
 from engine.run.protocols_plan import ProtocolsPlan
+from engine.run.replies_plan import RepliesPlan
 from engine.run.runner import LocalRunner
 from engine.selectors import register_selector
 from engine.selectors.base import unregister_selector
@@ -30,6 +31,7 @@ SMALL = {
     "null_seeds": (0,), "rank_distribution_rates": (0.3,), "gap_rates": (0.3,),
     "singles_rows": 12, "singles_neurons": 4, "singles_windows": 2,
     "protocols": ProtocolsPlan(protocol_rates=(0.3,), protocol_windows=2, resample_windows=2),
+    "replies": RepliesPlan(replies_prompts=("Where?", "Why?"), replies_tokens=4),
 }  # fmt: skip
 OFFLINE = [name for name in ANALYSES.names() if name not in ("domain", "downstream")]
 TABLES = {
@@ -39,7 +41,7 @@ TABLES = {
     "verdict_moves",
     "singles", "singles_units", "singles_selectors", "singles_recall",
     "invariance_rewrites", "invariance", "invariance_decoys", "invariance_verdicts", "claims",
-    "protocols", "protocols_areas", "protocols_pairs", "protocols_claims", "protocols_units",
+    "protocols", "protocols_areas", "protocols_pairs", "protocols_claims", "protocols_units", "sweep_replies",
 }  # fmt: skip
 
 

@@ -1,0 +1,63 @@
+"""What the model still says as more and more rows are removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from engine.edits.ranked_edits import Ranking
+from engine.measures.generation import BATCH_SIZE
+from engine.measures.replies import Replies, Written
+from engine.results.tables import frame
+from engine.run.cell import Cell
+from engine.run.runner import Results
+from engine.studies.audit.inputs import AuditInputs
+from engine.studies.base import Tables, register_analysis
+
+
+class _Point(NamedTuple):
+    ranking: Ranking
+    order: str
+    rate: float
+    cell: Cell[list[Written]]
+
+
+@register_analysis(
+    "replies", tables=("sweep_replies",), reads_text=False, title="What does the model still say as rows are removed?"
+)
+class SweepReplies:
+    """`sweep_replies`: greedy replies to the plan's prompts under the edits of the sweep, of a seeded selector those of
+    its first seed.
+
+    They show what a perplexity means; they measure nothing. Not in the paper.
+    """
+
+    def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[list[Written]]]:
+        return (point.cell for point in self._points(audit))
+
+    def tables(self, audit: AuditInputs, results: Results) -> Tables:
+        lines = [
+            (
+                audit.loaded.id,
+                point.ranking.selector,
+                point.ranking.seed,
+                point.order,
+                point.rate,
+                point.cell.edit.size,
+                prompt,
+                written.text,
+                written.finished,
+            )
+            for point in self._points(audit)
+            for prompt, written in zip(audit.plan.replies.replies_prompts, results[point.cell], strict=True)
+        ]
+        return {"sweep_replies": frame("sweep_replies", lines)}
+
+    def _points(self, audit: AuditInputs) -> Iterator[_Point]:
+        plan = audit.plan
+        measure = Replies(plan.replies.replies_prompts, plan.replies.replies_tokens, BATCH_SIZE)
+        for name in plan.scoring.selectors:
+            ranking = audit.ranking(name)
+            for order in plan.orders:
+                for rate in sorted(plan.sweep_rates):
+                    yield _Point(ranking, order, rate, Cell(audit.loaded, ranking.edit(order, rate), measure))
