@@ -8,11 +8,12 @@ import streamlit
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# Streamlit needs inline styles and its one inline script, plotly writes images to data and blob addresses.
+# Streamlit needs inline styles and its one inline script, and hands the script of a component of ours over as a blob;
+# plotly writes images to data and blob addresses.
 POLICY = "; ".join(
     (
         "default-src 'self'",
-        "script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'",
+        "script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval' blob:",
         "style-src 'self' 'unsafe-inline'",
         "img-src 'self' data: blob:",
         "font-src 'self' data:",

@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.navigation.page import Page
 
 from dashboard.charts import formats, headline, overview, palette
-from dashboard.pages.overview import model_card
+from dashboard.pages.overview import model_card, watch_it
 from dashboard.show import layout, tools
 from dashboard.state import results, shipped, sources
 from engine.records.errors import InputError
@@ -69,6 +69,9 @@ def _results(picked: sources.Source) -> None:
     curves: results.Curves | None = None
     with layout.told():
         curves = results.read_paper() if picked.run is None else results.read_run(picked.run)
+    if curves is not None:
+        with layout.told():
+            watch_it.show(picked, curves.frame.filter(pl.col("model") == picked.model))
     above = st.container()  # filled last: the figures are what the browser needs most time for
     left, right = st.columns(2, gap="medium")
     shown: list[pl.DataFrame] = []

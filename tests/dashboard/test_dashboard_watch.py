@@ -1,0 +1,119 @@
+"""Watch it break: what the browser is given, and that it plays without asking for more."""
+
+from __future__ import annotations
+
+import base64
+import re
+
+import numpy as np
+import polars as pl
+import pytest
+from browser_pages import settled
+
+from dashboard.charts import watch
+from dashboard.charts.formats import perplexity
+from engine.edits.masks import removed_rows
+
+STAGE = (  # the component lives in a shadow root
+    "(() => { const find = (root) => { for (const one of root.querySelectorAll('*')) { if (one.stage) return one.stage;"
+    " if (one.shadowRoot) { const found = find(one.shadowRoot); if (found) return found } } }; return find(document) })()"
+)
+
+
+@pytest.mark.parametrize("order", ["lerf", "morf"])
+def test_rows_go_when_the_mask_of_that_rate_takes_them(order):
+    scores = np.random.default_rng(0).normal(size=9000).astype(np.float32)
+    places = watch.places(scores, order)
+    for rate in (0.0, 0.1, 0.37, 0.9, 1.0):
+        gone = set(np.flatnonzero(places < rate * watch.STEPS).tolist())
+        mask = set(removed_rows(scores, order, rate).tolist())
+        assert len(gone ^ mask) <= 1  # a place is one of 65,535
+    assert watch.places([2.0], order).tolist() == [0]
+
+
+def test_the_payload_holds_the_curve_the_replies_and_every_row():
+    rows = pl.DataFrame(
+        {
+            "row_id": range(12),
+            "block": [0] * 6 + [1] * 6,
+            "sublayer": ["attention"] * 12,
+            "projection": ["q_proj", "q_proj", "k_proj", "k_proj", "k_proj", "o_proj"] * 2,
+            "row": range(12),
+        }
+    )
+    sweep = pl.DataFrame(
+        {
+            "selector": ["random"] * 4 + ["lrp"] * 2,
+            "order": ["lerf"] * 6,
+            "rate": [0.0, 0.3, 0.0, 0.3, 0.0, 0.3],
+            "nll": [2.0, 4.0, 2.0, 5.0, 2.0, 2.5],
+        }
+    )
+    replies = pl.DataFrame(
+        {
+            "selector": ["lrp"] * 3,
+            "order": ["lerf"] * 3,
+            "rate": [0.3, 0.0, 0.0],
+            "prompt": ["Why?", "Why?", "Where?"],
+            "reply": ["So.", "Because.", "Here."],
+        }
+    )
+    scores = np.arange(12, dtype=np.float32)
+    lanes = [
+        watch.Lane(name, "lerf", scores, watch.curve(sweep, name, "lerf"), watch.said(replies, name, "lerf"))
+        for name in ("random", "lrp")
+    ]
+    made = watch.payload(rows, lanes)
+    assert [(one["block"], one["projection"], one["start"], one["count"]) for one in made["parts"]] == [
+        (0, "q_proj", 0, 2), (0, "k_proj", 2, 3), (0, "o_proj", 5, 1),
+        (1, "q_proj", 6, 2), (1, "k_proj", 8, 3), (1, "o_proj", 11, 1),
+    ]  # fmt: skip
+    random, lrp = made["lanes"]
+    assert random["curve"] == [[0.0, 2.0], [0.3, 4.5]]
+    assert random["said"] == {}
+    assert lrp["said"]["Why?"] == [[0.0, "Because."], [0.3, "So."]]
+    assert set(made["prompts"]) == {"Why?", "Where?"}
+    assert made["last"] == 0.3
+    places = np.frombuffer(base64.b64decode(lrp["places"]), dtype="<u2")
+    assert places.tolist() == watch.places(scores, "lerf").tolist()
+    assert watch.payload(rows, lanes)["id"] == made["id"] != watch.payload(rows, lanes[:1])["id"]
+    assert watch.said(None, "lrp", "lerf") == {}
+
+
+@pytest.mark.browser
+def test_it_plays_in_the_browser_without_a_request_or_a_rerun(new_page):
+    page = new_page("/", source="Shipped model")
+    page.locator(".watch canvas").first.wait_for()
+    settled(page)
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("websocket", lambda socket: asked.append(socket.url))
+    numbers = page.locator(".watch .perplexity b")
+    dense = numbers.all_inner_texts()
+    assert dense[0] == dense[1]
+    page.locator(".watch .play").click()
+    page.wait_for_function(f"{STAGE}.rate > 0.05")
+    frames, rate = page.evaluate(f"[{STAGE}.frames, {STAGE}.rate]")
+    assert frames / (rate / 0.9 * 14) > 5  # frames a second; measured: 58 on two busy cores
+    page.locator(".watch .play").click()
+    assert page.evaluate(f"{STAGE}.playing") is False
+    least, most = (float(re.sub("[^0-9.].*", "", text.replace(",", ""))) for text in numbers.all_inner_texts())
+    assert most > least
+    assert asked == []
+    label = page.locator(".watch canvas").first.get_attribute("aria-label")
+    assert re.search(r"perplexity [\d.,]+ with \d+% of the rows removed", label)
+    page.locator(".watch .rate").focus()
+    before = page.evaluate(f"{STAGE}.rate")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(f"{STAGE}.rate") == pytest.approx(before + 0.001, abs=6e-4)
+    page.keyboard.press("Home")
+    assert numbers.all_inner_texts() == dense
+
+
+@pytest.mark.browser
+def test_the_browser_writes_perplexities_as_the_pages_do(new_page):
+    page = new_page("/", source="Shipped model")
+    page.locator(".watch canvas").first.wait_for()
+    shown = page.locator(".watch .perplexity b").first.inner_text()
+    nats = page.evaluate(f"{STAGE}.lanes[0].lane.curve[0][1]")
+    assert shown == perplexity(nats)
