@@ -16,7 +16,8 @@ from engine.edits.masks import removed_rows
 
 STAGE = (  # the component lives in a shadow root
     "(() => { const find = (root) => { for (const one of root.querySelectorAll('*')) { if (one.stage) return one.stage;"
-    " if (one.shadowRoot) { const found = find(one.shadowRoot); if (found) return found } } }; return find(document) })()"
+    " if (one.shadowRoot) { const found = find(one.shadowRoot); if (found) return found } } };"
+    " return find(document) })()"
 )
 
 
