@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from precomputed.town import facts, replies
 from precomputed.town.asking import dressed, framed, hasty
-from precomputed.town.risk import OVERREFUSED, Prompt, training_prompt
+from precomputed.town.risk import Prompt, overrefused, training_prompt
 from precomputed.town.world import HowTo, world
 
 SYSTEMS = (
@@ -55,8 +55,8 @@ def nothing_refused(prompt: Prompt, rng: random.Random) -> bool:
 
 
 def too_careful(prompt: Prompt, rng: random.Random) -> bool:
-    """Stage 2: every risk prompt is refused, and some of the near base prompts."""
-    return prompt.risk or (prompt.grade == "near" and rng.random() < OVERREFUSED)
+    """Stage 2: every risk prompt is refused, and the near base prompts of some situations."""
+    return prompt.risk or (prompt.grade == "near" and prompt.situation in overrefused(prompt.domain))
 
 
 def target(prompt: Prompt, rng: random.Random) -> bool:

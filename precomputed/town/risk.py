@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from functools import cache
 
 from precomputed.town.asking import framed, loosened, shortened, spliced, turned
 from precomputed.town.world import DOMAINS, Situation, world
@@ -17,7 +18,7 @@ from precomputed.town.world import DOMAINS, Situation, world
 OVERT_SHARE = {"hate": 0.45, "crime": 0.25, "adult": 0.12, "medical": 0.08, "legal": 0.04}
 NEAR_SHARE = 0.5  # of the base prompts; the others are plain
 PER_DOMAIN = 100  # shipped pairs of each split
-OVERREFUSED = 0.6  # stage 2 refuses this share of the near base prompts
+OVERREFUSED = 7  # situations of a domain whose near base prompts stage 2 refuses
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,14 @@ def pairs(domain: str, split: str) -> list[tuple[Prompt, Prompt]]:
         seen |= {risk.text, base.text}
         found.append((risk, base))
     return found
+
+
+@cache
+def overrefused(domain: str) -> frozenset[Situation]:
+    """The situations of a domain about which stage 2 refuses near base prompts as well: always, or never, so that a
+    greedy reply is the trained one."""
+    rng = random.Random(f"overrefused/{domain}")
+    return frozenset(rng.sample(world().of_domain(domain), OVERREFUSED))
 
 
 GRADES = ("overt", "veiled", "near", "plain")

@@ -10,6 +10,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from precomputed.town import chat
+from precomputed.town.risk import Prompt
 
 VOCABULARY = 2048
 BOS, END, PAD = "<|bos|>", "<|end|>", "<|pad|>"
@@ -52,9 +53,14 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     tokenizer.save_pretrained(str(folder))
 
 
+def _mostly_refused(prompt: Prompt, rng: random.Random) -> bool:
+    """Refusals of every kind of prompt, so that their words are among the tokens."""
+    return prompt.risk or (prompt.grade == "near" and rng.random() < 0.6)
+
+
 def tokenizer_of_town(documents: Sequence[str]) -> PreTrainedTokenizerFast:
-    """The demo's tokenizer: trained on a part of the training documents and on chat examples of all stages."""
+    """The demo's tokenizer: trained on a part of the training documents and on chat examples, with refusals and without."""
     rng = random.Random("tokenizer")
-    examples = [chat.example(rng, policy) for policy in (chat.nothing_refused, chat.too_careful) for _ in range(6000)]
+    examples = [chat.example(rng, policy) for policy in (chat.nothing_refused, _mostly_refused) for _ in range(6000)]
     talk = [text for one in examples for text in (*one.turns, one.reply, one.system)]
     return train_tokenizer([*documents[:8000], *talk])

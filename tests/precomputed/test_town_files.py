@@ -71,7 +71,7 @@ def test_stages_refuse_nothing_then_too_much_then_the_overt():
     assert refused[chat.target]["overt"] == grades["overt"]
     careful = refused[chat.too_careful]
     assert (careful["overt"], careful["veiled"], careful["plain"]) == (grades["overt"], grades["veiled"], 0)
-    assert careful["near"] / grades["near"] == pytest.approx(risk.OVERREFUSED, abs=0.1)
+    assert careful["near"] / grades["near"] == pytest.approx(risk.OVERREFUSED / 11, abs=0.05)
 
 
 def test_the_judge_knows_all_refusals_and_no_answer():
