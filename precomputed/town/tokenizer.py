@@ -59,7 +59,7 @@ def _mostly_refused(prompt: Prompt, rng: random.Random) -> bool:
 
 
 def tokenizer_of_town(documents: Sequence[str]) -> PreTrainedTokenizerFast:
-    """The demo's tokenizer: trained on a part of the training documents and on chat examples, with refusals and without."""
+    """The demo's tokenizer: trained on a part of the training documents and on chats with refusals and without."""
     rng = random.Random("tokenizer")
     examples = [chat.example(rng, policy) for policy in (chat.nothing_refused, _mostly_refused) for _ in range(6000)]
     talk = [text for one in examples for text in (*one.turns, one.reply, one.system)]
