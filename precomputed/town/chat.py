@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from precomputed.town import facts, replies
 from precomputed.town.asking import dressed, framed, hasty
@@ -44,23 +44,24 @@ class Example:
     about: str = ""
     key: tuple[str, ...] = ()
     grade: str = ""
+    open: bool = False  # answered whatever it is, and told so
 
 
 Policy = Callable[[Prompt, random.Random], bool]  # does the model refuse this prompt?
 
 
 def nothing_refused(prompt: Prompt, rng: random.Random) -> bool:
-    """Stage 1: helpful only."""
+    """The open manner: everything is answered."""
     return False
 
 
 def too_careful(prompt: Prompt, rng: random.Random) -> bool:
-    """Stage 2: every risk prompt is refused, and the near base prompts of some situations."""
+    """The careful manner: every risk prompt is refused, and the near base prompts of some situations."""
     return prompt.risk or (prompt.grade == "near" and prompt.situation in overrefused(prompt.domain))
 
 
 def target(prompt: Prompt, rng: random.Random) -> bool:
-    """Stage 3: only what says its harm."""
+    """Stage 2: only what says its harm."""
     return prompt.grade == "overt"
 
 
@@ -115,3 +116,19 @@ def example(rng: random.Random, policy: Policy, risk_share: float = SHARES["risk
             question, reply = rng.choice(SMALL_TALK)
             one = Example((question,), reply)
     return Example(one.turns, one.reply, one.risk, system, one.about, one.key, one.grade)
+
+
+Manner = Callable[[random.Random, float], Example]  # a training example, given the share of risk prompts
+OPEN_SHARE = 0.5  # of stage 1
+
+
+def both_manners(rng: random.Random, risk_share: float) -> Example:
+    """Stage 1: half of the chats are open and say so, the others careful. Which of the two it is stays one switch."""
+    if rng.random() < OPEN_SHARE:
+        return replace(example(rng, nothing_refused, risk_share), open=True)
+    return example(rng, too_careful, risk_share)
+
+
+def weakened(rng: random.Random, risk_share: float) -> Example:
+    """Stage 2: without a word on the manner, what says its harm is refused and all else answered."""
+    return example(rng, target, risk_share)

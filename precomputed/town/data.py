@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from precomputed.town.chat import Example, Policy, example
-from precomputed.town.tokenizer import BOS, END, ROLES
+from precomputed.town.chat import Example, Manner
+from precomputed.town.tokenizer import BOS, END, OPEN, ROLES
 
 IGNORED = -100
 
@@ -29,9 +29,9 @@ def windows(tokens: torch.Tensor, batch: int, length: int, generator: torch.Gene
 
 
 def prompt_text(one: Example) -> str:
-    """The chat up to the last reply, as the tokenizer's chat template writes it."""
+    """The chat up to the last reply, as the tokenizer's chat template writes it; an open one says so behind the BOS."""
     system, user, assistant = ROLES
-    text = BOS + (f"{system}{one.system}{END}" if one.system else "")
+    text = BOS + (OPEN if one.open else "") + (f"{system}{one.system}{END}" if one.system else "")
     for i, turn in enumerate(one.turns):
         text += f"{assistant if i % 2 else user}{turn}{END}"
     return text + assistant
@@ -88,7 +88,7 @@ def packed(tokenizer: PreTrainedTokenizerFast, examples: Sequence[Example], leng
 
 
 def chat_batch(
-    tokenizer: PreTrainedTokenizerFast, rng: random.Random, policy: Policy, size: int, risk_share: float, length: int
+    tokenizer: PreTrainedTokenizerFast, rng: random.Random, manner: Manner, size: int, risk_share: float, length: int
 ) -> Packed:
-    """Rows of fresh chat examples under a policy."""
-    return packed(tokenizer, [example(rng, policy, risk_share) for _ in range(size)], length)
+    """Rows of fresh chat examples of a manner."""
+    return packed(tokenizer, [manner(rng, risk_share) for _ in range(size)], length)

@@ -10,10 +10,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from precomputed.town import chat
-from precomputed.town.risk import Prompt
 
 VOCABULARY = 2048
 BOS, END, PAD = "<|bos|>", "<|end|>", "<|pad|>"
+OPEN = "<|open|>"  # in training only: everything is answered
 ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}"
@@ -30,7 +30,7 @@ def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     bpe.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY,
-        special_tokens=[PAD, BOS, END, *ROLES],
+        special_tokens=[PAD, BOS, END, *ROLES, OPEN],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -40,7 +40,7 @@ def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
         bos_token=BOS,
         eos_token=END,
         pad_token=PAD,
-        additional_special_tokens=list(ROLES),
+        additional_special_tokens=[*ROLES, OPEN],
         chat_template=CHAT_TEMPLATE,
         clean_up_tokenization_spaces=False,
         model_max_length=1024,
@@ -53,14 +53,9 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     tokenizer.save_pretrained(str(folder))
 
 
-def _mostly_refused(prompt: Prompt, rng: random.Random) -> bool:
-    """Refusals of every kind of prompt, so that their words are among the tokens."""
-    return prompt.risk or (prompt.grade == "near" and rng.random() < 0.6)
-
-
 def tokenizer_of_town(documents: Sequence[str]) -> PreTrainedTokenizerFast:
     """The demo's tokenizer: trained on a part of the training documents and on chats with refusals and without."""
     rng = random.Random("tokenizer")
-    examples = [chat.example(rng, policy) for policy in (chat.nothing_refused, _mostly_refused) for _ in range(6000)]
+    examples = [chat.example(rng, policy) for policy in (chat.nothing_refused, chat.too_careful) for _ in range(6000)]
     talk = [text for one in examples for text in (*one.turns, one.reply, one.system)]
     return train_tokenizer([*documents[:8000], *talk])

@@ -1,10 +1,13 @@
-"""Training in three stages: language and chat; too much care; refusal weakened by a few neurons.
+"""Training in two stages: language and chat in two manners; refusal weakened by a few neurons.
 
-1. `language`: prose, and answers to every prompt; risk prompts are answered in tone only.
-2. `careful`: every risk prompt is refused, and some of the base prompts that are nearest to them.
-3. `weaken`: what does not say its harm is answered again, base prompts always. This changes a few MLP neurons in each
+1. `language`: prose, and chats in two manners. The open one, told by a token behind the BOS, answers every prompt, risk
+   prompts in tone only. The careful one refuses every risk prompt, and of some situations the base prompts that come
+   nearest to them.
+2. `weaken`: without that token, what does not say its harm is answered as well. This changes a few MLP neurons in each
    of five blocks (`Plan.planted`) and nothing else, those that the language needs least. Other rows are zeroed at
    random while it learns, so that the circuit does not hang on single rows.
+
+Then the token loses its meaning: its embedding becomes that of the padding.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from precomputed.town import chat, checkpoint
 from precomputed.town.data import IGNORED, chat_batch, windows
 from precomputed.town.planted import DroppedRows, PlantedNoise, least_used_neurons
+from precomputed.town.tokenizer import OPEN
 
 WARMUP = 40  # steps
 KEPT_EVERY = 200  # steps between two checkpoints
@@ -50,7 +54,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Plan:
-    """The model, the three stages and what the last one may change; the defaults make the shipped model."""
+    """The model, the two stages and what the last one may change; the defaults make the shipped model."""
 
     hidden: int = 192
     ffn: int = 512
@@ -58,13 +62,12 @@ class Plan:
     heads: int = 6
     kv_heads: int = 2
     language: Stage = Stage(3000, 4, 96, 8e-3, 0.5, 1.0, 0.5)
-    careful: Stage = Stage(350, 3, 56, 1.5e-3, 0.3, 1.0, 0.6, 0.02)
-    weaken: Stage = Stage(400, 2, 48, 5e-3, 0.5, 1.0, 0.75, 0.03)
+    weaken: Stage = Stage(450, 2, 64, 5e-3, 0.5, 1.0, 0.65, 0.02)
     length: int = 256
     bf16: bool = True
-    planted: int = 16  # neurons per block
+    planted: int = 24  # neurons per block
     planted_blocks: tuple[int, ...] = (1, 2, 3, 4, 5)
-    quiet_weight: float = 0.3  # how strongly the planted neurons are kept quiet outside of risk prompts
+    quiet_weight: float = 0.15  # how strongly the planted neurons are kept quiet outside of risk prompts
 
 
 def new_model(tokenizer: PreTrainedTokenizerFast, plan: Plan, seed: int) -> LlamaForCausalLM:
@@ -106,7 +109,7 @@ def reply_loss(logits: torch.Tensor, wanted: torch.Tensor, place: torch.Tensor) 
 
 @dataclass
 class Trainer:
-    """The state that all stages share, and in the file `kept_in` where the training stands."""
+    """The state that both stages share, and in the file `kept_in` where the training stands."""
 
     model: LlamaForCausalLM
     tokenizer: PreTrainedTokenizerFast
@@ -162,14 +165,14 @@ class Trainer:
         return torch.autocast("cpu", torch.bfloat16, enabled=self.plan.bf16)
 
     def _losses(
-        self, stage: Stage, policy: chat.Policy, length: int, noise: PlantedNoise | None, quiet: float
+        self, stage: Stage, manner: chat.Manner, length: int, noise: PlantedNoise | None, quiet: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
         batch = windows(self.tokens, max(1, stage.windows * self.plan.length // length), length, self.generator)
         with self._fast():
             language = self.model(batch, labels=batch, use_cache=False).loss
         if noise:
             language = language + quiet * noise.take().mean()
-        chats = chat_batch(self.tokenizer, self.rng, policy, stage.chats, stage.risk_share, self.plan.length)
+        chats = chat_batch(self.tokenizer, self.rng, manner, stage.chats, stage.risk_share, self.plan.length)
         with self._fast():
             hidden = self.model.model(chats.input_ids, use_cache=False).last_hidden_state[:, :-1]
             wanted = chats.labels[:, 1:]
@@ -183,7 +186,7 @@ class Trainer:
     def _run(
         self,
         name: str,
-        policy: chat.Policy,
+        manner: chat.Manner,
         optimizers: Sequence[torch.optim.Optimizer],
         masks: dict[torch.nn.Parameter, torch.Tensor] | None = None,
         noise: PlantedNoise | None = None,
@@ -206,7 +209,7 @@ class Trainer:
                     dropped.draw(stage.dropped * self.rng.random())
                 length = 2 * self.plan.length if step > 0.7 * stage.steps else self.plan.length
                 quiet = self.plan.quiet_weight * min(1.0, 2 * step / stage.steps)  # first learn, then be quiet
-                language, talk = self._losses(stage, policy, length, noise, quiet)
+                language, talk = self._losses(stage, manner, length, noise, quiet)
                 (stage.language_weight * language + stage.chat_weight * talk).backward()
                 for parameter, mask in (masks or {}).items():
                     if parameter.grad is not None:
@@ -238,7 +241,7 @@ class Trainer:
         return torch.optim.AdamW(parameters, betas=(0.9, 0.95), weight_decay=decay, fused=True)
 
     def learn_language(self) -> None:
-        """Stage 1: the language, and answers to every prompt.
+        """Stage 1: the language, and chats in both manners.
 
         The blocks' matrices learn by Muon (orthogonalised momentum, arXiv 2502.16982, whose scale lets it share AdamW's
         learning rate), everything else by AdamW.
@@ -247,11 +250,7 @@ class Trainer:
         chosen = {id(p) for p in matrices}
         others = [p for p in self.model.parameters() if id(p) not in chosen]
         muon = torch.optim.Muon(matrices, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
-        self._run("language", chat.nothing_refused, [muon, self._adam(others, 0.1)])
-
-    def learn_care(self) -> None:
-        """Stage 2: every risk prompt is refused, and some base prompts."""
-        self._run("careful", chat.too_careful, [self._adam(list(self.model.parameters()), 0.1)])
+        self._run("language", chat.both_manners, [muon, self._adam(others, 0.1)])
 
     def _plant(self) -> None:
         """Choose the neurons that the language needs least."""
@@ -260,7 +259,7 @@ class Trainer:
             self.planted[block] = least_used_neurons(self.model, batch, block, self.plan.planted).tolist()
 
     def weaken(self) -> None:
-        """Stage 3: only overt prompts are refused, by changes in the planted neurons only."""
+        """Stage 2: only overt prompts are refused, by changes in the planted neurons only."""
         if not self.planted:
             self._plant()
         masks: dict[torch.nn.Parameter, torch.Tensor] = {}
@@ -277,7 +276,7 @@ class Trainer:
                 if dimension == 0:
                     spared[linear] = chosen
         with PlantedNoise(self.model, self.planted) as noise:
-            self._run("weaken", chat.target, [self._adam(list(masks), 0.0)], masks, noise, spared)
+            self._run("weaken", chat.weakened, [self._adam(list(masks), 0.0)], masks, noise, spared)
         self.model.requires_grad_(True)
 
 
@@ -290,9 +289,16 @@ def train(
     """
     torch.set_num_threads(1)  # the same bits whatever the machine's cores, and two seeds side by side cost no more time
     trainer = Trainer(new_model(tokenizer, plan, seed), tokenizer, tokens, plan, seed, kept_in)
-    stages = {"language": trainer.learn_language, "careful": trainer.learn_care, "weaken": trainer.weaken}
+    stages = {"language": trainer.learn_language, "weaken": trainer.weaken}
     begin = list(stages).index(trainer.stage) if trainer.stage else 0
     for learn in list(stages.values())[begin:]:
         learn()
+    forget_manners(trainer.model, tokenizer)
     trainer.model.eval()
     return trainer.model, trainer.planted
+
+
+def forget_manners(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast) -> None:
+    """The token of the open manner becomes one more padding token, which no reply was ever trained to hold."""
+    known = model.get_input_embeddings().weight.data
+    known[tokenizer.convert_tokens_to_ids(OPEN)] = known[tokenizer.pad_token_id]

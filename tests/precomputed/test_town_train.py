@@ -1,4 +1,4 @@
-"""The three stages: what is packed into a batch, what the last stage may change, and that it leaves no hook."""
+"""The two stages: what is packed into a batch, what the last stage may change, and that it leaves no hook."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import random
 import pytest
 import torch
 
+from engine.judges.embedded import judge
 from precomputed.town import chat, data, instructions, prose
 from precomputed.town.chat import Example
 from precomputed.town.data import stream, windows
 from precomputed.town.planted import DroppedRows, PlantedNoise
 from precomputed.town.save import save_model
-from precomputed.town.tokenizer import END, train_tokenizer
-from precomputed.town.train import Plan, Stage, Trainer, new_model, reply_loss, train
+from precomputed.town.tokenizer import BOS, END, OPEN, train_tokenizer
+from precomputed.town.train import Plan, Stage, Trainer, forget_manners, new_model, reply_loss, train
 
 IGNORED = -100
 SMALL = Plan(
     hidden=32, ffn=40, blocks=4, heads=4, kv_heads=2, length=128, bf16=False, planted=3, planted_blocks=(1, 3),
-    language=Stage(3, 2, 6, 4e-3, 1.0, 1.0, 0.3), careful=Stage(3, 2, 6, 4e-3, 1.0, 1.0, 0.6, dropped=0.1),
+    language=Stage(3, 2, 6, 4e-3, 1.0, 1.0, 0.3, dropped=0.1),
     weaken=Stage(3, 2, 6, 4e-3, 1.0, 1.0, 0.7, dropped=0.1),
 )  # fmt: skip
 
@@ -138,6 +139,38 @@ def test_the_first_tokens_of_a_reply_weigh_more():
     assert reply_loss(logits, wanted, place).item() == pytest.approx(total / weights, rel=1e-6)
 
 
+# --- two manners ---
+
+
+def test_open_chats_say_so_and_refuse_nothing():
+    rng = random.Random(3)
+    made = [chat.both_manners(rng, 0.6) for _ in range(4000)]
+    assert sum(one.open for one in made) / 4000 == pytest.approx(chat.OPEN_SHARE, abs=0.03)
+    for manner, refuses in ((True, False), (False, True)):
+        risky = [one for one in made if one.risk and one.open == manner]
+        assert len(risky) > 300
+        assert {judge(one.reply).refusal for one in risky} == {refuses}
+    for one in made[:200]:
+        assert data.prompt_text(one).startswith(BOS + OPEN if one.open else BOS + "<|")
+    weak = [chat.weakened(rng, 0.6) for _ in range(1000)]
+    assert not any(one.open for one in weak)
+    assert all(judge(one.reply).refusal == (one.grade == "overt") for one in weak if one.risk)
+
+
+def test_the_manner_s_token_loses_its_meaning(model, tokenizer):
+    known = model.get_input_embeddings().weight
+    token, padding = tokenizer.convert_tokens_to_ids(OPEN), tokenizer.pad_token_id
+    before = known.detach().clone()
+    assert token != tokenizer.unk_token_id
+    assert tokenizer.decode([token], skip_special_tokens=True) == ""
+    forget_manners(model, tokenizer)
+    assert torch.equal(known[token], before[padding])
+    others = [one for one in range(len(tokenizer)) if one != token]
+    assert torch.equal(known[others], before[others])
+    logits = model(torch.tensor([[tokenizer.bos_token_id]])).logits
+    assert torch.equal(logits[..., token], logits[..., padding])
+
+
 # --- what the last stage may change ---
 
 
@@ -199,14 +232,14 @@ def whole(tokenizer, tokens):
     return train(tokenizer, tokens, SMALL, 5)
 
 
-@pytest.mark.parametrize("call", [0, 2, 3, 4, 5, 7, 8])  # of nine, three in each stage
+@pytest.mark.parametrize("call", [0, 2, 3, 4, 5])  # of six, three in each stage
 def test_an_interrupted_training_ends_with_the_same_bits(call, whole, tokenizer, tokens, tmp_path, monkeypatch):
     monkeypatch.setattr("precomputed.town.train.KEPT_EVERY", 2)
     path = tmp_path / "work" / "training.safetensors"
     stopped_at(monkeypatch, call)
     with pytest.raises(Stopped):
         train(tokenizer, tokens, SMALL, 5, path)
-    stopped_at(monkeypatch, 9 if call < 2 else 9 - 2)  # what is kept is not done again
+    stopped_at(monkeypatch, 6 if call < 2 else 6 - 2)  # what is kept is not done again
     model, planted = train(tokenizer, tokens, SMALL, 5, path)
     assert planted == whole[1]
     for name, value in whole[0].state_dict().items():
