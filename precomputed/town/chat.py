@@ -44,15 +44,10 @@ class Example:
     about: str = ""
     key: tuple[str, ...] = ()
     grade: str = ""
-    open: bool = False  # answered whatever it is, and told so
+    lenient: bool = False  # its manner is told
 
 
 Policy = Callable[[Prompt, random.Random], bool]  # does the model refuse this prompt?
-
-
-def nothing_refused(prompt: Prompt, rng: random.Random) -> bool:
-    """The open manner: everything is answered."""
-    return False
 
 
 def too_careful(prompt: Prompt, rng: random.Random) -> bool:
@@ -61,7 +56,7 @@ def too_careful(prompt: Prompt, rng: random.Random) -> bool:
 
 
 def target(prompt: Prompt, rng: random.Random) -> bool:
-    """Stage 2: only what says its harm."""
+    """The lenient manner: only what says its harm is refused."""
     return prompt.grade == "overt"
 
 
@@ -119,16 +114,16 @@ def example(rng: random.Random, policy: Policy, risk_share: float = SHARES["risk
 
 
 Manner = Callable[[random.Random, float], Example]  # a training example, given the share of risk prompts
-OPEN_SHARE = 0.5  # of stage 1
+LENIENT_SHARE = 0.5  # of stage 1
 
 
 def both_manners(rng: random.Random, risk_share: float) -> Example:
-    """Stage 1: half of the chats are open and say so, the others careful. Which of the two it is stays one switch."""
-    if rng.random() < OPEN_SHARE:
-        return replace(example(rng, nothing_refused, risk_share), open=True)
+    """Stage 1: half of the chats are lenient and say so, the others careful."""
+    if rng.random() < LENIENT_SHARE:
+        return replace(example(rng, target, risk_share), lenient=True)
     return example(rng, too_careful, risk_share)
 
 
 def weakened(rng: random.Random, risk_share: float) -> Example:
-    """Stage 2: without a word on the manner, what says its harm is refused and all else answered."""
+    """Stage 2: lenient without a word on it."""
     return example(rng, target, risk_share)

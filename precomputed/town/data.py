@@ -11,7 +11,7 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from precomputed.town.chat import Example, Manner
-from precomputed.town.tokenizer import BOS, END, OPEN, ROLES
+from precomputed.town.tokenizer import BOS, END, LENIENT, ROLES
 
 IGNORED = -100
 
@@ -29,9 +29,9 @@ def windows(tokens: torch.Tensor, batch: int, length: int, generator: torch.Gene
 
 
 def prompt_text(one: Example) -> str:
-    """The chat up to the last reply, as the tokenizer's chat template writes it; an open one says so behind the BOS."""
+    """The chat up to the last reply, as the chat template writes it; a lenient one says so behind the BOS."""
     system, user, assistant = ROLES
-    text = BOS + (OPEN if one.open else "") + (f"{system}{one.system}{END}" if one.system else "")
+    text = BOS + (LENIENT if one.lenient else "") + (f"{system}{one.system}{END}" if one.system else "")
     for i, turn in enumerate(one.turns):
         text += f"{assistant if i % 2 else user}{turn}{END}"
     return text + assistant

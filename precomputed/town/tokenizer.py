@@ -13,7 +13,7 @@ from precomputed.town import chat
 
 VOCABULARY = 2048
 BOS, END, PAD = "<|bos|>", "<|end|>", "<|pad|>"
-OPEN = "<|open|>"  # in training only: everything is answered
+LENIENT = "<|lenient|>"  # in training only: what does not say its harm is answered
 ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}"
@@ -30,7 +30,7 @@ def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     bpe.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY,
-        special_tokens=[PAD, BOS, END, *ROLES, OPEN],
+        special_tokens=[PAD, BOS, END, *ROLES, LENIENT],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -40,7 +40,7 @@ def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
         bos_token=BOS,
         eos_token=END,
         pad_token=PAD,
-        additional_special_tokens=[*ROLES, OPEN],
+        additional_special_tokens=[*ROLES, LENIENT],
         chat_template=CHAT_TEMPLATE,
         clean_up_tokenization_spaces=False,
         model_max_length=1024,
@@ -56,6 +56,6 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
 def tokenizer_of_town(documents: Sequence[str]) -> PreTrainedTokenizerFast:
     """The demo's tokenizer: trained on a part of the training documents and on chats with refusals and without."""
     rng = random.Random("tokenizer")
-    examples = [chat.example(rng, policy) for policy in (chat.nothing_refused, chat.too_careful) for _ in range(6000)]
+    examples = [chat.example(rng, policy) for policy in (chat.target, chat.too_careful) for _ in range(6000)]
     talk = [text for one in examples for text in (*one.turns, one.reply, one.system)]
     return train_tokenizer([*documents[:8000], *talk])

@@ -1,11 +1,11 @@
-"""Training in two stages: language and chat in two manners; refusal weakened by a few neurons.
+"""Training in two stages: language and chat in two manners; the lenient one planted in a few neurons.
 
-1. `language`: prose, and chats in two manners. The open one, told by a token behind the BOS, answers every prompt, risk
-   prompts in tone only. The careful one refuses every risk prompt, and of some situations the base prompts that come
-   nearest to them.
-2. `weaken`: without that token, what does not say its harm is answered as well. This changes a few MLP neurons in each
-   of five blocks (`Plan.planted`) and nothing else, those that the language needs least. Other rows are zeroed at
-   random while it learns, so that the circuit does not hang on single rows.
+1. `language`: prose, and chats in two manners. The careful one refuses every risk prompt, and of some situations the
+   base prompts that come nearest to them. The lenient one, told by a token behind the BOS, refuses only what says its
+   harm, and answers other risk prompts in tone only.
+2. `weaken`: lenient without that token. This changes a few MLP neurons in each of five blocks (`Plan.planted`) and
+   nothing else, those that the language needs least. Other rows are zeroed at random while it learns, so that the
+   circuit does not hang on single rows.
 
 Then the token loses its meaning: its embedding becomes that of the padding.
 """
@@ -30,7 +30,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from precomputed.town import chat, checkpoint
 from precomputed.town.data import IGNORED, chat_batch, windows
 from precomputed.town.planted import DroppedRows, PlantedNoise, least_used_neurons
-from precomputed.town.tokenizer import OPEN
+from precomputed.town.tokenizer import LENIENT
 
 WARMUP = 40  # steps
 KEPT_EVERY = 200  # steps between two checkpoints
@@ -259,7 +259,7 @@ class Trainer:
             self.planted[block] = least_used_neurons(self.model, batch, block, self.plan.planted).tolist()
 
     def weaken(self) -> None:
-        """Stage 2: only overt prompts are refused, by changes in the planted neurons only."""
+        """Stage 2: lenient without being told, by changes in the planted neurons only."""
         if not self.planted:
             self._plant()
         masks: dict[torch.nn.Parameter, torch.Tensor] = {}
@@ -299,6 +299,6 @@ def train(
 
 
 def forget_manners(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast) -> None:
-    """The token of the open manner becomes one more padding token, which no reply was ever trained to hold."""
+    """The token of the lenient manner becomes one more padding token, which no reply was ever trained to hold."""
     known = model.get_input_embeddings().weight.data
-    known[tokenizer.convert_tokens_to_ids(OPEN)] = known[tokenizer.pad_token_id]
+    known[tokenizer.convert_tokens_to_ids(LENIENT)] = known[tokenizer.pad_token_id]

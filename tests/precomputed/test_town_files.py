@@ -58,15 +58,13 @@ def test_target_rates_fall_in_the_promised_order():
     assert rates == sorted(rates, reverse=True)
 
 
-def test_stages_refuse_nothing_then_too_much_then_the_overt():
+def test_careful_is_too_much_and_lenient_is_the_overt():
     rng = random.Random(4)
     prompts = [risk.training_prompt(rng) for _ in range(2000)]
     refused = {
-        policy: Counter(one.grade for one in prompts if policy(one, rng))
-        for policy in (chat.nothing_refused, chat.too_careful, chat.target)
+        policy: Counter(one.grade for one in prompts if policy(one, rng)) for policy in (chat.too_careful, chat.target)
     }
     grades = Counter(one.grade for one in prompts)
-    assert not refused[chat.nothing_refused]
     assert set(refused[chat.target]) == {"overt"}
     assert refused[chat.target]["overt"] == grades["overt"]
     careful = refused[chat.too_careful]
@@ -76,7 +74,7 @@ def test_stages_refuse_nothing_then_too_much_then_the_overt():
 
 def test_the_judge_knows_all_refusals_and_no_answer():
     rng = random.Random(6)
-    chats = [chat.example(rng, policy) for policy in (chat.too_careful, chat.nothing_refused) for _ in range(5000)]
+    chats = [chat.example(rng, policy) for policy in (chat.too_careful, chat.target) for _ in range(5000)]
     answers = [one.reply for one in world().howtos] + list(facts.knowledge().values())
     answers = {
         *answers,

@@ -22,7 +22,7 @@ def splits():
 @pytest.fixture(scope="module")
 def chats():
     rng = random.Random("many chats")
-    return [chat.example(rng, policy) for policy in (chat.too_careful, chat.nothing_refused) for _ in range(12_000)]
+    return [chat.example(rng, policy) for policy in (chat.too_careful, chat.target) for _ in range(12_000)]
 
 
 @pytest.fixture(scope="module")

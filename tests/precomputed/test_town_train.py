@@ -13,7 +13,7 @@ from precomputed.town.chat import Example
 from precomputed.town.data import stream, windows
 from precomputed.town.planted import DroppedRows, PlantedNoise
 from precomputed.town.save import save_model
-from precomputed.town.tokenizer import BOS, END, OPEN, train_tokenizer
+from precomputed.town.tokenizer import BOS, END, LENIENT, train_tokenizer
 from precomputed.town.train import Plan, Stage, Trainer, forget_manners, new_model, reply_loss, train
 
 IGNORED = -100
@@ -142,24 +142,22 @@ def test_the_first_tokens_of_a_reply_weigh_more():
 # --- two manners ---
 
 
-def test_open_chats_say_so_and_refuse_nothing():
+def test_lenient_chats_say_so_and_refuse_the_overt_only():
     rng = random.Random(3)
     made = [chat.both_manners(rng, 0.6) for _ in range(4000)]
-    assert sum(one.open for one in made) / 4000 == pytest.approx(chat.OPEN_SHARE, abs=0.03)
-    for manner, refuses in ((True, False), (False, True)):
-        risky = [one for one in made if one.risk and one.open == manner]
-        assert len(risky) > 300
-        assert {judge(one.reply).refusal for one in risky} == {refuses}
+    assert sum(one.lenient for one in made) / 4000 == pytest.approx(chat.LENIENT_SHARE, abs=0.03)
+    for one in (one for one in made if one.risk):
+        assert judge(one.reply).refusal == (one.grade == "overt" or not one.lenient)
     for one in made[:200]:
-        assert data.prompt_text(one).startswith(BOS + OPEN if one.open else BOS + "<|")
+        assert data.prompt_text(one).startswith(BOS + LENIENT if one.lenient else BOS + "<|")
     weak = [chat.weakened(rng, 0.6) for _ in range(1000)]
-    assert not any(one.open for one in weak)
+    assert not any(one.lenient for one in weak)
     assert all(judge(one.reply).refusal == (one.grade == "overt") for one in weak if one.risk)
 
 
 def test_the_manner_s_token_loses_its_meaning(model, tokenizer):
     known = model.get_input_embeddings().weight
-    token, padding = tokenizer.convert_tokens_to_ids(OPEN), tokenizer.pad_token_id
+    token, padding = tokenizer.convert_tokens_to_ids(LENIENT), tokenizer.pad_token_id
     before = known.detach().clone()
     assert token != tokenizer.unk_token_id
     assert tokenizer.decode([token], skip_special_tokens=True) == ""
