@@ -5,10 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.models import downloads
+from engine.models.hashes import file_sha256
+from engine.models.hub_failures import hub_errors, model_failure
 from engine.records.errors import InputError
 from engine.records.shipped import demo_model_dir
 
@@ -26,7 +30,8 @@ SMALL_FILES = (
 )  # fmt: skip
 # Written by the library that saved the checkpoint; they say nothing about what the model computes.
 _CONFIG_NOTES = {"transformers_version", "_name_or_path", "torch_dtype", "dtype"}
-_file_hashes: dict[tuple[str, int, int], str] = {}
+_REMEMBERED_S = 600  # a branch stands for one commit as long: one run does not load two states of a model
+_commits: dict[tuple[str, str, str | None], tuple[float, str]] = {}
 
 
 @dataclass(frozen=True)
@@ -84,12 +89,12 @@ class Checkpoint:
 
     def weights_hash(self) -> str:
         """SHA-256 over the SHA-256 of every weight file, in order."""
-        return _sha256_of_texts(_file_sha256(file) for file in self.weight_files())
+        return _sha256_of_texts(file_sha256(file) for file in self.weight_files())
 
     def tokenizer_hash(self) -> str:
         """SHA-256 over the names and contents of the tokenizer's files, its chat template included."""
         files = sorted({file for pattern in TOKENIZER_FILES for file in self.folder.glob(pattern) if file.is_file()})
-        return _sha256_of_texts(f"{file.name} {_file_sha256(file)}" for file in files)
+        return _sha256_of_texts(f"{file.name} {file_sha256(file)}" for file in files)
 
     def config_hash(self) -> str:
         """SHA-256 of config.json and generation_config.json as far as they change what the model computes."""
@@ -132,53 +137,40 @@ def find_checkpoint(model_id: str, revision: str | None = None, *, weights: bool
 
 
 def _from_hub(model_id: str, revision: str | None, *, weights: bool) -> Checkpoint:
+    from huggingface_hub import constants
+
+    # A commit that is known needs no answer from the hub where its files are in the cache.
+    key = (str(constants.HF_HUB_CACHE), model_id, revision)
+    since, known = _commits.get(key, (0.0, None))
+    if time.monotonic() - since > _REMEMBERED_S:
+        known = None
     # Not a snapshot of everything, which would fetch a second copy of many checkpoints.
-    folder = _download(model_id, revision, list(SMALL_FILES))
+    folder = _download(model_id, known or revision, list(SMALL_FILES))
+    if not known:
+        _commits[key] = (time.monotonic(), folder.name)
     checkpoint = Checkpoint(model_id, folder, folder.name)
-    if weights:
-        index = folder / WEIGHT_INDEX
-        names = _shard_names(index, model_id) if index.is_file() else [_SINGLE]
-        _download(model_id, folder.name, list(names))
+    names = weight_names(checkpoint)
+    if weights and not all((folder / name).is_file() for name in names):
+        try:
+            downloads.check_room(model_id, names, folder.name)
+        except downloads.NoRoom as error:
+            _, found, next_step = error.args[0]
+            raise InputError(f"{found}; {next_step}") from None
+        _download(model_id, folder.name, names)
     return checkpoint
 
 
+def weight_names(checkpoint: Checkpoint) -> list[str]:
+    """Names of a checkpoint's weight files, whether they are there or not."""
+    index = checkpoint.folder / WEIGHT_INDEX
+    return _shard_names(index, checkpoint.id) if index.is_file() else [_SINGLE]
+
+
 def _download(model_id: str, revision: str | None, names: list[str]) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        HTTPError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
-
     try:
-        return Path(snapshot_download(model_id, revision=revision, allow_patterns=names, ignore_patterns=["*/*"]))
-    except RevisionNotFoundError:
-        raise InputError(f"{model_id} has no revision {revision!r}; give a branch, a tag or a full commit") from None
-    except GatedRepoError:
-        raise InputError(
-            f"{model_id} is gated: accept its terms on its page, run `hf auth login`, and try again"
-        ) from None
-    except RepositoryNotFoundError:
-        raise InputError(
-            f"there is no local folder and no Hugging Face model {model_id} that you may see; check the spelling, "
-            "or run `hf auth login` for a private one"
-        ) from None
-    except HfHubHTTPError as error:
-        raise InputError(f"{model_id}: the Hugging Face hub answered {error.response.status_code}; try later") from None
-    except (HTTPError, OSError, ValueError) as error:
-        raise InputError(
-            f"there is no local folder {model_id}, and as a Hugging Face model it is neither in the local cache nor "
-            f"can the hub be reached ({_reason(error)}); give a model folder, or `demo` for the shipped model"
-        ) from None
-
-
-def _reason(error: Exception) -> str:
-    if "HF_HUB_OFFLINE" in str(error):
-        return "HF_HUB_OFFLINE is set"
-    cause = error.__cause__ or error
-    return f"{type(cause).__name__}: {cause}".splitlines()[0]
+        return downloads.fetch_files(model_id, names, revision=revision)
+    except hub_errors() as error:
+        raise model_failure(model_id, error, revision) from None
 
 
 def _shard_names(index: Path, model_id: str) -> list[str]:
@@ -200,22 +192,6 @@ def _read_json(path: Path, model_id: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(f"{model_id}: {path.name} holds a {type(content).__name__}; expected a JSON object")
     return content
-
-
-def _file_sha256(path: Path) -> str:
-    """SHA-256 of a file, read once per process and state of the file.
-
-    A large file in the hub's cache is a link to a blob that is named by its own SHA-256.
-    """
-    target = path.resolve()
-    if path.is_symlink() and re.fullmatch(r"[0-9a-f]{64}", target.name):
-        return target.name
-    state = target.stat()
-    key = (str(target), state.st_size, state.st_mtime_ns)
-    if key not in _file_hashes:
-        with target.open("rb") as file:
-            _file_hashes[key] = hashlib.file_digest(file, "sha256").hexdigest()
-    return _file_hashes[key]
 
 
 def _sha256_of_texts(texts: Any) -> str:
