@@ -156,7 +156,7 @@ def _from_hub(model_id: str, revision: str | None, *, weights: bool) -> Checkpoi
         except downloads.NoRoom as error:
             _, found, next_step = error.args[0]
             raise InputError(f"{found}; {next_step}") from None
-        _download(model_id, folder.name, names)
+        _download(model_id, folder.name, names, partly=True)
     return checkpoint
 
 
@@ -166,11 +166,11 @@ def weight_names(checkpoint: Checkpoint) -> list[str]:
     return _shard_names(index, checkpoint.id) if index.is_file() else [_SINGLE]
 
 
-def _download(model_id: str, revision: str | None, names: list[str]) -> Path:
+def _download(model_id: str, revision: str | None, names: list[str], *, partly: bool = False) -> Path:
     try:
         return downloads.fetch_files(model_id, names, revision=revision)
     except hub_errors() as error:
-        raise model_failure(model_id, error, revision) from None
+        raise model_failure(model_id, error, revision, partly=partly) from None
 
 
 def _shard_names(index: Path, model_id: str) -> list[str]:

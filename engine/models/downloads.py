@@ -14,7 +14,7 @@ from engine.models.hub_failures import address_of, disk_full, failed_answer, fre
 
 _PAUSES_S = (1.0, 4.0)  # before another try of a question that huggingface_hub asks once
 _LONGEST_PAUSE_S = 60
-_GRACE_S = 3.0  # for the threads of a download to end by themselves after Ctrl-C
+_GRACE_S = 2.0  # for the threads of a download to end by themselves after Ctrl-C
 # The storage layer's own settings, unless the user gives them: it would try a blocked host for minutes.
 _STORAGE_LAYER = {
     "HF_XET_CLIENT_RETRY_BASE_DELAY": "1s",
@@ -22,7 +22,7 @@ _STORAGE_LAYER = {
     "HF_XET_CLIENT_CONNECT_TIMEOUT": "15s",
     "HF_XET_CLIENT_READ_TIMEOUT": "60s",
 }
-_unfinished: list[threading.Thread] = []
+_unfinished: list[threading.Event] = []  # of stopped downloads, set when their threads have ended
 
 
 class _Stopped(Exception):
@@ -117,7 +117,7 @@ def leave(code: int) -> None:
 
     The partial files that this process has open are removed: nobody could use them.
     """
-    if not any(thread.is_alive() for thread in _unfinished):
+    if all(ended.is_set() for ended in _unfinished):
         return
     for link in Path("/proc/self/fd").glob("*"):
         try:
@@ -138,24 +138,25 @@ def _interruptible(action: Callable[[threading.Event], str]) -> str:
         return action(stop)
     done: list[str] = []
     failed: list[BaseException] = []
+    ended = threading.Event()  # `Thread.join` takes an interrupted thread for one that ended (until Python 3.13)
 
     def work() -> None:
         try:
             done.append(action(stop))
         except BaseException as error:
             failed.append(error)
+        finally:
+            ended.set()
 
-    thread = threading.Thread(target=work, name="download", daemon=True)
-    thread.start()
+    threading.Thread(target=work, name="download", daemon=True).start()
     try:
-        while thread.is_alive():
-            thread.join(0.5)
+        while not ended.wait(0.5):
+            pass
     except BaseException:
         stop.set()
         _stop_storage_layer()
-        thread.join(_GRACE_S)
-        if thread.is_alive():
-            _unfinished.append(thread)
+        if not ended.wait(_GRACE_S):
+            _unfinished.append(ended)
         raise
     if failed:
         raise failed[0]
