@@ -171,9 +171,12 @@ def _closed(chain: list[BaseException]) -> Failure | None:
 
 
 def _storage_layer(chain: list[BaseException]) -> Failure | None:
-    """The library of the hub's newer storage raises RuntimeErrors, and two classes of its own."""
+    """The library of the hub's newer storage raises plain RuntimeErrors, known by their words, and a few classes."""
     for one in chain:
-        if type(one) is RuntimeError or type(one).__module__.startswith("hf_xet") or _named([one], "XetDownloadError"):
+        worded = type(one) is RuntimeError and re.search(
+            r"\b(CAS|xet|xorb|reconstruction|Task error)\b", str(one), re.I
+        )
+        if worded or type(one).__module__.startswith("hf_xet") or _named([one], "XetDownloadError"):
             return Failure(
                 "storage",
                 f"the hub's storage layer (Xet) failed: {_shortened(str(one))}",

@@ -26,11 +26,6 @@ WIKITEXT = Path(__file__).parents[2].parent / "shared" / "data" / "wikitext-2" /
 COMMIT = "89abcdef0123456789abcdef0123456789abcdef"
 
 
-@pytest.fixture(autouse=True)
-def nothing_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "assets"))
-
-
 def error_of(action: Callable[[], object]) -> str:
     with pytest.raises(InputError) as caught:
         action()

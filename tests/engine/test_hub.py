@@ -226,6 +226,8 @@ def test_half_a_model_without_a_hub(hub: FakeHub, monkeypatch: pytest.MonkeyPatc
         (PermissionError(13, "Permission denied"), "cannot be written; give a folder of yours: HF_HOME=FOLDER"),
         (OSError("[SSL: CERTIFICATE_VERIFY_FAILED] self-signed"), "SSL_CERT_FILE=FILE"),
         (OSError("Consistency check failed: file should be of size 3"), "the connection broke: Consistency"),
+        (RuntimeError("Task error: CAS Client Error: 500"), "the hub's storage layer (Xet) failed: Task error: CAS"),
+        (RuntimeError("of another kind"), "org/m cannot be fetched: RuntimeError: of another kind; try again"),
         (ValueError("Something else.\nMore."), "org/m cannot be fetched: ValueError: Something else.; try again"),
     ],
 )
@@ -236,8 +238,8 @@ def test_other_failures(error: Exception, said: str) -> None:
 
 
 def test_a_line_names_no_secret() -> None:
-    error = RuntimeError("GET http://me:secret@proxy:1/f?Signature=secret failed")
-    assert str(hub_failures.explain(error, "org/m").found).endswith("GET http://proxy:1/f failed")
+    error = RuntimeError("CAS: GET http://me:secret@proxy:1/f?Signature=secret failed")
+    assert str(hub_failures.explain(error, "org/m").found).endswith("CAS: GET http://proxy:1/f failed")
 
 
 # Texts
