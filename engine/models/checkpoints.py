@@ -151,11 +151,9 @@ def _from_hub(model_id: str, revision: str | None, *, weights: bool) -> Checkpoi
     checkpoint = Checkpoint(model_id, folder, folder.name)
     names = weight_names(checkpoint)
     if weights and not all((folder / name).is_file() for name in names):
-        try:
-            downloads.check_room(model_id, names, folder.name)
-        except downloads.NoRoom as error:
-            _, found, next_step = error.args[0]
-            raise InputError(f"{found}; {next_step}") from None
+        full = downloads.no_room(model_id, names, folder)
+        if full is not None:
+            raise InputError(f"{full.found}; {full.next_step}")
         _download(model_id, folder.name, names, partly=True)
     return checkpoint
 

@@ -10,7 +10,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from engine.models.hub_failures import address_of, disk_full, failed_answer, free_bytes, hub_errors, retry_after
+from engine.models.hub_failures import (
+    Failure,
+    address_of,
+    disk_full,
+    failed_answer,
+    free_bytes,
+    hub_errors,
+    retry_after,
+)
 
 _PAUSES_S = (1.0, 4.0)  # before another try of a question that huggingface_hub asks once
 _LONGEST_PAUSE_S = 60
@@ -64,29 +72,52 @@ def fetch_files(
             time.sleep(pause)
 
 
-def missing_bytes(repo_id: str, names: Iterable[str], revision: str) -> int | None:
-    """Bytes of these files of a model that are not in the cache; None where the hub cannot be asked."""
-    from huggingface_hub import snapshot_download
-
-    end_silence()
+def missing_bytes(repo_id: str, names: Iterable[str], folder: Path) -> int | None:
+    """Bytes of these files of a model as far as they are not in `folder`, its snapshot; None where nobody tells."""
+    missing = {name for name in names if not (folder / name).is_file()}
     try:
-        files = snapshot_download(
-            repo_id, revision=revision, allow_patterns=list(names), dry_run=True, tqdm_class=_silent_bar()
-        )
-        return sum(file.file_size for file in files if file.will_download)
-    except (*hub_errors(), TypeError):  # TypeError: an older huggingface_hub without dry runs, or a size that is None
+        sizes = _listed_bytes(repo_id, folder.name)
+        return sum(sizes[name] for name in missing if name in sizes)
+    except hub_errors():
         return None
 
 
-def check_room(repo_id: str, names: Iterable[str], revision: str) -> None:
-    """An OSError (ENOSPC) where the disk of the cache cannot hold these files of a model."""
-    needed = missing_bytes(repo_id, names, revision)
-    if needed is not None and needed > free_bytes()[1]:
-        raise NoRoom(disk_full(needed, f"the files of {repo_id}"))
+def no_room(repo_id: str, names: Iterable[str], folder: Path) -> Failure | None:
+    """The failure of a disk that cannot hold the missing files of a model; None where it can, or nobody tells."""
+    from huggingface_hub import snapshot_download
+
+    wanted = list(names)
+    needed, (_, free) = missing_bytes(repo_id, wanted, folder), free_bytes()
+    if needed is None or needed <= free:
+        return None
+    unanswered = (*hub_errors(), TypeError)  # TypeError: an older huggingface_hub, without dry runs
+    try:  # the cache may hold the same bytes for another commit, which a dry run knows
+        files = snapshot_download(
+            repo_id, revision=folder.name, allow_patterns=wanted, dry_run=True, tqdm_class=_silent_bar()
+        )
+        needed = sum(file.file_size or 0 for file in files if file.will_download)
+    except unanswered:
+        pass
+    return disk_full(needed, f"the files of {repo_id}") if needed > free else None
 
 
-class NoRoom(Exception):
-    """The disk cannot hold what is to be fetched; its argument is the `Failure`."""
+def _listed_bytes(repo_id: str, commit: str) -> dict[str, int]:
+    """Sizes of a model's files from the listing that was kept with the snapshot, or else from the hub."""
+    from huggingface_hub import HfApi
+
+    try:
+        from huggingface_hub import get_cached_repo_tree
+        from huggingface_hub.errors import CachedRepoTreeNotFoundError
+
+        try:
+            return {file.path: file.size for file in get_cached_repo_tree(repo_id, revision=commit)}
+        except CachedRepoTreeNotFoundError:
+            pass
+    except ImportError:  # an older huggingface_hub
+        pass
+    end_silence()
+    files = HfApi().list_repo_tree(repo_id, revision=commit)
+    return {file.path: file.size for file in files if hasattr(file, "size")}
 
 
 def end_silence() -> None:
@@ -107,8 +138,10 @@ def end_silence() -> None:
 def _bounded(request: Any) -> None:
     from huggingface_hub import constants
 
-    given = request.extensions.get("timeout") or {}
-    limits = {part: given.get(part) or constants.HF_HUB_ETAG_TIMEOUT for part in ("connect", "read", "write")}
+    given, usual = request.extensions.get("timeout") or {}, constants.HF_HUB_ETAG_TIMEOUT
+    limits = {part: given.get(part) or usual for part in ("connect", "read", "write")}
+    if request.method == "HEAD":  # asked up to six times, with a minute for each
+        limits["read"] = min(limits["read"], usual)
     request.extensions["timeout"] = {**given, **limits}
 
 
@@ -175,7 +208,7 @@ def _bar(stop: threading.Event) -> Any:
     """huggingface_hub's progress bar, which every piece of a download passes through, as the place to stop it."""
     from huggingface_hub.utils import tqdm
 
-    class Stoppable(tqdm):  # type: ignore[misc]
+    class Stoppable(tqdm):
         def update(self, n: float | None = 1) -> bool | None:
             if stop.is_set():
                 raise _Stopped
@@ -187,7 +220,7 @@ def _bar(stop: threading.Event) -> Any:
 def _silent_bar() -> Any:
     from huggingface_hub.utils import tqdm
 
-    class Silent(tqdm):  # type: ignore[misc]
+    class Silent(tqdm):
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **{**options, "disable": True})
 

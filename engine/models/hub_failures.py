@@ -145,9 +145,9 @@ def _answered(error: Any, repo_id: str, repo_type: str, revision: str | None) ->
         there = _clean(headers.get("Location", "elsewhere"))
         return Failure("missing", f"{repo_id} has moved to {there}", "give its new name")
     host = address_of(error)[0] or "the Hugging Face hub"
-    if status is not None and status >= 500:
-        return Failure("server", f"{repo_id}: the Hugging Face hub answered {status}{quoted}", "try later")
     who = "the Hugging Face hub" if host in page else host
+    if status is not None and status >= 500:
+        return Failure("server", f"{repo_id}: {who} answered {status}{quoted}", "try later")
     if status in (401, 403):
         rights = f"the rights of the token from {token}" if token else "whether it needs a token"
         found = f"{repo_id}: {who} answered {status}{quoted}"
