@@ -13,6 +13,7 @@ from typing import Any
 from engine.models import downloads
 from engine.models.hashes import file_sha256
 from engine.models.hub_failures import hub_errors, model_failure
+from engine.models.hub_names import hub_name
 from engine.records.errors import InputError
 from engine.records.shipped import demo_model_dir
 
@@ -108,7 +109,7 @@ class Checkpoint:
 
 
 def find_checkpoint(model_id: str, revision: str | None = None, *, weights: bool = True) -> Checkpoint:
-    """The folder that `model_id` names: `demo`, a local folder, or a hub model, downloaded if need be.
+    """The folder that `model_id` names: `demo`, a local folder, or a hub model (`hub_name`), downloaded if need be.
 
     weights=False leaves the weights of a hub model where they are: its configuration and tokenizer will do.
     """
@@ -128,12 +129,15 @@ def find_checkpoint(model_id: str, revision: str | None = None, *, weights: bool
         return Checkpoint(str(path if path.name not in ("", "..") else path.resolve()), path, None)
     if path.is_file():
         raise InputError(f"{model_id} is a file; give the model folder that holds config.json and *.safetensors")
-    if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", model_id):
+    name, pasted = hub_name(model_id)
+    if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
         raise InputError(
             f"there is no folder {model_id!r}; give an existing model folder, a Hugging Face id such as "
             "meta-llama/Llama-3.2-1B, or demo"
         )
-    return _from_hub(model_id, revision, weights=weights)
+    if pasted and revision not in (None, pasted):
+        raise InputError(f"{model_id} names the revision {pasted} and --revision {revision}; give one of them")
+    return _from_hub(name, revision or pasted, weights=weights)
 
 
 def _from_hub(model_id: str, revision: str | None, *, weights: bool) -> Checkpoint:

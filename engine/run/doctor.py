@@ -194,7 +194,7 @@ def _download(model_id: str, revision: str | None) -> Iterator[Finding]:
     if all((checkpoint.folder / name).is_file() for name in names):
         yield Finding("ok", "download", "all weights are in the local cache")
         return
-    needed = missing_bytes(model_id, names, checkpoint.folder)
+    needed = missing_bytes(checkpoint.id, names, checkpoint.folder)
     folder, free = free_bytes()
     if needed is None:
         found = "weights are missing in the local cache, and the hub does not say how large they are"

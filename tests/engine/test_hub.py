@@ -78,6 +78,32 @@ def test_a_token_opens_what_it_may_read(hub: FakeHub, flag: str, monkeypatch: py
     assert find_checkpoint("org/m").weights_hash() == WEIGHTS_HASH
 
 
+@pytest.mark.parametrize(
+    ("pasted", "revision"),
+    [
+        ("{hub}/org/m", None),
+        ("{hub}/org/m/", None),
+        ("https://huggingface.co/org/m/tree/v1", "v1"),
+        ("https://hf.co/org/m/blob/v1/config.json?download=true", "v1"),
+        ("hf://org/m", None),
+        ("hf://models/org/m@v1", "v1"),
+        ("org/m@v1", "v1"),
+        (" org/m ", None),
+    ],
+)
+def test_ids_as_pasted(hub: FakeHub, pasted: str, revision: str | None) -> None:
+    found = find_checkpoint(pasted.format(hub=hub.address), weights=False)
+    assert (found.id, found.revision) == ("org/m", hub.repositories["org/m"].commit)
+    assert any(path.endswith(f"/revision/{revision or 'main'}") for _, path, _ in hub.asked)
+
+
+def test_what_is_no_address_of_a_model(hub: FakeHub) -> None:
+    for pasted in ("https://elsewhere.example/org/m", f"{hub.address}/datasets/org/m", "hf://datasets/org/m", "@v1"):
+        assert f"there is no folder {pasted!r}" in error_of(lambda pasted=pasted: find_checkpoint(pasted))  # type: ignore[misc]
+    message = error_of(lambda: find_checkpoint("org/m@v1", "v2"))
+    assert message == "org/m@v1 names the revision v1 and --revision v2; give one of them"
+
+
 # Refusals
 
 
