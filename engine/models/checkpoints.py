@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,10 +49,7 @@ class Checkpoint:
         path = self.folder / "config.json"
         if not path.is_file():
             if (self.folder / "adapter_config.json").is_file():
-                raise InputError(
-                    f"{self.id} is an adapter without its base model; "
-                    "merge it into the base model (peft: merge_and_unload), save the result, and give that folder"
-                )
+                raise _adapter(self.id)
             raise InputError(
                 f"{self.id} has no config.json; "
                 "expected a model folder in the Hugging Face layout, as save_pretrained writes it"
@@ -80,12 +78,7 @@ class Checkpoint:
                     "download or copy the checkpoint again"
                 )
             return files
-        others = sorted(f.name for f in self.folder.glob("*") if f.suffix in {".bin", ".pt", ".pth", ".ckpt", ".gguf"})
-        if others:
-            raise InputError(
-                f"{self.id} has its weights only as {others[0]}, which this software does not load (pickle can run "
-                "code); save it once as safetensors, model.save_pretrained(FOLDER), and give FOLDER"
-            )
+        _refuse_pickles(self.id, (file.name for file in self.folder.glob("*")))
         raise InputError(f"{self.id} has no weights; expected {_SINGLE} or {WEIGHT_INDEX} with its shards")
 
     def weights_hash(self) -> str:
@@ -154,12 +147,50 @@ def _from_hub(model_id: str, revision: str | None, *, weights: bool) -> Checkpoi
         _commits[key] = (time.monotonic(), folder.name)
     checkpoint = Checkpoint(model_id, folder, folder.name)
     names = weight_names(checkpoint)
+    if not (folder / "config.json").is_file():
+        _refuse_other_layouts(checkpoint)
     if weights and not all((folder / name).is_file() for name in names):
+        listed = _listed(checkpoint)
+        if not listed & set(names):
+            _refuse_pickles(model_id, listed)
         full = downloads.no_room(model_id, names, folder)
         if full is not None:
             raise InputError(f"{full.found}; {full.next_step}")
         _download(model_id, folder.name, names, partly=True)
     return checkpoint
+
+
+def _listed(checkpoint: Checkpoint) -> set[str]:
+    """Names of the files of a hub model's top folder; none where they are not known."""
+    return {name for name in downloads.listed_bytes(checkpoint.id, checkpoint.folder.name) or () if "/" not in name}
+
+
+def _refuse_other_layouts(checkpoint: Checkpoint) -> None:
+    """`InputError` for a repository without config.json whose listing shows an adapter or GGUF files."""
+    listed = _listed(checkpoint)
+    if "adapter_config.json" in listed:
+        raise _adapter(checkpoint.id)
+    if any(name.endswith(".gguf") for name in listed):
+        raise InputError(
+            f"{checkpoint.id} holds GGUF files, which this software does not load; give the repository of the original "
+            "checkpoint, in safetensors"
+        )
+
+
+def _adapter(model_id: str) -> InputError:
+    return InputError(
+        f"{model_id} is an adapter without its base model; "
+        "merge it into the base model (peft: merge_and_unload), save the result, and give that folder"
+    )
+
+
+def _refuse_pickles(model_id: str, names: Iterable[str]) -> None:
+    others = sorted(name for name in names if Path(name).suffix in {".bin", ".pt", ".pth", ".ckpt", ".gguf"})
+    if others:
+        raise InputError(
+            f"{model_id} has its weights only as {others[0]}, which this software does not load (pickle can run "
+            "code); save it once as safetensors, model.save_pretrained(FOLDER), and give FOLDER"
+        )
 
 
 def weight_names(checkpoint: Checkpoint) -> list[str]:

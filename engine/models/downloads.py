@@ -74,10 +74,16 @@ def fetch_files(
 
 def missing_bytes(repo_id: str, names: Iterable[str], folder: Path) -> int | None:
     """Bytes of these files of a model as far as they are not in `folder`, its snapshot; None where nobody tells."""
-    missing = {name for name in names if not (folder / name).is_file()}
+    sizes = listed_bytes(repo_id, folder.name)
+    if sizes is None:
+        return None
+    return sum(sizes.get(name, 0) for name in names if not (folder / name).is_file())
+
+
+def listed_bytes(repo_id: str, commit: str) -> dict[str, int] | None:
+    """Sizes of a model's files by name, from its listing; None where none was kept and the hub does not answer."""
     try:
-        sizes = _listed_bytes(repo_id, folder.name)
-        return sum(sizes[name] for name in missing if name in sizes)
+        return _listing(repo_id, commit)
     except hub_errors():
         return None
 
@@ -101,8 +107,8 @@ def no_room(repo_id: str, names: Iterable[str], folder: Path) -> Failure | None:
     return disk_full(needed, f"the files of {repo_id}") if needed > free else None
 
 
-def _listed_bytes(repo_id: str, commit: str) -> dict[str, int]:
-    """Sizes of a model's files from the listing that was kept with the snapshot, or else from the hub."""
+def _listing(repo_id: str, commit: str) -> dict[str, int]:
+    """From what was kept with the snapshot, or else from the hub."""
     from huggingface_hub import HfApi
 
     try:

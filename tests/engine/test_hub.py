@@ -143,6 +143,24 @@ def test_a_model_that_is_cached_needs_no_access(hub: FakeHub, monkeypatch: pytes
     assert find_checkpoint("org/m").weights_hash() == WEIGHTS_HASH
 
 
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"config.json": CONFIG, "pytorch_model.bin": WEIGHTS}, "has its weights only as pytorch_model.bin, which"),
+        ({"adapter_config.json": b"{}", "adapter_model.safetensors": WEIGHTS}, "is an adapter without its base model"),
+        ({"README.md": b"-", "m-Q4_K_M.gguf": WEIGHTS}, "holds GGUF files, which this software does not load; give"),
+    ],
+)
+def test_other_layouts_are_told_from_the_listing(hub: FakeHub, files: dict[str, bytes], said: str) -> None:
+    hub.repositories["org/m"].files = files
+    assert f"org/m {said}" in error_of(lambda: find_checkpoint("org/m"))
+    if "config.json" in files:
+        find_checkpoint("org/m", weights=False)  # its rows can be counted
+    else:
+        assert f"org/m {said}" in error_of(lambda: find_checkpoint("org/m", weights=False))
+    assert not any("cdn" in path for path in files_asked(hub))
+
+
 # Faults
 
 
