@@ -23,7 +23,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     common.add_model(parser)
     parser.add_argument(
         "--corpora", default=",".join(_CORPORA), metavar="NAMES",
-        help="texts to fetch, comma-separated: wikitext2, c4, or none (default: %(default)s)",
+        help=f"texts to fetch, comma-separated, or none (default: {','.join(_CORPORA)})",
     )  # fmt: skip
     common.add_json(parser)
     parser.set_defaults(run=run)
