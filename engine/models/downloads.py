@@ -96,7 +96,10 @@ def no_room(repo_id: str, names: Iterable[str], folder: Path) -> Failure | None:
     needed, (_, free) = missing_bytes(repo_id, wanted, folder), free_bytes()
     if needed is None or needed <= free:
         return None
-    unanswered = (*hub_errors(), TypeError)  # TypeError: an older huggingface_hub, without dry runs
+    unanswered: tuple[type[Exception], ...] = (
+        *hub_errors(),
+        TypeError,
+    )  # TypeError: an older huggingface_hub, without dry runs
     try:  # the cache may hold the same bytes for another commit, which a dry run knows
         files = snapshot_download(
             repo_id, revision=folder.name, allow_patterns=wanted, dry_run=True, tqdm_class=_silent_bar()
