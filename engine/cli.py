@@ -7,12 +7,26 @@ import os
 import sys
 from collections.abc import Sequence
 
-from engine.commands import analyze, compare, dashboard, doctor, export, mask, refusal, report, rows, score, sweep
+from engine.commands import (
+    analyze,
+    compare,
+    dashboard,
+    doctor,
+    export,
+    fetch,
+    mask,
+    refusal,
+    report,
+    rows,
+    score,
+    sweep,
+)
 from engine.commands.common import err
+from engine.models import downloads
 from engine.records.environment import installed_version
 from engine.records.errors import InputError
 
-COMMANDS = (dashboard, rows, score, mask, sweep, analyze, compare, report, refusal, export, doctor)
+COMMANDS = (dashboard, rows, score, mask, sweep, analyze, compare, report, refusal, export, doctor, fetch)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -35,17 +49,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     args = build_parser().parse_args(argv)
     try:
-        args.run(args)
+        code = args.run(args)
     except InputError as error:
         return _fail(args, str(error), 2)
     except KeyboardInterrupt:
-        return _fail(args, "stopped; what was finished is kept, the same command goes on from there", 130)
+        code = _fail(args, "stopped; what was finished is kept, the same command goes on from there", 130)
+        downloads.leave(code)
+        return code
     except BrokenPipeError:  # the reader of our output went away (`| head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
         return _fail(args, f"failed: {type(error).__name__}: {error}; --debug shows where", 1)
-    return 0
+    return code or 0
 
 
 def _fail(args: argparse.Namespace, message: str, code: int) -> int:

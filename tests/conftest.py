@@ -25,6 +25,7 @@ shape_checks.watch()
 # Before anything imports huggingface_hub: no test reaches for the network.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_DATASETS_OFFLINE"] = "1"
+os.environ["HF_ASSETS_CACHE"] = os.devnull  # and finds no documents that were kept on this machine
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Tiny models are slower on several threads, and much slower when several processes share the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -69,8 +69,10 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_run(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], None], *, folder: bool = True) -> None:
-    """The options of whatever runs a model and writes into the store, and what it does."""
+def add_run(
+    parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int | None], *, folder: bool = True
+) -> None:
+    """The options of whatever runs a model and writes into the store, and what it does: its exit code, 0 if None."""
     add_device(parser)
     add_storage(parser, folder=folder)
     add_json(parser)

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
+from rich.markup import escape
 from rich.table import Table
 
 from engine.commands import common
+
+if TYPE_CHECKING:
+    from engine.run.doctor import Finding
 
 _SIGNS = {"ok": "[green]ok[/green]", "note": "[yellow]note[/yellow]", "problem": "[red]problem[/red]"}
 
@@ -15,20 +21,30 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "doctor",
         help="check this machine: packages, device, memory, store, data sets, a model",
-        description="Each line says what was found and, where something is missing, the next step.",
+        description="Each line says what was found and, where something is missing, the next step. Exit code 1 if "
+        "there is a problem; notes are none.",
     )
     common.add_model(parser, optional=True)
     common.add_run(parser, run, folder=False)
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> int:
     from engine.run.doctor import examine
 
-    findings = examine(args.model, args.revision, args.device, args.dtype, args.store)
-    if common.as_json(args, {"findings": [finding.__dict__ for finding in findings]}):
-        return
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    looked_at = examine(args.model, args.revision, args.device, args.dtype, args.store)
+    findings = list(looked_at if args.json else _printed(looked_at))
+    common.as_json(args, {"findings": [finding.__dict__ for finding in findings]})
+    return int(any(finding.state == "problem" for finding in findings))
+
+
+def _printed(findings: Iterable[Finding]) -> Iterable[Finding]:
+    """The findings, each printed as soon as it is there: some take a while."""
     for finding in findings:
+        table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+        table.add_column(width=len("problem"))
+        table.add_column(width=max(17, len(finding.subject)))
+        table.add_column(overflow="fold")
         next_step = f"\n→ {finding.next_step}" if finding.next_step else ""
-        table.add_row(_SIGNS[finding.state], finding.subject, finding.found + next_step)
-    common.out.print(table)
+        table.add_row(_SIGNS[finding.state], escape(finding.subject), escape(finding.found + next_step))
+        common.out.print(table)
+        yield finding

@@ -141,15 +141,19 @@ def _file_rows(path: Path) -> _Rows:
 def _hub_rows(name: str, hub: _Hub) -> tuple[_Rows, str]:
     from datasets import load_dataset
     from datasets.exceptions import DatasetNotFoundError
-    from huggingface_hub.errors import HTTPError
+
+    from engine.models.downloads import end_silence
+    from engine.models.hub_failures import explain, hub_errors
 
     reasons = []
+    end_silence()
     for repository in hub.repositories:
         split = "test" if repository.startswith("walledai/") else hub.split
         try:
             data = load_dataset(repository, hub.config, split=split)
-        except (OSError, HTTPError, ValueError, DatasetNotFoundError) as error:
-            reasons.append(f"{repository}: {str(error).splitlines()[0][:120] if str(error) else 'no answer'}")
+        except (*hub_errors(), DatasetNotFoundError) as error:
+            kind, found, _ = explain(error, repository, repo_type="dataset")
+            reasons.append(f"{repository}: {found}" if kind in ("unreachable", "storage") else found)
             continue
         return {line: dict(row) for line, row in enumerate(data, start=1)}, repository
     raise InputError(

@@ -9,6 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
+from engine.data.kept_documents import keep_documents, kept_documents
+from engine.models import downloads
+from engine.models.hub_failures import explain, hub_errors
 from engine.records.errors import InputError, unknown
 from engine.records.shipped import demo_dir
 
@@ -64,7 +67,7 @@ def reachable(corpus: str) -> str | None:
         raise unknown("corpus", corpus, _CORPORA)
     try:
         if corpus == "c4":
-            _c4_revision()
+            _c4_reachable()
         elif corpus == "wikitext2":
             _wikitext_reachable()
         else:
@@ -73,6 +76,11 @@ def reachable(corpus: str) -> str | None:
     except InputError as error:
         return str(error)
     return None
+
+
+def readable_offline(corpus: str, role: Role) -> bool:
+    """Can this split be read without the hub? Of a data set that is streamed, only what was kept."""
+    return corpus != "c4" or kept_documents("c4", _c4_name(role), None) is not None
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -145,14 +153,11 @@ def _wikitext(role: Role) -> Text:
 
 def _wikitext_files(role: Role) -> list[Path]:
     """The split's files, from the hub or its local cache."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HTTPError
-
     pattern = f"wikitext-2-raw-v1/{_WIKITEXT_SPLITS[role]}-*.parquet"
     try:
-        folder = Path(snapshot_download(_WIKITEXT, repo_type="dataset", allow_patterns=[pattern]))
-    except (OSError, HTTPError) as error:
-        raise _unreachable("wikitext2", error) from None
+        folder = downloads.fetch_files(_WIKITEXT, [pattern], repo_type="dataset")
+    except hub_errors() as error:
+        raise _unreachable("wikitext2", _WIKITEXT, error) from None
     files = sorted(folder.glob(pattern))
     if not files:
         raise InputError(f"corpus wikitext2: the local cache holds no {pattern}; go online once, or {_ALTERNATIVE}")
@@ -161,36 +166,60 @@ def _wikitext_files(role: Role) -> list[Path]:
 
 def _wikitext_reachable() -> None:
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HTTPError
 
     try:
+        downloads.end_silence()
         HfApi().dataset_info(_WIKITEXT, timeout=10)
-    except (OSError, HTTPError):  # then the local cache has to do
+    except hub_errors():  # then the local cache has to do
         for role in get_args(Role):
             _wikitext_files(role)
 
 
 def _c4(role: Role) -> Text:
-    """The first documents of C4 (English): train for calibration, validation for evaluation."""
-    from huggingface_hub.errors import HTTPError
+    """The first documents of C4 (English): train for calibration, validation for evaluation.
 
-    revision = _c4_revision()
+    They are kept, so that they can be read without the hub: then those that were kept last.
+    """
+    failure = None
+    try:
+        revision = _c4_revision()
+    except InputError as error:
+        revision, failure = None, error
+    kept = kept_documents("c4", _c4_name(role), revision)
+    if kept is not None:
+        return Text("c4", "\n\n".join(kept.documents), kept.revision)
+    if failure is not None:
+        raise failure
     file = f"hf://datasets/{_C4}@{revision}/en/{_C4_SHARDS[role]}.json.gz"
     try:
         documents = [row["text"] for row in islice(_stream("json", [file]), _C4_DOCUMENTS)]
-    except (OSError, HTTPError) as error:
-        raise _unreachable("c4", error) from None
+    except hub_errors() as error:
+        raise _unreachable("c4", _C4, error) from None
+    if revision is not None:
+        keep_documents("c4", _c4_name(role), revision, documents)
     return Text("c4", "\n\n".join(documents), revision)
+
+
+def _c4_name(role: Role) -> str:
+    return f"{_C4_SHARDS[role]}.first{_C4_DOCUMENTS}"
+
+
+def _c4_reachable() -> None:
+    try:
+        _c4_revision()
+    except InputError:
+        for role in get_args(Role):
+            _c4(role)
 
 
 def _c4_revision() -> str | None:
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HTTPError
 
     try:
+        downloads.end_silence()
         return HfApi().dataset_info(_C4, timeout=10).sha
-    except (OSError, HTTPError) as error:
-        raise _unreachable("c4", error) from None
+    except hub_errors() as error:
+        raise _unreachable("c4", _C4, error) from None
 
 
 def _stream(builder: str, files: list[str]) -> Iterator[dict[str, Any]]:
@@ -200,15 +229,13 @@ def _stream(builder: str, files: list[str]) -> Iterator[dict[str, Any]]:
     yield from load_dataset(builder, data_files=files, split="train", streaming=True)
 
 
-def _unreachable(corpus: str, error: Exception) -> InputError:
-    text = "HF_HUB_OFFLINE is set" if "HF_HUB_OFFLINE" in str(error) else str(error.__cause__ or error)
-    reason = text.splitlines()[0] if text else type(error).__name__
-    where = (
-        "the Hugging Face hub cannot be reached"
-        if corpus == "c4"
-        else ("it is not in the local cache and the Hugging Face hub cannot be reached")
-    )
-    return InputError(f"corpus {corpus}: {where} ({reason}); {_ALTERNATIVE}")
+def _unreachable(corpus: str, repository: str, error: Exception) -> InputError:
+    kind, found, next_step = explain(error, repository, repo_type="dataset")
+    if kind == "unreachable":
+        cached = "" if corpus == "c4" else "it is not in the local cache and "
+        found = f"{cached}the Hugging Face hub cannot be reached ({found})"
+    steps = f"{next_step}, or {_ALTERNATIVE}" if next_step else _ALTERNATIVE
+    return InputError(f"corpus {corpus}: {found}; {steps}")
 
 
 _CORPORA: dict[str, Callable[[Role], Text]] = {

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.data.local_tasks import local_files, task_config
+from engine.models.downloads import end_silence
+from engine.models.hub_failures import explain, hub_errors
 from engine.models.skeletons import quiet
 from engine.records.errors import InputError, unknown
 from engine.records.hashing import Json, canonical
@@ -215,12 +217,11 @@ def _from_file(name: str, path: Path) -> Any:
 
 
 def _from_hub(name: str) -> Any:
-    from huggingface_hub.errors import HTTPError
-
+    end_silence()
     try:
         return _task_manager(TASKS[name]).load([name])["tasks"][name]
-    except (OSError, ValueError, HTTPError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    except hub_errors() as error:
+        reason = explain(error, name, repo_type="dataset").found
         raise InputError(
             f"downstream task {name}: its data set cannot be read ({reason}); go online once, or give a folder with "
             f"{name}.jsonl and the like: --downstream-tasks FOLDER"

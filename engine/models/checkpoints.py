@@ -5,10 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.models import downloads
+from engine.models.hashes import file_sha256
+from engine.models.hub_failures import hub_errors, model_failure
+from engine.models.hub_names import hub_name
 from engine.records.errors import InputError
 from engine.records.shipped import demo_model_dir
 
@@ -26,7 +32,8 @@ SMALL_FILES = (
 )  # fmt: skip
 # Written by the library that saved the checkpoint; they say nothing about what the model computes.
 _CONFIG_NOTES = {"transformers_version", "_name_or_path", "torch_dtype", "dtype"}
-_file_hashes: dict[tuple[str, int, int], str] = {}
+_REMEMBERED_S = 600  # a branch stands for one commit as long: one run does not load two states of a model
+_commits: dict[tuple[str, str, str | None], tuple[float, str]] = {}
 
 
 @dataclass(frozen=True)
@@ -42,10 +49,7 @@ class Checkpoint:
         path = self.folder / "config.json"
         if not path.is_file():
             if (self.folder / "adapter_config.json").is_file():
-                raise InputError(
-                    f"{self.id} is an adapter without its base model; "
-                    "merge it into the base model (peft: merge_and_unload), save the result, and give that folder"
-                )
+                raise _adapter(self.id)
             raise InputError(
                 f"{self.id} has no config.json; "
                 "expected a model folder in the Hugging Face layout, as save_pretrained writes it"
@@ -74,22 +78,17 @@ class Checkpoint:
                     "download or copy the checkpoint again"
                 )
             return files
-        others = sorted(f.name for f in self.folder.glob("*") if f.suffix in {".bin", ".pt", ".pth", ".ckpt", ".gguf"})
-        if others:
-            raise InputError(
-                f"{self.id} has its weights only as {others[0]}, which this software does not load (pickle can run "
-                "code); save it once as safetensors, model.save_pretrained(FOLDER), and give FOLDER"
-            )
+        _refuse_pickles(self.id, (file.name for file in self.folder.glob("*")))
         raise InputError(f"{self.id} has no weights; expected {_SINGLE} or {WEIGHT_INDEX} with its shards")
 
     def weights_hash(self) -> str:
         """SHA-256 over the SHA-256 of every weight file, in order."""
-        return _sha256_of_texts(_file_sha256(file) for file in self.weight_files())
+        return _sha256_of_texts(file_sha256(file) for file in self.weight_files())
 
     def tokenizer_hash(self) -> str:
         """SHA-256 over the names and contents of the tokenizer's files, its chat template included."""
         files = sorted({file for pattern in TOKENIZER_FILES for file in self.folder.glob(pattern) if file.is_file()})
-        return _sha256_of_texts(f"{file.name} {_file_sha256(file)}" for file in files)
+        return _sha256_of_texts(f"{file.name} {file_sha256(file)}" for file in files)
 
     def config_hash(self) -> str:
         """SHA-256 of config.json and generation_config.json as far as they change what the model computes."""
@@ -103,7 +102,7 @@ class Checkpoint:
 
 
 def find_checkpoint(model_id: str, revision: str | None = None, *, weights: bool = True) -> Checkpoint:
-    """The folder that `model_id` names: `demo`, a local folder, or a hub model, downloaded if need be.
+    """The folder that `model_id` names: `demo`, a local folder, or a hub model (`hub_name`), downloaded if need be.
 
     weights=False leaves the weights of a hub model where they are: its configuration and tokenizer will do.
     """
@@ -123,62 +122,88 @@ def find_checkpoint(model_id: str, revision: str | None = None, *, weights: bool
         return Checkpoint(str(path if path.name not in ("", "..") else path.resolve()), path, None)
     if path.is_file():
         raise InputError(f"{model_id} is a file; give the model folder that holds config.json and *.safetensors")
-    if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", model_id):
+    name, pasted = hub_name(model_id)
+    if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
         raise InputError(
             f"there is no folder {model_id!r}; give an existing model folder, a Hugging Face id such as "
             "meta-llama/Llama-3.2-1B, or demo"
         )
-    return _from_hub(model_id, revision, weights=weights)
+    if pasted and revision not in (None, pasted):
+        raise InputError(f"{model_id} names the revision {pasted} and --revision {revision}; give one of them")
+    return _from_hub(name, revision or pasted, weights=weights)
 
 
 def _from_hub(model_id: str, revision: str | None, *, weights: bool) -> Checkpoint:
+    from huggingface_hub import constants
+
+    # A commit that is known needs no answer from the hub where its files are in the cache.
+    key = (str(constants.HF_HUB_CACHE), model_id, revision)
+    since, known = _commits.get(key, (0.0, None))
+    if time.monotonic() - since > _REMEMBERED_S:
+        known = None
     # Not a snapshot of everything, which would fetch a second copy of many checkpoints.
-    folder = _download(model_id, revision, list(SMALL_FILES))
+    folder = _download(model_id, known or revision, list(SMALL_FILES))
+    if not known:
+        _commits[key] = (time.monotonic(), folder.name)
     checkpoint = Checkpoint(model_id, folder, folder.name)
-    if weights:
-        index = folder / WEIGHT_INDEX
-        names = _shard_names(index, model_id) if index.is_file() else [_SINGLE]
-        _download(model_id, folder.name, list(names))
+    names = weight_names(checkpoint)
+    if not (folder / "config.json").is_file():
+        _refuse_other_layouts(checkpoint)
+    if weights and not all((folder / name).is_file() for name in names):
+        listed = _listed(checkpoint)
+        if not listed & set(names):
+            _refuse_pickles(model_id, listed)
+        full = downloads.no_room(model_id, names, folder)
+        if full is not None:
+            raise InputError(f"{full.found}; {full.next_step}")
+        _download(model_id, folder.name, names, partly=True)
     return checkpoint
 
 
-def _download(model_id: str, revision: str | None, names: list[str]) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        HTTPError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
+def _listed(checkpoint: Checkpoint) -> set[str]:
+    """Names of the files of a hub model's top folder; none where they are not known."""
+    return {name for name in downloads.listed_bytes(checkpoint.id, checkpoint.folder.name) or () if "/" not in name}
+
+
+def _refuse_other_layouts(checkpoint: Checkpoint) -> None:
+    """`InputError` for a repository without config.json whose listing shows an adapter or GGUF files."""
+    listed = _listed(checkpoint)
+    if "adapter_config.json" in listed:
+        raise _adapter(checkpoint.id)
+    if any(name.endswith(".gguf") for name in listed):
+        raise InputError(
+            f"{checkpoint.id} holds GGUF files, which this software does not load; give the repository of the original "
+            "checkpoint, in safetensors"
+        )
+
+
+def _adapter(model_id: str) -> InputError:
+    return InputError(
+        f"{model_id} is an adapter without its base model; "
+        "merge it into the base model (peft: merge_and_unload), save the result, and give that folder"
     )
 
+
+def _refuse_pickles(model_id: str, names: Iterable[str]) -> None:
+    others = sorted(name for name in names if Path(name).suffix in {".bin", ".pt", ".pth", ".ckpt", ".gguf"})
+    if others:
+        raise InputError(
+            f"{model_id} has its weights only as {others[0]}, which this software does not load (pickle can run "
+            "code); save it once as safetensors, model.save_pretrained(FOLDER), and give FOLDER"
+        )
+
+
+def weight_names(checkpoint: Checkpoint) -> list[str]:
+    """Names of a checkpoint's weight files, whether they are there or not."""
+    index = checkpoint.folder / WEIGHT_INDEX
+    return _shard_names(index, checkpoint.id) if index.is_file() else [_SINGLE]
+
+
+def _download(model_id: str, revision: str | None, names: list[str], *, partly: bool = False) -> Path:
     try:
-        return Path(snapshot_download(model_id, revision=revision, allow_patterns=names, ignore_patterns=["*/*"]))
-    except RevisionNotFoundError:
-        raise InputError(f"{model_id} has no revision {revision!r}; give a branch, a tag or a full commit") from None
-    except GatedRepoError:
-        raise InputError(
-            f"{model_id} is gated: accept its terms on its page, run `hf auth login`, and try again"
-        ) from None
-    except RepositoryNotFoundError:
-        raise InputError(
-            f"there is no local folder and no Hugging Face model {model_id} that you may see; check the spelling, "
-            "or run `hf auth login` for a private one"
-        ) from None
-    except HfHubHTTPError as error:
-        raise InputError(f"{model_id}: the Hugging Face hub answered {error.response.status_code}; try later") from None
-    except (HTTPError, OSError, ValueError) as error:
-        raise InputError(
-            f"there is no local folder {model_id}, and as a Hugging Face model it is neither in the local cache nor "
-            f"can the hub be reached ({_reason(error)}); give a model folder, or `demo` for the shipped model"
-        ) from None
-
-
-def _reason(error: Exception) -> str:
-    if "HF_HUB_OFFLINE" in str(error):
-        return "HF_HUB_OFFLINE is set"
-    cause = error.__cause__ or error
-    return f"{type(cause).__name__}: {cause}".splitlines()[0]
+        return downloads.fetch_files(model_id, names, revision=revision)
+    except hub_errors() as error:
+        raise model_failure(model_id, error, revision, partly=partly) from None
 
 
 def _shard_names(index: Path, model_id: str) -> list[str]:
@@ -200,22 +225,6 @@ def _read_json(path: Path, model_id: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(f"{model_id}: {path.name} holds a {type(content).__name__}; expected a JSON object")
     return content
-
-
-def _file_sha256(path: Path) -> str:
-    """SHA-256 of a file, read once per process and state of the file.
-
-    A large file in the hub's cache is a link to a blob that is named by its own SHA-256.
-    """
-    target = path.resolve()
-    if path.is_symlink() and re.fullmatch(r"[0-9a-f]{64}", target.name):
-        return target.name
-    state = target.stat()
-    key = (str(target), state.st_size, state.st_mtime_ns)
-    if key not in _file_hashes:
-        with target.open("rb") as file:
-            _file_hashes[key] = hashlib.file_digest(file, "sha256").hexdigest()
-    return _file_hashes[key]
 
 
 def _sha256_of_texts(texts: Any) -> str:

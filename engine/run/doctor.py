@@ -7,7 +7,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -30,17 +30,29 @@ class Finding:
     next_step: str | None = None
 
 
-def examine(model_id: str | None, revision: str | None, device: str, dtype: str, store: Path | None) -> list[Finding]:
-    """All findings, in the order in which a person would want them."""
-    return [
-        *_packages(),
-        *_plug_ins(),
-        *_devices(),
-        _store(store),
-        *_corpora(),
-        _downstream(),
-        *_model(model_id, revision, device, dtype),
-    ]
+def examine(
+    model_id: str | None, revision: str | None, device: str, dtype: str, store: Path | None
+) -> Iterator[Finding]:
+    """All findings, in the order in which a person would want them, each as soon as it is known.
+
+    A section that fails in a way nobody thought of is a problem of its own; the others go on.
+    """
+    sections: tuple[tuple[str, Callable[[], Iterable[Finding]]], ...] = (
+        ("packages", _packages),
+        ("plug-ins", _plug_ins),
+        ("devices", _devices),
+        ("store", lambda: _store(store)),
+        ("hub", _hub),
+        ("corpora", _corpora),
+        ("downstream", _downstream),
+        ("model", lambda: _model(model_id, revision, device, dtype)),
+    )
+    for name, section in sections:
+        try:
+            yield from section()
+        except Exception as error:
+            found = f"could not be examined: {type(error).__name__}: {error}".splitlines()[0]
+            yield Finding("problem", name, found, "the other lines do not depend on it")
 
 
 def _packages() -> Iterator[Finding]:
@@ -82,15 +94,37 @@ def _devices() -> Iterator[Finding]:
         yield Finding("note", "cuda", found, "small models run on the CPU; larger ones want a CUDA device")
 
 
-def _store(folder: Path | None) -> Finding:
+def _store(folder: Path | None) -> Iterator[Finding]:
     from engine.results.store import Store
 
     try:
         with Store(folder) as store:
             free = shutil.disk_usage(store.folder).free
-            return Finding("ok", "store", f"{store.folder}: {len(store):,} cells, {free / GIB:.0f} GiB free")
+            yield Finding("ok", "store", f"{store.folder}: {len(store):,} cells, {free / GIB:.0f} GiB free")
     except InputError as error:
-        return Finding("problem", "store", str(error))
+        yield Finding("problem", "store", str(error))
+
+
+def _hub() -> Iterator[Finding]:
+    """Whose token is sent to the hub. Without a token nothing is asked."""
+    from huggingface_hub import HfApi
+
+    from engine.models.downloads import end_silence
+    from engine.models.hub_failures import explain, hub_errors, token_source
+
+    source = token_source()
+    if source is None:
+        yield Finding("ok", "hub", "no token; public models and data sets need none")
+        return
+    try:
+        end_silence()
+        yield Finding("ok", "hub", f"the token from {source} is {HfApi().whoami()['name']}'s")
+    except hub_errors() as error:
+        kind, found, next_step = explain(error, "the account")
+        if kind == "unreachable":
+            yield Finding("note", "hub", f"cannot be reached ({found})", next_step or "what is cached can be used")
+        else:
+            yield Finding("problem", "hub", found, next_step)
 
 
 def _corpora() -> Iterator[Finding]:
@@ -104,12 +138,13 @@ def _corpora() -> Iterator[Finding]:
             yield Finding("note", f"corpus {name}", problem, "or give a local .txt or .jsonl file: --corpus FILE")
 
 
-def _downstream() -> Finding:
+def _downstream() -> Iterator[Finding]:
     version = installed_version("lm_eval")
     if version:
         tasks = f"tasks: demo (shipped: {_shipped_tasks()}), hub (the Hugging Face hub), or a local folder"
-        return Finding("ok", "downstream", f"lm-eval {version}; {tasks}")
-    return Finding("note", "downstream", "lm-eval is not installed", "pip install 'selector-audit[downstream]'")
+        yield Finding("ok", "downstream", f"lm-eval {version}; {tasks}")
+    else:
+        yield Finding("note", "downstream", "lm-eval is not installed", "pip install 'selector-audit[downstream]'")
 
 
 def _shipped_tasks() -> str:
@@ -143,6 +178,33 @@ def _model(model_id: str | None, revision: str | None, device: str, dtype: str) 
         yield Finding("problem", "fits", size, "use --dtype bfloat16, a larger device, or --device-map auto")
     else:
         yield Finding("ok", "fits", size)
+    yield from _download(model_id, revision)
+
+
+def _download(model_id: str, revision: str | None) -> Iterator[Finding]:
+    """What is still to be fetched of a hub model, against the disk of the cache."""
+    from engine.models.checkpoints import find_checkpoint, weight_names
+    from engine.models.downloads import missing_bytes
+    from engine.models.hub_failures import disk_full, free_bytes
+
+    checkpoint = find_checkpoint(model_id, revision, weights=False)
+    if checkpoint.revision is None:
+        return
+    names = weight_names(checkpoint)
+    if all((checkpoint.folder / name).is_file() for name in names):
+        yield Finding("ok", "download", "all weights are in the local cache")
+        return
+    needed = missing_bytes(checkpoint.id, names, checkpoint.folder)
+    folder, free = free_bytes()
+    if needed is None:
+        found = "weights are missing in the local cache, and the hub does not say how large they are"
+        yield Finding("note", "download", found, f"fetch them: selector-audit fetch {model_id}")
+    elif needed > free:
+        _, found, next_step = disk_full(needed, "the missing weights")
+        yield Finding("problem", "download", found, next_step)
+    else:
+        size = f"{needed / GIB:.2f} GiB of weights to fetch, {free / GIB:.0f} GiB free in {folder}"
+        yield Finding("ok", "download", size)
 
 
 def _memory_bytes() -> int:

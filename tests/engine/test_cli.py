@@ -235,8 +235,25 @@ def test_doctor(run, tiny_llama):
     assert findings["corpus wikitext2"]["state"] == "note"  # offline here: says so, with the next step
     assert "--corpus PATH.txt" in findings["corpus wikitext2"]["found"]
     code, out, _ = run("doctor", "/no/such/model")
-    assert code == 0
+    assert code == 1  # a problem; notes are none
     assert "problem" in out
+
+
+def test_a_section_of_doctor_that_fails_does_not_take_the_others_along(run, tiny_llama, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("[no] way\nand more")
+
+    monkeypatch.setattr("engine.data.texts.reachable", broken)
+    monkeypatch.setattr("engine.data.corpora.reachable", broken)
+    code, out, _ = run("doctor", tiny_llama.id, "--json")
+    findings = {finding["subject"]: finding for finding in json.loads(out)["findings"]}
+    assert code == 1
+    assert findings["corpora"]["state"] == "problem"
+    assert findings["corpora"]["found"] == "could not be examined: RuntimeError: [no] way"
+    assert findings["downstream"]["state"] == findings["model"]["state"] == "ok"
+    code, out, _ = run("doctor", tiny_llama.id)
+    assert code == 1
+    assert "RuntimeError: [no] way" in out
 
 
 @pytest.mark.parametrize("command", [[], *([module.__name__.rpartition(".")[2]] for module in COMMANDS)])

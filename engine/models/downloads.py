@@ -1,0 +1,250 @@
+"""Files of the hub's repositories into its local cache: silence ends, a short fault is tried again, Ctrl-C stops."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from engine.models.hub_failures import (
+    Failure,
+    address_of,
+    disk_full,
+    failed_answer,
+    free_bytes,
+    hub_errors,
+    retry_after,
+)
+
+_PAUSES_S = (1.0, 4.0)  # before another try of a question that huggingface_hub asks once
+_LONGEST_PAUSE_S = 60
+_GRACE_S = 2.0  # for the threads of a download to end by themselves after Ctrl-C
+# The storage layer's own settings, unless the user gives them: it would try a blocked host for minutes.
+_STORAGE_LAYER = {
+    "HF_XET_CLIENT_RETRY_BASE_DELAY": "1s",
+    "HF_XET_CLIENT_RETRY_MAX_DURATION": "60s",
+    "HF_XET_CLIENT_CONNECT_TIMEOUT": "15s",
+    "HF_XET_CLIENT_READ_TIMEOUT": "60s",
+}
+_unfinished: list[threading.Event] = []  # of stopped downloads, set when their threads have ended
+
+
+class _Stopped(Exception):
+    """Raised in the threads of a download that was stopped."""
+
+
+def fetch_files(
+    repo_id: str, patterns: Iterable[str], *, repo_type: str = "model", revision: str | None = None
+) -> Path:
+    """The folder of a repository's files in the hub's cache, those that match fetched if need be.
+
+    patterns: names or shell patterns of files of the top folder of a model; of a data set also with folders.
+    A hub that does not answer within HF_HUB_ETAG_TIMEOUT seconds (10) counts as out of reach, and the cache serves.
+    Errors: as they come from the libraries (`hub_errors`); `engine.models.hub_failures` words them.
+    """
+    from huggingface_hub import snapshot_download
+
+    outside = ["*/*"] if repo_type == "model" else None
+
+    def fetch(stop: threading.Event) -> str:
+        return snapshot_download(
+            repo_id,
+            repo_type=repo_type,
+            revision=revision,
+            allow_patterns=list(patterns),
+            ignore_patterns=outside,
+            tqdm_class=_bar(stop),
+        )
+
+    pauses = iter(_PAUSES_S)
+    while True:
+        end_silence()
+        try:
+            return Path(_interruptible(fetch))
+        except hub_errors() as error:
+            pause = _pause(error, next(pauses, None))
+            if pause is None:
+                raise
+            time.sleep(pause)
+
+
+def missing_bytes(repo_id: str, names: Iterable[str], folder: Path) -> int | None:
+    """Bytes of these files of a model as far as they are not in `folder`, its snapshot; None where nobody tells."""
+    sizes = listed_bytes(repo_id, folder.name)
+    if sizes is None:
+        return None
+    return sum(sizes.get(name, 0) for name in names if not (folder / name).is_file())
+
+
+def listed_bytes(repo_id: str, commit: str) -> dict[str, int] | None:
+    """Sizes of a model's files by name, from its listing; None where none was kept and the hub does not answer."""
+    try:
+        return _listing(repo_id, commit)
+    except hub_errors():
+        return None
+
+
+def no_room(repo_id: str, names: Iterable[str], folder: Path) -> Failure | None:
+    """The failure of a disk that cannot hold the missing files of a model; None where it can, or nobody tells."""
+    from huggingface_hub import snapshot_download
+
+    wanted = list(names)
+    needed, (_, free) = missing_bytes(repo_id, wanted, folder), free_bytes()
+    if needed is None or needed <= free:
+        return None
+    unanswered: tuple[type[Exception], ...] = (
+        *hub_errors(),
+        TypeError,
+    )  # TypeError: an older huggingface_hub, without dry runs
+    try:  # the cache may hold the same bytes for another commit, which a dry run knows
+        files = snapshot_download(
+            repo_id, revision=folder.name, allow_patterns=wanted, dry_run=True, tqdm_class=_silent_bar()
+        )
+        needed = sum(file.file_size or 0 for file in files if file.will_download)
+    except unanswered:
+        pass
+    return disk_full(needed, f"the files of {repo_id}") if needed > free else None
+
+
+def _listing(repo_id: str, commit: str) -> dict[str, int]:
+    """From what was kept with the snapshot, or else from the hub."""
+    from huggingface_hub import HfApi
+
+    try:
+        from huggingface_hub import get_cached_repo_tree
+        from huggingface_hub.errors import CachedRepoTreeNotFoundError
+
+        try:
+            return {file.path: file.size for file in get_cached_repo_tree(repo_id, revision=commit)}
+        except CachedRepoTreeNotFoundError:
+            pass
+    except ImportError:  # an older huggingface_hub
+        pass
+    end_silence()
+    files = HfApi().list_repo_tree(repo_id, revision=commit)
+    return {file.path: file.size for file in files if hasattr(file, "size")}
+
+
+def end_silence() -> None:
+    """Give every request of huggingface_hub a time-out, and the storage layer shorter ones, unless the user sets them.
+
+    huggingface_hub asks for model and data set information, and for listings, without any time-out.
+    """
+    from huggingface_hub import get_session
+
+    for name, value in _STORAGE_LAYER.items():
+        os.environ.setdefault(name, value)
+    client = get_session()
+    hooks = client.event_hooks
+    if _bounded not in hooks["request"]:
+        client.event_hooks = {**hooks, "request": [*hooks["request"], _bounded]}
+
+
+def _bounded(request: Any) -> None:
+    from huggingface_hub import constants
+
+    given, usual = request.extensions.get("timeout") or {}, constants.HF_HUB_ETAG_TIMEOUT
+    limits = {part: given.get(part) or usual for part in ("connect", "read", "write")}
+    if request.method == "HEAD":  # asked up to six times, with a minute for each
+        limits["read"] = min(limits["read"], usual)
+    request.extensions["timeout"] = {**given, **limits}
+
+
+def leave(code: int) -> None:
+    """End this process at once if a stopped download still holds a thread, which Python would wait for.
+
+    The partial files that this process has open are removed: nobody could use them.
+    """
+    if all(ended.is_set() for ended in _unfinished):
+        return
+    for link in Path("/proc/self/fd").glob("*"):
+        try:
+            file = link.readlink()
+            if file.name.endswith(".incomplete"):
+                file.unlink()
+        except OSError:
+            continue
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _interruptible(action: Callable[[threading.Event], str]) -> str:
+    """The action in a thread of its own, so that Ctrl-C need not wait for the threads that it starts."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        return action(stop)
+    done: list[str] = []
+    failed: list[BaseException] = []
+    ended = threading.Event()  # `Thread.join` takes an interrupted thread for one that ended (until Python 3.13)
+
+    def work() -> None:
+        try:
+            done.append(action(stop))
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            ended.set()
+
+    threading.Thread(target=work, name="download", daemon=True).start()
+    try:
+        while not ended.wait(0.5):
+            pass
+    except BaseException:
+        stop.set()
+        _stop_storage_layer()
+        if not ended.wait(_GRACE_S):
+            _unfinished.append(ended)
+        raise
+    if failed:
+        raise failed[0]
+    return done[0]
+
+
+def _stop_storage_layer() -> None:
+    try:
+        from huggingface_hub.utils._xet import abort_xet_session
+    except ImportError:  # another huggingface_hub: `leave` ends its threads
+        return
+    abort_xet_session()
+
+
+def _bar(stop: threading.Event) -> Any:
+    """huggingface_hub's progress bar, which every piece of a download passes through, as the place to stop it."""
+    from huggingface_hub.utils import tqdm
+
+    class Stoppable(tqdm):
+        def update(self, n: float | None = 1) -> bool | None:
+            if stop.is_set():
+                raise _Stopped
+            return super().update(n)
+
+    return Stoppable
+
+
+def _silent_bar() -> Any:
+    from huggingface_hub.utils import tqdm
+
+    class Silent(tqdm):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **{**options, "disable": True})
+
+    return Silent
+
+
+def _pause(error: Exception, usual_s: float | None) -> float | None:
+    """Seconds until another try, None for none: only busy answers to questions that huggingface_hub asks once."""
+    answer = failed_answer(error)
+    if usual_s is None or answer is None or answer.response.status_code not in (429, 500, 502, 503, 504):
+        return None
+    _, path = address_of(answer)
+    if not path.startswith("/api/") or "/tree/" in path or "/xet-read-token/" in path:
+        return None
+    wanted = retry_after(answer.response.headers)
+    if wanted is not None and wanted > _LONGEST_PAUSE_S:
+        return None
+    return max(usual_s, wanted or 0.0)
