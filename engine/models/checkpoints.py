@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.models.other_formats import ADAPTER, explained, repository_files
 from engine.records.errors import InputError
 from engine.records.shipped import demo_model_dir
 
@@ -21,7 +22,7 @@ TOKENIZER_FILES = (
 )  # fmt: skip
 # All that is kept of a checkpoint beside its weights: what a download fetches and an export copies.
 SMALL_FILES = (
-    "config.json", "generation_config.json", WEIGHT_INDEX, *TOKENIZER_FILES, "preprocessor_config.json",
+    "config.json", "generation_config.json", ADAPTER, WEIGHT_INDEX, *TOKENIZER_FILES, "preprocessor_config.json",
     "processor_config.json", "LICENSE*", "NOTICE*", "USE_POLICY*",
 )  # fmt: skip
 # Written by the library that saved the checkpoint; they say nothing about what the model computes.
@@ -41,12 +42,7 @@ class Checkpoint:
         """config.json, checked for what this software does not load."""
         path = self.folder / "config.json"
         if not path.is_file():
-            if (self.folder / "adapter_config.json").is_file():
-                raise InputError(
-                    f"{self.id} is an adapter without its base model; "
-                    "merge it into the base model (peft: merge_and_unload), save the result, and give that folder"
-                )
-            raise InputError(
+            raise self._explained() or InputError(
                 f"{self.id} has no config.json; "
                 "expected a model folder in the Hugging Face layout, as save_pretrained writes it"
             )
@@ -57,9 +53,13 @@ class Checkpoint:
                 f"{self.id} is quantized ({method}): rows of packed weights cannot be scored or removed exactly; "
                 "give the unquantized checkpoint"
             )
-        if (self.folder / "adapter_config.json").is_file():
-            raise InputError(f"{self.id} holds an adapter beside its weights; merge it first, or remove the adapter")
+        if (self.folder / ADAPTER).is_file() and (problem := self._explained()):
+            raise problem
         return config
+
+    def _explained(self) -> InputError | None:
+        """What the folder holds instead of a checkpoint, if that is known."""
+        return explained(self.id, [file.name for file in self.folder.glob("*")], self.folder / ADAPTER)
 
     def weight_files(self) -> tuple[Path, ...]:
         """The safetensors files, all shards, in the order of their names."""
@@ -74,13 +74,9 @@ class Checkpoint:
                     "download or copy the checkpoint again"
                 )
             return files
-        others = sorted(f.name for f in self.folder.glob("*") if f.suffix in {".bin", ".pt", ".pth", ".ckpt", ".gguf"})
-        if others:
-            raise InputError(
-                f"{self.id} has its weights only as {others[0]}, which this software does not load (pickle can run "
-                "code); save it once as safetensors, model.save_pretrained(FOLDER), and give FOLDER"
-            )
-        raise InputError(f"{self.id} has no weights; expected {_SINGLE} or {WEIGHT_INDEX} with its shards")
+        raise self._explained() or InputError(
+            f"{self.id} has no weights; expected {_SINGLE} or {WEIGHT_INDEX} with its shards"
+        )
 
     def weights_hash(self) -> str:
         """SHA-256 over the SHA-256 of every weight file, in order."""
@@ -135,6 +131,12 @@ def _from_hub(model_id: str, revision: str | None, *, weights: bool) -> Checkpoi
     # Not a snapshot of everything, which would fetch a second copy of many checkpoints.
     folder = _download(model_id, revision, list(SMALL_FILES))
     checkpoint = Checkpoint(model_id, folder, folder.name)
+    there = any((folder / name).is_file() for name in (WEIGHT_INDEX, _SINGLE))
+    untold = not (folder / "config.json").is_file() or (folder / ADAPTER).is_file()
+    if untold or (weights and not there):
+        problem = explained(model_id, repository_files(model_id, folder.name), folder / ADAPTER)
+        if problem:
+            raise problem
     if weights:
         index = folder / WEIGHT_INDEX
         names = _shard_names(index, model_id) if index.is_file() else [_SINGLE]
