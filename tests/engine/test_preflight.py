@@ -21,8 +21,8 @@ from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.plans import AuditPlan, RefusalPlan, ScorePlan
 from engine.run.preflight import fitting, impossible
-from engine.selectors import selector_ids
-from engine.selectors.run import compute_scores
+from engine.selectors import compute_scores
+from engine.selectors.base import selector_ids
 from engine.studies.audit.preflight import fitting as fitting_audit
 from engine.studies.refusal.preflight import fitting as fitting_refusal
 
@@ -112,7 +112,7 @@ def test_scores_that_cannot_be_had(
         (["sweep", "--eval-corpus", "EMPTY"], "corpus empty.txt is empty"),
         (["sweep", "--eval-length", "100000"], "fewer than one window of 100000"),
         (["analyze", "gap", "--eval-length", "100000"], "fewer than one window of 100000"),
-        (["analyze", "controls", "--selectors", "wanda,random"], "this audit has no consensus2"),
+        (["analyze", "controls", "--selectors", "wanda,random"], "this audit has no lrp, no ig, no consensus2"),
         (["analyze", "rank-distribution", "--selectors", "wanda"], "the rank distribution needs"),
         (["analyze", "protocols", "--selectors", "wanda"], "protocols puts selectors in order, got wanda alone"),
         (["analyze", "stability", "--sizes", "3,4"], "stability compares at least 2 calibration sizes"),

@@ -7,9 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from engine.models.memory import release
 from engine.records.errors import InputError, unknown
 from engine.records.hashing import Json
 from engine.records.manifest import check_folder, read_manifest
+from engine.records.out_of_memory import is_out_of_memory
 from engine.records.progress import Stopwatch
 from engine.results.folders import read_table, table_names, write_tables
 from engine.run.runner import Runner
@@ -57,10 +59,11 @@ def run_analyses(audit: AuditInputs, names: Sequence[str], folder: Path, runner:
         watch = Stopwatch()
         try:
             tables = conduct(study, audit, runner)
-        except InputError as error:  # of a later stage, or of a measure
-            if not skip:
+        except (InputError, RuntimeError, MemoryError) as error:  # of a later stage, or of a measure
+            if not skip or not (isinstance(error, InputError) or is_out_of_memory(error)):
                 raise
             report["skipped"][name] = str(error)
+            release()
             continue
         spec = audit.spec(evaluated=ANALYSES.get(name).reads_text) | {"settings": _settings(audit)}
         spec |= audit.short_texts() if name == "domain" else {}
