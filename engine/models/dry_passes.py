@@ -45,9 +45,12 @@ def dry(skeleton: nn.Module, dtype: torch.dtype) -> Iterator[DryModel]:
 
     Tensors made inside have no numbers; `.tolist()` and whatever depends on numbers is an error of torch there.
     """
-    meter, shaped = _Meter(), skeleton.to(dtype)
+    meter, shaped, shared = _Meter(), skeleton.to(dtype), list(_shared(skeleton))
     with FakeTensorMode(allow_non_fake_inputs=True), _FusedAttention(meter), meter:
         model = shaped.to_empty(device="cpu").eval().requires_grad_(False)
+        for (first, name), *others in shared:  # `to_empty` gives each place a tensor of its own
+            for module, other in others:
+                setattr(module, other, getattr(first, name))
         weight_bytes = meter.alive_bytes
 
         def cost(work: Callable[[], object]) -> PassCost:
@@ -57,6 +60,15 @@ def dry(skeleton: nn.Module, dtype: torch.dtype) -> Iterator[DryModel]:
             return PassCost(meter.peak_bytes - before, meter.alive_bytes - before, meter.flops)
 
         yield DryModel(model, weight_bytes, cost)
+
+
+def _shared(model: nn.Module) -> Iterator[list[tuple[nn.Module, str]]]:
+    """The places of every parameter that has several, as tied embeddings have."""
+    places: dict[int, list[tuple[nn.Module, str]]] = {}
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            places.setdefault(id(parameter), []).append((module, name))
+    return (found for found in places.values() if len(found) > 1)
 
 
 class _Meter(TorchDispatchMode):

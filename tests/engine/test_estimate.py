@@ -176,14 +176,14 @@ def test_selectors_cost_the_passes_that_they_ask_for(wide: Path, selectors: str,
 
 def test_replies_hold_their_cache(wide: Path) -> None:
     """Keys and values of every layer, head, sequence and position, until the last token."""
-    plan = RefusalPlan(reply_tokens=40, batch_size=6)
+    plan = RefusalPlan(reply_tokens=2000, batch_size=6)  # so many that the cache is most of it
     sketch = load_sketch(str(wide), device="cpu")
     (work,) = estimate(sketch, plans(), plan, ["replies"]).work
     config = sketch.model.config
     positions = work.tokens // (int(work.what.split()[2].replace(",", "")))  # of one reply, its prompt with it
     cache = 2 * config.num_hidden_layers * 6 * config.num_key_value_heads * positions * config.head_dim * 4
     assert work.batch == 6
-    assert cache < work.peak_bytes < 3 * cache
+    assert cache < work.peak_bytes < 1.5 * cache
     half = estimate(load_sketch(str(wide), device="cpu"), plans(), replace(plan, batch_size=3), ["replies"]).work[0]
     assert half.flops == pytest.approx(work.flops, rel=0.02)
     assert half.peak_bytes < 0.7 * work.peak_bytes
@@ -210,9 +210,9 @@ def test_speed_is_a_number_of_this_machine(wide: Path) -> None:
 @pytest.fixture
 def a_card(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Sketches are for a card with this many bytes free."""
-    monkeypatch.setattr(loading, "checked_device", lambda _: torch.device("cuda"))
 
     def free(size: float) -> None:
+        monkeypatch.setattr(loading, "checked_device", lambda _: torch.device("cuda"))
         monkeypatch.setattr(fits_module, "room_on", lambda _: Room(int(size), int(4 * size)))
         monkeypatch.setattr(loading, "room_on", lambda _: Room(int(size), int(4 * size)))
 
@@ -258,7 +258,7 @@ def test_a_host_without_room_for_removed_rows_is_told(
     wide: Path, a_card: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a_card(1)
-    a_card(1.06 * card(wide).peak_bytes)
+    a_card(1.0501 * card(wide).peak_bytes)
     monkeypatch.setattr(fits_module, "free_host_bytes", lambda: 1)
     assert "which has 0.0 GiB: lower rates need less" in fits_module.fits(str(wide), None, "auto", "bfloat16").found
 
@@ -297,19 +297,20 @@ def test_the_command(wide: Path, capsys: Any, tmp_path: Path) -> None:
     for file in wide.iterdir():
         if file.suffix != ".safetensors":  # nothing of it needs the weights
             (tmp_path / "bare" / file.name).write_bytes(file.read_bytes())
-    given = ["estimate", str(tmp_path / "bare"), "--samples", "4", "--eval-samples", "4", "--eval-length", "32"]
-    assert main([*given, "--json"]) == 0
+    given = ["estimate", str(tmp_path / "bare")]
+    small = ["--samples", "4", "--eval-samples", "4", "--eval-length", "32"]
+    assert main([*given, *small, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["fits"] is True
     assert {one["stage"] for one in said["work"]} == {"score", "sweep", "replies"}
     assert said["flops"] == sum(one["flops"] for one in said["work"])
     assert said["seconds"] == pytest.approx(said["flops"] / said["flops_per_second"])
-    assert main([*given, "sweep"]) == 0
+    assert main([*given, "sweep", *small]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "cells" in told
     assert "GiB free: fits" in told
     assert "activations" not in told
-    assert main([*given, "swep"]) == 2
+    assert main([*given, "swep", *small]) == 2
     assert "did you mean 'sweep'" in capsys.readouterr().err
 
 
