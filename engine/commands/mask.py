@@ -48,8 +48,9 @@ def run(args: argparse.Namespace) -> None:
     if "," in args.selector:
         raise InputError(f"a mask is made from one selector, got {args.selector}; give one of them")
     scoring = replace(for_model(AuditPlan(), args.model).scoring, selectors=(args.selector,))
-    plan, _ = fitting(common.sketch(args), options.plan_from(args, scoring), named=True)
+    plan = options.plan_from(args, scoring)
     check_seed(args.seed, plan.seeds)
+    fitting(common.sketch(args), plan, named=True)
     with Store(args.store) as store:
         loaded = common.load(args)
         with common.progress_bar(args) as progress:
