@@ -56,14 +56,15 @@ def run_analyses(audit: AuditInputs, names: Sequence[str], folder: Path, runner:
         studies[info.id] = study
     runner.expect(cells)
     for name, study in studies.items():
-        watch = Stopwatch()
+        watch, tables = Stopwatch(), None
         try:
             tables = conduct(study, audit, runner)
         except (InputError, RuntimeError, MemoryError) as error:  # of a later stage, or of a measure
             if not skip or not (isinstance(error, InputError) or is_out_of_memory(error)):
                 raise
-            report["skipped"][name] = str(error)
-            release()
+            report["skipped"][name] = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        if tables is None:
+            release()  # here the failed pass's tensors, which the traceback kept, can go
             continue
         spec = audit.spec(evaluated=ANALYSES.get(name).reads_text) | {"settings": _settings(audit)}
         spec |= audit.short_texts() if name == "domain" else {}
@@ -87,11 +88,16 @@ def possible(
     Errors: InputError without `skip` for the first that cannot be done, with it where none can.
     """
     left, reasons = [], {}
-    problem: InputError | None = None
+    problem = unreadable = None
+    if any(info.reads_text for info in wanted):
+        try:
+            audit.evaluation  # noqa: B018 - read here or nowhere
+        except InputError as error:
+            unreadable = error
     for info in wanted:
         try:
-            if info.reads_text:
-                audit.evaluation  # noqa: B018 - read here or nowhere
+            if info.reads_text and unreadable is not None:
+                raise unreadable
             getattr(info.make(), "check", lambda _: None)(audit)
         except InputError as error:
             if not skip:

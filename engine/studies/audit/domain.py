@@ -51,6 +51,8 @@ class Domain:
     def check(self, audit: AuditInputs) -> None:
         second, scoring = audit.plan.domain_corpus, audit.plan.scoring
         _check_two_texts(audit)
+        if all(get_selector(name).data_free for name in scoring.selectors):
+            return
         if second not in available_corpora():
             windows(second, audit.loaded.tokenizer, role="calibration", samples=scoring.samples, length=scoring.length)
         elif problem := reachable(second):
