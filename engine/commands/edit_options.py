@@ -50,12 +50,16 @@ def add_effect(parser: argparse.ArgumentParser) -> None:
 
 def preflight(args: argparse.Namespace) -> None:
     """What is wrong with the edit's files, or with the prompts that it is measured by, before weights are fetched."""
+    from engine.models.checkpoints import find_checkpoint
     from engine.studies.refusal.preflight import check_effect
 
     sketch = common.sketch(args)
     edit = chosen_edit(args, sketch.rows.n_rows, None)
+    plan, checkpoint = _plan(args, edit), find_checkpoint(args.model, args.revision, weights=False)
+    if checkpoint.revision is None:  # a local folder: whether the edit is of these weights can be told as well
+        chosen_edit(args, sketch.rows.n_rows, checkpoint.weights_hash())
     with Store(args.store) as store:
-        check_effect(sketch, _plan(args, edit), edit, store)
+        check_effect(sketch, plan, edit, store)
 
 
 def effect_of(args: argparse.Namespace, loaded: LoadedModel, edit: Edit, judge: Judge) -> Effect:
