@@ -87,7 +87,7 @@ def test_flops_and_weights_are_those_counted_by_hand(family: str) -> None:
     assert found.weight_bytes == pytest.approx(2 * size, rel=0.02)  # and some buffers
 
 
-@pytest.mark.parametrize("what", ["nll", "plain", "lrp", "path"])
+@pytest.mark.parametrize("what", ["nll", "plain", "lrp", pytest.param("path", marks=pytest.mark.long)])
 def test_peaks_are_those_of_torchs_allocator(wide: Path, what: str) -> None:
     loaded = loading.load_model(str(wide), dtype="float32", device="cpu")
     ids = torch.randint(5, 290, (B, T), generator=torch.Generator().manual_seed(0))
@@ -119,6 +119,7 @@ def of_stage(found: Estimate, stage: str) -> dict[str, Work]:
     return {one.what: one for one in found.work if one.stage == stage}
 
 
+@pytest.mark.long  # 16 steps of a path, traced
 @pytest.mark.parametrize(("asked", "methods"), [("ig", ["ig"]), ("ig,ig_conductance", ["ig", "ig_conductance"])])
 def test_what_igs_path_keeps_is_what_it_takes(wide: Path, asked: str, methods: list[str]) -> None:
     """The formula of the estimate against a trace of the path itself, all 16 steps."""
