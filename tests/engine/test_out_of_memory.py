@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from torch import nn
 
 import engine.measures.less_at_once as less
@@ -19,7 +20,7 @@ from engine.measures.generation import REPLIES, generate_batch, generate_under, 
 from engine.measures.less_at_once import in_parts, largest_batch, too_much
 from engine.measures.nll import Nll, negative_log_likelihood
 from engine.measures.sampling import Sampling
-from engine.models.loading import LoadedModel
+from engine.models.loading import LoadedModel, load_model
 from engine.records.errors import InputError
 from engine.records.out_of_memory import is_out_of_memory
 
@@ -198,3 +199,22 @@ def test_a_command_that_runs_out_says_so_in_one_line(
     said = capsys.readouterr().err.strip()
     assert said.startswith("selector-audit score: out of memory (CUDA out of memory. Tried to allocate 5.86 GiB.); ")
     assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("dtype", "advice"), [("float32", "use --dtype bfloat16, a larger"), ("bfloat16", "use a larger")]
+)
+@pytest.mark.parametrize("where", ["loading", "moving"])
+def test_a_model_that_does_not_fit_is_one_line(
+    tiny_llama: LoadedModel, monkeypatch: pytest.MonkeyPatch, dtype: str, advice: str, where: str
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported")
+
+    name = "from_pretrained" if where == "loading" else "to"
+    target = transformers.AutoModelForCausalLM if where == "loading" else transformers.PreTrainedModel
+    monkeypatch.setattr(target, name, fails)
+    with pytest.raises(InputError) as found:
+        load_model(tiny_llama.id, dtype=dtype, device="cpu")
+    assert "does not fit on the device (RuntimeError: CUDA error: out of memory)" in str(found.value)
+    assert advice in str(found.value)
