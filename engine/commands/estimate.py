@@ -67,7 +67,7 @@ def _show(found: Estimate, free: int, speed: float) -> None:
     from engine.run.fits import GIB, fits_in
     from engine.run.pace import told
 
-    columns = ("stage", "what", "passes", "at a time", "tokens", "TFLOP", "GiB beside weights", "at least")
+    columns = ("stage", "what", "passes", "batch", "tokens", "TFLOP", "+GiB", "time")
     rows = (
         (
             *(one.stage, one.what, f"{one.passes:,}", f"{one.batch:,}", f"{one.tokens:,}"),
@@ -75,7 +75,8 @@ def _show(found: Estimate, free: int, speed: float) -> None:
         )
         for one in found.work
     )
-    common.print_table(f"{found.model} in {found.dtype} on {found.device}", columns, rows, texts=2)
+    title = f"{found.model} in {found.dtype} on {found.device} (+GiB: beside the weights; time: of the products alone)"
+    common.print_table(title, columns, rows, texts=2)
     fit = "fits" if fits_in(found.peak_bytes, free) else "does not fit at once"
     common.out.print(
         f"{found.weight_bytes / GIB:.2f} GiB of weights; at most {found.peak_bytes / GIB:.2f} GiB at once, "
