@@ -27,11 +27,12 @@ _API = {  # module -> its names
     "measures.nll": "NegativeLogLikelihood Nll negative_log_likelihood",
     "measures.replies": "Replies",
     "models.attnlrp": "attn_lrp",
-    "models.loading": "LoadedModel load_model load_rows",
+    "models.loading": "LoadedModel load_model load_rows load_sketch",
     "models.rows": "RowIndex row_index",
     "records.errors": "InputError",
     "results.store": "Store",
     "run.cell": "Cell",
+    "run.estimate": "Estimate estimate",
     "run.plans": "AuditPlan RefusalPlan ScorePlan",
     "run.runner": "LocalRunner masked_nll",
     "run.scoring": "score_model",
@@ -76,11 +77,17 @@ if TYPE_CHECKING:
     )
     from engine.measures.replies import Replies as Replies
     from engine.models.attnlrp import attn_lrp as attn_lrp
-    from engine.models.loading import LoadedModel as LoadedModel, load_model as load_model, load_rows as load_rows
+    from engine.models.loading import (
+        LoadedModel as LoadedModel,
+        load_model as load_model,
+        load_rows as load_rows,
+        load_sketch as load_sketch,
+    )
     from engine.models.rows import RowIndex as RowIndex, row_index as row_index
     from engine.records.errors import InputError as InputError
     from engine.results.store import Store as Store
     from engine.run.cell import Cell as Cell
+    from engine.run.estimate import Estimate as Estimate, estimate as estimate
     from engine.run.plans import AuditPlan as AuditPlan, RefusalPlan as RefusalPlan, ScorePlan as ScorePlan
     from engine.run.runner import LocalRunner as LocalRunner, masked_nll as masked_nll
     from engine.run.scoring import score_model as score_model

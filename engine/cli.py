@@ -12,6 +12,7 @@ from engine.commands import (
     compare,
     dashboard,
     doctor,
+    estimate,
     export,
     fetch,
     mask,
@@ -25,8 +26,11 @@ from engine.commands.common import err
 from engine.models import downloads
 from engine.records.environment import installed_version
 from engine.records.errors import InputError
+from engine.records.out_of_memory import is_out_of_memory
 
-COMMANDS = (dashboard, rows, score, mask, sweep, analyze, compare, report, refusal, export, doctor, fetch)
+COMMANDS = (dashboard, rows, score, mask, sweep, analyze, compare, report, refusal, export, doctor, estimate, fetch)
+
+_MORE_ROOM = "what was finished is kept; free the device, or use --dtype bfloat16, shorter texts or a larger device"
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -60,6 +64,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
+        if is_out_of_memory(error):
+            said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            return _fail(args, f"out of memory ({said}); {_MORE_ROOM}", 1)
         return _fail(args, f"failed: {type(error).__name__}: {error}; --debug shows where", 1)
     return code or 0
 

@@ -43,20 +43,24 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(args: argparse.Namespace) -> None:
     from engine.studies.audit.analyses import run_analyses
     from engine.studies.audit.inputs import AuditInputs
+    from engine.studies.audit.preflight import fitting
 
     everything = _ALL in args.analyses
     known = Names("analysis", lambda: [*ANALYSES.offered(), _ALL])
     names = ANALYSES.offered() if everything else known(",".join(args.analyses), "ANALYSIS")
     plan = audit_plan(args)
     with Store(args.store) as store:
+        fit = fitting(common.sketch(args), plan, names, store, named=args.selectors is not None, skip=everything)
+        common.say_left_out(fit.left_out)
         folder = common.output_folder(args, store)
         loaded = common.load(args)
         check_folder(folder, loaded.fingerprint)
         with common.local_runner(args, store) as (runner, progress):
-            audit = AuditInputs(loaded, plan, store, progress)
-            report = run_analyses(audit, names, folder, runner, skip=everything)
+            audit = AuditInputs(loaded, fit.plan, store, progress)
+            report = run_analyses(audit, fit.analyses, folder, runner, skip=everything)
+    report["skipped"] = fit.skipped | report["skipped"]
     notes = common.say_notes(folder)
-    if common.as_json(args, {"folder": str(folder), "notes": notes, **report}):
+    if common.as_json(args, {"folder": str(folder), "notes": notes, "left_out": fit.left_out, **report}):
         return
     times = ((name, f"{seconds:.1f}") for name, seconds in report["done"].items())
     common.print_table("time spent, seconds (cells known before cost nothing)", ("analysis", "seconds"), times, texts=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,6 +86,19 @@ def load(args: argparse.Namespace) -> LoadedModel:
     return load_model(
         args.model, revision=args.revision, dtype=args.dtype, device=args.device, device_map=args.device_map
     )
+
+
+def sketch(args: argparse.Namespace) -> LoadedModel:
+    """The same without its weights, for checks before these are fetched."""
+    from engine.models.loading import load_sketch
+
+    return load_sketch(args.model, revision=args.revision, dtype=args.dtype, device=args.device)
+
+
+def say_left_out(left_out: Mapping[str, str]) -> None:
+    """Which selectors of a default this model does not allow."""
+    for selector, reason in left_out.items():
+        err.print(f"left out {selector}: {reason}", markup=False, soft_wrap=True)
 
 
 def one_judge(name: str, device: str = "cpu") -> Judge:

@@ -48,25 +48,46 @@ def add_effect(parser: argparse.ArgumentParser) -> None:
     options.add_options(parser, cases, (PROMPTS, REPLIES), only=MEASURED)
 
 
+def preflight(args: argparse.Namespace) -> None:
+    """What is wrong with the edit's files, or with the prompts that it is measured by, before weights are fetched."""
+    from engine.models.checkpoints import find_checkpoint
+    from engine.studies.refusal.preflight import check_effect
+
+    sketch = common.sketch(args)
+    edit = chosen_edit(args, sketch.rows.n_rows, None)
+    plan, checkpoint = _plan(args, edit), find_checkpoint(args.model, args.revision, weights=False)
+    if checkpoint.revision is None:  # a local folder: whether the edit is of these weights can be told as well
+        chosen_edit(args, sketch.rows.n_rows, checkpoint.weights_hash())
+    with Store(args.store) as store:
+        check_effect(sketch, plan, edit, store)
+
+
 def effect_of(args: argparse.Namespace, loaded: LoadedModel, edit: Edit, judge: Judge) -> Effect:
     """What the edit does to refusal, from the store or measured now. `InputError` where it may not leave."""
     from engine.studies.refusal.effect import measured_effect
     from engine.studies.refusal.inputs import RefusalInputs
 
-    if edit.kind == "refusal" and args.pairs is None and args.model != SHIPPED:
-        raise InputError(
-            "a refusal edit is measured before it leaves; give --pairs FILE with held-out pairs of its domain, "
-            "such as those that it was calibrated with"
-        )
-    plan = options.plan_from(args, default_plan(args.model))
+    plan = _plan(args, edit)
     with Store(args.store) as store, common.local_runner(args, store) as (runner, progress):
         effect = measured_effect(RefusalInputs(loaded, plan, store, judge, progress), edit, runner)
     effect.check(edit, loaded.weights_hash)
     return effect
 
 
-def chosen_edit(args: argparse.Namespace, n_rows: int, weights_hash: str) -> Edit:
-    """The edit that the options name, checked against the model that will carry it."""
+def _plan(args: argparse.Namespace, edit: Edit) -> RefusalPlan:
+    """By which prompts the edit is measured."""
+    if edit.kind == "refusal" and args.pairs is None and args.model != SHIPPED:
+        raise InputError(
+            "a refusal edit is measured before it leaves; give --pairs FILE with held-out pairs of its domain, "
+            "such as those that it was calibrated with"
+        )
+    return options.plan_from(args, default_plan(args.model))
+
+
+def chosen_edit(args: argparse.Namespace, n_rows: int, weights_hash: str | None) -> Edit:
+    """The edit that the options name, checked against the model that will carry it. weights_hash: None before its
+    weights are there.
+    """
     from engine.edits.from_files import edit_from_contrast, edit_from_mask
 
     cell = {"--selector": args.selector, "--lambda": args.lam, "--k": args.k}

@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> None:
     from engine.models.checkpoints import find_checkpoint
     from engine.models.loading import load_rows
 
+    edit_options.preflight(args)
     checkpoint = find_checkpoint(args.model, args.revision)
     rows = load_rows(args.model, args.revision)
     weights_hash = checkpoint.weights_hash()

@@ -41,13 +41,16 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(args: argparse.Namespace) -> None:
     from engine.edits.mask_files import write_mask
     from engine.edits.masks import removed_rows
-    from engine.run.scoring import score_model
+    from engine.run.preflight import fitting
+    from engine.run.scoring import check_seed, score_model
 
     rate = parse_rate(args.rate)
     if "," in args.selector:
         raise InputError(f"a mask is made from one selector, got {args.selector}; give one of them")
     scoring = replace(for_model(AuditPlan(), args.model).scoring, selectors=(args.selector,))
     plan = options.plan_from(args, scoring)
+    check_seed(args.seed, plan.seeds)
+    fitting(common.sketch(args), plan, named=True)
     with Store(args.store) as store:
         loaded = common.load(args)
         with common.progress_bar(args) as progress:

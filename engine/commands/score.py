@@ -23,9 +23,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> None:
+    from engine.run.preflight import fitting
     from engine.run.scoring import score_model, write_scores
 
     plan = options.plan_from(args, for_model(AuditPlan(), args.model).scoring)
+    plan, left_out = fitting(common.sketch(args), plan, named=args.selectors is not None)
+    common.say_left_out(left_out)
     with Store(args.store) as store:
         folder = common.output_folder(args, store)
         loaded = common.load(args)
@@ -34,7 +37,8 @@ def run(args: argparse.Namespace) -> None:
             result = score_model(loaded, plan, store=store, progress=progress)
         manifest = write_scores(folder, loaded, result)
     common.say_notes(folder)
-    if common.as_json(args, {"folder": str(folder), "rows": loaded.rows.n_rows, "manifest": manifest}):
+    answer = {"folder": str(folder), "rows": loaded.rows.n_rows, "left_out": left_out, "manifest": manifest}
+    if common.as_json(args, answer):
         return
     rows = (
         (selector, *(f"{value:.3g}" for value in (scores.min(), scores.median(), scores.max())))

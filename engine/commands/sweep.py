@@ -29,9 +29,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(args: argparse.Namespace) -> None:
     from engine.studies.audit.analyses import run_analyses
     from engine.studies.audit.inputs import AuditInputs
+    from engine.studies.audit.preflight import fitting
 
     plan = options.plan_from(args, for_model(AuditPlan(), args.model))
     with Store(args.store) as store:
+        fit = fitting(common.sketch(args), plan, ["sweep"], store, named=args.selectors is not None)
+        common.say_left_out(fit.left_out)
+        plan = fit.plan
         folder = common.output_folder(args, store)
         loaded = common.load(args)
         check_folder(folder, loaded.fingerprint)
@@ -43,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
         if (stem == "sweep_measures" and len(plan.measures) > 1) or (stem == "sweep" and "nll" in plan.measures)
     }
     notes = common.say_notes(folder)
-    if common.as_json(args, {"folder": folder, "notes": notes} | tables):
+    if common.as_json(args, {"folder": folder, "notes": notes, "left_out": fit.left_out} | tables):
         return
     if "sweep" in tables:
         _print_summary(tables["sweep"])

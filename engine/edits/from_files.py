@@ -13,8 +13,10 @@ from engine.records.manifest import MANIFEST, read_manifest
 from engine.stats.removal_order import ORDERS
 
 
-def edit_from_mask(path: Path, n_rows: int, weights_hash: str) -> Edit:
+def edit_from_mask(path: Path, n_rows: int, weights_hash: str | None) -> Edit:
     """The edit in a mask file. `InputError` where the file does not say how its rows were chosen.
+
+    weights_hash: None before the weights are there; all else is checked.
 
     A mask of the language model has an `order`; a refusal mask has `lambda` and `k`, in the ranges that install; one
     that a person ticked is of kind `hand-made`.
@@ -36,9 +38,12 @@ def edit_from_mask(path: Path, n_rows: int, weights_hash: str) -> Edit:
 
 
 def edit_from_contrast(
-    path: Path, selector: str, domain: str | None, lam: float, k: float, n_rows: int, weights_hash: str
+    path: Path, selector: str, domain: str | None, lam: float, k: float, n_rows: int, weights_hash: str | None
 ) -> Edit:
-    """The refusal mask of one cell of a contrast file; `domain` may be None where the file has only one."""
+    """The refusal mask of one cell of a contrast file; `domain` may be None where the file has only one.
+
+    weights_hash: as of `edit_from_mask`.
+    """
     contrasts, manifest = load_contrasts(path)
     of_selector = {contrast.domain: contrast for contrast in contrasts if contrast.selector == selector}
     if not of_selector:
@@ -51,10 +56,11 @@ def edit_from_contrast(
         raise unknown("domain", domain, of_selector)
     made_for = _weights_hash(path, manifest)
     contrast = of_selector[domain]
-    if made_for != weights_hash or contrast.c_comply.size != n_rows:
+    if weights_hash not in (None, made_for) or contrast.c_comply.size != n_rows:
+        weights = f"weights {weights_hash[:12]} and " if weights_hash else ""
         raise InputError(
             f"{path} was calibrated on weights {made_for[:12]} with {contrast.c_comply.size} rows, the model has "
-            f"weights {weights_hash[:12]} and {n_rows} rows; run `refusal calibrate` on this model"
+            f"{weights}{n_rows} rows; run `refusal calibrate` on this model"
         )
     spec = {"selector": selector, "domain": domain, "lambda": lam, "k": k, "weights_hash": made_for}
     return edit_of(refusal_mask(contrast, lam, k), n_rows, kind="refusal", spec=spec)

@@ -26,6 +26,7 @@ from engine.models.loading import LoadedModel
 from engine.models.norm_readers import NormReaders, norm_readers
 from engine.records.errors import InputError
 from engine.records.hashing import Json, cache_key
+from engine.records.out_of_memory import is_out_of_memory
 from engine.stats.exact_controls import DECOYS, NEURONS, NORMS, NORMS_WHOLE, REWRITES, VALUES
 
 VERSION = 1  # part of cache keys: raise it when a rewrite makes other weights than before
@@ -92,7 +93,9 @@ def rewritten(loaded: LoadedModel, rewrite: Rewrite) -> Iterator[LoadedModel]:
 def _installed(loaded: LoadedModel, rewrite: Rewrite, steps: Steps) -> LoadedModel:
     try:
         return rewrite.install(loaded, steps)
-    except torch.OutOfMemoryError:
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
         raise InputError(
             f"out of memory with a second copy of the matrices that the rewrite {rewrite.id} changes; leave it out of "
             "--rewrites, or use a larger device"

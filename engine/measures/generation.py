@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,14 @@ from engine.data.thinking import kept_marks, opened
 from engine.edits.edit import UNEDITED
 from engine.edits.steering import AnyEdit
 from engine.interventions.at_outputs import Outputs, edit_batches, edited_outputs, mixable
+from engine.measures.less_at_once import in_parts, saying_what_fits
 from engine.measures.sampling import Sampling, drawn
 from engine.models.loading import LoadedModel, input_device
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, patient
 
 BATCH_SIZE = 64
+REPLIES = "replies"  # what is halved where memory runs out
 # Sequences that ended are dropped from the batch once this share of it is idle: dropping copies the cache.
 IDLE_SHARE = 0.25
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -82,21 +85,26 @@ def generate_under(
 
     A batch holds prompts of similar length under any of the edits (see `at_outputs`); a reply does not depend on its
     neighbours in float32 (in bfloat16 it can, so the batch size belongs into a manifest). The model's lock is held
-    for each pass alone. `InputError` where prompt and reply would not fit into the model's context.
+    for each pass alone. A batch for which memory runs out, however late, is written again in halves.
+    `InputError` where prompt and reply would not fit into the model's context, or one reply not into memory.
     """
-    encoded = [_checked_prompt(loaded, prompt, max_new_tokens, system, thinking) for prompt in prompts]
+    encoded = [checked_prompt(loaded, prompt, max_new_tokens, system, thinking) for prompt in prompts]
     replies: dict[tuple[int, int], Reply] = {}
+
+    def written(outputs: Outputs, first: int, pairs: Sequence[tuple[int, int]]) -> list[Reply]:
+        which = [edit - first for edit, _ in pairs]
+        numbers = [sampling.numbers(prompts[prompt]) for _, prompt in pairs] if sampling else []
+        sequences = [encoded[prompt] for _, prompt in pairs]
+        decoder = _Decoder(loaded, sequences, outputs, which, sampling=sampling, numbers=numbers)
+        return _batch(decoder, max_new_tokens)
+
     for group, batches in edit_batches(loaded, edits, [len(ids) for ids in encoded], batch_size):
         with edited_outputs(loaded, [edits[edit] for edit in group]) as outputs:
-            for pairs in batches:
-                which = [edit - group.start for edit, _ in pairs]
-                numbers = [sampling.numbers(prompts[prompt]) for _, prompt in pairs] if sampling else []
-                decoder = _Decoder(
-                    loaded, [encoded[prompt] for _, prompt in pairs], outputs, which, sampling=sampling, numbers=numbers
-                )
-                replies.update(zip(pairs, _batch(decoder, max_new_tokens), strict=True))
-                if progress:
-                    progress(len(replies), len(edits) * len(prompts))
+            for batch in batches:
+                for pairs, found in in_parts(loaded.model, REPLIES, batch, partial(written, outputs, group.start)):
+                    replies.update(zip(pairs, found, strict=True))
+                    if progress:
+                        progress(len(replies), len(edits) * len(prompts))
     return [[replies[edit, prompt] for prompt in range(len(prompts))] for edit in range(len(edits))]
 
 
@@ -115,9 +123,9 @@ def stream_replies(
     or after `max_new_tokens`. All end without a `Reply` once `should_stop()`, asked before every pass, is true.
     `on_token(edit, id)` is called with every token of a reply, the end token not among them; `on_wait(seconds)` while
     another thread holds the model, whose lock is held for each pass alone. `InputError` as in `generate_under`, on
-    the first piece.
+    the first piece; where memory runs out, whenever that is.
     """
-    ids = _checked_prompt(loaded, prompt, max_new_tokens)
+    ids = checked_prompt(loaded, prompt, max_new_tokens)
     numbers = range(len(edits))
     batches = [list(numbers)] if mixable(loaded, edits) else [[number] for number in numbers]
     with edited_outputs(loaded, edits) as outputs:
@@ -126,7 +134,8 @@ def stream_replies(
             growing = [_Growing(decoder, number) for number in range(len(members))]
             steps = _steps(decoder, max_new_tokens)
             while not should_stop():
-                step = next(steps, None)
+                with saying_what_fits("", len(members), REPLIES, option=""):
+                    step = next(steps, None)
                 if step is None:
                     break
                 for member, token, last in step:
@@ -279,9 +288,10 @@ def _end_tokens(model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> frozens
     return frozenset(ends if isinstance(ends, list) else [ends])
 
 
-def _checked_prompt(
+def checked_prompt(
     loaded: LoadedModel, prompt: Prompt, max_new_tokens: int, system: str = "", thinking: bool = False
 ) -> list[int]:
+    """The prompt's token ids. `InputError` where it and the reply exceed the model's context; needs no weights."""
     if max_new_tokens < 1:
         raise InputError(f"the number of new tokens must be at least 1, got {max_new_tokens}")
     ids = prompt_ids(loaded.tokenizer, prompt, system=system, thinking=thinking)

@@ -12,10 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
-
 from engine.edits.edit import Edit
 from engine.measures.harness_tasks import HarnessTask, quiet_harness
+from engine.measures.less_at_once import saying_what_fits
 from engine.measures.nll import LOGIT_BUDGET
 from engine.models.loading import LoadedModel
 from engine.records.environment import installed_version
@@ -116,13 +115,8 @@ class TaskScores:
         return ItemScores(tuple(stored["values"]))
 
     def measure(self, loaded: LoadedModel, edit: Edit) -> ItemScores:
-        try:
+        with saying_what_fits(f"on {self.task.name}", self.batch_size, "requests"):
             return self.harness.scores(self.task, self.batch_size)
-        except torch.OutOfMemoryError:
-            raise InputError(
-                f"out of memory on {self.task.name} with {self.batch_size} requests per pass; "
-                "give a smaller --batch-size"
-            ) from None
 
 
 def _quiet_model() -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from engine.data.local_tasks import local_files, task_config
+from engine.data.local_tasks import local_files, read_items, task_config
 from engine.models.downloads import end_silence
 from engine.models.hub_failures import explain, hub_errors
 from engine.models.skeletons import quiet
@@ -79,6 +79,14 @@ class DownstreamTask:
     @property
     def name(self) -> str:
         return self.task.name
+
+
+def check_tasks(folder: str | None) -> None:
+    """`InputError` where lm-eval is not installed or a file of a folder cannot be read; the hub is not asked."""
+    _require_harness("downstream tasks need")
+    if folder is not None:
+        for path in local_files(folder, tuple(TASKS)).values():
+            read_items(path)
 
 
 def downstream_tasks(folder: str | None, limit: int | None) -> list[DownstreamTask]:

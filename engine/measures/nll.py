@@ -18,6 +18,7 @@ from engine.interventions.apply import goes_into_weights
 from engine.interventions.at_outputs import edited_outputs, sees_sequences
 from engine.interventions.compaction import VERSION as COMPACTION, compacted, compacts
 from engine.measures.base import register_measure
+from engine.measures.less_at_once import in_parts
 from engine.models.loading import LoadedModel, input_device
 from engine.records.errors import InputError
 from engine.records.hashing import Json
@@ -25,6 +26,7 @@ from engine.stats.paired import ratio_stderr
 
 LOGIT_BUDGET = {"cpu": 16_000_000, "cuda": 256_000_000}  # elements of logits per batch; the cpu's stays near its cache
 EDITS_TOGETHER = 8  # at most, in one pass over little text
+WINDOWS = "windows"  # what is halved where memory runs out
 LOSS_CHUNK = 4_000_000  # elements of float32 logits under one log-softmax
 
 
@@ -102,23 +104,22 @@ class Nll:
         return max(1, min(fit, EDITS_TOGETHER))
 
     def measure(self, loaded: LoadedModel, edit: AnyEdit) -> NegativeLogLikelihood:
-        batch = self._batch(loaded)
-        try:
-            with compacted(loaded) if goes_into_weights(edit) else nullcontext():  # else no neuron is dead
-                result = negative_log_likelihood(loaded, self.windows, batch)
-        except torch.OutOfMemoryError:
-            raise InputError(
-                f"out of memory with {batch} windows of {self.windows.input_ids.shape[1]} tokens per pass; "
-                "give a smaller --batch-size"
-            ) from None
+        with compacted(loaded) if goes_into_weights(edit) else nullcontext():  # else no neuron is dead
+            result = negative_log_likelihood(loaded, self.windows, self._batch(loaded))
         return _checked(loaded, edit, result)
 
     def measure_each(self, loaded: LoadedModel, edits: Sequence[AnyEdit]) -> list[NegativeLogLikelihood]:
         count, together = len(self.windows.input_ids), self.together(loaded)
         # A pass has the same shape however many edits are still unknown, so that equal runs give equal bits.
-        which = [min(number, len(edits) - 1) for number in range(together) for _ in range(count)]
-        with edited_outputs(loaded, edits) as outputs, outputs.sequences(which):
-            sums, tokens = window_nll(loaded.model, self.windows.input_ids.repeat(together, 1))
+        which = [(min(number, len(edits) - 1), window) for number in range(together) for window in range(count)]
+        with edited_outputs(loaded, edits) as outputs:
+
+            def passed(some: Sequence[tuple[int, int]]) -> tuple[Tensor, Tensor]:
+                with outputs.sequences([edit for edit, _ in some]):
+                    return window_nll(loaded.model, self.windows.input_ids[[window for _, window in some]])
+
+            parts = [found for _, found in in_parts(loaded.model, WINDOWS, which, passed)]
+        sums, tokens = (torch.cat(each) for each in zip(*parts, strict=True))
         found = []
         for number, edit in enumerate(edits):
             part = slice(number * count, (number + 1) * count)
@@ -160,15 +161,21 @@ def negative_log_likelihood(
     """NLL of the loaded model, as its weights are now, on every window.
 
     Token t is predicted from the tokens before it in its own window; the first token of a window is
-    not predicted, so a window of 512 counts 511 tokens. The paper, section 3.4.
+    not predicted, so a window of 512 counts 511 tokens. The paper, section 3.4. A batch that finds no memory is passed
+    in halves.
     """
     batch = batch_size or evaluation_batch_size(loaded, windows)
     nats: list[float] = []
     tokens: list[int] = []
-    for chunk in windows.input_ids.split(batch):
-        sums, counts = window_nll(loaded.model, chunk)
-        nats += sums.tolist()
-        tokens += counts.tolist()
+
+    def passed(some: Sequence[int]) -> tuple[Tensor, Tensor]:
+        return window_nll(loaded.model, windows.input_ids[some[0] : some[-1] + 1])
+
+    numbers = range(len(windows.input_ids))
+    for start in range(0, len(numbers), batch):
+        for _, (sums, counts) in in_parts(loaded.model, WINDOWS, numbers[start : start + batch], passed):
+            nats += sums.tolist()
+            tokens += counts.tolist()
     return NegativeLogLikelihood(tuple(nats), tuple(tokens))
 
 
@@ -179,9 +186,14 @@ def evaluation_batch_size(loaded: LoadedModel, windows: Windows) -> int:
 
 def windows_that_fit(loaded: LoadedModel, windows: Windows) -> int:
     """As many windows of this length as the budget of logits allows, at least one."""
-    vocabulary = loaded.model.get_input_embeddings().weight.shape[0]
-    budget = LOGIT_BUDGET["cuda" if loaded.device.startswith("cuda") else "cpu"]
-    return max(1, budget // (windows.input_ids.shape[1] * int(vocabulary)))
+    vocabulary = int(loaded.model.get_input_embeddings().weight.shape[0])
+    kind = "cuda" if loaded.device.startswith("cuda") else "cpu"
+    return logits_that_fit(kind, windows.input_ids.shape[1], vocabulary)
+
+
+def logits_that_fit(kind: str, length: int, vocabulary: int) -> int:
+    """Sequences of this length in the budget of logits of a kind of device, at least one."""
+    return max(1, LOGIT_BUDGET[kind] // (length * vocabulary))
 
 
 @torch.inference_mode()

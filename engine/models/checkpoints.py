@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from engine.models import downloads
 from engine.models.hashes import file_sha256
 from engine.models.hub_failures import hub_errors, model_failure
 from engine.models.hub_names import hub_name
+from engine.models.other_formats import ADAPTER, explained
 from engine.records.errors import InputError
 from engine.records.shipped import demo_model_dir
 
@@ -27,7 +27,7 @@ TOKENIZER_FILES = (
 )  # fmt: skip
 # All that is kept of a checkpoint beside its weights: what a download fetches and an export copies.
 SMALL_FILES = (
-    "config.json", "generation_config.json", WEIGHT_INDEX, *TOKENIZER_FILES, "preprocessor_config.json",
+    "config.json", "generation_config.json", ADAPTER, WEIGHT_INDEX, *TOKENIZER_FILES, "preprocessor_config.json",
     "processor_config.json", "LICENSE*", "NOTICE*", "USE_POLICY*",
 )  # fmt: skip
 # Written by the library that saved the checkpoint; they say nothing about what the model computes.
@@ -48,9 +48,7 @@ class Checkpoint:
         """config.json, checked for what this software does not load."""
         path = self.folder / "config.json"
         if not path.is_file():
-            if (self.folder / "adapter_config.json").is_file():
-                raise _adapter(self.id)
-            raise InputError(
+            raise self._explained() or InputError(
                 f"{self.id} has no config.json; "
                 "expected a model folder in the Hugging Face layout, as save_pretrained writes it"
             )
@@ -61,9 +59,13 @@ class Checkpoint:
                 f"{self.id} is quantized ({method}): rows of packed weights cannot be scored or removed exactly; "
                 "give the unquantized checkpoint"
             )
-        if (self.folder / "adapter_config.json").is_file():
-            raise InputError(f"{self.id} holds an adapter beside its weights; merge it first, or remove the adapter")
+        if (self.folder / ADAPTER).is_file() and (problem := self._explained()):
+            raise problem
         return config
+
+    def _explained(self) -> InputError | None:
+        """What the folder holds instead of a checkpoint, if that is known."""
+        return explained(self.id, [file.name for file in self.folder.glob("*")], self.folder / ADAPTER)
 
     def weight_files(self) -> tuple[Path, ...]:
         """The safetensors files, all shards, in the order of their names."""
@@ -78,8 +80,9 @@ class Checkpoint:
                     "download or copy the checkpoint again"
                 )
             return files
-        _refuse_pickles(self.id, (file.name for file in self.folder.glob("*")))
-        raise InputError(f"{self.id} has no weights; expected {_SINGLE} or {WEIGHT_INDEX} with its shards")
+        raise self._explained() or InputError(
+            f"{self.id} has no weights; expected {_SINGLE} or {WEIGHT_INDEX} with its shards"
+        )
 
     def weights_hash(self) -> str:
         """SHA-256 over the SHA-256 of every weight file, in order."""
@@ -147,12 +150,13 @@ def _from_hub(model_id: str, revision: str | None, *, weights: bool) -> Checkpoi
         _commits[key] = (time.monotonic(), folder.name)
     checkpoint = Checkpoint(model_id, folder, folder.name)
     names = weight_names(checkpoint)
-    if not (folder / "config.json").is_file():
-        _refuse_other_layouts(checkpoint)
-    if weights and not all((folder / name).is_file() for name in names):
-        listed = _listed(checkpoint)
-        if not listed & set(names):
-            _refuse_pickles(model_id, listed)
+    there = all((folder / name).is_file() for name in names)
+    untold = not (folder / "config.json").is_file() or (folder / ADAPTER).is_file()
+    if untold or (weights and not there):
+        problem = explained(model_id, _listed(checkpoint), folder / ADAPTER)
+        if problem:
+            raise problem
+    if weights and not there:
         full = downloads.no_room(model_id, names, folder)
         if full is not None:
             raise InputError(f"{full.found}; {full.next_step}")
@@ -163,34 +167,6 @@ def _from_hub(model_id: str, revision: str | None, *, weights: bool) -> Checkpoi
 def _listed(checkpoint: Checkpoint) -> set[str]:
     """Names of the files of a hub model's top folder; none where they are not known."""
     return {name for name in downloads.listed_bytes(checkpoint.id, checkpoint.folder.name) or () if "/" not in name}
-
-
-def _refuse_other_layouts(checkpoint: Checkpoint) -> None:
-    """`InputError` for a repository without config.json whose listing shows an adapter or GGUF files."""
-    listed = _listed(checkpoint)
-    if "adapter_config.json" in listed:
-        raise _adapter(checkpoint.id)
-    if any(name.endswith(".gguf") for name in listed):
-        raise InputError(
-            f"{checkpoint.id} holds GGUF files, which this software does not load; give the repository of the original "
-            "checkpoint, in safetensors"
-        )
-
-
-def _adapter(model_id: str) -> InputError:
-    return InputError(
-        f"{model_id} is an adapter without its base model; "
-        "merge it into the base model (peft: merge_and_unload), save the result, and give that folder"
-    )
-
-
-def _refuse_pickles(model_id: str, names: Iterable[str]) -> None:
-    others = sorted(name for name in names if Path(name).suffix in {".bin", ".pt", ".pth", ".ckpt", ".gguf"})
-    if others:
-        raise InputError(
-            f"{model_id} has its weights only as {others[0]}, which this software does not load (pickle can run "
-            "code); save it once as safetensors, model.save_pretrained(FOLDER), and give FOLDER"
-        )
 
 
 def weight_names(checkpoint: Checkpoint) -> list[str]:

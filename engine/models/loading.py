@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import threading
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,14 +12,16 @@ from safetensors import SafetensorError
 from torch import nn
 
 from engine.models.checkpoints import Checkpoint, find_checkpoint
+from engine.models.memory import room_on
 from engine.models.rows import Layer, RowIndex, decoder, row_index
 from engine.models.skeletons import auto_class, configuration, first_line, quiet, skeleton
 from engine.records.errors import InputError, unknown
 from engine.records.model_names import model_name
+from engine.records.out_of_memory import is_out_of_memory
 
 __all__ = [
     "Layer", "LoadedModel", "Placement", "RowIndex", "checked_device", "decoder", "input_device", "load_model",
-    "load_rows", "load_tokenizer", "planned_placement", "row_index",
+    "load_rows", "load_sketch", "load_tokenizer", "planned_placement", "row_index",
 ]  # fmt: skip
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -102,7 +102,7 @@ def load_model(
     tokenizer = _tokenizer(checkpoint)
     model = _weights(checkpoint, precision, device_map)
     if device_map is None:
-        _move(model, place, checkpoint.id)
+        _move(model, place, checkpoint.id, precision)
     elif any(parameter.is_meta for parameter in model.parameters()):
         raise InputError(
             f"{checkpoint.id} does not fit on the devices of --device-map, part of it would be offloaded and could not "
@@ -120,6 +120,32 @@ def load_model(
         tokenizer_hash=checkpoint.tokenizer_hash(),
         dtype=str(precision).removeprefix("torch."),
         device=str(input_device(model)) if device_map is not None else str(place),
+    )
+
+
+def load_sketch(
+    model_id: str, *, revision: str | None = None, dtype: str = "auto", device: str = "auto"
+) -> LoadedModel:
+    """The model as far as configuration and tokenizer tell it, for checks before its weights are fetched.
+
+    Its parameters have shapes and no numbers (meta device), and its `weights_hash` is empty: nothing can be measured
+    with it, and nothing kept. Errors: those of `load_model` that need no weights.
+    """
+    place = checked_device(device)
+    precision = _dtype(dtype, place)
+    checkpoint = find_checkpoint(model_id, revision, weights=False)
+    model: Any = skeleton(checkpoint)
+    return LoadedModel(
+        model=model.eval().requires_grad_(False),
+        tokenizer=_tokenizer(checkpoint),
+        rows=row_index(model),
+        id=checkpoint.id,
+        revision=checkpoint.revision,
+        weights_hash="",
+        config_hash=checkpoint.config_hash(),
+        tokenizer_hash=checkpoint.tokenizer_hash(),
+        dtype=str(precision).removeprefix("torch."),
+        device=str(place),
     )
 
 
@@ -151,8 +177,8 @@ def planned_placement(
     precision = _dtype(dtype, place)
     model = skeleton(find_checkpoint(model_id, revision, weights=False))
     elements = sum(parameter.numel() for parameter in model.parameters())
-    free = torch.cuda.mem_get_info(place)[0] if place.type == "cuda" else _free_memory_bytes()
-    return Placement(str(place), str(precision).removeprefix("torch."), elements * precision.itemsize, free)
+    weight_bytes = elements * precision.itemsize
+    return Placement(str(place), str(precision).removeprefix("torch."), weight_bytes, room_on(place).free)
 
 
 def input_device(model: nn.Module) -> torch.device:
@@ -179,15 +205,6 @@ def checked_device(name: str) -> torch.device:
         usable = ", ".join(kind for kind, count in counts.items() if count)
         raise InputError(f"device {name!r} is not on this machine; available: {usable}; leave out --device to choose")
     return device
-
-
-def _free_memory_bytes() -> int:
-    """Memory that programs can still get; all of it where the system does not tell what is in use."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _dtype(name: str, device: torch.device) -> torch.dtype:
@@ -227,9 +244,9 @@ def _weights(checkpoint: Checkpoint, dtype: torch.dtype, device_map: str | dict[
                 ignore_mismatched_sizes=True,  # they are an error below, which names them
                 output_loading_info=True,
             )
-        except torch.OutOfMemoryError as error:
-            raise _too_large(checkpoint.id, error) from None
-        except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+        except (OSError, ValueError, RuntimeError, KeyError, SafetensorError, MemoryError) as error:
+            if is_out_of_memory(error):
+                raise _too_large(checkpoint.id, dtype, error) from None
             raise InputError(f"{checkpoint.id} cannot be loaded: {first_line(error)}") from None
     wrong = {
         "missing": sorted(info["missing_keys"]),
@@ -247,15 +264,18 @@ def _weights(checkpoint: Checkpoint, dtype: torch.dtype, device_map: str | dict[
     return model
 
 
-def _move(model: Any, device: torch.device, model_id: str) -> None:
+def _move(model: Any, device: torch.device, model_id: str, dtype: torch.dtype) -> None:
     try:
         model.to(device)
-    except torch.OutOfMemoryError as error:
-        raise _too_large(model_id, error) from None
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise _too_large(model_id, dtype, error) from None
 
 
-def _too_large(model_id: str, error: Exception) -> InputError:
+def _too_large(model_id: str, dtype: torch.dtype, error: BaseException) -> InputError:
+    smaller = "" if dtype.itemsize < 4 else "--dtype bfloat16, "
     return InputError(
         f"{model_id} does not fit on the device ({first_line(error)}); "
-        "use --dtype bfloat16, a larger device, or --device-map auto"
+        f"use {smaller}a larger device, or --device-map auto over several"
     )

@@ -59,7 +59,7 @@ def skeleton(checkpoint: Checkpoint) -> nn.Module:
     return model
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """Kind and first line of another library's error, to be quoted in ours."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

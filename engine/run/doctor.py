@@ -17,7 +17,6 @@ from engine.records.errors import InputError
 
 GIB = 2**30
 _PACKAGES = ("torch", "transformers", "lxt", "datasets", "streamlit", "plotly", "polars", "diskcache")
-_SPARE = 1.3  # weights are not all: activations, the CUDA context, score vectors
 
 
 @dataclass(frozen=True)
@@ -160,24 +159,20 @@ def _model(model_id: str | None, revision: str | None, device: str, dtype: str) 
     if model_id is None:
         yield Finding("note", "model", "none given", "name one to check it: selector-audit doctor MODEL")
         return
-    from engine.models.loading import load_rows, planned_placement
+    from engine.models.loading import load_rows
+    from engine.run.fits import fits
 
     try:
         rows = load_rows(model_id, revision=revision)
-        placement = planned_placement(model_id, revision=revision, device=device, dtype=dtype)
     except InputError as error:
         yield Finding("problem", "model", str(error))
         return
     yield Finding("ok", "model", f"{model_id}: {rows.n_rows:,} rows, {len(rows.layers)} layers, {rows.n_blocks} blocks")
-    needed, there = placement.weight_bytes * _SPARE, placement.free_bytes
-    size = (
-        f"{placement.weight_bytes / GIB:.2f} GiB of weights in {placement.dtype}, "
-        f"{there / GIB:.1f} GiB free on {placement.device}"
-    )
-    if needed > there:
-        yield Finding("problem", "fits", size, "use --dtype bfloat16, a larger device, or --device-map auto")
-    else:
-        yield Finding("ok", "fits", size)
+    try:
+        state, found, next_step = fits(model_id, revision, device, dtype)
+    except InputError as error:
+        state, found, next_step = "problem", str(error), None
+    yield Finding(state, "fits", found, next_step)
     yield from _download(model_id, revision)
 
 

@@ -37,9 +37,14 @@ class Scored:
         scores = self.scores[selector]
         if scores.ndim == 1:
             return scores
-        if seed is not None and seed not in self.seeds:
-            raise InputError(f"seed {seed} was not scored; available: {', '.join(map(str, self.seeds))} (--seeds)")
+        check_seed(seed, self.seeds)
         return scores[self.seeds.index(seed) if seed is not None else 0]
+
+
+def check_seed(seed: int | None, seeds: Sequence[int]) -> None:
+    """`InputError` for a seed that is not among those of the seeded selectors."""
+    if seed is not None and seed not in seeds:
+        raise InputError(f"seed {seed} was not scored; available: {', '.join(map(str, seeds))} (--seeds)")
 
 
 def score_model(loaded: LoadedModel, plan: ScorePlan, *, store: Store, progress: Progress | None = None) -> Scored:

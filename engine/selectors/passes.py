@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
+from engine.models.memory import none_without_memory
 from engine.models.rows import RowIndex
 from engine.records.errors import InputError
 from engine.selectors.base import Objective
@@ -97,11 +98,15 @@ def windows_per_pass(batch_size: BatchSize, model: nn.Module, rows: RowIndex, to
     """Windows of `tokens` tokens in the first batch: as given, or for "auto" what the budget allows."""
     if batch_size is None or batch_size == "auto":
         weight = token_embeddings(model).weight
-        per_window = 3 * tokens * (rows.n_rows + weight.shape[0])
-        return int(max(1, ELEMENT_BUDGET["cuda" if weight.is_cuda else "cpu"] // per_window))
+        return windows_in_budget("cuda" if weight.is_cuda else "cpu", rows.n_rows, weight.shape[0], tokens)
     if batch_size < 1:
         raise InputError(f"batch size must be at least 1, got {batch_size}; leave it out to choose")
     return int(batch_size)
+
+
+def windows_in_budget(kind: str, n_rows: int, vocabulary: int, tokens: int) -> int:
+    """Windows of `tokens` tokens that the budget of a kind of device allows in one pass, at least one."""
+    return max(1, ELEMENT_BUDGET[kind] // (3 * tokens * (n_rows + vocabulary)))
 
 
 def in_batches(
@@ -116,7 +121,7 @@ def in_batches(
     while done < total:
         stop = min([done + batch_size, total, *(cut for cut in cuts if cut > done)])
         part = slice(done, stop)
-        result = _unless_out_of_memory(work, part)
+        result = none_without_memory(partial(work, part))
         if result is None:
             size = part.stop - part.start
             if size == 1:
@@ -128,21 +133,3 @@ def in_batches(
             continue
         yield part, result
         done = part.stop
-
-
-def _unless_out_of_memory(work: Callable[[slice], Tensor], part: slice) -> Tensor | None:
-    try:
-        return work(part)
-    except RuntimeError as error:  # torch.OutOfMemoryError is one
-        if not _is_out_of_memory(error):
-            raise
-    # Here the failed batch's tensors, which the traceback kept, can go.
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    return None
-
-
-def _is_out_of_memory(error: RuntimeError) -> bool:
-    # On the CPU torch raises a plain RuntimeError: "DefaultCPUAllocator: can't allocate memory: you tried to ...".
-    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)

@@ -71,9 +71,14 @@ def check_request(loaded: LoadedModel, selectors: Sequence[str], windows: Window
             )
         if windows is None and not info.data_free:
             raise InputError(f"selector {selector!r} needs calibration text, got none; give a corpus")
-        check = getattr(new_scorer(selector), "check", None)
-        if check is not None:
-            check(loaded)
+        check_model(loaded, selector)
+
+
+def check_model(loaded: LoadedModel, selector: str) -> None:
+    """`InputError` where the selector says that it cannot score such a model; needs no weights."""
+    check = getattr(new_scorer(selector), "check", None)
+    if check is not None:
+        check(loaded)
 
 
 class ScoringRun:

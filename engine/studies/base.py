@@ -43,7 +43,9 @@ class Study(Protocol[Inputs]):
         """The tables, from the results of all cells."""
         ...
 
-    # A study may also have `record(inputs) -> Json`: what of its own the manifest keeps beside its tables.
+    # A study may also have `record(inputs) -> Json`: what of its own the manifest keeps beside its tables; and
+    # `check(inputs)`, which raises an InputError where plan, configuration, tokenizer and texts already tell that it
+    # cannot be done: it is asked before any weight is fetched, of inputs whose model has none.
 
 
 def conduct(study: Study[Inputs], inputs: Inputs, runner: Runner) -> Tables:

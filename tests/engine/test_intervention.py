@@ -12,6 +12,7 @@ from same_bits import assert_same_bits, bits
 
 import engine.interventions.in_weights as intervention
 from engine.interventions.in_weights import zeroed
+from engine.interventions.saved_rows import SavedRows
 from engine.models.rows import row_index
 from engine.records.errors import InputError
 
@@ -62,18 +63,17 @@ def test_restored_after_whatever_ends_the_block(tiny_llama, error):
 
 def test_restored_when_zeroing_itself_fails_half_way(tiny_llama, monkeypatch):
     before = bits(tiny_llama.model)
-    original, calls = torch.Tensor.clone, []
+    original, calls = intervention.saved_rows, []
 
-    def failing(tensor, *args, **kwargs):
+    def failing(*args, **kwargs):
         calls.append(1)
         if len(calls) == 5:
             raise torch.OutOfMemoryError("no room for the fifth copy")
-        return original(tensor, *args, **kwargs)
+        return original(*args, **kwargs)
 
-    monkeypatch.setattr(torch.Tensor, "clone", failing)
+    monkeypatch.setattr(intervention, "saved_rows", failing)
     with pytest.raises(torch.OutOfMemoryError), zeroed(tiny_llama, some_mask(tiny_llama.rows)):
         pytest.fail("the block must not run")
-    monkeypatch.undo()
     assert_same_bits(tiny_llama.model, before)
 
 
@@ -87,7 +87,7 @@ def ctrl_c():
 
 def test_interrupts_during_the_restore_do_not_stop_it(tiny_llama, monkeypatch, ctrl_c):
     before = bits(tiny_llama.model)
-    original, sent = intervention._Saved.put_back, []
+    original, sent = SavedRows.put_back, []
 
     def interrupted(saved):
         if len(sent) < 3:
@@ -96,7 +96,7 @@ def test_interrupts_during_the_restore_do_not_stop_it(tiny_llama, monkeypatch, c
             time.sleep(0.02)  # the main thread takes it meanwhile
         original(saved)
 
-    monkeypatch.setattr(intervention._Saved, "put_back", interrupted)
+    monkeypatch.setattr(SavedRows, "put_back", interrupted)
     with pytest.raises(KeyboardInterrupt), zeroed(tiny_llama, some_mask(tiny_llama.rows)):
         pass
     assert len(sent) == 3
@@ -140,7 +140,7 @@ def test_an_interrupt_at_any_instant_of_the_restore_does_not_stop_it(tiny_llama)
 
 
 def test_a_model_that_could_not_be_restored_stays_marked(tiny_llama, monkeypatch):
-    before, original = bits(tiny_llama.model), intervention._Saved.put_back
+    before, original = bits(tiny_llama.model), SavedRows.put_back
     edit = zeroed(tiny_llama, some_mask(tiny_llama.rows))
     broken = []
 
@@ -149,7 +149,7 @@ def test_a_model_that_could_not_be_restored_stays_marked(tiny_llama, monkeypatch
             raise RuntimeError("the device is gone")
         original(saved)
 
-    monkeypatch.setattr(intervention._Saved, "put_back", failing)
+    monkeypatch.setattr(SavedRows, "put_back", failing)
     edit.__enter__()
     broken.append(1)
     with pytest.raises(RuntimeError, match="the device is gone"):

@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> None:
     from engine.studies.refusal.calibrate import CONTRAST_FILE, onsets_record, write_contrasts
 
     watch = Stopwatch()
-    with options.experiment(args) as (refusal, folder, _):
+    with options.experiment(args, contrasts_only=True) as (refusal, folder, _):
         plan, loaded = refusal.plan, refusal.loaded
         onsets = onsets_record(loaded, plan.phrases)
         contrasts = refusal.contrasts

@@ -47,9 +47,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> None:
-    judge = common.one_judge(args.judge or RefusalPlan.judge)
     if args.max_new_tokens < 1:
         raise InputError(f"--max-new-tokens must be at least 1, got {args.max_new_tokens}")
+    edit_options.preflight(args)
+    judge = common.one_judge(args.judge or RefusalPlan.judge)
     loaded = common.load(args)
     edit = edit_options.chosen_edit(args, loaded.rows.n_rows, loaded.weights_hash)
     edit_options.effect_of(args, loaded, edit, judge)

@@ -49,15 +49,23 @@ def add_options(
 
 @contextmanager
 def experiment(
-    args: argparse.Namespace, judge: Judge | None = None, *, quiet: bool = False
+    args: argparse.Namespace, judge: Judge | None = None, *, quiet: bool = False, contrasts_only: bool = False
 ) -> Iterator[tuple[RefusalInputs, Path, LocalRunner]]:
     """The run and the results folder that the arguments describe, and the runner, with a progress bar.
 
     judge: the plan's own, where it is open already. quiet: the command says itself what is to compute.
+    contrasts_only: it measures no edit. What can be told from configuration, tokenizer and files is told before any
+    weight is fetched; selectors of the default that this model does not allow are left out and told.
     """
     from engine.studies.refusal.inputs import RefusalInputs
+    from engine.studies.refusal.preflight import fitting
 
     plan = plan_of(args)
+    with Store(args.store) as store:
+        plan, left_out = fitting(
+            common.sketch(args), plan, store, named=args.selectors is not None, contrasts_only=contrasts_only
+        )
+    common.say_left_out(left_out)
     judge = judge or common.one_judge(plan.judge, args.device)
     with Store(args.store) as store:
         folder = common.output_folder(args, store)

@@ -9,6 +9,7 @@ import polars as pl
 
 from engine.commands import common
 from engine.commands.refusal import evaluate, options
+from engine.records.errors import unknown
 from engine.run.field_types import words
 
 if TYPE_CHECKING:
@@ -40,12 +41,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> None:
     from engine.results.folders import read_table
-    from engine.studies.refusal.experiment import run_experiment
+    from engine.studies.refusal.experiment import BEYOND, run_experiment
     from engine.studies.refusal.mask_outputs import kept_masks
     from engine.studies.refusal.points import POINTS
 
     composed = words(args.compose, "--compose") if args.compose is not None else ()
     also = words(args.also, "--also") if args.also is not None else ()
+    for name in also:
+        if name not in BEYOND:
+            raise unknown("stage", name, BEYOND)
     sets, tasks = evaluate.sets_and_tasks(args)
     with options.experiment(args, quiet=True) as (refusal, folder, runner):
 

@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> None:
     from engine.studies.refusal.structure import structure
 
     watch = Stopwatch()
-    with options.experiment(args) as (refusal, folder, _):
+    with options.experiment(args, contrasts_only=True) as (refusal, folder, _):
         loaded = refusal.loaded
         tables = structure(loaded.name, refusal.contrasts, loaded.rows)
         write_tables(folder, tables, loaded.fingerprint, refusal.calibration_spec(), watch.elapsed_s)

@@ -7,16 +7,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from engine.models.memory import release
 from engine.records.errors import InputError, unknown
 from engine.records.hashing import Json
 from engine.records.manifest import check_folder, read_manifest
+from engine.records.out_of_memory import is_out_of_memory
 from engine.records.progress import Stopwatch
 from engine.results.folders import read_table, table_names, write_tables
 from engine.run.runner import Runner
 from engine.run.scoring import write_scores
 from engine.stats.claims import ledger, needed
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.base import ANALYSES, Study, conduct
+from engine.studies.base import ANALYSES, AnalysisInfo, Study, conduct
 
 
 def run_analyses(audit: AuditInputs, names: Sequence[str], folder: Path, runner: Runner, *, skip: bool = False) -> Json:
@@ -24,23 +26,22 @@ def run_analyses(audit: AuditInputs, names: Sequence[str], folder: Path, runner:
     ledger of claims that all tables of the folder support.
 
     An interrupted run loses at most the cells under way: every result is in the store, and so are the scores.
-    skip: leave out an analysis that cannot be done here (a corpus out of reach, an extra not installed); which one
-    and why is known before the first cell is computed.
+    skip: leave out an analysis that cannot be done here (a corpus out of reach, an extra not installed, a measure for
+    which there is no memory), and do the others; what could not begin is known before the first cell is computed.
 
     returns {"done": {analysis: seconds}, "skipped": {analysis: why}, "tables": {file: rows}}
-    Errors: InputError for an unknown name and, without `skip`, whatever an analysis cannot do.
+    Errors: InputError for an unknown name, where no analysis is left and, without `skip`, whatever one cannot do.
     """
     for name in names:
         if name not in ANALYSES:
             raise unknown("analysis", name, [*ANALYSES.names(), "all"])
     wanted = [info for info in ANALYSES if info.id in names]
     check_folder(folder, audit.loaded.fingerprint)
-    if any(info.reads_text for info in wanted):
-        audit.evaluation  # noqa: B018 - a text that cannot be read is told before hours of scoring
+    wanted, skipped = possible(audit, wanted, skip=skip)  # what cannot be read is told before hours of scoring
     folder.mkdir(parents=True, exist_ok=True)
     watch = Stopwatch()
     write_scores(folder, audit.loaded, audit.scored)
-    report: Json = {"done": {"scores": round(watch.elapsed_s, 1)}, "skipped": {}, "tables": {}}
+    report: Json = {"done": {"scores": round(watch.elapsed_s, 1)}, "skipped": skipped, "tables": {}}
     studies: dict[str, Study[Any]] = {}
     cells = []
     for info in wanted:
@@ -55,20 +56,58 @@ def run_analyses(audit: AuditInputs, names: Sequence[str], folder: Path, runner:
         studies[info.id] = study
     runner.expect(cells)
     for name, study in studies.items():
-        watch = Stopwatch()
-        tables = conduct(study, audit, runner)
+        watch, tables = Stopwatch(), None
+        try:
+            tables = conduct(study, audit, runner)
+        except (InputError, RuntimeError, MemoryError) as error:  # of a later stage, or of a measure
+            if not skip or not (isinstance(error, InputError) or is_out_of_memory(error)):
+                raise
+            report["skipped"][name] = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        if tables is None:
+            release()  # here the failed pass's tensors, which the traceback kept, can go
+            continue
         spec = audit.spec(evaluated=ANALYSES.get(name).reads_text) | {"settings": _settings(audit)}
         spec |= audit.short_texts() if name == "domain" else {}
         spec |= getattr(study, "record", lambda _: {})(audit)
         write_tables(folder, tables, audit.loaded.fingerprint, spec, watch.elapsed_s)
         report["tables"] |= {f"{stem}.parquet": table.height for stem, table in tables.items()}
         report["done"][name] = round(watch.elapsed_s, 1)
-    if studies:
+    if report["tables"]:
         try:
             report["tables"] |= _write_claims(folder, audit)
         except InputError as error:  # a table of an earlier run is damaged: what was measured now is kept all the same
             report["skipped"]["claims"] = str(error)
     return report
+
+
+def possible(
+    audit: AuditInputs, wanted: Sequence[AnalysisInfo], *, skip: bool
+) -> tuple[list[AnalysisInfo], dict[str, str]]:
+    """The analyses that plan, configuration, tokenizer and texts allow, and of the others why not. Needs no weights.
+
+    Errors: InputError without `skip` for the first that cannot be done, with it where none can.
+    """
+    left, reasons = [], {}
+    problem = unreadable = None
+    if any(info.reads_text for info in wanted):
+        try:
+            audit.evaluation  # noqa: B018 - read here or nowhere
+        except InputError as error:
+            unreadable = error
+    for info in wanted:
+        try:
+            if info.reads_text and unreadable is not None:
+                raise unreadable
+            getattr(info.make(), "check", lambda _: None)(audit)
+        except InputError as error:
+            if not skip:
+                raise
+            problem, reasons[info.id] = error, str(error)
+        else:
+            left.append(info)
+    if problem is not None and not left:
+        raise problem
+    return left, reasons
 
 
 def _write_claims(folder: Path, audit: AuditInputs) -> Json:

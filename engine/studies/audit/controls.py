@@ -48,6 +48,9 @@ class Controls:
     Errors: InputError where the audit lacks the scores of lrp, ig, consensus2 or random.
     """
 
+    def check(self, audit: AuditInputs) -> None:
+        audit.require("the analysis of consensus controls", NEEDED)
+
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         return [audit.nll(audit.edit(mask.rows)) for mask in _masks(audit)]
 

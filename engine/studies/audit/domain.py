@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from engine.data.corpora import Windows, calibration_tokens
+from engine.data.corpora import Windows, available_corpora, calibration_tokens, reachable, windows
 from engine.edits.edit import UNEDITED
 from engine.edits.ranked_edits import Ranking
 from engine.records.errors import InputError
@@ -47,6 +47,16 @@ class Domain:
 
     Errors: InputError where both corpora are the same or the second one's calibration text cannot be read.
     """
+
+    def check(self, audit: AuditInputs) -> None:
+        second, scoring = audit.plan.domain_corpus, audit.plan.scoring
+        _check_two_texts(audit)
+        if all(get_selector(name).data_free for name in scoring.selectors):
+            return
+        if second not in available_corpora():
+            windows(second, audit.loaded.tokenizer, role="calibration", samples=scoring.samples, length=scoring.length)
+        elif problem := reachable(second):
+            raise InputError(problem)
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         both = list(_selectors(audit))
@@ -91,8 +101,7 @@ class Domain:
             yield from draw_lines(audit, selectors, names)
 
 
-def _selectors(audit: AuditInputs) -> Iterator[_Both]:
-    """The data-dependent selectors, calibrated on both corpora."""
+def _check_two_texts(audit: AuditInputs) -> None:
     first, second = audit.plan.scoring.corpus, audit.plan.domain_corpus
     if first == second or calibration_tokens(first, second, 1):
         raise InputError(
@@ -103,6 +112,12 @@ def _selectors(audit: AuditInputs) -> Iterator[_Both]:
             f"the second calibration text {second!r} is the evaluation text too, so its scores would have seen what "
             "they are measured on; choose another --domain-corpus or --eval-corpus"
         )
+
+
+def _selectors(audit: AuditInputs) -> Iterator[_Both]:
+    """The data-dependent selectors, calibrated on both corpora."""
+    _check_two_texts(audit)
+    second = audit.plan.domain_corpus
     selectors = [name for name in audit.plan.scoring.selectors if not get_selector(name).data_free]
     if not selectors:
         return

@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.edits.ranked_edits import Ranking
 from engine.measures.harness import Harness, TaskScores
-from engine.measures.harness_tasks import ACCURACY, DownstreamTask, downstream_tasks
+from engine.measures.harness_tasks import ACCURACY, DownstreamTask, check_tasks, downstream_tasks
 from engine.records.environment import installed_version
 from engine.results.tables import frame
 from engine.run.cell import Cell
@@ -25,6 +25,9 @@ class Downstream:
     `downstream` (standard errors over the items of a task) and `downstream_tasks`, what was asked.
     Errors: InputError where lm-eval or the tasks are not to be had.
     """
+
+    def check(self, audit: AuditInputs) -> None:
+        check_tasks(audit.plan.downstream_tasks)
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         for _, _, _, cell in self._points(audit):

@@ -47,6 +47,10 @@ class DisjointDraws:
     Errors: TooFewDraws for a text too short for two draws of the smallest calibration size.
     """
 
+    def check(self, audit: AuditInputs) -> None:
+        if not all(get_selector(name).data_free for name in audit.plan.scoring.selectors):
+            _drawn(audit)
+
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         for _, _, ranked in _each(audit):
             yield from audit.grid(ranked, ORDERS, audit.plan.control_rates).values()
@@ -107,16 +111,20 @@ def _made(audit: AuditInputs) -> _Made | None:
     return made
 
 
-def _scored(audit: AuditInputs, selectors: tuple[str, ...]) -> _Made:
+def _drawn(audit: AuditInputs) -> Drawn:
     plan, scoring = audit.plan, audit.plan.scoring
     # Evaluation text of the same file lies behind the calibration windows of the scores.
     skipped = calibration_tokens(plan.eval_corpus, scoring.corpus, scoring.samples * scoring.length)
     evaluated = range(skipped, skipped + plan.eval_samples * plan.eval_length) if skipped else range(0)
-    drawn = disjoint_draws(
+    return disjoint_draws(
         scoring.corpus, audit.loaded.tokenizer,
         draws=plan.calibration_draws, size=max(plan.stability_sizes), least=min(plan.stability_sizes),
         length=scoring.length, seed=plan.draws_seed, without=evaluated,
     )  # fmt: skip
+
+
+def _scored(audit: AuditInputs, selectors: tuple[str, ...]) -> _Made:
+    plan, scoring, drawn = audit.plan, audit.plan.scoring, _drawn(audit)
     found: dict[str, list[list[Ranking]]] = {name: [] for name in selectors}
     for text in drawn.sets:
         scores = score_tokens(audit.loaded, scoring, selectors, text, store=audit.store, progress=audit.progress)

@@ -36,6 +36,9 @@ class RankDistribution:
     Errors: InputError where the audit lacks the scores of lrp, ig or consensus2.
     """
 
+    def check(self, audit: AuditInputs) -> None:
+        audit.require("the rank distribution", _NAMES)
+
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         audit.require("the rank distribution", _NAMES)
         return ()

@@ -93,6 +93,11 @@ class AuditInputs:
         prepare(self.loaded, intervention, text, seed=self.plan.protocols.resample_seed)
         self._ready.add(intervention)
 
+    def check_intervention(self) -> None:
+        """`InputError` where calibration has too little text for the plan's intervention; needs no weights."""
+        if hasattr(INTERVENTIONS.get(self.plan.intervention).make, "apply_from"):
+            self._other_windows()
+
     def _other_windows(self) -> Windows:
         """Of the tokens that calibration reads, so that they are never those of the evaluation."""
         plan, scoring = self.plan, self.plan.scoring

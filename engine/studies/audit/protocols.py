@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -51,6 +51,9 @@ class Protocols:
     def __init__(self) -> None:
         self._of: tuple[AuditInputs, _Wanted] | None = None
 
+    def check(self, audit: AuditInputs) -> None:
+        _check_several(audit.plan.scoring.selectors)
+
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         wanted = self._wanted(audit)
         yield wanted.unedited
@@ -91,6 +94,11 @@ class Protocols:
         return self._of[1]
 
 
+def _check_several(selectors: Collection[str]) -> None:
+    if len(selectors) < 2:
+        raise InputError(f"protocols puts selectors in order, got {', '.join(selectors)} alone; name more")
+
+
 @dataclass
 class _Wanted:
     """The cells of an audit's protocols: way -> ranking of rows -> cell."""
@@ -98,9 +106,7 @@ class _Wanted:
     audit: AuditInputs
 
     def __post_init__(self) -> None:
-        selectors = {ranking.selector for ranking in self.audit.rankings}
-        if len(selectors) < 2:
-            raise InputError(f"protocols puts selectors in order, got {', '.join(selectors)} alone; name more")
+        _check_several({ranking.selector for ranking in self.audit.rankings})
         if not self.units:
             reasons = "; ".join(f"{kind}: {without(self.audit.loaded, kind)}" for kind in self.all_units)
             raise InputError(f"{self.audit.loaded.id} has no units of --protocol-units ({reasons}); choose row")

@@ -37,6 +37,10 @@ class Stability:
     is exp of the mean NLL. Null: Spearman of constant scores. The paper, section 4.2.
     """
 
+    def check(self, audit: AuditInputs) -> None:
+        if not all(get_selector(name).data_free for name in audit.plan.scoring.selectors):
+            nested_sizes(audit.plan.stability_sizes, len(_calibration(audit).input_ids))
+
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         for by_size in _nested(audit).values():
             for ranked in by_size.values():

@@ -57,11 +57,7 @@ def contrasts(
         check_contrasts(selector)
         if selector not in lm_scores and not get_selector(selector).seeded:
             raise InputError(f"there are no language-model scores for {selector!r}; give lm_scores[{selector!r}]")
-    if not loaded.tokenizer.chat_template:
-        raise InputError(
-            f"{loaded.id} has no chat template, and a base model has no refusals to build on; "
-            "give an instruction-tuned model"
-        )
+    check_chat_template(loaded)
     domains: dict[str, list[Pair]] = {}
     for pair in pairs:
         domains.setdefault(pair.domain, []).append(pair)
@@ -101,14 +97,28 @@ def contrasts(
     return results
 
 
-def _refuse_swapped(run: PromptRun, onsets: OnsetTokens, batch_size: int) -> None:
-    """`InputError` where the prompts called risk are not the ones this model leans to refuse."""
-    both = set(run.risk) & set(run.base)
+def check_chat_template(loaded: LoadedModel) -> None:
+    """`InputError` for a base model; needs no weights."""
+    if not loaded.tokenizer.chat_template:
+        raise InputError(
+            f"{loaded.id} has no chat template, and a base model has no refusals to build on; "
+            "give an instruction-tuned model"
+        )
+
+
+def check_sides(domain: str, risk: Sequence[str], base: Sequence[str]) -> None:
+    """`InputError` where a prompt is on both sides; needs no model."""
+    both = set(risk) & set(base)
     if both:
         raise InputError(
-            f"{run.domain}: {len(both)} prompts are risk and base at once, and a contrast needs two kinds; "
+            f"{domain}: {len(both)} prompts are risk and base at once, and a contrast needs two kinds; "
             f"{INSTALLS_ONLY}: give each prompt one side"
         )
+
+
+def _refuse_swapped(run: PromptRun, onsets: OnsetTokens, batch_size: int) -> None:
+    """`InputError` where the prompts called risk are not the ones this model leans to refuse."""
+    check_sides(run.domain, run.risk, run.base)
     risk, base = (margins(run.loaded, side, batch_size, onsets) for side in (run.risk, run.base))
     difference, count = risk - base, len(run.risk)
     mean, few = difference.mean().item(), count < _FEW_PAIRS

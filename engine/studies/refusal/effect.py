@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from engine.data.corpora import Pair
 from engine.data.pairs import CALIBRATION, HELDOUT, has_split, pairs_record, read_pairs
 from engine.data.prompts import template_variables
 from engine.edits.edit import UNEDITED, Edit
 from engine.edits.effect import Change, Effect
 from engine.judges.refusals import Refused
 from engine.records.errors import InputError, unknown
+from engine.run.plans import RefusalPlan
 from engine.run.runner import Runner
 from engine.studies.refusal.inputs import RefusalInputs, sides
 from engine.studies.refusal.mask_outputs import SEVERAL
@@ -31,21 +33,14 @@ def measured_effect(run: RefusalInputs, edit: Edit, runner: Runner) -> Effect:
         return Effect(
             loaded.weights_hash, edit.mask_hash, unasked="the model has no chat template, so it answers no prompts"
         )
-    heldout = has_split(plan.pairs, HELDOUT)
-    split, most = (HELDOUT, plan.heldout_pairs) if heldout else (CALIBRATION, plan.calibration_pairs)
-    asked = read_pairs(plan.pairs, split, per_domain=most)
-    domain = str(edit.spec.get("domain", ""))
-    own = ([domain] if domain in asked else domain.split(SEVERAL)) if edit.kind == "refusal" else []
-    for domain in own:
-        if domain not in asked:
-            raise unknown(f"domain of the {split} pairs of {plan.pairs}", domain, asked)
+    split, asked, own = asked_pairs(plan, edit)
     prompts = {name: sides(pairs) if name in own else sides(pairs)[: len(pairs)] for name, pairs in asked.items()}
     results = runner.run([run.refused(one, some) for some in prompts.values() for one in (UNEDITED, edit)])
     counted = run
     record = pairs_record(plan.pairs, [pair for pairs in asked.values() for pair in pairs])
     about = {
         "pairs": f"{record['pairs']} of {record['source']}, SHA-256 {record['sha256'][:12]}",
-        "split": "held-out" if heldout else "calibration",
+        "split": "held-out" if split == HELDOUT else "calibration",
         "judge": f"{run.judge.id} {run.judge.version}",
         "reply tokens": plan.reply_tokens,
         **template_variables(loaded.tokenizer),
@@ -70,6 +65,22 @@ def measured_effect(run: RefusalInputs, edit: Edit, runner: Runner) -> Effect:
     if unjudged := sum(one.unjudged for one in found):
         about["replies not judged, counted as not refused"] = unjudged
     return effect(_as_judged)
+
+
+def asked_pairs(plan: RefusalPlan, edit: Edit) -> tuple[str, dict[str, list[Pair]], list[str]]:
+    """By which pairs an edit's effect is measured: their split, the pairs by domain, and the edit's own domains.
+
+    Errors: InputError where the pairs cannot be read or lack one of these.
+    """
+    heldout = has_split(plan.pairs, HELDOUT)
+    split, most = (HELDOUT, plan.heldout_pairs) if heldout else (CALIBRATION, plan.calibration_pairs)
+    asked = read_pairs(plan.pairs, split, per_domain=most)
+    domain = str(edit.spec.get("domain", ""))
+    own = ([domain] if domain in asked else domain.split(SEVERAL)) if edit.kind == "refusal" else []
+    for domain in own:
+        if domain not in asked:
+            raise unknown(f"domain of the {split} pairs of {plan.pairs}", domain, asked)
+    return split, asked, own
 
 
 def _as_judged(before: Refused, after: Refused, part: slice) -> tuple[int, int]:

@@ -20,7 +20,8 @@ from engine.edits.steering import AnyEdit
 from engine.judges.base import Judge
 from engine.judges.measured_quality import MeasuredQuality, measured_quality, quality_from
 from engine.judges.refusals import Refusals, Refused, judge_record
-from engine.measures.generation import room_for_replies
+from engine.measures.generation import REPLIES, room_for_replies
+from engine.measures.less_at_once import largest_batch
 from engine.measures.margin import margins
 from engine.measures.nll import NegativeLogLikelihood, Nll
 from engine.measures.replies import Replies, Written
@@ -305,6 +306,7 @@ class RefusalInputs:
         """What a manifest says about everything that was measured: onsets, text, replies and judge too."""
         plan = self.plan
         onsets = onset_tokens(self.loaded.tokenizer, plan.phrases)
+        fitted = largest_batch(self.loaded.model, REPLIES, plan.batch_size)  # of this process, where memory ran out
         return {
             **self.calibration_spec(),
             "onset_tokens": {kind: list(tokens) for kind, tokens in onsets._asdict().items()},
@@ -312,6 +314,7 @@ class RefusalInputs:
             "evaluation": self.evaluation.record(),
             "reply_tokens": plan.reply_tokens,
             "reply_batch_size": plan.batch_size,
+            **({"reply_batch_size_fitted": fitted} if fitted < plan.batch_size else {}),
             **({"system": plan.system} if plan.system else {}),
             **({"thinking": True} if plan.thinking else {}),
             **({} if plan.longer_replies == RefusalPlan.longer_replies else {"longer_replies": plan.longer_replies}),

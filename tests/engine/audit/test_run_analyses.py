@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+import torch
 from tiny_audits import count_edits, tiny_audit
 from tiny_models import save_tiny
 
@@ -214,3 +215,36 @@ def test_a_report_of_selectors_that_see_no_text(tiny_llama, tiny_text, tmp_path,
         run(one, OFFLINE, tmp_path / "out", skip=True)
     assert main(["report", str(tmp_path / "out"), "--out", str(tmp_path / "report.html")]) == 0
     assert "selector-audit analyze" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InputError("out of memory with a single window per pass"),
+        RuntimeError("CUDA error: out of memory"),
+        torch.OutOfMemoryError("CUDA out of memory"),
+    ],
+)
+def test_an_analysis_that_finds_no_memory_is_left_out(tiny_llama, tiny_text, tmp_path, monkeypatch, error):
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr("engine.studies.audit.gap.Gap.tables", fails)
+    with Store(tmp_path / "store") as store:
+        one = audit(tiny_llama, tiny_text, store, scoring={"selectors": ("random", "magnitude")})
+        with pytest.raises(type(error)):
+            run(one, ["gap", "depth"], tmp_path / "out")
+        report = run(one, ["gap", "seeds", "depth"], tmp_path / "out", skip=True)
+    assert set(report["done"]) == {"scores", "depth", "seeds"}
+    assert report["skipped"] == {"gap": str(error)}
+
+
+def test_other_failures_end_the_run_of_all(tiny_llama, tiny_text, tmp_path, monkeypatch):
+    def fails(*_):
+        raise RuntimeError("shapes")
+
+    monkeypatch.setattr("engine.studies.audit.gap.Gap.tables", fails)
+    with Store(tmp_path / "store") as store:
+        one = audit(tiny_llama, tiny_text, store, scoring={"selectors": ("random", "magnitude")})
+        with pytest.raises(RuntimeError, match="shapes"):
+            run(one, ["gap", "depth"], tmp_path / "out", skip=True)

@@ -1,0 +1,96 @@
+"""`estimate`: passes, tokens, FLOPs, peak memory and time of a planned run, before it starts."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from engine.commands import common, options
+from engine.run.field_types import Names
+from engine.run.plans import SCORES, SHIPPED, SWEEP, TEXT, AuditPlan, default_plan, for_model
+
+if TYPE_CHECKING:
+    from engine.run.estimate import Estimate
+
+STAGES = ("score", "sweep", "replies")  # as in `engine.run.estimate`, which needs torch
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "estimate",
+        help="what a run will take: passes, tokens, FLOPs, peak memory and time, before weights are fetched",
+        description="Counts on the model's shapes, with the functions and batch sizes of the run itself, what `score` "
+        "and `sweep` take with the same options, and the replies of a refusal experiment under one edit (its default "
+        "prompts). Cells that the store knows already are counted too. The time is that of the matrix products alone, "
+        "at their speed here, so that a run takes longer. What further analyses and a refusal grid add, the commands "
+        "say themselves before they begin.",
+    )
+    common.add_model(parser)
+    parser.add_argument("stages", metavar="STAGE", nargs="*", help=f"of {', '.join(STAGES)} (default: all)")
+    plans = {"": AuditPlan(), "shipped model": for_model(AuditPlan(), SHIPPED)}
+    options.add_options(parser, plans, [SCORES, TEXT, SWEEP])
+    common.add_device(parser)
+    common.add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    from dataclasses import asdict, replace
+
+    import torch
+
+    from engine.models.memory import room_on
+    from engine.run.estimate import estimate, flops_per_second
+    from engine.run.fits import fits_in
+    from engine.run.preflight import impossible, remaining
+
+    stages = Names("stage", lambda: STAGES)(",".join(args.stages), "STAGE") if args.stages else STAGES
+    plan = options.plan_from(args, for_model(AuditPlan(), args.model))
+    sketch = common.sketch(args)
+    left_out = impossible(sketch, plan.scoring.selectors)
+    selectors = remaining(plan.scoring.selectors, left_out, named=args.selectors is not None)
+    plan = replace(plan, scoring=replace(plan.scoring, selectors=selectors))
+    speed = flops_per_second(sketch)
+    found = estimate(sketch, plan, default_plan(args.model), stages)
+    free = room_on(torch.device(found.device)).free
+    common.say_left_out(left_out)
+    answer = {
+        **asdict(found), "peak_bytes": found.peak_bytes, "host_bytes": found.host_bytes, "free_bytes": free,
+        "fits": fits_in(found.peak_bytes, free), "flops": found.flops, "flops_per_second": speed,
+        "seconds": found.flops / speed, "left_out": left_out,
+    }  # fmt: skip
+    if not common.as_json(args, answer):
+        _show(found, free, speed)
+
+
+def _show(found: Estimate, free: int, speed: float) -> None:
+    from engine.run.fits import GIB, fits_in
+    from engine.run.pace import told
+
+    columns = ("stage", "what", "passes", "batch", "tokens", "TFLOP", "+GiB", "time")
+    rows = (
+        (
+            *(one.stage, one.what, f"{one.passes:,}", f"{one.batch:,}", f"{one.tokens:,}"),
+            *(f"{one.flops / 1e12:,.3g}", f"{one.peak_bytes / GIB:.2f}", told(one.flops / speed)),
+        )
+        for one in found.work
+    )
+    title = f"{found.model} in {found.dtype} on {found.device} (+GiB: beside the weights; time: of the products alone)"
+    common.print_table(title, columns, rows, texts=2)
+    fit = "fits" if fits_in(found.peak_bytes, free) else "does not fit at once"
+    common.out.print(
+        f"{found.weight_bytes / GIB:.2f} GiB of weights; at most {found.peak_bytes / GIB:.2f} GiB at once, "
+        f"{free / GIB:.1f} GiB free: {fit}",
+        markup=False,
+    )
+    if found.host_bytes:
+        common.out.print(
+            f"removed rows take up to {found.host_bytes / GIB:.2f} GiB more; they go to the host where the device has "
+            "too little room for them",
+            markup=False,
+        )
+    common.out.print(
+        f"in all {found.flops / 1e12:,.3g} TFLOP: {told(found.flops / speed)} at {speed / 1e12:.3g} TFLOP/s, the speed "
+        "of this model's matrix products here; a run takes longer",
+        markup=False,
+    )

@@ -1,0 +1,279 @@
+"""What a planned run will take, before any weight is fetched: passes, tokens, FLOPs, memory, and time on this device.
+
+Memory and FLOPs are counted on the model's shapes (`engine.models.dry_passes`), pass by pass, with the functions and
+the batch sizes that the run itself uses.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from engine.data.pairs import CALIBRATION, read_pairs
+from engine.data.prompts import prompt_ids
+from engine.measures.generation import REPLIES
+from engine.measures.nll import logits_that_fit, token_nll
+from engine.models.dry_passes import DryModel, PassCost, dry
+from engine.models.gated_mlps import gated_mlps
+from engine.models.loading import DTYPES, LoadedModel
+from engine.models.memory import has_own_memory
+from engine.records.errors import InputError
+from engine.run.plans import AuditPlan, RefusalPlan
+from engine.selectors import get_selector, with_needs
+from engine.selectors.activations import window_statistics
+from engine.selectors.base import asked_by
+from engine.selectors.gradients import IG_STEPS, METHODS, Inputs, Pass, Wanted, lrp, path, plain
+from engine.selectors.passes import objective_gradient, windows_in_budget
+
+SCORE, SWEEP = "score", "sweep"
+STAGES = (SCORE, SWEEP, REPLIES)
+_PROBE_S = 0.3  # of matrix products, for their speed
+
+
+@dataclass(frozen=True)
+class Work:
+    """One kind of pass of a planned run.
+
+    passes: batches through the model, each time that one goes forward. tokens: positions that go forward, all passes.
+    flops: two per multiply and add of a matrix product, the backward passes' too. batch: sequences in a pass.
+    peak_bytes: beyond the weights. kept_bytes: of rows that an edit removes, which are put back later.
+    """
+
+    stage: str
+    what: str
+    passes: int
+    tokens: int
+    flops: int
+    batch: int
+    peak_bytes: int
+    kept_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Of a run on one device. dtype, device: as in `LoadedModel`."""
+
+    model: str
+    dtype: str
+    device: str
+    weight_bytes: int
+    work: tuple[Work, ...]
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most on the device at once, the weights included; beside them the rows that an edit removes, but for a card,
+        where these go to the host if there is little room."""
+        return self.weight_bytes + (self._beside(self.most_costly) if self.work else 0)
+
+    @property
+    def most_costly(self) -> Work:
+        """The work that needs most on the device."""
+        return max(self.work, key=self._beside)
+
+    @property
+    def host_bytes(self) -> int:
+        """Most that the host may have to keep of a card's removed rows."""
+        return max((one.kept_bytes for one in self.work), default=0) if self._is_card else 0
+
+    @property
+    def flops(self) -> int:
+        return sum(one.flops for one in self.work)
+
+    @property
+    def _is_card(self) -> bool:
+        return has_own_memory(torch.device(self.device))
+
+    def _beside(self, work: Work) -> int:
+        return work.peak_bytes + (0 if self._is_card else work.kept_bytes)
+
+
+def estimate(
+    sketch: LoadedModel,
+    plan: AuditPlan,
+    refusal: RefusalPlan,
+    stages: Sequence[str] = STAGES,
+    *,
+    batch: int | None = None,
+) -> Estimate:
+    """The work of these stages: scores of the plan's selectors, every cell of its sweep, the replies under one edit.
+
+    sketch: the model without its weights (`load_sketch`), which is used up. batch: sequences per pass, None for what
+    the run would choose. Scores and cells that the store knows already are not left out, and what a CPU skips of dead
+    neurons is not subtracted from FLOPs. Memory is traced pass by pass; that of ig's path is the plain pass's and what
+    `engine.selectors.gradients` says that it keeps.
+    Errors: InputError where the model cannot be traced by its shapes.
+    """
+    tracer = _Tracer(sketch, plan, refusal, batch)
+    makers = {SCORE: tracer.scores, SWEEP: tracer.sweep, REPLIES: tracer.replies}
+    try:
+        with dry(sketch.model, DTYPES[sketch.dtype]) as model:
+            tracer.dry = model
+            work = tuple(one for stage in STAGES if stage in stages for one in makers[stage]())
+            weight_bytes = model.weight_bytes
+    except InputError:
+        raise
+    except (RuntimeError, NotImplementedError, TypeError, AttributeError) as error:
+        said = next(iter(str(error).strip().splitlines()), "")
+        raise InputError(
+            f"{sketch.id} ({sketch.architecture}) cannot be estimated from its shapes "
+            f"({type(error).__name__}: {said}); measure a short run instead: --samples 8 --eval-samples 8"
+        ) from None
+    return Estimate(sketch.id, sketch.dtype, sketch.device, weight_bytes, work)
+
+
+class _Tracer:
+    """The work of one model, once `dry` is set."""
+
+    dry: DryModel
+
+    def __init__(self, sketch: LoadedModel, plan: AuditPlan, refusal: RefusalPlan, batch: int | None) -> None:
+        self.sketch, self.rows, self.plan, self.refusal, self.batch = sketch, sketch.rows, plan, refusal, batch
+        self.kind = "cuda" if sketch.device.startswith("cuda") else "cpu"
+        self.vocabulary = int(sketch.model.get_input_embeddings().weight.shape[0])
+        linears = [sketch.model.get_submodule(layer.name) for layer in self.rows.layers]
+        itemsize = DTYPES[sketch.dtype].itemsize
+        self.row_bytes = itemsize * sum(p.numel() for linear in linears for p in linear.parameters())
+        self.mlp_bytes = itemsize * sum(
+            p.numel() for mlp in gated_mlps(sketch.model) for linear in mlp for p in linear.parameters()
+        )
+
+    def scores(self) -> Iterator[Work]:
+        scoring = self.plan.scoring
+        count, tokens = scoring.samples, scoring.length
+        chosen = scoring.batch_size or windows_in_budget(self.kind, self.rows.n_rows, self.vocabulary, tokens)
+        size = min(count, self.batch or chosen)
+        ids = torch.zeros(size, tokens, dtype=torch.int64)
+        passes = math.ceil(count / size)
+
+        def work(what: str, times: int, cost: PassCost, flops: int, more_bytes: int = 0) -> Work:
+            total = flops * count // size
+            return Work(SCORE, what, passes * times, count * tokens * times, total, size, cost.peak_bytes + more_bytes)
+
+        names = with_needs(scoring.selectors)
+        asked = {METHODS[method] for method, _ in asked_by(names, ())}  # type: ignore[index]
+        reads = [get_selector(name) for name in names if not get_selector(name).data_free]
+        if any(not info.asks and not info.needs for info in reads) or any(info.id == "relp" for info in reads):
+            loaded = replace(self.sketch, model=self.dry.model)
+            cost = self.dry.cost(lambda: window_statistics(loaded, ids))
+            yield work("activations", 1, cost, cost.flops)
+        if plain in asked or path in asked:
+            cost = self.dry.cost(lambda: self._backward(plain, ids))
+            if plain in asked:
+                yield work("plain gradients", 1, cost, cost.flops)
+            if path in asked:
+                both = any(method == "ig_conductance" for method, _ in asked_by(names, ()))
+                alone = not any(method == "ig" for method, _ in asked_by(names, ()))
+                kept = self._path_bytes(size, tokens, ig=not alone, conductance=both)
+                yield work("integrated gradients", IG_STEPS, cost, IG_STEPS * cost.flops, kept)
+        if lrp in asked:
+            cost = self.dry.cost(lambda: self._backward(lrp, ids))
+            yield work("lrp", 1, cost, cost.flops)
+
+    def _path_bytes(self, size: int, tokens: int, *, ig: bool, conductance: bool) -> int:
+        """What ig's path keeps beside a plain pass: see `engine.selectors.gradients`, and h(0) of one window."""
+        outputs = tokens * self.rows.n_rows
+        kept = 4 * outputs * size if ig else 0
+        kept += (4 + DTYPES[self.sketch.dtype].itemsize) * outputs * size if conductance else 0
+        return kept + 4 * outputs
+
+    def _backward(self, one_pass: Pass, ids: Tensor) -> None:
+        sums: dict[tuple[str, int], Tensor] = {}
+
+        def reduce(method: Any, layer: int, values: Tensor) -> None:
+            sums[method, layer] = values.abs().sum((0, 1))
+
+        def gradient(logits: Tensor) -> Tensor:
+            return objective_gradient(logits, ids, "loss")
+
+        model = self.dry.model
+        wanted = Wanted(["lrp" if one_pass is lrp else "grad_x_input"], reduce)
+        with torch.enable_grad():
+            one_pass(model, self.rows, Inputs(model, ids, None), gradient, wanted)
+
+    def sweep(self) -> Iterator[Work]:
+        plan = self.plan
+        rankings = sum(len(plan.scoring.seeds) if get_selector(name).seeded else 1 for name in plan.scoring.selectors)
+        inner = sum(0 < rate < 1 for rate in plan.sweep_rates)
+        # The model without an edit is one cell, and so is the one without any row.
+        cells = rankings * len(plan.orders) * inner + (0 in plan.sweep_rates) + (1 in plan.sweep_rates)
+        count, length = plan.eval_samples, plan.eval_length
+        chosen = plan.scoring.batch_size or logits_that_fit(self.kind, length, self.vocabulary)
+        size = min(count, self.batch or chosen)
+        ids = torch.zeros(size, length, dtype=torch.int64)
+
+        def nll() -> None:
+            logits = self.dry.model(input_ids=ids, use_cache=False).logits[:, :-1]
+            token_nll(logits, ids[:, 1:])
+
+        with torch.no_grad():
+            cost = self.dry.cost(nll)
+        most = max(plan.sweep_rates, default=0.0)
+        kept = round(most * self.row_bytes)
+        if self.kind == "cpu":  # smaller copies of the MLPs stand in for those with dead neurons
+            kept = max(round(rate * self.row_bytes + (1 - rate) * self.mlp_bytes) for rate in (0.0, *plan.sweep_rates))
+        total = cells * count * cost.flops // size
+        passes = cells * math.ceil(count / size)
+        yield Work(SWEEP, f"{cells:,} cells", passes, cells * count * length, total, size, cost.peak_bytes, kept)
+
+    def replies(self) -> Iterator[Work]:
+        tokenizer, plan = self.sketch.tokenizer, self.refusal
+        if not tokenizer.chat_template:
+            return  # a model that answers no prompts
+        pairs = read_pairs(plan.pairs, CALIBRATION, plan.domains, plan.calibration_pairs)
+        texts = [text for some in pairs.values() for pair in some for text in (pair.risk, pair.base)]
+        longest = max(len(prompt_ids(tokenizer, text, system=plan.system)) for text in texts)
+        size, new, model = min(len(texts), self.batch or plan.batch_size), plan.reply_tokens, self.dry.model
+
+        def passed(length: int, **more: Any) -> Any:
+            ids = torch.zeros(size, length, dtype=torch.int64)
+            return model(input_ids=ids, use_cache=True, logits_to_keep=1, **more)
+
+        with torch.no_grad():
+            prompt = self.dry.cost(lambda: passed(longest))
+            caches: list[Any] = []
+            grown = self.dry.cost(lambda: caches.append(passed(longest + new - 1).past_key_values))
+            step = self.dry.cost(lambda: passed(1, past_key_values=caches[0]))
+        batches = math.ceil(len(texts) / size)
+        flops = (prompt.flops + (new - 1) * step.flops) * len(texts) // size
+        peak = max(prompt.peak_bytes, grown.left_bytes + step.peak_bytes)
+        tokens = len(texts) * (longest + new - 1)
+        what = f"replies to {len(texts):,} prompts, one edit"
+        yield Work(REPLIES, what, batches * new, tokens, flops, size, peak)
+
+
+def flops_per_second(sketch: LoadedModel) -> float:
+    """How fast this device multiplies matrices of the model's most costly shape, in its dtype, measured now.
+
+    Norms, attention and copies come on top, so that a time made from it is a lower bound.
+    """
+    shapes: dict[tuple[int, int], int] = {}
+    for layer in sketch.rows.layers:
+        linear = sketch.model.get_submodule(layer.name)
+        assert isinstance(linear, nn.Linear)
+        shape = (linear.in_features, linear.out_features)
+        shapes[shape] = shapes.get(shape, 0) + shape[0] * shape[1]
+    wide, out = max(shapes, key=lambda shape: shapes[shape])
+    device, dtype = torch.device(sketch.device), DTYPES[sketch.dtype]
+    weight = torch.ones(out, wide, dtype=dtype, device=device)
+    given = torch.ones(512, wide, dtype=dtype, device=device)
+    products, start = 0, 0.0
+    with torch.no_grad():
+        nn.functional.linear(given, weight)  # the first one sets up its library
+        _wait(device)
+        start = time.perf_counter()
+        while (elapsed := time.perf_counter() - start) < _PROBE_S:
+            nn.functional.linear(given, weight)
+            _wait(device)
+            products += 1
+    return 2.0 * products * len(given) * wide * out / elapsed
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
