@@ -7,12 +7,26 @@ import os
 import sys
 from collections.abc import Sequence
 
-from engine.commands import analyze, compare, dashboard, doctor, export, mask, refusal, report, rows, score, sweep
+from engine.commands import (
+    analyze,
+    compare,
+    dashboard,
+    doctor,
+    export,
+    mask,
+    refusal,
+    replay,
+    report,
+    rows,
+    score,
+    sweep,
+)
 from engine.commands.common import err
 from engine.records.environment import installed_version
-from engine.records.errors import InputError
+from engine.records.errors import CheckFailed, InputError
 
-COMMANDS = (dashboard, rows, score, mask, sweep, analyze, compare, report, refusal, export, doctor)
+COMMANDS = (dashboard, rows, score, mask, sweep, analyze, compare, report, replay, refusal, export, doctor)
+_STOPPED = "stopped; what was finished is kept, the same command goes on from there"
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -38,8 +52,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.run(args)
     except InputError as error:
         return _fail(args, str(error), 2)
+    except CheckFailed as error:
+        return _fail(args, str(error), 1)
     except KeyboardInterrupt:
-        return _fail(args, "stopped; what was finished is kept, the same command goes on from there", 130)
+        return _fail(args, getattr(args, "stopped", _STOPPED), 130)
     except BrokenPipeError:  # the reader of our output went away (`| head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
