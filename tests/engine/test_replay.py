@@ -102,7 +102,7 @@ def test_a_changed_score_is_found(call, folder, tiny_text):
     manifest = read_manifest(folder)
     manifest["files"][path.name]["sha256"] = file_sha256(path)
     (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
-    code, out, err = call("replay", folder, "--only", "scores", "--text", tiny_text)
+    code, out, _ = call("replay", folder, "--only", "scores", "--text", tiny_text)
     assert code == 1
     assert "lrp at row_id=11: stored" in out
     assert "tolerance 0.001: a number holds if" in " ".join(out.split())
