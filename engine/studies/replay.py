@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -162,7 +162,14 @@ def replay(
     with tempfile.TemporaryDirectory() as place:
         for number, (plan, same) in enumerate(by_plan.items()):
             audit = AuditInputs(loaded, plan, store, progress)
-            _check_texts(audit, same)
+            try:
+                read = list(_texts_of(audit, same))
+            except InputError as error:  # out of reach
+                if only:
+                    raise
+                found.left_out |= dict.fromkeys((part.name for part in same), str(error))
+                continue
+            _check_texts(read)
             again = Path(place) / str(number)
             names = [part.name for part in same if part.name != SCORES]
             report = run_analyses(audit, names, again, runner, skip=not only)
@@ -185,23 +192,25 @@ def _plan(part: Part, texts: Sequence[Path], found: _Found) -> AuditPlan:
     return plan
 
 
-def _check_texts(audit: AuditInputs, parts: Iterable[Part]) -> None:
-    """Errors: InputError where a text is not the one that was read. Reads no more than the first tokens."""
+def _texts_of(audit: AuditInputs, parts: Iterable[Part]) -> Iterator[tuple[str, str, Json, Json]]:
+    """Part, role, and the text as it is recorded and as it is here. Errors: InputError for one that cannot be read."""
     for part in parts:
         of_scores = part.spec if part.name == SCORES else part.spec["scores"]
-        for role, record, here in (
-            ("calibration", of_scores.get("calibration"), lambda: audit.calibration),
-            ("evaluation", part.spec.get("evaluation"), lambda: audit.evaluation),
-        ):
-            if not record:
-                continue
-            now = here().record()
-            for name in ("corpus_hash", "sample_ids", "skipped_tokens"):
-                if name in record and record[name] != now[name]:
-                    raise InputError(
-                        f"{part.name}: the {role} text {record['corpus']} is not the one that was read ({name} "
-                        f"{str(record[name])[:12]}, here {str(now[name])[:12]}); give that text with --text"
-                    )
+        if record := of_scores.get("calibration"):
+            yield part.name, "calibration", record, audit.calibration.record()
+        if record := part.spec.get("evaluation"):
+            yield part.name, "evaluation", record, audit.evaluation.record()
+
+
+def _check_texts(read: Iterable[tuple[str, str, Json, Json]]) -> None:
+    """Errors: InputError where a text is not the one that was read."""
+    for part, role, record, now in read:
+        for name in ("corpus_hash", "sample_ids", "skipped_tokens"):
+            if name in record and record[name] != now[name]:
+                raise InputError(
+                    f"{part}: the {role} text {record['corpus']} is not the one that was read ({name} "
+                    f"{str(record[name])[:12]}, here {str(now[name])[:12]}); give that text with --text"
+                )
 
 
 def _compared(folder: Path, again: Path, part: Part, tolerance: float) -> list[Held]:

@@ -192,6 +192,20 @@ def test_a_part_that_cannot_be_had_is_left_out_with_a_reason(call, folder, tiny_
     assert "elsewhere.txt" in found["left_out"]["sweep"]
 
 
+def test_a_text_that_cannot_be_read_leaves_out_what_reads_it(call, folder, tiny_text):
+    """No network in the tests: a text of the hub is out of reach, and what reads none of it is run all the same."""
+    manifest = read_manifest(folder)
+    for stem in ("gap", "differences", "sweep"):
+        spec = manifest["files"][f"{stem}.parquet"]["spec"]
+        spec["settings"]["eval_corpus"] = spec["evaluation"]["corpus"] = "wikitext2"
+    (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+    code, out, err = call("replay", folder, "--text", tiny_text, "--json")
+    found = json.loads(out)
+    assert (code, err) == (0, "")
+    assert set(found["left_out"]) == {"gap", "differences", "sweep"}
+    assert "jaccard.parquet" in {one["file"] for one in found["tables"]}
+
+
 def test_settings_of_another_version_are_told(call, folder, tiny_text):
     manifest = read_manifest(folder)
     settings = manifest["files"]["depth.parquet"]["spec"]["settings"]
