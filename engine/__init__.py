@@ -46,6 +46,7 @@ _API = {  # module -> its names
     "studies.refusal.experiment": "run_experiment",
     "studies.refusal.inputs": "RefusalInputs",
     "studies.refusal.operating_point": "operating_points",
+    "studies.replay": "replay",
 }
 _MODULES = {name: module for module, names in _API.items() for name in names.split()}
 
@@ -105,6 +106,7 @@ if TYPE_CHECKING:
     from engine.studies.refusal.experiment import run_experiment as run_experiment
     from engine.studies.refusal.inputs import RefusalInputs as RefusalInputs
     from engine.studies.refusal.operating_point import operating_points as operating_points
+    from engine.studies.replay import replay as replay
 
 __all__ = sorted(_MODULES)
 

@@ -17,6 +17,7 @@ from engine.commands import (
     fetch,
     mask,
     refusal,
+    replay,
     report,
     rows,
     score,
@@ -25,12 +26,15 @@ from engine.commands import (
 from engine.commands.common import err
 from engine.models import downloads
 from engine.records.environment import installed_version
-from engine.records.errors import InputError
+from engine.records.errors import CheckFailed, InputError
 from engine.records.out_of_memory import is_out_of_memory
 
-COMMANDS = (dashboard, rows, score, mask, sweep, analyze, compare, report, refusal, export, doctor, estimate, fetch)
+COMMANDS = (
+    dashboard, rows, score, mask, sweep, analyze, compare, report, replay, refusal, export, doctor, estimate, fetch,
+)  # fmt: skip
 
 _MORE_ROOM = "what was finished is kept; free the device, or use --dtype bfloat16, shorter texts or a larger device"
+_STOPPED = "stopped; what was finished is kept, the same command goes on from there"
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -56,8 +60,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = args.run(args)
     except InputError as error:
         return _fail(args, str(error), 2)
+    except CheckFailed as error:
+        return _fail(args, str(error), 1)
     except KeyboardInterrupt:
-        code = _fail(args, "stopped; what was finished is kept, the same command goes on from there", 130)
+        code = _fail(args, getattr(args, "stopped", _STOPPED), 130)
         downloads.leave(code)
         return code
     except BrokenPipeError:  # the reader of our output went away (`| head`)

@@ -76,7 +76,8 @@ def plain_gradients() -> Iterator[None]:
 def model_family(model: nn.Module) -> str:
     """The family whose rules fit the model's decoder blocks, by the transformers module they come from.
 
-    Errors: InputError naming the supported families.
+    Errors: InputError naming the supported families, and InputError where lxt is not installed: whoever asks this
+    before a pass runs has both.
     """
     first = row_index(model).layers[0].name  # e.g. model.layers.0.self_attn.q_proj
     path, found = "", ""
@@ -90,6 +91,7 @@ def model_family(model: nn.Module) -> str:
             f"lrp has no rules for {type(model).__name__} ({found or 'not a transformers model'}); "
             f"supported families: {', '.join(FAMILIES)}; the selectors other than lrp, relp and consensus2 still work"
         )
+    _package()
     return found
 
 
@@ -150,6 +152,17 @@ def _patch_map(family: str) -> Mapping[Any, Any]:
     return _lxt(f"models.{family}").attnLRP
 
 
+def _package() -> str:
+    """lxt's folder. Errors: InputError that says how to install it, without what it declares and nothing here uses."""
+    spec = importlib.util.find_spec("lxt")
+    if spec is None or not spec.submodule_search_locations:
+        raise InputError(
+            "lrp, relp and consensus2 take their rules from the package lxt, which is not installed here; install it "
+            "with `pip install --no-deps 'lxt>=2.1'` (all that is used of it), or name other --selectors"
+        )
+    return spec.submodule_search_locations[0]
+
+
 @functools.cache
 def _lxt(name: str) -> Any:
     """The module `lxt.efficient.<name>`, imported past its packages' own `__init__`.
@@ -157,10 +170,7 @@ def _lxt(name: str) -> Any:
     Those import every family that lxt ships, some of which need what transformers 5 no longer has. Bare
     packages stand in for them during the import and are taken away again.
     """
-    spec = importlib.util.find_spec("lxt")
-    if spec is None or not spec.submodule_search_locations:
-        raise InputError("the selector lrp needs the package lxt, which is not installed; install lxt 2.1 or newer")
-    root = spec.submodule_search_locations[0]
+    root = _package()
     added = []
     try:
         for package, path in (("lxt.efficient", "efficient"), ("lxt.efficient.models", "efficient/models")):

@@ -10,6 +10,10 @@ class InputError(ValueError):
     """Wrong input. The command line prints its one line and exits with code 2, the dashboard shows it as is."""
 
 
+class CheckFailed(Exception):
+    """Everything ran, and what was to be checked does not hold. One line like an `InputError`'s, exit code 1."""
+
+
 def unknown(kind: str, got: str, available: Iterable[str]) -> InputError:
     """An `InputError` for a name that is not registered, with the nearest name as a suggestion."""
     names = sorted(available)

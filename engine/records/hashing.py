@@ -15,6 +15,9 @@ from engine.records.environment import distributions_of, installed_version
 Json = dict[str, Any]
 SCHEMA_VERSION = 1
 _NUMERIC = ("torch", "transformers", "lxt")  # a change of one of these may change a number
+# Without lxt no number comes from its rules, so that one measured then is the same with the oldest lxt that is taken:
+# whoever installs it later keeps what was measured before.
+_ABSENT = {"lxt": "2.1"}
 
 
 def canonical(spec: Mapping[str, Any]) -> str:
@@ -28,7 +31,7 @@ def cache_key(kind: str, spec: Mapping[str, Any]) -> str:
     `spec` holds the model's weights hash and dtype, the tokens' hash, the selector or the mask; added
     here are the schema version and the versions of the libraries that do the arithmetic.
     """
-    libraries = {name: installed_version(name) for name in _NUMERIC}
+    libraries = {name: installed_version(name) or _ABSENT.get(name) for name in _NUMERIC}
     whole = {"kind": kind, "schema": SCHEMA_VERSION, "libraries": libraries, "spec": spec}
     return hashlib.sha256(canonical(whole).encode()).hexdigest()
 

@@ -9,6 +9,8 @@ import stat
 import subprocess
 import sys
 import time
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from engine.records.hashing import cache_key
 from engine.records.manifest import add_to_manifest, read_manifest
 from engine.results.store import Store, default_store_dir
 
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 MODEL = {"id": "tiny", "weights_hash": "a" * 64, "dtype": "float32"}
 
 
@@ -90,6 +93,19 @@ def test_every_field_of_a_spec_changes_its_key():
         cache_key("nll", {**spec, "batch_size": 8}),
     ]
     assert len({base, *changed}) == 7
+
+
+def test_what_was_measured_before_lxt_was_installed_counts_afterwards(monkeypatch):
+    """Its absence stands for the oldest one that is taken, and only for that."""
+    from engine.records import hashing
+
+    oldest = next(one for one in PROJECT["optional-dependencies"]["lrp"] if one.startswith("lxt")).partition(">=")[2]
+    keys = {}
+    for there in (None, oldest, f"{oldest}.1"):
+        versions = {"torch": "3", "transformers": "6", "lxt": there}
+        monkeypatch.setattr(hashing, "installed_version", versions.get)
+        keys[there] = cache_key("nll", {"mask": "m"})
+    assert keys[None] == keys[oldest] != keys[f"{oldest}.1"]
 
 
 def test_library_versions_are_part_of_the_key(monkeypatch):

@@ -1,0 +1,87 @@
+"""The plan that a manifest tells of: what a run was asked for, from what it wrote down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.data.local_tasks import SHIPPED as SHIPPED_TASKS
+from engine.data.texts import available_corpora
+from engine.records.errors import InputError
+from engine.records.hashing import Json
+from engine.run.plans import AuditPlan, ScorePlan
+
+_SCORING = "scoring"  # has a record of its own
+
+
+def score_plan(record: Json, texts: Sequence[Path] = ()) -> ScorePlan:
+    """The plan of scores from their record. texts: files, of which the one with the recorded name is taken.
+
+    How many windows went into one pass is not recorded: it changes rounding only.
+    Errors: InputError for a text that is no corpus by name and not among the files.
+    """
+    given: dict[str, Any] = {
+        "selectors": tuple(record["selectors"]),
+        "seeds": tuple(record["seeds"]),
+        "objective": record["objective"],
+    }
+    calibration = record.get("calibration")
+    if calibration:
+        given["corpus"] = text_named(calibration["corpus"], texts)
+        given["samples"] = calibration.get("samples_requested") or calibration["samples"]
+        given["length"] = calibration["length"]
+    return ScorePlan(**given)
+
+
+def audit_plan(spec: Json, reads: Sequence[str] = (), texts: Sequence[Path] = ()) -> tuple[AuditPlan, list[str]]:
+    """The plan of an analysis from its tables' record, and in words what of it could not be had.
+
+    reads: settings that name a text or tasks and that the analysis reads; others are left as they are recorded, since
+    nobody opens them. texts: files and folders of tasks for those, found by their names.
+    Errors: InputError for a text or tasks that are not to be had, and for settings that this version does not take.
+    """
+    notes: list[str] = []
+    settings = dict(spec["settings"])
+    for name in reads:
+        find = _tasks_named if name == "downstream_tasks" else text_named
+        settings[name] = find(settings[name], texts) if settings.get(name) else settings.get(name)
+    plan: AuditPlan = _made(AuditPlan, settings, notes, {_SCORING: score_plan(spec["scores"], texts)})
+    return plan, notes
+
+
+def text_named(name: str, texts: Sequence[Path]) -> str:
+    """A corpus by its name, or the file of that name."""
+    return name if name in available_corpora() else _found(name, texts)
+
+
+def _tasks_named(name: str, texts: Sequence[Path]) -> str:
+    return name if name == SHIPPED_TASKS else _found(name, texts)
+
+
+def _found(name: str, texts: Sequence[Path]) -> str:
+    for path in texts:
+        if path.name == name:
+            return str(path)
+    raise InputError(f"the run read {name}, which is a file or folder of its own; say where it is with --text {name}")
+
+
+def _made(kind: Any, settings: Mapping[str, Any], notes: list[str], values: dict[str, Any]) -> Any:
+    """A plan, and its parts, of recorded settings; a setting without a record has this version's default."""
+    known = {one.name: one for one in fields(kind)}
+    for name, one in known.items():
+        if name in values or name not in settings:
+            continue
+        part = one.default_factory
+        inner = isinstance(part, type) and is_dataclass(part)
+        values[name] = _made(part, settings[name], notes, {}) if inner else _frozen(settings[name])
+    unknown = sorted(settings.keys() - known.keys())
+    if unknown:
+        notes.append(f"settings that this version does not have were left out: {', '.join(unknown)}")
+    return kind(**values)
+
+
+def _frozen(value: Any) -> Any:
+    """JSON's lists as the tuples of plans."""
+    return tuple(_frozen(one) for one in value) if isinstance(value, list) else value

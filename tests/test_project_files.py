@@ -1,0 +1,79 @@
+"""What stands beside the code says what is true of it: citation, changelog, container, lower bounds."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from engine.cli import build_parser
+from engine.selectors.base import BUILT_IN, get_selector
+
+ROOT = Path(__file__).resolve().parents[1]
+HERE = ROOT / ".github"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_the_citation_is_of_this_version() -> None:
+    citation = yaml.safe_load((HERE / "CITATION.cff").read_text(encoding="utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys()  # what the format requires
+    assert str(citation["version"]) == PROJECT["project"]["version"]
+    assert citation["license"] == PROJECT["project"]["license"]
+    assert citation["abstract"] == PROJECT["project"]["description"]
+    paper = citation["references"][0]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert paper["title"] in readme
+    assert ", ".join(one["family-names"] for one in paper["authors"]) in readme
+    attnlrp = citation["references"][1]["identifiers"][0]["value"]
+    assert attnlrp in (ROOT / "engine" / "selectors" / "lrp.py").read_text(encoding="utf-8")
+
+
+def test_the_changelog_begins_with_this_version_and_counts_what_is_there() -> None:
+    said = (HERE / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## (\d+\.\d+\.\d+)", said, re.MULTILINE)[0] == PROJECT["project"]["version"]
+    words = {9: "nine", 10: "ten"}
+    from engine.run.plans import PRESETS
+
+    in_presets = {name for one in PRESETS.values() for name in one.plan.scoring.selectors}
+    further = set(BUILT_IN) - in_presets
+    assert f"{words[len(in_presets)]} selectors in presets and {words[len(further)]} further ones by name" in said
+    for name in ("lrp", "relp", "consensus2"):
+        assert get_selector(name).id == name
+
+
+def container() -> list[tuple[str, str]]:
+    """Instructions of the container file and what follows them."""
+    lines = [line for line in (HERE / "Containerfile").read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [tuple(line.split(" ", 1)) for line in lines if not line.startswith("#")]  # type: ignore[misc]
+
+
+def test_the_container_copies_what_is_there_and_all_that_the_wheel_is_built_of() -> None:
+    copied = {name for word, rest in container() if word == "COPY" for name in rest.split()[:-1]}
+    assert all((ROOT / name).exists() for name in copied)
+    built = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert copied == {"pyproject.toml", PROJECT["project"]["readme"], *PROJECT["project"]["license-files"], *built}
+
+
+def test_what_the_container_runs_is_a_command() -> None:
+    said = dict(container())
+    assert json.loads(said["ENTRYPOINT"]) == list(PROJECT["project"]["scripts"])
+    args = build_parser().parse_args(json.loads(said["CMD"]))
+    assert args.command == "dashboard"
+    assert str(args.port) == said["EXPOSE"]
+    shown = [line for line in (HERE / "Containerfile").read_text(encoding="utf-8").splitlines() if " run " in line]
+    for line in shown:
+        _, _, typed = line.partition(" selector-audit ")
+        if typed:
+            build_parser().parse_args(shlex.split(typed))
+    assert len(shown) == 2
+
+
+@pytest.mark.parametrize("extra", ["lrp", "downstream", "sharded"])
+def test_extras_are_in_the_default_set_up(extra: str) -> None:
+    """`uv run` brings what an extra would, so that no test is left out for want of it."""
+    assert set(PROJECT["project"]["optional-dependencies"][extra]) <= set(PROJECT["dependency-groups"]["dev"])
