@@ -152,6 +152,12 @@ def _patch_map(family: str) -> Mapping[Any, Any]:
     return _lxt(f"models.{family}").attnLRP
 
 
+def rules_load() -> None:
+    """Errors: InputError where lxt is missing, whatever its import raises where it does not fit."""
+    for family in FAMILIES:
+        _patch_map(family)
+
+
 def _package() -> str:
     """lxt's folder. Errors: InputError that says how to install it, without what it declares and nothing here uses."""
     spec = importlib.util.find_spec("lxt")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import platform
 import shutil
@@ -57,14 +56,20 @@ def examine(
 def _packages() -> Iterator[Finding]:
     yield Finding("ok", "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
     found = {name: installed_version(name) for name in _PACKAGES}
-    missing = [name for name, version in found.items() if version is None]
+    missing = [name for name, version in found.items() if version is None and name != "lxt"]
     versions = ", ".join(f"{name} {version}" for name, version in found.items() if version)
     if missing:
         yield Finding("problem", "packages", versions, f"install {', '.join(missing)}: `uv sync`")
     else:
         yield Finding("ok", "packages", versions)
+    if found["lxt"] is None:
+        without = "lxt is not installed: lrp, relp and consensus2 cannot run, everything else can"
+        yield Finding("note", "attnlrp", without, "pip install --no-deps 'lxt>=2.1'")
+        return
     try:
-        importlib.import_module("engine.models.attnlrp")
+        from engine.models.attnlrp import rules_load
+
+        rules_load()
         yield Finding("ok", "attnlrp", "lxt's rules load")
     except Exception as error:
         yield Finding("problem", "attnlrp", f"lxt's rules do not load: {error}", "the other selectors still run")
