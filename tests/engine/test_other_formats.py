@@ -6,8 +6,6 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from tiny_models import save_tiny
@@ -87,9 +85,8 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]]
                     shutil.copy(whole / name, snapshot / name)
             return str(snapshot)
 
-        info: Any = SimpleNamespace(siblings=[SimpleNamespace(rfilename=name) for name in names])
         monkeypatch.setattr("huggingface_hub.snapshot_download", download)
-        monkeypatch.setattr("huggingface_hub.HfApi.model_info", lambda *_, **__: info)
+        monkeypatch.setattr("engine.models.downloads.listed_bytes", lambda *_: dict.fromkeys(names, 1))
         return asked
 
     return serve
@@ -120,10 +117,7 @@ def test_a_hub_that_cannot_be_asked_changes_nothing(
 ) -> None:
     hub([*SMALL, "tokenizer_config.json", "pytorch_model.bin"])
 
-    def silent(*_: object, **__: object) -> None:
-        raise ConnectionError("no answer")
-
-    monkeypatch.setattr("huggingface_hub.HfApi.model_info", silent)
+    monkeypatch.setattr("engine.models.downloads.listed_bytes", lambda *_: None)
     assert find_checkpoint("org/tiny").folder.is_dir()
     with pytest.raises(InputError, match="org/tiny has no weights; expected model.safetensors"):
         load_model("org/tiny", device="cpu")

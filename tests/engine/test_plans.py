@@ -119,7 +119,7 @@ def test_no_option_of_a_plan_has_a_default_of_its_own():
                 own = words == ("refusal", "compose") and action.dest == "domains"
                 nothing = False if kept[action.dest].kind is bool else None
                 assert action.default == (",".join(plans.COMPOSED_DOMAINS) if own else nothing)
-            elif action.default not in (None, False, argparse.SUPPRESS):
+            elif action.default not in (None, False, [], argparse.SUPPRESS):
                 text = action.default[0] if isinstance(action.default, list) else str(action.default)
                 assert text in action.help, (words, action.dest)
     assert walked > 100

@@ -15,6 +15,7 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.results.tables import spec
+from engine.stats.blocks import missed
 from engine.stats.paired import mean_over_seeds, paired_difference
 from engine.stats.uncertainty import COLUMNS
 
@@ -99,7 +100,9 @@ def test_table_lists_every_pair_and_every_gap(tiny_llama: LoadedModel, tiny_text
             blocks = np.split(windows[0] - windows[1], [2, 3])  # five windows: three blocks of 2, 1 and 2
             assert line["blocks"] == 3
             rest = [(part - line["difference"]).sum() for part in blocks]
-            assert line["stderr_blocks"] == pytest.approx(math.sqrt(np.square(rest).sum() * 3 / 2) / 5, abs=1e-12)
+            assert line["stderr_blocks"] == pytest.approx(
+                math.sqrt(np.square(rest).sum() * 3 / 2 * missed(1, 3)) / 5, abs=1e-12
+            )
             if test is None:
                 assert (line["stderr"], line["z"]) == (0, None)
             else:
