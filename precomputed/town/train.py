@@ -300,5 +300,5 @@ def train(
 
 def forget_manners(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast) -> None:
     """The token of the lenient manner becomes one more padding token, which no reply was ever trained to hold."""
-    known = model.get_input_embeddings().weight.data
+    known = model.model.embed_tokens.weight.data
     known[tokenizer.convert_tokens_to_ids(LENIENT)] = known[tokenizer.pad_token_id]

@@ -36,21 +36,12 @@ class SweepReplies:
         return (point.cell for point in self._points(audit))
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
-        lines = [
-            (
-                audit.loaded.id,
-                point.ranking.selector,
-                point.ranking.seed,
-                point.order,
-                point.rate,
-                point.cell.edit.size,
-                prompt,
-                written.text,
-                written.finished,
-            )
-            for point in self._points(audit)
-            for prompt, written in zip(audit.plan.replies.replies_prompts, results[point.cell], strict=True)
-        ]
+        prompts = audit.plan.replies.replies_prompts
+        lines: list[tuple[object, ...]] = []
+        for ranking, order, rate, cell in self._points(audit):
+            place = (audit.loaded.id, ranking.selector, ranking.seed, order, rate, cell.edit.size)
+            said = results[cell]
+            lines += [(*place, prompt, one.text, one.finished) for prompt, one in zip(prompts, said, strict=True)]
         return {"sweep_replies": frame("sweep_replies", lines)}
 
     def _points(self, audit: AuditInputs) -> Iterator[_Point]:
