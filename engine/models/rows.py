@@ -107,13 +107,15 @@ def row_index(model: nn.Module) -> RowIndex:
     its own tensors stay where they are, and from then on `model.get_submodule(layer.name)` is such a Linear. What
     `left_alone` names has no rows.
 
-    Errors: an encoder-decoder, no list of blocks, a weight matrix that is none of these, quantized weights.
+    Errors: an encoder-decoder, no list of blocks, a weight matrix that is none of these, quantized weights, two Linears
+    that share a weight (Zamba2's blocks), whose rows would count twice.
     """
     prefix, blocks = _blocks(model)
     for block in blocks:
         show_experts(block)
         show_conv1d(block)
     layers: list[Layer] = []
+    owners: dict[int, str] = {}  # of each weight the Linear that has it
     start = 0
     for number, block in enumerate(blocks):
         linears = list(_linears(block, f"{prefix}.{number}"))
@@ -122,6 +124,7 @@ def row_index(model: nn.Module) -> RowIndex:
         # Python's sort is stable: equal ranks, the names outside PROJECTIONS, stay in module order.
         named.sort(key=lambda entry: _rank(entry[0]))
         for projection, path, linear in named:
+            _check_own(linear, f"{prefix}.{number}.{path}", owners)
             layers.append(
                 Layer(
                     index=len(layers),
@@ -201,6 +204,16 @@ def _linears(block: nn.Module, where: str) -> Iterator[tuple[str, nn.Linear]]:
                         "in a layout whose rows are not known, so they cannot be scored or removed; expected a model "
                         "such as Llama, Qwen, Gemma, Mistral, Phi, OLMo, GPT-NeoX, GPT-2, Mixtral or Qwen-MoE"
                     )
+
+
+def _check_own(linear: nn.Linear, name: str, owners: dict[int, str]) -> None:
+    for parameter in linear.parameters(recurse=False):
+        other = owners.setdefault(id(parameter), name)
+        if other != name:
+            raise InputError(
+                f"{name} and {other} share their weights, so that a row of one is a row of the other and a rate would "
+                "count it twice; expected a model whose blocks have weights of their own"
+            )
 
 
 def _projection(path: str, names: Counter[str]) -> str:

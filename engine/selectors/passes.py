@@ -52,6 +52,11 @@ def watching(model: nn.Module, rows: RowIndex, positions: tuple[int, int], on_li
                     "tokens; expected an output at every token; selectors that need data cannot score such a model, "
                     "magnitude and random can"
                 )
+            if layer in ran:
+                raise InputError(
+                    f"{rows.layers[layer].name} ran twice in one pass, so that it has no one output at a token; "
+                    "selectors that need data cannot score such a model, magnitude and random can"
+                )
             ran.add(layer)
             on_linear(layer, inputs[0], output, seen)
 

@@ -213,6 +213,13 @@ def test_weights_in_an_unknown_layout_are_an_error() -> None:
         row_index(skeleton(transformers.JetMoeConfig(num_hidden_layers=1, hidden_size=8, num_key_value_heads=2)))
 
 
+def test_weights_that_blocks_share_are_an_error() -> None:
+    first, second = Gated(q_proj=(4, 7)), Gated(q_proj=(4, 7))
+    second.q_proj.weight = first.q_proj.weight
+    with pytest.raises(InputError, match=r"blocks\.1\.q_proj and blocks\.0\.q_proj share their weights"):
+        row_index(Toy(first, second))
+
+
 def test_models_without_decoder_blocks_are_an_error() -> None:
     encoder = transformers.BertConfig(num_hidden_layers=1, is_decoder=True)
     with pytest.raises(InputError, match="BertLMHeadModel has no list of decoder blocks beside its token embeddings"):
