@@ -117,6 +117,23 @@ _CONFIGS |= {
             "n_groups": 1, "chunk_size": 4,
         },
     ),
+    "qwen3_next": (  # linear attention, then attention; experts in both
+        "Qwen3NextConfig",
+        {
+            **_GATED, **_ROUTED, "moe_intermediate_size": 9, "shared_expert_intermediate_size": 11,
+            "layer_types": ["linear_attention", "full_attention"], "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4, "linear_key_head_dim": 6, "linear_value_head_dim": 6,
+        },
+    ),
+    "nemotron_h": (  # Mamba, then experts without a gate
+        "NemotronHConfig",
+        {
+            **_PLAIN, "layers_block_type": ["mamba", "moe"], "n_routed_experts": 4, "num_experts_per_tok": 2,
+            "moe_intermediate_size": 9, "moe_shared_expert_intermediate_size": 11, "n_group": 1, "topk_group": 1,
+            "n_shared_experts": 1, "mamba_num_heads": 4, "mamba_head_dim": 8, "ssm_state_size": 3, "n_groups": 1,
+            "chunk_size": 4,
+        },
+    ),
     "jamba": (  # Mamba, then attention with experts
         "JambaConfig",
         {

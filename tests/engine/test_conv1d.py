@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers
 from same_bits import assert_same_bits, bits
-from tiny_models import load_tiny, save_tiny, tiny_model
+from tiny_models import load_tiny, tiny_model
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
@@ -24,7 +24,7 @@ from engine.interventions.in_weights import zeroed
 from engine.models.checkpoints import find_checkpoint
 from engine.models.left_alone import kept
 from engine.models.loading import LoadedModel, load_model
-from engine.models.rows import decoder_blocks, row_index
+from engine.models.rows import row_index
 from engine.selectors.run import compute_scores
 
 IDS = torch.randint(3, 200, (3, 11), generator=torch.Generator().manual_seed(0))
@@ -132,26 +132,6 @@ def test_export_zeroes_the_columns_in_the_files(gpt2: LoadedModel, tmp_path: Pat
     assert again.rows == gpt2.rows
 
 
-def test_what_is_no_row_of_mamba_is_left_alone_and_said(tmp_path: Path) -> None:
-    loaded = load_tiny("mamba", tmp_path)
-    assert {layer.projection for layer in loaded.rows.layers} == {"in_proj", "x_proj", "out_proj"}
-    assert kept(decoder_blocks(loaded.model)) == "2 convolutions, 2 time steps, 2 state-space parameters"
-    mask, before = some_rows(loaded.rows.n_rows), bits(loaded.model)
-    by_hand = copy.deepcopy(loaded.model)
-    for layer in loaded.rows.layers:
-        for row in mask[(mask >= layer.start) & (mask < layer.start + layer.rows)] - layer.start:
-            by_hand.get_submodule(layer.name).weight.data[row] = 0
-    with zeroed(loaded, mask):
-        changed = {name for name, value in bits(loaded.model).items() if not torch.equal(value, before[name])}
-        assert changed == {f"{layer.name}.weight" for layer in loaded.rows.layers}
-        assert torch.equal(logits(loaded.model), logits(by_hand))
-    edit = edit_of(mask, loaded.rows.n_rows, kind="language model", spec={})
-    with edited_outputs(loaded, [edit]) as outputs, outputs.sequences([0]):
-        torch.testing.assert_close(logits(loaded.model), logits(by_hand))
-    scores = compute_scores(loaded, ["wanda", "mean_activation", "grad_x_input"], WINDOWS)
-    assert all(one.shape == (loaded.rows.n_rows,) for one in scores.values())
-
-
 def test_a_gate_beside_experts_is_a_router_and_elsewhere_a_linear() -> None:
     block = nn.ModuleDict({"gate": nn.Linear(3, 2)})
     assert kept([block]) == ""
@@ -163,4 +143,3 @@ def test_save_and_load_of_a_shown_model(gpt2: LoadedModel, tmp_path: Path) -> No
     gpt2.model.save_pretrained(tmp_path)
     again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
     assert_same_bits(again, bits(gpt2.model))
-    assert save_tiny("gpt2", tmp_path / "second").exists()
