@@ -302,3 +302,47 @@ def test_what_the_modules_see_is_each_experts_tokens(mixtral: LoadedModel) -> No
             for name in ("gate_proj", "up_proj", "down_proj"):
                 found = seen.get(f"model.layers.{block}.mlp.experts.{expert}.{name}", torch.tensor([]))
                 assert sorted(found.tolist()) == tokens
+
+
+@pytest.mark.parametrize("family", ["mixtral", "gpt2"])
+def test_accelerates_hooks_go_on_around_the_new_forward(family: str) -> None:
+    hooks = pytest.importorskip("accelerate.hooks")
+    model = tiny_model(family)
+    expected = logits(model) if family == "gpt2" else logits(with_eager(model))
+    called: list[str] = []
+
+    class Noting(hooks.ModelHook):  # type: ignore[misc]
+        def pre_forward(self, module: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+            called.append(type(module).__name__)
+            return args, kwargs
+
+    for module in list(model.modules()):
+        if type(module).__name__ in ("MixtralExperts", "Conv1D"):
+            hooks.add_hook_to_module(module, Noting())
+    rows = row_index(model)
+    torch.testing.assert_close(logits(model), expected)
+    assert len(called) == (2 if family == "mixtral" else 8)
+    with zeroed(model, np.arange(rows.n_rows)):
+        assert not torch.allclose(logits(model), expected)
+
+
+def with_eager(model: Any) -> Any:
+    model.set_experts_implementation("eager")
+    return model
+
+
+def test_mean_ablation_is_over_the_tokens_that_an_expert_sees(mixtral: LoadedModel) -> None:
+    from engine.interventions.mean import Mean
+
+    layer = next(one for one in mixtral.rows.layers if one.name.endswith("layers.1.mlp.experts.2.up_proj"))
+    said: list[torch.Tensor] = []
+    hook = mixtral.model.get_submodule(layer.name).register_forward_hook(lambda _m, _g, output: said.append(output))
+    logits(mixtral.model)
+    hook.remove()
+    assert 0 < len(said[0]) < IDS.numel()
+    mean = Mean()
+    mean.prepare(mixtral, WINDOWS)
+    mean.fill(mixtral)
+    units = torch.ones(1, layer.rows, dtype=torch.bool)
+    replaced = mean.apply(said[0], units, layer)
+    torch.testing.assert_close(replaced, said[0].mean(0).expand_as(said[0]))
