@@ -7,11 +7,6 @@ import re
 
 from engine.commands import common
 
-EXPERTS = (
-    "rows of routed experts (*): scores that read text are means over the tokens that the expert sees; "
-    "where it sees none, they are 0"
-)
-
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
@@ -26,15 +21,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> None:
     from engine.models.checkpoints import find_checkpoint
-    from engine.models.experts import routed
+    from engine.models.experts import has_experts
     from engine.models.left_alone import kept
     from engine.models.rows import decoder_blocks, row_index
     from engine.models.skeletons import skeleton
+    from engine.selectors.seen import EXPERTS
 
     model = skeleton(find_checkpoint(args.model, args.revision, weights=False))
     index = row_index(model)
     others = kept(decoder_blocks(model))
-    experts = any(routed(model.get_submodule(layer.name)) for layer in index.layers)
     kinds: dict[tuple[str, str], list[int]] = {}
     for layer in index.layers:
         projection = re.sub(r"\.\d+\.", ".*.", layer.projection)  # all experts of a kind in one line
@@ -54,7 +49,6 @@ def run(args: argparse.Namespace) -> None:
     )
     title = f"{args.model}: {index.n_rows:,} rows in {len(index.layers)} layers of {index.n_blocks} blocks"
     common.print_table(title, ("sublayer", "projection", "layers", "rows", "share"), rows, texts=2)
-    if others:
-        common.out.print(f"not rows, always kept: {others}", markup=False)
-    if experts:
-        common.out.print(EXPERTS, markup=False)
+    common.out.print(f"not rows, always kept: norms{', ' if others else ''}{others}", markup=False)
+    if has_experts(model):
+        common.out.print(f"*: every expert; {EXPERTS}", markup=False)

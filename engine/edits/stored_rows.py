@@ -142,7 +142,9 @@ def _as_it_is(stored: _Bytes) -> _Bytes:
 
 def _stacked(parts: _Parts, converters: list[Any]) -> tuple[list[StoredTensor], ...]:
     """The tensors by source, where the conversion only stacks experts and puts its sources one after the other."""
-    converter = next(one for one in converters if set(parts) <= set(one.source_patterns))
+    converter = next((one for one in converters if set(parts) <= set(one.source_patterns)), None)
+    if converter is None:
+        return ()
     operations = [(type(one).__name__, getattr(one, "dim", None)) for one in converter.operations]
     stacks = operations == [("MergeModulelist", 0)] and len(parts) == 1
     joins = operations == [("MergeModulelist", 0), ("Concatenate", 1)]

@@ -95,6 +95,11 @@ def routed(linear: nn.Module) -> bool:
     return isinstance(linear, ExpertLinear)
 
 
+def has_experts(model: nn.Module) -> bool:
+    """Has any of its blocks routed experts that are rows?"""
+    return any(fused(module) for module in model.modules())
+
+
 def gated_experts(model: nn.Module) -> Iterator[tuple[nn.Linear, nn.Linear, nn.Linear]]:
     """Gate, up and down of every expert whose neurons are act(gate) * up with an activation of 0 at 0."""
     from transformers.integrations.moe import _default_apply_gate

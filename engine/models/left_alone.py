@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
 STATE_SPACE = ("A_log",)  # parameters of a Mamba layer that decide how its state fades
-_ROUTER_CLASS = re.compile(r"(Router|Gate|Gating)$", re.IGNORECASE)
+_ROUTER_CLASS = re.compile(r"(Router|Gate|Gating)$")
 _ROUTER_NAMES = ("gate", "router", "shared_expert_gate")
 
 

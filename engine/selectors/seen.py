@@ -7,6 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+# What people are told beside scores of a model with routed experts.
+EXPERTS = (
+    "scores that read text are, for rows of a routed expert, means over the tokens that the expert sees, and 0 where "
+    "it sees none"
+)
+
 
 @dataclass(frozen=True)
 class Seen:

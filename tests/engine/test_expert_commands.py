@@ -18,6 +18,7 @@ from engine.edits.mask_files import read_mask
 from engine.interventions.in_weights import zeroed
 from engine.measures.nll import negative_log_likelihood
 from engine.models.loading import LoadedModel
+from engine.records.manifest import read_manifest
 
 SMALL = ("--samples", "3", "--max-length", "16")
 Run = Callable[..., tuple[int, str, str]]
@@ -50,10 +51,10 @@ def test_rows_counts_experts_in_one_line_and_says_what_is_kept(run: Run, tmp_pat
     assert told["kept"] == "2 routers"
     code, out, _ = run("rows", mixtral.id, store=False)
     words = " ".join(out.split())
-    assert "not rows, always kept: 2 routers" in words
-    assert "means over the tokens that the expert sees; where it sees none, they are 0" in words
+    assert "not rows, always kept: norms, 2 routers" in words
+    assert "means over the tokens that the expert sees, and 0 where it sees none" in words
     _, out, _ = run("rows", load_tiny("mamba", tmp_path / "mamba").id, store=False)
-    assert "kept: 2 convolutions, 2 time steps, 2 state-space parameters" in " ".join(out.split())
+    assert "kept: norms, 2 convolutions, 2 time steps, 2 state-space parameters" in " ".join(out.split())
     assert "routed expert" not in out
 
 
@@ -63,6 +64,9 @@ def test_score_mask_and_sweep_agree(run: Run, loaded: LoadedModel, tiny_text: Pa
     out = tmp_path / "out"
     code, _, err = run("score", loaded.id, *chosen, "--out", out)
     assert code == 0, err
+    told = "note: scores that read text are, for rows of a routed expert, means over the tokens that the expert sees"
+    assert (told in err) == ("experts" in read_manifest(out)["files"]["scores.safetensors"]["spec"])
+    assert (told in err) == any("experts" in layer.name for layer in loaded.rows.layers)
     scores = load_file(out / "scores.safetensors")
     assert pl.read_parquet(out / "rows.parquet").equals(loaded.rows.frame())
     evaluation = ("--eval-corpus", tiny_text, "--eval-samples", "3", "--eval-length", "16")
