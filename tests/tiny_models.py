@@ -68,6 +68,80 @@ _CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt_neox": ("GPTNeoXConfig", _SQUARE),
 }
 FAMILIES = tuple(_CONFIGS)
+_HEADS: dict[str, Any] = {**_GATED, "hidden_size": 24}  # of families that have no head_dim: heads of 6
+_PLAIN = {key: value for key, value in _HEADS.items() if key != "head_dim"}
+_ROUTED: dict[str, Any] = {"num_experts": 5, "num_experts_per_tok": 2}
+_LOCAL: dict[str, Any] = {"num_local_experts": 5, "num_experts_per_tok": 2}
+_EXPERTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "mixtral": ("MixtralConfig", {**_GATED, **_LOCAL, "intermediate_size": 14}),
+    "qwen3_moe": (  # its first block is dense
+        "Qwen3MoeConfig",
+        {**_GATED, **_ROUTED, "moe_intermediate_size": 9, "mlp_only_layers": [0]},
+    ),
+    "qwen2_moe": (
+        "Qwen2MoeConfig",
+        {**_HEADS, **_ROUTED, "moe_intermediate_size": 9, "shared_expert_intermediate_size": 11},
+    ),
+    "olmoe": ("OlmoeConfig", {**_PLAIN, **_ROUTED, "intermediate_size": 14}),
+    "gpt_oss": (  # biases, [d_in, d_out], gate and up rows in turn
+        "GptOssConfig",
+        {
+            **_GATED, **_LOCAL, "intermediate_size": 14, "sliding_window": 8,
+            "layer_types": ["sliding_attention", "full_attention"], "rope_parameters": {"rope_type": "default"},
+        },
+    ),
+    "deepseek_v3": (  # its first block is dense, the second has a shared expert
+        "DeepseekV3Config",
+        {
+            **_PLAIN, "num_key_value_heads": 4, "moe_intermediate_size": 9, "n_routed_experts": 8,
+            "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "n_shared_experts": 1, "first_k_dense_replace": 1,
+            "q_lora_rank": 10, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "v_head_dim": 6,
+        },
+    ),
+    "granitemoe": ("GraniteMoeConfig", {**_PLAIN, **_LOCAL, "intermediate_size": 14}),
+}  # fmt: skip
+EXPERT_FAMILIES = tuple(_EXPERTS)
+_TOKENS = {key: _GATED[key] for key in ("vocab_size", "pad_token_id", "bos_token_id", "eos_token_id")}
+_CONFIGS |= _EXPERTS
+_CONFIGS |= {
+    "gpt2": (
+        "GPT2Config", {**_TOKENS, "n_layer": BLOCKS, "n_embd": 20, "n_inner": 28, "n_head": 4, "n_positions": 128}
+    ),
+    "mamba": (
+        "MambaConfig", {**_TOKENS, "hidden_size": 20, "num_hidden_layers": BLOCKS, "state_size": 3, "time_step_rank": 4}
+    ),
+    "mamba2": (
+        "Mamba2Config",
+        {
+            **_TOKENS, "hidden_size": 16, "num_hidden_layers": BLOCKS, "state_size": 3, "num_heads": 4, "head_dim": 8,
+            "n_groups": 1, "chunk_size": 4,
+        },
+    ),
+    "qwen3_next": (  # linear attention, then attention; experts in both
+        "Qwen3NextConfig",
+        {
+            **_GATED, **_ROUTED, "moe_intermediate_size": 9, "shared_expert_intermediate_size": 11,
+            "layer_types": ["linear_attention", "full_attention"], "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4, "linear_key_head_dim": 6, "linear_value_head_dim": 6,
+        },
+    ),
+    "nemotron_h": (  # Mamba, then experts without a gate
+        "NemotronHConfig",
+        {
+            **_PLAIN, "layers_block_type": ["mamba", "moe"], "n_routed_experts": 4, "num_experts_per_tok": 2,
+            "moe_intermediate_size": 9, "moe_shared_expert_intermediate_size": 11, "n_group": 1, "topk_group": 1,
+            "n_shared_experts": 1, "mamba_num_heads": 4, "mamba_head_dim": 8, "ssm_state_size": 3, "n_groups": 1,
+            "chunk_size": 4,
+        },
+    ),
+    "jamba": (  # Mamba, then attention with experts
+        "JambaConfig",
+        {
+            **_PLAIN, **_ROUTED, "intermediate_size": 14, "mamba_d_state": 3, "mamba_dt_rank": 4,
+            "attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1,
+        },
+    ),
+}  # fmt: skip
 LRP_FAMILIES = ("llama", "qwen2", "qwen3", "gemma3_text")
 
 

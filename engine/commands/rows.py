@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 
 from engine.commands import common
 
@@ -19,12 +20,20 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> None:
-    from engine.models.loading import load_rows
+    from engine.models.checkpoints import find_checkpoint
+    from engine.models.experts import has_experts
+    from engine.models.left_alone import kept
+    from engine.models.rows import decoder_blocks, row_index
+    from engine.models.skeletons import skeleton
+    from engine.selectors.seen import EXPERTS
 
-    index = load_rows(args.model, revision=args.revision)
+    model = skeleton(find_checkpoint(args.model, args.revision, weights=False))
+    index = row_index(model)
+    others = kept(decoder_blocks(model))
     kinds: dict[tuple[str, str], list[int]] = {}
     for layer in index.layers:
-        kinds.setdefault((layer.sublayer, layer.projection), []).append(layer.rows)
+        projection = re.sub(r"\.\d+\.", ".*.", layer.projection)  # all experts of a kind in one line
+        kinds.setdefault((layer.sublayer, projection), []).append(layer.rows)
     if args.json:
         columns = ("sublayer", "projection", "layers", "rows", "share")
         projections = [
@@ -32,7 +41,7 @@ def run(args: argparse.Namespace) -> None:
             for kind, sizes in kinds.items()
         ]
         counts = {"blocks": index.n_blocks, "layers": len(index.layers), "rows": index.n_rows}
-        common.print_json({"model": args.model, **counts, "projections": projections})
+        common.print_json({"model": args.model, **counts, "projections": projections, "kept": others})
         return
     rows = (
         (sublayer, projection, f"{len(sizes):,}", f"{sum(sizes):,}", f"{sum(sizes) / index.n_rows:.1%}")
@@ -40,3 +49,6 @@ def run(args: argparse.Namespace) -> None:
     )
     title = f"{args.model}: {index.n_rows:,} rows in {len(index.layers)} layers of {index.n_blocks} blocks"
     common.print_table(title, ("sublayer", "projection", "layers", "rows", "share"), rows, texts=2)
+    common.out.print(f"not rows, always kept: norms{', ' if others else ''}{others}", markup=False)
+    if has_experts(model):
+        common.out.print(f"*: every expert; {EXPERTS}", markup=False)

@@ -37,6 +37,8 @@ def run(args: argparse.Namespace) -> None:
             result = score_model(loaded, plan, store=store, progress=progress)
         manifest = write_scores(folder, loaded, result)
     common.say_notes(folder)
+    if "experts" in result.spec:
+        common.err.print(f"note: {result.spec['experts']}", markup=False, soft_wrap=True)
     answer = {"folder": str(folder), "rows": loaded.rows.n_rows, "left_out": left_out, "manifest": manifest}
     if common.as_json(args, answer):
         return

@@ -14,6 +14,7 @@ from engine.edits.masks import checked_mask
 from engine.models.loading import LoadedModel, input_device
 from engine.records.errors import InputError
 from engine.selectors.passes import BatchSize, in_batches, watching, wide, windows_per_pass
+from engine.selectors.seen import Seen
 
 SCHEMA = {
     "row_id": pl.Int64,
@@ -73,7 +74,10 @@ def row_examples(
 
 
 def _outputs(loaded: LoadedModel, input_ids: Tensor, chosen: Tensor) -> Tensor:
-    """Outputs of the chosen rows (ascending) at every token of some windows. [B, T] -> [rows, B * T] float32, CPU"""
+    """Outputs of the chosen rows (ascending) at every token of some windows. [B, T] -> [rows, B * T] float32, CPU
+
+    A routed expert's are 0 at tokens that it does not see.
+    """
     local = {}
     for layer in loaded.rows.layers:
         inside = chosen[(chosen >= layer.start) & (chosen < layer.start + layer.rows)]
@@ -81,14 +85,15 @@ def _outputs(loaded: LoadedModel, input_ids: Tensor, chosen: Tensor) -> Tensor:
             local[layer.index] = inside - layer.start
     seen: dict[int, Tensor] = {}
 
-    def keep(layer: int, _: Tensor, output: Tensor) -> None:
+    def keep(layer: int, _: Tensor, output: Tensor, where: Seen) -> None:
         if layer in local:
-            picked = output.reshape(-1, output.shape[-1])[:, local[layer].to(output.device)]
+            picked = where.by_token(output[..., local[layer].to(output.device)]).flatten(0, 1)
             seen[layer] = wide(picked).T.cpu()
 
     with watching(loaded.model, loaded.rows, (input_ids.shape[0], input_ids.shape[1]), keep):
         loaded.model(input_ids=input_ids.to(input_device(loaded.model)), use_cache=False, logits_to_keep=1)
-    return torch.cat([seen[layer] for layer in local])
+    unseen = torch.zeros(1, input_ids.numel())
+    return torch.cat([seen.get(layer, unseen.expand(len(rows), -1)) for layer, rows in local.items()])
 
 
 def _in_context(tokenizer: Any, ids: list[int], position: int, context: int) -> tuple[str, str, str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 
+from engine.models.experts import gated_experts
 from engine.models.gated_mlps import gated_mlps
 from engine.models.heads import attentions
 from engine.models.loading import LoadedModel
@@ -11,13 +13,13 @@ from engine.models.rows import Layer, RowIndex
 
 
 def column_index(loaded: LoadedModel) -> RowIndex:
-    """Inputs of down_proj of every gated MLP, one per neuron, and of attention's last Linear, a slice per head.
+    """Inputs of down_proj of gated MLPs and experts, one per neuron, and of attention's last Linear, a slice per head.
 
     A `RowIndex` whose layers have the side `input`: column j of such a Linear has the id start + j, and `rows` is how
     many there are. In the order of the row index. No layers where the model has neither.
     """
     model, rows = loaded.model, loaded.rows
-    readers = {id(down) for _, _, down in gated_mlps(model)}
+    readers = {id(down) for _, _, down in chain(gated_mlps(model), gated_experts(model))}
     readers |= {id(model.get_submodule(one.output.name)) for one in attentions(model, rows).attentions}
     found: list[Layer] = []
     start = 0

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from engine.models.experts import Expert
 from engine.models.gated_mlps import GATED, gated_mlps
 from engine.models.rows import Layer, RowIndex, Sublayer
 
@@ -16,6 +17,7 @@ _OUTPUTS = ("o_proj", "out_proj", "dense")  # what families call attention's las
 _DOWNS = ("down_proj", "fc2", "dense_4h_to_h", "c_proj")  # and the MLP's
 # Beside the Linears of an attention: what acts on queries and keys only, before the softmax.
 _BEFORE_SOFTMAX = ("q_norm", "k_norm", "q_layernorm", "k_layernorm")
+_ROUTED = "a routed expert's weights are slices of a tensor that all experts share, which is left as it is"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +66,9 @@ def neuron_links(model: nn.Module, rows: RowIndex) -> Found:
         if parent in served:
             continue
         name = type(model.get_submodule(parent)).__name__
-        if set(GATED) <= layers.keys():
+        if isinstance(model.get_submodule(parent), Expert):
+            without.append(_ROUTED)
+        elif set(GATED) <= layers.keys():
             without.append(f"{name} has more between up_proj and down_proj than the product with the gate")
         else:
             without.append(f"{name} ({', '.join(layers)}) has no gate_proj beside up_proj and down_proj")
@@ -94,6 +98,9 @@ def mlps(model: nn.Module, rows: RowIndex) -> tuple[tuple[Mlp, ...], str]:
     found, without = [], []
     groups = {parent: layers for parent, layers in sublayers(rows, "mlp").items() if len(layers) > 1}
     for parent, layers in groups.items():
+        if isinstance(model.get_submodule(parent), Expert):
+            without.append(_ROUTED)
+            continue
         down = next((layers[name] for name in _DOWNS if name in layers), None)
         inner = [layer for layer in layers.values() if layer is not down]
         size = _linear(model, down.name).in_features if down else 0

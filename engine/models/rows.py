@@ -15,6 +15,9 @@ import numpy.typing as npt
 import polars as pl
 from torch import Tensor, nn
 
+from engine.models.experts import fused, show_experts
+from engine.models.left_alone import STATE_SPACE, left_alone
+from engine.models.transposed import show_conv1d
 from engine.records.errors import InputError
 
 Sublayer = Literal["attention", "mlp"]
@@ -25,6 +28,8 @@ PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "
 @dataclass(frozen=True)
 class Layer:
     """One `nn.Linear` of a decoder block; its rows are `start .. start + rows - 1` of the row index.
+
+    An expert and GPT-2's Conv1D are shown as such (`engine.models.experts`, `engine.models.transposed`).
 
     side `input`: of a column index (`engine.models.columns`), and the rows are the Linear's inputs, its columns.
     """
@@ -43,8 +48,9 @@ class Layer:
 class RowIndex:
     """All prunable rows of a model: block by block, then q, k, v, o, gate, up, down, then row.
 
-    Other projections follow in the order of their modules. Embeddings, the LM head, norms and a vision
-    tower are never in it.
+    Other projections follow in the order of their modules. Of routed experts come the gate rows of every expert, then
+    their up rows, then their down rows. Embeddings, the LM head, norms, routers, convolutions and a vision tower are
+    never in it.
     """
 
     layers: tuple[Layer, ...]
@@ -97,11 +103,19 @@ def row_index(model: nn.Module) -> RowIndex:
     `attention` if its path inside the block says so (self_attn, attention, attn, …) and `mlp` otherwise.
     Where two Linears of a block share a name (experts), the projection is their path inside the block.
 
-    Errors: an encoder-decoder, no list of blocks, a weight matrix outside `nn.Linear` (GPT-2's Conv1D,
-    fused experts), quantized weights.
+    Fused experts and GPT-2's Conv1D are shown as Linears first (`experts`, `transposed`): the model computes the same,
+    its own tensors stay where they are, and from then on `model.get_submodule(layer.name)` is such a Linear. What
+    `left_alone` names has no rows.
+
+    Errors: an encoder-decoder, no list of blocks, a weight matrix that is none of these, quantized weights, two Linears
+    that share a weight (Zamba2's blocks), whose rows would count twice.
     """
     prefix, blocks = _blocks(model)
+    for block in blocks:
+        show_experts(block)
+        show_conv1d(block)
     layers: list[Layer] = []
+    owners: dict[int, str] = {}  # of each weight the Linear that has it
     start = 0
     for number, block in enumerate(blocks):
         linears = list(_linears(block, f"{prefix}.{number}"))
@@ -110,6 +124,7 @@ def row_index(model: nn.Module) -> RowIndex:
         # Python's sort is stable: equal ranks, the names outside PROJECTIONS, stay in module order.
         named.sort(key=lambda entry: _rank(entry[0]))
         for projection, path, linear in named:
+            _check_own(linear, f"{prefix}.{number}.{path}", owners)
             layers.append(
                 Layer(
                     index=len(layers),
@@ -169,7 +184,10 @@ def _blocks(model: nn.Module) -> tuple[str, nn.ModuleList]:
 
 def _linears(block: nn.Module, where: str) -> Iterator[tuple[str, nn.Linear]]:
     """The Linears of a block with their paths inside it; an error for weights that are no rows of a Linear."""
+    others = left_alone(block)
     for path, module in block.named_modules():
+        if path in others or any(path.startswith(f"{other}.") for other in others):
+            continue
         if isinstance(module, nn.Linear):
             weight: Tensor = module.weight
             if not weight.is_floating_point() or weight.shape != (module.out_features, module.in_features):
@@ -178,14 +196,24 @@ def _linears(block: nn.Module, where: str) -> Iterator[tuple[str, nn.Linear]]:
                     "cannot be scored or removed exactly; load the unquantized checkpoint"
                 )
             yield path, module
-        elif not isinstance(module, nn.Embedding):
+        elif not isinstance(module, nn.Embedding) and not fused(module):
             for name, parameter in module.named_parameters(recurse=False):
-                if parameter.ndim > 1:
+                if sum(size > 1 for size in parameter.shape) > 1 and name not in STATE_SPACE:
                     raise InputError(
                         f"{where}.{path} ({type(module).__name__}) holds its weights {name} {list(parameter.shape)} "
-                        "outside nn.Linear, so its rows cannot be scored or removed; expected a model whose decoder "
-                        "blocks consist of nn.Linear, such as Llama, Qwen, Gemma, Mistral, Phi, OLMo or GPT-NeoX"
+                        "in a layout whose rows are not known, so they cannot be scored or removed; expected a model "
+                        "such as Llama, Qwen, Gemma, Mistral, Phi, OLMo, GPT-NeoX, GPT-2, Mixtral or Qwen-MoE"
                     )
+
+
+def _check_own(linear: nn.Linear, name: str, owners: dict[int, str]) -> None:
+    for parameter in linear.parameters(recurse=False):
+        other = owners.setdefault(id(parameter), name)
+        if other != name:
+            raise InputError(
+                f"{name} and {other} share their weights, so that a row of one is a row of the other and a rate would "
+                "count it twice; expected a model whose blocks have weights of their own"
+            )
 
 
 def _projection(path: str, names: Counter[str]) -> str:

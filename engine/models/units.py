@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ import torch
 from torch import Tensor
 
 from engine.models.columns import column_index
+from engine.models.experts import gated_experts
 from engine.models.gated_mlps import gated_mlps
 from engine.models.heads import attentions
 from engine.models.loading import LoadedModel
@@ -83,7 +85,9 @@ def rows_alone(loaded: LoadedModel) -> Units:
 
 @torch.no_grad()
 def neurons(loaded: LoadedModel) -> Units:
-    """Every neuron of a gated MLP (`gated_mlps`): row i of gate_proj, row i of up_proj and input i of down_proj.
+    """Every neuron of a gated MLP (`gated_mlps`) or of a routed expert that is one (`gated_experts`).
+
+    Row i of gate_proj, row i of up_proj and input i of down_proj.
 
     Zeroing either of the rows makes act(gate) * up zero, the input i of down_proj; so one gate row, its up row and the
     neuron have one effect. Empty where the model has no gated MLP. norm: of gate row, up row and down column.
@@ -91,7 +95,7 @@ def neurons(loaded: LoadedModel) -> Units:
     of_module = {id(loaded.model.get_submodule(layer.name)): layer for layer in loaded.rows.layers}
     inputs = _inputs(loaded)
     rows, layer, norm, columns = [], [], [], []
-    for gate, up, down in gated_mlps(loaded.model):
+    for gate, up, down in chain(gated_mlps(loaded.model), gated_experts(loaded.model)):
         first, second = of_module.get(id(gate)), of_module.get(id(up))
         if first is not None and second is not None:  # a vision tower's MLPs have no rows in the index
             number = np.arange(first.rows, dtype=np.int64)
@@ -142,7 +146,7 @@ def without(loaded: LoadedModel, kind: str) -> str:
         found = attentions(loaded.model, loaded.rows)
         sizes = {(one.size, one.group) for one in found.attentions}
         return "its attentions have heads of different sizes" if len(sizes) > 1 else found.without
-    if kind == NEURON and not any(True for _ in gated_mlps(loaded.model)):
+    if kind == NEURON and not any(True for _ in chain(gated_mlps(loaded.model), gated_experts(loaded.model))):
         return "no MLP of gate_proj, up_proj and down_proj with an activation of 0 at 0"
     return ""
 

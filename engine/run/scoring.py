@@ -11,6 +11,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from engine.data.corpora import Windows, windows
+from engine.models.experts import has_experts
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.records.files import same_bytes, write_atomic, write_parquet
@@ -21,6 +22,7 @@ from engine.results.store import Store
 from engine.run.plans import ScorePlan
 from engine.selectors import compute_scores, formula, get_selector, with_needs
 from engine.selectors.base import titles_record
+from engine.selectors.seen import EXPERTS
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ def score_model(loaded: LoadedModel, plan: ScorePlan, *, store: Store, progress:
         "calibration": tokens.record() if tokens else None,
         **titles_record(plan.selectors),
     }
+    if tokens and has_experts(loaded.model):
+        spec["experts"] = EXPERTS
     return Scored({name: scores[name] for name in plan.selectors}, plan.seeds, spec, watch.elapsed_s)
 
 

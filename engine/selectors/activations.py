@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.selectors.passes import embed, watching, wide
+from engine.selectors.seen import Seen, counted, rows_summed
 
 if TYPE_CHECKING:
     from engine.data.prompts import EncodedPrompts
@@ -23,6 +24,9 @@ class ActivationStatistics:
     input_rms: per layer [d_in] float64, root mean square of X_j over all tokens of all windows.
     E is over the positions that predict a token (all but each window's last). All [N] float64:
     output_mean_abs: E abs(h_i). output_mean: E h_i. output_variance: E (h_i - E h_i)^2.
+
+    A routed expert's are over the tokens that it sees, so that one that few tokens choose is not small for that; where
+    it sees none, all are 0 (**choice**: without it the text says the same).
     """
 
     input_rms: Sequence[Tensor]
@@ -34,53 +38,63 @@ class ActivationStatistics:
 def window_statistics(loaded: LoadedModel, input_ids: Tensor) -> Tensor:
     """Sums over a batch of windows, in one flat vector so that batches add up.
 
-    input_ids [B, T]; returns [sum of d_in + 3 N] float64 on the CPU: sums of squares of the inputs of every layer,
-    then sums of abs(h_i), of h_i and of h_i^2. Accumulated in float32 within the batch and in float64 across batches;
-    squares of h about the batch's mean, which is added in float64, so that a variance far below the mean survives.
+    input_ids [B, T]; returns [sum of d_in + 3 N + 2 layers] float64 on the CPU: sums of squares of the inputs of every
+    layer, then sums of abs(h_i), of h_i and of h_i^2, then tokens and predicting tokens that each layer sees.
+    Accumulated in float32 within the batch and in float64 across batches; squares of h about the batch's mean, which is
+    added in float64, so that a variance far below the mean survives.
     """
     model, rows = loaded.model, loaded.rows
-    squares: list[Tensor] = [torch.empty(0)] * len(rows.layers)
-    magnitudes: list[Tensor] = [torch.empty(0)] * len(rows.layers)
-    totals: list[Tensor] = [torch.empty(0)] * len(rows.layers)
-    spreads: list[Tensor] = [torch.empty(0)] * len(rows.layers)
+    squares = [torch.zeros(width) for width in _widths(loaded)]
+    magnitudes, totals, spreads = ([torch.zeros(layer.rows) for layer in rows.layers] for _ in range(3))
+    counts = torch.zeros(2, len(rows.layers), dtype=torch.float64)  # tokens, predicting tokens
     positions = (input_ids.shape[0], input_ids.shape[1])
-    count = positions[0] * (positions[1] - 1)
 
-    def on_linear(layer: int, given: Tensor, output: Tensor) -> None:
+    def on_linear(layer: int, given: Tensor, output: Tensor, seen: Seen) -> None:
         squares[layer] = wide(given).square().flatten(0, -2).sum(0)
-        h = wide(output.view(*positions, -1)[:, :-1])
-        magnitudes[layer] = h.abs().sum((0, 1))
-        totals[layer] = h.sum((0, 1))
-        spreads[layer] = (h - totals[layer] / count).square().sum((0, 1))
+        h = wide(seen.predicting(output))
+        count = h.shape[:-1].numel()
+        magnitudes[layer] = rows_summed(h.abs())
+        totals[layer] = rows_summed(h)
+        spreads[layer] = rows_summed((h - totals[layer] / max(count, 1)).square())
+        counts[:, layer] = torch.tensor([seen.count, count])
 
     with loaded.lock, torch.no_grad(), watching(model, rows, positions, on_linear):
         model(inputs_embeds=embed(model, input_ids), use_cache=False)
     inputs, mean_abs, total, spread = (
         torch.cat([sums.cpu() for sums in layers]).double() for layers in (squares, magnitudes, totals, spreads)
     )
-    return torch.cat([inputs, mean_abs, total, spread + total.square() / count])
+    squared_means = total.square() / counted(counts[1], [layer.rows for layer in rows.layers])
+    return torch.cat([inputs, mean_abs, total, spread + squared_means, counts.flatten()])
 
 
-def split_statistics(loaded: LoadedModel, sums: Tensor, windows: int, tokens: int) -> ActivationStatistics:
-    """`ActivationStatistics` from the summed `window_statistics` of `windows` windows of `tokens` tokens."""
-    widths = [loaded.model.get_submodule(layer.name).in_features for layer in loaded.rows.layers]
-    *inputs, magnitudes, totals, squares = sums.split([*widths, *[loaded.rows.n_rows] * 3])
-    rms = [(total / (windows * tokens)).sqrt() for total in inputs]
-    count = windows * (tokens - 1)
+def split_statistics(loaded: LoadedModel, sums: Tensor) -> ActivationStatistics:
+    """`ActivationStatistics` from the summed `window_statistics` of some windows."""
+    layers = loaded.rows.layers
+    sizes = [*_widths(loaded), *[loaded.rows.n_rows] * 3, *[len(layers)] * 2]
+    *inputs, magnitudes, totals, squares, tokens, predicting = sums.split(sizes)
+    rms = [(total / count).sqrt() for total, count in zip(inputs, tokens.clamp(min=1), strict=True)]
+    count = counted(predicting, [layer.rows for layer in layers])
     mean = totals / count
     variance = (squares / count - mean.square()).clamp(min=0)
     return ActivationStatistics(rms, magnitudes / count, mean, variance)
 
 
+def _widths(loaded: LoadedModel) -> list[int]:
+    return [loaded.model.get_submodule(layer.name).in_features for layer in loaded.rows.layers]
+
+
 @torch.no_grad()
 def prompt_activations(loaded: LoadedModel, batch: EncodedPrompts) -> Tensor:
-    """abs(h_i) summed over the real tokens of a batch of prompts, float64 [N] on the CPU."""
+    """abs(h_i) summed over the real tokens of a batch of prompts, float64 [N] on the CPU.
+
+    A routed expert adds nothing at tokens that it does not see.
+    """
     layers = loaded.rows.layers
     sums = torch.zeros(loaded.rows.n_rows, dtype=torch.float64)
     real = batch.attention_mask.bool()
 
-    def add(layer: int, _: Tensor, output: Tensor) -> None:
-        h = wide(output).view(*real.shape, -1)[real.to(output.device)]  # [real tokens, rows]
+    def add(layer: int, _: Tensor, output: Tensor, seen: Seen) -> None:
+        h = seen.at(wide(output), real)  # [real tokens that it sees, rows]
         start = layers[layer].start
         sums[start : start + layers[layer].rows] = h.abs().sum(0).cpu().double()
 

@@ -48,6 +48,9 @@ def relevances(
 ) -> None:
     """Signed relevance R = [B, T, rows] of every row's output at every token, handed to `reduce` layer by layer.
 
+    Of a routed expert R is 0 at tokens that it does not see; one that sees none is not handed over. Which expert sees a
+    token is taken as given: its router has a gradient only through how much each chosen expert counts.
+
     h = output of the Linear, F = the scalar whose gradient at the logits `gradient_of` gives.
     grad_x_input: R = h * dF/dh (one forward and backward pass). gradient: R = dF/dh, from the same pass.
     lrp: R = h * dF/dh under AttnLRP's rules (one forward and backward pass).
@@ -87,6 +90,8 @@ def per_prompt_relevance(
 ) -> Tensor:
     """Signed relevance of every row to a scalar of each prompt, summed over the prompt's real positions.
 
+    A routed expert's rows have relevance at the positions that it sees and 0 at the others.
+
     input_ids, attention_mask [B, T], left-padded; pads contribute nothing.
     target_fn: logits at the last position [b, V] -> scalars [b], prompt by prompt, differentiable.
     Prompts are attributed independently of the batch they are in.
@@ -106,8 +111,8 @@ def per_prompt_relevance(
         return gradient
 
     def work(part: slice) -> Tensor:
-        sums: list[Tensor] = [torch.empty(0)] * len(rows.layers)
         real = attention_mask[part].bool()
+        sums = [torch.zeros(len(real), layer.rows) for layer in rows.layers]
 
         def reduce(layer: int, values: Tensor) -> None:
             at = real.to(values.device)[..., None]

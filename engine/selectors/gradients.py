@@ -17,9 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from engine.models.attnlrp import attn_lrp, plain_gradients
+from engine.models.experts import routed
 from engine.models.rows import RowIndex
 from engine.records.errors import InputError
-from engine.selectors.passes import embed, watching, wide
+from engine.selectors.passes import OnLinear, embed, watching, wide
+from engine.selectors.seen import Seen
 
 Method = Literal["grad_x_input", "gradient", "lrp", "relp", "ig", "ig_conductance"]
 IG_STEPS = 16
@@ -52,10 +54,6 @@ class Inputs:
     @property
     def positions(self) -> tuple[int, int]:
         return self.embeddings.shape[0], self.embeddings.shape[1]
-
-    def by_token(self, values: Tensor) -> Tensor:
-        """[..., d] as [B, T, d]: some architectures flatten batch and tokens inside a block."""
-        return values.view(*self.positions, -1)
 
     def logits(self, model: nn.Module, embeddings: Tensor) -> Tensor:
         return model(inputs_embeds=embeddings, use_cache=False, **self.arguments).logits
@@ -103,21 +101,25 @@ def _outputs_and_gradients(
     gradient_of: LogitGradient,
     give: Callable[[int, Tensor, Tensor], None],
 ) -> None:
-    """`give` gets h and dF/dh of every layer, both [B, T, rows], as they come back."""
+    """`give` gets h and dF/dh of every layer, both [B, T, rows], as they come back; 0 at tokens that an expert does not
+    see. No call for an expert that sees none."""
     reached: set[int] = set()
 
-    def on_linear(layer: int, _: Tensor, output: Tensor) -> None:
+    ran: set[int] = set()
+
+    def on_linear(layer: int, _: Tensor, output: Tensor, seen: Seen) -> None:
+        ran.add(layer)
         h = output.detach()
 
         def finish(gradient: Tensor) -> None:
             reached.add(layer)
-            give(layer, inputs.by_token(wide(h)), inputs.by_token(wide(gradient)))
+            give(layer, seen.by_token(wide(h)), seen.by_token(wide(gradient)))
 
         output.register_hook(finish)
 
     with watching(model, rows, inputs.positions, on_linear):
         inputs.backward(model, 1.0, gradient_of)
-    _check_reached(rows, reached)
+    _check_reached(rows, ran, reached)
 
 
 def path(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGradient, wanted: Wanted) -> None:
@@ -125,6 +127,7 @@ def path(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGra
 
     ig: R = (h(1) - h(0)) * mean_k dF/dh(k/16). ig_conductance: R = sum_k dF/dh(k/16) * (h(k/16) - h((k-1)/16)).
     """
+    check_path(model, rows)
     ig, conductance = "ig" in wanted.methods, "ig_conductance" in wanted.methods
     at_zero = _outputs_at_zero(model, rows, inputs)
     before = dict(at_zero) if conductance else {}  # h at the step before
@@ -153,13 +156,13 @@ def path(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGra
             if last:
                 wanted.reduce("ig", layer, (wide(h) - at_zero.pop(layer)) * (gradients.pop(layer) / IG_STEPS))
 
-    def watcher(last: bool) -> Callable[[int, Tensor, Tensor], None]:
-        def on_linear(layer: int, _: Tensor, output: Tensor) -> None:
+    def watcher(last: bool) -> OnLinear:
+        def on_linear(layer: int, _: Tensor, output: Tensor, seen: Seen) -> None:
             # ig alone needs no output but the last: it is not kept alive until the backward pass.
-            h = inputs.by_token(output.detach()) if conductance or last else output.new_empty(0)
+            h = seen.by_token(output.detach()) if conductance or last else output.new_empty(0)
 
             def finish(gradient: Tensor) -> None:
-                add(layer, h, inputs.by_token(wide(gradient)), last)
+                add(layer, h, seen.by_token(wide(gradient)), last)
                 if last:
                     reached.add(layer)
 
@@ -170,13 +173,23 @@ def path(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGra
     for step in range(1, IG_STEPS + 1):
         with plain_gradients(), watching(model, rows, inputs.positions, watcher(last=step == IG_STEPS)):
             inputs.backward(model, step / IG_STEPS, gradient_of)
-    _check_reached(rows, reached)
+    _check_reached(rows, {layer.index for layer in rows.layers}, reached)
 
 
-def _check_reached(rows: RowIndex, reached: set[int]) -> None:
-    """A layer that no gradient reaches would get zeros, which look like scores."""
+def check_path(model: nn.Module, rows: RowIndex) -> None:
+    """`InputError` where a path of scaled embeddings has no outputs to follow."""
+    first = next((layer for layer in rows.layers if routed(model.get_submodule(layer.name))), None)
+    if first is not None:
+        raise InputError(
+            f"ig and ig_conductance cannot score a model with routed experts ({first.name}): which expert sees a token "
+            "changes as the embeddings are scaled, so an expert has no output along the path; grad_x_input can"
+        )
+
+
+def _check_reached(rows: RowIndex, ran: set[int], reached: set[int]) -> None:
+    """A layer that runs and that no gradient reaches would get zeros, which look like scores."""
     for layer in rows.layers:
-        if layer.index not in reached:
+        if layer.index in ran and layer.index not in reached:
             raise InputError(
                 f"no gradient reaches {layer.name}, so its rows cannot be attributed; "
                 "the selectors wanda and mean_activation need none"
@@ -190,8 +203,8 @@ def _outputs_at_zero(model: nn.Module, rows: RowIndex, inputs: Inputs) -> dict[i
     """
     outputs: dict[int, Tensor] = {}
 
-    def on_linear(layer: int, _: Tensor, output: Tensor) -> None:
-        outputs[layer] = wide(output).view(*zeros.shape[:2], -1)
+    def on_linear(layer: int, _: Tensor, output: Tensor, seen: Seen) -> None:
+        outputs[layer] = seen.by_token(wide(output))
 
     zeros = torch.zeros_like(inputs.embeddings if inputs.arguments else inputs.embeddings[:1])
     guard: AbstractContextManager[None] = torch.no_grad()

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from torch import Tensor
 
 from engine.selectors.base import register_selector
+from engine.selectors.gradients import check_path
 from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import ScoringRun
+
+if TYPE_CHECKING:
+    from engine.models.loading import LoadedModel
 
 
 @register_selector("ig", title="IG", family="attribution", cost="16 forward and backward passes", asks=(("ig", "abs"),))
@@ -18,6 +24,9 @@ class IntegratedGradients:
     output at zero embeddings. F and E as for lrp.
     returns [N], >= 0
     """
+
+    def check(self, loaded: LoadedModel) -> None:
+        check_path(loaded.model, loaded.rows)
 
     def score(self, run: ScoringRun) -> Tensor:
         return run.mean_abs_relevance("ig")

@@ -10,13 +10,16 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
+from engine.models.experts import routed
 from engine.models.memory import none_without_memory
 from engine.models.rows import RowIndex
 from engine.records.errors import InputError
 from engine.selectors.base import Objective
+from engine.selectors.seen import Seen
 
 BatchSize = int | Literal["auto"] | None
-OnLinear = Callable[[int, Tensor, Tensor], None]  # layer index, input [..., d_in], output [..., d_out]
+# Layer index, input [..., d_in], output [..., d_out], which tokens these are.
+OnLinear = Callable[[int, Tensor, Tensor, Seen], None]
 
 # Elements of a batch in one forward and backward pass (outputs of all rows and logits, three times each)
 # from which "auto" starts. Fixed, not read off the free memory, so that equal runs use equal batches.
@@ -32,21 +35,31 @@ def wide(values: Tensor) -> Tensor:
 def watching(model: nn.Module, rows: RowIndex, positions: tuple[int, int], on_linear: OnLinear) -> Iterator[None]:
     """Calls `on_linear` for every Linear of the row index whenever it runs; no hook outlives the block.
 
-    positions: (batch, tokens) of what the model is given. Some architectures flatten it inside a block, so
-    `on_linear` views what it gets as [B, T, d]; a hook on the gradient belongs on the output itself, since
-    the graph does not go through the view.
-    Errors: InputError where a Linear does not see every position (experts that see chosen tokens only).
+    positions: (batch, tokens) of what the model is given. Some architectures flatten it inside a block, and an expert
+    sees the tokens that are routed to it, so `on_linear` views what it gets by `Seen`; a hook on the gradient belongs
+    on the output itself, since the graph does not go through the view. The Linears of an expert that no token of the
+    batch is routed to do not run.
+    Errors: InputError where a Linear sees some tokens and does not say which (lists of experts), and, when the block
+    is left in peace, where one that is no expert's has not run.
     """
+    ran: set[int] = set()
 
     def hook_for(layer: int) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
-        def hook(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
-            if output.shape[:-1].numel() != positions[0] * positions[1]:
+        def hook(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+            seen = Seen(positions, inputs[1] if routed(module) else None)
+            if output.shape[:-1].numel() != seen.count:
                 raise InputError(
                     f"{rows.layers[layer].name} gave {list(output.shape)} for {positions[0]} windows of {positions[1]} "
                     "tokens; expected an output at every token; selectors that need data cannot score such a model, "
                     "magnitude and random can"
                 )
-            on_linear(layer, inputs[0], output)
+            if layer in ran:
+                raise InputError(
+                    f"{rows.layers[layer].name} ran twice in one pass, so that it has no one output at a token; "
+                    "selectors that need data cannot score such a model, magnitude and random can"
+                )
+            ran.add(layer)
+            on_linear(layer, inputs[0], output, seen)
 
         return hook
 
@@ -58,6 +71,12 @@ def watching(model: nn.Module, rows: RowIndex, positions: tuple[int, int], on_li
     finally:
         for handle in handles:
             handle.remove()
+    for layer in rows.layers:
+        if layer.index not in ran and not routed(model.get_submodule(layer.name)):
+            raise InputError(
+                f"{layer.name} did not run as a module of its own, so what it says cannot be seen; selectors that need "
+                "data cannot score such a model, magnitude and random can"
+            )
 
 
 def embed(model: nn.Module, input_ids: Tensor) -> Tensor:

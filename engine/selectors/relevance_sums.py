@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from engine.models.experts import routed
 from engine.records.errors import unknown
 from engine.selectors.attribution import Method, relevances
 from engine.selectors.base import Objective
 from engine.selectors.gradients import METHODS
 from engine.selectors.passes import objective_gradient
+from engine.selectors.seen import Seen
 
 if TYPE_CHECKING:
     from engine.models.loading import LoadedModel
@@ -52,12 +55,14 @@ def relevance_sums(
     """Sums over a batch of windows, in one flat vector so that batches add up.
 
     input_ids [B, T]; asked: of one pass; centre: for relp, the mean output of every layer.
-    A window of T tokens counts T - 1 positions: the last one predicts nothing, and its relevance is zero.
+    A window of T tokens counts T - 1 positions: the last one predicts nothing, and its relevance is zero. A routed
+    expert counts those that it sees.
 
-    returns [len(asked) * N] float64 on the CPU, summed in float32 within the batch
+    returns [len(asked) * N + layers] float64 on the CPU, summed in float32 within the batch: the sums, then the
+    predicting tokens that each layer sees
     """
     layers = loaded.rows.layers
-    sums: list[list[Tensor]] = [[torch.empty(0)] * len(layers) for _ in asked]
+    sums: list[list[Tensor]] = [[torch.zeros(layer.rows) for layer in layers] for _ in asked]
 
     def reduce(method: Method, layer: int, values: Tensor) -> None:
         for place, (of, statistic) in enumerate(asked):
@@ -68,6 +73,34 @@ def relevance_sums(
         return objective_gradient(logits, input_ids, objective)
 
     methods = dict.fromkeys(method for method, _ in asked)
-    with loaded.lock:
+    with loaded.lock, counting(loaded, input_ids) as counts:
         relevances(methods, loaded.model, loaded.rows, input_ids, gradient_of, reduce, centre=centre)
-    return torch.cat([values.cpu() for found in sums for values in found]).double()
+    return torch.cat([*(values.cpu().double() for found in sums for values in found), counts])
+
+
+@contextmanager
+def counting(loaded: LoadedModel, input_ids: Tensor) -> Iterator[Tensor]:
+    """Inside: a pass over the windows; what is given then holds the predicting tokens that each layer sees.
+
+    [layers] float64. Of a Linear that is no routed expert's all of them, also where it runs several times.
+    """
+    windows, tokens = input_ids.shape
+    every = windows * (tokens - 1)
+    modules = [loaded.model.get_submodule(layer.name) for layer in loaded.rows.layers]
+    counts = torch.tensor([0 if routed(module) else every for module in modules], dtype=torch.float64)
+    handles = []
+
+    def count(layer: int) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
+        def hook(_: nn.Module, given: tuple[Any, ...], _output: Tensor) -> None:
+            counts[layer] = len(Seen((windows, tokens), given[1]).predicting(given[1]))
+
+        return hook
+
+    try:
+        for layer, module in enumerate(modules):
+            if routed(module):
+                handles.append(module.register_forward_hook(count(layer)))
+        yield counts
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -17,6 +17,7 @@ from engine.selectors.base import OBJECTIVES, SEEDS, Objective, SelectorInfo, as
 from engine.selectors.checks import check_finite
 from engine.selectors.passes import BatchSize, in_batches, windows_per_pass
 from engine.selectors.relevance_sums import Asked, Statistic, checked_asks, relevance_sums, same_pass
+from engine.selectors.seen import counted
 
 if TYPE_CHECKING:
     from engine.data.corpora import Windows
@@ -153,13 +154,14 @@ class ScoringRun:
         if self._activations is None:
             ids = self.input_ids
             sums = self._sum("activations", ("activations",), lambda part: window_statistics(self.loaded, ids[part]))
-            self._activations = split_statistics(self.loaded, sums, *ids.shape)
+            self._activations = split_statistics(self.loaded, sums)
         return self._activations
 
     def mean_abs_relevance(self, method: Method) -> Tensor:
         """E abs(R_i) over all predicted tokens of all windows, absolute value per token first. [N] float64.
 
-        A window of T tokens counts T - 1 positions: the last one predicts nothing, and its relevance is zero.
+        A window of T tokens counts T - 1 positions: the last one predicts nothing, and its relevance is zero. A routed
+        expert's rows have the mean over those that it sees; where it sees none, 0.
         """
         return self.mean_relevance(method, "abs")
 
@@ -184,8 +186,11 @@ class ScoringRun:
             return relevance_sums(self.loaded, ids[part], asked, self.objective, centre)
 
         stage = ", ".join(dict.fromkeys(of for of, _ in asked))
-        means = self._sum(stage, asked, work, of_this_text=centred) / (ids.shape[0] * (ids.shape[1] - 1))
-        self._means |= dict(zip(asked, means.split(n_rows), strict=True))
+        *sums, counts = self._sum(stage, asked, work, of_this_text=centred).split(
+            [*[n_rows] * len(asked), len(self.rows.layers)]
+        )
+        count = counted(counts, [layer.rows for layer in self.rows.layers])
+        self._means |= {one: total / count for one, total in zip(asked, sums, strict=True)}
 
     def _share(self, method: Method, other: Method) -> bool:
         return same_pass(method, other)

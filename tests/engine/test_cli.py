@@ -203,7 +203,7 @@ def test_a_missing_model_is_one_line(run, tmp_path):
 
 
 def test_an_unexpected_failure_is_exit_code_1(run, monkeypatch):
-    monkeypatch.setattr("engine.models.loading.load_rows", lambda *args, **kwargs: 1 / 0)
+    monkeypatch.setattr("engine.models.rows.row_index", lambda *args, **kwargs: 1 / 0)
     code, _, err = run("rows", "demo", store=False)
     assert code == 1
     assert "failed: ZeroDivisionError" in err
@@ -214,7 +214,7 @@ def test_an_interrupt_says_that_work_is_kept(run, monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("engine.models.loading.load_rows", interrupted)
+    monkeypatch.setattr("engine.models.rows.row_index", interrupted)
     code, _, err = run("rows", "demo", store=False)
     assert code == 130
     assert "goes on from there" in err

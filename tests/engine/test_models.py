@@ -427,9 +427,9 @@ def test_not_a_language_model(folder: Path, config: Any) -> None:
 
 
 def test_unsupported_blocks_are_named_before_weights_are_read(folder: Path) -> None:
-    transformers.GPT2Config(n_layer=1, n_embd=8, n_head=2).save_pretrained(folder)
+    transformers.Llama4TextConfig(num_hidden_layers=1, hidden_size=8).save_pretrained(folder)
     (folder / "model.safetensors").unlink()
-    assert "c_attn (Conv1D) holds its weights" in error_of(lambda: load(folder))
+    assert "experts (Llama4TextExperts) holds its weights" in error_of(lambda: load(folder))
 
 
 def test_missing_weights_are_not_made_up(folder: Path) -> None:

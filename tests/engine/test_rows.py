@@ -196,18 +196,28 @@ def test_experts_that_are_linears_are_told_apart_by_their_path() -> None:
     block = Gated(q_proj=(4, 7))
     block.add_module("mlp", nn.ModuleDict({"experts": experts, "gate": nn.Linear(4, 2)}))
     index = row_index(Toy(block))
-    names = ["q_proj", "mlp.experts.0.up_proj", "mlp.experts.1.up_proj", "gate"]
+    names = ["q_proj", "mlp.experts.0.up_proj", "mlp.experts.1.up_proj"]  # their gate is a router
     assert [layer.projection for layer in index.layers] == names
     assert index.frame().select("block", "projection", "row").is_unique().all()
 
 
-def test_weights_outside_linear_are_an_error() -> None:
-    with pytest.raises(InputError) as gpt2:
-        row_index(skeleton(transformers.GPT2Config(n_layer=1, n_embd=8, n_head=2)))
-    assert "transformer.h.0.attn.c_attn (Conv1D) holds its weights weight [8, 24] outside nn.Linear" in str(gpt2.value)
-    assert "\n" not in str(gpt2.value)
-    with pytest.raises(InputError, match=r"model\.layers\.0\.mlp\.gate \(MixtralTopKRouter\) holds its weights"):
-        row_index(skeleton(transformers.MixtralConfig(num_hidden_layers=1, hidden_size=8, num_attention_heads=2)))
+def test_weights_in_an_unknown_layout_are_an_error() -> None:
+    with pytest.raises(InputError) as error:
+        row_index(skeleton(transformers.Llama4TextConfig(num_hidden_layers=1, hidden_size=8)))
+    assert ".layers.0.feed_forward.experts (Llama4TextExperts) holds its weights gate_up_proj [16, 8, " in str(
+        error.value
+    )
+    assert "in a layout whose rows are not known" in str(error.value)
+    assert "\n" not in str(error.value)
+    with pytest.raises(InputError, match=r"\(JetMoeParallelExperts\) holds its weights weight \[8, "):
+        row_index(skeleton(transformers.JetMoeConfig(num_hidden_layers=1, hidden_size=8, num_key_value_heads=2)))
+
+
+def test_weights_that_blocks_share_are_an_error() -> None:
+    first, second = Gated(q_proj=(4, 7)), Gated(q_proj=(4, 7))
+    second.q_proj.weight = first.q_proj.weight
+    with pytest.raises(InputError, match=r"blocks\.1\.q_proj and blocks\.0\.q_proj share their weights"):
+        row_index(Toy(first, second))
 
 
 def test_models_without_decoder_blocks_are_an_error() -> None:
