@@ -54,4 +54,4 @@ def rows_summed(values: Tensor) -> Tensor:
 
 def counted(counts: Tensor, sizes: list[int]) -> Tensor:
     """One count per layer as one per row, at least 1: an expert that sees no token has sums of 0, and 0 / 1 is 0."""
-    return counts.clamp(min=1).repeat_interleave(torch.tensor(sizes))
+    return counts.clamp(min=1).repeat_interleave(torch.tensor(sizes), output_size=sum(sizes))

@@ -24,6 +24,7 @@ from engine.edits.export import export_masked
 from engine.interventions.at_outputs import edited_outputs, sees_sequences
 from engine.interventions.compaction import compacted
 from engine.interventions.in_weights import zeroed
+from engine.interventions.saved_rows import SavedRows
 from engine.measures.nll import negative_log_likelihood
 from engine.models.checkpoints import find_checkpoint
 from engine.models.experts import ExpertLinear
@@ -214,18 +215,16 @@ def test_restored_whatever_ends_the_block(mixtral: LoadedModel, error: type[Base
 
 
 def test_an_interrupt_while_rows_come_back_loses_none(mixtral: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    import engine.interventions.in_weights as in_weights
-
-    before, put_back = bits(mixtral.model), in_weights._Saved.put_back
+    before, put_back = bits(mixtral.model), SavedRows.put_back
     sent: list[int] = []
 
-    def interrupted(saved: Any) -> None:
+    def interrupted(saved: SavedRows) -> None:
         if not sent:
             sent.append(1)
             signal.raise_signal(signal.SIGINT)
         put_back(saved)
 
-    monkeypatch.setattr(in_weights._Saved, "put_back", interrupted)
+    monkeypatch.setattr(SavedRows, "put_back", interrupted)
     with pytest.raises(KeyboardInterrupt), zeroed(mixtral, some_rows(mixtral.rows.n_rows)):
         pass
     assert sent

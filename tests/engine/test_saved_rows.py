@@ -184,16 +184,6 @@ def test_ctrl_c_during_a_restore_from_the_host_does_not_stop_it(
     assert_same_bits(tiny_llama.model, before)
 
 
-def test_linears_that_share_a_weight_come_back_from_the_host(tiny_llama: LoadedModel, short: list[SavedRows]) -> None:
-    """The second copy is of zeros; the last step is undone first."""
-    model = tiny_model("llama").requires_grad_(False)
-    model.model.layers[1].mlp.up_proj.weight = model.model.layers[0].mlp.up_proj.weight
-    before = bits(model)
-    with zeroed(model, np.arange(row_index(model).n_rows)):
-        assert not model.model.layers[1].mlp.up_proj.weight.any()
-    assert_same_bits(model, before)
-
-
 CARD, OTHER, HOST = torch.device("cuda", 0), torch.device("cuda", 1), torch.device("cpu")
 
 
