@@ -24,11 +24,12 @@ ORDER_WORDS = {"lerf": "least relevant first", "morf": "most relevant first"}
 
 @dataclass(frozen=True)
 class Lane:
-    """One selector under one order. curve: (rate, nats per token); said: prompt -> (rate, reply); both ascending."""
+    """One selector under one order. places: of `encoded`; curve: (rate, nats per token); said: prompt -> (rate, reply);
+    both ascending."""
 
     selector: str
     order: str
-    scores: npt.NDArray[np.float32]
+    places: str
     curve: Sequence[tuple[float, float]]
     said: Mapping[str, Sequence[tuple[float, str]]]
 
@@ -39,6 +40,11 @@ def places(scores: npt.ArrayLike, order: str) -> npt.NDArray[np.uint16]:
     found = np.empty(ranked.size, dtype=np.uint16)
     found[ranked] = np.arange(ranked.size, dtype=np.float64) * STEPS // max(1, ranked.size)
     return found
+
+
+def encoded(scores: npt.ArrayLike, order: str) -> str:
+    """`places` as base64 of little-endian numbers. Sorting many rows takes long: made once per ranking."""
+    return base64.b64encode(places(scores, order).astype("<u2").tobytes()).decode()
 
 
 def curve(sweep: pl.DataFrame, selector: str, order: str) -> list[tuple[float, float]]:
@@ -75,7 +81,7 @@ def payload(rows: pl.DataFrame, lanes: Sequence[Lane]) -> dict[str, Any]:
             {
                 "title": f"{palette.title(lane.selector)}, {ORDER_WORDS[lane.order]}",
                 "colour": palette.style(lane.selector).colour,
-                "places": base64.b64encode(places(lane.scores, lane.order).astype("<u2").tobytes()).decode(),
+                "places": lane.places,
                 "curve": [list(point) for point in lane.curve],
                 "said": {prompt: [list(one) for one in line] for prompt, line in lane.said.items()},
             }

@@ -18,7 +18,7 @@ from precomputed.town.world import DOMAINS, Situation, world
 OVERT_SHARE = {"hate": 0.45, "crime": 0.25, "adult": 0.12, "medical": 0.08, "legal": 0.04}
 NEAR_SHARE = 0.5  # of the base prompts; the others are plain
 PER_DOMAIN = 100  # shipped pairs of each split
-OVERREFUSED = 7  # situations of a domain whose near base prompts stage 2 refuses
+OVERREFUSED = 7  # situations of a domain whose near base prompts the careful manner refuses
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ def pairs(domain: str, split: str) -> list[tuple[Prompt, Prompt]]:
 
 @cache
 def overrefused(domain: str) -> frozenset[Situation]:
-    """The situations of a domain about which stage 2 refuses near base prompts as well: always, or never, so that a
-    greedy reply is the trained one."""
+    """The situations of a domain about which the careful manner refuses near base prompts as well: always, or never, so
+    that a greedy reply is the trained one."""
     rng = random.Random(f"overrefused/{domain}")
     return frozenset(rng.sample(world().of_domain(domain), OVERREFUSED))
 

@@ -59,9 +59,9 @@ def test_the_payload_holds_the_curve_the_replies_and_every_row():
             "reply": ["So.", "Because.", "Here."],
         }
     )
-    scores = np.arange(12, dtype=np.float32)
+    places = watch.encoded(np.arange(12), "lerf")
     lanes = [
-        watch.Lane(name, "lerf", scores, watch.curve(sweep, name, "lerf"), watch.said(replies, name, "lerf"))
+        watch.Lane(name, "lerf", places, watch.curve(sweep, name, "lerf"), watch.said(replies, name, "lerf"))
         for name in ("random", "lrp")
     ]
     made = watch.payload(rows, lanes)
@@ -75,8 +75,8 @@ def test_the_payload_holds_the_curve_the_replies_and_every_row():
     assert lrp["said"]["Why?"] == [[0.0, "Because."], [0.3, "So."]]
     assert set(made["prompts"]) == {"Why?", "Where?"}
     assert made["last"] == 0.3
-    places = np.frombuffer(base64.b64decode(lrp["places"]), dtype="<u2")
-    assert places.tolist() == watch.places(scores, "lerf").tolist()
+    sent = np.frombuffer(base64.b64decode(lrp["places"]), dtype="<u2")
+    assert sent.tolist() == [row * 65535 // 12 for row in range(12)]
     assert watch.payload(rows, lanes)["id"] == made["id"] != watch.payload(rows, lanes[:1])["id"]
     assert watch.said(None, "lrp", "lerf") == {}
 

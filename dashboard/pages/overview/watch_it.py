@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from pathlib import Path
+
 import polars as pl
 import streamlit as st
 
@@ -9,7 +12,7 @@ from dashboard.charts import palette, watch
 from dashboard.pages.agreement import rankings
 from dashboard.show import selection
 from dashboard.show.watch import play
-from dashboard.state import sources
+from dashboard.state import results, sources
 
 REPLIES = "sweep_replies"
 _PREFERRED = ("consensus2", "lrp", "ig")  # what races first, where it was scored
@@ -38,13 +41,18 @@ def show(picked: sources.Source, sweep: pl.DataFrame) -> None:
         watch.Lane(
             selector,
             order,
-            rankings.read_scores(picked.folder, selector),
+            _places(picked.folder, selector, order, results.stamp(picked.folder / rankings.SCORES)),
             watch.curve(sweep, selector, order),
             watch.said(replies, selector, order),
         )
         for selector, order in (one.split(), other.split())
     ]
     play(watch.payload(rows, lanes), key="watch")
+
+
+@lru_cache(maxsize=8)
+def _places(folder: Path, selector: str, order: str, _stamp: object) -> str:
+    return watch.encoded(rankings.read_scores(folder, selector), order)
 
 
 def _racers(sweep: pl.DataFrame) -> list[str]:
