@@ -86,6 +86,7 @@ def test_it_plays_in_the_browser_without_a_request_or_a_rerun(new_page):
     page = new_page("/", source="Shipped model")
     page.locator(".watch canvas").first.wait_for()
     settled(page)
+    page.wait_for_load_state("networkidle")  # the other figures of the page are there
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.on("websocket", lambda socket: asked.append(socket.url))
