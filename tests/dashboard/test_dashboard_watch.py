@@ -20,6 +20,12 @@ STAGE = (  # the component lives in a shadow root
     " return find(document) })()"
 )
 
+COUNT_RUNS = (  # the app says of itself whether its script runs
+    "window.scriptRuns = 0; const app = document.querySelector('[data-testid=stApp]');"
+    "new MutationObserver(() => { window.scriptRuns += app.dataset.testScriptState !== 'notRunning' })"
+    ".observe(app, { attributes: true, attributeFilter: ['data-test-script-state'] })"
+)
+
 
 @pytest.mark.parametrize("order", ["lerf", "morf"])
 def test_rows_go_when_the_mask_of_that_rate_takes_them(order):
@@ -87,8 +93,9 @@ def test_it_plays_in_the_browser_without_a_request_or_a_rerun(new_page):
     page.locator(".watch canvas").first.wait_for()
     settled(page)
     page.wait_for_load_state("networkidle")  # the other figures of the page are there
-    asked = []
-    page.on("request", lambda request: asked.append(request.url))
+    asked = []  # but for the page's own downloads, after which the browser looks in its own time
+    page.on("request", lambda request: asked.append(request.url) if "/media/" not in request.url else None)
+    page.evaluate(COUNT_RUNS)
     page.on("websocket", lambda socket: asked.append(socket.url))
     numbers = page.locator(".watch .perplexity b")
     dense = numbers.all_inner_texts()
@@ -103,6 +110,7 @@ def test_it_plays_in_the_browser_without_a_request_or_a_rerun(new_page):
     least, most = (float(re.sub("[^0-9.].*", "", text.replace(",", ""))) for text in numbers.all_inner_texts())
     assert most > least
     assert asked == []
+    assert page.evaluate("window.scriptRuns") == 0
     label = page.locator(".watch canvas").first.get_attribute("aria-label")
     assert re.search(r"perplexity [\d.,]+ with \d+% of the rows removed", label)
     page.locator(".watch .rate").focus()
@@ -111,6 +119,9 @@ def test_it_plays_in_the_browser_without_a_request_or_a_rerun(new_page):
     assert page.evaluate(f"{STAGE}.rate") == pytest.approx(before + 0.001, abs=6e-4)
     page.keyboard.press("Home")
     assert numbers.all_inner_texts() == dense
+    page.get_by_text("Presentation", exact=True).click()  # a rerun would have been seen
+    settled(page)
+    assert page.evaluate("window.scriptRuns") > 0
 
 
 @pytest.mark.browser
