@@ -23,15 +23,17 @@ from dashboard.pages.refusal import page as refusal
 from dashboard.pages.rows import page as rows
 from dashboard.pages.runs import page as runs
 from dashboard.pages.stability import page as stability
-from dashboard.show import menu, tools
+from dashboard.show import layout, menu, stage
+from dashboard.state import basket
 
-# A page is one file in `views/` and one line here: its render function, its title, its path.
+# Six destinations, each with the pages that stand above one another's. A page is one folder in `pages/` and one line
+# here: its render function, its title, its path.
 PAGES: dict[str, list[Page]] = {
-    "Start": [
+    "Story": [
         st.Page(lambda: overview.render(PAGES), title="Overview", default=True),
         st.Page(learn.render, title="Learn", url_path="learn"),
     ],
-    "Results": [
+    "Audit": [
         st.Page(curves.render, title="Curves", url_path="curves"),
         st.Page(agreement.render, title="Agreement", url_path="agreement"),
         st.Page(depth.render, title="Depth", url_path="depth"),
@@ -39,28 +41,35 @@ PAGES: dict[str, list[Page]] = {
         st.Page(controls.render, title="Controls", url_path="controls"),
         st.Page(downstream.render, title="Downstream", url_path="downstream"),
     ],
-    "Behaviour": [
+    "Refusal": [
         st.Page(refusal.render, title="Refusal", url_path="refusal"),
         st.Page(judges.render, title="Judges", url_path="judges"),
     ],
-    "Try it": [
+    "Playground": [
         st.Page(live_edit.render, title="Live edit", url_path="live"),
         st.Page(rows.render, title="Rows", url_path="rows"),
-        st.Page(runs.render, title="Runs", url_path="runs"),
     ],
-    "About": [
+    "Runs": [st.Page(runs.render, title="Runs", url_path="runs")],
+    "Reference": [
         st.Page(paper.render, title="Paper", url_path="paper"),
         st.Page(methods.render, title="Methods", url_path="methods"),
     ],
 }
 
 _HERE = Path(__file__).parent
+SIDEBAR_PX = 240
 
-# The icon is a local file: named ones are fetched from a font host.
-st.set_page_config(page_title="Selector Audit", page_icon=str(_HERE / "favicon.svg"), layout="wide")
-st.logo(str(_HERE / "wordmark.svg"), icon_image=str(_HERE / "favicon.svg"), size="large")
 page = st.navigation(PAGES, position="hidden")
-menu.show(PAGES)
-tools.presentation_switch()
-page.run()
+# The icon is a local file: named ones are fetched from a font host.
+st.set_page_config(
+    page_title=f"{page.title} · Selector Audit", page_icon=str(_HERE / "favicon.svg"), layout="wide",
+    initial_sidebar_state="collapsed" if stage.on() else SIDEBAR_PX,
+)  # fmt: skip
+st.logo(str(_HERE / "wordmark.svg"), icon_image=str(_HERE / "favicon.svg"), size="large")
+menu.show(PAGES, page)
+stage.switch()
+stage.controls(PAGES, page)
+basket.show()
+with layout.survived():
+    page.run()
 live.first_page_shown.set()

@@ -1,4 +1,4 @@
-"""Response headers: the browser may talk to this server only, and fetches the chart code early."""
+"""Response headers: the browser may talk to this server only, and fetches chart code and typeface early."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 import streamlit
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dashboard.charts import typeface
 
 # Streamlit needs inline styles and its one inline script, and hands the script of a component of ours over as a blob;
 # plotly writes images to data and blob addresses.
@@ -30,8 +32,8 @@ POLICY = "; ".join(
 class LocalOnlyHeaders:
     """ASGI middleware. A page cannot make the browser call another server, whatever text it shows.
 
-    The pages also name plotly's code in a `Link` header, so that the browser loads it while the first
-    script run is under way instead of after it.
+    The pages also name plotly's code and our typeface in a `Link` header, so that the browser loads them while the
+    first script run is under way instead of after it.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -49,7 +51,7 @@ class LocalOnlyHeaders:
                 headers["Content-Security-Policy"] = POLICY
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers["Referrer-Policy"] = "no-referrer"
-                if self.preload and headers.get("content-type", "").startswith("text/html"):
+                if headers.get("content-type", "").startswith("text/html"):
                     headers.append("Link", self.preload)
             await send(message)
 
@@ -57,7 +59,9 @@ class LocalOnlyHeaders:
 
 
 def _preload_links() -> str:
-    """A `Link` header value for plotly's part of Streamlit's own files; empty where none is found."""
+    """A `Link` header value for our typeface and, where it is found, plotly's part of Streamlit's own files."""
     folder = Path(streamlit.__file__).parent / "static" / "static" / "js"
-    found = sorted(folder.glob("PlotlyChart.*.js"))
-    return ", ".join(f"</static/js/{path.name}>; rel=modulepreload; crossorigin" for path in found)
+    charts = sorted(folder.glob("PlotlyChart.*.js"))
+    early = [f"</static/js/{path.name}>; rel=modulepreload; crossorigin" for path in charts]
+    kind = f"rel=preload; as=font; type={typeface.MEDIA_TYPE}; crossorigin"
+    return ", ".join([*early, *(f"<{typeface.path(weight)}>; {kind}" for weight in typeface.WEIGHTS)])

@@ -1,23 +1,43 @@
-"""Starts the app: one local server, hardened, from any working directory."""
+"""Starts the app: one local server, hardened, from any working directory; for other machines behind a token."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
 import socket
+import sys
 import threading
 import webbrowser
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from dashboard import gate
+from dashboard.charts import typeface
+from dashboard.state import access
 from dashboard.state.results import STORE_VARIABLE
 from engine.records.errors import InputError
 
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+
 DEFAULT_PORT = 8501
 _PORTS_TRIED = 50
-_LOCAL_HOSTS = ["localhost", "127.0.0.1", "::1"]
+OPEN = (
+    "other machines can reach this app. Who has the address below, with its token, sees the results and asks the "
+    "shipped model; nothing is encrypted on the way. For yourself alone leave --address out and use ssh -L."
+)
+LIMITED = (
+    "starting, importing and deleting runs, other models, and paths of this machine are off; --allow-runs opens them."
+)
+UNLIMITED = (
+    "with --allow-runs they can also start, import and delete runs, and load models and folders by any path of yours."
+)
 
 
 def main(
@@ -26,12 +46,14 @@ def main(
     address: str = "127.0.0.1",
     open_browser: bool = True,
     *,
+    allow_runs: bool = False,
     preload_model: bool = True,
 ) -> None:
     """Serve the app until it is interrupted.
 
     store: folder whose results "My results" opens with; None = the default store.
-    port: None = the first free one from 8501 on. address: 127.0.0.1 unless others are meant to connect.
+    port: None = the first free one from 8501 on. address: 127.0.0.1 unless others are meant to connect; these then need
+    the token that is printed, and what `access` says is off unless allow_runs.
     preload_model: load the shipped model in the background once the first page is up.
     Raises `InputError` for a store that is no folder and for a port that is taken.
     """
@@ -45,28 +67,61 @@ def main(
     from starlette.middleware import Middleware
     from streamlit.runtime.pages_manager import PagesManager
 
+    from dashboard.chat import opening
     from dashboard.headers import LocalOnlyHeaders
-    from dashboard.pages.runs import start_tab as runs_start
+    from dashboard.state import jobs
 
     _import_what_the_first_page_needs()
-    url = f"http://{'localhost' if address in _LOCAL_HOSTS else address}:{chosen}"
+    _import_what_sessions_would_share()
+    local = gate.is_loopback(address)
+    access.limit(not local and not allow_runs)
+    token = None if local else gate.new_token()
+    urls = addresses(address, chosen, token)
+    guard = Middleware(
+        gate.Gate, names=gate.names_of(address), any_ip=address in gate.WILDCARDS, token=token,
+        cookie=f"selector-audit-{chosen}",
+    )  # fmt: skip
     tasks = [_preload] if preload_model else []
-    tasks += [lambda: _open_browser(url)] if open_browser else []
+    if preload_model:
+        opening.expect()
+    tasks += [lambda: _open_browser(urls[0])] if open_browser else []
 
     @asynccontextmanager
     async def while_serving(_app: object) -> AsyncIterator[None]:
+        _say(urls, token is not None)
         for task in tasks:
             threading.Thread(target=task, daemon=True).start()
         try:
             yield
         finally:  # a server ended by a signal runs no atexit handlers
-            runs_start.registry().close()
+            jobs.registry().close()
 
     _stop_on_hangup()
     # Streamlit takes a folder `pages` for its first kind of apps: the first link to open would be "page not found".
     PagesManager.uses_pages_directory = False
-    app = st.App(Path(__file__).with_name("app.py"), lifespan=while_serving, middleware=[Middleware(LocalOnlyHeaders)])
+    middleware = [Middleware(LocalOnlyHeaders), guard]
+    app = st.App(Path(__file__).with_name("app.py"), lifespan=while_serving, routes=_typeface(), middleware=middleware)
     app.run(config=server_options(chosen, address))
+
+
+def addresses(address: str, port: int, token: str | None) -> list[str]:
+    """Where a browser finds the app, the best one for this machine first."""
+    if address in gate.WILDCARDS:
+        names = ["localhost", socket.gethostname().lower()]
+    else:
+        names = ["localhost" if address in gate.LOOPBACK_NAMES else address]
+    query = "" if token is None else f"/?{gate.TOKEN}={token}"
+    return [f"http://{f'[{name}]' if ':' in name else name}:{port}{query}" for name in dict.fromkeys(names)]
+
+
+def _say(urls: list[str], to_others: bool) -> None:
+    """Where the app is, and what it means that other machines can reach it."""
+    if to_others:
+        sys.stderr.write(f"warning: {OPEN}\n")
+        sys.stderr.write(f"warning: {LIMITED if access.limited() else UNLIMITED}\n")
+        sys.stderr.flush()
+    sys.stdout.write(f"\n  Selector Audit: {urls[0]}\n" + "".join(f"  or {url}\n" for url in urls[1:]) + "\n")
+    sys.stdout.flush()
 
 
 def server_options(port: int, address: str) -> dict[str, object]:
@@ -83,19 +138,40 @@ def server_options(port: int, address: str) -> dict[str, object]:
         "global.disableWidgetStateDuplicationWarning": True,  # sliders start from measured points
         "server.enableXsrfProtection": True,
         "server.enableCORS": True,
-        "server.allowedHosts": _LOCAL_HOSTS + ([] if address in _LOCAL_HOSTS else _names_of(address)),
+        # The gate in front of Streamlit is stricter: of foreign names a wildcard address takes numbers only.
+        "server.allowedHosts": ["*"] if address in gate.WILDCARDS else sorted(gate.names_of(address)),
+        "server.corsAllowedOrigins": [],
         "server.maxUploadSize": 5,
         "server.fileWatcherType": "none",
         "server.enableStaticServing": False,
         "server.enableAgentApi": False,
+        "logger.hideWelcomeMessage": True,  # for a wildcard address it asks the internet which one is the public one
         "browser.gatherUsageStats": False,
         "client.showErrorDetails": "none",
         "client.showErrorLinks": False,
         "client.toolbarMode": "viewer",
         "runner.magicEnabled": False,
+        "theme.font": typeface.FAMILY,
+        "theme.fontFaces": [
+            {"family": typeface.NAME, "url": typeface.path(weight), "weight_range": str(weight)}
+            for weight in typeface.WEIGHTS
+        ],
         "theme.light.primaryColor": "#3B4CC0",
         "theme.dark.primaryColor": "#8FA2FF",
     }
+
+
+def _typeface() -> list[Route]:
+    """The files of ours that pages ask for."""
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+    kept = {"Cache-Control": "public, max-age=31536000, immutable"}
+
+    def answering(content: bytes) -> Callable[[Request], Response]:
+        return lambda _request: Response(content, media_type=typeface.MEDIA_TYPE, headers=kept)
+
+    return [Route(typeface.path(weight), answering(typeface.data(weight))) for weight in typeface.WEIGHTS]
 
 
 def _stop_on_hangup() -> None:
@@ -103,11 +179,6 @@ def _stop_on_hangup() -> None:
     hangup = getattr(signal, "SIGHUP", None)  # not on Windows
     if hangup is not None and signal.getsignal(hangup) == signal.SIG_DFL:
         signal.signal(hangup, lambda *_: signal.raise_signal(signal.SIGTERM))
-
-
-def _names_of(address: str) -> list[str]:
-    """Host names by which a server on `address` may be called; a wildcard address answers to any."""
-    return ["*"] if address in {"0.0.0.0", "::"} else [address]
 
 
 def _free_port(address: str) -> int:
@@ -138,7 +209,6 @@ def _is_free(port: int, address: str) -> bool:
 
 def _import_what_the_first_page_needs() -> None:
     """Imports and reads made before the server listens do not delay the first chart."""
-    import importlib
     import pkgutil
 
     import plotly.io
@@ -160,10 +230,18 @@ def _import_what_the_first_page_needs() -> None:
     plotly.io.to_json(figure, validate=False)
 
 
+def _import_what_sessions_would_share() -> None:
+    """pandas, before any session runs: plotly takes it out of `sys.modules` without importing it, and where another
+    thread is at that moment half through the import it finds a module without `Series`.
+    """
+    importlib.import_module("pandas.io.formats.style")  # with all of pandas, and what tables of texts need beside it
+
+
 def _preload() -> None:
-    from dashboard.chat import live
+    from dashboard.chat import live, opening
 
     live.preload_demo()
+    opening.prepare()
 
 
 def _open_browser(url: str) -> None:

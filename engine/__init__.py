@@ -33,7 +33,9 @@ _API = {  # module -> its names
     "results.store": "Store",
     "run.cell": "Cell",
     "run.estimate": "Estimate estimate",
-    "run.plans": "AuditPlan RefusalPlan ScorePlan",
+    "run.audit_plan": "AuditPlan",
+    "run.refusal_plan": "RefusalPlan",
+    "run.score_plan": "ScorePlan",
     "run.runner": "LocalRunner masked_nll",
     "run.scoring": "score_model",
     "selectors": "available_selectors compute_scores register_selector",
@@ -87,10 +89,12 @@ if TYPE_CHECKING:
     from engine.models.rows import RowIndex as RowIndex, row_index as row_index
     from engine.records.errors import InputError as InputError
     from engine.results.store import Store as Store
+    from engine.run.audit_plan import AuditPlan as AuditPlan
     from engine.run.cell import Cell as Cell
     from engine.run.estimate import Estimate as Estimate, estimate as estimate
-    from engine.run.plans import AuditPlan as AuditPlan, RefusalPlan as RefusalPlan, ScorePlan as ScorePlan
+    from engine.run.refusal_plan import RefusalPlan as RefusalPlan
     from engine.run.runner import LocalRunner as LocalRunner, masked_nll as masked_nll
+    from engine.run.score_plan import ScorePlan as ScorePlan
     from engine.run.scoring import score_model as score_model
     from engine.selectors import (
         available_selectors as available_selectors,

@@ -3,42 +3,34 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
-from engine.commands import (
-    analyze,
-    compare,
-    dashboard,
-    doctor,
-    estimate,
-    export,
-    fetch,
-    mask,
-    refusal,
-    replay,
-    report,
-    rows,
-    score,
-    sweep,
-)
-from engine.commands.common import err
+from engine.commands.common import as_json, err, out
+from engine.commands.listed import COMMANDS
 from engine.models import downloads
 from engine.records.environment import installed_version
-from engine.records.errors import CheckFailed, InputError
+from engine.records.errors import CheckFailed, Ended, InputError, disk_problem
 from engine.records.out_of_memory import is_out_of_memory
-
-COMMANDS = (
-    dashboard, rows, score, mask, sweep, analyze, compare, report, replay, refusal, export, doctor, estimate, fetch,
-)  # fmt: skip
+from engine.records.terminal import one_line
+from engine.results import damage
 
 _MORE_ROOM = "what was finished is kept; free the device, or use --dtype bfloat16, shorter texts or a larger device"
+_LONGEST = 1_400  # characters of an error
 _STOPPED = "stopped; what was finished is kept, the same command goes on from there"
 
 
-def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The parser of all commands.
+
+    only: the one that will be run, so that of the others no more than name and line of help is there and none of their
+    modules is loaded; "" for none.
+    """
+    parser = _Parser(
         prog="selector-audit",
         description="Does this attribution score really find the rows of a language model that matter? "
         "Score the rows, remove some, and measure what the model can still do.",
@@ -46,18 +38,38 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"selector-audit {installed_version('selector-audit')}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in COMMANDS:
-        module.add_parser(commands)
+    for name, line in COMMANDS.items():
+        if only in (None, name):
+            importlib.import_module(f"engine.commands.{name}").add_parser(commands)
+        else:
+            commands.add_parser(name, help=line)
     for command in commands.choices.values():
         command.add_argument("--debug", action="store_true", help="show the full traceback of a failure")
     return parser
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with the words of a command in one line, as everything else does; its subparsers too."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{_in_bounds(one_line(f'{self.prog}: {message}'))}; see {self.prog} --help\n")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    args = build_parser().parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser = build_parser(next((word for word in words if not word.startswith("-")), ""))
+    for word in words:
+        if re.fullmatch(r"--[\w-]+=--", word):  # argparse takes the value for the end of options, and gives a list
+            parser.error(f"argument {word[:-3]}: expected one argument")
+    args = parser.parse_args(words)
+    damage.new_run()
     try:
         code = args.run(args)
+    except Ended as end:
+        if not as_json(args, end.answer):
+            out.print(str(end))
+        return 0
     except InputError as error:
         return _fail(args, str(error), 2)
     except CheckFailed as error:
@@ -69,7 +81,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output went away (`| head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        said = disk_problem(error)
+        return _fail(args, said or f"failed: {type(error).__name__}: {error}; --debug shows where", 2 if said else 1)
+    except UnicodeEncodeError as error:
+        said = f"a name holds {error.object[error.start : error.end]!a}, which is no Unicode and cannot be shown"
+        return _fail(args, f"{said}; rename the folder or the file", 2)
     except Exception as error:
+        if isinstance(error, ValueError) and "embedded null" in str(error):
+            return _fail(args, "a path has a zero byte in it, which no file can have; give another one", 2)
         if is_out_of_memory(error):
             said = next(iter(str(error).strip().splitlines()), type(error).__name__)
             return _fail(args, f"out of memory ({said}); {_MORE_ROOM}", 1)
@@ -80,8 +100,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _fail(args: argparse.Namespace, message: str, code: int) -> int:
     if args.debug:
         err.print_exception()
-    err.print(f"selector-audit {args.command}: {message}", markup=False, soft_wrap=True)
+    err.print(_in_bounds(f"selector-audit {args.command}: {one_line(message)}"), soft_wrap=True)
     return code
+
+
+def _in_bounds(line: str) -> str:
+    """The line, shortened in its middle where a name in it is of no use to anybody: its end is the next step."""
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 400]}…{line[-400:]}"
 
 
 if __name__ == "__main__":

@@ -59,7 +59,9 @@ class Fault:
     silent_s: float = 0  # no answer for so long
     break_after: int | None = None  # bytes of the body, then the connection ends
     bytes_per_s: int | None = None
+    until: threading.Event | None = None  # the second half of the body comes byte by byte, all of it once this is set
     spoil: bool = False  # one byte of the body is another
+    whole: bool = False  # whoever asks for a part of a file gets all of it
     times: int = -1
 
 
@@ -185,7 +187,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _content(self, content: bytes, headers: dict[str, str] | None = None) -> None:
         size = len(content)
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
-        if asked is None:
+        if asked is None or self.fault.whole:
             self._send(200, content, headers or {})
             return
         start, end = int(asked[1]), min(int(asked[2] or size - 1), size - 1)
@@ -212,6 +214,13 @@ class _Handler(BaseHTTPRequestHandler):
         if self.fault.break_after is not None and len(body) > self.fault.break_after:
             self.wfile.write(body[: self.fault.break_after])
             self.close_connection = True
+        elif self.fault.until is not None:
+            at = len(body) // 2
+            self.wfile.write(body[:at])
+            while at < len(body) and not self.fault.until.wait(0.1):
+                self.wfile.write(body[at : at + 1])
+                at += 1
+            self.wfile.write(body[at:])
         elif self.fault.bytes_per_s:
             step = max(1, self.fault.bytes_per_s // 10)
             for start in range(0, len(body), step):

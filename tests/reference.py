@@ -1,5 +1,7 @@
 """The selectors once more, slow and literal: Python loops over elements, one window at a time.
 
+`skip`: positions at the start of each window that no mean over tokens counts.
+
 Nothing here is shared with the engine but the row index and, for lrp, the rules themselves (which have
 their own reference values). The next-token loss is the one that transformers computes from `labels`.
 """
@@ -32,38 +34,38 @@ def magnitude(model: Any, rows: RowIndex) -> list[float]:
     return scores
 
 
-def wanda(model: Any, rows: RowIndex, input_ids: Tensor) -> list[float]:
+def wanda(model: Any, rows: RowIndex, input_ids: Tensor, skip: int = 0) -> list[float]:
     """sum_j |W_ij| * RMS(X_j), X over all tokens of all windows."""
     scores = []
     for layer in rows.layers:
         linear = model.get_submodule(layer.name)
-        tokens = [token for window in input_ids for token in _seen(model, layer.name, window)[0].tolist()]
+        tokens = [token for window in input_ids for token in _seen(model, layer.name, window)[0][skip:].tolist()]
         rms = [(sum(token[j] ** 2 for token in tokens) / len(tokens)) ** 0.5 for j in range(linear.in_features)]
         for row in linear.weight.tolist():
             scores.append(sum(abs(weight) * size for weight, size in zip(row, rms, strict=True)))
     return scores
 
 
-def mean_activation(model: Any, rows: RowIndex, input_ids: Tensor) -> list[float]:
+def mean_activation(model: Any, rows: RowIndex, input_ids: Tensor, skip: int = 0) -> list[float]:
     """E |h_i| over the positions that predict a token."""
     scores = []
     for layer in rows.layers:
-        tokens = [token for window in input_ids for token in _seen(model, layer.name, window)[1][:-1].tolist()]
+        tokens = [token for window in input_ids for token in _seen(model, layer.name, window)[1][skip:-1].tolist()]
         scores += [sum(abs(token[i]) for token in tokens) / len(tokens) for i in range(layer.rows)]
     return scores
 
 
-def lrp(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss") -> list[float]:
+def lrp(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss", skip: int = 0) -> list[float]:
     """E |h * dF/dh| over predicted tokens, one window at a time, under AttnLRP's rules."""
     relevance = []
     for window in input_ids:
         with attn_lrp(model):
             outputs, gradients = outputs_and_gradients(model, rows, window, 1.0, target(window, objective))
         relevance.append({name: outputs[name] * gradients[name] for name in outputs})
-    return _mean_abs(rows, relevance)
+    return _mean_abs(rows, relevance, skip)
 
 
-def ig(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss") -> list[float]:
+def ig(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss", skip: int = 0) -> list[float]:
     """E |(h(1) - h(0)) * mean over k of dF/dh(k/16)| over predicted tokens, one window at a time."""
     relevance = []
     for window in input_ids:
@@ -77,19 +79,21 @@ def ig(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss") -
                 for name in at_one
             }
         )
-    return _mean_abs(rows, relevance)
+    return _mean_abs(rows, relevance, skip)
 
 
-def grad_x_input(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss") -> list[float]:
+def grad_x_input(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss", skip: int = 0) -> list[float]:
     """E |h * dF/dh| over predicted tokens, one window at a time, plain gradients."""
     relevance = []
     for window in input_ids:
         outputs, gradients = outputs_and_gradients(model, rows, window, 1.0, target(window, objective))
         relevance.append({name: outputs[name] * gradients[name] for name in outputs})
-    return _mean_abs(rows, relevance)
+    return _mean_abs(rows, relevance, skip)
 
 
-def ig_conductance(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss") -> list[float]:
+def ig_conductance(
+    model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss", skip: int = 0
+) -> list[float]:
     """E |sum over k of dF/dh(k/16) * (h(k/16) - h((k-1)/16))| over predicted tokens, one window at a time."""
     relevance = []
     for window in input_ids:
@@ -101,19 +105,19 @@ def ig_conductance(model: Any, rows: RowIndex, input_ids: Tensor, objective: str
             for k in range(1, 17):
                 total[name] += points[k][1][name] * (points[k][0][name] - points[k - 1][0][name])
         relevance.append(total)
-    return _mean_abs(rows, relevance)
+    return _mean_abs(rows, relevance, skip)
 
 
-def fisher(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss") -> list[float]:
+def fisher(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss", skip: int = 0) -> list[float]:
     """sqrt(E (h * dF/dh)^2) over predicted tokens, one window at a time, plain gradients."""
     points = [outputs_and_gradients(model, rows, window, 1.0, target(window, objective)) for window in input_ids]
-    return _root_mean_square(rows, [{name: h[name] * g[name] for name in h} for h, g in points])
+    return _root_mean_square(rows, [{name: h[name] * g[name] for name in h} for h, g in points], skip)
 
 
-def gradient_norm(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss") -> list[float]:
+def gradient_norm(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss", skip: int = 0) -> list[float]:
     """sqrt(E (dF/dh)^2) over predicted tokens, one window at a time, plain gradients."""
     points = [outputs_and_gradients(model, rows, window, 1.0, target(window, objective)) for window in input_ids]
-    return _root_mean_square(rows, [gradients for _, gradients in points])
+    return _root_mean_square(rows, [gradients for _, gradients in points], skip)
 
 
 def weight_times_gradient(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss") -> list[float]:
@@ -145,10 +149,24 @@ def atp_signed(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "
     ]
 
 
-def relp(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss") -> list[float]:
+def signed(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss", skip: int = 0) -> list[float]:
+    """E h * dF/dh over predicted tokens, one window at a time, plain gradients."""
+    points = [outputs_and_gradients(model, rows, window, 1.0, target(window, objective)) for window in input_ids]
+    scores = []
+    for layer in rows.layers:
+        tokens = [
+            (h, g)
+            for outputs, gradients in points
+            for h, g in zip(outputs[layer.name][skip:-1], gradients[layer.name][skip:-1], strict=True)
+        ]
+        scores += [sum(float(h[i]) * float(g[i]) for h, g in tokens) / len(tokens) for i in range(layer.rows)]
+    return scores
+
+
+def relp(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss", skip: int = 0) -> list[float]:
     """E |(h - mean h) * dF/dh| over predicted tokens, one window at a time, under AttnLRP's rules."""
     means = {
-        layer.name: [statistics.fmean(values) for values in _outputs(model, layer.name, input_ids)]
+        layer.name: [statistics.fmean(values) for values in _outputs(model, layer.name, input_ids, skip)]
         for layer in rows.layers
     }
     relevance = []
@@ -156,30 +174,32 @@ def relp(model: Any, rows: RowIndex, input_ids: Tensor, objective: str = "loss")
         with attn_lrp(model):
             outputs, gradients = outputs_and_gradients(model, rows, window, 1.0, target(window, objective))
         relevance.append({name: (outputs[name] - outputs[name].new(means[name])) * gradients[name] for name in outputs})
-    return _mean_abs(rows, relevance)
+    return _mean_abs(rows, relevance, skip)
 
 
-def activation_std(model: Any, rows: RowIndex, input_ids: Tensor) -> list[float]:
+def activation_std(model: Any, rows: RowIndex, input_ids: Tensor, skip: int = 0) -> list[float]:
     """Standard deviation of h over the positions that predict a token."""
-    return [statistics.pstdev(values) for layer in rows.layers for values in _outputs(model, layer.name, input_ids)]
+    return [
+        statistics.pstdev(values) for layer in rows.layers for values in _outputs(model, layer.name, input_ids, skip)
+    ]
 
 
-def flap(model: Any, rows: RowIndex, input_ids: Tensor) -> list[float]:
+def flap(model: Any, rows: RowIndex, input_ids: Tensor, skip: int = 0) -> list[float]:
     """Variance of h times the squared norm of the row's weights."""
     scores = []
     for layer in rows.layers:
         weights = model.get_submodule(layer.name).weight.tolist()
-        for values, row in zip(_outputs(model, layer.name, input_ids), weights, strict=True):
+        for values, row in zip(_outputs(model, layer.name, input_ids, skip), weights, strict=True):
             scores.append(statistics.pvariance(values) * sum(weight**2 for weight in row))
     return scores
 
 
-def ria(model: Any, rows: RowIndex, input_ids: Tensor) -> list[float]:
+def ria(model: Any, rows: RowIndex, input_ids: Tensor, skip: int = 0) -> list[float]:
     """sum_j (|W_ij| / sum of column j + |W_ij| / sum of row i) * sqrt(RMS(X_j)), sums of absolute values."""
     scores = []
     for layer in rows.layers:
         weights = [[abs(weight) for weight in row] for row in model.get_submodule(layer.name).weight.tolist()]
-        tokens = [token for window in input_ids for token in _seen(model, layer.name, window)[0].tolist()]
+        tokens = [token for window in input_ids for token in _seen(model, layer.name, window)[0][skip:].tolist()]
         width = len(weights[0])
         rms = [(sum(token[j] ** 2 for token in tokens) / len(tokens)) ** 0.5 for j in range(width)]
         columns = [sum(row[j] for row in weights) for j in range(width)]
@@ -221,9 +241,9 @@ def _seen(model: Any, name: str, window: Tensor) -> tuple[Tensor, Tensor]:
     return seen[0]
 
 
-def _outputs(model: Any, name: str, input_ids: Tensor) -> list[list[float]]:
+def _outputs(model: Any, name: str, input_ids: Tensor, skip: int) -> list[list[float]]:
     """Of every row of one Linear its outputs at the positions that predict a token."""
-    tokens = [token for window in input_ids for token in _seen(model, name, window)[1][:-1].tolist()]
+    tokens = [token for window in input_ids for token in _seen(model, name, window)[1][skip:-1].tolist()]
     return [list(values) for values in zip(*tokens, strict=True)]
 
 
@@ -251,17 +271,17 @@ def _hooks(model: Any, names: list[str], action: Callable[[str, Tensor, Tensor],
             handle.remove()
 
 
-def _mean_abs(rows: RowIndex, windows: list[Outputs]) -> list[float]:
+def _mean_abs(rows: RowIndex, windows: list[Outputs], skip: int) -> list[float]:
     scores = []
     for layer in rows.layers:
-        tokens = [token for window in windows for token in window[layer.name][:-1].tolist()]
+        tokens = [token for window in windows for token in window[layer.name][skip:-1].tolist()]
         scores += [sum(abs(token[i]) for token in tokens) / len(tokens) for i in range(layer.rows)]
     return scores
 
 
-def _root_mean_square(rows: RowIndex, windows: list[Outputs]) -> list[float]:
+def _root_mean_square(rows: RowIndex, windows: list[Outputs], skip: int) -> list[float]:
     scores = []
     for layer in rows.layers:
-        tokens = [token for window in windows for token in window[layer.name][:-1].tolist()]
+        tokens = [token for window in windows for token in window[layer.name][skip:-1].tolist()]
         scores += [math.sqrt(sum(token[i] ** 2 for token in tokens) / len(tokens)) for i in range(layer.rows)]
     return scores

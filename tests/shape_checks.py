@@ -22,7 +22,10 @@ from beartype.door import die_if_unbearable
 
 # module -> function -> argument (or `return`) -> type and shape; several for what is returned as a tuple
 SHAPES: dict[str, dict[str, dict[str, str | tuple[str, ...]]]] = {
-    "engine.stats.removal_order": {"removal_order": {"scores": "Real N", "return": "Int64 N"}},
+    "engine.stats.removal_order": {
+        "removal_order": {"scores": "Real N", "return": "Int64 N"},
+        "removed_first": {"scores": "Real N", "return": "Int64 k"},
+    },
     "engine.stats.similarity": {
         "average_ranks": {"scores": "Real N", "order": "Int64 N", "return": "Float32 N"},
         "rank_correlations": {"ranks": "Float32 S N", "return": "Float64 S S"},
@@ -85,8 +88,8 @@ SHAPES: dict[str, dict[str, dict[str, str | tuple[str, ...]]]] = {
             "return": "Float32 B N",
         },
     },
-    "engine.selectors.activations": {"window_statistics": {"input_ids": "Int64 B T", "return": "Float64 n"}},
-    "engine.selectors.relevance_sums": {"relevance_sums": {"input_ids": "Int64 B T", "return": "Float64 n"}},
+    "engine.selectors.activations": {"window_statistics": {"input_ids": "Int64 B T", "return": "Float64 e n"}},
+    "engine.selectors.relevance_sums": {"relevance_sums": {"input_ids": "Int64 B T", "return": "Float64 e n"}},
     "engine.selectors.layer_ranks": {"percentile_ranks": {"values": "Real N", "return": "Float64 N"}},
 }
 

@@ -84,6 +84,8 @@ def test_what_is_not_code_is_there_byte_for_byte(wheel: Path) -> None:
             "engine/edits/card.md.jinja",
             "dashboard/report/report.html.jinja",
             "dashboard/favicon.svg",
+            "dashboard/charts/typeface/inter-400.woff2",
+            "dashboard/charts/typeface/OFL.txt",
         ):
             assert archive.read(name) == (ROOT / name).read_bytes(), name
         assert any(name.startswith("precomputed/paper/runs/") for name in archive.namelist())

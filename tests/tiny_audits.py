@@ -14,8 +14,9 @@ from engine.measures.nll import NegativeLogLikelihood, Nll
 from engine.models.loading import LoadedModel
 from engine.records.progress import Progress
 from engine.results.store import Store
-from engine.run.plans import AuditPlan, ScorePlan
+from engine.run.audit_plan import AuditPlan
 from engine.run.runner import LocalRunner
+from engine.run.score_plan import ScorePlan
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import ANALYSES, Tables, conduct
 
@@ -71,7 +72,7 @@ def tables_of(name: str, audit: AuditInputs) -> Tables:
 agreement, controls, dangerous = (partial(tables_of, name) for name in ("agreement", "controls", "dangerous"))
 depth, differences, domain = (partial(tables_of, name) for name in ("depth", "differences", "domain"))
 downstream, gap, rank_distribution = (partial(tables_of, name) for name in ("downstream", "gap", "rank-distribution"))
-seeds, stability, verdicts = (partial(tables_of, name) for name in ("seeds", "stability", "verdict"))
+seeds, stability, sweep, verdicts = (partial(tables_of, name) for name in ("seeds", "stability", "sweep", "verdict"))
 invariance, protocols, specific, draws = (
     partial(tables_of, name) for name in ("invariance", "protocols", "specific", "draws")
 )

@@ -142,7 +142,27 @@ _CONFIGS |= {
         },
     ),
 }  # fmt: skip
+_CONFIGS |= {  # families that lxt does not name, with and without the parts of those it does
+    "granite": (
+        "GraniteConfig",
+        {
+            **_GATED, "residual_multiplier": 0.4, "embedding_multiplier": 3.0, "logits_scaling": 2.0,
+            "attention_multiplier": 0.3,
+        },
+    ),
+    "smollm3": ("SmolLM3Config", {**_GATED, "no_rope_layers": [1, 0]}),
+    "exaone4": (  # sliding with rotary positions, then full without
+        "Exaone4Config",
+        {**_GATED, "sliding_window": 9, "layer_types": ["sliding_attention", "full_attention"]},
+    ),
+    "olmo2": ("Olmo2Config", _HEADS),
+    "gemma": ("GemmaConfig", _GATED),
+    "gemma2": ("Gemma2Config", _GEMMA),
+    "phi3": ("Phi3Config", _PLAIN),
+    "bitnet": ("BitNetConfig", _PLAIN),
+}  # fmt: skip
 LRP_FAMILIES = ("llama", "qwen2", "qwen3", "gemma3_text")
+STRUCTURE_FAMILIES = ("mistral", "granite", "smollm3", "exaone4", "olmo2", "gemma")  # that get lrp's rules by structure
 
 
 def tiny_config(family: str, **changes: Any) -> Any:

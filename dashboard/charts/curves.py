@@ -15,6 +15,8 @@ from dashboard.charts import axes, figure_size, formats, lines, palette
 from dashboard.charts.formats import LN10
 
 HEIGHT, TOP, BOTTOM = 480, 70, 130  # pixels; below the plot: ticks, axis title, up to four lines of legend
+_BAND = 0.09  # of the axis: the band above it
+_STAYS = {"marker": {"opacity": 1.0}}  # what was not clicked, beside what was
 ORDER_HEADINGS = {
     "lerf": ("LeRF: lowest scores go first", "a good selector stays low"),
     "morf": ("MoRF: highest scores go first", "a good selector shoots up"),
@@ -45,15 +47,24 @@ def curves(
 
     drawn, overlay: `series.points`. relative: divided by the unmasked model's perplexity (`baseline`,
     nats); curves whose own is not known are left out then. Values that are not finite cannot be drawn; they
-    stand as arrows at the upper edge. pinned: one curve as a broad band behind the others.
+    stand as arrows at the upper edge. Cells at a numerical ceiling do not stretch the axis: those beyond all others
+    stand in a band above it. pinned: one curve as a broad band behind the others.
     """
     figure = go.Figure()
     overlay_name = html.escape(overlay_name)  # plotly reads tags in text
     heights: list[float] = []
+    ceilings: list[float] = []
+
+    def measured(rows: pl.DataFrame, base: float | None) -> None:
+        known = (
+            [] if base is None else rows.filter(pl.col("nll").is_finite(), order=order).select("nll", "plateau").rows()
+        )
+        for nll, plateau in known:
+            (ceilings if plateau else heights).append((nll - base) / LN10)
+
     if pinned is not None:
-        band = pinned_curve(pinned, order, relative)
-        heights += [value for value in band.y if value is not None]
-        figure.add_trace(band)
+        figure.add_trace(pinned_curve(pinned, order, relative))
+        measured(pinned.points, subtracted(pinned.baseline, relative))
     layers: list[tuple[pl.DataFrame, float, bool]] = []
     shift = subtracted(baseline, relative)
     if shift is not None:
@@ -63,18 +74,19 @@ def curves(
         layers.append((overlay, other_shift, True))
     for frame, base, laid_over in layers:
         part = frame.filter(pl.col("order") == order)
+        measured(part, base)
         for selector in palette.in_order(part["selector"].unique().to_list()):
             rows = part.filter(pl.col("selector") == selector)
-            trace = curve(rows, selector, base, laid_over, overlay_name)
-            heights += [value for value in trace.y if value is not None]
-            figure.add_trace(trace)
+            figure.add_trace(curve(rows, selector, base, laid_over, overlay_name))
     if overlay is not None:
         figure.add_trace(_overlay_key(overlay_name))
     _plateaus(figure, [(frame.filter(pl.col("order") == order), base) for frame, base, _ in layers])
     if baseline is not None and shift is not None:
         heights.append((baseline - shift) / LN10)
         axes.level(figure, "unmasked model", y=heights[-1], size=figure_size.NOTE_PX)
-    top = perplexity_axis(figure, heights, relative)
+    top = perplexity_axis(figure, heights or ceilings, relative)
+    if max(ceilings, default=top) > top:
+        top = ceiling_band(figure)
     _not_finite(figure, [frame.filter(pl.col("order") == order) for frame, _, _ in layers], top)
     return _finished(figure, ORDER_HEADINGS[order])
 
@@ -98,6 +110,7 @@ def curve(rows: pl.DataFrame, selector: str, base: float, laid_over: bool, name:
         error_y={"type": "data", "array": errors, "visible": any(errors), "thickness": 1, "width": 3},
         customdata=[_hover(row) for row in rows.iter_rows(named=True)],
         hovertemplate=f"<b>{label}</b><br>%{{customdata}}<extra></extra>",
+        selected={"marker": {"size": 12}}, unselected=_STAYS,
     )  # fmt: skip
 
 
@@ -113,7 +126,7 @@ def pinned_curve(pinned: Pinned, order: str, relative: bool) -> go.Scatter:
         y=[(nll - base) / LN10 if math.isfinite(nll) else None for nll in rows["nll"].fill_null(math.nan)],
         line={"color": look.colour, "width": 8}, marker={"color": look.colour, "size": 12, "symbol": look.symbol},
         customdata=[_hover(row) for row in rows.iter_rows(named=True)],
-        hovertemplate=f"<b>{name}</b><br>%{{customdata}}<extra></extra>",
+        hovertemplate=f"<b>{name}</b><br>%{{customdata}}<extra></extra>", unselected=_STAYS,
     )  # fmt: skip
 
 
@@ -154,7 +167,9 @@ def _plateaus(figure: go.Figure, layers: Sequence[tuple[pl.DataFrame, float]]) -
     if x:
         ring = {"symbol": "circle-open", "size": 14, "color": palette.REFERENCE, "line": {"width": 1.5}}
         figure.add_trace(
-            go.Scatter(x=x, y=y, mode="markers", name="at numerical ceiling", marker=ring, hoverinfo="skip")
+            go.Scatter(
+                x=x, y=y, mode="markers", name="at numerical ceiling", marker=ring, hoverinfo="skip", unselected=_STAYS
+            )
         )
 
 
@@ -178,26 +193,79 @@ def perplexity_axis(figure: go.Figure, heights: Sequence[float], relative: bool)
     return float(scale["range"][1])
 
 
-def gap(gap_rows: pl.DataFrame) -> go.Figure:
-    """Log gap, NLL_MoRF - NLL_LeRF in nats, against the share of removed rows (`series.gaps`)."""
+def ceiling_band(figure: go.Figure) -> float:
+    """Puts what lies above the y axis into a band over it, in place; returns the upper end of the new range."""
+    low, high = figure.layout.yaxis.range
+    room = _BAND * (high - low)
+    for trace in figure.data:
+        if trace.y is not None:
+            trace.y = [high + room / 2 if value is not None and value > high else value for value in trace.y]
+    figure.add_shape(
+        type="rect", xref="paper", x0=0, x1=1, y0=high, y1=high + room, fillcolor=palette.REFERENCE, opacity=0.13,
+        layer="below", line={"width": 0},
+    )  # fmt: skip
+    figure.add_annotation(
+        text="at or above the ceiling", xref="paper", x=0, xanchor="left", y=high + room / 2, showarrow=False,
+        font={"color": palette.REFERENCE, "size": figure_size.NOTE_PX},
+    )  # fmt: skip
+    figure.update_yaxes(range=[low, high + room])
+    return float(high + room)
+
+
+def gap(
+    gap_rows: pl.DataFrame, pinned: pl.DataFrame | None = None, pinned_name: str = "", *,
+    overlay: pl.DataFrame | None = None, overlay_name: str = "",
+) -> go.Figure:  # fmt: skip
+    """Log gap, NLL_MoRF - NLL_LeRF in nats, against the share of removed rows (`series.gaps`).
+
+    Where one of the two NLLs is at a numerical ceiling, the gap does not stretch the axis, as in `curves`. pinned: the
+    gaps of one curve, as a broad band behind the others. overlay: the gaps of another model or run, dotted and open.
+    """
     figure = go.Figure()
-    for selector in palette.in_order(gap_rows["selector"].unique().to_list()):
-        look = palette.style(selector)
-        rows = gap_rows.filter(pl.col("selector") == selector)
-        hover = [
-            f"removed {formats.rate(rate)}<br>log gap {log_gap:.3f} nats<br>PPL MoRF − LeRF {text}"
-            for rate, log_gap, text in rows.select("rate", "log_gap", "gap").iter_rows()
-        ]
+    overlay_name = html.escape(overlay_name)
+    if pinned is not None and pinned.height:
+        look, name = palette.style(pinned["selector"][0]), f"pinned: {html.escape(pinned_name)}"
         figure.add_scatter(
-            x=rows["rate"].to_list(), name=look.title, mode="lines+markers",
-            y=[value if math.isfinite(value) else None for value in rows["log_gap"]],
-            line={"color": look.colour, "width": 2, "dash": look.dash},
-            marker={"color": look.colour, "size": 7, "symbol": look.symbol},
-            customdata=hover, hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
+            x=pinned["rate"].to_list(), y=_finite(pinned["log_gap"]), name=name, mode="lines+markers", opacity=0.4,
+            line={"color": look.colour, "width": 8}, marker={"color": look.colour, "size": 12, "symbol": look.symbol},
+            customdata=_gap_hover(pinned), hovertemplate=f"<b>{name}</b><br>%{{customdata}}<extra></extra>",
         )  # fmt: skip
+    layers = [(gap_rows, False)] + ([] if overlay is None or overlay.is_empty() else [(overlay, True)])
+    for frame, laid_over in layers:
+        for selector in palette.in_order(frame["selector"].unique().to_list()):
+            look, rows = palette.style(selector), frame.filter(pl.col("selector") == selector)
+            name = f"{look.title} ({overlay_name})" if laid_over else look.title
+            figure.add_scatter(
+                x=rows["rate"].to_list(), y=_finite(rows["log_gap"]), name=name, mode="lines+markers",
+                legendgroup=selector, showlegend=not laid_over, opacity=0.75 if laid_over else 1.0,
+                line={"color": look.colour, "width": 1.5 if laid_over else 2,
+                      "dash": palette.OVERLAY_DASH if laid_over else look.dash},
+                marker={"color": look.colour, "size": 7, "symbol": f"{look.symbol}-open" if laid_over else look.symbol},
+                customdata=_gap_hover(rows), hovertemplate=f"<b>{name}</b><br>%{{customdata}}<extra></extra>",
+            )  # fmt: skip
+        if laid_over:
+            figure.add_trace(_overlay_key(overlay_name))
     figure.add_hline(y=0, line=palette.DOTTED)
     figure.update_yaxes(title="log gap (nats per token)", zeroline=False)
+    drawn = pl.concat([*(frame for frame, _ in layers), *([] if pinned is None else [pinned])])
+    drawn = drawn.filter(pl.col("log_gap").is_finite())
+    apart = [0.0, *drawn.filter(~pl.col("at_ceiling"))["log_gap"]]
+    room = max(0.06 * (max(apart) - min(apart)), 0.03)
+    if max(drawn["log_gap"], default=0.0) > max(apart) + room:
+        figure.update_yaxes(range=[min(apart) - room, max(apart) + room])
+        ceiling_band(figure)
     return _finished(figure, ("Gap: NLL(MoRF) − NLL(LeRF)", "large is good; below 0 the ranking is inverted"))
+
+
+def _finite(values: pl.Series) -> list[float | None]:
+    return [value if math.isfinite(value) else None for value in values]
+
+
+def _gap_hover(rows: pl.DataFrame) -> list[str]:
+    return [
+        f"removed {formats.rate(rate)}<br>log gap {log_gap:.3f} nats<br>PPL MoRF − LeRF {text}"
+        for rate, log_gap, text in rows.select("rate", "log_gap", "gap").iter_rows()
+    ]
 
 
 def removed_rows(counts: pl.DataFrame) -> go.Figure:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import PurePosixPath, PureWindowsPath
 
 LN10 = math.log(10)
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -58,6 +60,13 @@ def rate(fraction: float) -> str:
 def rounded(number: float | None) -> str:
     """`0.0692`, `1.23`; `–` where there is none."""
     return "–" if number is None or math.isnan(number) else f"{number:.3g}"
+
+
+def model_title(model: str) -> str:
+    """A model's name for titles and labels: of a folder's path its last part, a hub id as it is."""
+    if re.match(r"[A-Za-z]:[\\/]|\\\\", model):
+        return PureWindowsPath(model).name or model
+    return (PurePosixPath(model).name or model) if re.match(r"[/~.]", model) else model
 
 
 def seconds(elapsed_s: float) -> str:

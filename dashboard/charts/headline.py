@@ -83,7 +83,8 @@ def validity(sweep: pl.DataFrame, model: str) -> pl.DataFrame:
 def snapshot(sweeps: Mapping[str, tuple[pl.DataFrame, str]]) -> pl.DataFrame:
     """LeRF at `RATE` over models. sweeps: label -> (curves, model).
 
-    Columns: label, selector, nll, printed, unmasked_nll; models that were not measured at `RATE` are left out.
+    Columns: label, selector, nll, error (`series.whole_error`), printed, unmasked_nll; models that were not measured at
+    `RATE` are left out.
     """
     parts = []
     for label, (curves, model) in sweeps.items():
@@ -92,7 +93,7 @@ def snapshot(sweeps: Mapping[str, tuple[pl.DataFrame, str]]) -> pl.DataFrame:
         unmasked = series.unmasked_nll(curves, model)
         parts.append(
             _ordered(points).select(
-                pl.lit(label).alias("label"), "selector", "nll", "printed",
+                pl.lit(label).alias("label"), "selector", "nll", series.whole_error().alias("error"), "printed",
                 pl.lit(unmasked, pl.Float64).alias("unmasked_nll"),
             )
         )  # fmt: skip

@@ -10,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import plotly.graph_objects as go
 import polars as pl
+from plotly.subplots import make_subplots
 
 from dashboard.charts import axes, formats, lines, matrix, palette
 from dashboard.charts.formats import LN10
 
 HEIGHT = 380
+_NEAR, _WEIGHTS_PX = 3, 480  # neighbours on either side of a row
 _MARGIN = {"l": 10, "r": 10, "t": 60, "b": 10}
 ORDER_LOOKS = {  # LeRF and MoRF apart by dash, symbol and height, not by colour alone
     "lerf": ("LeRF: lowest scores go first", "dash", "circle-open"),
@@ -23,23 +25,39 @@ ORDER_LOOKS = {  # LeRF and MoRF apart by dash, symbol and height, not by colour
 
 
 def weights(values: npt.NDArray[np.float32], row: int, zeroed: bool) -> go.Figure:
-    """A weight matrix as it is in the file, with one row framed, or with that row zeroed. values [rows, columns]"""
+    """A weight matrix as it is in the file, with one row pointed at, or with that row zeroed, and above it the row
+    among its neighbours, large enough to be seen. values [rows, columns]"""
     shown = values.copy()
     if zeroed:
         shown[row] = 0
     limit = float(np.quantile(np.abs(values), 0.99)) or 1.0
-    figure = go.Figure().add_heatmap(
-        z=shown, zmin=-limit, zmax=limit, colorscale=matrix.DIVERGING, colorbar={"title": "weight"},
-        hovertemplate="row %{y}, input %{x}: %{z:.4f}<extra></extra>",
-    )  # fmt: skip
-    figure.add_shape(
-        type="rect", x0=-0.5, x1=values.shape[1] - 0.5, y0=row - 0.5, y1=row + 0.5,
-        line={"color": palette.STYLES["ig"].colour, "width": 2},
-    )  # fmt: skip
-    figure.update_xaxes(**axes.titled("input", showgrid=False))
-    figure.update_yaxes(**axes.titled("row = output", autorange="reversed", showgrid=False))
-    heading = f"The matrix, row {row} {'zeroed' if zeroed else 'framed'}"
-    return _titled(figure, heading, f"{values.shape[0]:,} rows of {values.shape[1]:,} numbers")
+    figure = make_subplots(rows=2, cols=1, row_heights=[0.34, 0.66], vertical_spacing=0.16, shared_xaxes=True)
+    first, last = max(0, row - _NEAR), min(values.shape[0], row + _NEAR + 1)
+    for place, (low, high) in enumerate(((first, last), (0, values.shape[0])), start=1):
+        figure.add_heatmap(
+            z=shown[low:high], y=list(range(low, high)), coloraxis="coloraxis",
+            hovertemplate="row %{y}, input %{x}: %{z:.4f}<extra></extra>", row=place, col=1,
+        )  # fmt: skip
+        for x, symbol in ((-0.5, "triangle-right"), (values.shape[1] - 0.5, "triangle-left")):
+            figure.add_scatter(  # outside the row, which a frame would hide
+                x=[x], y=[row], mode="markers", showlegend=False, hoverinfo="skip", cliponaxis=False,
+                marker={"symbol": symbol, "size": 11, "color": palette.STYLES["ig"].colour}, row=place, col=1,
+            )  # fmt: skip
+    figure.update_xaxes(showgrid=False, zeroline=False, range=[-0.5, values.shape[1] - 0.5])
+    figure.update_xaxes(**axes.titled("input"), row=2, col=1)
+    named = [row, *(one for one in (first, last - 1) if abs(one - row) > 1)]  # so that large type has room
+    figure.update_yaxes(
+        **axes.titled("row", showgrid=False, range=[last - 0.5, first - 0.5], tickvals=named), row=1, col=1
+    )
+    whole = [values.shape[0] - 0.5, -0.5]
+    figure.update_yaxes(**axes.titled("row = output", showgrid=False, range=whole), row=2, col=1)
+    figure.update_layout(
+        coloraxis={"colorscale": matrix.DIVERGING, "cmin": -limit, "cmax": limit, "colorbar": {"title": "weight"}}
+    )
+    heading = (
+        f"Row {row} {'zeroed: every number in it is 0' if zeroed else 'among its neighbours'}, and the whole matrix"
+    )
+    return _titled(figure, heading, f"{values.shape[0]:,} rows of {values.shape[1]:,} numbers", height=_WEIGHTS_PX)
 
 
 def outputs(before: npt.NDArray[np.float64], after: npt.NDArray[np.float64]) -> go.Figure:
@@ -106,7 +124,7 @@ def stable_and_valid(both: pl.DataFrame, stable_from: float) -> go.Figure:
             hovertemplate=f"<b>{look.title}</b><br>Spearman %{{x:.4f}} ({row['size']} windows against all)<br>"
             f"log gap %{{y:.3f}} nats at {formats.rate(row['rate'])}<extra></extra>",
         )  # fmt: skip
-    axes.level(figure, "stable from here", x=stable_from, at="top left")
+    axes.level(figure, f"stable: from {stable_from:g}", x=stable_from, at="top left")
     figure.add_hline(y=0, line={"color": palette.REFERENCE, "width": 1})
     figure.update_xaxes(**axes.titled("stability: Spearman correlation"))
     figure.update_yaxes(**axes.titled("validity: log gap (nats)"))
@@ -151,10 +169,10 @@ def refusals(bars: pl.DataFrame, heading: str) -> go.Figure:
     return _titled(figure, heading, "")
 
 
-def _titled(figure: go.Figure, heading: str, below: str, top: int = 60) -> go.Figure:
+def _titled(figure: go.Figure, heading: str, below: str, top: int = 60, height: int = HEIGHT) -> go.Figure:
     text = f"{heading}<br><sub>{below}</sub>" if below else heading
     figure.update_layout(
-        title={"text": text, "x": 0, "y": 1 - 22 / HEIGHT, "yanchor": "top"}, height=HEIGHT,
+        title={"text": text, "x": 0, "y": 1 - 22 / height, "yanchor": "top"}, height=height,
         margin={**_MARGIN, "t": top}, dragmode=False, hovermode="closest",
     )  # fmt: skip
     return figure

@@ -12,6 +12,7 @@ from dashboard.charts import axes, figure_size
 
 SEQUENTIAL, DIVERGING = "Cividis", "PuOr"  # both keep their order for people who see fewer colours
 _ROW_PX = 34
+_BROKEN_UP_TO = 7  # columns: more of them are turned on half a page, where two lines run into the next label
 Cell = float | None
 
 
@@ -60,22 +61,26 @@ def matrix(
         )  # fmt: skip
     # Annotations, since a heatmap's own text shrinks with its cells and a selection would fade other marks. Set at
     # once: plotly checks all of them again for each one added.
+    there = [(i, j, value) for i, line in enumerate(shown) for j, value in enumerate(line) if value is not None]
+    colours = _readable([share(value) for *_, value in there], diverging)
     notes = [
         {
             "x": j, "y": i, "text": text(value), "showarrow": False,
-            "font": {"size": figure_size.CELL_PX, "color": _readable(share(value), diverging)},
+            "font": {"size": figure_size.CELL_PX, "color": colour},
         }
-        for i, line in enumerate(shown) for j, value in enumerate(line) if value is not None
+        for (i, j, value), colour in zip(there, colours, strict=True)
     ]  # fmt: skip
     count = len(columns)
-    longest = max((len(name) for name in columns), default=0)
-    bottom = 24 + (6 * longest if count * longest > 40 else 20)
+    labels = [_broken(name) if count <= _BROKEN_UP_TO else name for name in columns]
+    lines = max((name.count("<br>") + 1 for name in labels), default=1)
+    bottom = 24 + 20 * lines
     figure.update_xaxes(
         **axes.titled(
             corner[0],
             tickvals=list(range(count)),
-            ticktext=list(columns),
-            tickangle=-45 if count * longest > 40 else 0,
+            ticktext=labels,
+            autotickangles=[0, -45],  # turned only where the browser finds no room
+            automargin=True,
             range=[-0.5, count - 0.5],
             showgrid=False,
         )
@@ -90,20 +95,31 @@ def matrix(
     return figure
 
 
+def _broken(label: str) -> str:
+    """A label of two words or more in two lines of about equal length."""
+    spaces = [place for place, letter in enumerate(label) if letter == " "]
+    if not spaces:
+        return label
+    middle = min(spaces, key=lambda place: abs(place - len(label) / 2))
+    return f"{label[:middle]}<br>{label[middle + 1 :]}"
+
+
 def number(value: float) -> str:
     """Two decimals, `0.63`, `−0.05`, without a negative zero."""
     shown = f"{value:.2f}"
     return "0.00" if shown == "-0.00" else shown.replace("-", "−")
 
 
-def _readable(share: float, diverging: bool) -> str:
-    """Black or white, whichever has the higher contrast (WCAG 2) at this share of the colour scale."""
-    (colour,) = sample_colorscale(
-        DIVERGING if diverging else SEQUENTIAL, [min(max(share, 0.0), 1.0)], colortype="tuple"
-    )
+def _readable(shares: Sequence[float], diverging: bool) -> list[str]:
+    """Black or white, whichever has the higher contrast (WCAG 2) at each of these shares of the colour scale."""
+    inside = [min(max(share, 0.0), 1.0) for share in shares]
+    found = sample_colorscale(DIVERGING if diverging else SEQUENTIAL, inside, colortype="tuple") if inside else []
+    return ["#000000" if (_luminance(colour) + 0.05) ** 2 > 1.05 * 0.05 else "#FFFFFF" for colour in found]
+
+
+def _luminance(colour: Sequence[float]) -> float:
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour]
-    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    return "#000000" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "#FFFFFF"
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def _drawn(value: Cell) -> Cell:

@@ -6,6 +6,7 @@ import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 
 import plotly.graph_objects as go
 import polars as pl
@@ -14,7 +15,8 @@ from plotly.subplots import make_subplots
 from dashboard.charts import curves as curve_chart, figure_size, lines, palette
 from dashboard.charts.formats import LN10
 
-_PANEL_PX, _BETWEEN_PX, _TOP_PX, _BOTTOM_PX = 190, 46, 96, 120
+_PANEL_PX, _BETWEEN_PX, _TOP_PX, _BOTTOM_PX, _LINE_PX = 190, 46, 96, 120, 15
+_LETTERS, _LEAST_LETTERS = 120, 14  # of the names above one row of panels; of a line of one of them
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,14 @@ def multiples(
     relative: as in `perplexity.curves`; a panel whose unmasked model is not known has no curves then.
     """
     rows = math.ceil(len(panels) / columns)
-    plots = rows * _PANEL_PX + (rows - 1) * _BETWEEN_PX
+    names = [wrap(panel.name, max(_LEAST_LETTERS, _LETTERS // columns)) or [""] for panel in panels]
+    more = _LINE_PX * (max(map(len, names)) - 1)  # for names in several lines
+    between = _BETWEEN_PX + more
+    plots = rows * _PANEL_PX + (rows - 1) * between
     figure = make_subplots(
         rows=rows, cols=columns, shared_xaxes=True, shared_yaxes=True, horizontal_spacing=0.04,
-        vertical_spacing=_BETWEEN_PX / plots if rows > 1 else 0,
-        subplot_titles=[html.escape(panel.name) for panel in panels],
+        vertical_spacing=between / plots if rows > 1 else 0,
+        subplot_titles=["<br>".join(map(html.escape, lines_of)) for lines_of in names],
     )  # fmt: skip
     heights: list[float] = []
     named: set[str] = set()
@@ -66,11 +71,11 @@ def multiples(
     curve_chart.perplexity_axis(figure, heights, relative)
     figure.update_yaxes(title=None)
     figure.update_yaxes(title="perplexity ÷ unmasked" if relative else "perplexity", col=1)
-    figure.update_xaxes(tickformat=".0%", tick0=0, nticks=6, tickangle=0, zeroline=False)
+    figure.update_xaxes(tickformat=".0%", tick0=0, nticks=6 if columns < 4 else 4, tickangle=0, zeroline=False)
     for note in figure.layout.annotations:
         note.font.size = figure_size.NOTE_PX + 1
     first, second = curve_chart.ORDER_HEADINGS[order]
-    lines.finished(figure, first, second, plots + _TOP_PX + _BOTTOM_PX, _BOTTOM_PX, top=_TOP_PX)
+    lines.finished(figure, first, second, plots + _TOP_PX + more + _BOTTOM_PX, _BOTTOM_PX, top=_TOP_PX + more)
     return figure.update_layout(title_yref="container", legend_y=-36 / plots)
 
 

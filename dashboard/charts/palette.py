@@ -14,6 +14,7 @@ from zlib import crc32
 
 OVERLAY_DASH = "dot"
 REFERENCE = "#808080"  # lines that are no selector: the unmasked model, zero
+TEXT_ON_LIGHT, TEXT_ON_DARK = "#555867", "#C3C6D0"  # small type in figures: at least 4.5:1 on its background
 DOTTED = {"color": REFERENCE, "width": 1, "dash": "dot"}
 BEFORE, AFTER = "#808080", "#7A88E7"
 

@@ -14,7 +14,7 @@ from dashboard.charts import axes, palette
 from dashboard.charts.lines import finished
 from dashboard.charts.matrix import matrix
 
-UNITS = {"row": "Rows", "neuron": "Neurons", "head": "Heads"}
+UNITS = {"row": "Rows", "neuron": "Neurons", "head": "Heads", "expert": "Experts"}
 METRICS = {"nll": "NLL", "kl": "KL to the unedited model", "top1": "Top-1 agreement"}
 _SYMBOLS = ("circle", "diamond", "square", "cross", "x", "triangle-up")
 _APART = 0.22  # of a place: marks of one selector that stand at the same value

@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from dashboard.charts import formats, palette
+from dashboard.charts.sortable import Sortable, perplexities, sortable
 from engine.records.errors import InputError
 from engine.stats.intervals import wilson_of_rate
 
@@ -207,13 +208,19 @@ def percent(rate: float | None, low: float | None = None, high: float | None = N
     return shown if low is None or high is None else f"{shown} [{low * 100:.1f}, {high * 100:.1f}]"
 
 
-def point_table(points: pl.DataFrame, specificity: pl.DataFrame | None = None) -> pl.DataFrame:
+def point_table(points: pl.DataFrame, specificity: pl.DataFrame | None = None) -> Sortable:
     """Operating points for people: one row per selector and domain, rates with their intervals, controls, rescue."""
-    rows = []
+    rows, numbers = [], []
     for row in points.iter_rows(named=True):
         line = None if specificity is None or row["k"] is None else of_cell(specificity, row)
         drawn = None if line is None or line.is_empty() else line.row(0, named=True)
         found = row["k"] is not None
+        rates = {
+            f"{name} {when}": f"{state}_{kind}"
+            for kind, name in (("malign", "Malign"), ("benign", "Benign"))
+            for state, when in (("unedited", "before"), ("edited", "after"))
+        }
+        shares = {"Optimism": "optimism", "Random masks, mean": "control_malign", "Gain over mean": "gain"}
         rows.append(
             {
                 "Selector": palette.title(row["selector"]),
@@ -221,22 +228,30 @@ def point_table(points: pl.DataFrame, specificity: pl.DataFrame | None = None) -
                 "λ": f"{row['lambda']:g}" if found and row["selector"] != "random" else "–",
                 "k": formats.rate(row["k"]) if found else "no cell will do",
                 "Rows": f"{row['rows_removed']:,}" if row["rows_removed"] is not None else "–",
-                "Malign before": percent(*_rates(row, "unedited_malign")),
-                "Malign after": percent(*_rates(row, "edited_malign")),
-                "Benign before": percent(*_rates(row, "unedited_benign")),
-                "Benign after": percent(*_rates(row, "edited_benign")),
+                **{title: percent(*_rates(row, name)) for title, name in rates.items()},
                 "Perplexity": _arrow(row.get("unedited_nll"), row.get("edited_nll")),
-                "Optimism": percent(row.get("optimism")),
-                "Random masks, mean": percent(row.get("control_malign")),
-                "Gain over mean": percent(row.get("gain")),
+                **{title: percent(row.get(name)) for title, name in shares.items()},
                 "Rank among draws": f"{drawn['rank']} of {drawn['draws'] + 1}" if drawn else "–",
                 "p by Holm": f"{drawn['p_holm']:.3f}" if drawn else "–",
                 "Rescue": "rescue" if row["rescue"] else "",
                 EDGE: {None: "", "none": ""}.get(row.get("edge"), row.get("edge")),
             }
         )
+        numbers.append(
+            {
+                "λ": row["lambda"] if found and row["selector"] != "random" else None,
+                "k": row["k"],
+                "Rows": row["rows_removed"],
+                **{title: row.get(name) for title, name in (rates | shares).items()},
+                "Perplexity": row.get("edited_nll"),
+                "Rank among draws": drawn["rank"] if drawn else None,
+                "p by Holm": drawn["p_holm"] if drawn else None,
+            }
+        )
     table = pl.DataFrame(rows)
-    return table if any(table[EDGE]) else table.drop(EDGE)
+    table = table if any(table[EDGE]) else table.drop(EDGE)
+    behind = pl.DataFrame(numbers, infer_schema_length=None).cast(pl.Float64)
+    return sortable(table, behind.with_columns(perplexities(pl.col("Perplexity"))))
 
 
 def _arrow(before: float | None, after: float | None) -> str:

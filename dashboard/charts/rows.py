@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import pairwise
 
+import numpy as np
+import numpy.typing as npt
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard.charts import matrix, palette
+from dashboard.charts import axes, matrix, palette
 
 REACH_PX = 100  # a click anywhere in a cell finds the mark in its middle
+BINS = 41  # of a histogram: odd, so that 0 is the middle of one
+OUTLINE = "#E52EC1"  # of a cell: on none of the scale's colours, on white and on dark
+Place = tuple[int, str]  # block, projection
 
 
 def cells(
-    frame: pl.DataFrame, blocks: Sequence[int], projections: Sequence[str], *, heading: str, below: str, kind: str
+    frame: pl.DataFrame,
+    blocks: Sequence[int],
+    projections: Sequence[str],
+    *,
+    heading: str,
+    below: str,
+    kind: str,
+    outlined: Collection[Place] = (),
 ) -> go.Figure:
     """Blocks from top to bottom, projections from left to right. frame: columns block, projection, rows, value, ...
 
     kind: `score` (colour from the lowest to the highest cell), `share` (0 to 1), `difference` (around 0, percentile
-    points).
+    points). outlined: cells with a frame around them.
     """
     by_cell = {(row["block"], row["projection"]): row for row in frame.iter_rows(named=True)}
     table = [[by_cell.get((block, name)) for name in projections] for block in blocks]
@@ -36,7 +49,14 @@ def cells(
         text=lambda value: text.format(value).replace("-", "−"), span=span, diverging=kind == "difference",
         hover=[["" if row is None else _hover(row, kind) for row in line] for line in table], clickable=True,
     )  # fmt: skip
-    figure.update_layout(hoverdistance=REACH_PX)
+    frames = [
+        {
+            "type": "rect", "x0": column - 0.47, "x1": column + 0.47, "y0": line - 0.46, "y1": line + 0.46,
+            "line": {"color": OUTLINE, "width": 3},
+        }
+        for line, block in enumerate(blocks) for column, name in enumerate(projections) if (block, name) in outlined
+    ]  # fmt: skip
+    figure.update_layout(hoverdistance=REACH_PX, shapes=frames)
     return figure
 
 
@@ -73,4 +93,25 @@ def overlaps(compared: pl.DataFrame) -> go.Figure:
         height=110 + 24 * len(names), margin={"l": 10, "r": 10, "t": 10, "b": 10}, dragmode=False,
         legend={"orientation": "h", "yanchor": "bottom", "y": 1, "x": 0},
     )  # fmt: skip
+    return figure
+
+
+def histogram(values: npt.NDArray[np.float32], title: str) -> go.Figure:
+    """How many tokens have which value, on a logarithmic scale, in `BINS` bins of one width around 0. values [n]"""
+    known = values[np.isfinite(values)].astype(np.float64)
+    reach = float(np.abs(known).max()) if known.size and np.abs(known).max() > 0 else 1.0
+    counts, edges = np.histogram(known, bins=BINS, range=(-reach, reach))
+    middles = (edges[:-1] + edges[1:]) / 2
+    figure = go.Figure().add_bar(
+        x=middles.tolist(), y=counts.tolist(), width=(edges[1] - edges[0]) * 0.94,
+        marker={"color": [palette.STYLES["ig"].colour if x > 0 else palette.AFTER for x in middles]},
+        customdata=[f"{low:.4g} to {high:.4g}".replace("-", "−") for low, high in pairwise(edges)],
+        hovertemplate="%{customdata}: %{y:,} tokens<extra></extra>",
+    )  # fmt: skip
+    figure.update_xaxes(**axes.titled(title), range=[-reach * 1.05, reach * 1.05])
+    top = float(np.log10(max(int(counts.max()), 10)))
+    figure.update_yaxes(**axes.titled("tokens"), type="log", range=[-0.3, top * 1.06], dtick=1)
+    figure.update_layout(
+        height=220, margin={"l": 10, "r": 10, "t": 24, "b": 40}, showlegend=False, dragmode=False, bargap=0
+    )
     return figure

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from dashboard.charts import formats, palette
+from dashboard.charts.sortable import Sortable, perplexities, perplexity_texts, sortable
 
 ORDER_TITLES = {"lerf": "LeRF", "morf": "MoRF"}
 
@@ -18,8 +19,10 @@ def points(
     """One row per selector, order and rate.
 
     A selector with several seeds is averaged in NLL; its error is then the sample standard deviation over
-    the seeds, otherwise the standard error over evaluation windows.
-    Columns: selector, order, rate, nll, error (nats, null if unknown), seeds, rows_removed, tokens, printed, plateau.
+    the seeds, otherwise the standard error over blocks of evaluation windows (in tables of earlier
+    versions over windows).
+    Columns: selector, order, rate, nll, error (nats, null if unknown), window_error (the standard error over windows,
+    its mean over seeds), seeds, rows_removed, tokens, printed, plateau.
     """
     low, high = rates
     chosen = frame.filter(
@@ -34,12 +37,19 @@ def points(
         .agg(
             pl.col("nll").mean(),
             spread.alias("error"),
+            pl.col("nll_stderr").mean().alias("window_error"),
             pl.len().alias("seeds"),
             pl.col("rows_removed", "tokens", "printed").first(),
             pl.col("plateau").any(),
         )
         .sort("order", "rate", maintain_order=True)
     )
+
+
+def whole_error() -> pl.Expr:
+    """The error of a point for what is said of it: of several seeds their spread and the windows' error together."""
+    both = (pl.col("error") ** 2 + pl.col("window_error") ** 2).sqrt()
+    return pl.when(pl.col("seeds") > 1).then(both).otherwise(pl.col("error")).cast(pl.Float64)
 
 
 def unmasked_nll(frame: pl.DataFrame, model: str) -> float | None:
@@ -51,42 +61,67 @@ def unmasked_nll(frame: pl.DataFrame, model: str) -> float | None:
 def gaps(curve_points: pl.DataFrame) -> pl.DataFrame:
     """LeRF beside MoRF per selector and rate.
 
-    Columns: selector, rate, nll_lerf, nll_morf, log_gap = nll_morf - nll_lerf (nats), gap (text of
-    PPL_MoRF - PPL_LeRF, which as a number could overflow). Rows with one order only are left out.
+    Columns: selector, rate, nll_lerf, nll_morf, error (of log_gap, with the two orders' errors taken as independent;
+    null where one is not known), log_gap = nll_morf - nll_lerf (nats), gap (text of PPL_MoRF - PPL_LeRF, which as a
+    number could overflow), at_ceiling: is one of the two at a published table's numerical ceiling. Rows with one order
+    only are left out.
     """
-    columns = ["selector", "rate", "nll"]
-    lerf = curve_points.filter(pl.col("order") == "lerf").select(columns)
-    morf = curve_points.filter(pl.col("order") == "morf").select(columns)
-    both = lerf.rename({"nll": "nll_lerf"}).join(morf.rename({"nll": "nll_morf"}), on=["selector", "rate"])
+    lerf, morf = (
+        curve_points.filter(order=order).select(
+            "selector",
+            "rate",
+            pl.col("nll").alias(f"nll_{order}"),
+            pl.col("plateau").alias(f"at_{order}"),
+            whole_error().alias(f"error_{order}"),
+        )
+        for order in ("lerf", "morf")
+    )
+    both = lerf.join(morf, on=["selector", "rate"]).with_columns(at_ceiling=pl.col("at_lerf") | pl.col("at_morf"))
+    both = both.with_columns(error=(pl.col("error_lerf") ** 2 + pl.col("error_morf") ** 2).sqrt())
+    both = both.drop("at_lerf", "at_morf", "error_lerf", "error_morf")
     texts = [formats.perplexity_difference(m, le) for m, le in both.select("nll_morf", "nll_lerf").iter_rows()]
     return both.with_columns(
         log_gap=pl.col("nll_morf") - pl.col("nll_lerf"), gap=pl.Series(texts, dtype=pl.String)
     ).sort("selector", "rate")
 
 
-def value_table(curve_points: pl.DataFrame) -> pl.DataFrame:
-    """Perplexities for people: one row per order and rate, one column per selector."""
+def value_table(curve_points: pl.DataFrame) -> Sortable:
+    """Perplexities for people: one row per order and rate, one column per selector; * at a numerical ceiling."""
     shown = curve_points.with_columns(
-        text=pl.col("nll").map_elements(formats.perplexity, return_dtype=pl.String)
-        + pl.when("plateau").then(pl.lit(" *")).otherwise(pl.lit("")),
+        text=perplexity_texts(pl.col("nll")) + pl.when("plateau").then(pl.lit(" *")).otherwise(pl.lit("")),
+        number=perplexities(pl.col("nll")),
         Order=pl.col("order").replace(ORDER_TITLES),
-        Removed=pl.col("rate").map_elements(formats.rate, return_dtype=pl.String),
     )
-    wide = shown.pivot(on="selector", index=["Order", "Removed"], values="text", aggregate_function="first")
     selectors = palette.in_order(curve_points["selector"].unique().to_list())
-    return wide.select("Order", "Removed", *(pl.col(name).alias(palette.title(name)) for name in selectors))
+    titles = [pl.col(name).alias(palette.title(name)) for name in selectors]
+    texts, numbers = (
+        shown.pivot(on="selector", index=["Order", "rate"], values=values, aggregate_function="first").select(
+            "Order", pl.col("rate").alias("Removed"), *titles
+        )
+        for values in ("text", "number")
+    )
+    texts = texts.with_columns(pl.col("Removed").map_elements(formats.rate, return_dtype=pl.String))
+    return sortable(texts, numbers.drop("Order"))
 
 
-def gap_table(gap_rows: pl.DataFrame) -> pl.DataFrame:
+def gap_table(gap_rows: pl.DataFrame) -> Sortable:
     """The gap for people: one row per selector and rate, printed gap and log gap."""
-    return gap_rows.select(
+    lerf, morf = pl.col("nll_lerf"), pl.col("nll_morf")
+    texts = gap_rows.select(
         pl.col("selector").map_elements(palette.title, return_dtype=pl.String).alias("Selector"),
         pl.col("rate").map_elements(formats.rate, return_dtype=pl.String).alias("Removed"),
-        pl.col("nll_lerf").map_elements(formats.perplexity, return_dtype=pl.String).alias("PPL LeRF"),
-        pl.col("nll_morf").map_elements(formats.perplexity, return_dtype=pl.String).alias("PPL MoRF"),
+        perplexity_texts(lerf).alias("PPL LeRF"),
+        perplexity_texts(morf).alias("PPL MoRF"),
         pl.col("gap").alias("PPL MoRF − LeRF"),
         pl.col("log_gap").round(2).alias("log gap (nats)"),
     )
+    numbers = gap_rows.select(
+        pl.col("rate").alias("Removed"),
+        perplexities(lerf).alias("PPL LeRF"),
+        perplexities(morf).alias("PPL MoRF"),
+        (perplexities(morf) - perplexities(lerf)).fill_nan(None).alias("PPL MoRF − LeRF"),
+    )
+    return sortable(texts, numbers)
 
 
 def download_values(curve_points: pl.DataFrame, model: str, source: str) -> pl.DataFrame:

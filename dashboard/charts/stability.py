@@ -30,42 +30,43 @@ class Quadrants:
 
 
 def quadrant(verdicts: pl.DataFrame, parts: Quadrants) -> go.Figure:
-    """One point per selector, right is valid, up is stable. Selectors without a stability are not drawn."""
+    """One point per selector, right is stable, up is valid. Selectors without a stability are not drawn."""
     figure, unit = go.Figure(), 1.0 if parts.by_gap else LN10
     drawn = verdicts.filter(pl.col(parts.stability).is_not_null(), pl.col(parts.validity).is_finite())
     by_name = {row["selector"]: row for row in drawn.iter_rows(named=True)}
     for row in (by_name[name] for name in palette.in_order(list(by_name))):
         look = palette.style(row["selector"])
         figure.add_scatter(
-            x=[row[parts.validity] / unit], y=[row[parts.stability]], mode="markers", name=look.title,
+            x=[row[parts.stability]], y=[row[parts.validity] / unit], mode="markers", name=look.title,
             cliponaxis=False, marker={"color": look.colour, "symbol": look.symbol, "size": 13},
             customdata=[_hover(row)], hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
         )  # fmt: skip
     limit = None if parts.valid_limit is None else parts.valid_limit / unit
-    across = [value / unit for value in drawn[parts.validity]] + ([] if limit is None else [limit])
-    low, high = _widened([*drawn[parts.stability], parts.stable_from])
-    left, right = _widened(across or [0.0, 1.0])
-    bad = left if parts.by_gap else right
+    heights = [value / unit for value in drawn[parts.validity]] + ([] if limit is None else [limit])
+    left, right = _widened([*drawn[parts.stability], parts.stable_from])
+    low, high = _widened(heights or [0.0, 1.0])
+    bad = low if parts.by_gap else high
     if limit is not None:
         figure.add_shape(
-            type="rect", x0=bad, x1=limit, y0=parts.stable_from, y1=high, fillcolor=palette.REFERENCE,
+            type="rect", x0=parts.stable_from, x1=right, y0=bad, y1=limit, fillcolor=palette.REFERENCE,
             opacity=0.13, line={"width": 0}, layer="below",
         )  # fmt: skip
-        figure.add_vline(limit, line=palette.DOTTED)
+        said = f"{limit:g} nats" if parts.by_gap else formats.perplexity(limit * LN10)
+        axes.level(figure, f"limit {said}", y=limit, at="top left")
     figure.add_annotation(
-        x=bad, y=high, xanchor="left", yanchor="top", text="stable, but invalid", showarrow=False,
+        x=right, y=bad, xanchor="right", yanchor="bottom", text="stable, but invalid", showarrow=False,
         font={"color": palette.REFERENCE},
     )  # fmt: skip
-    figure.add_hline(parts.stable_from, line=palette.DOTTED)
+    axes.level(figure, f"limit {parts.stable_from:g}", x=parts.stable_from, at="top left")
     if parts.by_gap:
-        figure.update_xaxes(title={"text": "log gap (nats per token)"}, range=[left, right], zeroline=False)
-    else:  # low perplexity is valid: the axis runs backwards, so that right is valid here too
-        ticks = perplexity_scale(across)
-        figure.update_xaxes(title={"text": "LeRF perplexity, falling"}, **{**ticks, "range": [right, left]})
+        figure.update_yaxes(title={"text": "log gap (nats per token)"}, range=[low, high], zeroline=False)
+    else:  # low perplexity is valid: the axis runs backwards, so that up is valid here too
+        ticks = perplexity_scale(heights)
+        figure.update_yaxes(title={"text": "LeRF perplexity, falling"}, **{**ticks, "range": [high, low]})
     name = "Spearman" if "spearman" in parts.stability else "Jaccard"
     said = "between disjoint draws" if parts.stability.startswith("draw_") else "less text against all (nested)"
-    figure.update_yaxes(title={"text": f"{name}, {said}"}, range=[low, high], zeroline=False)
-    return finished(figure, "Stability against validity", "up is stable, right is valid", 470)
+    figure.update_xaxes(title={"text": f"{name}, {said}"}, range=[left, right], zeroline=False)
+    return finished(figure, "Stability against validity", "right is stable, up is valid", 470)
 
 
 _HOVERED = (
@@ -97,7 +98,7 @@ def between_draws(draws: pl.DataFrame, limit: float, *, heading: str) -> go.Figu
             ],
             hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
         )  # fmt: skip
-    figure.add_vline(limit, line=palette.DOTTED)
+    axes.level(figure, f"limit {limit:g}", x=limit, at="top left")
     least = min([limit, *(row["jaccard_min"] for row in by_name.values())])
     figure.update_xaxes(title={"text": "Jaccard between disjoint draws"}, range=[max(0.0, least - 0.05), 1.01])
     figure.update_yaxes(**axes.places([palette.title(name) for name in names]), automargin=True)

@@ -6,8 +6,9 @@ Everything that moves is computed here once, so that the browser asks for nothin
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any
 
@@ -15,74 +16,138 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from dashboard.charts import palette
+from dashboard.charts import formats, palette
+from dashboard.charts.row_picture import Picture
+from engine.data.thinking import parts as reply_parts
 from engine.stats.removal_order import removal_order
 
-STEPS = 65535  # a row's place in the removal order is drawn to one of so many parts
+# A row's place in the removal order is sent as one of so many steps: two bytes per row where a pixel is a row, one
+# where it is a group. Every multiple of half a percent is a whole step, so at the measured rates nothing is rounded.
+FINE, COARSE = 60_000, 200
 ORDER_WORDS = {"lerf": "least relevant first", "morf": "most relevant first"}
+STILL_THINKING = "(the thinking part has not ended)"
 
 
 @dataclass(frozen=True)
 class Lane:
-    """One selector under one order. places: of `encoded`; curve: (rate, nats per token); said: prompt -> (rate, reply);
-    both ascending."""
+    """One selector under one order. places: of `encoded`; curve: (rate, nats per token); said: prompt -> (rate, reply,
+    whether it ended by itself); both ascending. draws: rankings that the curve is the mean of; the rest is the first's.
+    """
 
     selector: str
     order: str
     places: str
     curve: Sequence[tuple[float, float]]
-    said: Mapping[str, Sequence[tuple[float, str]]]
+    said: Mapping[str, Sequence[tuple[float, str, bool]]]
+    draws: int = 1
+    title: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its heading."""
+        return self.title or f"{palette.title(self.selector)}, {ORDER_WORDS[self.order]}"
 
 
-def places(scores: npt.ArrayLike, order: str) -> npt.NDArray[np.uint16]:
-    """For every row the share of rows that go before it, in parts of `STEPS`: [N] uint16."""
+def steps(group: int) -> int:
+    """In how many steps the places of a picture with so many rows per pixel are given."""
+    return FINE if group == 1 else COARSE
+
+
+def places(scores: npt.ArrayLike, order: str, steps: int) -> npt.NDArray[np.uint16]:
+    """For every row the step at which it goes: [N] uint16 in 0..steps-1.
+
+    floor((k + 1/2) steps / N) for the row that goes as number k, from 0. After s whole steps, at the rate s / steps,
+    exactly the rows with smaller places are gone: N times the rate of them, to the nearest row, as masks have.
+    """
     ranked = removal_order(scores, order)
     found = np.empty(ranked.size, dtype=np.uint16)
-    found[ranked] = np.arange(ranked.size, dtype=np.float64) * STEPS // max(1, ranked.size)
+    found[ranked] = (2 * np.arange(ranked.size, dtype=np.int64) + 1) * steps // (2 * max(1, ranked.size))
     return found
 
 
-def encoded(scores: npt.ArrayLike, order: str) -> str:
-    """`places` as base64 of little-endian numbers. Sorting many rows takes long: made once per ranking."""
-    return base64.b64encode(places(scores, order).astype("<u2").tobytes()).decode()
+def encoded(scores: npt.ArrayLike, order: str, steps: int) -> str:
+    """`places` as base64 of bytes, or of little-endian pairs of them. Sorting many rows takes long: made once per
+    ranking."""
+    return base64.b64encode(places(scores, order, steps).astype("u1" if steps <= 256 else "<u2").tobytes()).decode()
 
 
 def curve(sweep: pl.DataFrame, selector: str, order: str) -> list[tuple[float, float]]:
-    """Rate and NLL of a selector's line, mean over seeds."""
+    """Rate and NLL of a selector's line, mean over seeds; NaN and infinity where a measurement gave them."""
     line = sweep.filter(pl.col("selector") == selector, pl.col("order") == order)
     means = line.group_by("rate").agg(pl.col("nll").mean()).sort("rate")
     return [(rate, nll) for rate, nll in means.rows() if nll is not None]
 
 
-def said(replies: pl.DataFrame | None, selector: str, order: str) -> dict[str, list[tuple[float, str]]]:
-    """What `sweep_replies` holds of a selector's line, by prompt; nothing without the table."""
+def draws(sweep: pl.DataFrame, selector: str) -> int:
+    """How many rankings of a selector the sweep has: one for each seed."""
+    return max(1, sweep.filter(pl.col("selector") == selector)["seed"].drop_nulls().n_unique())
+
+
+def said(replies: pl.DataFrame | None, selector: str, order: str) -> dict[str, list[tuple[float, str, bool]]]:
+    """What `sweep_replies` holds of a selector's line, by prompt, without thinking parts; nothing without the table."""
     if replies is None:
         return {}
     line = replies.filter(pl.col("selector") == selector, pl.col("order") == order).sort("rate")
     return {
-        str(prompt): list(part.select("rate", "reply").iter_rows())
+        str(prompt): [
+            (rate, _for_people(reply), finished)
+            for rate, reply, finished in part.select("rate", "reply", "finished").iter_rows()
+        ]
         for (prompt,), part in line.group_by("prompt", maintain_order=True)
     }
 
 
-def parts(rows: pl.DataFrame) -> list[dict[str, Any]]:
-    """Contiguous rows of one projection of one block, in the order of the row index."""
-    groups = rows.group_by("block", "projection", maintain_order=True).agg(start=pl.col("row_id").min(), count=pl.len())
-    return groups.to_dicts()
+def _for_people(reply: str) -> str:
+    found = reply_parts(reply)
+    return found.said if found.complete else STILL_THINKING
 
 
-def payload(rows: pl.DataFrame, lanes: Sequence[Lane]) -> dict[str, Any]:
+def legend(picture: Picture, lanes: Sequence[Lane]) -> str:
+    """What a pixel is, where it stands, and what the numbers beside the picture are, in whole sentences."""
+    first = [part.projection for part in picture.parts if part.block == picture.parts[0].block]
+    if picture.group == 1:
+        pixel = "Every pixel is a row of the model: bright ones go last, and a row that goes glows red for a moment."
+    else:
+        pixel = (
+            f"Every pixel is a group of up to {picture.group} neighbouring rows of one projection: the fainter, the "
+            "larger the share of them that is removed."
+        )
+    where = "Blocks stand side by side"
+    where += f", in each from top to bottom {', '.join(first)}." if len(set(first)) == len(first) <= 8 else "."
+    told = [pixel, where]
+    if len(lanes) > 1:
+        told.append("Both sides lose equally many rows.")
+    told.append(
+        f"Perplexity is measured at {_rates(lanes)}; between them, marked ≈, its logarithm lies on a straight line."
+    )
+    for lane in lanes:
+        note = f"Of {palette.title(lane.selector)} the picture is that of the first of {lane.draws} draws, and the "
+        note += "perplexity that of their mean NLL."
+        if lane.draws > 1 and note not in told:
+            told.append(note)
+    if any(lane.said for lane in lanes):
+        told.append("A reply is the model's at the last rate at which it was asked.")
+    return " ".join(told)
+
+
+def _rates(lanes: Sequence[Lane]) -> str:
+    rates = sorted({rate for lane in lanes for rate, _ in lane.curve})
+    if len(rates) < 2:
+        return "one rate" if rates else "no rate"
+    return f"{len(rates)} rates from {formats.rate(rates[0])} to {formats.rate(rates[-1])}"
+
+
+def payload(picture: Picture, lanes: Sequence[Lane]) -> dict[str, Any]:
     """What the component draws; `id` tells one picture from another."""
     made: dict[str, Any] = {
-        "rows": rows.height,
-        "parts": parts(rows),
-        "steps": STEPS,
+        "picture": {**asdict(picture), "parts": [list(asdict(part).values()) for part in picture.parts]},
+        "steps": steps(picture.group),
         "lanes": [
             {
-                "title": f"{palette.title(lane.selector)}, {ORDER_WORDS[lane.order]}",
+                "title": lane.name,
                 "colour": palette.style(lane.selector).colour,
                 "places": lane.places,
-                "curve": [list(point) for point in lane.curve],
+                "curve": [[rate, _number(nll)] for rate, nll in lane.curve],
                 "said": {prompt: [list(one) for one in line] for prompt, line in lane.said.items()},
             }
             for lane in lanes
@@ -90,5 +155,12 @@ def payload(rows: pl.DataFrame, lanes: Sequence[Lane]) -> dict[str, Any]:
     }
     made["prompts"] = list(dict.fromkeys(prompt for lane in lanes for prompt in lane.said))
     made["last"] = min((lane.curve[-1][0] for lane in lanes if lane.curve), default=0.0)
-    made["id"] = sha256(repr(made).encode()).hexdigest()[:16]
+    made["id"] = sha256(repr(made).encode("utf-8", "replace")).hexdigest()[:16]
     return made
+
+
+def _number(nll: float) -> float | str | None:
+    """JSON has no infinity and no NaN."""
+    if math.isnan(nll):
+        return None
+    return nll if math.isfinite(nll) else "Infinity"

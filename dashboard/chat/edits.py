@@ -19,6 +19,7 @@ import polars as pl
 
 from dashboard.charts import formats, palette
 from dashboard.state import results, shipped
+from dashboard.state.scores import scores_for
 from engine.records.errors import InputError
 from engine.records.locks import held
 from engine.selectors.base import ALSO_CONTRASTS, BUILT_IN, CONTRASTS_ONLY, PAPER_CONTRASTS
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 Mode = Literal["refusal", "language model"]
 Progress = Callable[[str, int, int], None]
-LAMBDAS = (0.2, 0.3, 0.5, 0.6, 0.7, 0.8)  # the paper's grid, appendix E
+LAMBDAS = (0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.95)  # the paper's grid, appendix E, and the last of the shipped model's
 KS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1)  # and the step between for small models
 RATES = tuple(round(0.05 * step, 2) for step in range(1, 19))
 # The built-in selectors that contrast prompts: asking the registry for them would load torch before the first edit.
@@ -39,12 +40,13 @@ DOMAINS = ("hate", "crime", "adult", "medical", "legal")
 CALIBRATION_WINDOWS, WINDOW_TOKENS, CALIBRATION_PAIRS = 64, 128, 64
 SEED = 42
 CONTRASTS = "contrast.safetensors"
+HANDED = "edit"  # in the address: an edit that another page hands over to the live page, as JSON
 
 
 @dataclass(frozen=True)
 class Edit:
     """One edit. refusal: domain, lam, k, and for one's own model the results folder of its run. language model: order,
-    rate."""
+    rate, and for one's own model the folder of its scores, "" where they are computed here."""
 
     mode: Mode
     selector: str
@@ -92,6 +94,9 @@ def mask_of(entry: Entry, edit: Edit, progress: Progress) -> Mask:
     from engine.edits.from_files import edit_from_contrast
     from engine.edits.masks import removed_rows
 
+    if edit.mode == "language model" and edit.run:
+        folder, weights = results.folder_of(edit.run), entry.loaded.weights_hash
+        return removed_rows(scores_for(folder, edit.selector, weights, entry.loaded.rows.n_rows), edit.order, edit.rate)
     if edit.mode == "language model":
         return removed_rows(_scores(entry, edit.selector, progress), edit.order, edit.rate)
     if edit.run:  # refuses a file of another model

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from dashboard.chat.live import fitting_threads
-from dashboard.state import results, shipped
+from dashboard.state import access, results, shipped
 
 if TYPE_CHECKING:
     from dashboard.chat.edits import Edit
@@ -54,7 +57,7 @@ def _measured(entry: Entry, edit: engine_edit.Edit, progress: Callable[[str, int
     """On the shipped pairs, from the store where it is known."""
     from engine.judges.base import EMBEDDED, open_judges
     from engine.results.store import Store
-    from engine.run.plans import demo_plan
+    from engine.run.refusal_plan import demo_plan
     from engine.run.runner import LocalRunner
     from engine.studies.refusal.effect import measured_effect
     from engine.studies.refusal.inputs import RefusalInputs
@@ -65,7 +68,9 @@ def _measured(entry: Entry, edit: engine_edit.Edit, progress: Callable[[str, int
     def told(_stage: str, done: int, total: int) -> None:
         progress("Measuring what this edit does to refusal", done, total)
 
-    with Store() as store, fitting_threads(entry.loaded):
+    # On a server for other machines nothing that they ask for stays on the disk.
+    scratch = TemporaryDirectory(prefix="selector-audit-") if access.limited() else nullcontext()
+    with scratch as place, Store(Path(place) if place else None) as store, fitting_threads(entry.loaded):
         run = RefusalInputs(entry.loaded, plan, store, open_judges(EMBEDDED)[0])
         return measured_effect(run, edit, LocalRunner(store, told))
 

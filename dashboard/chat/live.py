@@ -36,64 +36,116 @@ Event = Piece[Side] | Outcome[Side]
 @dataclass
 class Entry:
     """A model in memory and what was computed for it. `scores` and `contrasts` are filled by `edits.py`, `effects`, by
-    the mask's hash, by `effects.py`."""
+    the mask's hash, by `effects.py`, `reference` (one or None, once that is known) by `stamps.py`, `told` by `many.py`.
+    """
 
     loaded: LoadedModel
     scores: dict[str, Any] = field(default_factory=dict)
     contrasts: dict[tuple[str, str], Any] = field(default_factory=dict)
     effects: dict[str, Any] = field(default_factory=dict)
+    reference: list[Any] = field(default_factory=list)
+    told: dict[Any, Any] = field(default_factory=dict)
     users: int = 0  # sessions that work with it now
+    leaving: bool = False  # another model waits for its place
 
 
 class ModelPool:
-    """Keeps the last `capacity` models. An old one is dropped before a new one is loaded, never after."""
+    """Keeps the last `capacity` models. An old one is dropped before a new one is loaded, never after.
+
+    The shipped model takes no place: it is small, stays, and answers while another one is loaded. Nothing is loaded
+    under the pool's lock: a second asker of a model waits for the first one's load, and so does who wants its place;
+    whoever else asks does not wait.
+    """
 
     def __init__(self, load: Callable[[str], LoadedModel], capacity: int = 1) -> None:
         self._load = load
         self._capacity = capacity
         self._entries: dict[str, Entry] = {}
-        self._lock = threading.Lock()
-        self._counting = threading.Lock()  # of users; held for a moment only
+        self._lock = threading.Lock()  # of what is in memory and who uses it; held for a moment only
+        self._place = threading.Lock()  # held while a place is made free and filled
+        self._shipped = threading.Lock()  # held while the shipped model is loaded
 
     @contextmanager
-    def use(self, model_id: str, on_wait: Callable[[float], object] = lambda _: None) -> Iterator[Entry]:
+    def use(self, model_id: str, on_wait: OnWait = patient) -> Iterator[Entry]:
         """The model, loaded if need be, and kept until the `with` ends; never one inside another.
 
-        `on_wait(seconds)` is called while another thread loads a model or uses the one to be dropped.
+        `on_wait(seconds)` is called while another thread loads the model or uses the one to be dropped.
         """
-        with held(self._lock, on_wait):
-            entry = self._entry(model_id, on_wait)
-            self._count(entry, 1)
+        entry = self._taken(model_id) or self._waited_for(model_id, on_wait)
         try:
             yield entry
         finally:
-            self._count(entry, -1)
+            with self._lock:
+                entry.users -= 1
 
-    def _entry(self, model_id: str, on_wait: Callable[[float], object]) -> Entry:
-        if model_id in self._entries:
+    def __contains__(self, model_id: str) -> bool:
+        with self._lock:
+            return model_id in self._entries
+
+    def tokenizer(self, model_id: str) -> Any:
+        """That of a model that is in memory now, else None: to look at what it writes, without a turn."""
+        with self._lock:
+            entry = self._entries.get(model_id)
+        return None if entry is None else entry.loaded.tokenizer
+
+    def _taken(self, model_id: str, *, also_leaving: bool = False) -> Entry | None:
+        """The model with one user more; None where it is not in memory, or is to be dropped for another."""
+        with self._lock:
+            entry = self._entries.get(model_id)
+            if entry is None or (entry.leaving and not also_leaving):
+                return None
             self._entries[model_id] = self._entries.pop(model_id)  # most recently used last
-            return self._entries[model_id]
-        while len(self._entries) >= self._capacity:
-            self._drop_oldest(on_wait)
-        self._entries[model_id] = Entry(self._load(model_id))
-        return self._entries[model_id]
+            entry.users += 1
+            return entry
 
-    def _count(self, entry: Entry, change: int) -> None:
-        with self._counting:
-            entry.users += change
+    def _waited_for(self, model_id: str, on_wait: OnWait) -> Entry:
+        if model_id == DEMO:
+            with held(self._shipped, on_wait):
+                return self._taken(model_id) or self._filled(model_id)
+        with held(self._place, on_wait):
+            entry = self._taken(model_id, also_leaving=True)  # who wanted its place may have given up
+            if entry is None:
+                self._make_room(on_wait)
+                entry = self._filled(model_id)
+            return entry
 
-    def _drop_oldest(self, on_wait: Callable[[float], object]) -> None:
-        oldest = next(iter(self._entries))
-        start = time.monotonic()
-        while self._entries[oldest].users:  # they finish first; nobody comes in, the pool is locked
-            time.sleep(POLL_S)
-            on_wait(time.monotonic() - start)
-        del self._entries[oldest]
-        gc.collect()
-        import torch
+    def _filled(self, model_id: str) -> Entry:
+        entry = Entry(self._load(model_id), users=1)
+        with self._lock:
+            self._entries[model_id] = entry
+        return entry
 
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+    def _make_room(self, on_wait: OnWait) -> None:
+        while (oldest := self._oldest_leaves()) is not None:
+            start = time.monotonic()
+            try:
+                while oldest.users:
+                    time.sleep(POLL_S)
+                    on_wait(time.monotonic() - start)
+            except BaseException:
+                oldest.leaving = False
+                raise
+            with self._lock:
+                self._entries = {name: entry for name, entry in self._entries.items() if entry is not oldest}
+            del oldest
+            _clean_up()
+
+    def _oldest_leaves(self) -> Entry | None:
+        """The model to be dropped: its users finish first, and nobody else comes in. None where there is room."""
+        with self._lock:
+            placed = [entry for name, entry in self._entries.items() if name != DEMO]
+            if len(placed) < self._capacity:
+                return None
+            placed[0].leaving = True
+            return placed[0]
+
+
+def _clean_up() -> None:
+    gc.collect()
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def _load(model_id: str) -> LoadedModel:
@@ -114,9 +166,14 @@ def replies(
     sides: Sequence[Side] = SIDES[:2],
     control: Mask | None = None,
     margins_along: bool = False,
+    likelihoods: bool = False,
+    thinking: bool = False,
     on_wait: OnWait = patient,
 ) -> Generator[Event, None, None]:
     """The replies of the model as it is, with `mask` zeroed, and with `control` zeroed, as they are written: one batch.
+
+    margins_along, likelihoods: as in `dialogue`. thinking: the chat template's thinking mode left on; an `InputError`
+    where it has none.
 
     Sessions take turns, one pass each, and none ever sees another's mask. `on_wait(seconds)` is called while another
     one keeps the model for longer; it may raise to give up. Close the generator to stop.
@@ -130,7 +187,10 @@ def replies(
     edits = {side: UNEDITED if (rows := masks[side]) is None else edit_of(rows, n_rows) for side in sides}
     judge = open_judges(EMBEDDED)[0]
     with fitting_threads(loaded):
-        yield from dialogue(loaded, prompt, edits, judge, max_new_tokens, margins_along=margins_along, on_wait=on_wait)
+        yield from dialogue(
+            loaded, prompt, edits, judge, max_new_tokens,
+            margins_along=margins_along, likelihoods=likelihoods, thinking=thinking, on_wait=on_wait,
+        )  # fmt: skip
 
 
 class _Threads:

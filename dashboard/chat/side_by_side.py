@@ -10,7 +10,7 @@ import streamlit as st
 
 from dashboard.charts import formats
 from dashboard.chat.live import Event, Outcome, Piece, Side
-from dashboard.show import layout
+from dashboard.show import layout, reply_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ class Panels:
     def write(self, side: Side, text: str) -> None:
         """The text so far of one side."""
         if side in self.texts:
-            self.texts[side].text(text or " ", width="stretch")
+            reply_text.show(text, self.texts[side], empty=" ")
 
     def tell(self, outcome: Outcome[Side]) -> None:
         """The facts of a reply that has ended."""
@@ -82,4 +82,15 @@ def facts(outcome: Outcome[Side]) -> str:
     why = f" ({layout.plain(outcome.margin_note)})" if outcome.margin_note else ""
     length = f"{outcome.tokens} tokens" if outcome.finished else f"cut off at {outcome.tokens} tokens"
     pieces = [verdict, margin + why, formats.seconds(outcome.elapsed_s), length]
+    if contradicts(outcome):
+        leaned = "refusing" if outcome.margin and outcome.margin > 0 else "answering"
+        pieces.append(
+            f"**margin and verdict disagree:** the model leaned to {leaned} as the reply began; the judge has read all "
+            "of it"
+        )
     return " · ".join(pieces) + (f" · judge: {layout.plain(outcome.reason)}" if outcome.reason else "")
+
+
+def contradicts(outcome: Outcome[Side]) -> bool:
+    """Does the margin lean to the other side than the judge's verdict on the whole reply?"""
+    return bool(outcome.judged and outcome.margin) and (outcome.margin > 0) != outcome.refusal  # type: ignore[operator]

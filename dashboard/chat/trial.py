@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from dashboard.charts import formats
-from dashboard.chat import effects, live, measure
+from dashboard.chat import effects, fetching, live, measure
 from dashboard.chat.live import Side
 from dashboard.chat.side_by_side import Panels
 from dashboard.show import layout
@@ -70,17 +70,22 @@ def trial(key: str, button: str, request: Request | None) -> Trial | None:
         pressed = st.button(button, type="primary", key=f"{key}-run", disabled=request is None)
         stop = st.empty()
     place = _Place(key, st.empty(), st.container())
-    if pressed and request is not None:
-        now = Trial(request.label, request.prompt)
+    job = fetching.due(key, request if pressed else None)
+    if job is not None:
+        now = Trial(job.label, job.prompt)
         st.session_state[name] = now
         stop.button("Stop", key=f"{key}-stop")  # any click ends this script run at its next output
         try:
-            with loaded_model(request.model, request.weights_hash, place.status.caption) as entry:
-                _measure(now, request, place, entry)
+            with loaded_model(key, job.model, job.weights_hash, job, place.status.caption) as entry:
+                _measure(now, job, place, entry)
+            now.ended = True
+        except fetching.Downloading:
+            pass  # it begins again when the model is here
         except InputError as error:
-            now.problem = str(error)
-        now.ended = True
+            now.problem, now.ended = str(error), True
         stop.empty()
+    if fetching.under_way(key, place.status):
+        return None
     last: Trial | None = st.session_state.get(name)
     if last is not None:
         place.show(last)
@@ -88,10 +93,11 @@ def trial(key: str, button: str, request: Request | None) -> Trial | None:
 
 
 @contextmanager
-def loaded_model(model: str, weights_hash: str | None, say: Callable[[str], Any]) -> Iterator[Entry]:
-    """The model from the pool; `InputError` where its weights are not those with `weights_hash`."""
-    say("Loading the model …")
-    with live.POOL.use(model, lambda seconds: say(f"Loading the model … ({seconds:.0f} s)")) as entry:
+def loaded_model(
+    key: str, model: str, weights_hash: str | None, job: object, say: Callable[[str], Any]
+) -> Iterator[Entry]:
+    """The model, as `fetching.model` gives it; `InputError` where its weights are not those with `weights_hash`."""
+    with fetching.model(key, model, job, say) as entry:
         if weights_hash not in (None, entry.loaded.weights_hash):
             raise InputError(
                 f"{model} has weights {entry.loaded.weights_hash[:12]}, the scores were computed from "
@@ -137,12 +143,12 @@ class _Place:
             st.metric(
                 "NLL difference", f"{change.difference:+.4f}{error}".replace("-", "−"),
                 help=f"Nats per token over {change.tokens:,} tokens of the shipped evaluation text, with its standard "
-                f"error over windows. As it is {change.dense:.4f}, with the rows zeroed {change.edited:.4f}.",
+                f"error over blocks of windows. As it is {change.dense:.4f}, with the rows zeroed {change.edited:.4f}.",
             )  # fmt: skip
 
     def show(self, last: Trial) -> None:
         if last.problem:
-            self.status.warning(layout.plain(last.problem))
+            self.status.warning(layout.worded(last.problem))
         else:
             count = "nothing zeroed yet" if last.rows is None else f"{last.rows:,} rows zeroed"
             state = "" if last.ended else " — stopped; the model's weights are back as they were"

@@ -7,6 +7,7 @@ import io
 import json
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -17,14 +18,17 @@ from engine.records.environment import environment
 
 if TYPE_CHECKING:
     from engine.edits.masks import Mask
+    from engine.measures.fluency import Reference
 
+_SETTINGS = ("began", "prompt", "reply_tokens", "control_seed", "thinking")
 KEPT = 100  # tries of a session
 TITLES: dict[Side, str] = {"before": "Before", "after": "After", "control": "Control"}
 
 
 @dataclass(frozen=True)
 class Request:
-    """The settings of a try. control_seed: of the random rows in the same layers, None without a control."""
+    """The settings of a try. control_seed: of the random rows in the same layers, None without a control. thinking:
+    the chat template's thinking mode left on."""
 
     model: str
     edit: Edit
@@ -32,14 +36,20 @@ class Request:
     reply_tokens: int
     margins: bool = False
     control_seed: int | None = None
+    thinking: bool = False
 
     @property
     def sides(self) -> tuple[Side, ...]:
         return SIDES if self.control_seed is not None else SIDES[:2]
 
+    @property
+    def core(self) -> tuple[object, ...]:
+        """What a try is about: all but the control and the margins."""
+        return self.model, self.edit, self.prompt, self.reply_tokens, self.thinking
+
     def describe(self) -> str:
-        """The edit in one line."""
-        return self.edit.describe()
+        """The edit in one line, and thinking where it is on."""
+        return self.edit.describe() + (", thinking on" if self.thinking else "")
 
 
 @dataclass
@@ -54,6 +64,7 @@ class Try:
     effect: str = ""  # what the edit does to refusal, in words
     model: dict[str, Any] = field(default_factory=dict)  # as in a manifest
     control_seed: int | None = None  # of the control that was written
+    reference: Reference | None = None  # what says whether a reply is broken
     began: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     ended: bool = False
     problem: str = ""
@@ -67,9 +78,14 @@ class Try:
     def rows_removed(self) -> int | None:
         return int(self.removed["removed"].sum()) if self.removed is not None else None
 
+    def why_broken(self, outcome: Outcome[Side]) -> str:
+        """Why a reply counts as broken, "" where it does not, or where nothing is known to compare it with."""
+        mean = fmean(outcome.log_probabilities) if outcome.log_probabilities else None
+        return self.reference.broken(mean, outcome.repeated) if self.reference else ""
+
     def about(self, request: Request) -> bool:
         """Is this a complete try of the same edit and prompt? Control and margins may differ."""
-        return self.complete and _core(self.request) == _core(request)
+        return self.complete and self.request.core == request.core
 
     def missing(self, request: Request) -> tuple[Side, ...]:
         """Sides that `request` wants and this try, which is `about` it, has not.
@@ -80,14 +96,10 @@ class Try:
         for side in request.sides:
             outcome = self.outcomes.get(side)
             other = side == "control" and request.control_seed != self.control_seed
-            lacks = outcome is not None and request.margins and not outcome.along and not outcome.margin_note
+            lacks = outcome is not None and request.margins and not outcome.along and outcome.margin is not None
             if outcome is None or other or lacks:
                 missing.append(side)
         return tuple(missing)
-
-
-def _core(request: Request) -> tuple[object, ...]:
-    return request.model, request.edit, request.prompt, request.reply_tokens
 
 
 def mask_hash(mask: Mask) -> str:
@@ -105,21 +117,28 @@ def record(one: Try) -> dict[str, Any]:
         "edit": asdict(request.edit),
         "reply_tokens": request.reply_tokens,
         "control_seed": one.control_seed,
+        "thinking": request.thinking,
         "rows_removed": one.rows_removed,
         "rows_removed_by_projection": one.removed.to_dicts() if one.removed is not None else None,
         "mask_sha256": one.mask_sha256 or None,
         "effect_on_refusal": one.effect or None,
         "complete": one.complete,
-        "replies": {side: _reply(one.outcomes[side]) for side in SIDES if side in one.outcomes},
+        "broken_below_nats_per_token": one.reference.lowest if one.reference else None,
+        "broken_above_repetition": one.reference.most if one.reference else None,
+        "replies": {side: _reply(one.outcomes[side], one) for side in SIDES if side in one.outcomes},
     }
 
 
-def _reply(outcome: Outcome[Side]) -> dict[str, Any]:
+def _reply(outcome: Outcome[Side], one: Try) -> dict[str, Any]:
+    mean = fmean(outcome.log_probabilities) if outcome.log_probabilities else None
     return {
         "text": outcome.text,
         "refusal": outcome.refusal,
         "judged": outcome.judged,
         "judge_reason": outcome.reason,
+        "broken": one.why_broken(outcome) or None,
+        "mean_log_probability": mean,
+        "repetition": outcome.repeated,
         "margin": outcome.margin,
         "margins_along_reply": [{"token": token, "margin": margin} for token, margin in outcome.along],
         "tokens": outcome.tokens,
@@ -145,7 +164,7 @@ def session_csv(tries: list[Try]) -> str:
     rows = []
     for one in tries:
         whole = record(one)
-        row: dict[str, Any] = {name: whole[name] for name in ("began", "prompt", "reply_tokens", "control_seed")}
+        row: dict[str, Any] = {name: whole[name] for name in _SETTINGS}
         row["model"] = whole["model"]["id"]
         row["revision"] = whole["model"].get("revision")
         row["weights_hash"] = whole["model"].get("weights_hash")
@@ -153,7 +172,7 @@ def session_csv(tries: list[Try]) -> str:
         row |= {"rows_removed": whole["rows_removed"], "mask_sha256": whole["mask_sha256"]}
         for side in SIDES:
             reply = whole["replies"].get(side, {})
-            for name in ("refusal", "margin", "tokens", "finished", "text"):
+            for name in ("refusal", "broken", "margin", "mean_log_probability", "tokens", "finished", "text"):
                 row[f"{side}_{name}"] = reply.get(name)
         rows.append(row)
     buffer = io.BytesIO()
@@ -168,12 +187,12 @@ def comparison(tries: list[Try]) -> pl.DataFrame:
         row = {"Try": number, "Edit": one.request.describe(), "Prompt": one.request.prompt, "Rows": one.rows_removed}
         for side in SIDES:
             outcome = one.outcomes.get(side)
-            row[TITLES[side]] = verdict(outcome) if outcome else "–"
+            row[TITLES[side]] = verdict(outcome, one.why_broken(outcome)) if outcome else "–"
         rows.append(row)
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def verdict(outcome: Outcome[Side]) -> str:
-    """`refuses, margin +1.20, cut off`."""
+def verdict(outcome: Outcome[Side], broken: str = "") -> str:
+    """`refuses, margin +1.20, cut off`; `broken, …` where it says why."""
     margin = "" if outcome.margin is None else f", margin {outcome.margin:+.2f}".replace("-", "−")
-    return outcome.verdict + margin + ("" if outcome.finished else ", cut off")
+    return ("broken" if broken else outcome.verdict) + margin + ("" if outcome.finished else ", cut off")

@@ -19,7 +19,8 @@ import polars as pl
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from dashboard.charts import curves as curve_chart, figure_size, formats, palette, series
+from dashboard.charts import curves as curve_chart, figure_size, formats, palette, series, typeface
+from dashboard.charts.as_text import as_text
 from dashboard.charts.task_titles import task_title
 from dashboard.state import results
 from engine.records.errors import InputError
@@ -31,7 +32,7 @@ from engine.results.tables import command as command_of
 from engine.stats import claims, verdict_moves
 from engine.stats.control_answers import control_answers
 from engine.stats.protocol_claims import summary as protocols_summary
-from engine.stats.table_estimates import between_draws, has_blocks, mean_of_lines
+from engine.stats.table_estimates import between_draws, has_blocks, mean_of_lines, units_in_words
 from engine.stats.task_means import chance_sentence
 from engine.stats.verdict import as_judged_now
 
@@ -80,7 +81,25 @@ class Run:
 
 
 def build(folders: Sequence[Path]) -> str:
-    """The report on one or several runs. Errors: InputError for a folder without a sweep, or a damaged one."""
+    """The report on one or several runs.
+
+    Errors: InputError for a folder without a sweep or with no number in it, for a damaged one, and for tables that
+    are each what their names say and yet cannot be of one run.
+    """
+    try:
+        return _built(folders)
+    except InputError:
+        raise
+    except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, pl.exceptions.PolarsError) as error:
+        said = next(iter(str(error).splitlines()), "")
+        raise InputError(
+            f"no report can be made of {', '.join(map(str, folders))}: its tables do not go together "
+            f"({type(error).__name__}: {said[:200]}); another program wrote one of them: run "
+            "`selector-audit analyze MODEL all` again, or --debug to see which step failed"
+        ) from error
+
+
+def _built(folders: Sequence[Path]) -> str:
     runs = [Run(folder, read_manifest(folder)) for folder in folders]
     for run in runs:
         for entry in run.manifest.get("files", {}).values():
@@ -90,10 +109,18 @@ def build(folders: Sequence[Path]) -> str:
                 f"{run.folder} holds no sweep, which a report begins with; "
                 f"run `selector-audit analyze {run.model_to_type} all`"
             )
-    several = len(runs) > 1
+        if not run.curves["nll"].is_finite().any():
+            raise InputError(
+                f"{run.folder}: nll of {results.SWEEP}.parquet is nowhere a number, so there is nothing to report; "
+                f"run `{command_of(results.SWEEP, run.model_to_type)}` again, in another --dtype"
+            )
+    several, script = len(runs) > 1, get_plotlyjs()
+    plotly = Markup(script)  # nosec B704 # a file of the installed plotly
+    face = Markup(typeface.css())  # nosec B704 # a file of ours, in base64
     return _template().render(
         runs=runs,
-        plotly=Markup(get_plotlyjs()),
+        plotly=plotly,
+        typeface=face,
         replication=_replication(runs) if several else None,
         unmeasured=[run.model for run in runs if run.unmasked is None] if several else [],
     )
@@ -137,9 +164,11 @@ def _template() -> jinja2.Template:
 def _figure(drawn: go.Figure) -> Markup:
     """A figure that draws itself with the page's one copy of plotly."""
     figure_size.sized(drawn)
-    drawn.update_layout(template="plotly_white")
+    drawn.update_layout(template="plotly_white", font_family=typeface.FAMILY)
+    drawn = as_text(drawn)
     options = {"displaylogo": False, "responsive": True}
-    return Markup(drawn.to_html(full_html=False, include_plotlyjs=False, config=options))
+    html = drawn.to_html(full_html=False, include_plotlyjs=False, config=options)
+    return Markup(html)  # nosec B704 # `as_text` has been through all texts of the figure
 
 
 def _means(table: pl.DataFrame, keys: list[str], values: list[str]) -> pl.DataFrame:
@@ -173,9 +202,7 @@ def _errors_words(table: pl.DataFrame, draw_sweep: pl.DataFrame | None) -> str:
         if draw_sweep is not None
         else "; the draw of the calibration text was not measured and is not in them"
     )
-    return (
-        f"Errors are over blocks of neighbouring evaluation windows and over seeds{drawn}; intervals are Student's t."
-    )
+    return f"Errors are over {units_in_words(table, numbers=True)} and over seeds{drawn}; intervals are Student's t."
 
 
 def _replication(runs: list[Run]) -> Markup:
@@ -208,7 +235,7 @@ def _sufficiency(run: Run) -> tuple[list[Markup], pl.DataFrame]:
     points = series.points(sweep, sweep["model"][0], selectors, results.ORDERS, (0.0, 1.0))
     orders = [order for order in results.ORDERS if order in sweep["order"]]
     figures = [_figure(curve_chart.curves(points, order, baseline=dense)) for order in orders]
-    return figures, series.value_table(points)
+    return figures, series.value_table(points).shown
 
 
 def _claims(run: Run) -> pl.DataFrame:

@@ -9,6 +9,8 @@ import streamlit as st
 
 from engine.results.tables import TABLES, TableSpec, command
 
+LINES = 10_000  # of a table that are sent to the browser
+
 
 def table(frame: pl.DataFrame, title: str, columns: pl.DataFrame) -> None:
     """The values, each column with its meaning as help, and the list of the columns below.
@@ -19,6 +21,9 @@ def table(frame: pl.DataFrame, title: str, columns: pl.DataFrame) -> None:
         name: st.column_config.Column(help=f"{meaning}{f' ({unit})' if unit else ''}")
         for name, unit, meaning in columns.select("Column", "Unit", "Meaning").iter_rows()
     }
+    if frame.height > LINES:  # the browser gets every line of a table at once
+        st.caption(f"The first {LINES:,} of {frame.height:,} lines; the download below has all of them.")
+        frame = frame.head(LINES)
     st.dataframe(frame, hide_index=True, column_config=helps, height=min(38 + 35 * len(frame), 460), alt=title)
     if columns.height:
         with st.expander("What the columns are"):

@@ -1,28 +1,93 @@
-"""What every page has: a heading with "how to read this", problems that say what to do, the provenance line."""
+"""What every page has: the stage it begins with, how to read it, problems that say what to do, the provenance line."""
 
 from __future__ import annotations
 
 import html
+import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, Literal
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+from streamlit.errors import FragmentHandledException
 
 from engine.records.errors import InputError
 
+NOT_DRAWN = "This page could not be drawn"
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~:$&^=])")
+# Addresses become links after the backslashes are gone: an invisible joiner keeps them text. The hub's own may be one.
+_ADDRESS = re.compile(r"(?<=http:)(?=//)|(?<=https:)(?=//(?!huggingface\.co/))|(?<=www)(?=\.)|(?<=@)", re.IGNORECASE)
+_JOINER = "\u2060"
+_CODE = re.compile(r"`([^`\n]+)`")
+_REMEDIES: dict[type[Exception], Callable[[Any], None]] = {}
+_EMOJI = re.compile(r":[\w+-]+:")  # Streamlit draws these everywhere in a text that has one unescaped, as code has
 
 
-def heading(title: str, how_to_read: str) -> None:
-    """The page's title and one sentence on how to read it."""
-    st.header(title, anchor=False)
-    st.caption(f"**How to read this.** {how_to_read}")
+def heading(title: str, line: str) -> DeltaGenerator:
+    """The page's title, the one `h1` of the page, and beside it one short line on how to read its first figure.
+
+    Returns the page's stage: this heading, then its `bar` of settings, then its `hero`. It fills the window and no more
+    (frame.css), so whatever else the page has stands below it.
+    """
+    stage = st.container(key="stage")
+    with stage, st.container(horizontal=True, vertical_alignment="center", gap="medium", key="heading"):
+        st.title(title, anchor=False, width="content")
+        st.caption(line, width="stretch")
+    return stage
+
+
+def bar(stage: DeltaGenerator) -> DeltaGenerator:
+    """The page's settings in one row, above its first figure."""
+    return stage.container(horizontal=True, vertical_alignment="bottom", gap="small", key="bar")
+
+
+def drawer(place: DeltaGenerator) -> DeltaGenerator:
+    """The settings that are changed less often: at the end of the bar `place`, folded. (In a popover they would leave
+    the page's address whenever it is closed.)"""
+    return place.expander("More settings", type="compact")
+
+
+def hero(stage: DeltaGenerator) -> DeltaGenerator:
+    """The place of the first figure, or of two beside each other: as high as the window leaves it."""
+    return stage.container(key="hero")
+
+
+def finding(title: str, below: str = "") -> None:
+    """What the figure below says, as the `h2` that it is, and how to read it. (In a figure lines do not break by
+    themselves.)"""
+    small = f"<p>{html.escape(below)}</p>" if below else ""
+    st.html(f'<div class="finding"><h2>{html.escape(title)}</h2>{small}</div>')
+
+
+def how_to_read(text: str) -> None:
+    """How to read the figures above, in full."""
+    st.caption(f"**How to read this.** {text}")
+
+
+def section(title: str, anchor: str | Literal[False] = False) -> None:
+    """A part of the page, an `h2`; parts of it have `st.subheader`, an `h3`."""
+    st.header(title, anchor=anchor)
 
 
 def plain(text: str) -> str:
-    """Text that markdown shows as it is: file names, errors and models' names may hold anything."""
-    return _MARKDOWN.sub(r"\\\1", text)
+    """Text that markdown shows as it is: file names, errors and models' names may hold anything, also what is no
+    Unicode, which becomes question marks.
+    """
+    return _MARKDOWN.sub(r"\\\1", _ADDRESS.sub(_JOINER, _unicode(text)))
+
+
+def worded(text: str) -> str:
+    """As `plain`, but what stands between two backticks, such as a command to type, is shown as code."""
+    parts = _CODE.split(_unicode(text))
+    if any(_EMOJI.search(part) for part in parts[1::2]):
+        return plain("".join(parts))
+    return "".join(f"`{part}`" if place % 2 else plain(part) for place, part in enumerate(parts))
+
+
+def _unicode(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
 
 
 def verdict(refusal: bool, judged: bool = True) -> str:
@@ -33,8 +98,16 @@ def verdict(refusal: bool, judged: bool = True) -> str:
 
 
 def problem(error: Exception) -> None:
-    """One line that says what is wrong and what to do."""
-    st.warning(plain(str(error)))
+    """One line that says what is wrong and what to do, and below it what a `remedy` offers."""
+    st.warning(worded(str(error)))
+    for kind, offer in _REMEDIES.items():
+        if isinstance(error, kind):
+            offer(error)
+
+
+def remedy(kind: type[Exception], offer: Callable[[Any], None]) -> None:
+    """Problems of this kind come with what `offer` draws below them."""
+    _REMEDIES[kind] = offer
 
 
 @contextmanager
@@ -46,9 +119,30 @@ def told() -> Iterator[None]:
         problem(error)
 
 
+@contextmanager
+def survived() -> Iterator[None]:
+    """Whatever a page cannot draw becomes one line on it, and its traceback goes to the log of the server.
+
+    Tables that are each what their names say may still not go together, in more ways than can be listed.
+    """
+    try:
+        yield
+    except FragmentHandledException:  # the part of the page says so itself
+        raise
+    except Exception as error:
+        logging.getLogger(__name__).exception("a page could not be drawn")
+        problem(
+            InputError(
+                f"{NOT_DRAWN} ({type(error).__name__}): tables of these results do not go together, or the software "
+                "has a fault; the log of the server says where; choose other results, or run the command that made "
+                "them again"
+            )
+        )
+
+
 def footnote(*lines: str) -> None:
-    """Small plain lines under a figure."""
-    body = "<br>".join(html.escape(line) for line in lines if line)
+    """Small plain lines under a figure; what stands between two backticks is shown as code."""
+    body = "<br>".join(_CODE.sub(r"<code>\1</code>", html.escape(line)) for line in lines if line)
     st.html(f'<div style="font-size:0.85rem;line-height:1.45;opacity:0.75">{body}</div>')
 
 

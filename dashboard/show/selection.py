@@ -17,6 +17,9 @@ from dashboard.charts import formats
 
 Option = TypeVar("Option")
 _KEPT = "kept-between-pages"
+_HERE = "kept-on-the-page"  # session state: page -> key -> value
+_WANTED = "wanted-in-the-next-run"  # session state: key -> value
+_LAST = "last-page-of"  # session state: key -> the page that had a widget of this key last
 
 
 def choose(
@@ -35,8 +38,11 @@ def choose(
     place: where it stands, None = at the place of the call.
     """
     index = list(options).index(default) if default is not None and default in options else 0
+    wanted = None
     if keep:
         _restore(key, options)
+    else:
+        wanted = _again(key, options.__contains__)
     _drop_foreign(key, options, options[index])
     chosen = _at(place).selectbox(
         label, options, index=index, key=key, format_func=title, bind="query-params", help=help_text
@@ -44,6 +50,7 @@ def choose(
     value = options[index] if chosen is None else chosen
     if keep:
         _remember(key, value, options, default=options[index])
+    _left(key, value, wanted)
     return value
 
 
@@ -58,29 +65,70 @@ def _drop_foreign(key: str, options: Sequence[Option], default: Option) -> None:
         st.session_state[key] = default
 
 
-def _restore(key: str, options: Sequence[Option] | None) -> None:
+def _restore(key: str, options: Sequence[Option] | None, shared: str | None = None) -> None:
     """Starts a widget with what another page's widget of this key was left at, unless the link says something.
+    shared: a name under which widgets of different keys have one value; None = the key.
 
     Right after a change of page the old page's value is still in the session state, but the new widget does not
     take it over. options: None where any text will do.
     """
-    value, page = st.session_state.setdefault(_KEPT, {}).get(key, (None, None))
+    value, page = st.session_state.setdefault(_KEPT, {}).get(shared or key, (None, None))
     elsewhere = page != _page() or key not in st.session_state
     offered = value is not None if options is None else value in options
     if elsewhere and key not in st.query_params and offered:
         st.session_state[key] = value
 
 
-def _remember(key: str, value: Option, options: Sequence[Option] | None, default: Option) -> None:
+def _remember(
+    key: str, value: Option, options: Sequence[Option] | None, default: Option, shared: str | None = None
+) -> None:
     """A default that nobody chose is no choice, and other pages have other ones.
 
     A page that does not offer what was chosen elsewhere does not make it forgotten.
     """
     kept = st.session_state[_KEPT]
-    before, _ = kept.get(key, (None, None))
+    before, _ = kept.get(shared or key, (None, None))
     offered = before is not None if options is None else before in options
     if offered or value != default:
-        kept[key] = (value, _page())
+        kept[shared or key] = (value, _page())
+
+
+def _again(key: str, offered: Callable[[Any], bool]) -> Any:
+    """Starts a widget with what it was left at on this page, unless the link says something; returns that.
+
+    For who comes back: Streamlit forgets a page's widgets when it is left, and drops a setting from the address where
+    the page before has a widget of the same key.
+    """
+    if key in st.session_state.get(_WANTED, {}):
+        st.session_state[key] = st.session_state[_WANTED].pop(key)
+        return None  # so that one more run is the last one
+    left = st.session_state.get(_HERE, {}).get(_page(), {})
+    elsewhere = st.session_state.get(_LAST, {}).get(key) != _page() or key not in st.session_state
+    if elsewhere and key in left and key not in st.query_params and offered(left[key]):
+        st.session_state[key] = left[key]
+        return left[key]
+    return None
+
+
+def _left(key: str, value: Any, wanted: Any = None) -> None:
+    """Remembers a widget's value. wanted: of `_again`; in the one script run that the browser's Back or Forward starts,
+    Streamlit gives widgets what is left of the address instead, so that another run is needed."""
+    context = get_script_run_ctx()
+    if wanted is not None and value != wanted and context is not None and context.is_history_navigation:
+        st.session_state.setdefault(_WANTED, {})[key] = wanted
+        st.rerun()
+    st.session_state.setdefault(_HERE, {}).setdefault(_page(), {})[key] = value
+    st.session_state.setdefault(_LAST, {})[key] = _page()
+
+
+def forget_page() -> None:
+    """This page starts anew: what comes with a link counts, not what it was left at."""
+    st.session_state.get(_HERE, {}).pop(_page(), None)
+
+
+def page() -> str:
+    """What tells this page from the others."""
+    return _page()
 
 
 def _page() -> str:
@@ -100,8 +148,11 @@ def switch(
     place: DeltaGenerator | None = None,
 ) -> Option:
     """One of few, all in sight. keep, place: as in `choose`."""
+    wanted = None
     if keep:
         _restore(key, options)
+    else:
+        wanted = _again(key, options.__contains__)
     chosen = _at(place).segmented_control(
         label, options, default=default, key=key, format_func=title, required=True, bind="query-params",
         help=help_text, wrap=True,
@@ -109,6 +160,7 @@ def switch(
     value = default if chosen is None else chosen
     if keep:
         _remember(key, value, options, default)
+    _left(key, value, wanted)
     return value
 
 
@@ -160,9 +212,11 @@ def rate_range(label: str, rates: Sequence[float], key: str, *, title: Callable[
     """A range between two of the measured rates."""
     if len(rates) < 2:
         return rates[0], rates[0]
+    wanted = _again(key, lambda ends: all(end in rates for end in ends))
     low, high = st.select_slider(
         label, rates, value=(rates[0], rates[-1]), key=key, format_func=title, bind="query-params"
     )
+    _left(key, (low, high), wanted)
     return low, high
 
 
@@ -175,29 +229,92 @@ def pick(
     title: Callable[[Option], str] = str,
     help_text: str | None = None,
     place: DeltaGenerator | None = None,
+    shared: str | None = None,
 ) -> Option:
-    """One of a few ordered values."""
-    return _at(place).select_slider(
+    """One of a few ordered values. shared: widgets of this name, whatever their keys, start on the next page with what
+    was chosen here."""
+    wanted = None
+    if shared:
+        _restore(key, options, shared)
+    else:
+        wanted = _again(key, options.__contains__)
+    value: Option = _at(place).select_slider(
         label, options, value=default, key=key, format_func=title, bind="query-params", help=help_text
     )
+    if shared:
+        _remember(key, value, options, default, shared)
+    _left(key, value, wanted)
+    return value
 
 
-def rate(label: str, rates: Sequence[float], key: str, *, default: float, place: DeltaGenerator | None = None) -> float:
-    """One of the measured rates, the nearest to `default` at first. A single one is written, not asked."""
+def rate(
+    label: str, rates: Sequence[float], key: str, *, default: float, place: DeltaGenerator | None = None,
+    shared: str | None = None,
+) -> float:  # fmt: skip
+    """One of the measured rates, the nearest to `default` at first. A single one is written, not asked. shared: as in
+    `pick`."""
     nearest = min(rates, key=lambda value: abs(value - default))
     if len(rates) == 1:
         _at(place).caption(f"{label}: {formats.rate(rates[0])}")
         return rates[0]
-    return pick(label, rates, key, default=nearest, title=formats.rate, place=place)
+    return pick(label, rates, key, default=nearest, title=formats.rate, place=place, shared=shared)
+
+
+def toggle(label: str, key: str, *, default: bool = False, help_text: str | None = None) -> bool:
+    """Yes or no."""
+    wanted = _again(key, lambda _: True)
+    value = st.toggle(label, default, key=key, bind="query-params", help=help_text)
+    _left(key, value, wanted)
+    return value
+
+
+def number(label: str, least: int, most: int, key: str, *, default: int) -> int:
+    """A whole number; one that another choice has put out of reach becomes the nearest that there is."""
+    there = st.session_state.get(key)
+    if isinstance(there, int) and not least <= there <= most:
+        st.session_state[key] = min(max(there, least), most)
+    wanted = _again(key, range(least, most + 1).__contains__)
+    first = min(max(default, least), most)
+    value = int(st.number_input(label, least, most, value=first, key=key, bind="query-params"))
+    _left(key, value, wanted)
+    return value
+
+
+def tabs(labels: Sequence[str], key: str) -> list[Any]:
+    """Tabs of which the open one alone is drawn (`open`)."""
+    wanted = _again(key, labels.__contains__)
+    made = st.tabs(labels, key=key, bind="query-params")
+    _left(key, next((label for label, tab in zip(labels, made, strict=True) if tab.open), labels[0]), wanted)
+    return list(made)
 
 
 def text(
     label: str, key: str, *, default: str = "", help_text: str | None = None, placeholder: str = "", keep: bool = False
 ) -> str:
     """A line of text. keep: as in `choose`."""
+    wanted = None
     if keep:
         _restore(key, None)
+    else:
+        wanted = _again(key, lambda _: True)
     value = st.text_input(label, default, key=key, bind="query-params", help=help_text, placeholder=placeholder).strip()
     if keep:
         _remember(key, value, None, default)
+    _left(key, value, wanted)
     return value
+
+
+def prompt(
+    label: str, key: str, limit: int, *, default: str = "", height: int = 80, placeholder: str | None = None
+) -> str:
+    """Text of at most `limit` characters; empty, and a line that says why, where there is more.
+
+    Streamlit's own limit ignores what is pasted beyond it without a word.
+    """
+    wanted = _again(key, lambda _: True)
+    value = st.text_area(label, default, key=key, height=height, placeholder=placeholder, bind="query-params") or ""
+    _left(key, value, wanted)
+    if len(value) <= limit:
+        return value
+    st.warning(f"{label}: {len(value):,} characters are too many. Shorten it to {limit:,}; nothing of it is used now.")
+    return ""

@@ -1,58 +1,72 @@
-"""What every page shows in the same way: figures, the presentation switch, and the foot with link and downloads."""
+"""What every page shows in the same way: figures, and the foot with link and downloads."""
 
 from __future__ import annotations
 
+import html
 import io
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import plotly.graph_objects as go
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import figure_size
-from dashboard.show import layout, selection
+from dashboard.charts import figure_size, line_ends
+from dashboard.charts.as_text import as_text
+from dashboard.charts.findings import words
+from dashboard.show import layout, paper, selection, stage
 
+Content = TypeVar("Content", str, bytes)
+AT_ONCE_CELLS = 50_000  # of a table whose downloads are made with the page, in some 10 ms
 IMAGE_FORMATS = ("SVG", "PNG")
-# All lengths of the page are in rem; its wide margins are of no use on a projector.
-_LARGER = (
-    f"<style>:root{{font-size:{16 * figure_size.PRESENTATION:g}px !important}}"
-    "[data-testid=stMainBlockContainer]{padding-left:2rem;padding-right:2rem}</style>"
-)
-
-
-def presentation_switch() -> None:
-    """In the sidebar of every page: larger type on the page and in its figures. Part of the link."""
-    with st.sidebar:
-        on = st.toggle(
-            "Presentation", key="present", bind="query-params",
-            help="Larger type on every page and in every figure, for a projector.",
-        )  # fmt: skip
-    if on:
-        st.html(_LARGER)
-
-
-def presenting() -> bool:
-    """Is the presentation switch on?"""
-    return bool(st.session_state.get("present"))
 
 
 def show(
-    figure: go.Figure, name: str, alt: str, *, key: str | None = None, clickable: bool = False
+    figure: go.Figure,
+    name: str,
+    alt: str,
+    *,
+    key: str | None = None,
+    clickable: bool = False,
+    brush: bool = False,
+    finding: str = "",
+    below: str | None = None,
+    hero: bool = False,
 ) -> list[dict[str, Any]]:
     """A figure at the place of the call; the camera saves it as `name`.
 
     alt: what it shows, for people who cannot see it. clickable: returns the clicked points (plotly's
-    dictionaries); needs `key`.
+    dictionaries); needs `key`. brush: clickable, and a drag over the figure chooses the points in its box. finding: a
+    sentence in the place of the title, also at the end of `alt` where that lacks it; below: how to read the figure,
+    None for what stands there. hero: in the place of the page's first figure, with both above it on the page.
     """
-    figure_size.sized(figure, figure_size.PRESENTATION if presenting() else 1.0)
+    top = figure.layout.margin.t or 0
+    staged = stage.on()
+    if finding:
+        letters = (words.TITLE_LETTERS, words.BELOW_LETTERS) if not staged else words.STAGE_LETTERS
+        words.headed(figure, finding, below, *letters)
+        alt = alt if finding in alt else f"{alt} {finding}."
+    figure = as_text(figure)
+    paper.remember(figure, name, ". ".join(filter(None, (finding or _title(figure), below))) + ".")
+    if hero:
+        layout.finding(*_headings(figure))
+        figure_size.stretchable(figure, top, low=staged)
+    if staged:
+        figure_size.sized(figure, figure_size.STAGE, figure_size.STAGE_LEAST_PX)
+        line_ends.labelled(figure, figure_size.STAGE_LEAST_PX)
+    else:
+        figure_size.sized(figure)
     image_format = selection.ahead("figure", IMAGE_FORMATS, IMAGE_FORMATS[0]).lower()
     shared: dict[str, Any] = {"config": layout.figure_config(name, image_format), "alt": alt, "key": key}
-    if not clickable:
+    if not (clickable or brush):
         st.plotly_chart(figure, **shared)
         return []
-    state: Any = st.plotly_chart(figure, on_select="rerun", selection_mode="points", **shared)
+    if brush:
+        figure.update_layout(dragmode="select")
+    modes: Any = ("points", "box") if brush else ("points",)
+    state: Any = st.plotly_chart(figure, on_select="rerun", selection_mode=modes, **shared)
     return list(state["selection"]["points"])
 
 
@@ -74,19 +88,37 @@ def end(frame: pl.DataFrame | None, name: str, *lines: str) -> None:
         if frame is not None:
             download_csv("Download values (CSV)", frame, f"{name}.csv")
             st.download_button(
-                "Download values (parquet)", _parquet(frame), file_name=f"{name}.parquet",
+                "Download values (parquet)", _made(frame, lambda: _parquet(frame)), file_name=f"{name}.parquet",
                 mime="application/vnd.apache.parquet", on_click="ignore",
             )  # fmt: skip
         selection.switch(
             "Figure format", IMAGE_FORMATS, "figure", default=IMAGE_FORMATS[0], keep=True,
-            help_text="The camera in the corner of a figure saves it in this format.",
+            help_text="The camera in the corner of a figure saves it in this format, as it is on the screen.",
         )  # fmt: skip
+    paper.offer(lines)
     layout.footnote(*lines)
+
+
+def _headings(figure: go.Figure) -> tuple[str, str]:
+    """What stands in a figure's title, and in small letters below it, without tags and line breaks."""
+    title, _, small = (figure.layout.title.text or "").partition("<sub>")
+    first, second = (" ".join(re.sub("<[^>]+>", " ", text).split()) for text in (title, small))
+    return html.unescape(first), html.unescape(second)
+
+
+def _title(figure: go.Figure) -> str:
+    """What stands in a figure's title, without tags."""
+    return html.unescape(re.sub("<[^>]+>", " ", figure.layout.title.text or "")).strip()
 
 
 def download_csv(label: str, frame: pl.DataFrame, name: str) -> None:
     """A button that saves a table, exact, and runs nothing again."""
-    st.download_button(label, frame.write_csv(), file_name=name, mime="text/csv", on_click="ignore")
+    st.download_button(label, _made(frame, frame.write_csv), file_name=name, mime="text/csv", on_click="ignore")
+
+
+def _made(frame: pl.DataFrame, make: Callable[[], Content]) -> Content | Callable[[], Content]:
+    """The content of a file; of a large table how to make it, which is done when somebody asks for it."""
+    return make if frame.height * frame.width > AT_ONCE_CELLS else make()
 
 
 def file_name(model: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import polars as pl
+
 from dashboard.charts import palette
 from dashboard.state import results, shipped, sources
 from dashboard.state.results import Curves
@@ -19,6 +21,7 @@ class Offer:
     kind: str
     model: str
     curves: Curves
+    folder: Path | None = None  # of its results; None: the paper's, which have one for each model
 
 
 def offers(kind: str, curves: Curves, folder: Path | None) -> dict[str, Offer]:
@@ -26,7 +29,7 @@ def offers(kind: str, curves: Curves, folder: Path | None) -> dict[str, Offer]:
 
     kind, curves, folder: of the source that the page shows (folder None: the paper).
     """
-    found = {kind: curves}
+    found, folders = {kind: curves}, {kind: folder, sources.SHIPPED: shipped.demo_results_dir(), sources.PAPER: None}
     readers = {sources.PAPER: results.read_paper, sources.SHIPPED: lambda: results.read_run(shipped.demo_results_dir())}
     for name, read in readers.items():
         if name not in found:
@@ -35,7 +38,7 @@ def offers(kind: str, curves: Curves, folder: Path | None) -> dict[str, Offer]:
             except InputError:
                 continue
     known = {
-        f"{name}: {model}": Offer(f"{name}: {model}", name, model, read)
+        f"{name}: {model}": Offer(f"{name}: {model}", name, model, read, folders[name])
         for name, read in found.items()
         for model in read.models
     }
@@ -59,7 +62,7 @@ def _other_runs(shown: Path | None) -> dict[str, Offer]:
         for model in curves.models:
             where = str(run.relative_to(top)) if run != top else run.name
             name = f"Run {where}: {model}"
-            offered[name] = Offer(name, "Run", model, curves)
+            offered[name] = Offer(name, "Run", model, curves, run)
     return offered
 
 
@@ -70,6 +73,15 @@ def pins(offered: dict[str, Offer]) -> dict[str, tuple[Offer, str]]:
         for offer in offered.values()
         for selector in palette.in_order(offer.curves.frame.filter(model=offer.model)["selector"].to_list())
     }
+
+
+def everything() -> dict[str, Offer]:
+    """Every model that the app can find by itself, whatever page is open: shipped, the paper's, the store's runs."""
+    try:
+        curves = results.read_run(shipped.demo_results_dir())
+    except InputError:
+        curves = results.Curves(pl.DataFrame(schema=results.CURVE_SCHEMA), "")
+    return offers(sources.SHIPPED, curves, shipped.demo_results_dir())
 
 
 def beside(kind: str, offered: dict[str, Offer]) -> list[Offer]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from engine.records.model_names import model_name
 from engine.records.shortfalls import shortfalls
 
 
@@ -18,14 +19,18 @@ def describe_run(manifest: dict[str, Any], entry: dict[str, Any]) -> str:
     if isinstance(corpus, dict):
         corpus = corpus.get("corpus") or corpus.get("id")
     intervention = (spec.get("settings") or {}).get("intervention")
+    scores = spec.get("scores")
+    skipped = (scores if isinstance(scores, dict) else spec).get("skip_first")
     commit = environment.get("git_commit")
     parts = [
-        f"Model {model.get('id', 'unknown')}",
+        f"Model {model_name(model) if model.get('id') else 'unknown'}",
         f"revision {str(model['revision'])[:12]}" if model.get("revision") else None,
         f"weights {str(model['weights_hash'])[:12]}" if model.get("weights_hash") else None,
         f"{model['dtype']}" if model.get("dtype") else None,
         f"evaluated on {corpus}" if corpus else None,
         f"rows changed by {intervention}" if intervention not in (None, "zero") else None,
+        f"thinking {spec['thinking_mode']}" if spec.get("thinking_mode") else None,
+        f"scores without the first {skipped} positions of each window" if skipped else None,
         f"measured {str(entry['date'])[:10]}" if entry.get("date") else None,
         f"selector-audit {environment['selector-audit']}" if environment.get("selector-audit") else None,
         f"commit {str(commit)[:10]}{'+changes' if str(commit).endswith('+changes') else ''}" if commit else None,

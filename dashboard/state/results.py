@@ -17,14 +17,17 @@ import polars as pl
 
 import precomputed
 from dashboard.charts import palette
-from dashboard.state import provenance
+from dashboard.state import access, provenance
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.results import folders
 from engine.results.store import default_store_dir
 from engine.results.tables import TABLES
+from engine.stats.table_estimates import has_blocks, units_in_words
 
 SWEEP, ROWS = "sweep", "rows"  # stems that several pages name
+INTERVENTIONS = "sweep_interventions"
+ZERO = "zero"  # the intervention of a sweep that names none
 POINTS, REFUSAL_SWEEP = "operating_points", "refusal_sweep"
 JUDGED = "judge.json"  # in a folder of judged replies, whose verdicts.parquet is not the audit's
 STORE_VARIABLE = "SELECTOR_AUDIT_DASHBOARD"  # set by serve.py from --store
@@ -37,7 +40,7 @@ CURVE_SCHEMA = {
     "rate": pl.Float64,
     "rows_removed": pl.Int64,  # null where it is not published
     "nll": pl.Float64,  # nats per predicted token
-    "nll_stderr": pl.Float64,  # null where it is not published
+    "nll_stderr": pl.Float64,  # over blocks where the run has that; null where it is not published
     "tokens": pl.Int64,
     "printed": pl.String,  # the published text of the cell, null for measured ones
     "plateau": pl.Boolean,  # published cell at a numerical ceiling
@@ -62,6 +65,7 @@ class Curves:
     frame: pl.DataFrame
     provenance: str
     published: bool = False
+    errors: str = "evaluation windows"  # what errors of a point take as independent
 
     @property
     def models(self) -> list[str]:
@@ -75,11 +79,27 @@ def store_results_dir() -> Path:
     return Path(given) if given else default_store_dir() / "results"
 
 
+def results_dir() -> Path:
+    """Where new runs go and old ones are looked for: `results` of a store, or the folder the app was started on."""
+    top = store_results_dir()
+    return top / "results" if (top / "results").is_dir() or (top / "cells").is_dir() else top
+
+
+def store_dir() -> Path | None:
+    """The store that the app was started on; None = the default one."""
+    top = store_results_dir()
+    return top if (top / "cells").is_dir() else None
+
+
 def folder_of(text: str) -> Path:
-    """The folder that someone typed, with `~` for home. `InputError` for text that can name none."""
+    """The folder that someone typed, with `~` for home. `InputError` for text that can name none, and where the app is
+    limited (`access`) for one outside of the store and of what is shipped."""
     try:
         folder = Path(text).expanduser()
+        access.need_inside(folder, (store_results_dir(), precomputed.demo_dir(), precomputed.paper_runs_dir()))
         folder.is_dir()
+    except InputError:  # it is a ValueError
+        raise
     except (RuntimeError, OSError, ValueError) as error:
         shown = text if len(text) <= 80 else f"{text[:80]}…"
         why = error.strerror if isinstance(error, OSError) else error
@@ -100,15 +120,32 @@ def find_runs(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def below(folder: Path, pattern: str, command: str = "") -> list[Path]:
-    """Files of this name or kind in a folder and up to three levels below it.
+def below(folder: Path, pattern: str, command: str = "", *, odd: bool = False) -> list[Path]:
+    """Files of this name or kind in a folder and up to three levels below it; links that lead back are not followed.
 
+    odd: also those whose path is no Unicode, which no page can name (`shown` gives what can be shown).
     An `InputError` where there is no folder and a `command` is given that makes it.
     """
     if command and not folder.is_dir():
         made = f"run `{command} --out {folder}`"
         raise InputError(f"there is no folder {folder}; {made} or give the folder of an earlier run")
-    return [path for depth in range(_SEARCH_DEPTH + 1) for path in folder.glob("*/" * depth + pattern)]
+    found = [path for depth in range(_SEARCH_DEPTH + 1) for path in folder.glob("*/" * depth + pattern)]
+    return [path for path in found if (odd or shown(path) == str(path)) and not _leads_back(path.parent, folder)]
+
+
+def shown(path: Path | str) -> str:
+    """A path as text that can be shown: what is no Unicode of its name becomes question marks."""
+    return str(path).encode("utf-8", "replace").decode()
+
+
+def _leads_back(found: Path, folder: Path) -> bool:
+    """Does a link on the way from `folder` lead to where the way has been already?"""
+    names = found.relative_to(folder).parts
+    way = [folder.joinpath(*names[:count]) for count in range(len(names) + 1)]
+    try:
+        return len({one.resolve() for one in way}) < len(way)
+    except (OSError, RuntimeError):  # a link to itself
+        return True
 
 
 def _is_result(stem: str) -> bool:
@@ -166,12 +203,35 @@ def read_published(stem: str) -> Table:
 
 
 def read_run(folder: Path) -> Curves:
-    """The curves of one results folder."""
+    """The curves of one results folder; shared between callers."""
+    return _run(folder, stamp(folder / f"{SWEEP}.parquet"), stamp(folder / "manifest.json"))
+
+
+@lru_cache(maxsize=64)
+def _run(folder: Path, _table_stamp: object, _manifest_stamp: object) -> Curves:
     return _curves(read_table(folder, SWEEP), published=False)
+
+
+def read_interventions(folder: Path) -> dict[str, Curves]:
+    """The curves of one results folder under every intervention that was measured, that of its sweep first."""
+    whole = read_table(folder, SWEEP)
+    own = whole.frame["intervention"][0] if "intervention" in whole.frame.columns and whole.frame.height else ZERO
+    found = {str(own): _curves(whole, published=False)}
+    if (folder / f"{INTERVENTIONS}.parquet").is_file():
+        further = read_table(folder, INTERVENTIONS)
+        for name in further.frame["intervention"].unique(maintain_order=True):
+            part = further.frame.filter(pl.col("intervention") == name)
+            found.setdefault(name, _curves(Table(part, further.provenance), published=False))
+    return found
 
 
 def read_paper() -> Curves:
     """The published perplexities as curves: nll = ln(perplexity as printed); no row counts, no errors."""
+    return _paper(tuple((folder, stamp(folder / f"{SWEEP}.parquet")) for folder in paper_folders(SWEEP)))
+
+
+@lru_cache(maxsize=4)
+def _paper(_stamps: object) -> Curves:
     return _curves(read_published(SWEEP), published=True)
 
 
@@ -180,9 +240,12 @@ def _curves(table: Table, *, published: bool) -> Curves:
         printed="perplexity_printed" if published else pl.lit(None, pl.String),
         plateau="at_ceiling" if "at_ceiling" in table.frame.columns else pl.lit(False),
     )
+    errors = Curves.errors
+    if has_blocks(table.frame):
+        frame, errors = frame.with_columns(nll_stderr="stderr_blocks"), units_in_words(table.frame)
     ordered = frame.select(pl.col(name).cast(kind) for name, kind in CURVE_SCHEMA.items())
     ordered = ordered.sort("selector", "order", "rate", "seed", maintain_order=True)
-    return Curves(ordered, table.provenance, published)
+    return Curves(ordered, table.provenance, published, errors)
 
 
 def stamp(path: Path) -> tuple[int, int] | None:
@@ -198,6 +261,8 @@ def stamp(path: Path) -> tuple[int, int] | None:
 def height(path: Path, _file_stamp: object) -> int | None:
     """Lines of a table, None for another file or one that cannot be read (the tables say so themselves)."""
     try:
-        return int(pl.scan_parquet(path).select(pl.len()).collect().item()) if path.suffix == ".parquet" else None
-    except (pl.exceptions.PolarsError, OSError):
+        if path.suffix != ".parquet":
+            return None
+        return int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
         return None

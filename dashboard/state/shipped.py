@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 import precomputed
-from dashboard.state.results import stamp
+from dashboard.state.results import POINTS, read_table, stamp
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 
 if TYPE_CHECKING:
     from engine.edits.contrasts import Contrast
-
-OPERATING_POINTS = "operating_points.parquet"
 
 
 def demo_results_dir() -> Path:
@@ -91,6 +88,28 @@ def examples() -> list[Example]:
     return []
 
 
+def held_out(domains: list[str], pairs: int) -> list[Example]:
+    """The first held-out pairs of each domain, so many of each: risk prompts first, then base prompts."""
+    path = precomputed.demo_dir() / "prompts.jsonl"
+    if not path.is_file():
+        return []
+    of_kind = {"risk": list[Example](), "base": list[Example]()}
+    for domain in domains:
+        for kind, found in of_kind.items():
+            found += [one for one in _held_out(path, stamp(path)) if (one.domain, one.kind) == (domain, kind)][:pairs]
+    return [*of_kind["risk"], *of_kind["base"]]
+
+
+@lru_cache(maxsize=2)
+def _held_out(path: Path, _file_stamp: object) -> list[Example]:
+    try:
+        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        kept = [record for record in records if record["split"] == "heldout"]
+        return [Example(record["domain"], kind, record[kind]) for record in kept for kind in ("risk", "base")]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is not readable ({error!r}); restore it from the repository") from None
+
+
 def null_simulation() -> dict[str, Any]:
     """How often noise is called specific, simulated: `precomputed.null_simulation` says how."""
     path = precomputed.null_simulation_file()
@@ -130,21 +149,10 @@ class OperatingPoint:
 
 def operating_point(selector: str, domain: str) -> OperatingPoint | None:
     """The measured point of the shipped model; None where none was measured or no cell was good enough."""
-    path = demo_results_dir() / OPERATING_POINTS
-    if not path.is_file():
+    if not (demo_results_dir() / f"{POINTS}.parquet").is_file():
         return None
-    row = _points(path, stamp(path)).filter(pl.col("selector") == selector, pl.col("domain") == domain)
+    row = read_table(demo_results_dir(), POINTS).frame.filter(selector=selector, domain=domain)
     if row.height != 1 or row["lambda"][0] is None:
         return None
     names = ("lambda", "k", "unedited_malign", "edited_malign", "pairs")
     return OperatingPoint(*(row[name][0] for name in names))
-
-
-@lru_cache(maxsize=2)
-def _points(path: Path, _file_stamp: object) -> pl.DataFrame:
-    try:
-        return pl.read_parquet(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(
-            f"{path} is not readable ({str(error).splitlines()[0]}); restore it from the repository"
-        ) from None

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
-import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import precomputed
-from dashboard.show import layout, selection
-from dashboard.state import results, shipped
+from dashboard.show import layout, paper, selection
+from dashboard.state import access, missing, results, shipped
 from engine.records.errors import InputError
 from engine.stats.verdict import as_judged_now
 
@@ -27,8 +26,17 @@ class Source:
     kind: str
     model: str
     run: Path | None  # None: the paper, which has a folder for each of its models
-    beside: DeltaGenerator  # the picker's third column, free for the page
+    stage: DeltaGenerator  # what the page begins with
+    bar: DeltaGenerator  # the settings, the picker's first
     _lines: list[str] = field(default_factory=list)
+
+    def hero(self) -> DeltaGenerator:
+        """The place of the page's first figure; once on a page."""
+        return layout.hero(self.stage)
+
+    def drawer(self) -> DeltaGenerator:
+        """The settings that are changed less often; once on a page, after those of the bar."""
+        return layout.drawer(self.bar)
 
     @property
     def published(self) -> bool:
@@ -44,6 +52,10 @@ class Source:
         """Is there such a table? (It may still be damaged.)"""
         folders = results.paper_folders(stem) if self.run is None else [self.run]
         return any((folder / f"{stem}.parquet").is_file() for folder in folders)
+
+    def offer(self, stem: str) -> None:
+        """Compute this now, for a table that the page can do without."""
+        missing.offer(self.folder, stem)
 
     def table(self, stem: str) -> pl.DataFrame:
         """The rows of this model, verdicts in today's words.
@@ -69,34 +81,49 @@ class Source:
         return list(dict.fromkeys(self._lines))
 
 
-def pick(stems: Sequence[str]) -> Source | None:
-    """The picker of a page that shows the tables `stems`, at the place of the call.
+def pick(
+    stage: DeltaGenerator, stems: Sequence[str], says_nothing: Callable[[pl.DataFrame], bool] | None = None
+) -> Source | None:
+    """The picker of a page that shows the tables `stems`, as the bar of its stage.
 
     None where nothing can be shown; what to do is then on the page. "Paper" is offered where it printed one of
-    the tables.
+    the tables. says_nothing: of the first of them; a page does not open on the shipped model where it is so.
     """
-    with st.container(border=True):
-        first, second, third = st.columns(3)
-        with first:
-            kinds = [SHIPPED, MINE] + ([PAPER] if any(map(results.paper_folders, stems)) else [])
-            kind = selection.choose("Results", kinds, "source", default=_first(kinds, stems), keep=True)
-        try:
-            with first:
-                folder = _folder(kind)
-            models = _models(folder, stems)
-        except InputError as error:
+    bar = layout.bar(stage)
+    with bar:
+        kinds = [SHIPPED, MINE] + ([PAPER] if any(map(results.paper_folders, stems)) else [])
+        kind = selection.choose("Results", kinds, "source", default=_first(kinds, stems, says_nothing), keep=True)
+    try:
+        with bar:
+            folder = _folder(kind)
+        models = _models(folder, stems)
+    except InputError as error:
+        with stage:
             layout.problem(error)
-            return None
-        with second:
-            model = selection.choose("Model", models, "model", keep=True)
-    return Source(kind, model, folder, third)
+        return None
+    with bar:
+        model = selection.choose("Model", models, "model", keep=True)
+    paper.about(model)
+    return Source(kind, model, folder, stage, bar)
 
 
-def _first(kinds: Sequence[str], stems: Sequence[str]) -> str:
+def _first(
+    kinds: Sequence[str], stems: Sequence[str], says_nothing: Callable[[pl.DataFrame], bool] | None = None
+) -> str:
     if results.STORE_VARIABLE in os.environ:
         return MINE
     there = any((shipped.demo_results_dir() / f"{stem}.parquet").is_file() for stem in stems)
-    return SHIPPED if there or PAPER not in kinds else PAPER
+    if PAPER not in kinds or (there and not (says_nothing and shipped_says_nothing(stems[0], says_nothing))):
+        return SHIPPED
+    return PAPER
+
+
+def shipped_says_nothing(stem: str, says_nothing: Callable[[pl.DataFrame], bool]) -> bool:
+    """Of a table of the shipped results; what cannot be read is told where it is chosen."""
+    try:
+        return says_nothing(results.read_table(shipped.demo_results_dir(), stem).frame)
+    except InputError:
+        return False
 
 
 def _folder(kind: str) -> Path | None:
@@ -108,10 +135,16 @@ def _folder(kind: str) -> Path | None:
 
 
 def own_run(writer: str, find: Callable[[Path], list[Path]]) -> Path:
-    """One of the user's own runs: the folder to look in, and which one where `find` finds several in it."""
+    """One of the user's own runs: the folder to look in, and which one where `find` finds several in it.
+
+    The folder is the store's where the app is limited.
+    """
     about = f"A folder that {writer} wrote with --out, or one that holds such folders."
     default = str(results.store_results_dir())
-    folder = results.folder_of(selection.text("Folder", "folder", default=default, keep=True, help_text=about))
+    typed = default
+    if not access.limited():
+        typed = selection.text("Folder", "folder", default=default, keep=True, help_text=about)
+    folder = results.folder_of(typed)
     runs = {str(run.relative_to(folder)): run for run in find(folder)}
     chosen = selection.choose("Run", list(runs), "run", keep=True) if len(runs) > 1 else next(iter(runs))
     return runs[chosen]

@@ -7,11 +7,13 @@ from typing import Any
 
 import polars as pl
 
-from engine.commands import common, options
+from engine.commands import common, options, runners
+from engine.commands.listed import COMMANDS
 from engine.records.manifest import check_folder
 from engine.results.store import Store
+from engine.run.audit_plan import OF_ANALYZE, PRESETS, AuditPlan, default_preset, for_model, preset
 from engine.run.field_types import Names
-from engine.run.plans import OF_ANALYZE, PRESETS, SHIPPED, AuditPlan, default_preset, for_model, preset
+from engine.run.score_plan import SHIPPED
 from engine.stats.protocol_claims import summary as protocols_summary
 from engine.studies.base import ANALYSES
 
@@ -21,7 +23,7 @@ _ALL = "all"
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "analyze",
-        help="is a selector faithful, stable, does it agree with others; with a verdict per selector",
+        help=COMMANDS["analyze"],
         description="Writes one table per analysis beside scores.safetensors and manifest.json. Every measured cell "
         "is kept: the same command resumes, and analyses share what they have in common.",
         epilog=f"analyses: {', '.join(ANALYSES.offered())}; `all` runs every one that can be run here "
@@ -37,6 +39,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     plans = {name: preset(name) for name in (default_preset(""), *PRESETS)}
     plans["shipped model"] = for_model(preset(default_preset("")), SHIPPED)
     options.add_options(parser, plans, OF_ANALYZE)
+    runners.add_runner(parser)
     common.add_run(parser, run)
 
 
@@ -55,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
         folder = common.output_folder(args, store)
         loaded = common.load(args)
         check_folder(folder, loaded.fingerprint)
-        with common.local_runner(args, store) as (runner, progress):
+        with runners.cell_runner(args, store, loaded) as (runner, progress):
             audit = AuditInputs(loaded, fit.plan, store, progress)
             report = run_analyses(audit, fit.analyses, folder, runner, skip=everything)
     report["skipped"] = fit.skipped | report["skipped"]
@@ -67,15 +70,15 @@ def run(args: argparse.Namespace) -> None:
     for name, reason in report["skipped"].items():
         common.out.print(f"skipped {name}: {reason}", markup=False)
     if "verdict" in report["done"]:
-        verdicts = pl.read_parquet(folder / "verdicts.parquet").iter_rows(named=True)
+        verdicts = pl.read_parquet(folder / "verdicts.parquet", glob=False).iter_rows(named=True)
         columns = ("selector", "validity", "specific", "stability", "why")
         common.print_table("verdicts", columns, (_verdict(row) for row in verdicts))
     if "invariance" in report["done"]:
-        controls = pl.read_parquet(folder / "invariance_verdicts.parquet")
+        controls = pl.read_parquet(folder / "invariance_verdicts.parquet", glob=False)
         lines = controls.select("selector", "invariance", "reasons").rows()
         common.print_table("exact controls", ("selector", "ranking", "why"), lines)
     if "protocols" in report["done"]:
-        told = pl.read_parquet(folder / "protocols_claims.parquet")
+        told = pl.read_parquet(folder / "protocols_claims.parquet", glob=False)
         common.print_table(
             "claims over all protocols", ("verdict", "claim"), told.select("claim_verdict", "claim").rows()
         )

@@ -11,29 +11,41 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress as Bar,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.table import Table
+from rich.segment import Segment
 
 from engine.records.errors import InputError
 from engine.records.manifest import MANIFEST, notes_of, read_manifest
-from engine.records.progress import ProgressFile
-from engine.results.store import Store
+from engine.records.progress import ProgressFile, SoFar
+from engine.records.terminal import shown
 
 if TYPE_CHECKING:
+    from rich.console import ConsoleOptions, RenderableType
+    from rich.progress import Progress as Bar
+
     from engine.judges.base import Judge
     from engine.models.loading import LoadedModel
     from engine.records.progress import Progress
+    from engine.results.store import Store
     from engine.run.runner import LocalRunner
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False)
+
+class Terminal(Console):
+    """A console whose text is text: no markup, links or emoji codes in it, nothing that a terminal would obey."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **settings)
+
+    def print(self, *objects: Any, **settings: Any) -> None:
+        # Before rich, which drops some control characters and takes others to be of no width.
+        super().print(*(shown(one) if isinstance(one, str) else one for one in objects), **settings)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for one in super().render(renderable, options):  # also what stands in tables and bars
+            yield one if one.control else Segment(shown(one.text), one.style)
+
+
+out = Terminal(soft_wrap=True)
+err = Terminal(stderr=True)
 
 
 def add_model(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
@@ -65,7 +77,8 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--progress-file", type=Path, metavar="FILE",
-        help="keep {stage, done, total, seconds_left} as JSON in FILE, for other programs",
+        help="keep {stage, done, total, seconds_left} as JSON in FILE, for other programs; of a command in parts "
+        "also {part, number, parts, seconds_left_of_all}, and while curves are measured so_far: {table, columns, rows}",
     )  # fmt: skip
 
 
@@ -114,6 +127,8 @@ def one_judge(name: str, device: str = "cpu") -> Judge:
 def output_folder(args: argparse.Namespace, store: Store) -> Path:
     """`--out`, or the model's own folder inside the store; made if absent."""
     folder: Path = args.out or store.results_dir(args.model)
+    if getattr(args, "shard", None):  # which writes no tables
+        return folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -127,29 +142,58 @@ def progress_bar(args: argparse.Namespace) -> Iterator[Progress | None]:
 
     With --progress-file the same goes into that file.
     """
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress as Bar,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     to_file = ProgressFile(args.progress_file) if args.progress_file else None
     if args.json:
         yield to_file
         return
     columns = (
-        TextColumn("{task.description:<24}"),
+        TextColumn("{task.description:<24}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Bar(*columns, console=err, transient=False) as bar:
-        tasks: dict[str, Any] = {}
-
-        def report(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bar.add_task(stage, total=total)
-            bar.update(tasks[stage], completed=done, total=total)
-            if to_file is not None:
-                to_file(stage, done, total)
-
+    report = _BarAndFile(Bar(*columns, console=err, transient=False), to_file)
+    try:
         yield report
+    finally:
+        if report.tasks:  # else it never began, and its end would be an empty line
+            report.bar.stop()
+
+
+class _BarAndFile:
+    """Progress on a bar, a line per stage, and in a file if there is one."""
+
+    def __init__(self, bar: Bar, to_file: ProgressFile | None) -> None:
+        self.bar, self.to_file = bar, to_file
+        self.tasks: dict[str, Any] = {}
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        if not self.tasks:
+            self.bar.start()
+        if stage not in self.tasks:
+            self.tasks[stage] = self.bar.add_task(shown(stage), total=total)
+        self.bar.update(self.tasks[stage], completed=done, total=total)
+        if self.to_file is not None:
+            self.to_file(stage, done, total)
+
+    def begin(self, part: str, number: int, parts: int) -> None:
+        if self.to_file is not None:
+            self.to_file.begin(part, number, parts)
+
+    @property
+    def grow(self) -> Callable[[SoFar], None] | None:
+        return self.to_file.grow if self.to_file is not None else None
 
 
 @contextmanager
@@ -159,22 +203,31 @@ def local_runner(
     """The runner of a command and its progress, which says beforehand how many cells are known, unless it is quiet."""
     from engine.run.runner import LocalRunner
 
+    with progress_bar(args) as progress:
+        yield LocalRunner(store, progress, announcing(args, quiet=quiet)), progress
+
+
+def announcing(args: argparse.Namespace, *, quiet: bool = False) -> Callable[[object], None]:
+    """Says how many cells are known and how many are to compute, unless it is quiet."""
+
     def announce(count: object) -> None:
         if not args.json and not quiet:
-            err.print(str(count), soft_wrap=True)
+            share = f"shard {args.shard}: " if getattr(args, "shard", None) else ""
+            err.print(f"{share}{count}", soft_wrap=True)
 
-    with progress_bar(args) as progress:
-        yield LocalRunner(store, progress, announce), progress
+    return announce
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int | None = None) -> None:
     """A table on stdout. texts: how many of the first columns are no numbers, which stand to the right; all if None."""
-    table = Table(title=title, box=None, padding=(0, 2, 0, 0), header_style="bold")
+    from rich.table import Table
+
+    table = Table(title=shown(title), box=None, padding=(0, 2, 0, 0), header_style="bold")
     for place, column in enumerate(columns):
         is_text = texts is None or place < texts
-        table.add_column(column, justify="left" if is_text else "right", no_wrap=is_text and texts is not None)
+        table.add_column(shown(column), justify="left" if is_text else "right", no_wrap=is_text and texts is not None)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(shown, row))
     out.print(table)
 
 

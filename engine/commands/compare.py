@@ -10,6 +10,7 @@ import polars as pl
 from rich.table import Table
 
 from engine.commands import common
+from engine.commands.listed import COMMANDS
 from engine.edits.masks import parse_rate
 from engine.records.errors import InputError
 from engine.results.store import Store
@@ -21,8 +22,7 @@ WORST, FURTHEST = 10, 3  # cells that are listed: with a standard error, and wit
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "compare",
-        help="how a finished run on one of the paper's models compares with the published tables, or whether the order "
-        "of the selectors is the same on several models",
+        help=COMMANDS["compare"],
         description="Order of the selectors and sign of the validity gap first, then every published cell that the "
         "run measured: its ratio to the printed value, and how many standard errors that is beyond half a unit of the "
         "last printed digit, worst first. Of several runs: whether the order of their selectors replicates, by rank "

@@ -5,18 +5,25 @@ from __future__ import annotations
 import argparse
 
 from engine.commands import common
+from engine.commands.listed import COMMANDS
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "dashboard",
-        help="open the browser app on the shipped results and any store",
-        description="Serves the app on this machine only (127.0.0.1) and opens it in a browser. Stop it with Ctrl-C.",
+        help=COMMANDS["dashboard"],
+        description="Serves the app on this machine only (127.0.0.1) and opens it in a browser. Stop it with Ctrl-C. "
+        "On any other --address it wants the token of the address that it prints.",
     )
     parser.add_argument("--port", type=int, help="port to serve on (default: 8501, or a free one if that is taken)")
     parser.add_argument(
         "--address", default="127.0.0.1", help="address to serve on (default 127.0.0.1: this machine only)"
     )
+    parser.add_argument(
+        "--allow-runs", action="store_true",
+        help="with another --address: let those who have the token start, import and delete runs, and give models and "
+        "folders of this machine by their path",
+    )  # fmt: skip
     parser.add_argument("--no-browser", action="store_true", help="serve without opening a browser window")
     common.add_storage(parser, folder=False)
     parser.set_defaults(run=run)
@@ -25,4 +32,4 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(args: argparse.Namespace) -> None:
     from dashboard import serve
 
-    serve.main(args.store, args.port, args.address, not args.no_browser)
+    serve.main(args.store, args.port, args.address, not args.no_browser, allow_runs=args.allow_runs)

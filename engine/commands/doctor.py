@@ -6,21 +6,23 @@ import argparse
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from engine.commands import common
+from engine.commands.listed import COMMANDS
+from engine.records.terminal import shown
 
 if TYPE_CHECKING:
     from engine.run.doctor import Finding
 
-_SIGNS = {"ok": "[green]ok[/green]", "note": "[yellow]note[/yellow]", "problem": "[red]problem[/red]"}
+_COLOURS = {"ok": "green", "note": "yellow", "problem": "red"}
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "doctor",
-        help="check this machine: packages, device, memory, store, data sets, a model",
+        help=COMMANDS["doctor"],
         description="Each line says what was found and, where something is missing, the next step. Exit code 1 if "
         "there is a problem; notes are none.",
     )
@@ -45,6 +47,8 @@ def _printed(findings: Iterable[Finding]) -> Iterable[Finding]:
         table.add_column(width=max(17, len(finding.subject)))
         table.add_column(overflow="fold")
         next_step = f"\n→ {finding.next_step}" if finding.next_step else ""
-        table.add_row(_SIGNS[finding.state], escape(finding.subject), escape(finding.found + next_step))
+        table.add_row(
+            Text(finding.state, _COLOURS[finding.state]), shown(finding.subject), shown(finding.found + next_step)
+        )
         common.out.print(table)
         yield finding

@@ -11,7 +11,8 @@ from engine.edits.masks import parse_rate
 from engine.records.errors import InputError
 from engine.records.shipped import demo_dir
 from engine.results.store import Store
-from engine.run.plans import PROMPTS, REPLIES, SHIPPED, RefusalPlan, default_plan, demo_plan
+from engine.run.refusal_plan import PROMPTS, REPLIES, RefusalPlan, default_plan, demo_plan
+from engine.run.score_plan import SHIPPED
 
 if TYPE_CHECKING:
     from engine.edits.edit import Edit

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import math
 from typing import TYPE_CHECKING
 
 from engine.commands import common, options
+from engine.commands.listed import COMMANDS
+from engine.run.audit_plan import OF_SWEEP, AuditPlan, for_model
 from engine.run.field_types import Names
-from engine.run.plans import SCORES, SHIPPED, SWEEP, TEXT, AuditPlan, default_plan, for_model
+from engine.run.refusal_plan import default_plan
+from engine.run.score_plan import SHIPPED
 
 if TYPE_CHECKING:
     from engine.run.estimate import Estimate
+    from engine.run.probe import Timed
 
 STAGES = ("score", "sweep", "replies")  # as in `engine.run.estimate`, which needs torch
 
@@ -18,17 +23,27 @@ STAGES = ("score", "sweep", "replies")  # as in `engine.run.estimate`, which nee
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "estimate",
-        help="what a run will take: passes, tokens, FLOPs, peak memory and time, before weights are fetched",
+        help=COMMANDS["estimate"],
         description="Counts on the model's shapes, with the functions and batch sizes of the run itself, what `score` "
         "and `sweep` take with the same options, and the replies of a refusal experiment under one edit (its default "
         "prompts). Cells that the store knows already are counted too. The time is that of the matrix products alone, "
-        "at their speed here, so that a run takes longer. What further analyses and a refusal grid add, the commands "
-        "say themselves before they begin.",
+        "at their speed here, so that a run takes longer; with --probe that of passes timed on the model itself. What "
+        "further analyses and a refusal grid add, the commands say themselves before they begin.",
     )
     common.add_model(parser)
     parser.add_argument("stages", metavar="STAGE", nargs="*", help=f"of {', '.join(STAGES)} (default: all)")
     plans = {"": AuditPlan(), "shipped model": for_model(AuditPlan(), SHIPPED)}
-    options.add_options(parser, plans, [SCORES, TEXT, SWEEP])
+    options.add_options(parser, plans, OF_SWEEP)
+    parser.add_argument(
+        "--probe",
+        nargs="?",
+        const=10.0,  # as in `engine.run.probe`, which needs torch
+        type=_seconds,
+        metavar="SECONDS",
+        help="load the model (its weights are fetched if need be) and time some of the passes of score and sweep for "
+        "about so many seconds (10 if none are given), for a time that is more than a lower bound; replies, whose "
+        "length nobody knows before, are not timed",
+    )
     common.add_device(parser)
     common.add_json(parser)
     parser.set_defaults(run=run)
@@ -52,6 +67,11 @@ def run(args: argparse.Namespace) -> None:
     plan = replace(plan, scoring=replace(plan.scoring, selectors=selectors))
     speed = flops_per_second(sketch)
     found = estimate(sketch, plan, default_plan(args.model), stages)
+    timed: tuple[Timed, ...] = ()
+    if args.probe is not None:
+        from engine.run.probe import probe
+
+        timed = probe(common.load(args), plan, found, speed, args.probe)
     free = room_on(torch.device(found.device)).free
     common.say_left_out(left_out)
     answer = {
@@ -59,8 +79,32 @@ def run(args: argparse.Namespace) -> None:
         "fits": fits_in(found.peak_bytes, free), "flops": found.flops, "flops_per_second": speed,
         "seconds": found.flops / speed, "left_out": left_out,
     }  # fmt: skip
+    if args.probe is not None:
+        answer["probe"] = [asdict(one) for one in timed]
     if not common.as_json(args, answer):
         _show(found, free, speed)
+        for one in timed:
+            _show_timed(one)
+
+
+def _show_timed(one: Timed) -> None:
+    from engine.run.pace import told
+
+    if one.seconds is None:
+        said = f"{one.stage}: not timed, since {one.made_from}; give a longer --probe"
+    else:
+        said = f"{one.stage}: {told(one.seconds)}, from {one.made_from}, timed in {one.took_s:.1f} s"
+    common.out.print(said, markup=False)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"a probe takes some seconds, got {text!r}; write 10")
+    return seconds
 
 
 def _show(found: Estimate, free: int, speed: float) -> None:

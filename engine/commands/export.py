@@ -6,13 +6,14 @@ import argparse
 from pathlib import Path
 
 from engine.commands import common, edit_options
-from engine.run.plans import RefusalPlan
+from engine.commands.listed import COMMANDS
+from engine.run.refusal_plan import RefusalPlan
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "export",
-        help="write the masked model as a checkpoint that transformers loads unchanged",
+        help=COMMANDS["export"],
         description="Copies the source's files and zeroes the removed rows in them, in the stored dtype; writes a "
         "model card. The result is a diagnostic artifact, not for deployment. First the model answers the held-out "
         "pairs as it is and under the edit, unless the store has the replies: an edit that refuses fewer risk prompts, "

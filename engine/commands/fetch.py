@@ -6,6 +6,7 @@ import argparse
 from typing import get_args
 
 from engine.commands import common
+from engine.commands.listed import COMMANDS
 from engine.data.texts import Role
 from engine.records.errors import InputError, unknown
 
@@ -15,7 +16,7 @@ _CORPORA = ("wikitext2", "c4")
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "fetch",
-        help="fetch a model and the texts into the local cache, for runs without a network",
+        help=COMMANDS["fetch"],
         description="Fetches the weights, configuration and tokenizer of a Hugging Face model, both splits of "
         "WikiText-2 and the first documents of C4. Afterwards every command that reads these runs with "
         "HF_HUB_OFFLINE=1, also on another machine with a copy of the folder HF_HOME.",
@@ -34,6 +35,7 @@ def run(args: argparse.Namespace) -> None:
 
     from engine.data.texts import available_corpora, read_text, readable_offline
     from engine.models.checkpoints import find_checkpoint
+    from engine.models.transfers import size_text
 
     corpora = [] if args.corpora == "none" else [name.strip() for name in args.corpora.split(",")]
     for name in corpora:
@@ -44,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
     files = checkpoint.weight_files()
     size_bytes = sum(file.stat().st_size for file in files)
     weights_hash = checkpoint.weights_hash()  # reads every byte: a damaged file is told here, not on the node
-    _say(args, f"{checkpoint.id}: {len(files)} weight files, {_size(size_bytes)}, every byte read")
+    _say(args, f"{checkpoint.id}: {len(files)} weight files, {size_text(size_bytes)}, every byte read")
     texts = []
     for name in corpora:
         for role in get_args(Role):
@@ -74,7 +76,3 @@ def run(args: argparse.Namespace) -> None:
 def _say(args: argparse.Namespace, line: str) -> None:
     if not args.json:
         common.out.print(line, markup=False)
-
-
-def _size(size_bytes: int) -> str:
-    return f"{size_bytes / 2**30:.2f} GiB" if size_bytes >= 2**29 else f"{size_bytes / 2**20:.1f} MiB"

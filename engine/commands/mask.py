@@ -7,18 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.commands import common, options
+from engine.commands.listed import COMMANDS
 from engine.edits.masks import parse_rate
 from engine.records.errors import InputError
 from engine.records.shortfalls import shortfalls
 from engine.results.store import Store
-from engine.run.plans import SHIPPED, AuditPlan, for_model
+from engine.run.audit_plan import AuditPlan, for_model
+from engine.run.score_plan import SHIPPED
 from engine.stats.removal_order import ORDERS
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "mask",
-        help="write the row ids that one selector removes at one rate",
+        help=COMMANDS["mask"],
         description="Writes int64 row ids (safetensors, tensor `removed`) with a manifest in the metadata. "
         "Scores come from the store where they are known and are computed otherwise.",
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.commands import common
+from engine.commands.listed import COMMANDS
 from engine.records.errors import CheckFailed, InputError
 from engine.records.manifest import read_manifest
 from engine.results.store import Store
@@ -28,10 +29,11 @@ _SHOWN = 3  # differences of each table that are printed
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "replay",
-        help="run again what made a results folder: do its numbers hold?",
+        help=COMMANDS["replay"],
         description="Loads the model that the manifest names, checks its weights, text and tokenizer against it, "
         "measures again and compares every value; changes nothing in the folder. Covers the scores, the tables of "
-        "`sweep` and `analyze`, and the claims; not those of `refusal`. Exit code 0: all hold, 1: one does not, 2: "
+        "`sweep` and `analyze`, the claims, and of `refusal` contrasts, sweep, points with their masks, structure, "
+        "control, draws and stability. Exit code 0: all hold, 1: one does not, 2: "
         "another model or text.",
         epilog=f"The rule: {RULE}.",
     )

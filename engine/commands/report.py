@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from engine.commands import common
+from engine.commands.listed import COMMANDS
 from engine.records.errors import InputError
 from engine.results.store import Store
 
@@ -13,7 +14,7 @@ from engine.results.store import Store
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "report",
-        help="one HTML file with protocol, verdicts, figures, numbers and provenance",
+        help=COMMANDS["report"],
         description="Writes a file that opens in any browser without a network. Give several runs to see which "
         "findings hold across models.",
     )

@@ -6,12 +6,13 @@ import argparse
 import re
 
 from engine.commands import common
+from engine.commands.listed import COMMANDS
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "rows",
-        help="the row index in numbers: blocks, layers, rows, per projection",
+        help=COMMANDS["rows"],
         description="Counts the neuron rows that a mask can remove. Needs the configuration only, no weights.",
     )
     common.add_model(parser)

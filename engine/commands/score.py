@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 
 from engine.commands import common, options
+from engine.commands.listed import COMMANDS
 from engine.records.manifest import check_folder
+from engine.records.progress import begin
 from engine.results.store import Store
-from engine.run.plans import SHIPPED, AuditPlan, for_model
+from engine.run.audit_plan import AuditPlan, for_model
+from engine.run.score_plan import SHIPPED
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "score",
-        help="score every row with the chosen selectors",
+        help=COMMANDS["score"],
         description="Writes scores.safetensors (one float32 per row and selector, higher = more important), "
         "rows.parquet (what each row is) and manifest.json.",
     )
@@ -34,6 +37,7 @@ def run(args: argparse.Namespace) -> None:
         loaded = common.load(args)
         check_folder(folder, loaded.fingerprint)
         with common.progress_bar(args) as progress:
+            begin(progress, "scores", 1, 1)
             result = score_model(loaded, plan, store=store, progress=progress)
         manifest = write_scores(folder, loaded, result)
     common.say_notes(folder)

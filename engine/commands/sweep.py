@@ -6,23 +6,26 @@ import argparse
 
 import polars as pl
 
-from engine.commands import common, options
+from engine.commands import common, options, runners
+from engine.commands.listed import COMMANDS
 from engine.records.manifest import check_folder
 from engine.results.folders import read_table
 from engine.results.store import Store
-from engine.run.plans import SCORES, SHIPPED, SWEEP, TEXT, AuditPlan, for_model
+from engine.run.audit_plan import OF_SWEEP, AuditPlan, for_model
+from engine.run.score_plan import SHIPPED
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "sweep",
-        help="remove more and more rows, least or most relevant first, and measure perplexity",
+        help=COMMANDS["sweep"],
         description="Writes sweep.parquet: one row per selector, seed, order and rate with the NLL (nats per token), "
         "its standard error and the perplexity. Finished cells are kept: the same command resumes.",
     )
     common.add_model(parser)
     plans = {"": AuditPlan(), "shipped model": for_model(AuditPlan(), SHIPPED)}
-    options.add_options(parser, plans, [SCORES, TEXT, SWEEP])
+    options.add_options(parser, plans, OF_SWEEP)
+    runners.add_runner(parser)
     common.add_run(parser, run)
 
 
@@ -39,7 +42,7 @@ def run(args: argparse.Namespace) -> None:
         folder = common.output_folder(args, store)
         loaded = common.load(args)
         check_folder(folder, loaded.fingerprint)
-        with common.local_runner(args, store) as (runner, progress):
+        with runners.cell_runner(args, store, loaded) as (runner, progress):
             run_analyses(AuditInputs(loaded, plan, store, progress), ["sweep"], folder, runner)
     tables = {
         stem: read_table(folder, stem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,10 +16,14 @@ from engine.data.splits import CALIBRATION, splits_of
 from engine.data.texts import Role, available_corpora, json_lines, reachable, read_text
 from engine.records.errors import InputError, unknown
 from engine.records.shipped import demo_dir
+from engine.stats.blocks import Blocks, window_blocks
+from engine.stats.documents import document_blocks
 
 __all__ = [
     "Pair", "Role", "Windows", "available_corpora", "calibration_tokens", "contrast_pairs", "reachable", "windows",
 ]  # fmt: skip
+
+_LONG_DOCUMENT = 1_000_000  # characters
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +38,7 @@ class Windows:
     samples_requested: int | None = None  # more than n where the text was too short
     source_revision: str | None = None  # commit of a hub data set
     skipped_tokens: int = 0  # left out before the first window
+    documents: Tensor | None = None  # [n, length] int64: number of the document each token is of, where that is known
 
     def first(self, n: int) -> Windows:
         """The first n windows: calibration sets of growing size are nested."""
@@ -46,7 +52,14 @@ class Windows:
         ids = self.sample_ids[chosen]
         if start < 0 or n < 1 or len(ids) < n:
             raise InputError(f"{self.corpus} has {len(self.sample_ids)} windows here, asked for {n} from {start}")
-        return replace(self, input_ids=self.input_ids[chosen], sample_ids=ids, samples_requested=n)
+        documents = None if self.documents is None else self.documents[chosen]
+        return replace(self, input_ids=self.input_ids[chosen], sample_ids=ids, samples_requested=n, documents=documents)
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """What errors over these windows take as units: blocks of documents where enough are known, else of windows."""
+        found = None if self.documents is None else document_blocks(self.documents.numpy())
+        return found or window_blocks(len(self.sample_ids))
 
     @cached_property
     def token_hash(self) -> str:
@@ -55,7 +68,10 @@ class Windows:
         return hashlib.sha256(f"{tokens.shape}".encode() + tokens.tobytes()).hexdigest()
 
     def record(self) -> dict[str, Any]:
-        """What a manifest says about these tokens."""
+        """What a manifest says about these tokens. documents: how many evaluation windows are of, and in how many
+        blocks errors take them; left out where errors are over blocks of windows."""
+        documents = self.blocks.documents if self.role == "evaluation" else None
+        errors = {} if documents is None else {"documents": documents, "document_blocks": self.blocks.number}
         return {
             "corpus": self.corpus,
             "corpus_hash": self.corpus_hash,
@@ -66,6 +82,7 @@ class Windows:
             "length": self.input_ids.shape[1],
             "sample_ids": list(self.sample_ids),
             "skipped_tokens": self.skipped_tokens,
+            **errors,
         }
 
 
@@ -93,8 +110,9 @@ def windows(corpus: str, tokenizer: Any, *, role: Role, samples: int, length: in
     """
     if samples < 1 or length < 2:
         raise InputError(f"windows need samples >= 1 and length >= 2, got {samples} windows of {length} tokens")
-    name, text, revision = read_text(corpus, role)
-    ids = _first_tokens(text, tokenizer, skip_tokens + samples * length)[skip_tokens:]
+    name, text, revision, starts = read_text(corpus, role)
+    ids, places = _first_tokens(text, tokenizer, skip_tokens + samples * length, with_places=starts is not None)
+    ids, places = ids[skip_tokens:], places[skip_tokens:]
     n = len(ids) // length
     if n == 0:
         after = f" after the first {skip_tokens:,}" if skip_tokens else ""
@@ -111,6 +129,7 @@ def windows(corpus: str, tokenizer: Any, *, role: Role, samples: int, length: in
         samples_requested=samples,
         source_revision=revision,
         skipped_tokens=skip_tokens,
+        documents=_documents(starts, places[: n * length], length),
     )
 
 
@@ -164,21 +183,46 @@ def contrast_pairs(source: str, domain: str | None = None, split: str | None = N
     return pairs
 
 
-def _first_tokens(text: str, tokenizer: Any, needed: int) -> list[int]:
-    """The first `needed` tokens of the text, or all of them if there are fewer.
+def _first_tokens(text: str, tokenizer: Any, needed: int, *, with_places: bool = False) -> tuple[list[int], list[int]]:
+    """The first `needed` tokens of the text, or all of them if there are fewer, and where in it each begins (empty
+    unless asked for, and where the tokenizer cannot tell).
 
     Tokenises no more of a long text than it must: a prefix that ends between two documents has the same
-    tokens as the whole text but for a few at its end, which are not used.
+    tokens as the whole text but for a few at its end, which are not used. A document of more than a million characters,
+    as a file without line breaks is, ends for this at a blank.
     """
     spare, characters = 64, 8 * needed
-    while (end := text.find("\n\n", characters)) != -1:
-        ids = _tokens(text[:end], tokenizer)
+    with_places = with_places and getattr(tokenizer, "is_fast", False)
+    while (end := _boundary(text, characters)) != -1:
+        ids, places = _tokens(text[:end], tokenizer, with_places)
         if len(ids) >= needed + spare:
-            return ids[:needed]
+            return ids[:needed], places[:needed]
         characters *= 2
-    return _tokens(text, tokenizer)[:needed]
+    ids, places = _tokens(text, tokenizer, with_places)
+    return ids[:needed], places[:needed]
 
 
-def _tokens(text: str, tokenizer: Any) -> list[int]:
+def _documents(starts: Sequence[int] | None, places: Sequence[int], length: int) -> Tensor | None:
+    """Number of the document of every token, from where documents and tokens begin; what stands between two documents
+    is of the first. [n, length] int64, None where either is not known."""
+    if starts is None or not places:
+        return None
+    found = torch.searchsorted(torch.tensor(starts), torch.tensor(places), right=True) - 1
+    return found.clamp(min=0).view(-1, length)
+
+
+def _boundary(text: str, start: int) -> int:
+    """Where the first document after `start` ends; of a very long one a blank in it, or any place; -1 at the end."""
+    end = text.find("\n\n", start, start + _LONG_DOCUMENT)
+    if end == -1 and len(text) > start + _LONG_DOCUMENT:
+        end = text.find(" ", start, start + _LONG_DOCUMENT)
+        return start if end == -1 else end
+    return end
+
+
+def _tokens(text: str, tokenizer: Any, with_places: bool) -> tuple[list[int], list[int]]:
     # verbose=False: a text longer than the model's context is what windows are cut from, not a mistake.
-    return cast("list[int]", tokenizer(text, verbose=False)["input_ids"])
+    more = {"return_offsets_mapping": True} if with_places else {}
+    found = tokenizer(text, verbose=False, **more)
+    places = [start for start, _ in found["offset_mapping"]] if with_places else []
+    return cast("list[int]", found["input_ids"]), places

@@ -60,7 +60,7 @@ def disjoint_draws(
 
     Errors: TooFewDraws where not even two draws of `least` windows fit.
     """
-    name, text, revision = read_text(corpus, "calibration")
+    name, text, revision, _ = read_text(corpus, "calibration")
     ids = tokenizer(text, verbose=False)["input_ids"]
     runs = _runs(len(ids) // length, length, without)
     available = sum(len(run) for run in runs)

@@ -23,7 +23,7 @@ def kept_documents(corpus: str, name: str, revision: str | None) -> Kept | None:
     for file in files:
         try:
             documents = json.loads(gzip.decompress(file.read_bytes()))
-        except (OSError, EOFError, ValueError):  # absent, or damaged: it is fetched again
+        except (OSError, EOFError, ValueError, RecursionError):  # absent, or damaged: it is fetched again
             continue
         if isinstance(documents, list) and all(isinstance(document, str) for document in documents):
             return Kept(documents, file.parent.name)

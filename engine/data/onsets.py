@@ -47,7 +47,7 @@ def read_phrases(path: str | Path, called: str = "--phrases") -> OnsetPhrases:
     expected = 'expected {"refusal": [phrases], "compliance": [phrases]}'
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{called}: {path} cannot be read as JSON ({error}); {expected}") from None
     lists: list[list[str]] = []
     for kind in OnsetPhrases._fields:

@@ -72,7 +72,7 @@ def pairs_record(source: str, pairs: Iterable[Pair]) -> Json:
 def _cast_pairs(path: Path) -> list[Pair]:
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read ({error}); give CAST's condition_multiple.json") from None
     splits = content if isinstance(content, dict) else {}
     meant = splits_of(path.name, splits)

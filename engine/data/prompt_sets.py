@@ -24,7 +24,7 @@ class PromptSet:
     name: str
     kind: str
     prompts: tuple[str, ...]
-    source: str  # file name, or hub id
+    source: str  # file name, or hub id and commit: org/name@commit
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ _PROMPT_COLUMNS = ("prompt", "turns", "question", "instruction", "text")
 
 
 def read_prompt_sets(wanted: Iterable[str], limit: int | None = None) -> list[PromptSet]:
-    """The sets named by `NAME` (from the Hugging Face hub) or `NAME=FILE` (a CSV or JSONL file), in that order.
+    """The sets named by `NAME` (from the Hugging Face hub, `NAME@REVISION` at a branch, tag or commit of its first
+    repository) or `NAME=FILE` (a CSV or JSONL file), in that order.
 
     NAME: sorrybench, orbench, xstest, and for files also harmful and harmless. A file has a column `prompt`
     (or `turns`, `question`, `instruction`, `text`); `label` (safe/unsafe) and `prompt_style` are read as the
@@ -64,6 +65,7 @@ def read_prompt_sets(wanted: Iterable[str], limit: int | None = None) -> list[Pr
     names: set[str] = set()
     for text in wanted:
         name, given, file = text.partition("=")
+        name, _, revision = (name, "", "") if given else name.partition("@")
         if name in names:
             raise InputError(f"prompt set {name!r} is given twice; join its files, or give one of them")
         names.add(name)
@@ -74,7 +76,7 @@ def read_prompt_sets(wanted: Iterable[str], limit: int | None = None) -> list[Pr
             found += _sets(name, _LOCAL_KINDS[name], _file_rows(path), path.name, limit)
         else:
             hub = _HUB[name]
-            rows, source = _hub_rows(name, hub)
+            rows, source = _hub_rows(name, hub, revision or None)
             found += _sets(name, hub.kind, rows, source, limit)
     return found
 
@@ -138,24 +140,24 @@ def _file_rows(path: Path) -> _Rows:
     return rows
 
 
-def _hub_rows(name: str, hub: _Hub) -> tuple[_Rows, str]:
-    from datasets import load_dataset
+def _hub_rows(name: str, hub: _Hub, revision: str | None) -> tuple[_Rows, str]:
     from datasets.exceptions import DatasetNotFoundError
 
+    from engine.data.pinned import load_pinned
     from engine.models.downloads import end_silence
     from engine.models.hub_failures import explain, hub_errors
 
     reasons = []
     end_silence()
-    for repository in hub.repositories:
+    for repository in hub.repositories[: 1 if revision else None]:  # a revision is of one repository
         split = "test" if repository.startswith("walledai/") else hub.split
         try:
-            data = load_dataset(repository, hub.config, split=split)
+            data, source = load_pinned(repository, hub.config, split=split, revision=revision)
         except (*hub_errors(), DatasetNotFoundError) as error:
-            kind, found, _ = explain(error, repository, repo_type="dataset")
+            kind, found, _ = explain(error, repository, repo_type="dataset", revision=revision)
             reasons.append(f"{repository}: {found}" if kind in ("unreachable", "storage") else found)
             continue
-        return {line: dict(row) for line, row in enumerate(data, start=1)}, repository
+        return {line: dict(row) for line, row in enumerate(data, start=1)}, source
     raise InputError(
         f"{name} cannot be read from the Hugging Face hub ({'; '.join(reasons)}); accept its terms there and log in "
         f"if it is gated, or give a file: {name}=FILE.csv"

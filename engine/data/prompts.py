@@ -12,6 +12,7 @@ import torch
 from jinja2.exceptions import TemplateError
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
+from engine.data.thinking import opened, thinks
 from engine.records.errors import InputError
 
 # Llama 3's templates tell the model the date: here always the one that they fall back on, never today's.
@@ -73,7 +74,7 @@ def prompt_ids(
         raise InputError("a prompt is empty; give it at least one word")
     check_system(tokenizer, system)
     if thinking:
-        _check_thinking(tokenizer)
+        check_thinking(tokenizer)
     if not tokenizer.chat_template:
         lines = "\n".join(said)
         return list(tokenizer(f"{lines}\n{reply or ''}")["input_ids"])
@@ -121,8 +122,36 @@ def check_system(tokenizer: PreTrainedTokenizerBase, system: str) -> None:
         )
 
 
-def _check_thinking(tokenizer: PreTrainedTokenizerBase) -> None:
+def check_thinking(tokenizer: PreTrainedTokenizerBase) -> None:
     """`InputError` unless the chat template writes something else where thinking is on."""
+    if not has_thinking_switch(tokenizer):
+        begun = tokenizer.chat_template and opened(tokenizer, prompt_ids(tokenizer, "Hello"))
+        raise InputError(
+            "this model's chat template has no thinking mode that could be left on (enable_thinking changes nothing in "
+            f"it{': it begins the thinking part in any case' if begun else ''}); leave --thinking out"
+        )
+
+
+def thinking_mode(tokenizer: PreTrainedTokenizerBase, *, thinking: bool = False) -> str:
+    """How prompts go through the chat template as to thinking, in words for manifests and cards; "" for a template that
+    knows of none."""
+    if not tokenizer.chat_template:
+        return ""
+    if has_thinking_switch(tokenizer):
+        return f"{'on' if thinking else 'off'} (enable_thinking={thinking})"
+    if opened(tokenizer, prompt_ids(tokenizer, "Hello")):
+        return "begun by the chat template, which has no switch"
+    return "left to the model, since the chat template has no switch" if thinks(tokenizer) else ""
+
+
+def thinking_record(tokenizer: PreTrainedTokenizerBase, *, thinking: bool = False) -> dict[str, str]:
+    """`thinking_mode` for a manifest; nothing for a template that knows of none."""
+    mode = thinking_mode(tokenizer, thinking=thinking)
+    return {"thinking_mode": mode} if mode else {}
+
+
+def has_thinking_switch(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Does `enable_thinking` change what the chat template writes?"""
     rendered = [
         tokenizer.apply_chat_template(
             [{"role": "user", "content": "Hello"}], add_generation_prompt=True, tokenize=False,
@@ -130,8 +159,7 @@ def _check_thinking(tokenizer: PreTrainedTokenizerBase) -> None:
         )
         for on in ((False, True) if tokenizer.chat_template else ())
     ]  # fmt: skip
-    if len(set(rendered)) < 2:
-        raise InputError("this model's chat template has no thinking mode that could be left on; leave --thinking out")
+    return len(set(rendered)) > 1
 
 
 def _system_turn(system: str) -> list[dict[str, str]]:
@@ -154,8 +182,8 @@ def template_variables(tokenizer: PreTrainedTokenizerBase) -> dict[str, str]:
 
     said = {}
     usual = rendered()
-    if rendered(enable_thinking=True) != usual:
-        said["thinking mode"] = "off (enable_thinking=False)"
+    if mode := thinking_mode(tokenizer):
+        said["thinking mode"] = mode
     if rendered(date_string="1 Jan 1970") != usual:
         said["date in the prompts"] = f"{TEMPLATE_DATE}, given to the chat template as date_string"
     elif _CLOCK in str(tokenizer.chat_template):
@@ -177,12 +205,12 @@ def pad_left(sequences: Sequence[Sequence[int]]) -> EncodedPrompts:
 
 
 def encode_prompts(
-    tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Prompt], *, system: str = ""
+    tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Prompt], *, system: str = "", thinking: bool = False
 ) -> EncodedPrompts:
     """`prompt_ids` of every prompt, left-padded to the longest. `InputError` without prompts."""
     if not prompts:
         raise InputError("there are no prompts; give at least one")
-    return pad_left([prompt_ids(tokenizer, prompt, system=system) for prompt in prompts])
+    return pad_left([prompt_ids(tokenizer, prompt, system=system, thinking=thinking) for prompt in prompts])
 
 
 def prompts_hash(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -21,6 +21,8 @@ _WIKITEXT = "Salesforce/wikitext"
 _WIKITEXT_SPLITS = {"calibration": "train", "evaluation": "test"}
 _C4 = "allenai/c4"
 _C4_SHARDS = {"calibration": "c4-train.00000-of-01024", "evaluation": "c4-validation.00000-of-00008"}
+_JOINT = "\n\n"
+_TITLE = re.compile(r"\s*= (?!= ).*(?<! =) =\s*")  # a heading of the first level
 _C4_DOCUMENTS = 2000  # about a million tokens: more than any default asks for, a few MB to fetch
 _ALTERNATIVE = "give a local file, --corpus PATH.txt or PATH.jsonl, or --corpus demo"
 
@@ -31,12 +33,14 @@ class Text(NamedTuple):
     corpus: str  # registered name, or the file's name
     text: str
     revision: str | None = None  # commit of a hub data set
+    documents: tuple[int, ...] | None = None  # where each document begins, in characters; None where that is not known
 
 
 def read_text(corpus: str, role: Role) -> Text:
     """The text of a registered corpus (its split for `role`), of a .txt file or of a .jsonl file.
 
-    A local file is the same text in both roles.
+    A local file is the same text in both roles. Documents are known of C4, of a .jsonl file (its lines) and of
+    WikiText-2 (its articles); of a .txt file they are not, since blank lines separate paragraphs as well.
     """
     if role not in get_args(Role):
         raise unknown("role", role, get_args(Role))
@@ -45,7 +49,7 @@ def read_text(corpus: str, role: Role) -> Text:
     path = Path(corpus).expanduser()
     if path.is_file():
         if path.suffix == ".jsonl":
-            return Text(path.name, _text_of_json_lines(path))
+            return _text_of_documents(path.name, _documents_of_json_lines(path))
         if path.suffix == ".txt":
             return Text(path.name, _text_of_file(path))
         raise InputError(f"corpus {path.name} has the suffix {path.suffix!r}; expected .txt or .jsonl")
@@ -90,7 +94,7 @@ def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             continue
         try:
             entry = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{path.name} line {number} is not JSON ({error}); expected one object per line") from None
         if not isinstance(entry, dict):
             raise InputError(f"{path.name} line {number} holds a {type(entry).__name__}; expected a JSON object")
@@ -105,16 +109,29 @@ def _text_of_file(path: Path) -> str:
     return text
 
 
-def _text_of_json_lines(path: Path) -> str:
+def _documents_of_json_lines(path: Path) -> list[str]:
     documents: list[str] = []
     for number, entry in json_lines(path):
         if not isinstance(entry.get("text"), str):
             there = ", ".join(f"{key}: {type(value).__name__}" for key, value in entry.items()) or "an empty object"
-            raise InputError(f"{path.name} line {number} has no text (a string in the field `text`), got {there}")
+            raise InputError(
+                f"{path.name} line {number} has no text (a string in the field `text`), got {there}; expected "
+                '{"text": "a document"} on every line'
+            )
         documents.append(entry["text"])
     if not any(document.strip() for document in documents):
         raise InputError(f"corpus {path.name} is empty; expected one JSON object with a field `text` per line")
-    return "\n\n".join(documents)
+    return documents
+
+
+def _text_of_documents(corpus: str, documents: Sequence[str], revision: str | None = None) -> Text:
+    """Documents joined by blank lines."""
+    return Text(corpus, _JOINT.join(documents), revision, tuple(_starts(documents)))
+
+
+def _starts(parts: Sequence[str]) -> list[int]:
+    """Where each part begins in all of them joined by blank lines."""
+    return list(accumulate((len(part) + len(_JOINT) for part in parts[:-1]), initial=0))
 
 
 def _contents(path: Path) -> str:
@@ -147,8 +164,24 @@ def _shipped(corpus: str, filename: str) -> Text:
 def _wikitext(role: Role) -> Text:
     """WikiText-2 (raw): train for calibration, test for evaluation; its lines are joined as they are."""
     files = _wikitext_files(role)
-    text = "\n\n".join(row["text"] for row in _stream("parquet", [str(file) for file in files]))
-    return Text("wikitext2", text, revision=files[0].parents[1].name)
+    rows = [row["text"] for row in _stream("parquet", [str(file) for file in files])]
+    return Text("wikitext2", _JOINT.join(rows), files[0].parents[1].name, articles(rows))
+
+
+def articles(rows: Sequence[str]) -> tuple[int, ...] | None:
+    """Where the articles of WikiText begin in its lines joined by blank lines; None where there is no heading.
+
+    A title stands alone between empty lines, ` = Title = `; ` = = Section = = ` is inside of an article. What comes
+    before the first title belongs to the first article.
+    """
+    starts = _starts(rows)
+    empty = [not row.strip() for row in rows]
+    alone = [
+        number
+        for number, row in enumerate(rows)
+        if _TITLE.fullmatch(row) and all(empty[max(0, number - 1) : number] + empty[number + 1 : number + 2])
+    ]
+    return (0, *(starts[number] for number in alone[1:])) if alone else None
 
 
 def _wikitext_files(role: Role) -> list[Path]:
@@ -187,7 +220,7 @@ def _c4(role: Role) -> Text:
         revision, failure = None, error
     kept = kept_documents("c4", _c4_name(role), revision)
     if kept is not None:
-        return Text("c4", "\n\n".join(kept.documents), kept.revision)
+        return _text_of_documents("c4", kept.documents, kept.revision)
     if failure is not None:
         raise failure
     file = f"hf://datasets/{_C4}@{revision}/en/{_C4_SHARDS[role]}.json.gz"
@@ -197,7 +230,7 @@ def _c4(role: Role) -> Text:
         raise _unreachable("c4", _C4, error) from None
     if revision is not None:
         keep_documents("c4", _c4_name(role), revision, documents)
-    return Text("c4", "\n\n".join(documents), revision)
+    return _text_of_documents("c4", documents, revision)
 
 
 def _c4_name(role: Role) -> str:
@@ -226,7 +259,8 @@ def _stream(builder: str, files: list[str]) -> Iterator[dict[str, Any]]:
     """Rows of data files through `datasets`, read as they come: no second copy in its cache."""
     from datasets import load_dataset
 
-    yield from load_dataset(builder, data_files=files, split="train", streaming=True)
+    rows = load_dataset(builder, data_files=files, split="train", streaming=True)  # nosec B615 # addresses with a commit
+    yield from rows
 
 
 def _unreachable(corpus: str, repository: str, error: Exception) -> InputError:

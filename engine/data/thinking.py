@@ -34,21 +34,39 @@ class Said(NamedTuple):
     complete: bool
 
 
+class Parts(NamedTuple):
+    """A reply for people: its thinking part without the marks around it, "" for none, and what is said after it.
+
+    complete: False where it never comes out of thinking.
+    """
+
+    thinking: str
+    said: str
+    complete: bool
+
+
 def after_thinking(reply: str) -> Said:
     """What is said after the thinking part; of a reply without one, the reply as it is.
 
     The thinking part stands at the beginning, in one of the known pairs of marks; where only the closing one is there,
     the template had opened it. A mark that is mentioned later on is text like any other.
     """
+    _, said, complete = parts(reply)
+    return Said(said, complete)
+
+
+def parts(reply: str) -> Parts:
+    """The thinking part apart from what is said after it; see `after_thinking`. The heads of harmony's messages stay in
+    the thinking part."""
     if reply.lstrip().startswith(_CHANNEL):
-        _, final, said = reply.rpartition(_FINAL)
-        return Said(said.strip() if final else "", bool(final))
+        before, final, said = reply.rpartition(_FINAL)
+        return Parts(before.strip(), said.strip(), True) if final else Parts(reply.strip(), "", False)
     for opening, closing in _BLOCKS:
         begins = reply.lstrip().startswith(opening)
         if begins or (closing in reply and opening not in reply):
-            _, closed, said = reply.partition(closing)
-            return Said(said.strip(), True) if closed else Said("", False)
-    return Said(reply, True)
+            before, closed, said = reply.partition(closing)
+            return Parts(before.lstrip().removeprefix(opening).strip(), said.strip() if closed else "", bool(closed))
+    return Parts("", reply, True)
 
 
 def thinks(tokenizer: PreTrainedTokenizerBase) -> bool:

@@ -21,6 +21,7 @@ from engine.records.environment import environment
 from engine.records.errors import InputError
 from engine.records.hashing import Json, canonical
 from engine.records.manifest import read_manifest
+from engine.records.markdown import as_text
 from engine.results.folders import read_table
 
 WARNING = "diagnostic artifact, not for deployment"
@@ -63,7 +64,7 @@ def read_record(path: Path, edit: Edit, weights_hash: str) -> CardRecord:
     else:
         try:
             loaded = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"{path} cannot be read as JSON ({error}); give a JSON object or a .parquet") from None
         if not isinstance(loaded, dict):
             raise InputError(f"{path} holds a {type(loaded).__name__}; expected one JSON object")
@@ -161,12 +162,12 @@ def model_card(
     card = ModelCard.from_template(
         front_matter,
         template_path=str(Path(__file__).with_name("card.md.jinja")),
-        name=name,
+        name=as_text(name),
         removed=f"{edit.size:,}",
         n_rows=f"{rows.n_rows:,}",
         warning=WARNING,
         kind=edit.kind,
-        domain=str(edit.spec.get("domain", "one domain")).replace("+", " and "),
+        domain=as_text(str(edit.spec.get("domain", "one domain")).replace("+", " and ")),
         drawn=edit.spec.get("selector") == "random",
         loading=loading(effect.about.get("dtype")),
         files=files,
@@ -194,7 +195,7 @@ def _cells(values: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _cell(value: Any) -> str:
     text = f"{value:.6g}" if isinstance(value, float) else "not measured" if value is None else str(value)
-    return text.replace("|", "\\|").replace("\n", " ")
+    return as_text(text)
 
 
 def _is_number(value: object) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from engine.edits.effect import DROP, Change, Effect
 from engine.records.hashing import Json, file_sha256
+from engine.records.markdown import as_text
 
 MEASURED = (
     "Replies of the source and of the edited model to the same prompts, measured before this checkpoint was written. "
@@ -51,7 +52,7 @@ def lowered(effect: Effect, known: Json) -> str:
         if after < before:
             domain = known.get("domain", "in the record")
             fell.append(f"{domain} {after:.3f}, without the edit {before:.3f} (the record)")
-    return f"**Warning:** refusal of risk prompts fell: {'; '.join(fell)}." if fell else ""
+    return f"**Warning:** refusal of risk prompts fell: {as_text('; '.join(fell))}." if fell else ""
 
 
 def caps(effect: Effect, known: Json) -> Iterator[tuple[str, str]]:

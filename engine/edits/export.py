@@ -24,6 +24,7 @@ from engine.models.checkpoints import SMALL_FILES, Checkpoint
 from engine.models.rows import RowIndex, row_index
 from engine.models.skeletons import skeleton
 from engine.records.errors import InputError
+from engine.records.leftovers import sweep, temporary
 from engine.records.progress import Progress
 
 CARD = "README.md"
@@ -48,7 +49,8 @@ def export_masked(
     """Write `checkpoint` with the rows of `edit` zeroed, biases included, and its model card, into `out`.
 
     effect: what the edit was measured to do to refusal (`engine.studies.refusal.effect`); `InputError` where it is of
-    another model or edit, or lowers refusal. `out` appears complete or not at all; see also `check_place`.
+    another model or edit, or lowers refusal. `out` appears complete or not at all; what a killed export of this name
+    left beside it is removed first. See also `check_place`.
     """
     check_place(edit, out)
     effect.check(edit, checkpoint.weights_hash())
@@ -56,7 +58,8 @@ def export_masked(
     rows = row_index(model)
     mask = checked_mask(edit.units, rows.n_rows)
     stored = Stored.of(checkpoint, model)
-    partial = out.absolute().with_name(f".{out.absolute().name}.{os.getpid()}.part")
+    sweep(out.absolute())  # a killed export leaves a copy of the weights
+    partial = temporary(out.absolute())
     try:
         _make(partial)
         _copy(checkpoint, partial, progress)

@@ -70,7 +70,7 @@ def _weights_hash(path: Path, manifest: str) -> str:
     """Whose contrast it is: its own manifest says so, or the one of its folder."""
     try:
         own = json.loads(manifest)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         own = {}
     sources = [own]
     if (path.parent / MANIFEST).is_file():

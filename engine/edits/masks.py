@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.records.errors import InputError
-from engine.stats.removal_order import removal_order
+from engine.stats.removal_order import removed_first
 
 Mask = npt.NDArray[np.int64]
 
@@ -36,8 +36,7 @@ def removed_rows(scores: npt.ArrayLike, order: str, rate: float) -> Mask:
     scores  [N]
     returns [round(rate * N)] int64, ascending row ids
     """
-    ranking = removal_order(scores, order)
-    return np.sort(ranking[: removed_count(rate, ranking.size)])
+    return removed_first(scores, order, removed_count(rate, np.shape(scores)[0] if np.ndim(scores) else 0))
 
 
 def checked_mask(mask: npt.ArrayLike, n_rows: int) -> Mask:
@@ -46,7 +45,10 @@ def checked_mask(mask: npt.ArrayLike, n_rows: int) -> Mask:
     if rows.size == 0:
         return np.zeros(0, dtype=np.int64)
     if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer):
-        raise InputError(f"a mask is a list of row ids, got {rows.dtype} of shape {list(rows.shape)}")
+        raise InputError(
+            f"a mask is a list of row ids, got {rows.dtype} of shape {list(rows.shape)}; expected whole numbers, as "
+            "`selector-audit mask` writes them"
+        )
     rows = np.sort(rows.astype(np.int64))
     if rows[0] < 0 or rows[-1] >= n_rows:
         wrong = rows[0] if rows[0] < 0 else rows[-1]

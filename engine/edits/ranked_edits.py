@@ -56,7 +56,7 @@ class Ranking:
 
     def over(self, units: Units, intervention: str) -> Ranking:
         """The ranking of these units by the rows' scores (`Units.scores`), under another intervention."""
-        if units.columns is None:
+        if units.are_rows:
             return Ranking(self.selector, self.seed, self.scores, intervention, _orders=self._orders)
         scores = units.scores(np.asarray(self.scores, dtype=np.float32))
         return Ranking(self.selector, self.seed, scores, intervention, units.ids, units.side)

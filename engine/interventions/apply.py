@@ -9,7 +9,7 @@ from engine.edits.edit import Edit
 from engine.edits.steering import AnyEdit
 from engine.interventions.at_outputs import edited_outputs
 from engine.interventions.in_weights import zeroed
-from engine.interventions.kinds import INTERVENTIONS
+from engine.interventions.kinds import intervention_info
 from engine.models.loading import LoadedModel
 
 
@@ -30,4 +30,4 @@ def applied(loaded: LoadedModel, edit: AnyEdit) -> Iterator[None]:
 
 def goes_into_weights(edit: AnyEdit) -> bool:
     """Does `applied` change the weights for it?"""
-    return isinstance(edit, Edit) and edit.side == "output" and INTERVENTIONS.get(edit.intervention).in_weights
+    return isinstance(edit, Edit) and edit.side == "output" and intervention_info(edit.intervention).in_weights

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,27 +14,48 @@ from torch import Tensor, nn
 from engine.interventions.uninterrupted import take_back, uninterrupted
 from engine.models.gated_mlps import gated_mlps
 from engine.models.loading import LoadedModel
+from engine.models.memory import none_without_memory
 
-VERSION = 1  # part of cache keys: smaller matrices round differently in the last bits
+VERSION = 2  # part of cache keys: smaller matrices round differently in the last bits
 _LIMIT_BYTES = 4_000_000_000  # of MLP weights; the smaller copies come on top of them
+# Bytes that the neurons of one token fill a multiple of. CPU: a cache line (16 neurons in float32, 32 in bfloat16).
+# CUDA: what NVIDIA's guide to matrix products asks for on cards from the A100 on (64 neurons in half precision).
+ALIGNED_BYTES = {"cpu": 64, "cuda": 128}
+LEAST_GONE = 0.05  # share of an MLP's neurons; for less, copying the rest does not pay
 _Steps = list[Callable[[], object]]
 
 
 def compacts(loaded: LoadedModel) -> bool:
-    """Does `compacted` do anything for this model? A property of the model, never of the machine's load.
+    """Does `compacted` do anything for this model? A property of the model and the kind of device, never of the load.
 
-    Only on the CPU, where dense zeros cost what they are: on a card odd shapes may be slower than zeros.
+    On CPUs and CUDA cards, for up to 4 GB of gated MLPs; other devices keep the dense zeros.
     """
     linears = [linear for mlp in gated_mlps(loaded.model) for linear in mlp]
     size = sum(weight.numel() * weight.element_size() for linear in linears for weight in linear.parameters())
-    return loaded.device == "cpu" and bool(linears) and size <= _LIMIT_BYTES
+    return _kind(loaded) in ALIGNED_BYTES and bool(linears) and size <= _LIMIT_BYTES
+
+
+def kept_neurons(neurons: int, alive: int, itemsize: int, kind: str) -> int:
+    """How many neurons an MLP keeps while `alive` of them are not dead; `neurons` where it is left as it is.
+
+    A product's time follows the width that its kernel works in, so `alive` is rounded up to a multiple of
+    ALIGNED_BYTES[kind] / itemsize, and a few dead neurons, which add exact zeros, stay. Seen on 2 cores in float32, as
+    share of the dense time: 1149 of 1536 neurons .90 to 1.01, 1152 of them .67 to .74, 1535 of them 1.28 to 1.54.
+    Where less than LEAST_GONE of the neurons would go, none goes.
+
+    itemsize: bytes per number of the weights. kind: cpu or cuda.
+    """
+    step = ALIGNED_BYTES[kind] // itemsize
+    kept = min(neurons, math.ceil(alive / step) * step)
+    return kept if neurons - kept >= LEAST_GONE * neurons else neurons
 
 
 @contextmanager
 def compacted(loaded: LoadedModel) -> Iterator[None]:
     """Inside: gated MLPs without their dead neurons, for evaluation only. Outside: the very same parameters.
 
-    A neuron is dead when its gate row or its up row is all zero: its column of down_proj then meets zeros only.
+    A neuron is dead when its gate row or its up row is all zero: its column of down_proj then meets zeros only. How
+    many go is `kept_neurons`' to say. An MLP for whose smaller copy there is no memory stays as it is.
     To be used inside `zeroed`, whose lock it relies on. The rows of down_proj and of the attention stay as they are.
     """
     if not compacts(loaded):
@@ -44,7 +66,7 @@ def compacted(loaded: LoadedModel) -> Iterator[None]:
     try:
         with torch.no_grad():
             for gate, up, down in gated_mlps(loaded.model):
-                _compact(gate, up, down, steps)
+                _compact(gate, up, down, _kind(loaded), steps)
         yield
     finally:
         try:
@@ -54,16 +76,25 @@ def compacted(loaded: LoadedModel) -> Iterator[None]:
             raise
 
 
-def _compact(gate: nn.Linear, up: nn.Linear, down: nn.Linear, steps: _Steps) -> None:
-    alive = _alive_rows(gate) & _alive_rows(up)
-    if alive.all():
+def _kind(loaded: LoadedModel) -> str:
+    return loaded.device.partition(":")[0]
+
+
+def _compact(gate: nn.Linear, up: nn.Linear, down: nn.Linear, kind: str, steps: _Steps) -> None:
+    chosen = _alive_rows(gate) & _alive_rows(up)
+    neurons, alive = len(chosen), int(chosen.sum())
+    kept = kept_neurons(neurons, alive, gate.weight.element_size(), kind)
+    if kept == neurons:
         return
-    kept = alive.nonzero().flatten()
-    for linear in (gate, up):
-        _swap(linear, "weight", linear.weight[kept], steps)
-        if linear.bias is not None:
-            _swap(linear, "bias", linear.bias[kept], steps)
-    _swap(down, "weight", down.weight[:, kept].contiguous(), steps)
+    chosen[(~chosen).nonzero().flatten()[: kept - alive]] = True
+    smaller = none_without_memory(partial(_smaller, gate, up, down, chosen.nonzero().flatten()))
+    for linear, name, values in smaller or ():
+        _swap(linear, name, values, steps)
+
+
+def _smaller(gate: nn.Linear, up: nn.Linear, down: nn.Linear, kept: Tensor) -> list[tuple[nn.Linear, str, Tensor]]:
+    found = [(linear, name, value[kept]) for linear in (gate, up) for name, value in linear.named_parameters()]
+    return [*found, (down, "weight", down.weight[:, kept].contiguous())]
 
 
 def _alive_rows(linear: nn.Linear) -> Tensor:

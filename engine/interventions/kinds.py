@@ -18,7 +18,8 @@ An `Edit` names it by its id; `applied` and `edited_outputs` then carry it out.
 One that needs calibration text also has `prepare(loaded, windows)`, which keeps on the instance what it needs, and
 `record()`, all of it that can change a number (the text's hash), for cache keys. A study calls `prepare` below before
 it measures. Passes of the model over that text belong into `fill(loaded)`, called before the first edit is carried out:
-where all results are in the store, none is run. What is drawn at random comes from an attribute `seed`.
+where all results are in the store, none is run. What is drawn at random comes from an attribute `seed`; of one
+that has it, `seeded(id, seed)` names a further draw beside the first, which shares what `fill` keeps.
 
 One that replaces what a sequence says by something of that very sequence's own has `sources(input_ids)`, [B, T] to
 [B], and `apply_from(values, units, layer, sources)`, which is then called in the place of `apply`.
@@ -29,11 +30,12 @@ loss under each edit, so an optimisation for every cell of a sweep where the oth
 
 from __future__ import annotations
 
+import copy
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from engine.edits.edit import ZERO
 from engine.edits.steering import AnyEdit, Steering
@@ -75,11 +77,21 @@ class InterventionInfo:
     make: Callable[[], Intervention]
 
 
+class Given(NamedTuple):
+    """What `prepare` was given."""
+
+    windows: Windows
+    seed: int
+    more: tuple[int, ...]
+
+
 _InterventionClass = TypeVar("_InterventionClass", bound=Callable[[], Intervention])
 _BUILT_IN = modules("engine.interventions", [ZERO, "mean", "resample"])
 INTERVENTIONS: Registry[InterventionInfo] = Registry("intervention", _BUILT_IN)
 _prepared: weakref.WeakKeyDictionary[Any, dict[str, Intervention]] = weakref.WeakKeyDictionary()
+_prepared_with: weakref.WeakKeyDictionary[Any, dict[str, Given]] = weakref.WeakKeyDictionary()
 _guard = threading.Lock()
+_SEED = "#"  # no part of an id that tables can hold
 
 
 def register_intervention(
@@ -101,23 +113,50 @@ def register_intervention(
     return register
 
 
-def prepare(loaded: LoadedModel, intervention_id: str, windows: Windows, *, seed: int = 0) -> None:
+def seeded(intervention_id: str, seed: int) -> str:
+    """The id of another draw of an intervention, for edits: one that `prepare` has made with this seed among `more`."""
+    return f"{intervention_id}{_SEED}{seed}"
+
+
+def intervention_info(intervention_id: str) -> InterventionInfo:
+    """What is registered under the id, or under the id that it is another draw of."""
+    return INTERVENTIONS.get(intervention_id.partition(_SEED)[0])
+
+
+def prepare(
+    loaded: LoadedModel, intervention_id: str, windows: Windows, *, seed: int = 0, more: Iterable[int] = ()
+) -> None:
     """Make an intervention ready for this model: those that need calibration text are given it here.
 
-    The last text and seed count: cells of one model must not be measured in turns under two of them.
+    The last text and seed count: cells of one model must not be measured in turns under two of them. more: further
+    seeds, each of them an intervention of its own (`seeded`) that may be measured beside the first.
     """
     made: Any = INTERVENTIONS.get(intervention_id).make()
+    given = Given(windows, seed, tuple(more))
     if hasattr(made, "seed"):
         made.seed = seed
     if hasattr(made, "prepare"):
         made.prepare(loaded, windows)
+    if hasattr(made, "prepare") or hasattr(made, "seed"):
         with _guard:
-            _prepared.setdefault(loaded.model, {})[intervention_id] = made
+            known = _prepared.setdefault(loaded.model, {})
+            known[intervention_id] = made
+            for other in given.more:
+                twin = copy.copy(made)
+                twin.seed = other
+                known[seeded(intervention_id, other)] = twin
+            _prepared_with.setdefault(loaded.model, {})[intervention_id] = given
+
+
+def prepared_with(loaded: LoadedModel, intervention_id: str) -> Given | None:
+    """What `prepare` was given last for this model; None where none was needed."""
+    with _guard:
+        return _prepared_with.get(loaded.model, {}).get(intervention_info(intervention_id).id)
 
 
 def intervention_of(loaded: LoadedModel, intervention_id: str) -> Intervention:
     """The intervention, ready for this model. Errors: InputError for one that was not prepared, or is unknown."""
-    info = INTERVENTIONS.get(intervention_id)
+    info = intervention_info(intervention_id)
     with _guard:
         known = _prepared.get(loaded.model, {}).get(intervention_id)
     made = known or info.make()
@@ -138,4 +177,6 @@ def intervention_record(loaded: LoadedModel, edit: AnyEdit) -> Json:
         return {}
     made = intervention_of(loaded, edit.intervention)
     more: Json = made.record() if hasattr(made, "record") else {}
-    return {"intervention": INTERVENTIONS.get(edit.intervention).cache_id, **more}
+    if not more and hasattr(made, "seed"):
+        more = {"seed": made.seed}
+    return {"intervention": intervention_info(edit.intervention).cache_id, **more}

@@ -71,7 +71,8 @@ class Resample:
                         f"{place[0]} gets the tokens of all sequences in one, so that no position of another window "
                         "stands for one of this; use zero or mean"
                     )
-            self._kept = {place: torch.cat(some) for place, some in parts.items()}
+            # In place: draws by other seeds are copies of this one that share it.
+            self._kept.update({place: torch.cat(some) for place, some in parts.items()})
 
     def sources(self, input_ids: Tensor) -> Tensor:
         """Number of the other window of every sequence. input_ids [B, T]; returns [B] int64 on the CPU"""

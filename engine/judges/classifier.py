@@ -106,6 +106,7 @@ def load_classifier(
 
     from engine.models.loading import checked_device
     from engine.models.skeletons import first_line, quiet
+    from engine.models.sound import check_weights
 
     place = checked_device(device)
     try:
@@ -116,14 +117,15 @@ def load_classifier(
             "`--judge FOLDER` takes a copy of the judge"
         ) from None
     checkpoint.config()  # refuses adapters and quantized weights
+    checkpoint.check_small_files()
     checkpoint.weight_files()
     with quiet():
         try:
-            config = AutoConfig.from_pretrained(checkpoint.folder, trust_remote_code=False)
+            config = AutoConfig.from_pretrained(checkpoint.folder, trust_remote_code=False)  # nosec B615 # local
             _check(checkpoint, config, AutoModelForSequenceClassification._model_mapping)
             labels = label_map(checkpoint.id, config.id2label, checkpoint.folder)
-            tokenizer = AutoTokenizer.from_pretrained(checkpoint.folder, trust_remote_code=False)
-            model, info = AutoModelForSequenceClassification.from_pretrained(
+            tokenizer = AutoTokenizer.from_pretrained(checkpoint.folder, trust_remote_code=False)  # nosec B615 # local
+            model, info = AutoModelForSequenceClassification.from_pretrained(  # nosec B615 # local
                 checkpoint.folder,
                 config=config,
                 dtype=torch.float32,
@@ -133,13 +135,16 @@ def load_classifier(
             )
         except InputError:
             raise
-        except (OSError, ValueError, RuntimeError, KeyError) as error:
-            raise InputError(f"the judge {name} cannot be loaded: {first_line(error)}") from None
+        except Exception as error:
+            raise InputError(
+                f"the judge {name} cannot be loaded: {first_line(error)}; copy it again, or give another --judge"
+            ) from None
     if info["missing_keys"]:
         raise InputError(
             f"the judge {name} lacks {len(info['missing_keys'])} weights, the first {sorted(info['missing_keys'])[0]}; "
             "it would judge by chance: give a trained classifier"
         )
+    check_weights(model, checkpoint.id)
     model.eval().requires_grad_(False).to(place)
     if reads:
         labels = replace(labels, reads=reads, max_tokens=max_tokens)

@@ -80,6 +80,12 @@ def read_replies(
         raise InputError(
             f"{path} has no column of replies; its columns are {', '.join(columns)}; name one with --reply-column"
         )
+    for number, record in enumerate(records, 1):
+        if not isinstance(record.get(reply), str | None):
+            raise InputError(
+                f"{path}: reply {number} is a {type(record[reply]).__name__}, no text; expected texts in the column "
+                f"{reply!r}, name another one with --reply-column"
+            )
     prompt = _column(path, columns, PROMPT_COLUMNS, None, "")
     model = _column(path, columns, MODEL_COLUMNS, model_column, "--model-column")
     label = _column(path, columns, LABEL_COLUMNS, label_column, "--label-column")
@@ -146,7 +152,7 @@ def _records(path: Path) -> list[dict[str, Any]]:
 def _parquet(path: Path) -> list[dict[str, Any]]:
     try:
         return pl.read_parquet(path, glob=False).to_dicts()
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise InputError(
             f"{path} is no readable parquet ({str(error).splitlines()[0]}); write it again, or use JSONL"
         ) from None
@@ -170,7 +176,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 def _object(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         record = json.loads(line)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} line {number} is no JSON ({error}); expected one object per line") from None
     if not isinstance(record, dict):
         raise InputError(f"{path} line {number} is a JSON {type(record).__name__}; expected one object per line")

@@ -95,13 +95,17 @@ def _read(path: Path, names: list[str]) -> dict[str, Any]:
     """The file's entries as fields of `LabelMap`, and `labels`."""
     try:
         said = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read as JSON ({error}); repair it") from None
     keys = ("labels", "reads", "max_tokens")
     if not isinstance(said, dict) or set(said) - set(keys):
         raise InputError(f"{path}: expected an object with {', '.join(keys)}, got {_short(said)}")
     labels = said.get("labels", {})
-    if not isinstance(labels, dict) or set(labels) - set(names) or set(labels.values()) - {REFUSAL, OTHER}:
+    if (
+        not isinstance(labels, dict)
+        or set(labels) - set(names)
+        or any(one not in (REFUSAL, OTHER) for one in labels.values())
+    ):
         raise InputError(
             f"{path}: labels must map {', '.join(names)} to {REFUSAL} or {OTHER}, got {_short(labels)}; the names are "
             "those of id2label in config.json"

@@ -61,7 +61,7 @@ def quality_from(path: Path, judge: Judge) -> MeasuredQuality:
     file = path / "judge_quality.parquet" if path.is_dir() else path
     try:
         table = checked("judge_quality", pl.read_parquet(file, glob=False), str(file))
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise InputError(
             f"{file} is no table of a judge's quality ({str(error).splitlines()[0]}); write one from labelled replies "
             f"with `selector-audit refusal judge FILE --judge {judge.id} --out FOLDER`"

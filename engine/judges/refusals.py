@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from engine.data.prompts import user_turns
-from engine.data.thinking import thinks
+from engine.data.thinking import after_thinking, thinks
 from engine.judges.base import Exchange, Judge
 from engine.judges.heard import heard, verdicts_on
 from engine.measures.replies import Replies, Written
@@ -20,11 +20,14 @@ class Refused:
     """A judge's verdict on every reply, in the order of the prompts, and which replies ended by themselves.
 
     judged: which of them the judge could judge; empty where it could all of them. The others are not refused.
+    thinking: which of them never came out of their thinking part, and so were neither judged nor count as finished;
+    empty where all did, None where that was not kept.
     """
 
     refused: tuple[bool, ...]
     finished: tuple[bool, ...]
     judged: tuple[bool, ...] = ()
+    thinking: tuple[bool, ...] | None = ()
 
     @property
     def each_judged(self) -> tuple[bool, ...]:
@@ -35,6 +38,11 @@ class Refused:
     def unjudged(self) -> int:
         """Replies that the judge could not judge."""
         return self.judged.count(False)
+
+    @property
+    def still_thinking(self) -> int | None:
+        """Replies that never came out of their thinking part; None where that was not kept."""
+        return None if self.thinking is None else self.thinking.count(True)
 
 
 @dataclass(frozen=True)
@@ -54,10 +62,13 @@ class Refusals:
 
     def encode(self, result: Refused) -> Json:
         kept = {"refused": result.refused, "finished": result.finished}
-        return {**kept, "judged": result.judged} if result.judged else kept
+        return {**kept, "judged": result.judged, "thinking": result.thinking} if result.judged else kept
 
     def decode(self, stored: Json) -> Refused:
-        return Refused(tuple(stored["refused"]), tuple(stored["finished"]), tuple(stored.get("judged", ())))
+        judged = tuple(stored.get("judged", ()))
+        kept = stored.get("thinking") if judged else ()
+        thinking = None if kept is None else tuple(kept)
+        return Refused(tuple(stored["refused"]), tuple(stored["finished"]), judged, thinking)
 
     def derive(self, base: Sequence[Written]) -> Refused:
         exchanges = [
@@ -67,7 +78,9 @@ class Refusals:
         verdicts = verdicts_on(self.judge, exchanges)
         judged = tuple(verdict.judged for verdict in verdicts)
         refused = tuple(verdict.refusal for verdict in verdicts)
-        return Refused(refused, tuple(bool(heard(*one).finished) for one in exchanges), () if all(judged) else judged)
+        finished = tuple(bool(heard(*one).finished) for one in exchanges)
+        thinking = tuple(not after_thinking(one.text).complete for one in base)
+        return Refused(refused, finished, () if all(judged) else judged, thinking if any(thinking) else ())
 
 
 def judge_record(judge: Judge) -> Json:

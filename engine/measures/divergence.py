@@ -13,10 +13,12 @@ import torch
 from torch import Tensor
 
 from engine.data.prompts import pad_left, prompt_ids
+from engine.data.thinking import opened
 from engine.edits.edit import UNEDITED
 from engine.edits.steering import AnyEdit
 from engine.interventions.at_outputs import Outputs, edited_outputs
-from engine.measures.nll import LOGIT_BUDGET, LOSS_CHUNK
+from engine.measures.nll import LOSS_CHUNK
+from engine.measures.predictions import LOGIT_BUDGET
 from engine.models.loading import LoadedModel, input_device
 from engine.records.hashing import Json
 from engine.stats.paired import ratio_stderr
@@ -53,13 +55,15 @@ class Kl:
     count: nothing is said there, and a system prompt would shift them.
 
     system: text of a system turn before every prompt on the edited side only, "" for none: then the system prompt is
-    what is measured.
+    what is measured. thinking: the template's thinking mode left on, on both sides, as it was when the replies were
+    written. What of a reply the template had written (`opened`) stands once, in the prompt.
     """
 
     prompts: tuple[str, ...]
     replies: tuple[str, ...]
     batch_size: int
     system: str = ""
+    thinking: bool = False
     kind: ClassVar[str] = "divergence"
     _hashes: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -101,8 +105,10 @@ class Kl:
         """Token ids of every prompt with its reply, and how many positions the reply has."""
         found = []
         for prompt, reply in zip(self.prompts, self.replies, strict=True):
-            said = list(loaded.tokenizer(reply, add_special_tokens=False)["input_ids"])
-            found.append(([*prompt_ids(loaded.tokenizer, prompt, system=system), *said], len(said) + 1))
+            ids = prompt_ids(loaded.tokenizer, prompt, system=system, thinking=self.thinking)
+            written = reply.removeprefix(opened(loaded.tokenizer, ids))
+            said = list(loaded.tokenizer(written, add_special_tokens=False)["input_ids"])
+            found.append(([*ids, *said], len(said) + 1))
         return found
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,11 +14,13 @@ from engine.data.corpora import Windows
 from engine.edits.edit import UNEDITED
 from engine.edits.steering import AnyEdit
 from engine.interventions.at_outputs import Outputs, edited_outputs, sees_sequences
-from engine.measures.nll import LOSS_CHUNK, windows_that_fit
+from engine.measures.nll import LOSS_CHUNK, pieces_record, windows_that_fit
+from engine.measures.predictions import Predictions, predictions
 from engine.models.loading import LoadedModel, input_device
 from engine.records.errors import InputError
 from engine.records.hashing import Json
 from engine.selectors.passes import wide
+from engine.stats.blocks import Blocks
 
 EDITS_TOGETHER = 16  # that share one set of passes of the unedited model
 
@@ -28,13 +30,14 @@ class WindowFidelity:
     """Sums over the predicted tokens of each window.
 
     window_nats: -log q(next token). window_kl: KL(unedited || edited) in nats. window_same: tokens at which both models
-    have the same most likely next token. window_tokens: how many tokens there are.
+    have the same most likely next token. window_tokens: how many tokens there are. blocks: as of an NLL.
     """
 
     window_nats: tuple[float, ...]
     window_kl: tuple[float, ...]
     window_same: tuple[int, ...]
     window_tokens: tuple[int, ...]
+    blocks: Blocks | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,10 @@ class Fidelity:
         return len(self.windows.sample_ids)
 
     def record(self, loaded: LoadedModel) -> Json:
-        return {"tokens": self.windows.token_hash, "batch": list(self._shape(loaded))}
+        return {
+            "tokens": self.windows.token_hash, "batch": list(self._shape(loaded)),
+            **pieces_record(loaded, self.windows),
+        }  # fmt: skip
 
     def encode(self, result: WindowFidelity) -> Json:
         return {
@@ -72,7 +78,8 @@ class Fidelity:
 
     def decode(self, stored: Json) -> WindowFidelity:
         names = ("window_nats", "window_kl", "window_same", "window_tokens")
-        return WindowFidelity(*(tuple(stored[name]) for name in names))
+        nats, kl, same, tokens = (tuple(stored[name]) for name in names)
+        return WindowFidelity(nats, kl, same, tokens, self.windows.blocks)
 
     def together(self, loaded: LoadedModel) -> int:
         """Always several: the unedited model has to be there beside them, so nothing is put into the weights."""
@@ -90,17 +97,17 @@ class Fidelity:
         sums: list[list[tuple[float, float, int]]] = [[] for _ in edits]
         with edited_outputs(loaded, [UNEDITED, *edits]) as outputs:
             for ids in self.windows.input_ids.split(at_once):
-                before = _Unedited(_logits(loaded, outputs, [0] * copies, ids)[0])
+                before = _Unedited(_said(loaded, outputs, [0] * copies, ids)[0])
                 for first in range(0, len(edits), copies):
                     group = [min(first + number, len(edits) - 1) for number in range(copies)]
-                    after = _logits(loaded, outputs, [place + 1 for place in group], ids)
-                    for place, logits in dict(zip(group, after, strict=True)).items():
-                        sums[place] += before.compared(logits, ids)
+                    after = _said(loaded, outputs, [place + 1 for place in group], ids)
+                    for place, said in dict(zip(group, after, strict=True)).items():
+                        sums[place] += before.compared(said, ids)
         tokens = (self.windows.input_ids.shape[1] - 1,) * self.size
         found = []
         for edit, windows in zip(edits, sums, strict=True):
             nats, kl, same = zip(*windows, strict=True)
-            found.append(_checked(loaded, edit, WindowFidelity(nats, kl, same, tokens)))
+            found.append(_checked(loaded, edit, WindowFidelity(nats, kl, same, tokens, self.windows.blocks)))
         return found
 
     def _shape(self, loaded: LoadedModel) -> tuple[int, int]:
@@ -117,38 +124,50 @@ def _checked(loaded: LoadedModel, edit: AnyEdit, result: WindowFidelity) -> Wind
     raise InputError(f"{loaded.id} gives no finite loss unedited ({loaded.dtype}); run with --dtype float32")
 
 
-def _logits(loaded: LoadedModel, outputs: Outputs, group: Sequence[int], ids: Tensor) -> tuple[Tensor, ...]:
-    """Logits [w, T - 1, V] of the windows [w, T] under each edit of the group, from one pass."""
+def _said(loaded: LoadedModel, outputs: Outputs, group: Sequence[int], ids: Tensor) -> list[Predictions]:
+    """Of the windows [w, T] under each edit of the group, from one pass."""
     with outputs.sequences([edit for edit in group for _ in ids]):
         given = ids.repeat(len(group), 1).to(input_device(loaded.model))
-        logits: Tensor = loaded.model(input_ids=given, use_cache=False).logits
-    return tuple(part[:, :-1] for part in logits.split(len(ids)))
+        return predictions(loaded.model, {"input_ids": given}).split(len(ids))
+
+
+class _Chunk(NamedTuple):
+    """The unedited model at some positions: logits z [n, V], their log-sum-exp [n], p [n, V], the likeliest token."""
+
+    before: Tensor
+    lse: Tensor
+    p: Tensor
+    top: Tensor
 
 
 class _Unedited:
-    """The unedited model on some windows, in chunks of positions so that large vocabularies fit."""
+    """The unedited model on some windows, in chunks of positions so that large vocabularies fit.
 
-    def __init__(self, logits: Tensor) -> None:
-        self._chunk = max(1, LOSS_CHUNK // logits.shape[-1])
-        self._chunks = []
-        for some in logits.flatten(0, 1).split(self._chunk):
+    Kept for all edits, but where logits are made in pieces: then they are made again for each.
+    """
+
+    def __init__(self, said: Predictions) -> None:
+        self._size = max(1, LOSS_CHUNK // said.vocabulary)
+        self._said = said
+        self._kept = list(self._made()) if said.whole else None
+
+    def _made(self) -> Iterator[_Chunk]:
+        for some in self._said.chunks(self._size):
             before = wide(some)
             lse = before.logsumexp(-1)
-            self._chunks.append((before, lse, (before - lse[:, None]).exp(), before.argmax(-1)))
+            yield _Chunk(before, lse, (before - lse[:, None]).exp(), before.argmax(-1))
 
-    def compared(self, logits: Tensor, ids: Tensor) -> list[tuple[float, float, int]]:
-        """Nats, KL and equal tokens of each window [T], from its logits [w, T - 1, V]."""
-        windows, positions = logits.shape[:2]
-        wanted = ids[:, 1:].to(logits.device).flatten().split(self._chunk)
+    def compared(self, said: Predictions, ids: Tensor) -> list[tuple[float, float, int]]:
+        """Nats, KL and equal tokens of each window [T], from what an edited model says of them."""
+        wanted = ids[:, 1:].flatten().split(self._size)
+        chunks = self._made() if self._kept is None else self._kept
         parts = []
-        for (before, lse, p, top), some, targets in zip(
-            self._chunks, logits.flatten(0, 1).split(self._chunk), wanted, strict=True
-        ):
+        for (before, lse, p, top), some, targets in zip(chunks, said.chunks(self._size), wanted, strict=True):
             after = wide(some)
             new = after.logsumexp(-1)
-            nats = new - after.gather(-1, targets[:, None])[:, 0]
+            nats = new - after.gather(-1, targets.to(after.device)[:, None])[:, 0]
             kl = ((new - lse) - (p * (after - before)).sum(-1)).clamp(min=0)
             parts.append(torch.stack([nats, kl, (after.argmax(-1) == top).to(nats.dtype)]))
         # On the CPU, since not every device (MPS) has float64.
-        sums = torch.cat(parts, -1).cpu().double().view(3, windows, positions).sum(-1)
+        sums = torch.cat(parts, -1).cpu().double().view(3, said.windows, said.positions).sum(-1)
         return [(nats, kl, round(same)) for nats, kl, same in sums.t().tolist()]

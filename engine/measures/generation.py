@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -41,13 +41,15 @@ class Reply:
 
     text: without special tokens, but for those around a thinking part, which begins with its mark even where the
     template wrote that. tokens: generated, the end token not counted. seconds: from the start of
-    the prompt's batch to the reply's last token. finished: ended by itself, not by `max_new_tokens`.
+    the prompt's batch to the reply's last token. finished: ended by itself, not by `max_new_tokens`. ids: of the
+    tokens.
     """
 
     text: str
     tokens: int
     seconds: float
     finished: bool
+    ids: tuple[int, ...] = field(default=(), repr=False, compare=False)
 
 
 def generate_batch(
@@ -77,8 +79,13 @@ def generate_under(
     system: str = "",
     thinking: bool = False,
     sampling: Sampling | None = None,
+    on_pass: Callable[[], None] = lambda: None,
+    on_wait: OnWait = patient,
 ) -> list[list[Reply]]:
     """Replies to every prompt under every edit: [edit][prompt]. `progress(done, all)` after every batch.
+
+    `on_pass()` is called before every pass and `on_wait(seconds)` while another thread holds the model; either may
+    raise to give up.
 
     system: text of a system turn before every prompt, "" for none (see `check_system`). thinking: leave the
     template's thinking mode on. sampling: how tokens are drawn, None for greedy replies.
@@ -95,8 +102,8 @@ def generate_under(
         which = [edit - first for edit, _ in pairs]
         numbers = [sampling.numbers(prompts[prompt]) for _, prompt in pairs] if sampling else []
         sequences = [encoded[prompt] for _, prompt in pairs]
-        decoder = _Decoder(loaded, sequences, outputs, which, sampling=sampling, numbers=numbers)
-        return _batch(decoder, max_new_tokens)
+        decoder = _Decoder(loaded, sequences, outputs, which, on_wait, sampling=sampling, numbers=numbers)
+        return _batch(decoder, max_new_tokens, on_pass)
 
     for group, batches in edit_batches(loaded, edits, [len(ids) for ids in encoded], batch_size):
         with edited_outputs(loaded, [edits[edit] for edit in group]) as outputs:
@@ -116,16 +123,18 @@ def stream_replies(
     should_stop: Callable[[], bool] = lambda: False,
     on_token: Callable[[int, int], None] = lambda _edit, _token: None,
     on_wait: OnWait = patient,
+    *,
+    thinking: bool = False,
 ) -> Generator[tuple[int, str | Reply], None, None]:
     """The replies to one prompt under several edits as one batch, in pieces as they come: (edit, piece).
 
     A piece of text per token where a token completes text, and the whole `Reply` once it has ended: at an end token
     or after `max_new_tokens`. All end without a `Reply` once `should_stop()`, asked before every pass, is true.
     `on_token(edit, id)` is called with every token of a reply, the end token not among them; `on_wait(seconds)` while
-    another thread holds the model, whose lock is held for each pass alone. `InputError` as in `generate_under`, on
-    the first piece; where memory runs out, whenever that is.
+    another thread holds the model, whose lock is held for each pass alone. thinking and `InputError` as in
+    `generate_under`, the error on the first piece; where memory runs out, whenever that is.
     """
-    ids = checked_prompt(loaded, prompt, max_new_tokens)
+    ids = checked_prompt(loaded, prompt, max_new_tokens, thinking=thinking)
     numbers = range(len(edits))
     batches = [list(numbers)] if mixable(loaded, edits) else [[number] for number in numbers]
     with edited_outputs(loaded, edits) as outputs:
@@ -168,7 +177,7 @@ class _Decoder:
         self.start = time.perf_counter()
         self.model = loaded.model
         self.tokenizer = loaded.tokenizer
-        self.ends = _end_tokens(loaded.model, loaded.tokenizer)
+        self.ends = end_tokens(loaded.model, loaded.tokenizer)
         self.outputs, self.which, self.on_wait = outputs, which, on_wait
         self.marks = kept_marks(loaded.tokenizer)
         self.openings = [opened(loaded.tokenizer, ids) for ids in prompts]
@@ -213,14 +222,17 @@ class _Decoder:
         self.numbers = [self.numbers[row] for row in active] if self.numbers else []
 
 
-def _steps(decoder: _Decoder, max_new_tokens: int) -> Iterator[list[tuple[int, int | None, bool]]]:
-    """Every pass: the sequences that are still written as (number, token, is it the last?).
+def _steps(
+    decoder: _Decoder, max_new_tokens: int, on_pass: Callable[[], None] = lambda: None
+) -> Iterator[list[tuple[int, int | None, bool]]]:
+    """Every pass, `on_pass()` before it: the sequences that are still written as (number, token, is it the last?).
 
     An end token is None; it ends its sequence, as does the last of `max_new_tokens`.
     """
     running = list(range(len(decoder.which)))  # which sequence each row of the decoder's batch is
     finished: set[int] = set()
     for count in range(1, max_new_tokens + 1):
+        on_pass()
         tokens = decoder.next_tokens().tolist()
         step: list[tuple[int, int | None, bool]] = []
         for member, token in zip(running, tokens, strict=True):
@@ -259,16 +271,16 @@ class _Growing:
 
     def reply(self, finished: bool) -> Reply:
         """What was written until now."""
-        return Reply(self._text(), len(self.ids), time.perf_counter() - self.decoder.start, finished)
+        return Reply(self._text(), len(self.ids), time.perf_counter() - self.decoder.start, finished, tuple(self.ids))
 
     def _text(self) -> str:
         return self.opening + _decode(self.decoder.tokenizer, self.ids, self.decoder.marks)
 
 
-def _batch(decoder: _Decoder, max_new_tokens: int) -> list[Reply]:
+def _batch(decoder: _Decoder, max_new_tokens: int, on_pass: Callable[[], None]) -> list[Reply]:
     growing = [_Growing(decoder, number) for number in range(len(decoder.which))]
     replies: dict[int, Reply] = {}
-    for step in _steps(decoder, max_new_tokens):
+    for step in _steps(decoder, max_new_tokens, on_pass):
         for member, token, last in step:
             if token is not None:
                 growing[member].ids.append(token)
@@ -277,7 +289,7 @@ def _batch(decoder: _Decoder, max_new_tokens: int) -> list[Reply]:
     return [replies[member] for member in range(len(growing))]
 
 
-def _end_tokens(model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+def end_tokens(model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
     """The generation config's end tokens (often several), else the tokenizer's."""
     config = getattr(model, "generation_config", None)
     ends = config.eos_token_id if config is not None else None

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from engine.edits.edit import Edit
 from engine.measures.harness_tasks import HarnessTask, quiet_harness
 from engine.measures.less_at_once import saying_what_fits
-from engine.measures.nll import LOGIT_BUDGET
+from engine.measures.predictions import LOGIT_BUDGET
 from engine.models.loading import LoadedModel
 from engine.records.environment import installed_version
 from engine.records.errors import InputError

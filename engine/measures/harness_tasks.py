@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.data.local_tasks import local_files, read_items, task_config
+from engine.data.pinned import pinned_loads
 from engine.models.downloads import end_silence
 from engine.models.hub_failures import explain, hub_errors
 from engine.models.skeletons import quiet
@@ -70,7 +71,7 @@ class DownstreamTask:
     """
 
     task: HarnessTask
-    source: str  # data set on the hub, or file name
+    source: str  # data set on the hub and its commit, org/name@commit, or file name
     version: str
     items: int
     requests_hash: str
@@ -138,7 +139,8 @@ def harness_task(
         if not loaded:
             with quiet_harness():
                 folder, wanted = (source, name) if isinstance(source, str) else (None, source)
-                loaded.update(_task_manager(folder).load([wanted]))
+                with pinned_loads():
+                    loaded.update(_task_manager(folder).load([wanted]))
             for task in loaded["tasks"].values():
                 task.set_config("num_fewshot", 0)
         return loaded
@@ -184,7 +186,8 @@ def _require_harness(who: str) -> None:
 
 def _downstream(name: str, limit: int | None, path: Path | None = None) -> DownstreamTask:
     with quiet_harness():
-        harness = _from_hub(name) if path is None else _from_file(name, path)
+        with pinned_loads() as commits:
+            harness = _from_hub(name) if path is None else _from_file(name, path)
         harness.set_config("num_fewshot", 0)
         harness.build_all_requests(limit=limit)
     requests: dict[int, list[tuple[str, str]]] = {}
@@ -196,13 +199,14 @@ def _downstream(name: str, limit: int | None, path: Path | None = None) -> Downs
         golds[instance.doc_id] = (harness.doc_to_text if several else harness.doc_to_target)(instance.doc)
     whole = canonical({"requests": list(requests.values()), "golds": list(golds.values())})
     digest, version = hashlib.sha256(whole.encode()).hexdigest(), str(harness.VERSION)
+    origin = str(harness.DATASET_PATH)
     choices = [tuple(continuation for _, continuation in each) for each in requests.values()]
     if harness.multiple_input:
         choices = [tuple(context for context, _ in each) for each in requests.values()]
     about = {"version": version, "requests": digest}
     return DownstreamTask(
         task=HarnessTask(name, lambda: {"tasks": {name: harness}}, ACCURACY, limit=limit, about=about),
-        source=path.name if path else str(harness.DATASET_PATH),
+        source=path.name if path else "@".join(filter(None, (origin, commits.get(origin)))),
         version=version,
         items=len(requests),
         requests_hash=digest,

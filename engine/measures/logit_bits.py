@@ -12,7 +12,8 @@ from torch import Tensor
 
 from engine.data.corpora import Windows
 from engine.edits.steering import AnyEdit
-from engine.measures.nll import evaluation_batch_size, token_nll
+from engine.measures.nll import token_nll
+from engine.measures.predictions import kind_of, logits_that_fit, vocabulary_of
 from engine.models.loading import LoadedModel, input_device
 from engine.records.hashing import Json
 
@@ -76,7 +77,9 @@ class LogitBits:
         return Bits(tuple(hashes), tuple(nats), count * (length - 1), finite)
 
     def _batch(self, loaded: LoadedModel) -> int:
-        return self.batch_size or evaluation_batch_size(loaded, self.windows)
+        count, length = self.windows.input_ids.shape
+        fit = logits_that_fit(kind_of(loaded.device), length, vocabulary_of(loaded.model))  # every logit is looked at
+        return self.batch_size or min(fit, count)
 
 
 def _hash(logits: Tensor) -> str:

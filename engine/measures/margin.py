@@ -1,4 +1,11 @@
-"""The refusal margin: does the model lean towards refusing or towards complying as its reply begins?"""
+"""The refusal margin: does the model lean towards refusing or towards complying as its reply begins?
+
+It is read at the last prompt position. With thinking off, as contrasts are always made, the reply begins there: a
+template with a switch writes an empty thinking part and closes it. With thinking on, and where a template without a
+switch begins the thinking part itself (DeepSeek-R1's), the *thinking part* begins there. The margin then says by which
+of the onset phrases the thinking leans to open, not how the reply will; and where the model writes the opening mark
+itself (Qwen3, gpt-oss), the position stands before that mark. Whether such a model refuses, its replies say.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +35,18 @@ def margin_of_logits(logits: Tensor, onsets: OnsetTokens) -> Tensor:
 
 @torch.no_grad()
 def margins(
-    loaded: LoadedModel, prompts: Sequence[str], batch_size: int = 32, onsets: OnsetTokens | None = None
+    loaded: LoadedModel,
+    prompts: Sequence[str],
+    batch_size: int = 32,
+    onsets: OnsetTokens | None = None,
+    *,
+    thinking: bool = False,
 ) -> Tensor:
     """m(x) of every prompt, float32 [n] on the CPU, in nats of logit difference; one forward pass per batch.
 
     Without a chat template the prompt is a plain line (see `prompt_ids`), and the margin is that of the next
-    line. The model's lock is held for each batch.
+    line. thinking: the template's thinking mode left on, which makes it another number (see above). The model's lock is
+    held for each batch.
     """
     if batch_size < 1:
         raise InputError(f"the batch size must be at least 1, got {batch_size}")
@@ -42,7 +55,7 @@ def margins(
     device = input_device(loaded.model)
     parts = []
     for start in range(0, len(prompts), batch_size):
-        batch = encode_prompts(loaded.tokenizer, prompts[start : start + batch_size]).to(device)
+        batch = encode_prompts(loaded.tokenizer, prompts[start : start + batch_size], thinking=thinking).to(device)
         with loaded.lock:
             logits = loaded.model(**batch._asdict(), use_cache=False, logits_to_keep=1).logits[:, -1]
         parts.append(margin_of_logits(logits, onsets).cpu())
@@ -55,6 +68,8 @@ def margins_under(
     prompts: Sequence[str],
     batch_size: int = 32,
     onsets: OnsetTokens | None = None,
+    *,
+    thinking: bool = False,
 ) -> Tensor:
     """m(x) of every prompt under every edit, float32 [edits, prompts] on the CPU; see `margins` and `at_outputs`."""
     found = torch.empty(len(edits), len(prompts))
@@ -62,14 +77,22 @@ def margins_under(
         with edited_outputs(loaded, [edits[edit] for edit in group]) as outputs:
             for pairs in batches:
                 with outputs.sequences([edit - group.start for edit, _ in pairs]):
-                    values = margins(loaded, [prompts[prompt] for _, prompt in pairs], batch_size, onsets)
+                    some = [prompts[prompt] for _, prompt in pairs]
+                    values = margins(loaded, some, batch_size, onsets, thinking=thinking)
                 for (edit, prompt), value in zip(pairs, values, strict=True):
                     found[edit, prompt] = value
     return found
 
 
 @torch.no_grad()
-def reply_margins(loaded: LoadedModel, prompt: str, reply: Sequence[int], onsets: OnsetTokens | None = None) -> Tensor:
+def reply_margins(
+    loaded: LoadedModel,
+    prompt: str,
+    reply: Sequence[int],
+    onsets: OnsetTokens | None = None,
+    *,
+    thinking: bool = False,
+) -> Tensor:
     """m at every position of a reply, float32 [len(reply) + 1] on the CPU, in nats of logit difference.
 
     Entry t is the margin after t tokens of the reply: entry 0 is that of the prompt (`margins`), the last one stands
@@ -77,7 +100,9 @@ def reply_margins(loaded: LoadedModel, prompt: str, reply: Sequence[int], onsets
     """
     if onsets is None:
         onsets = onset_tokens(loaded.tokenizer)
-    batch = pad_left([[*prompt_ids(loaded.tokenizer, prompt), *reply]]).to(input_device(loaded.model))
+    batch = pad_left([[*prompt_ids(loaded.tokenizer, prompt, thinking=thinking), *reply]]).to(
+        input_device(loaded.model)
+    )
     with loaded.lock:
         logits = loaded.model(**batch._asdict(), use_cache=False, logits_to_keep=len(reply) + 1).logits[0]
     return margin_of_logits(logits, onsets).cpu()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -19,12 +19,20 @@ from engine.interventions.at_outputs import edited_outputs, sees_sequences
 from engine.interventions.compaction import VERSION as COMPACTION, compacted, compacts
 from engine.measures.base import register_measure
 from engine.measures.less_at_once import in_parts
+from engine.measures.predictions import (
+    VERSION as PIECES,
+    Predictions,
+    in_pieces,
+    kind_of,
+    predictions,
+    sequences_that_fit,
+)
 from engine.models.loading import LoadedModel, input_device
 from engine.records.errors import InputError
 from engine.records.hashing import Json
+from engine.stats.blocks import Blocks
 from engine.stats.paired import ratio_stderr
 
-LOGIT_BUDGET = {"cpu": 16_000_000, "cuda": 256_000_000}  # elements of logits per batch; the cpu's stays near its cache
 EDITS_TOGETHER = 8  # at most, in one pass over little text
 WINDOWS = "windows"  # what is halved where memory runs out
 LOSS_CHUNK = 4_000_000  # elements of float32 logits under one log-softmax
@@ -36,11 +44,13 @@ class NegativeLogLikelihood:
 
     `nats_per_token` = sum over windows of nats / sum of tokens. `stderr` is that ratio's standard error
     with windows as the independent units (for windows of equal length: their means' standard deviation
-    over sqrt(n)); None for a single window.
+    over sqrt(n)); None for a single window. blocks: what errors take as units instead (`engine.stats.blocks`), None: by
+    the number of windows; they are the text's and are not stored with the result.
     """
 
     window_nats: tuple[float, ...]
     window_tokens: tuple[int, ...]
+    blocks: Blocks | None = field(default=None, compare=False)
 
     @property
     def total_nats(self) -> float:
@@ -71,7 +81,8 @@ class NegativeLogLikelihood:
 @dataclass(frozen=True)
 class Nll:
     """The measure: NLL of every window. MLP neurons that an edit in the weights kills are skipped where that is faster
-    (`engine.interventions.compaction`); the key says so, since it can change the last bits.
+    (`engine.interventions.compaction`); the key says so, since it can change the last bits. It also says where logits
+    are made in pieces of positions (`engine.measures.predictions`): where those of two windows are beyond the budget.
     """
 
     windows: Windows
@@ -88,13 +99,15 @@ class Nll:
             "tokens": self.windows.token_hash,
             "batch_size": self._batch(loaded),
             "compaction": COMPACTION if compacts(loaded) else None,
+            **pieces_record(loaded, self.windows),
         }
 
     def encode(self, result: NegativeLogLikelihood) -> Json:
         return {"window_nats": result.window_nats, "window_tokens": result.window_tokens}
 
     def decode(self, stored: Json) -> NegativeLogLikelihood:
-        return NegativeLogLikelihood(tuple(stored["window_nats"]), tuple(stored["window_tokens"]))
+        sums, tokens = tuple(map(float, stored["window_nats"])), tuple(map(int, stored["window_tokens"]))
+        return NegativeLogLikelihood(sums, tokens, self.windows.blocks)
 
     def together(self, loaded: LoadedModel) -> int:
         """Little text only: as many edits as fill a pass; else the weights, where dead neurons cost nothing."""
@@ -123,7 +136,9 @@ class Nll:
         found = []
         for number, edit in enumerate(edits):
             part = slice(number * count, (number + 1) * count)
-            result = NegativeLogLikelihood(tuple(sums[part].tolist()), tuple(tokens[part].tolist()))
+            result = NegativeLogLikelihood(
+                tuple(sums[part].tolist()), tuple(tokens[part].tolist()), self.windows.blocks
+            )
             found.append(_checked(loaded, edit, result))
         return found
 
@@ -176,24 +191,23 @@ def negative_log_likelihood(
         for _, (sums, counts) in in_parts(loaded.model, WINDOWS, numbers[start : start + batch], passed):
             nats += sums.tolist()
             tokens += counts.tolist()
-    return NegativeLogLikelihood(tuple(nats), tuple(tokens))
+    return NegativeLogLikelihood(tuple(nats), tuple(tokens), windows.blocks)
 
 
 def evaluation_batch_size(loaded: LoadedModel, windows: Windows) -> int:
-    """Windows per forward pass, from the size of their logits: the same on every run of a model and device."""
+    """Windows per forward pass, from their sizes: the same on every run of a model and device."""
     return min(windows_that_fit(loaded, windows), len(windows.input_ids))
 
 
 def windows_that_fit(loaded: LoadedModel, windows: Windows) -> int:
-    """As many windows of this length as the budget of logits allows, at least one."""
-    vocabulary = int(loaded.model.get_input_embeddings().weight.shape[0])
-    kind = "cuda" if loaded.device.startswith("cuda") else "cpu"
-    return logits_that_fit(kind, windows.input_ids.shape[1], vocabulary)
+    """As many windows of this length as the budget allows, at least one (`sequences_that_fit`)."""
+    return sequences_that_fit(loaded.model, loaded.rows, kind_of(loaded.device), windows.input_ids.shape[1])
 
 
-def logits_that_fit(kind: str, length: int, vocabulary: int) -> int:
-    """Sequences of this length in the budget of logits of a kind of device, at least one."""
-    return max(1, LOGIT_BUDGET[kind] // (length * vocabulary))
+def pieces_record(loaded: LoadedModel, windows: Windows) -> Json:
+    """For the keys of what is measured with logits in pieces; empty where they are made at once."""
+    pieces = in_pieces(loaded.model, kind_of(loaded.device), windows.input_ids.shape[1])
+    return {"logits_in_pieces": PIECES} if pieces else {}
 
 
 @torch.inference_mode()
@@ -214,8 +228,7 @@ def window_nll(model: nn.Module, input_ids: Tensor, attention_mask: Tensor | Non
         inputs["attention_mask"] = mask
         inputs["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
         real = (mask[:, 1:] * mask[:, :-1]).bool()
-    logits = model(**inputs, use_cache=False).logits[:, :-1]  # [B, T-1, V]
-    nats = token_nll(logits, ids[:, 1:].to(logits.device))  # [B, T-1]
+    nats = predicted_nll(predictions(model, inputs), ids[:, 1:])  # [B, T-1]
     real = real.cpu()
     # On the CPU, since not every device (MPS) has float64.
     return nats.cpu().double().masked_fill(~real, 0.0).sum(-1), real.sum(-1)
@@ -226,10 +239,14 @@ def token_nll(logits: Tensor, targets: Tensor) -> Tensor:
 
     logits [B, T, V] any float dtype, targets [B, T]; returns [B, T] float32
     """
-    flat, wanted = logits.flatten(0, 1), targets.flatten()
-    chunk = max(1, LOSS_CHUNK // flat.shape[-1])
+    return predicted_nll(Predictions(logits, logits.shape[-1], None, 0), targets)
+
+
+def predicted_nll(said: Predictions, targets: Tensor) -> Tensor:
+    """`token_nll` of predictions whose logits may come in pieces. targets [B, T]; returns [B, T] float32."""
+    chunk = max(1, LOSS_CHUNK // said.vocabulary)
     parts = [
-        functional.cross_entropy(some.float(), these, reduction="none")
-        for some, these in zip(flat.split(chunk), wanted.split(chunk), strict=True)
+        functional.cross_entropy(some.float(), these.to(some.device), reduction="none")
+        for some, these in zip(said.chunks(chunk), targets.flatten().split(chunk), strict=True)
     ]
     return torch.cat(parts).view_as(targets)

@@ -7,14 +7,13 @@ from typing import Any
 import numpy.typing as npt
 import polars as pl
 import torch
-from torch import Tensor
 
 from engine.data.corpora import Windows
 from engine.edits.masks import checked_mask
-from engine.models.loading import LoadedModel, input_device
+from engine.measures.row_values import outputs_of
+from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
-from engine.selectors.passes import BatchSize, in_batches, watching, wide, windows_per_pass
-from engine.selectors.seen import Seen
+from engine.selectors.passes import BatchSize, in_batches, windows_per_pass
 
 SCHEMA = {
     "row_id": pl.Int64,
@@ -57,7 +56,7 @@ def row_examples(
         batch = windows_per_pass(batch_size, loaded.model, loaded.rows, length)
         with loaded.lock:
             for part, outputs in in_batches(
-                lambda part: _outputs(loaded, windows.input_ids[part], chosen), len(windows.input_ids), batch
+                lambda part: outputs_of(loaded, windows.input_ids[part], chosen), len(windows.input_ids), batch
             ):
                 here = torch.arange(part.start * length, part.stop * length).expand(len(chosen), -1)
                 values, places = torch.cat([values, outputs], 1), torch.cat([places, here], 1)
@@ -71,29 +70,6 @@ def row_examples(
             texts = _in_context(loaded.tokenizer, windows.input_ids[window].tolist(), position, context)
             lines.append((row, place, value, window, position, *texts))
     return pl.DataFrame(lines, schema=SCHEMA, orient="row")
-
-
-def _outputs(loaded: LoadedModel, input_ids: Tensor, chosen: Tensor) -> Tensor:
-    """Outputs of the chosen rows (ascending) at every token of some windows. [B, T] -> [rows, B * T] float32, CPU
-
-    A routed expert's are 0 at tokens that it does not see.
-    """
-    local = {}
-    for layer in loaded.rows.layers:
-        inside = chosen[(chosen >= layer.start) & (chosen < layer.start + layer.rows)]
-        if len(inside):
-            local[layer.index] = inside - layer.start
-    seen: dict[int, Tensor] = {}
-
-    def keep(layer: int, _: Tensor, output: Tensor, where: Seen) -> None:
-        if layer in local:
-            picked = where.by_token(output[..., local[layer].to(output.device)]).flatten(0, 1)
-            seen[layer] = wide(picked).T.cpu()
-
-    with watching(loaded.model, loaded.rows, (input_ids.shape[0], input_ids.shape[1]), keep):
-        loaded.model(input_ids=input_ids.to(input_device(loaded.model)), use_cache=False, logits_to_keep=1)
-    unseen = torch.zeros(1, input_ids.numel())
-    return torch.cat([seen.get(layer, unseen.expand(len(rows), -1)) for layer, rows in local.items()])
 
 
 def _in_context(tokenizer: Any, ids: list[int], position: int, context: int) -> tuple[str, str, str]:

@@ -16,15 +16,22 @@ import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from engine.models.rows import row_index
+from engine.models.attention_functions import wrapped_attention
+from engine.models.lrp_by_structure import Structure, structure
+from engine.models.lrp_conservation import logits_before, tried, try_out
+from engine.models.rows import decoder_blocks, row_index
 from engine.records.errors import InputError
 
 # Name of the model family in transformers and in lxt. lxt ships more; these are the decoders among
-# them that have reference values in the tests and whose blocks consist of nn.Linear.
+# them that have reference values in the tests and whose blocks consist of nn.Linear. Others get the same
+# rules where their blocks compute the same (`lrp_by_structure`).
 FAMILIES = ("llama", "qwen2", "qwen3", "gemma3")
 
 _rules = threading.RLock()  # held by whoever takes gradients, plain ones or relevances
@@ -45,19 +52,26 @@ def attn_lrp(model: nn.Module) -> Iterator[None]:
     so they hold in all threads: the block keeps a process-wide lock that `plain_gradients` takes too.
     Forward passes without gradients need no lock. Blocks do not nest.
 
+    A family that lxt does not name gets the rules if its blocks compute the same (`lrp_by_structure`), after they were
+    tried on this model, once: logits bit-equal, relevance conserved (`lrp_conservation`).
+
     Any attention implementation works (eager, sdpa, ...): the rule only scales the gradients of its
     query, key and value. Models spread over devices by accelerate work as well.
 
-    Errors: InputError for an architecture without rules; RuntimeError inside another `attn_lrp`.
+    Errors: InputError for an architecture without rules or that loses relevance under them; RuntimeError inside
+    another `attn_lrp`.
     """
     with _rules:
         if _active:
             raise RuntimeError(f"attn_lrp is already active (for {_active[0]}); leave that block first")
-        family = model_family(model)
+        rules = _rules_of(model)
         with ExitStack() as undo:
-            _active.append(family)
+            before = logits_before(model) if _to_be_tried(rules, model) else None
+            _active.append(rules.family)
             undo.callback(_active.clear)
-            _install(family, model, undo)
+            _install(rules, model, undo)
+            if before is not None:
+                try_out(model, rules.modelings, before)
             yield
 
 
@@ -74,11 +88,63 @@ def plain_gradients() -> Iterator[None]:
 
 
 def model_family(model: nn.Module) -> str:
-    """The family whose rules fit the model's decoder blocks, by the transformers module they come from.
+    """The family of the model's decoder blocks, by the transformers module they come from, if rules fit them.
 
-    Errors: InputError naming the supported families, and InputError where lxt is not installed: whoever asks this
-    before a pass runs has both.
+    Errors: InputError saying which part of a block differs from those that have rules, and InputError where lxt is not
+    installed: whoever asks this before a pass runs has both. Shapes are enough (meta device).
     """
+    return _rules_of(model).family
+
+
+def check_rules(model: nn.Module) -> str:
+    """`model_family`, and where the model has its weights the rules are tried on it as well, before any score.
+
+    Errors: those of `attn_lrp`.
+    """
+    rules = _rules_of(model)
+    if _to_be_tried(rules, model):
+        with attn_lrp(model):
+            pass
+    return rules.family
+
+
+def _to_be_tried(rules: _Rules, model: nn.Module) -> bool:
+    return rules.by_structure and not tried(model)
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """patches: class or module -> function that patches it, as lxt's maps have it.
+
+    by_structure: the classes are not those lxt names but equal them, so that they are tried before they are used.
+    """
+
+    family: str
+    patches: Mapping[Any, Any]
+    modelings: tuple[types.ModuleType, ...]
+    by_structure: bool
+
+
+def _rules_of(model: nn.Module) -> _Rules:
+    family, own = _family(model)
+    if own:
+        _package()
+        modeling = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
+        return _Rules(family, _patch_map(family), (modeling,), by_structure=False)
+    found = _structure(model)
+    if isinstance(found, str):
+        raise InputError(
+            f"lrp has no rules for {type(model).__name__} ({family or 'not a transformers model'}): {found}; "
+            f"supported families: {', '.join(FAMILIES)}, and those whose blocks compute the same; "
+            "the selectors other than lrp, relp and consensus2 still work"
+        )
+    _package()
+    return _Rules(family, _patches(found), found.modelings, by_structure=True)
+
+
+def _family(model: nn.Module) -> tuple[str, bool]:
+    """The transformers module of the blocks' innermost class, and whether lxt names it and all of the blocks' classes
+    are of it."""
     first = row_index(model).layers[0].name  # e.g. model.layers.0.self_attn.q_proj
     path, found = "", ""
     for part in first.split("."):
@@ -86,19 +152,56 @@ def model_family(model: nn.Module) -> str:
         name = type(model.get_submodule(path)).__module__
         if name.startswith("transformers.models."):
             found = name.rpartition(".")[2].removeprefix("modeling_")
-    if found not in FAMILIES:
-        raise InputError(
-            f"lrp has no rules for {type(model).__name__} ({found or 'not a transformers model'}); "
-            f"supported families: {', '.join(FAMILIES)}; the selectors other than lrp, relp and consensus2 still work"
-        )
-    _package()
-    return found
+    classes = {type(module).__module__ for block in decoder_blocks(model) for module in block.modules()}
+    others = {name for name in classes if not name.startswith("torch.") and name != "transformers.activations"}
+    return found, found in FAMILIES and others == {f"transformers.models.{found}.modeling_{found}"}
 
 
-def _install(family: str, model: nn.Module, undo: ExitStack) -> None:
-    """Apply lxt's patch map of one family; every change has its way back on `undo` before it is made."""
-    modeling = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
-    for target, patch in _patch_map(family).items():
+_structures: WeakKeyDictionary[nn.Module, tuple[tuple[type, ...], Structure | str]] = WeakKeyDictionary()
+
+
+def _structure(model: nn.Module) -> Structure | str:
+    """`structure` of the model, read once for the classes it has; never while other rules stand in their place."""
+    classes = tuple(type(module) for module in model.modules())
+    with _rules:
+        known = _structures.get(model)
+        if known is None or known[0] != classes:
+            if _active:
+                raise RuntimeError("the model's classes cannot be read inside attn_lrp; leave that block first")
+            known = (classes, structure(model))
+            _structures[model] = known
+    return known[1]
+
+
+def _patches(found: Structure) -> Mapping[Any, Any]:
+    """lxt's functions on the classes that were found, as its own maps put them on Llama's and Gemma-3's."""
+    lxt = _lxt("patches")
+    norms = {
+        "llama": functools.partial(lxt.patch_method, lxt.rms_norm_forward),
+        "olmo2": functools.partial(lxt.patch_method, rms_norm_cast_last),
+        "gemma3": functools.partial(lxt.patch_method, _lxt("models.gemma3").gemma3_norm, method_name="_norm"),
+    }
+    mlp = functools.partial(lxt.patch_method, lxt.gated_mlp_forward)
+    dropout = functools.partial(lxt.patch_method, lxt.dropout_forward)
+    return {
+        **{of: norms[rule] for of, rule in found.norms.items()},
+        **dict.fromkeys(found.mlps, mlp),
+        nn.Dropout: dropout,
+    }
+
+
+def rms_norm_cast_last(self: Any, hidden_states: Tensor) -> Tensor:
+    """OLMo-2's RMSNorm under the identity rule: lxt's `rms_norm_forward` with the weight before the cast back."""
+    dtype = hidden_states.dtype
+    hidden_states = hidden_states.to(torch.float32)
+    variance = hidden_states.pow(2).mean(-1, keepdim=True)
+    hidden_states = hidden_states * torch.rsqrt(variance + self.variance_epsilon).detach()
+    return (self.weight * hidden_states).to(dtype)
+
+
+def _install(rules: _Rules, model: nn.Module, undo: ExitStack) -> None:
+    """Apply the rules' patches; every change has its way back on `undo` before it is made."""
+    for target, patch in rules.patches.items():
         if not inspect.isclass(target):
             continue  # the attention functions, below: lxt's own patch leaves a dict that transformers 5 cannot use
         method = patch.keywords.get("method_name", "forward")
@@ -110,16 +213,7 @@ def _install(family: str, model: nn.Module, undo: ExitStack) -> None:
             )
         if method == "forward":
             _install_on_hooked(target, model, undo)
-    wrap = _lxt("patches").wrap_attention_forward
-    interface = type(modeling.ALL_ATTENTION_FUNCTIONS)()
-    for name, function in modeling.ALL_ATTENTION_FUNCTIONS.items():
-        interface[name] = wrap(function)
-    for name, value in (
-        ("eager_attention_forward", wrap(modeling.eager_attention_forward)),
-        ("ALL_ATTENTION_FUNCTIONS", interface),
-    ):
-        undo.callback(setattr, modeling, name, getattr(modeling, name))
-        setattr(modeling, name, value)
+    wrapped_attention(rules.modelings, _lxt("patches").wrap_attention_forward, undo)
 
 
 def _install_on_hooked(target: type, model: nn.Module, undo: ExitStack) -> None:
@@ -156,6 +250,7 @@ def rules_load() -> None:
     """Errors: InputError where lxt is missing, whatever its import raises where it does not fit."""
     for family in FAMILIES:
         _patch_map(family)
+    _patches(Structure({}, (), ()))
 
 
 def _package() -> str:

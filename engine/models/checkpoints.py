@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.models import downloads
+from engine.models import downloads, parts
 from engine.models.hashes import file_sha256
 from engine.models.hub_failures import hub_errors, model_failure
 from engine.models.hub_names import hub_name
 from engine.models.other_formats import ADAPTER, explained
+from engine.models.sizes import check_sizes
+from engine.models.transfers import Stopped, Transfer, size_text
 from engine.records.errors import InputError
 from engine.records.shipped import demo_model_dir
 
@@ -25,6 +27,10 @@ TOKENIZER_FILES = (
     "tokenizer*", "special_tokens_map.json", "added_tokens.json", "chat_template*", "vocab.*", "merges.txt",
     "spiece.model", "sentencepiece*",
 )  # fmt: skip
+# What must be a JSON object where it is there: the libraries that read it fail in many ways where it is none.
+_OBJECTS = (
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "generation_config.json",
+)  # fmt: skip
 # All that is kept of a checkpoint beside its weights: what a download fetches and an export copies.
 SMALL_FILES = (
     "config.json", "generation_config.json", ADAPTER, WEIGHT_INDEX, *TOKENIZER_FILES, "preprocessor_config.json",
@@ -32,6 +38,7 @@ SMALL_FILES = (
 )  # fmt: skip
 # Written by the library that saved the checkpoint; they say nothing about what the model computes.
 _CONFIG_NOTES = {"transformers_version", "_name_or_path", "torch_dtype", "dtype"}
+_LARGE_JSON = 2**20  # bytes: of a larger one only the beginning is looked at, its own reader sees the rest
 _REMEMBERED_S = 600  # a branch stands for one commit as long: one run does not load two states of a model
 _commits: dict[tuple[str, str, str | None], tuple[float, str]] = {}
 
@@ -53,8 +60,11 @@ class Checkpoint:
                 "expected a model folder in the Hugging Face layout, as save_pretrained writes it"
             )
         config = _read_json(path, self.id)
-        if config.get("quantization_config"):
-            method = config["quantization_config"].get("quant_method", "unknown method")
+        check_sizes(config, self.id)
+        if quantization := config.get("quantization_config"):
+            method = "unknown method"
+            if isinstance(quantization, dict):
+                method = str(quantization.get("quant_method", method))
             raise InputError(
                 f"{self.id} is quantized ({method}): rows of packed weights cannot be scored or removed exactly; "
                 "give the unquantized checkpoint"
@@ -66,6 +76,13 @@ class Checkpoint:
     def _explained(self) -> InputError | None:
         """What the folder holds instead of a checkpoint, if that is known."""
         return explained(self.id, [file.name for file in self.folder.glob("*")], self.folder / ADAPTER)
+
+    def check_small_files(self) -> None:
+        """`InputError` where a file of the tokenizer, or the generation configuration, is no JSON object."""
+        for name in _OBJECTS:
+            path = self.folder / name
+            if path.is_file() and (path.stat().st_size < _LARGE_JSON or not _begins_an_object(path)):
+                _read_json(path, self.id)
 
     def weight_files(self) -> tuple[Path, ...]:
         """The safetensors files, all shards, in the order of their names."""
@@ -104,10 +121,13 @@ class Checkpoint:
         return _sha256_of_texts(parts)
 
 
-def find_checkpoint(model_id: str, revision: str | None = None, *, weights: bool = True) -> Checkpoint:
+def find_checkpoint(
+    model_id: str, revision: str | None = None, *, weights: bool = True, transfer: Transfer | None = None
+) -> Checkpoint:
     """The folder that `model_id` names: `demo`, a local folder, or a hub model (`hub_name`), downloaded if need be.
 
     weights=False leaves the weights of a hub model where they are: its configuration and tokenizer will do.
+    transfer: watches a download and may stop it, which is an `InputError` here; its weights then go on where they were.
     """
     if model_id == DEMO:
         folder = demo_model_dir()
@@ -133,10 +153,23 @@ def find_checkpoint(model_id: str, revision: str | None = None, *, weights: bool
         )
     if pasted and revision not in (None, pasted):
         raise InputError(f"{model_id} names the revision {pasted} and --revision {revision}; give one of them")
-    return _from_hub(name, revision or pasted, weights=weights)
+    try:
+        return _from_hub(name, revision or pasted, weights=weights, transfer=transfer)
+    except Stopped:
+        raise _stopped(name, transfer) from None
 
 
-def _from_hub(model_id: str, revision: str | None, *, weights: bool) -> Checkpoint:
+def _stopped(model_id: str, transfer: Transfer | None) -> InputError:
+    fetched, total, _ = transfer.progress if transfer else (0, None, None)
+    if not total:
+        return InputError(f"the download of {model_id} was stopped before its weights; run again to start it anew")
+    return InputError(
+        f"the download of {model_id} was stopped at {size_text(fetched)} of {size_text(total)}; "
+        "what was fetched is kept, run again to go on from there"
+    )
+
+
+def _from_hub(model_id: str, revision: str | None, *, weights: bool, transfer: Transfer | None) -> Checkpoint:
     from huggingface_hub import constants
 
     # A commit that is known needs no answer from the hub where its files are in the cache.
@@ -145,7 +178,7 @@ def _from_hub(model_id: str, revision: str | None, *, weights: bool) -> Checkpoi
     if time.monotonic() - since > _REMEMBERED_S:
         known = None
     # Not a snapshot of everything, which would fetch a second copy of many checkpoints.
-    folder = _download(model_id, known or revision, list(SMALL_FILES))
+    folder = _download(model_id, known or revision, list(SMALL_FILES), transfer)
     if not known:
         _commits[key] = (time.monotonic(), folder.name)
     checkpoint = Checkpoint(model_id, folder, folder.name)
@@ -157,10 +190,12 @@ def _from_hub(model_id: str, revision: str | None, *, weights: bool) -> Checkpoi
         if problem:
             raise problem
     if weights and not there:
-        full = downloads.no_room(model_id, names, folder)
+        full = downloads.no_room(model_id, names, folder, 0 if transfer is None else parts.kept_bytes(folder))
         if full is not None:
             raise InputError(f"{full.found}; {full.next_step}")
-        _download(model_id, folder.name, names, partly=True)
+        _download(model_id, folder.name, names, transfer, snapshot=folder)
+        parts.forget_parts(folder)
+        _commits[key] = (time.monotonic(), folder.name)  # whoever fetched it for hours loads it, not a newer one
     return checkpoint
 
 
@@ -175,27 +210,49 @@ def weight_names(checkpoint: Checkpoint) -> list[str]:
     return _shard_names(index, checkpoint.id) if index.is_file() else [_SINGLE]
 
 
-def _download(model_id: str, revision: str | None, names: list[str], *, partly: bool = False) -> Path:
+def _download(
+    model_id: str, revision: str | None, names: list[str], transfer: Transfer | None, *, snapshot: Path | None = None
+) -> Path:
+    """snapshot: where the small files of the model are, when its weights are to follow."""
+    from huggingface_hub.errors import OfflineModeIsEnabled
+
     try:
-        return downloads.fetch_files(model_id, names, revision=revision)
+        if snapshot is not None and transfer is not None:
+            parts.fetch_parts(model_id, names, snapshot, transfer)
+        return downloads.fetch_files(model_id, names, revision=revision, transfer=transfer)
     except hub_errors() as error:
-        raise model_failure(model_id, error, revision, partly=partly) from None
+        # Offline, huggingface_hub 1.33 asks what a commit consists of that another version has put into the cache.
+        offline = isinstance(error, OfflineModeIsEnabled)
+        if offline and (kept := downloads.in_the_cache(model_id, names, revision)) is not None:
+            return kept
+        raise model_failure(model_id, error, revision, partly=snapshot is not None) from None
 
 
 def _shard_names(index: Path, model_id: str) -> list[str]:
     """Names of the weight files that an index lists; plain names only, so that nothing outside is read."""
     weight_map = _read_json(index, model_id).get("weight_map")
-    names = sorted(set(weight_map.values())) if isinstance(weight_map, dict) else []
-    if not names or not all(isinstance(n, str) and re.fullmatch(r"[\w.-]+\.safetensors", n) for n in names):
+    listed = list(weight_map.values()) if isinstance(weight_map, dict) else []
+    names = sorted({name for name in listed if isinstance(name, str) and re.fullmatch(r"[\w.-]+\.safetensors", name)})
+    if not names or not all(isinstance(name, str) and name in names for name in listed):
         raise InputError(
             f"{model_id}: {WEIGHT_INDEX} lists no usable weight files; expected names of safetensors beside it"
         )
     return names
 
 
+def _begins_an_object(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(64).lstrip().startswith(b"{")
+
+
 def _read_json(path: Path, model_id: str) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise InputError(
+            f"{model_id}: {path.name} is nested too deep to be read as JSON; expected a file as save_pretrained writes "
+            "it, copy it again"
+        ) from None
     except (OSError, ValueError) as error:
         raise InputError(f"{model_id}: {path.name} cannot be read as JSON ({error}); repair or copy it again") from None
     if not isinstance(content, dict):

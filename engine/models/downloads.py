@@ -19,6 +19,7 @@ from engine.models.hub_failures import (
     hub_errors,
     retry_after,
 )
+from engine.models.transfers import Stopped, Transfer
 
 _PAUSES_S = (1.0, 4.0)  # before another try of a question that huggingface_hub asks once
 _LONGEST_PAUSE_S = 60
@@ -33,22 +34,25 @@ _STORAGE_LAYER = {
 _unfinished: list[threading.Event] = []  # of stopped downloads, set when their threads have ended
 
 
-class _Stopped(Exception):
-    """Raised in the threads of a download that was stopped."""
-
-
 def fetch_files(
-    repo_id: str, patterns: Iterable[str], *, repo_type: str = "model", revision: str | None = None
+    repo_id: str,
+    patterns: Iterable[str],
+    *,
+    repo_type: str = "model",
+    revision: str | None = None,
+    transfer: Transfer | None = None,
 ) -> Path:
     """The folder of a repository's files in the hub's cache, those that match fetched if need be.
 
     patterns: names or shell patterns of files of the top folder of a model; of a data set also with folders.
+    transfer: may stop it; the terminal then shows no bar.
     A hub that does not answer within HF_HUB_ETAG_TIMEOUT seconds (10) counts as out of reach, and the cache serves.
-    Errors: as they come from the libraries (`hub_errors`); `engine.models.hub_failures` words them.
+    Errors: as they come from the libraries (`hub_errors`); `engine.models.hub_failures` words them. `Stopped`.
     """
     from huggingface_hub import snapshot_download
 
     outside = ["*/*"] if repo_type == "model" else None
+    asked_to_end = threading.Event() if transfer is None else transfer.stopping
 
     def fetch(stop: threading.Event) -> str:
         return snapshot_download(
@@ -57,19 +61,34 @@ def fetch_files(
             revision=revision,
             allow_patterns=list(patterns),
             ignore_patterns=outside,
-            tqdm_class=_bar(stop),
+            tqdm_class=_bar(stop, shown=transfer is None),
         )
 
     pauses = iter(_PAUSES_S)
     while True:
         end_silence()
         try:
-            return Path(_interruptible(fetch))
+            return Path(_interruptible(fetch, asked_to_end))
         except hub_errors() as error:
             pause = _pause(error, next(pauses, None))
             if pause is None:
                 raise
-            time.sleep(pause)
+            if transfer is None:
+                time.sleep(pause)
+            else:
+                transfer.pause(pause)
+
+
+def in_the_cache(model_id: str, patterns: Iterable[str], revision: str | None) -> Path | None:
+    """The folder of a model in the hub's cache, whatever of it is there; None where nothing is. Asks nobody."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        found = snapshot_download(model_id, revision=revision, allow_patterns=list(patterns), local_files_only=True)
+    except LocalEntryNotFoundError:
+        return None
+    return Path(found)
 
 
 def missing_bytes(repo_id: str, names: Iterable[str], folder: Path) -> int | None:
@@ -88,13 +107,16 @@ def listed_bytes(repo_id: str, commit: str) -> dict[str, int] | None:
         return None
 
 
-def no_room(repo_id: str, names: Iterable[str], folder: Path) -> Failure | None:
-    """The failure of a disk that cannot hold the missing files of a model; None where it can, or nobody tells."""
+def no_room(repo_id: str, names: Iterable[str], folder: Path, kept: int = 0) -> Failure | None:
+    """The failure of a disk that cannot hold the missing files of a model; None where it can, or nobody tells.
+
+    kept: bytes of them that a stopped download has left.
+    """
     from huggingface_hub import snapshot_download
 
     wanted = list(names)
     needed, (_, free) = missing_bytes(repo_id, wanted, folder), free_bytes()
-    if needed is None or needed <= free:
+    if needed is None or needed - kept <= free:
         return None
     unanswered: tuple[type[Exception], ...] = (
         *hub_errors(),
@@ -102,12 +124,12 @@ def no_room(repo_id: str, names: Iterable[str], folder: Path) -> Failure | None:
     )  # TypeError: an older huggingface_hub, without dry runs
     try:  # the cache may hold the same bytes for another commit, which a dry run knows
         files = snapshot_download(
-            repo_id, revision=folder.name, allow_patterns=wanted, dry_run=True, tqdm_class=_silent_bar()
+            repo_id, revision=folder.name, allow_patterns=wanted, dry_run=True, tqdm_class=_bar(shown=False)
         )
         needed = sum(file.file_size or 0 for file in files if file.will_download)
     except unanswered:
         pass
-    return disk_full(needed, f"the files of {repo_id}") if needed > free else None
+    return disk_full(needed - kept, f"the files of {repo_id}") if needed - kept > free else None
 
 
 def _listing(repo_id: str, commit: str) -> dict[str, int]:
@@ -173,9 +195,8 @@ def leave(code: int) -> None:
     os._exit(code)
 
 
-def _interruptible(action: Callable[[threading.Event], str]) -> str:
+def _interruptible(action: Callable[[threading.Event], str], stop: threading.Event) -> str:
     """The action in a thread of its own, so that Ctrl-C need not wait for the threads that it starts."""
-    stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         return action(stop)
     done: list[str] = []
@@ -213,27 +234,20 @@ def _stop_storage_layer() -> None:
     abort_xet_session()
 
 
-def _bar(stop: threading.Event) -> Any:
+def _bar(stop: threading.Event | None = None, *, shown: bool = True) -> Any:
     """huggingface_hub's progress bar, which every piece of a download passes through, as the place to stop it."""
     from huggingface_hub.utils import tqdm
 
     class Stoppable(tqdm):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **(options if shown else {**options, "disable": True}))
+
         def update(self, n: float | None = 1) -> bool | None:
-            if stop.is_set():
-                raise _Stopped
+            if stop is not None and stop.is_set():
+                raise Stopped
             return super().update(n)
 
     return Stoppable
-
-
-def _silent_bar() -> Any:
-    from huggingface_hub.utils import tqdm
-
-    class Silent(tqdm):
-        def __init__(self, *args: Any, **options: Any) -> None:
-            super().__init__(*args, **{**options, "disable": True})
-
-    return Silent
 
 
 def _pause(error: Exception, usual_s: float | None) -> float | None:

@@ -169,4 +169,4 @@ def _said(module: Any, expert: Any, states: Tensor, tokens: Tensor) -> Tensor:
         both = torch.cat([gate, up], -1) if module.is_concatenated else torch.stack([gate, up], -1).flatten(-2)
         inner = module._apply_gate(both)
     said = expert.down_proj(inner, tokens)
-    return module.post_expert_norm(said) if module.has_post_expert_norm else said
+    return module.post_expert_norm(said) if getattr(module, "has_post_expert_norm", False) else said

@@ -72,17 +72,22 @@ def _memory_file() -> Path:
 def _read_memory() -> dict[str, dict[str, Any]]:
     try:
         content = json.loads(_memory_file().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
-    if not isinstance(content, dict):
-        return {}
+    files = content.get("files") if isinstance(content, dict) else None
+    if not isinstance(files, dict) or content.get("sha256") != _memory_hash(files):
+        return {}  # of an earlier version, or damaged: the files are read again
     return {
         path: entry
-        for path, entry in content.items()
+        for path, entry in files.items()
         if isinstance(entry, dict)
         and isinstance(entry.get("state"), list)
         and re.fullmatch(r"[0-9a-f]{64}", str(entry.get("sha256")))
     }
+
+
+def _memory_hash(files: dict[str, dict[str, Any]]) -> str:
+    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
 
 
 def _write_memory() -> None:
@@ -91,6 +96,7 @@ def _write_memory() -> None:
     kept = {path: entry for path, entry in {**_read_memory(), **large}.items() if Path(path).is_file()}
     try:
         _memory_file().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomic(_memory_file(), json.dumps(kept, indent=1).encode())
+        content = {"sha256": _memory_hash(kept), "files": kept}
+        write_atomic(_memory_file(), json.dumps(content, indent=1).encode())
     except OSError:  # a folder that cannot be written: the next process reads the file again
         return

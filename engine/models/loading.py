@@ -8,20 +8,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import nn
 
 from engine.models.checkpoints import Checkpoint, find_checkpoint
 from engine.models.memory import room_on
+from engine.models.numerics import numerics
 from engine.models.rows import Layer, RowIndex, decoder, row_index
-from engine.models.skeletons import auto_class, configuration, first_line, quiet, skeleton
+from engine.models.skeletons import auto_class, configuration, first_line, quiet, shortened, skeleton
+from engine.models.sound import check_pass, check_stored, check_vocabulary, check_weights
+from engine.models.transfers import Transfer
 from engine.records.errors import InputError, unknown
 from engine.records.model_names import model_name
 from engine.records.out_of_memory import is_out_of_memory
 
 __all__ = [
-    "Layer", "LoadedModel", "Placement", "RowIndex", "checked_device", "decoder", "input_device", "load_model",
-    "load_rows", "load_sketch", "load_tokenizer", "planned_placement", "row_index",
+    "Layer", "LoadedModel", "Placement", "RowIndex", "checked_device", "decoder", "fetch_model", "input_device",
+    "load_model", "load_rows", "load_sketch", "load_tokenizer", "planned_placement", "row_index",
 ]  # fmt: skip
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -49,7 +51,7 @@ class LoadedModel:
     @property
     def name(self) -> str:
         """What tables and titles call it: its id, of a local folder the folder's name."""
-        return model_name(self.fingerprint)
+        return model_name({"id": self.id, "revision": self.revision})
 
     @property
     def architecture(self) -> str:
@@ -69,9 +71,11 @@ class LoadedModel:
         }
 
     @property
-    def fingerprint(self) -> dict[str, str | None]:
-        """The model's entry in a manifest: its name and revision, and all of `numeric_fingerprint`."""
-        return {"id": self.id, "revision": self.revision, **self.numeric_fingerprint}
+    def fingerprint(self) -> dict[str, Any]:
+        """The model's entry in a manifest: its name and revision, all of `numeric_fingerprint`, and `numerics`: which
+        attention it computes and torch's flags of determinism, which can change the last bits and are in no key."""
+        there = {"numerics": numerics(self.model, self.device)}
+        return {"id": self.id, "revision": self.revision, **self.numeric_fingerprint, **there}
 
 
 def load_model(
@@ -90,13 +94,12 @@ def load_model(
     device_map: `auto` or a map, for models larger than one card.
 
     Errors: whatever would make a different model from the one that was asked for (missing, surplus or
-    misshapen weights, an adapter, quantization), and every reason why it cannot be loaded.
+    misshapen weights, an adapter, quantization), weights that are NaN or infinite, a tokenizer with ids that the
+    embeddings do not have, and every reason why it cannot be loaded or pass two tokens.
     """
     place = checked_device(device)
     precision = _dtype(dtype, place)
-    row_index(skeleton(find_checkpoint(model_id, revision, weights=False)))  # an error before a long download
-    checkpoint = find_checkpoint(model_id, revision)
-    checkpoint.weight_files()
+    checkpoint = fetch_model(model_id, revision=revision)
     if device_map is not None and importlib.util.find_spec("accelerate") is None:
         raise InputError("--device-map needs the package accelerate; install it: pip install 'selector-audit[sharded]'")
     tokenizer = _tokenizer(checkpoint)
@@ -109,10 +112,14 @@ def load_model(
             "be edited; use more or larger devices, or --dtype bfloat16"
         )
     model.eval().requires_grad_(False)
+    rows = row_index(model)
+    check_weights(model, checkpoint.id)
+    check_vocabulary(tokenizer, model.get_input_embeddings(), checkpoint.id)
+    _first_pass(model, checkpoint.id, precision)
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
-        rows=row_index(model),
+        rows=rows,
         id=checkpoint.id,
         revision=checkpoint.revision,
         weights_hash=checkpoint.weights_hash(),
@@ -121,6 +128,18 @@ def load_model(
         dtype=str(precision).removeprefix("torch."),
         device=str(input_device(model)) if device_map is not None else str(place),
     )
+
+
+def fetch_model(model_id: str, *, revision: str | None = None, transfer: Transfer | None = None) -> Checkpoint:
+    """The files that `load_model` reads, fetched if need be. transfer: watches a download and may stop it.
+
+    Errors: those that the configuration tells come before a long download; a stopped one is an `InputError`.
+    """
+    model = skeleton(find_checkpoint(model_id, revision, weights=False, transfer=transfer))
+    row_index(model)
+    checkpoint = find_checkpoint(model_id, revision, transfer=transfer)
+    check_stored(checkpoint, model)
+    return checkpoint
 
 
 def load_sketch(
@@ -219,14 +238,22 @@ def _dtype(name: str, device: torch.device) -> torch.dtype:
 def _tokenizer(checkpoint: Checkpoint) -> Any:
     from transformers import AutoTokenizer
 
+    checkpoint.check_small_files()
     with quiet():
         try:
-            return AutoTokenizer.from_pretrained(checkpoint.folder, trust_remote_code=False)
-        except (OSError, ValueError, KeyError, ImportError) as error:
+            tokenizer = AutoTokenizer.from_pretrained(checkpoint.folder, trust_remote_code=False)  # nosec B615 # local
+            ids = tokenizer("A text.")["input_ids"]
+            if not ids or not all(isinstance(one, int) for one in ids):
+                raise ValueError(f"it gives {shortened(repr(ids))} for a text, and no list of token ids")
+        except BaseException as error:
+            # tokenizers' own failures are no Exceptions.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
             raise InputError(
                 f"{checkpoint.id} has no tokenizer that can be loaded ({first_line(error)}); "
                 "save one beside the model: tokenizer.save_pretrained(FOLDER)"
             ) from None
+    return tokenizer
 
 
 def _weights(checkpoint: Checkpoint, dtype: torch.dtype, device_map: str | dict[str, Any] | None) -> Any:
@@ -244,17 +271,20 @@ def _weights(checkpoint: Checkpoint, dtype: torch.dtype, device_map: str | dict[
                 ignore_mismatched_sizes=True,  # they are an error below, which names them
                 output_loading_info=True,
             )
-        except (OSError, ValueError, RuntimeError, KeyError, SafetensorError, MemoryError) as error:
+        except Exception as error:
             if is_out_of_memory(error):
                 raise _too_large(checkpoint.id, dtype, error) from None
-            raise InputError(f"{checkpoint.id} cannot be loaded: {first_line(error)}") from None
+            raise InputError(
+                f"{checkpoint.id} cannot be loaded: {first_line(error)}; copy the checkpoint again"
+            ) from None
     wrong = {
         "missing": sorted(info["missing_keys"]),
         "not part of the architecture": sorted(info["unexpected_keys"]),
         "of another shape": sorted(entry[0] for entry in info["mismatched_keys"]),
     }
     if info["error_msgs"]:
-        raise InputError(f"{checkpoint.id} cannot be loaded: {info['error_msgs'][0]}".partition("\n")[0])
+        said = shortened(str(info["error_msgs"][0]).partition("\n")[0])
+        raise InputError(f"{checkpoint.id} cannot be loaded: {said}; copy the checkpoint again")
     for what, names in wrong.items():
         if names:
             raise InputError(
@@ -267,6 +297,15 @@ def _weights(checkpoint: Checkpoint, dtype: torch.dtype, device_map: str | dict[
 def _move(model: Any, device: torch.device, model_id: str, dtype: torch.dtype) -> None:
     try:
         model.to(device)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise _too_large(model_id, dtype, error) from None
+
+
+def _first_pass(model: Any, model_id: str, dtype: torch.dtype) -> None:
+    try:
+        check_pass(model, input_device(model), model_id)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise

@@ -52,7 +52,7 @@ def _ending(files: Sequence[str], suffixes: tuple[str, ...]) -> list[str]:
 def _base(adapter: Path | None) -> str:
     try:
         content = json.loads(adapter.read_text(encoding="utf-8")) if adapter else {}
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         content = {}
     base = content.get("base_model_name_or_path") if isinstance(content, dict) else None
     return f" {base}" if isinstance(base, str) and base else ""

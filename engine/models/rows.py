@@ -8,11 +8,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 from torch import Tensor, nn
 
 from engine.models.experts import fused, show_experts
@@ -20,9 +19,13 @@ from engine.models.left_alone import STATE_SPACE, left_alone
 from engine.models.transposed import show_conv1d
 from engine.records.errors import InputError
 
+if TYPE_CHECKING:
+    import polars as pl
+
 Sublayer = Literal["attention", "mlp"]
 Side = Literal["output", "input"]  # of a Linear: what it gives (its rows), what it reads (its columns)
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+MOST_ROWS = 2**31  # of a model; the largest of 2025 have some 3e8
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,8 @@ class RowIndex:
 
     def frame(self) -> pl.DataFrame:
         """The contract's table, one line per row: row_id, block, sublayer, projection, row."""
+        import polars as pl  # here, since who counts rows makes no table
+
         counts = [layer.rows for layer in self.layers]
         of_row = np.repeat(np.arange(len(self.layers)), counts)
         row_ids = np.arange(self.n_rows, dtype=np.int64)
@@ -125,6 +130,11 @@ def row_index(model: nn.Module) -> RowIndex:
         named.sort(key=lambda entry: _rank(entry[0]))
         for projection, path, linear in named:
             _check_own(linear, f"{prefix}.{number}.{path}", owners)
+            if not linear.out_features or not linear.in_features:
+                raise InputError(
+                    f"{prefix}.{number}.{path} has {linear.out_features} rows of {linear.in_features} weights; "
+                    "expected at least one of each, correct config.json or copy the checkpoint again"
+                )
             layers.append(
                 Layer(
                     index=len(layers),
@@ -141,6 +151,11 @@ def row_index(model: nn.Module) -> RowIndex:
         raise InputError(
             f"{type(model).__name__}: its decoder blocks ({type(blocks[0]).__name__}) hold no nn.Linear, "
             "so there are no rows to score; give a model such as Llama, Qwen, Gemma or Mistral"
+        )
+    if start > MOST_ROWS:
+        raise InputError(
+            f"{type(model).__name__} has {start:,} rows by its config.json; expected at most {MOST_ROWS:,}, correct it "
+            "or copy the checkpoint again"
         )
     return RowIndex(tuple(layers))
 

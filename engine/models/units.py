@@ -1,4 +1,4 @@
-"""What can be removed alone or in sets: rows, the neurons of gated MLPs, and attention heads.
+"""What can be removed alone or in sets: rows, the neurons of gated MLPs, attention heads, and routed experts.
 
 A unit has rows, whose scores make its own, and a place where an edit acts. A row is acted on at its output. A neuron
 and a head are acted on at one place that all of the unit goes through: the input of down_proj, or the slice of o_proj's
@@ -9,6 +9,8 @@ own.
 - Head h: its rows of q_proj and its slice of o_proj's input. In grouped-query attention the k and v rows serve several
   heads: they stay as they are, since the other heads read them, and their scores count to every head of the group in
   equal parts. Without grouping they are the head's alone and count to it in full.
+- Expert: all rows of its projections, edited where they are, so that it says nothing. The router stays as it is: tokens
+  are sent to the expert as before, and get nothing from it.
 """
 
 from __future__ import annotations
@@ -23,13 +25,13 @@ import torch
 from torch import Tensor
 
 from engine.models.columns import column_index
-from engine.models.experts import gated_experts
+from engine.models.experts import gated_experts, has_experts, routed
 from engine.models.gated_mlps import gated_mlps
 from engine.models.heads import attentions
 from engine.models.loading import LoadedModel
-from engine.models.rows import Side
+from engine.models.rows import Layer, Side
 
-ROW, NEURON, HEAD = "row", "neuron", "head"
+ROW, NEURON, HEAD, EXPERT = "row", "neuron", "head", "expert"
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,11 @@ class Units:
     @property
     def count(self) -> int:
         return len(self.rows)
+
+    @property
+    def are_rows(self) -> bool:
+        """Is unit i row i?"""
+        return self.kind == ROW
 
     @property
     def ids(self) -> npt.NDArray[np.int64]:
@@ -137,7 +144,32 @@ def heads(loaded: LoadedModel) -> Units:
     )
 
 
-UNITS: dict[str, Callable[[LoadedModel], Units]] = {ROW: rows_alone, NEURON: neurons, HEAD: heads}
+@torch.no_grad()
+def experts(loaded: LoadedModel) -> Units:
+    """Every routed expert: the rows of its projections, in the order of the row index. Experts that all tokens go
+    through are none.
+
+    norm: of all its weights. Empty where no tensor holds routed experts, or they have different sizes.
+    """
+    groups: dict[str, list[Layer]] = {}
+    for layer in loaded.rows.layers:
+        if routed(loaded.model.get_submodule(layer.name)):
+            groups.setdefault(layer.name.rpartition(".")[0], []).append(layer)
+    rows = [
+        np.concatenate([np.arange(layer.start, layer.start + layer.rows, dtype=np.int64) for layer in layers])
+        for layers in groups.values()
+    ]
+    if len({one.size for one in rows}) != 1:
+        return _none(EXPERT, 1)
+    norm = [
+        sum(float(_norms(_weight(loaded, layer).flatten(), 0)) ** 2 for layer in layers) ** 0.5
+        for layers in groups.values()
+    ]
+    first = np.array([layers[0].index for layers in groups.values()], dtype=np.int64)
+    return Units(EXPERT, np.stack(rows), first, np.array(norm))
+
+
+UNITS: dict[str, Callable[[LoadedModel], Units]] = {ROW: rows_alone, NEURON: neurons, HEAD: heads, EXPERT: experts}
 
 
 def without(loaded: LoadedModel, kind: str) -> str:
@@ -146,6 +178,8 @@ def without(loaded: LoadedModel, kind: str) -> str:
         found = attentions(loaded.model, loaded.rows)
         sizes = {(one.size, one.group) for one in found.attentions}
         return "its attentions have heads of different sizes" if len(sizes) > 1 else found.without
+    if kind == EXPERT and not experts(loaded).count:
+        return "its routed experts have different sizes" if has_experts(loaded.model) else "no routed experts"
     if kind == NEURON and not any(True for _ in chain(gated_mlps(loaded.model), gated_experts(loaded.model))):
         return "no MLP of gate_proj, up_proj and down_proj with an activation of 0 at 0"
     return ""
@@ -154,6 +188,12 @@ def without(loaded: LoadedModel, kind: str) -> str:
 def _inputs(loaded: LoadedModel) -> dict[str, int]:
     """Path of a Linear -> id of its first column."""
     return {layer.name: layer.start for layer in column_index(loaded).layers}
+
+
+def _weight(loaded: LoadedModel, layer: Layer) -> Tensor:
+    weight = loaded.model.get_submodule(layer.name).weight
+    assert isinstance(weight, Tensor)
+    return weight
 
 
 def _none(kind: str, width: int) -> Units:

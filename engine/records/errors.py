@@ -3,15 +3,53 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import errno
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 
 class InputError(ValueError):
     """Wrong input. The command line prints its one line and exits with code 2, the dashboard shows it as is."""
 
 
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NOT_ALLOWED = {errno.EROFS, errno.EACCES, errno.EPERM}
+_ODD_PLACE = {
+    errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EIO, errno.ENOTEMPTY, errno.EEXIST,
+    errno.ENOENT,
+}  # fmt: skip
+_LONGEST_NAME = 200  # characters of a path that are printed
+
+
+def disk_problem(error: OSError) -> str | None:
+    """What a disk did not do and what helps, in one line; None for failures that are no matter of files."""
+    place = error.filename2 or error.filename
+    if place is None and error.errno == errno.ENOENT:
+        return None
+    named = "a file" if place is None else os.fsdecode(place) if isinstance(place, str | bytes) else str(place)
+    named = named if len(named) <= _LONGEST_NAME else f"{named[:_LONGEST_NAME]}…"
+    what = f"cannot read or write {named} ({error.strerror})"
+    if error.errno in _NO_ROOM:
+        return f"{what}; what was there before is whole: free some space, or name another place"
+    if error.errno in _NOT_ALLOWED:
+        return f"{what}; make it readable and writable, or name another place"
+    return f"{what}; name another place" if error.errno in _ODD_PLACE else None
+
+
 class CheckFailed(Exception):
     """Everything ran, and what was to be checked does not hold. One line like an `InputError`'s, exit code 1."""
+
+
+class Ended(Exception):
+    """Nothing is wrong: a command did its part, and goes no further. One line for stdout, exit code 0.
+
+    answer: the same for machines (`--json`).
+    """
+
+    def __init__(self, line: str, answer: Mapping[str, Any]) -> None:
+        super().__init__(line)
+        self.answer = dict(answer)
 
 
 def unknown(kind: str, got: str, available: Iterable[str]) -> InputError:

@@ -5,22 +5,36 @@ from __future__ import annotations
 import io
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import polars as pl
+from engine.records.leftovers import sweep, temporary
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Write so that `path` holds the old bytes or the new ones, never a part: a temporary name, fsync, replace."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    """Write so that `path` holds the old bytes or the new ones, never a part: a temporary name, fsync, replace.
+
+    What a killed process left of an earlier try is removed first. Errors: OSError, with `path` as its `filename`.
+    """
+    sweep(path)
+    unfinished = temporary(path)
     try:
-        with temporary.open("wb") as stream:
+        with unfinished.open("wb") as stream:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
-        os.replace(temporary, path)
+        os.replace(unfinished, path)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None  # not the name on the way
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
 
 
 def write_parquet(path: Path, table: pl.DataFrame) -> None:

@@ -17,10 +17,24 @@ def patient(_seconds: float) -> None:
 
 @contextmanager
 def held(lock: Any, on_wait: OnWait = patient) -> Iterator[None]:
-    """Hold a lock; while it is not free, tell how long we have waited (the teller may raise to give up)."""
+    """Hold a lock; while it is not free, tell how long we have waited (the teller may raise to give up).
+
+    lock: one that its thread may take again (`threading.RLock`) is free afterwards although Ctrl-C comes at the very
+    instant at which it is taken; of a plain `Lock` nobody can tell then who holds it.
+    """
+    mine = getattr(lock, "_is_owned", bool)  # by this thread
+    if mine():  # there is nobody to wait for, and `with` takes a lock in one step
+        with lock:
+            yield
+        return
     start = time.monotonic()
-    while not lock.acquire(timeout=POLL_S):
-        on_wait(time.monotonic() - start)
+    try:
+        while not lock.acquire(timeout=POLL_S):
+            on_wait(time.monotonic() - start)
+    except BaseException:
+        if mine():
+            lock.release()
+        raise
     try:
         yield
     finally:

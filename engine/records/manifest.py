@@ -11,14 +11,18 @@ from engine.records.environment import environment
 from engine.records.errors import InputError
 from engine.records.files import write_atomic
 from engine.records.hashing import SCHEMA_VERSION, Json, file_sha256
+from engine.records.manifest_form import misfit
 from engine.records.shortfalls import shortfalls
 
 MANIFEST = "manifest.json"
+_RUN = "numerics"  # of a model's fingerprint: how this run computed with it
 
 
 def read_manifest(folder: Path) -> Json:
     """The manifest of a results folder; an `InputError` where it is absent, broken or from a newer version."""
     path = folder / MANIFEST
+    if path.exists() and not path.is_file():  # reading from a pipe would wait for ever
+        raise InputError(f"{path} cannot be read (it is no file); remove it and run the command again")
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -27,27 +31,28 @@ def read_manifest(folder: Path) -> Json:
         ) from None
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}); make it readable") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a ValueError as well
         raise InputError(
             f"{path} is not readable JSON ({error}); delete the folder and run the command again"
         ) from None
     found = manifest.get("schema_version") if isinstance(manifest, dict) else None
-    if not isinstance(found, int) or found > SCHEMA_VERSION:
+    if not isinstance(found, int) or isinstance(found, bool) or found > SCHEMA_VERSION:
         raise InputError(f"{path} has schema version {found!r}, this software reads up to {SCHEMA_VERSION}; upgrade it")
-    files = manifest.get("files", {})
-    known = isinstance(files, dict) and all(isinstance(entry, dict) for entry in files.values())
-    if not known or not isinstance(manifest.get("model", {}), dict):
-        raise InputError(
-            f"{path}: model, files and every entry of files must be JSON objects; another program wrote it; "
-            "run the command again into another folder"
-        )
+    try:
+        wrong = misfit(manifest)
+    except RecursionError:
+        wrong = "it is nested too deep"
+    if wrong:
+        raise InputError(f"{path}: {wrong}; another program wrote it; run the command again into another folder")
+    manifest.setdefault("files", {})
     return manifest
 
 
 def add_to_manifest(folder: Path, model: Json, filename: str, spec: Json, wall_time_s: float) -> Json:
     """Record `filename`, just written into `folder`, in the folder's manifest; returns the file's entry.
 
-    A folder holds the results of one model: another model's weights or dtype are an `InputError`.
+    A folder holds the results of one model: another model's weights or dtype are an `InputError`. What of the model may
+    differ from run to run (`numerics`) stands in the file's entry.
     """
     path = folder / MANIFEST
     empty: Json = {"schema_version": SCHEMA_VERSION, "files": {}}
@@ -60,9 +65,11 @@ def add_to_manifest(folder: Path, model: Json, filename: str, spec: Json, wall_t
         "spec": spec,
         "environment": environment(),
     }
+    if _RUN in model:
+        entry[_RUN] = model[_RUN]
     if notes := shortfalls(spec):
         entry["notes"] = notes
-    manifest["model"] = model
+    manifest["model"] = {name: value for name, value in model.items() if name != _RUN}
     manifest["files"][filename] = entry
     write_atomic(path, (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode())
     return entry

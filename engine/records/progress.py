@@ -11,7 +11,9 @@ from engine.records.errors import InputError
 from engine.records.files import write_atomic
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
+SoFar = Callable[[], dict[str, object]]  # of a table that grows: {"table", "columns", "rows"}
 INTERVAL_S = 0.5  # between two writes of one stage
+CELLS = "cells"  # the stage that is over all cells of a command, whatever they are for
 
 
 class ProgressFile:
@@ -20,11 +22,29 @@ class ProgressFile:
     {"stage": text, "done": int, "total": int, "seconds_left": float or null}: seconds_left of this stage only,
     from its own pace; null until it has moved. At most one write per `INTERVAL_S`, but the first and the last
     of a stage are always written. Errors: `InputError` where the file cannot be written.
+
+    Where the command tells its parts (`begin`), also "part": text, "number": int, from 1, and "parts": int, of so many;
+    and "seconds_left_of_all": float or null: the stage `CELLS` is over all cells that are known to be wanted, so that
+    its time left is that of the whole command; null in other stages, whose end is not the command's.
+
+    And where a table grows cell by cell (`grow`), "so_far": {"table": its name, "columns": some of its columns, "rows":
+    a list of lists}, what is measured of it; null in the place of a number that is not finite.
     """
 
     def __init__(self, path: Path) -> None:
+        try:
+            path.lstat()
+        except FileNotFoundError:
+            if not path.parent.is_dir():
+                raise InputError(f"there is no folder {path.parent}; give another --progress-file") from None
+        except (OSError, ValueError) as error:
+            said = getattr(error, "strerror", None) or error
+            raise InputError(f"cannot write {path} ({said}); give another --progress-file") from None
         self.path = path
         self._stage = ""
+        self._told: dict[str, object] = {}
+        self._part: dict[str, object] = {}
+        self._so_far: SoFar | None = None
         self._since_s = self._written_s = 0.0
         self._first_done = 0
 
@@ -36,12 +56,43 @@ class ProgressFile:
             return
         moved = done - self._first_done
         left = round((now - self._since_s) / moved * (total - done), 1) if moved > 0 else None
-        record = {"stage": stage, "done": done, "total": total, "seconds_left": left}
+        self._told = {"stage": stage, "done": done, "total": total, "seconds_left": left}
+        self._write()
+        self._written_s = now
+
+    def begin(self, part: str, number: int, parts: int) -> None:
+        """A part of the command begins; before the first stage nothing is written."""
+        self._part = {"part": part, "number": number, "parts": parts}
+        if self._told:
+            self._write()
+
+    def grow(self, so_far: SoFar) -> None:
+        """From now on every write asks what is measured."""
+        self._so_far = so_far
+
+    def _write(self) -> None:
+        record = {**self._told, **self._part}
+        if self._so_far is not None:
+            record["so_far"] = self._so_far()
+        if self._part:
+            record["seconds_left_of_all"] = self._told["seconds_left"] if self._stage == CELLS else None
         try:
             write_atomic(self.path, (json.dumps(record) + "\n").encode())
         except OSError as error:
             raise InputError(f"cannot write {self.path} ({error.strerror}); give another --progress-file") from None
-        self._written_s = now
+
+
+def begin(progress: Progress | None, part: str, number: int, parts: int) -> None:
+    """Tells whoever is told of progress, if he asks, which part of a command begins. number: from 1, of `parts`."""
+    tell = getattr(progress, "begin", None)
+    if tell is not None:
+        tell(part, number, parts)
+
+
+def grower(progress: Progress | None) -> Callable[[SoFar], None] | None:
+    """What takes the word of a table that grows; None where nobody looks at one."""
+    found: Callable[[SoFar], None] | None = getattr(progress, "grow", None)
+    return found
 
 
 class Stopwatch:

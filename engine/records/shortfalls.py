@@ -21,7 +21,9 @@ def _short_records(value: Any) -> Iterator[Json]:
     if isinstance(value, dict):
         for name in ("samples", "draws"):
             found, wanted = value.get(name), value.get(f"{name}_requested")
-            if isinstance(found, int) and isinstance(wanted, int) and found < wanted:
+            sizes = (value.get("samples"), value.get("samples_requested"))
+            whole = isinstance(found, int) and isinstance(wanted, int) and found < wanted
+            if whole and all(isinstance(size, int) for size in sizes):
                 yield value
         value = list(value.values())
     if isinstance(value, list):

@@ -14,6 +14,17 @@ from engine.records.manifest import add_to_manifest, check_folder, read_manifest
 from engine.records.model_names import model_name
 from engine.results.tables import TABLES, checked, command
 
+# A panic of polars is none of its errors, and not even an `Exception`.
+UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, TypeError)
+
+
+class MissingTable(InputError):
+    """A results folder lacks a table. folder, stem: which."""
+
+    def __init__(self, message: str, folder: Path, stem: str) -> None:
+        super().__init__(message)
+        self.folder, self.stem = folder, stem
+
 
 def write_tables(
     folder: Path, tables: Mapping[str, pl.DataFrame], model_fingerprint: Json, spec: Json, elapsed_s: float
@@ -40,16 +51,16 @@ def table_names(folder: Path) -> list[str]:
 def read_table(folder: Path, stem: str) -> pl.DataFrame:
     """`STEM.parquet` of a results folder: the bytes that the manifest names, through the gate where it is registered.
 
-    Errors: InputError where it is missing, changed, unreadable, or not what its name says.
+    Errors: MissingTable where it is not there, InputError where it is changed, unreadable, or not what its name says.
     """
     path, again = folder / f"{stem}.parquet", remake(folder, stem)
     if not path.is_file():
-        raise InputError(f"{folder} holds no {path.name}; run `{again}` first")
+        raise MissingTable(f"{folder} holds no {path.name}; run `{again}` first", folder, stem)
     verified_entry(path, again)
     try:
         table = pl.read_parquet(path, glob=False)  # a folder may be called [a]
-    except (pl.exceptions.PolarsError, OSError) as error:
-        first_line = str(error).splitlines()[0]
+    except (*UNREADABLE, OSError) as error:
+        first_line = next(iter(str(error).splitlines()), type(error).__name__)
         raise InputError(f"{path} is not readable parquet ({first_line}); run `{again}` again") from None
     table = with_model_name(table, read_manifest(folder).get("model") or {})
     return checked(stem, table, str(path), published=is_published(folder)) if stem in TABLES else table

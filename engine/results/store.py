@@ -6,46 +6,17 @@ nothing pickled is ever read. Imports neither torch nor transformers.
 
 from __future__ import annotations
 
-import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import diskcache
-import numpy as np
-import numpy.typing as npt
 import platformdirs
-from diskcache.core import MODE_BINARY, MODE_RAW, UNKNOWN
 
 from engine.records.errors import InputError
-from engine.records.files import write_atomic
 from engine.records.hashing import Json
-
-_NO_LIMIT = 2**62  # diskcache evicts silently at its default of 1 GiB
-
-
-class JsonDisk(diskcache.Disk):
-    """Keys are text, values are JSON; an entry in any other mode (pickle above all) is an error, not loaded."""
-
-    def put(self, key: Any) -> tuple[str, bool]:
-        if not isinstance(key, str):
-            raise TypeError(f"store keys are text, got {type(key).__name__}")
-        return key, True
-
-    def get(self, key: Any, raw: Any) -> str:
-        if not raw or not isinstance(key, str):
-            raise InputError("the store's index holds an entry that this software did not write; use another --store")
-        return key
-
-    def store(self, value: Any, read: bool, key: Any = UNKNOWN) -> Any:
-        return super().store(json.dumps(value, separators=(",", ":")).encode(), False, key=key)
-
-    def fetch(self, mode: int, filename: str | None, value: Any, read: bool) -> Any:
-        if mode not in (MODE_RAW, MODE_BINARY):
-            raise InputError("the store's index holds an entry that this software did not write; use another --store")
-        content = super().fetch(mode, filename, value, False)
-        return json.loads(bytes(content))
+from engine.results.arrays import ArrayFiles, Arrays
+from engine.results.cells import Cells
 
 
 def default_store_dir() -> Path:
@@ -57,7 +28,20 @@ def default_store_dir() -> Path:
 
 
 class Store:
-    """A folder of cached cells (`get`, `put`) and arrays (`load_arrays`, `save_arrays`), readable by its owner only."""
+    """A folder of cached cells (`get`, `put`) and arrays (`load_arrays`, `save_arrays`), readable by its owner only.
+
+    Each is kept with the SHA-256 of its value. One that does not fit it, or cannot be read, is set aside in the folder
+    `damaged`, told of once in a run, and is as if it were not there: it is computed again. So is an index that is no
+    database any more, with those of its cells that still fit their checksum taken over.
+
+    Entries of versions before there were checksums are taken as they are where they can be read, and nothing is said:
+    they were written whole, and to compute all of them again would cost more than it guards against. What was changed
+    in one of them since cannot be seen. They get a checksum when they are written again, not when they are read, since
+    nobody vouches for them.
+
+    Errors: InputError, which names the store, where it cannot be read or written (full disk, read-only, held by another
+    process); what was kept before stays whole.
+    """
 
     def __init__(self, folder: Path | str | None = None) -> None:
         self.folder = Path(folder).expanduser() if folder else default_store_dir()
@@ -69,43 +53,34 @@ class Store:
             raise InputError(
                 f"cannot write to the store {self.folder} ({error.strerror}); give a writable folder with --store"
             ) from None
-        self._cells = diskcache.Cache(
-            str(self.folder / "cells"),
-            disk=JsonDisk,
-            size_limit=_NO_LIMIT,
-            eviction_policy="none",
-            disk_min_file_size=2**20,
-        )
+        self._cells = Cells(self.folder)
+        self._arrays = ArrayFiles(self.folder)
 
     def get(self, key: str) -> Json | None:
         """The cell under `key`, None if it is not there."""
-        found = self._cells.get(key)
-        return found if isinstance(found, dict) else None
+        return self._cells.get(key)
 
     def put(self, key: str, cell: Json) -> None:
         """Keep a cell; it is on disk when this returns, and wholly or not at all after a kill."""
-        self._cells.set(key, cell)
+        self._cells.put(key, cell)
 
     def keys(self) -> list[str]:
         """Keys of all cells."""
-        return list(self._cells.iterkeys())
+        return self._cells.keys()
 
     def __len__(self) -> int:
         return len(self._cells)
 
-    def load_arrays(self, key: str) -> dict[str, npt.NDArray[Any]] | None:
-        """Named arrays under `key`, None if they are not there."""
-        from safetensors.numpy import load_file
+    def load_arrays(self, key: str, fits: Callable[[Arrays], bool] | None = None) -> Arrays | None:
+        """Named arrays under `key`, None if they are not there.
 
-        path = self._array_path(key)
-        return load_file(path) if path.exists() else None
+        fits: are these arrays what belongs under the key? Asked since files without a checksum may hold anything.
+        """
+        return self._arrays.load(key, fits)
 
-    def save_arrays(self, key: str, arrays: dict[str, npt.NDArray[Any]], metadata: dict[str, str]) -> None:
-        """Keep named arrays, atomically."""
-        from safetensors.numpy import save
-
-        contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-        write_atomic(self._array_path(key), save(contiguous, metadata=metadata))
+    def save_arrays(self, key: str, arrays: Arrays, metadata: dict[str, str]) -> None:
+        """Keep named arrays, atomically; equal arrays give equal bytes."""
+        self._arrays.save(key, arrays, metadata)
 
     def results_dir(self, model_id: str) -> Path:
         """Default folder for the tables of one model."""
@@ -121,6 +96,3 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _array_path(self, key: str) -> Path:
-        return self.folder / "arrays" / f"{key}.safetensors"

@@ -46,7 +46,10 @@ PRINTED, HALF_UNIT = "_printed", "_half_unit"
 
 @dataclass(frozen=True)
 class Column:
-    """One column. type: of TYPES; range: of RANGES; null: may a line lack it; optional: may a table lack it."""
+    """One column. type: of TYPES; range: of RANGES; null: may a line lack it; optional: may a table lack it.
+
+    values: the only texts that there are, with spaces between them; empty: any.
+    """
 
     name: str
     type: str
@@ -55,6 +58,7 @@ class Column:
     range: str = "finite"
     null: bool = False
     optional: bool = False
+    values: str = ""
 
     @property
     def dtype(self) -> pl.DataType:
@@ -66,6 +70,7 @@ class TableSpec:
     """One table. command: what writes it, behind `selector-audit`, with `{model}` for the model.
 
     keys: columns that name a line, the others hold values. file: stem of its file, where that is not its own.
+    unprinted: keys that a published table may lack in a line. numbered: a column that counts the lines from 0.
     """
 
     stem: str
@@ -74,6 +79,8 @@ class TableSpec:
     columns: tuple[Column, ...]
     keys: tuple[str, ...]
     file: str = ""
+    unprinted: tuple[str, ...] = ()
+    numbered: str = ""
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
@@ -120,7 +127,11 @@ def _read() -> dict[str, TableSpec]:
             other |= {"null": True} if name in nulls else {}
             made.append(replace(columns[name], optional=name in optional, **other))
         keys = tuple(entry["keys"].split())
-        found[stem] = TableSpec(stem, entry["title"], entry["command"], tuple(made), keys, entry.get("file", ""))
+        unprinted = tuple(entry.get("unprinted", "").split())
+        found[stem] = TableSpec(
+            stem, entry["title"], entry["command"], tuple(made), keys, entry.get("file", ""), unprinted,
+            entry.get("numbered", ""),
+        )  # fmt: skip
     return found
 
 
@@ -169,10 +180,10 @@ def frame(
 def checked(stem: str, table: pl.DataFrame, where: str, *, published: bool = False) -> pl.DataFrame:
     """`table` with its columns in the registry's order, if it is what its name says.
 
-    where: the file or the step that it comes from, as messages name it. published: nulls are allowed, since a paper
-    does not print everything, and so are `X_printed` and `X_half_unit` beside every column X.
+    where: the file or the step that it comes from, as messages name it. published: nulls are allowed among values,
+    since a paper does not print everything, and so are `X_printed` and `X_half_unit` beside every column X.
     Errors: InputError for the first thing that is wrong: columns that are missing or unknown, a type, a null, an id
-    of odd characters, NaN or a number outside its range.
+    of odd characters, a text that is none of a column's, NaN or a number outside its range, lines out of their count.
     """
     about = spec(stem)
     again = f"run `{command(stem)}` again"
@@ -194,7 +205,10 @@ def checked(stem: str, table: pl.DataFrame, where: str, *, published: bool = Fal
     empty = [name for name in ordered if table.schema[name] == pl.Null]
     table = table.select(ordered).with_columns(pl.col(name).cast(columns[name].dtype) for name in empty)
     for name in ordered:
-        wrong = _wrong(table[name], columns[name], nulls=published or columns[name].null)
+        unprinted = published and (name not in about.keys or name in about.unprinted)
+        wrong = _wrong(table[name], columns[name], nulls=unprinted or columns[name].null)
+        if not wrong and name == about.numbered and not _counts(table[name]):
+            wrong = f"{name} does not count the lines from 0"
         if wrong:
             raise InputError(f"{where}: {wrong}; another program wrote it, or the run broke; {again}")
     return table
@@ -219,6 +233,9 @@ def _wrong(values: pl.Series, column: Column, *, nulls: bool) -> str | None:
     if values.null_count() and not nulls:
         return f"{name} is empty in {values.null_count()} of {values.len()} lines, expected a value in each"
     there = values.drop_nulls()
+    if column.values:
+        other = sorted(set(there.unique().to_list()) - set(column.values.split()))
+        return f"{name} is {other[0]!r}, expected {' or '.join(column.values.split())}" if other else None
     if column.type == "id":
         odd = [text for text in there.unique().to_list() if not is_id(text)]
         return f"{name} is {odd[0]!r}, expected an id: letters, digits and . _ - only" if odd else None
@@ -234,6 +251,10 @@ def _wrong(values: pl.Series, column: Column, *, nulls: bool) -> str | None:
         return None
     expected = f"{low:g} to {high:g}" if low > float("-inf") else "a finite number"
     return f"{name} is {there.filter(~inside)[0]!r}, expected {expected.replace('to inf', 'or more')}"
+
+
+def _counts(values: pl.Series) -> bool:
+    return bool((values == pl.int_range(values.len(), eager=True)).all())
 
 
 def is_id(name: str) -> bool:

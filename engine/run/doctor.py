@@ -99,12 +99,18 @@ def _devices() -> Iterator[Finding]:
 
 
 def _store(folder: Path | None) -> Iterator[Finding]:
+    from engine.results import damage
     from engine.results.store import Store
 
     try:
         with Store(folder) as store:
             free = shutil.disk_usage(store.folder).free
             yield Finding("ok", "store", f"{store.folder}: {len(store):,} cells, {free / GIB:.0f} GiB free")
+            if aside := damage.set_aside(store.folder):
+                yield Finding(
+                    "note", "store", f"{aside:,} damaged entries were set aside in {store.folder / damage.FOLDER}",
+                    "they are computed again where they are needed; check the disk, then delete that folder",
+                )  # fmt: skip
     except InputError as error:
         yield Finding("problem", "store", str(error))
 

@@ -17,19 +17,23 @@ from torch import Tensor, nn
 
 from engine.data.pairs import CALIBRATION, read_pairs
 from engine.data.prompts import prompt_ids
+from engine.interventions.compaction import compacts
 from engine.measures.generation import REPLIES
-from engine.measures.nll import logits_that_fit, token_nll
+from engine.measures.nll import predicted_nll
+from engine.measures.predictions import predictions, sequences_that_fit
 from engine.models.dry_passes import DryModel, PassCost, dry
 from engine.models.gated_mlps import gated_mlps
 from engine.models.loading import DTYPES, LoadedModel
 from engine.models.memory import has_own_memory
 from engine.records.errors import InputError
-from engine.run.plans import AuditPlan, RefusalPlan
+from engine.run.audit_plan import AuditPlan
+from engine.run.refusal_plan import RefusalPlan
 from engine.selectors import get_selector, with_needs
 from engine.selectors.activations import window_statistics
-from engine.selectors.base import asked_by
-from engine.selectors.gradients import IG_STEPS, METHODS, Inputs, Pass, Wanted, lrp, path, plain
+from engine.selectors.base import ACTIVATIONS, asked_by
+from engine.selectors.gradients import IG_STEPS, Inputs, Pass, Wanted, lrp, path
 from engine.selectors.passes import objective_gradient, windows_in_budget
+from engine.selectors.relevance_sums import needs_plain
 
 SCORE, SWEEP = "score", "sweep"
 STAGES = (SCORE, SWEEP, REPLIES)
@@ -104,8 +108,8 @@ def estimate(
     """The work of these stages: scores of the plan's selectors, every cell of its sweep, the replies under one edit.
 
     sketch: the model without its weights (`load_sketch`), which is used up. batch: sequences per pass, None for what
-    the run would choose. Scores and cells that the store knows already are not left out, and what a CPU skips of dead
-    neurons is not subtracted from FLOPs. Memory is traced pass by pass; that of ig's path is the plain pass's and what
+    the run would choose. Scores and cells that the store knows already are not left out, and what is skipped of dead
+    neurons is not subtracted from FLOPs. Memory is traced pass by pass; that of ig's path is one plain pass's and what
     `engine.selectors.gradients` says that it keeps.
     Errors: InputError where the model cannot be traced by its shapes.
     """
@@ -142,6 +146,7 @@ class _Tracer:
         self.mlp_bytes = itemsize * sum(
             p.numel() for mlp in gated_mlps(sketch.model) for linear in mlp for p in linear.parameters()
         )
+        self.compacts = compacts(sketch)
 
     def scores(self) -> Iterator[Work]:
         scoring = self.plan.scoring
@@ -156,22 +161,30 @@ class _Tracer:
             return Work(SCORE, what, passes * times, count * tokens * times, total, size, cost.peak_bytes + more_bytes)
 
         names = with_needs(scoring.selectors)
-        asked = {METHODS[method] for method, _ in asked_by(names, ())}  # type: ignore[index]
-        reads = [get_selector(name) for name in names if not get_selector(name).data_free]
-        if any(not info.asks and not info.needs for info in reads) or any(info.id == "relp" for info in reads):
+        methods = {method for method, _ in asked_by(names, ())}
+        plain = any(needs_plain(method) for method in methods)
+        # On the CPU plain gradients' pass gives the activations too (`ScoringRun.activations`).
+        if ACTIVATIONS[0] in methods and not (plain and self.sketch.device.partition(":")[0] == "cpu"):
             loaded = replace(self.sketch, model=self.dry.model)
             cost = self.dry.cost(lambda: window_statistics(loaded, ids))
             yield work("activations", 1, cost, cost.flops)
-        if plain in asked or path in asked:
-            cost = self.dry.cost(lambda: self._backward(plain, ids))
-            if plain in asked:
-                yield work("plain gradients", 1, cost, cost.flops)
-            if path in asked:
-                both = any(method == "ig_conductance" for method, _ in asked_by(names, ()))
-                alone = not any(method == "ig" for method, _ in asked_by(names, ()))
-                kept = self._path_bytes(size, tokens, ig=not alone, conductance=both)
-                yield work("integrated gradients", IG_STEPS, cost, IG_STEPS * cost.flops, kept)
-        if lrp in asked:
+        walked = methods & {"ig", "ig_conductance"}
+        if walked:
+            cost = self.dry.cost(lambda: self._backward(path, ids))
+            kept = self._path_bytes(size, tokens, ig="ig" in walked, conductance="ig_conductance" in walked)
+            found = work("integrated gradients", IG_STEPS, cost, IG_STEPS * cost.flops, kept)
+            with torch.no_grad():  # h(0) of one window, for every batch
+                start = self.dry.cost(lambda: self.dry.model(input_ids=ids[:1], use_cache=False))
+            yield replace(
+                found,
+                passes=found.passes + passes,
+                tokens=found.tokens + passes * tokens,
+                flops=found.flops + passes * start.flops,
+            )
+        elif methods & {"grad_x_input", "gradient"}:
+            cost = self.dry.cost(lambda: self._backward(path, ids))
+            yield work("plain gradients", 1, cost, cost.flops)
+        if methods & {"lrp", "relp"}:
             cost = self.dry.cost(lambda: self._backward(lrp, ids))
             yield work("lrp", 1, cost, cost.flops)
 
@@ -202,24 +215,28 @@ class _Tracer:
         inner = sum(0 < rate < 1 for rate in plan.sweep_rates)
         # The model without an edit is one cell, and so is the one without any row.
         cells = rankings * len(plan.orders) * inner + (0 in plan.sweep_rates) + (1 in plan.sweep_rates)
+        cells += len(plan.more_interventions or ()) * rankings * len(plan.orders) * (inner + (1 in plan.sweep_rates))
         count, length = plan.eval_samples, plan.eval_length
-        chosen = plan.scoring.batch_size or logits_that_fit(self.kind, length, self.vocabulary)
+        chosen = plan.scoring.batch_size or sequences_that_fit(self.dry.model, self.rows, self.kind, length)
         size = min(count, self.batch or chosen)
         ids = torch.zeros(size, length, dtype=torch.int64)
 
         def nll() -> None:
-            logits = self.dry.model(input_ids=ids, use_cache=False).logits[:, :-1]
-            token_nll(logits, ids[:, 1:])
+            predicted_nll(predictions(self.dry.model, {"input_ids": ids}, self.kind, check=False), ids[:, 1:])
 
         with torch.no_grad():
             cost = self.dry.cost(nll)
         most = max(plan.sweep_rates, default=0.0)
-        kept = round(most * self.row_bytes)
+        kept, copies = round(most * self.row_bytes), 0
         if self.kind == "cpu":  # smaller copies of the MLPs stand in for those with dead neurons
             kept = max(round(rate * self.row_bytes + (1 - rate) * self.mlp_bytes) for rate in (0.0, *plan.sweep_rates))
+        elif self.compacts and most > 0:  # on a card they lie beside the weights
+            least = min(rate for rate in plan.sweep_rates if rate > 0)
+            copies = round((1 - least) * self.mlp_bytes)
         total = cells * count * cost.flops // size
         passes = cells * math.ceil(count / size)
-        yield Work(SWEEP, f"{cells:,} cells", passes, cells * count * length, total, size, cost.peak_bytes, kept)
+        peak = cost.peak_bytes + copies
+        yield Work(SWEEP, f"{cells:,} cells", passes, cells * count * length, total, size, peak, kept)
 
     def replies(self) -> Iterator[Work]:
         tokenizer, plan = self.sketch.tokenizer, self.refusal
@@ -227,7 +244,7 @@ class _Tracer:
             return  # a model that answers no prompts
         pairs = read_pairs(plan.pairs, CALIBRATION, plan.domains, plan.calibration_pairs)
         texts = [text for some in pairs.values() for pair in some for text in (pair.risk, pair.base)]
-        longest = max(len(prompt_ids(tokenizer, text, system=plan.system)) for text in texts)
+        longest = max(len(prompt_ids(tokenizer, text, system=plan.system, thinking=plan.thinking)) for text in texts)
         size, new, model = min(len(texts), self.batch or plan.batch_size), plan.reply_tokens, self.dry.model
 
         def passed(length: int, **more: Any) -> Any:

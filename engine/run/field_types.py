@@ -20,6 +20,7 @@ from engine.records.errors import InputError, unknown
 
 Reader = Callable[[str, str], Any]  # text, what it is called in an error -> value
 HUB = "hub"  # in the place of a folder of tasks: the Hugging Face hub
+MOST_RATES = 1_000  # of FROM:TO:STEP
 _SETTING, _PART = "setting", "part"  # keys of a dataclass field's metadata
 
 
@@ -92,7 +93,7 @@ class Setting:
     def check(self, value: Any, called: str) -> None:
         """Errors: InputError for a value outside of the range or the choices."""
         several = value if isinstance(value, tuple) else (value,)
-        if isinstance(self.read, Names):
+        if isinstance(self.read, Names) and not (self.read.none and value is None):
             self.read.check(several)
         for one in several:
             if self.choices and one not in self.choices:
@@ -160,15 +161,19 @@ class Names:
     """Reader of `a,b`, each the name of something that there is. single: of one name.
 
     or_else: in words, what may stand there that has no name (a path); then whoever opens it checks it.
-    available: asked each time, so that what a plug-in registers counts; it must not import torch.
+    available: asked each time, so that what a plug-in registers counts; it must not import torch. none: what one types
+    for none of them.
     """
 
     kind: str
     available: Callable[[], Sequence[str]]
     single: bool = False
     or_else: tuple[str, ...] = ()
+    none: str = ""
 
-    def __call__(self, text: str, called: str) -> tuple[str, ...] | str:
+    def __call__(self, text: str, called: str) -> Any:  # tuple[str, ...], str if single, None for none
+        if self.none and text.strip() == self.none:
+            return None
         found = (text,) if self.single else tuple(dict.fromkeys(parts(text)))
         if not found:
             raise InputError(f"no {self.kind} given; available: {', '.join(sorted(self.available()))}")
@@ -201,9 +206,12 @@ def words(text: str, called: str) -> tuple[str, ...]:
 def integers(text: str, called: str) -> tuple[int, ...]:
     """`42,43` to (42, 43)."""
     try:
-        return tuple(int(one) for one in text.split(","))
+        found = tuple(int(one) for one in text.split(","))
     except ValueError:
         raise InputError(f"{called} takes whole numbers separated by commas, got {text!r}; write 42,43,44") from None
+    if any(abs(one) >= 2**63 for one in found):
+        raise InputError(f"{called} takes whole numbers below 2^63, got {text!r}; write 42,43,44")
+    return found
 
 
 def seeds(text: str, called: str) -> tuple[int, ...]:
@@ -238,6 +246,10 @@ def rates(text: str, called: str) -> tuple[float, ...]:
     first, last, step = (parse_rate(one) for one in bounds)
     if step <= 0 or last < first:
         raise InputError(f"{called} FROM:TO:STEP needs FROM <= TO and STEP > 0, got {text!r}; write 0:0.9:0.05")
+    if (last - first) / step > MOST_RATES:
+        raise InputError(
+            f"{called} {text} asks for more than {MOST_RATES:,} rates; give a larger STEP, as in 0:0.9:0.05"
+        )
     return steps(first, last, step)
 
 

@@ -10,9 +10,10 @@ import torch
 from engine.models.loading import LoadedModel, load_sketch, planned_placement
 from engine.models.memory import free_host_bytes, has_own_memory, room_on
 from engine.records.errors import InputError
+from engine.run.audit_plan import default_preset, preset
 from engine.run.estimate import STAGES, Estimate, estimate
-from engine.run.plans import default_plan, default_preset, preset
 from engine.run.preflight import impossible
+from engine.run.refusal_plan import default_plan
 
 GIB = 2**30
 SLACK = 1.05  # an allocator hands out whole blocks; a choice

@@ -9,7 +9,7 @@ from dataclasses import replace
 from engine.data.corpora import windows
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
-from engine.run.plans import ScorePlan
+from engine.run.score_plan import ScorePlan
 from engine.selectors import get_selector, with_needs
 from engine.selectors.run import check_model
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from engine.interventions.kinds import INTERVENTIONS
 from engine.run import field_types
 from engine.run.field_types import Names, check_plan, option
-from engine.stats.protocols import METRICS, UNIT_KINDS
+from engine.stats.protocols import METRICS, UNIT_KINDS, USUAL_UNITS
 from engine.stats.removal_order import ORDERS
 
 
@@ -19,7 +19,9 @@ class ProtocolsPlan:
         ("zero", "mean", "resample"), "interventions of `protocols`", read=Names("intervention", INTERVENTIONS.offered)
     )
     protocol_units: tuple[str, ...] = option(
-        UNIT_KINDS, "units of `protocols`", read=Names("kind of unit", lambda: UNIT_KINDS)
+        USUAL_UNITS,
+        "units of `protocols`; expert: all rows of a routed expert",
+        read=Names("kind of unit", lambda: UNIT_KINDS),
     )
     protocol_metrics: tuple[str, ...] = option(
         METRICS, "metrics of `protocols`, all from one pass", read=Names("metric", lambda: METRICS)
@@ -38,6 +40,13 @@ class ProtocolsPlan:
         "of every row are kept for each", metavar="N", least=1,
     )  # fmt: skip
     resample_seed: int = option(0, "seed of which of them stands for which evaluation window", least=0)
+    resample_draws: int = option(
+        1, "seeds of resampling, from --resample-seed on, that `protocols` takes the mean over", metavar="N", least=1
+    )
 
     def __post_init__(self) -> None:
         check_plan(self)
+
+    @property
+    def resample_seeds(self) -> tuple[int, ...]:
+        return tuple(range(self.resample_seed, self.resample_seed + self.resample_draws))

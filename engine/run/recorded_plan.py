@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -11,7 +12,9 @@ from engine.data.local_tasks import SHIPPED as SHIPPED_TASKS
 from engine.data.texts import available_corpora
 from engine.records.errors import InputError
 from engine.records.hashing import Json
-from engine.run.plans import AuditPlan, ScorePlan
+from engine.run.audit_plan import AuditPlan
+from engine.run.refusal_plan import RefusalPlan
+from engine.run.score_plan import SHIPPED, ScorePlan
 
 _SCORING = "scoring"  # has a record of its own
 
@@ -26,6 +29,7 @@ def score_plan(record: Json, texts: Sequence[Path] = ()) -> ScorePlan:
         "selectors": tuple(record["selectors"]),
         "seeds": tuple(record["seeds"]),
         "objective": record["objective"],
+        "skip_first": record.get("skip_first", 0),
     }
     calibration = record.get("calibration")
     if calibration:
@@ -49,6 +53,48 @@ def audit_plan(spec: Json, reads: Sequence[str] = (), texts: Sequence[Path] = ()
         settings[name] = find(settings[name], texts) if settings.get(name) else settings.get(name)
     plan: AuditPlan = _made(AuditPlan, settings, notes, {_SCORING: score_plan(spec["scores"], texts)})
     return plan, notes
+
+
+def refusal_plan(spec: Json, texts: Sequence[Path] = (), **more: Any) -> RefusalPlan:
+    """The plan of a stage of `refusal` from its tables' record. more: settings that are not in it.
+
+    Its cap is recorded in nats, so that a perplexity factor comes back as the perplexity that it gave. Onset phrases
+    are not recorded; who needs them compares the tokens. Errors: InputError for a text or pairs that are not to be had.
+    """
+    pairs, heldout, scored = spec["pairs"], spec.get("heldout", {}), spec["lm_scores"]
+    (source,) = {one["source"] for one in pairs.values()}
+    text = spec["evaluation"]
+    scoring = ScorePlan(
+        corpus=text_named(scored["corpus"], texts),
+        samples=scored.get("samples_requested") or scored["samples"],
+        length=scored["length"],
+    )
+    given: dict[str, Any] = {
+        "selectors": tuple(spec["selectors"]),
+        "pairs": source if source == SHIPPED else _found(source, texts),
+        "domains": tuple(pairs),
+        "calibration_pairs": max(one["pairs"] for one in pairs.values()),
+        "heldout_pairs": max((one["pairs"] for one in heldout.values()), default=None),
+        "scoring": scoring,
+        "eval_corpus": text_named(text["corpus"], texts),
+        "eval_samples": text.get("samples_requested") or text["samples"],
+        "eval_length": text["length"],
+        "lambdas": tuple(spec["lambdas"]),
+        "ks": tuple(spec["ks"]),
+        "widen": spec.get("widen", 0),
+        "reply_tokens": spec["reply_tokens"],
+        "batch_size": spec["reply_batch_size"],
+        "system": spec.get("system", ""),
+        "thinking": spec.get("thinking", False),
+        "calibration_batch": spec["batch_size"],
+        "benign_limit": spec["benign_limit"],
+        "max_perplexity": math.exp(spec["max_nll"]),
+        "judge": spec["judge"],
+        "random_seed": spec["random_seed"],
+    }
+    if "longer_replies" in spec:
+        given["longer_replies"] = spec["longer_replies"]
+    return RefusalPlan(**given | more)
 
 
 def text_named(name: str, texts: Sequence[Path]) -> str:

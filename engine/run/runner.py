@@ -15,13 +15,14 @@ from engine.edits.edit import edit_of
 from engine.interventions.apply import applied
 from engine.measures.nll import NegativeLogLikelihood, Nll
 from engine.models.loading import LoadedModel
-from engine.records.progress import Progress
+from engine.records.progress import CELLS, Progress
 from engine.results.store import Store
 from engine.run.cell import Cell
 from engine.run.pace import Pace, told
 
 R = TypeVar("R")
-STAGE = "cells"  # the name of all cells of a command on the bar
+Group = tuple[Cell[Any], ...]  # computed in one pass
+STAGE = CELLS  # the name of all cells of a command on the bar
 
 
 class Results:
@@ -63,16 +64,27 @@ class Count:
 
 
 class Runner(Protocol):
-    """What studies ask for results. `local` is the first; results never depend on which runner gave them."""
+    """What studies ask for results: `local`, `ray`, or the share of a shard; results never depend on which it was.
 
-    results: Results
+    whole: False for one that measures a share of the cells only. Then no file is written, and whoever makes tables
+    raises `Measured` in their place. shared: measures all that it is asked for; the runner itself where it is whole.
+    """
+
+    @property
+    def results(self) -> Results: ...
+
+    @property
+    def whole(self) -> bool: ...
+
+    @property
+    def shared(self) -> LocalRunner: ...
 
     def expect(self, cells: Iterable[Cell[Any]]) -> Count:
         """Cells that the command will want: the bar is over all of them, and known ones count as done."""
         ...
 
     def run(self, cells: Iterable[Cell[Any]]) -> Results:
-        """`results`, with these cells among them."""
+        """`results`, with these cells among them. Errors: Measured where some of them are not this runner's."""
         ...
 
 
@@ -82,6 +94,8 @@ class LocalRunner:
     announce: called with the count of what is known and what is to compute before the first cell is computed.
     An interrupt costs the cells under way; all others are in the store.
     """
+
+    whole = True
 
     def __init__(
         self, store: Store, progress: Progress | None = None, announce: Callable[[Count], None] | None = None
@@ -94,6 +108,10 @@ class LocalRunner:
         self._expected: set[str] = set()
         self._done: set[str] = set()
         self._at_most = 0
+
+    @property
+    def shared(self) -> LocalRunner:
+        return self
 
     def expect(self, cells: Iterable[Cell[Any]]) -> Count:
         new = [cell for cell in dict.fromkeys(cells) if cell.key not in self._expected]
@@ -128,7 +146,8 @@ class LocalRunner:
         for cell in (cell.base or cell for cell in cells):
             if cell.measure not in self.pace:
                 with applied(cell.loaded, cell.edit):
-                    self._timed(cell, 1, _alone(cell))
+                    _, seconds = _timed(_alone(cell))
+                self.pace.add(cell.measure, 1, seconds)
 
     def run(self, cells: Iterable[Cell[Any]]) -> Results:
         cells = list(dict.fromkeys(cells))
@@ -136,32 +155,28 @@ class LocalRunner:
         missing = [cell for cell in cells if cell not in self.results]
         bases = {cell: cell.base for cell in missing if cell.base is not None}
         wanted = [bases.get(cell, cell) for cell in missing]
-        for group in _groups([cell for cell in dict.fromkeys(wanted) if not self._known(cell)]):
-            self._compute(group, bases)
+        self._compute_all(_groups([cell for cell in dict.fromkeys(wanted) if not self._known(cell)]), bases)
         for cell, base in bases.items():
             if cell not in self.results:  # not derived on the way: its base was known
                 self._derive(cell, base)
         return self.results
 
-    def _compute(self, group: tuple[Cell[Any], ...], bases: dict[Cell[Any], Cell[Any]]) -> None:
-        first = group[0]
-        if _together(first) > 1:
-            edits = [cell.edit for cell in group]
-            found = self._timed(first, len(group), lambda: first.measure.measure_each(first.loaded, edits))
-        else:
-            with applied(first.loaded, first.edit):
-                found = self._timed(first, 1, _alone(first))
+    def _compute_all(self, groups: Iterable[Group], bases: dict[Cell[Any], Cell[Any]]) -> None:
+        for group in groups:
+            self._compute(group, bases)
+
+    def _compute(self, group: Group, bases: dict[Cell[Any], Cell[Any]]) -> None:
+        found, seconds = measured_now(group)
+        self.pace.add(group[0].measure, len(group), seconds)
+        self._keep_group(group, found, bases)
+
+    def _keep_group(self, group: Group, found: list[Any], bases: dict[Cell[Any], Cell[Any]]) -> None:
+        """Keeps the results of a group, and what is derived of them."""
         for cell, result in zip(group, found, strict=True):
             self._keep(cell, result)
         for cell, base in bases.items():
             if base in group:
                 self._derive(cell, base)
-
-    def _timed(self, cell: Cell[R], edits: int, measure: Callable[[], list[R]]) -> list[R]:
-        start = time.monotonic()
-        found = measure()
-        self.pace.add(cell.measure, edits, time.monotonic() - start)
-        return found
 
     def _derive(self, cell: Cell[Any], base: Cell[Any]) -> None:
         self._keep(cell, cell.measure.derive(self.results[base]))
@@ -181,7 +196,7 @@ class LocalRunner:
                 return False
             try:
                 self.results.keep(cell, cell.measure.decode(stored))
-            except (KeyError, TypeError, ValueError):
+            except (LookupError, TypeError, ValueError, AttributeError):
                 return False
         return True
 
@@ -190,18 +205,37 @@ class LocalRunner:
             self._progress(STAGE, len(self._done), max(len(self._expected), self._at_most))
 
 
+def measured_now(group: Group) -> tuple[list[Any], float]:
+    """The results of cells that are measured in one pass, and how many seconds that took."""
+    first = group[0]
+    if _together(first) > 1:
+        return _timed(lambda: first.measure.measure_each(first.loaded, [cell.edit for cell in group]))
+    with applied(first.loaded, first.edit):
+        return _timed(_alone(first))
+
+
+def _timed(measure: Callable[[], list[R]]) -> tuple[list[R], float]:
+    start = time.monotonic()
+    found = measure()
+    return found, time.monotonic() - start
+
+
 def _alone(cell: Cell[R]) -> Callable[[], list[R]]:
     """Measures a cell whose edit is in the weights."""
     return lambda: [cell.measure.measure(cell.loaded, cell.edit)]
 
 
-def _groups(cells: list[Cell[Any]]) -> Iterator[tuple[Cell[Any], ...]]:
+def _groups(cells: Iterable[Cell[Any]]) -> Iterator[Group]:
     """Cells that are computed in one go: of one model and measure, as many as the measure takes together."""
     for _, members in groupby(cells, key=lambda cell: (id(cell.loaded), cell.measure_key)):
-        alike = tuple(members)
-        together = _together(alike[0])
-        for start in range(0, len(alike), together):
-            yield alike[start : start + together]
+        yield from cut(tuple(members))
+
+
+def cut(alike: Group) -> Iterator[Group]:
+    """Cells of one model and measure by as many as are computed in one pass."""
+    together = _together(alike[0])
+    for start in range(0, len(alike), together):
+        yield alike[start : start + together]
 
 
 def _together(cell: Cell[Any]) -> int:

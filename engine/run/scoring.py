@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors.torch import save
 from torch import Tensor
@@ -18,10 +19,13 @@ from engine.records.files import same_bytes, write_atomic, write_parquet
 from engine.records.hashing import Json, cache_key, canonical
 from engine.records.manifest import add_to_manifest, check_folder
 from engine.records.progress import Progress, Stopwatch
+from engine.results.arrays import Arrays
 from engine.results.store import Store
-from engine.run.plans import ScorePlan
+from engine.run.score_plan import ScorePlan
 from engine.selectors import compute_scores, formula, get_selector, with_needs
 from engine.selectors.base import titles_record
+from engine.selectors.kept_sums import KeptSums
+from engine.selectors.nested import nested_scores
 from engine.selectors.seen import EXPERTS
 
 
@@ -49,18 +53,29 @@ def check_seed(seed: int | None, seeds: Sequence[int]) -> None:
         raise InputError(f"seed {seed} was not scored; available: {', '.join(map(str, seeds))} (--seeds)")
 
 
-def score_model(loaded: LoadedModel, plan: ScorePlan, *, store: Store, progress: Progress | None = None) -> Scored:
-    """The scores of `plan`, from the store where they are known; each selector is kept as soon as it is done."""
+def score_model(
+    loaded: LoadedModel,
+    plan: ScorePlan,
+    *,
+    store: Store,
+    progress: Progress | None = None,
+    kept: KeptSums | None = None,
+) -> Scored:
+    """The scores of `plan`, from the store where they are known; each selector is kept as soon as it is done.
+
+    kept: batches that scoring of other texts shares with this, as in `compute_scores`.
+    """
     watch = Stopwatch()
     names = with_needs(plan.selectors)
     tokens = None
     if not all(get_selector(name).data_free for name in names):
         tokens = windows(plan.corpus, loaded.tokenizer, role="calibration", samples=plan.samples, length=plan.length)
-    scores = score_tokens(loaded, plan, plan.selectors, tokens, store=store, progress=progress)
+    scores = score_tokens(loaded, plan, plan.selectors, tokens, store=store, progress=progress, kept=kept)
     spec: Json = {
         "selectors": list(plan.selectors),
         "seeds": list(plan.seeds),
         "objective": plan.objective,
+        **_skipped(plan),
         "calibration": tokens.record() if tokens else None,
         **titles_record(plan.selectors),
     }
@@ -77,6 +92,7 @@ def score_tokens(
     *,
     store: Store,
     progress: Progress | None = None,
+    kept: KeptSums | None = None,
 ) -> dict[str, Tensor]:
     """Scores of these selectors from these windows, from the store where they are known; the rest as `plan` says.
 
@@ -84,8 +100,8 @@ def score_tokens(
     """
     names = with_needs(selectors)
     keys = {name: _score_key(loaded, plan, name, tokens) for name in names}
-    cached = {name: store.load_arrays(key) for name, key in keys.items()}
-    scores = {name: torch.from_numpy(arrays["scores"]) for name, arrays in cached.items() if arrays}
+    cached = {name: kept_scores(store, key, loaded.rows.n_rows) for name, key in keys.items()}
+    scores = {name: values for name, values in cached.items() if values is not None}
     missing = [name for name in selectors if name not in scores]
 
     def keep(name: str, values: Tensor) -> None:
@@ -103,8 +119,64 @@ def score_tokens(
             progress=progress,
             known=scores,
             finished=keep,
+            skip_first=plan.skip_first,
+            kept=kept,
         )
     return {name: scores[name] for name in selectors}
+
+
+def score_at_sizes(
+    loaded: LoadedModel,
+    plan: ScorePlan,
+    selectors: Sequence[str],
+    tokens: Windows,
+    sizes: Sequence[int],
+    *,
+    store: Store,
+    progress: Progress | None = None,
+    kept: KeptSums | None = None,
+) -> dict[int, dict[str, Tensor]]:
+    """Scores of these selectors from the first n windows of `tokens` for each size, from the store where they are
+    known; the rest as `plan` says.
+
+    One pass serves all sizes, and `score_tokens` of the whole of `tokens`, whose scores are kept with them: neither
+    reads a window that the other has read before it. Each selector is kept as soon as it is done, so that an
+    interrupted run goes on where it stopped.
+
+    returns {size: {selector: [N]}}, ascending sizes
+    """
+    whole = len(tokens.input_ids)
+    keys = {
+        (size, name): _size_key(loaded, plan, name, tokens, size)
+        for size in sorted({*sizes, whole})
+        for name in with_needs(selectors)
+    }
+    known: dict[int, dict[str, Tensor]] = {size: {} for size, _ in keys}
+    for (size, name), key in keys.items():
+        values = kept_scores(store, key, loaded.rows.n_rows)
+        if values is not None:
+            known[size][name] = values
+
+    def keep(size: int, name: str, values: Tensor) -> None:
+        if (size, name) in keys:  # not one that a plug-in asked for without saying so
+            about = {"selector": name} if size == whole else {"selector": name, "size": str(size)}
+            store.save_arrays(keys[size, name], {"scores": values.numpy()}, about)
+
+    found = nested_scores(
+        loaded,
+        selectors,
+        tokens,
+        list(known),
+        seeds=plan.seeds,
+        objective=plan.objective,
+        batch_size=plan.batch_size or "auto",
+        progress=progress,
+        known=known,
+        finished=keep,
+        skip_first=plan.skip_first,
+        kept=kept,
+    )
+    return {size: found[size] for size in sorted(set(sizes))}
 
 
 def write_scores(folder: Path, loaded: LoadedModel, scored: Scored) -> Json:
@@ -118,6 +190,22 @@ def write_scores(folder: Path, loaded: LoadedModel, scored: Scored) -> Json:
     return add_to_manifest(folder, loaded.fingerprint, "scores.safetensors", scored.spec, scored.elapsed_s)
 
 
+def kept_scores(store: Store, key: str, n_rows: int) -> Tensor | None:
+    """Scores of the store: [N] or [seeds, N] float32; None where they are not there."""
+
+    def fits(arrays: Arrays) -> bool:
+        values = arrays.get("scores")
+        return values is not None and values.dtype == np.float32 and values.shape[-1:] == (n_rows,) and values.ndim < 3
+
+    arrays = store.load_arrays(key, fits)
+    return torch.from_numpy(arrays["scores"]) if arrays else None
+
+
+def _skipped(plan: ScorePlan) -> Json:
+    """Left out where nothing is: then keys and manifests are what they were before there was a choice."""
+    return {"skip_first": plan.skip_first} if plan.skip_first else {}
+
+
 def _score_key(loaded: LoadedModel, plan: ScorePlan, selector: str, tokens: Windows | None) -> str:
     """Everything that can change this selector's scores; what it ignores (tokens, seeds) is left out."""
     made_of = formula(selector)
@@ -127,4 +215,14 @@ def _score_key(loaded: LoadedModel, plan: ScorePlan, selector: str, tokens: Wind
     if not all(get_selector(name).data_free for name in with_needs([selector])):
         assert tokens is not None
         spec |= {"tokens": tokens.token_hash, "objective": plan.objective, "batch_size": plan.batch_size}
+        spec |= _skipped(plan)
     return cache_key("scores", spec)
+
+
+def _size_key(loaded: LoadedModel, plan: ScorePlan, selector: str, tokens: Windows, size: int) -> str:
+    """Of scores from the first windows; of all of them `_score_key`. The last of them may have gone through the model
+    beside later ones, which can change the last bits: the whole text is part of it."""
+    whole = _score_key(loaded, plan, selector, tokens)
+    if size == len(tokens.input_ids):
+        return whole
+    return cache_key("nested_scores", {"whole": whole, "tokens": tokens.first(size).token_hash})

@@ -15,7 +15,7 @@ from engine.models.rows import RowIndex
 from engine.records.errors import InputError, unknown
 from engine.selectors.checks import check_finite
 from engine.selectors.gradients import IG_STEPS, METHODS, Inputs, LogitGradient, Method, Reduce, Wanted
-from engine.selectors.passes import BatchSize, in_batches, wide, windows_per_pass
+from engine.selectors.passes import BatchSize, OnLinear, in_batches, wide, windows_per_pass
 
 if TYPE_CHECKING:
     from engine.models.loading import LoadedModel
@@ -45,6 +45,7 @@ def relevances(
     reduce: Reduce,
     attention_mask: Tensor | None = None,
     centre: Sequence[Tensor] | None = None,
+    watch: OnLinear | None = None,
 ) -> None:
     """Signed relevance R = [B, T, rows] of every row's output at every token, handed to `reduce` layer by layer.
 
@@ -57,13 +58,15 @@ def relevances(
     relp: R = (h - centre) * dF/dh under AttnLRP's rules, from the same pass; Jafari et al. 2025, arXiv:2508.21258.
     ig:  R = (h(1) - h(0)) * mean over k = 1..16 of dF/dh(k/16), where h(a) is h with the input embeddings
          scaled by a (16 forward and backward passes, and a forward pass for h(0)). Path and baseline are
-         the paper's; this form is EAP-IG's, Hanna et al. 2024, arXiv:2403.17806.
+         the paper's; this form is EAP-IG's, Hanna et al. 2024, arXiv:2403.17806. grad_x_input and gradient are read
+         at the end of this path where they are wanted beside it.
     ig_conductance: R = sum over k = 1..16 of dF/dh(k/16) * (h(k/16) - h((k-1)/16)), from the same passes;
          Dhamdhere et al. 2018, arXiv:1805.12233.
 
     methods: of one pass (`gradients.PASSES`); what several are given does not depend on the others.
     input_ids [B, T]; attention_mask [B, T] of 0/1 for padded batches, whose position ids follow from it.
     centre: for relp, [rows] of every layer. No parameter gets a gradient.
+    watch: of ig's pass and plain gradients', is shown every Linear where the batch goes through as it is.
     Errors: InputError for lrp and relp on an architecture without rules.
     """
     for method in methods:
@@ -75,7 +78,7 @@ def relevances(
     if torch.is_inference_mode_enabled():
         raise RuntimeError("relevance needs gradients; leave torch.inference_mode first")
     with torch.enable_grad():
-        wanted = Wanted(frozenset(methods), reduce, centre)
+        wanted = Wanted(frozenset(methods), reduce, centre, watch)
         passes.pop()(model, rows, Inputs(model, input_ids, attention_mask), gradient_of, wanted)
 
 

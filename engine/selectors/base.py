@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Objective = Literal["loss", "logit"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)  # the first is the default
 SEEDS = (42, 43, 44)  # of seeded selectors: the paper, section 3.4
-# Files and ids, in menu order: the paper's seven (`engine.run.plans.PAPER_SELECTORS`), then ours.
+# Files and ids, in menu order: the paper's seven (`engine.run.score_plan.PAPER_SELECTORS`), then ours.
 BUILT_IN = (
     "random", "magnitude", "wanda", "mean_activation", "lrp", "ig", "consensus2", "grad_x_input", "ig_conductance",
     "fisher", "taylor", "atp_signed", "relp", "gradient_norm", "activation_std", "flap", "ria", "weight_norm",
@@ -49,6 +49,7 @@ BUILT_IN = (
 PAPER_CONTRASTS = ("lrp", "ig", "consensus2", "mean_activation", "random")
 ALSO_CONTRASTS = ("grad_x_input", "ig_conductance", "effect_size")
 CONTRASTS_ONLY = ("effect_size",)  # give text no scores
+ACTIVATIONS = ("activations", "moments")  # stands among what is asked of relevances, for `ScoringRun.activations`
 
 
 class Selector(Protocol):
@@ -211,9 +212,14 @@ def with_needs(selector_ids: Iterable[str]) -> list[str]:
 
 
 def asked_by(selector_ids: Iterable[str], known: Container[str]) -> tuple[tuple[str, str], ...]:
-    """What these selectors and those they are made of will ask of relevances, but for those whose scores are known."""
-    missing = [name for name in with_needs(selector_ids) if name not in known]
-    return tuple(dict.fromkeys(one for name in missing for one in get_selector(name).asks))
+    """What these selectors and those they are made of will ask of relevances, but for those whose scores are known;
+    and `ACTIVATIONS` where one of them may ask for these: it reads text and says of nothing else that it asks for it,
+    or is centred on them as relp is."""
+    missing = [get_selector(name) for name in with_needs(selector_ids) if name not in known]
+    asks = list(dict.fromkeys(one for info in missing for one in info.asks))
+    if any(not (info.data_free or info.asks or info.needs) for info in missing) or any(of == "relp" for of, _ in asks):
+        asks.append(ACTIVATIONS)
+    return tuple(asks)
 
 
 def formula(selector_id: str) -> Json:
@@ -231,6 +237,17 @@ def broken_plug_ins() -> dict[str, str]:
     """Entry points that could not be loaded, with the reason."""
     available_selectors()
     return dict(REGISTRY.broken)
+
+
+def check_skip_first(skip_first: int, length: int | None) -> None:
+    """`InputError` where leaving out so many positions leaves none of a window of `length` tokens that predicts one."""
+    if skip_first < 0:
+        raise InputError(f"the number of first positions to skip must be at least 0, got {skip_first}")
+    if length is not None and length >= 2 and skip_first > length - 2:
+        raise InputError(
+            f"without the first {skip_first} positions a window of {length} tokens has none left that predicts a "
+            f"token; skip at most {length - 2}, or use longer windows"
+        )
 
 
 def titles_record(selector_ids: Iterable[str]) -> Json:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from engine.models.attnlrp import model_family
+from engine.models.attnlrp import check_rules
 from engine.selectors.base import register_selector
 from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import ScoringRun
@@ -31,7 +31,8 @@ class Consensus2:
     """
 
     def check(self, loaded: LoadedModel) -> None:
-        model_family(loaded.model)
+        with loaded.lock:
+            check_rules(loaded.model)
 
     def score(self, run: ScoringRun) -> Tensor:
         return torch.from_numpy(borda(run.scores("lrp").numpy(), run.scores("ig").numpy()))

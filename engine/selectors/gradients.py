@@ -1,7 +1,8 @@
 """One batch through the model, and what comes back at every Linear: one function per pass.
 
-A pass serves all methods that need its gradients: `PASSES`. Memory, besides the scores: the plain pass and AttnLRP's
-keep what one forward and backward pass of the batch keeps. For N rows and B windows of T tokens, ig keeps one more
+A pass serves all methods that need its gradients: `PASSES`. Plain gradients are those at the end of ig's path, so that
+one walk gives both. Memory, besides the scores: plain gradients and AttnLRP's keep what one forward and backward pass
+of the batch keeps. For N rows and B windows of T tokens, ig keeps one more
 vector per token, B * T * N float32 (the sum of the gradients so far); ig_conductance keeps two (the sum so far, and the
 outputs at the step before in the model's dtype). They go as soon as a layer is reduced.
 """
@@ -34,11 +35,13 @@ class Wanted:
     """What a pass hands out: the relevance of these methods, each layer's to `reduce`.
 
     centre: per layer [rows], the output that relp takes the difference to; None where relp is not wanted.
+    watch: is shown every Linear where the batch goes through as it is, under plain gradients: at the end of ig's path.
     """
 
     methods: Collection[Method]
     reduce: Reduce
     centre: Sequence[Tensor] | None = None
+    watch: OnLinear | None = None
 
 
 class Inputs:
@@ -63,19 +66,6 @@ class Inputs:
         start = (self.embeddings * scale).requires_grad_()
         logits = self.logits(model, start)
         torch.autograd.grad(logits, start, gradient_of(logits.detach()))
-
-
-def plain(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGradient, wanted: Wanted) -> None:
-    """grad_x_input: R = h * dF/dh. gradient: R = dF/dh."""
-
-    def give(layer: int, h: Tensor, gradient: Tensor) -> None:
-        if "grad_x_input" in wanted.methods:
-            wanted.reduce("grad_x_input", layer, h * gradient)
-        if "gradient" in wanted.methods:
-            wanted.reduce("gradient", layer, gradient)
-
-    with plain_gradients():
-        _outputs_and_gradients(model, rows, inputs, gradient_of, give)
 
 
 def lrp(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGradient, wanted: Wanted) -> None:
@@ -123,18 +113,24 @@ def _outputs_and_gradients(
 
 
 def path(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGradient, wanted: Wanted) -> None:
-    """Along h(k/16), k = 1..16, the outputs with the input embeddings scaled by k/16.
+    """Along h(k/16), k = 1..16, the outputs with the input embeddings scaled by k/16, under plain gradients.
 
     ig: R = (h(1) - h(0)) * mean_k dF/dh(k/16). ig_conductance: R = sum_k dF/dh(k/16) * (h(k/16) - h((k-1)/16)).
+    grad_x_input: R = h(1) * dF/dh(1). gradient: R = dF/dh(1). These two need the path's end only, and without the
+    others nothing else of it is walked.
     """
-    check_path(model, rows)
     ig, conductance = "ig" in wanted.methods, "ig_conductance" in wanted.methods
-    at_zero = _outputs_at_zero(model, rows, inputs)
-    before = dict(at_zero) if conductance else {}  # h at the step before
+    before: dict[int, Tensor] = {}  # h at the step before
+    at_zero: dict[int, Tensor] = {}
+    if ig or conductance:
+        check_path(model, rows)
+        at_zero = _outputs_at_zero(model, rows, inputs)
+        before = dict(at_zero) if conductance else {}
     if not ig:
         at_zero.clear()
     gradients: dict[int, Tensor] = {}  # their sum so far
     moved: dict[int, Tensor] = {}  # the conductance so far
+    ran: set[int] = set()
     reached: set[int] = set()
 
     def add(layer: int, h: Tensor, gradient: Tensor, last: bool) -> None:
@@ -155,11 +151,20 @@ def path(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGra
                 gradients[layer] = gradient.clone()
             if last:
                 wanted.reduce("ig", layer, (wide(h) - at_zero.pop(layer)) * (gradients.pop(layer) / IG_STEPS))
+        if last and "grad_x_input" in wanted.methods:
+            wanted.reduce("grad_x_input", layer, wide(h) * gradient)
+        if last and "gradient" in wanted.methods:
+            wanted.reduce("gradient", layer, gradient)
 
     def watcher(last: bool) -> OnLinear:
-        def on_linear(layer: int, _: Tensor, output: Tensor, seen: Seen) -> None:
-            # ig alone needs no output but the last: it is not kept alive until the backward pass.
+        def on_linear(layer: int, given: Tensor, output: Tensor, seen: Seen) -> None:
+            if last and wanted.watch is not None:
+                with torch.no_grad():
+                    wanted.watch(layer, given.detach(), output.detach(), seen)
+            # Without conductance no output but the last is needed: none is kept alive until the backward pass.
             h = seen.by_token(output.detach()) if conductance or last else output.new_empty(0)
+            if last:
+                ran.add(layer)
 
             def finish(gradient: Tensor) -> None:
                 add(layer, h, seen.by_token(wide(gradient)), last)
@@ -170,10 +175,10 @@ def path(model: nn.Module, rows: RowIndex, inputs: Inputs, gradient_of: LogitGra
 
         return on_linear
 
-    for step in range(1, IG_STEPS + 1):
+    for step in range(1 if ig or conductance else IG_STEPS, IG_STEPS + 1):
         with plain_gradients(), watching(model, rows, inputs.positions, watcher(last=step == IG_STEPS)):
             inputs.backward(model, step / IG_STEPS, gradient_of)
-    _check_reached(rows, {layer.index for layer in rows.layers}, reached)
+    _check_reached(rows, ran, reached)
 
 
 def check_path(model: nn.Module, rows: RowIndex) -> None:
@@ -215,8 +220,7 @@ def _outputs_at_zero(model: nn.Module, rows: RowIndex, inputs: Inputs) -> dict[i
 
 Pass = Callable[[nn.Module, RowIndex, Inputs, LogitGradient, Wanted], None]
 PASSES: tuple[tuple[Pass, tuple[Method, ...]], ...] = (
-    (plain, ("grad_x_input", "gradient")),
     (lrp, ("lrp", "relp")),
-    (path, ("ig", "ig_conductance")),
+    (path, ("grad_x_input", "gradient", "ig", "ig_conductance")),
 )
 METHODS: dict[Method, Pass] = {method: one for one, methods in PASSES for method in methods}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from engine.models.attnlrp import model_family
+from engine.models.attnlrp import check_rules
 from engine.selectors.base import register_selector
 from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import ScoringRun
@@ -22,11 +22,14 @@ class Lrp:
     Rules: Achtibat et al. 2024, arXiv:2402.05602, from lxt (`engine.models.attnlrp`). F = summed next-token loss, or
     summed target logits under the objective `logit`; E over all predicted tokens, absolute value per token
     first (the paper leaves the order open; signed sums rank badly).
+    Llama, Qwen2, Qwen3 and Gemma-3 as lxt has them; other families where their blocks compute the same, tried on the
+    model before any score (`engine.models.lrp_by_structure`, `engine.models.lrp_conservation`).
     returns [N], >= 0
     """
 
     def check(self, loaded: LoadedModel) -> None:
-        model_family(loaded.model)
+        with loaded.lock:
+            check_rules(loaded.model)
 
     def score(self, run: ScoringRun) -> Tensor:
         return run.mean_abs_relevance("lrp")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal, cast
@@ -128,18 +128,15 @@ def windows_in_budget(kind: str, n_rows: int, vocabulary: int, tokens: int) -> i
     return max(1, ELEMENT_BUDGET[kind] // (3 * tokens * (n_rows + vocabulary)))
 
 
-def in_batches(
-    work: Callable[[slice], Tensor], total: int, batch_size: int, cuts: Sequence[int] = ()
-) -> Iterator[tuple[slice, Tensor]]:
+def in_batches(work: Callable[[slice], Tensor], total: int, batch_size: int) -> Iterator[tuple[slice, Tensor]]:
     """`work` over `total` items in batches; a batch that does not fit in memory is tried again at half the size.
 
-    cuts: a batch never reaches over one of these numbers of items. `work` has to be without effect when it fails.
+    `work` has to be without effect when it fails.
     Errors: InputError where a single item does not fit.
     """
     done = 0
     while done < total:
-        stop = min([done + batch_size, total, *(cut for cut in cuts if cut > done)])
-        part = slice(done, stop)
+        part = slice(done, min(done + batch_size, total))
         result = none_without_memory(partial(work, part))
         if result is None:
             size = part.stop - part.start

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from engine.models.attnlrp import model_family
+from engine.models.attnlrp import check_rules
 from engine.selectors.base import register_selector
 from engine.selectors.run import ScoringRun
 
@@ -34,7 +34,8 @@ class RelevancePatching:
     """
 
     def check(self, loaded: LoadedModel) -> None:
-        model_family(loaded.model)
+        with loaded.lock:
+            check_rules(loaded.model)
 
     def score(self, run: ScoringRun) -> Tensor:
         return run.mean_abs_relevance("relp")

@@ -13,10 +13,21 @@ from engine.records.errors import InputError, unknown
 from engine.records.progress import Progress
 from engine.selectors.activations import ActivationStatistics, split_statistics, window_statistics
 from engine.selectors.attribution import Method
-from engine.selectors.base import OBJECTIVES, SEEDS, Objective, SelectorInfo, asked_by, get_selector, new_scorer
+from engine.selectors.base import (
+    ACTIVATIONS,
+    OBJECTIVES,
+    SEEDS,
+    Objective,
+    SelectorInfo,
+    asked_by,
+    check_skip_first,
+    get_selector,
+    new_scorer,
+)
 from engine.selectors.checks import check_finite
+from engine.selectors.kept_sums import KeptSums
 from engine.selectors.passes import BatchSize, in_batches, windows_per_pass
-from engine.selectors.relevance_sums import Asked, Statistic, checked_asks, relevance_sums, same_pass
+from engine.selectors.relevance_sums import Asked, Statistic, checked_asks, needs_plain, relevance_sums, same_pass
 from engine.selectors.seen import counted
 
 if TYPE_CHECKING:
@@ -24,6 +35,8 @@ if TYPE_CHECKING:
     from engine.models.loading import LoadedModel
 
 Finished = Callable[[str, Tensor], None]  # selector, its scores
+# Windows of a batch [B, T], ascending numbers of them up to B -> sums over the first so many of the batch [numbers, n].
+Work = Callable[[Tensor, Sequence[int]], Tensor]
 
 
 def compute_scores(
@@ -37,6 +50,8 @@ def compute_scores(
     progress: Progress | None = None,
     known: Mapping[str, Tensor] | None = None,
     finished: Finished | None = None,
+    skip_first: int = 0,
+    kept: KeptSums | None = None,
 ) -> dict[str, Tensor]:
     """Scores of every row under each selector, higher = more important.
 
@@ -48,21 +63,30 @@ def compute_scores(
     known: scores of the same model, text and objective that are there already (a consensus may need them).
     finished: called with a selector and its scores as soon as they are known, also for one that was only
     needed by another.
+    skip_first: positions at the start of each window that E leaves out (**choice**: 0, as the paper). Some models put
+    by far the most of a score on a window's first token. F stays the loss of all predicted tokens, and the windows are
+    read as they are. Selectors without data do not change; one that runs the model itself has to mind
+    `run.skip_first`.
+    kept: what runs over other texts summed over batches that this text has as well, and where this run's go.
 
     returns {selector: [N] float32 on the CPU}, seeded selectors [seeds, N]; weights and hooks as before
     Errors: InputError for an unknown selector or objective, missing or too short windows, scores that are
     not finite, a single window that does not fit in memory.
     """
-    check_request(loaded, selectors, windows, objective)
+    check_request(loaded, selectors, windows, objective, skip_first)
     asked = asked_by(selectors, known or ())
-    run = ScoringRun(loaded, windows, seeds, cast(Objective, objective), batch_size, progress, known, finished, asked)
+    how = (seeds, cast(Objective, objective), batch_size, progress, known, finished, asked, skip_first, kept)
+    run = ScoringRun(loaded, windows, *how)
     return {selector: run.scores(selector) for selector in selectors}
 
 
-def check_request(loaded: LoadedModel, selectors: Sequence[str], windows: Windows | None, objective: str) -> None:
+def check_request(
+    loaded: LoadedModel, selectors: Sequence[str], windows: Windows | None, objective: str, skip_first: int = 0
+) -> None:
     """What cannot work is an InputError before hours of work, not after."""
     if objective not in OBJECTIVES:
         raise unknown("objective", objective, OBJECTIVES)
+    check_skip_first(skip_first, None if windows is None else windows.input_ids.shape[1])
     for selector in selectors:
         info = get_selector(selector)
         if not info.scores:
@@ -86,6 +110,7 @@ class ScoringRun:
     """What a selector may ask for. Every pass runs when first asked for and once only.
 
     asked: what the selectors of the run will ask of relevances, so that a pass sums it all when it runs.
+    skip_first: positions at the start of each window that every mean over tokens leaves out.
     """
 
     def __init__(
@@ -99,8 +124,12 @@ class ScoringRun:
         known: Mapping[str, Tensor] | None = None,
         finished: Finished | None = None,
         asked: Sequence[tuple[str, str]] = (),
+        skip_first: int = 0,
+        kept: KeptSums | None = None,
     ) -> None:
         self.loaded = loaded
+        self._kept = kept
+        self.skip_first = skip_first
         self.seeds = tuple(seeds)
         self.objective: Objective = objective
         self._windows = windows
@@ -112,7 +141,9 @@ class ScoringRun:
             self._scores[selector] = self._checked(get_selector(selector), scores.detach().float().cpu())
         self._activations: ActivationStatistics | None = None
         self._sums: dict[tuple[object, ...], Tensor] = {}  # by what is summed
-        self._asked = checked_asks(asked)
+        self._asked = checked_asks(one for one in asked if one != ACTIVATIONS)
+        # On the CPU, where a test finds the same bits under gradients as without: a card may choose another kernel.
+        self._activations_too = ACTIVATIONS in asked and loaded.device.partition(":")[0] == "cpu"
         self._means: dict[Asked, Tensor] = {}
 
     @property
@@ -150,18 +181,26 @@ class ScoringRun:
         return cast(nn.Linear, module)
 
     def activations(self) -> ActivationStatistics:
-        """Sizes of inputs and outputs of every Linear, from one forward pass over the calibration text."""
+        """Sizes of inputs and outputs of every Linear: from one forward pass over the calibration text, or from the
+        pass of plain gradients where the run's selectors said that they need both."""
+        if self._activations is None and self._activations_too:
+            along = next((one for one in self._asked if one not in self._means and needs_plain(one[0])), None)
+            if along is not None:
+                self._relevance_pass(*along)
         if self._activations is None:
-            ids = self.input_ids
-            sums = self._sum("activations", ("activations",), lambda part: window_statistics(self.loaded, ids[part]))
+
+            def work(ids: Tensor, ends: Sequence[int]) -> Tensor:
+                return window_statistics(self.loaded, ids, self.skip_first, ends)
+
+            sums = self._sum("activations", ("activations",), work)
             self._activations = split_statistics(self.loaded, sums)
         return self._activations
 
     def mean_abs_relevance(self, method: Method) -> Tensor:
         """E abs(R_i) over all predicted tokens of all windows, absolute value per token first. [N] float64.
 
-        A window of T tokens counts T - 1 positions: the last one predicts nothing, and its relevance is zero. A routed
-        expert's rows have the mean over those that it sees; where it sees none, 0.
+        A window of T tokens counts T - 1 positions: the last one predicts nothing, and its relevance is zero. The first
+        `skip_first` are left out. A routed expert's rows have the mean over those that it sees; where it sees none, 0.
         """
         return self.mean_relevance(method, "abs")
 
@@ -176,49 +215,76 @@ class ScoringRun:
         return self._means[method, statistic]
 
     def _relevance_pass(self, method: Method, statistic: Statistic) -> None:
-        ids, n_rows = self.input_ids, self.rows.n_rows
+        n_rows = self.rows.n_rows
         others = (one for one in self._asked if one not in self._means and self._share(method, one[0]))
         asked: tuple[Asked, ...] = tuple(sorted({(method, statistic), *others}))
         centred = any(of == "relp" for of, _ in asked)
         centre = self.activations().output_mean.split([layer.rows for layer in self.rows.layers]) if centred else None
 
-        def work(part: slice) -> Tensor:
-            return relevance_sums(self.loaded, ids[part], asked, self.objective, centre)
+        too = self._activations_too and self._activations is None and needs_plain(method)
+
+        def work(ids: Tensor, ends: Sequence[int]) -> Tensor:
+            return relevance_sums(self.loaded, ids, asked, self.objective, centre, self.skip_first, ends, too)
 
         stage = ", ".join(dict.fromkeys(of for of, _ in asked))
-        *sums, counts = self._sum(stage, asked, work, of_this_text=centred).split(
-            [*[n_rows] * len(asked), len(self.rows.layers)]
-        )
+        found = self._sum(stage, (*asked, ACTIVATIONS) if too else asked, work, of_this_text=centred)
+        sizes = [*[n_rows] * len(asked), len(self.rows.layers)]
+        *sums, counts, beside = found.split([*sizes, len(found) - sum(sizes)])
+        if too:
+            self._activations = split_statistics(self.loaded, beside)
         count = counted(counts, [layer.rows for layer in self.rows.layers])
         self._means |= {one: total / count for one, total in zip(asked, sums, strict=True)}
 
     def _share(self, method: Method, other: Method) -> bool:
         return same_pass(method, other)
 
-    def _sum(
-        self, stage: str, what: tuple[object, ...], work: Callable[[slice], Tensor], *, of_this_text: bool = False
-    ) -> Tensor:
+    def _sum(self, stage: str, what: tuple[object, ...], work: Work, *, of_this_text: bool = False) -> Tensor:
         """Sum of `work` over all windows, batch by batch. what: the same for equal work; stage: what people are shown.
 
         of_this_text: the work depends on the windows as a whole, so that runs over fewer of them do not share it.
         """
         if what not in self._sums:
-            for _, so_far in self._running_sums(stage, work):
+            kept_as = None if of_this_text else what
+            for _, so_far in self._running_sums(stage, work, self.input_ids, kept_as=kept_as):
                 self._sums[what] = so_far
         return self._sums[what]
 
     def _running_sums(
-        self, stage: str, work: Callable[[slice], Tensor], cuts: Sequence[int] = ()
+        self,
+        stage: str,
+        work: Work,
+        ids: Tensor,
+        marks: Sequence[int] = (),
+        wanted: int | None = None,
+        kept_as: tuple[object, ...] | None = None,
     ) -> Iterator[tuple[int, Tensor]]:
-        """After every batch: windows done, sum of `work` over them. No batch reaches over one of `cuts`."""
-        count, tokens = self.input_ids.shape
+        """At every mark and after every batch: windows so far, sum of `work` over them.
+
+        A mark inside a batch moves no batch, so that the sum over all windows has the bits that it has without marks.
+        wanted: windows that progress counts, None for all. kept_as: what is summed, so that batches of other texts
+        share it; None where the work is this text's alone.
+        """
+        count, tokens = ids.shape
+        wanted = wanted or count
         size = windows_per_pass(self._batch_size, self.loaded.model, self.rows, tokens)
-        self._report(stage, 0, count)
+
+        def ends_in(part: slice) -> list[int]:
+            return [*(mark - part.start for mark in marks if part.start < mark < part.stop), part.stop - part.start]
+
+        def batch(part: slice) -> Tensor:
+            ends = ends_in(part)
+            if self._kept is None or kept_as is None:
+                return work(ids[part], ends)
+            what = (*kept_as, self.objective, self.skip_first)
+            return self._kept.of(self.loaded, what, ids[part], ends, lambda: work(ids[part], ends))
+
+        self._report(stage, 0, wanted)
         total = torch.zeros(())
-        for part, sums in in_batches(work, count, size, cuts):
-            total = sums if part.start == 0 else total + sums
-            self._report(stage, part.stop, count)
-            yield part.stop, total
+        for part, sums in in_batches(batch, count, size):
+            so_far = sums if part.start == 0 else total + sums
+            total = so_far[-1]
+            self._report(stage, min(part.stop, wanted), wanted)
+            yield from zip((part.start + end for end in ends_in(part)), so_far, strict=True)
 
     def _report(self, stage: str, done: int, total: int) -> None:
         if self._progress is not None:

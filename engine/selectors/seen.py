@@ -32,14 +32,33 @@ class Seen:
         whole = values.new_zeros(self.positions[0] * self.positions[1], values.shape[-1])
         return whole.index_copy(0, self.tokens, values).view(*self.positions, -1)
 
-    def predicting(self, values: Tensor) -> Tensor:
-        """Values at the positions that predict a token, all but the last of each window.
+    def first(self, windows: int, *values: Tensor) -> tuple[Seen, tuple[Tensor, ...]]:
+        """Of the first so many windows: which tokens these are, and each of the values at them."""
+        if windows == self.positions[0]:
+            return self, values
+        positions = (windows, self.positions[1])
+        if self.tokens is None:
+            return Seen(positions), tuple(self.by_token(one)[:windows] for one in values)
+        inside = self.tokens < windows * self.positions[1]
+        return Seen(positions, self.tokens[inside]), tuple(one[inside] for one in values)
 
-        [B, T - 1, d]; of an expert [m, d] for the m of them that it sees.
+    def predicting(self, values: Tensor, skip_first: int = 0) -> Tensor:
+        """Values at the positions that predict a token, all but the last of each window, from position `skip_first` on.
+
+        [B, T - 1 - skip_first, d]; of an expert [m, d] for the m of them that it sees.
         """
         if self.tokens is None:
-            return self.by_token(values)[:, :-1]
-        return values[self.tokens % self.positions[1] != self.positions[1] - 1]
+            return self.by_token(values)[:, skip_first:-1]
+        position = self.tokens % self.positions[1]
+        return values[(position >= skip_first) & (position != self.positions[1] - 1)]
+
+    def counting(self, values: Tensor, skip_first: int) -> Tensor:
+        """Values [..., d] at the positions of each window from `skip_first` on, the last one too; as given for 0."""
+        if skip_first == 0:
+            return values
+        if self.tokens is None:
+            return self.by_token(values)[:, skip_first:]
+        return values[self.tokens % self.positions[1] >= skip_first]
 
     def at(self, values: Tensor, real: Tensor) -> Tensor:
         """Values at the seen tokens that are true in real [B, T]. [m, d]"""

@@ -23,7 +23,7 @@ from engine.stats.ledger import (
     register_claim,
 )  # fmt: skip
 from engine.stats.limits import adjusted
-from engine.stats.table_estimates import between_draws, has_blocks, interval_words, mean_of_lines
+from engine.stats.table_estimates import between_draws, has_blocks, interval_words, mean_of_lines, paired_over
 from engine.stats.verdict import BASELINE, Thresholds
 
 __all__ = ["CORRECTED", "DESCRIPTIVE", "INTERVAL", "PROOF", "TIERS", "Claim", "ledger", "needed", "register_claim"]
@@ -72,7 +72,7 @@ def _gap(tables: Tables) -> Iterator[Claim]:
         yield Claim(
             name, f"{limits.rate:.0%}", f"{said} ({interval_words(found[name])} nats per token).",
             found[name].value, "nats per token", "the same ranking, removed from the other end",
-            f"difference paired over {'blocks of ' if has_blocks(table) else ''}windows, Student's t, Holm over the "
+            f"difference paired over {paired_over(table)}, Student's t, Holm over the "
             f"selectors at {limits.level:g}", p, CORRECTED if has_blocks(table) else INTERVAL,
         )  # fmt: skip
 
@@ -104,7 +104,7 @@ def _controls(tables: Tables) -> Iterator[Claim]:
         yield Claim(
             "consensus2", f"{answer.control} {answer.order} {answer.rate:.0%}", answer.sentence, answer.difference,
             "nats per token", f"{answer.control}, {answer.rows_removed:,} rows, {answer.seeds} seed(s)",
-            f"difference paired over {'blocks of ' if has_blocks(table) else ''}windows, Student's t, Holm over the "
+            f"difference paired over {paired_over(table)}, Student's t, Holm over the "
             "controls of an order and rate", None, tier,
         )  # fmt: skip
 

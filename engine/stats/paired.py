@@ -5,21 +5,28 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from engine.records.errors import InputError
+
+if TYPE_CHECKING:
+    from engine.stats.blocks import Blocks
 
 Level = TypeVar("Level", bound=Hashable)
 
 
 class Windowed(Protocol):
-    """Summed nats and predicted tokens of every window."""
+    """Summed nats and predicted tokens of every window. blocks: what errors take as units, by the windows' text; None:
+    by their number alone."""
 
     @property
     def window_nats(self) -> tuple[float, ...]: ...
 
     @property
     def window_tokens(self) -> tuple[int, ...]: ...
+
+    @property
+    def blocks(self) -> Blocks | None: ...
 
 
 def ratio_stderr(nats: Sequence[float], tokens: Sequence[int]) -> float | None:

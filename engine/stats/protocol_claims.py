@@ -92,7 +92,7 @@ def claim_of(a: str, b: str, lines: Sequence[Line]) -> Claim:
 
 def name(line: Line) -> str:
     """A protocol in words: `zero rows, NLL, LeRF 30%`."""
-    units = {"row": "rows", "neuron": "neurons", "head": "heads"}
+    units = {"row": "rows", "neuron": "neurons", "head": "heads", "expert": "routed experts"}
     metrics = {"nll": "NLL", "kl": "KL", "top1": "top-1"}
     orders = {"lerf": "LeRF", "morf": "MoRF"}
     unit, metric, order = line["unit_kind"], line["metric"], line["order"]

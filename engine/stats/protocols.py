@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.records.errors import InputError
-from engine.stats.blocks import block_stderr
+from engine.stats.blocks import Blocks, block_stderr
 from engine.stats.draws import holm
 from engine.stats.uncertainty import Part, estimate, seed_parts
 
-UNIT_KINDS = ("row", "neuron", "head")
+USUAL_UNITS = ("row", "neuron", "head")
+UNIT_KINDS = (*USUAL_UNITS, "expert")  # which few models have
 METRICS = ("nll", "kl", "top1")
 LEVEL = 0.05
 Numbers = npt.NDArray[np.float64]
@@ -29,10 +30,12 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Harm:
-    """Harm of one selector's edits under one protocol. sums [seeds, windows] over the tokens; tokens [windows]."""
+    """Harm of one selector's edits under one protocol. sums [seeds, windows] over the tokens; tokens [windows]; blocks:
+    of these windows, None: by their number (`block_stderr`)."""
 
     sums: Numbers
     tokens: tuple[int, ...]
+    blocks: Blocks | None = None
 
     @property
     def per_token(self) -> float:
@@ -49,7 +52,7 @@ class Harm:
             raise InputError("a paired difference needs the same windows; measure both on one text")
         with np.errstate(invalid="ignore"):  # of a broken model: infinity less infinity
             apart = self.sums.mean(0) - other.sums.mean(0)
-        return Harm(np.where(np.isfinite(apart), apart, np.nan)[None], self.tokens)
+        return Harm(np.where(np.isfinite(apart), apart, np.nan)[None], self.tokens, self.blocks)
 
 
 class Sure(NamedTuple):
@@ -68,7 +71,7 @@ def text_part(harm: Harm) -> Part | None:
     windows = harm.sums.mean(0).tolist()
     if not math.isfinite(math.fsum(windows)):
         return None
-    stderr, blocks = block_stderr(windows, harm.tokens)
+    stderr, blocks = block_stderr(windows, harm.tokens, harm.blocks)
     return None if stderr is None else Part(stderr**2, blocks - 1)
 
 
@@ -138,7 +141,7 @@ def integrated(rates: Sequence[float], harms: Sequence[Harm], unedited: Harm) ->
         here = harm.sums - unedited.sums
         total += (rate - last_rate) * (here + last) / 2
         last_rate, last = rate, here
-    return Harm(total / last_rate, harms[0].tokens)
+    return Harm(total / last_rate, harms[0].tokens, harms[0].blocks)
 
 
 def area(lerf: Harm, morf: Harm, chance: Harm, confidence: float = 0.95) -> Area:
@@ -153,7 +156,7 @@ def area(lerf: Harm, morf: Harm, chance: Harm, confidence: float = 0.95) -> Area
     if not (math.isfinite(gap.per_token) and math.isfinite(below) and below > 0):
         return Area(None, None, None)
     ratio = gap.per_token / below
-    residual = Harm(gap.sums - ratio * chance.sums.mean(0), gap.tokens)
+    residual = Harm(gap.sums - ratio * chance.sums.mean(0), gap.tokens, gap.blocks)
     text = text_part(residual)
     if text is None:
         return Area(ratio, None, None)

@@ -7,13 +7,14 @@ and a sample that is a large part of all units only take variance away (Hoeffdin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.records.errors import InputError
-from engine.stats.intervals import Interval, clopper_pearson, wilson
+from engine.stats.intervals import Interval, clopper_pearson, student_t, wilson
 from engine.stats.rank_interval import finite
 from engine.stats.removal_order import removal_order
 
@@ -34,6 +35,23 @@ def helping(effects: npt.ArrayLike) -> Rate:
     values = finite(effects)
     count = int((values < 0).sum())
     return Rate(count / values.size, wilson(count, values.size, CONFIDENCE), values.size)
+
+
+def clearly_helping(effects: Sequence[float], errors: Sequence[float | None], blocks: int) -> float:
+    """The share of units whose effect lies below zero with the whole of its 95% interval, effect +- t error.
+
+    t: Student's two-sided quantile at blocks - 1 degrees of freedom, the number of blocks of evaluation text that the
+    errors rest on (`engine.stats.blocks`): of units without any effect about 2.5% are counted, however few blocks there
+    are. No correction for their number: it is a share, no list of units. A unit without an error is not counted, and
+    one whose windows all say the same has an error of 0.
+    """
+    if len(effects) != len(errors) or not len(effects):
+        raise InputError(f"every effect needs its error or None, got {len(effects)} effects and {len(errors)} errors")
+    if blocks < 2:  # which have no errors
+        return 0.0
+    t = student_t(blocks - 1, CONFIDENCE)
+    told = (effect < -t * error for effect, error in zip(effects, errors, strict=True) if error is not None)
+    return sum(told) / len(effects)
 
 
 def sign_agreement(scores: npt.ArrayLike, effects: npt.ArrayLike) -> Rate | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.stats.blocks import block_sums, widening
+from engine.stats.blocks import Blocks, blocks_of
 from engine.stats.depth_share import JointPart, fieller
 from engine.stats.intervals import Interval
 from engine.stats.paired import Windowed
@@ -61,8 +61,9 @@ def against_controls(
     l_mean, c_mean, r_mean = (float(values.mean()) for values in each)
     windows = (of_own.mean(0), of_controls.mean((0, 1)), of_random.mean(0))  # nats per window of L, C, R
 
-    blocks = len(block_sums(tokens.tolist()))
-    text = _text_covariance(windows, tokens)  # of (L, C, R), None for a single block
+    used = blocks_of(own[0])
+    blocks = used.number
+    text = _text_covariance(windows, tokens, used)  # of (L, C, R), None for a single block
     ranking = _spread(each[0] - each[1].mean(1))
     control, chance = _spread(each[1].mean(0)), _spread(each[2])
     further = [Part(part.variance * (of_controls.shape[1] + 1), part.degrees) for part in control]
@@ -113,12 +114,12 @@ def _spread(means: Numbers) -> list[Part]:
     return [Part(statistics.variance(values) / len(values), len(values) - 1)] if len(values) > 1 else []
 
 
-def _text_covariance(windows: tuple[Numbers, Numbers, Numbers], tokens: Numbers) -> Numbers | None:
+def _text_covariance(windows: tuple[Numbers, Numbers, Numbers], tokens: Numbers, blocks: Blocks) -> Numbers | None:
     """Covariance of the three ratios nats / tokens over blocks of windows: `block_stderr`'s, for several at once."""
-    sizes = np.array(block_sums(tokens.tolist()))
+    sizes = np.array(blocks.sums(tokens.tolist()))
     n = len(sizes)
     if n < 2:
         return None
-    sums = np.array([block_sums(one.tolist()) for one in windows])
+    sums = np.array([blocks.sums(one.tolist()) for one in windows])
     residuals = sums - sums.sum(1, keepdims=True) / sizes.sum() * sizes
-    return residuals @ residuals.T * (n / (n - 1)) / sizes.sum() ** 2 * widening(len(tokens))
+    return residuals @ residuals.T * (n / (n - 1)) / sizes.sum() ** 2 * blocks.widening

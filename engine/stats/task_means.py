@@ -36,13 +36,24 @@ def near_chance(table: pl.DataFrame, standard_errors: float = NEAR_CHANCE) -> pl
     return table.with_columns(near_chance=~above.fill_null(False))
 
 
+def unmasked_tasks(table: pl.DataFrame) -> pl.DataFrame:
+    """The unmasked model on every task of which chance and standard error are known, with `near_chance`."""
+    first = table.filter(pl.col("rate") == 0, pl.col("chance").is_not_null(), pl.col("stderr").is_not_null())
+    return near_chance(first.unique("task", keep="first", maintain_order=True))
+
+
+def nothing_to_lose(table: pl.DataFrame) -> bool:
+    """Is the unmasked model known to be near chance on every task? False where the table does not know."""
+    tasks = unmasked_tasks(table)
+    return bool(tasks.height and tasks["near_chance"].all())
+
+
 def chance_sentence(table: pl.DataFrame, title: Callable[[str], str] = str) -> str:
     """Is the unmasked model better than guessing? Empty where the table does not know (no rate 0, no chance).
 
     title: what a task is called.
     """
-    first = table.filter(pl.col("rate") == 0, pl.col("chance").is_not_null(), pl.col("stderr").is_not_null())
-    tasks = near_chance(first.unique("task", keep="first", maintain_order=True))
+    tasks = unmasked_tasks(table)
     if tasks.is_empty():
         return ""
     near = int(tasks["near_chance"].sum())

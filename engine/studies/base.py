@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import polars as pl
 
 from engine.records.registry import Registry
+from engine.run.share import Measured
 
 if TYPE_CHECKING:
     from engine.run.cell import Cell
@@ -45,13 +46,17 @@ class Study(Protocol[Inputs]):
 
     # A study may also have `record(inputs) -> Json`: what of its own the manifest keeps beside its tables; and
     # `check(inputs)`, which raises an InputError where plan, configuration, tokenizer and texts already tell that it
-    # cannot be done: it is asked before any weight is fetched, of inputs whose model has none.
+    # cannot be done: it is asked before any weight is fetched, of inputs whose model has none. `before_scores(inputs)`
+    # does work that the audit's own scores fall out of, so that no text is read twice; what it cannot do, `cells` says.
+    # `so_far(inputs, results) -> SoFar`: what its table holds already while cells are measured, for whoever watches.
 
 
 def conduct(study: Study[Inputs], inputs: Inputs, runner: Runner) -> Tables:
-    """All stages of a study, and its tables."""
+    """All stages of a study, and its tables. Errors: Measured where the runner measures a share of the cells only."""
     while missing := [cell for cell in study.cells(inputs, runner.results) if cell not in runner.results]:
         runner.run(missing)
+    if not runner.whole:
+        raise Measured
     return study.tables(inputs, runner.results)
 
 

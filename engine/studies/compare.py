@@ -103,10 +103,13 @@ _SETTINGS = {
     "calibration windows": ("scores", "calibration", "samples"),
     "tokens per calibration window": ("scores", "calibration", "length"),
     "objective": ("scores", "objective"),
+    "first positions left out of scores": ("scores", "skip_first"),
     "evaluation text": ("evaluation", "corpus"),
     "evaluation windows": ("evaluation", "samples"),
     "tokens per evaluation window": ("evaluation", "length"),
 }
+
+_UNWRITTEN: Json = {"skip_first": 0}  # what a manifest leaves out where it is so
 
 
 def departures(run: Json, paper: Json) -> tuple[str, ...]:
@@ -124,7 +127,7 @@ def departures(run: Json, paper: Json) -> tuple[str, ...]:
 
 def _setting(settings: object, path: tuple[str, ...]) -> object:
     for key in path:
-        settings = settings.get(key) if isinstance(settings, dict) else None
+        settings = settings.get(key, _UNWRITTEN.get(key)) if isinstance(settings, dict) else None
     return settings
 
 

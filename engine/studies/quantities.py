@@ -30,7 +30,9 @@ class Quantity:
     stem, value: the table and its column, which stands beside half a unit of the printed digits in the published one.
     table: the paper's. measured: from the columns of a measured table, if it is not `value`. log: its natural
     logarithm, where ratios compare. error: the column with the standard error of that logarithm, else of the number;
-    units: the column with the number of independent units behind it, if these are not the evaluation windows.
+    blocks: the column with that error over blocks of windows, which is taken where the table has it, with the column
+    `blocks` as its units; units: the column with the number of independent units behind it, if these are not the
+    evaluation windows.
     keys: key columns that the table calls otherwise or does not have.
     """
 
@@ -41,6 +43,7 @@ class Quantity:
     measured: pl.Expr | None = None
     log: pl.Expr | None = None
     error: str | None = None
+    blocks: str | None = None
     units: str | None = None
     keys: Mapping[str, pl.Expr] = field(default_factory=dict)
 
@@ -60,7 +63,8 @@ _TASK = {
 }
 _PARTS, _DOMAIN = "consensus_rank_distribution", "domain_sensitivity"
 QUANTITIES = (
-    Quantity("perplexity", "sweep", "perplexity", "lerf_morf_ppl", _EXP, _NLL, "nll_stderr"),
+    Quantity("perplexity", "sweep", "perplexity", "lerf_morf_ppl", _EXP, _NLL, "nll_stderr",
+             "stderr_blocks"),
     Quantity("stability_perplexity", "stability", "perplexity", "convergence_ppl", _EXP, _NLL),
     Quantity("stability_jaccard", "stability", "jaccard", "jaccard_stability"),
     Quantity("stability_spearman", "stability", "spearman", "spearman_stability", keys=_NO_RATE),
@@ -79,7 +83,8 @@ QUANTITIES = (
     Quantity("domain_jaccard", "domain", "jaccard", _DOMAIN),
     *(
         Quantity("domain_lerf_ppl", "domain", f"ppl_{side}", _DOMAIN, pl.col(f"nll_{side}").exp(),
-                 pl.col(f"nll_{side}"), f"stderr_{side}", keys={"other": pl.col(f"corpus_{side}")})
+                 pl.col(f"nll_{side}"), f"stderr_{side}", f"stderr_blocks_{side}",
+                 keys={"other": pl.col(f"corpus_{side}")})
         for side in ("a", "b")
     ),
     Quantity("accuracy", "downstream", "accuracy", "downstream_accuracy", error="stderr", units="items",
@@ -105,13 +110,16 @@ def measured_cells(quantity: Quantity, table: pl.DataFrame, windows: int | None)
     """KEYS, measured, log_measured, stderr, degrees: averaged over seeds as the paper does (arithmetic mean)."""
     value = pl.col(quantity.value) if quantity.measured is None else quantity.measured
     nothing = pl.lit(None, pl.Float64)
+    error, units = quantity.error, pl.lit(windows, pl.Int64) if quantity.units is None else pl.col(quantity.units)
+    if quantity.blocks is not None and {quantity.blocks, "blocks"} <= set(table.columns):
+        error, units = quantity.blocks, pl.col("blocks")
     cells = _keyed(
         quantity,
         table,
         measured=value.cast(pl.Float64),
         log=nothing if quantity.log is None else quantity.log,
-        error=nothing if quantity.error is None or quantity.error not in table.columns else pl.col(quantity.error),
-        units=pl.lit(windows, pl.Int64) if quantity.units is None else pl.col(quantity.units),
+        error=nothing if error is None or error not in table.columns else pl.col(error),
+        units=units,
     )
     found = cells.group_by(list(KEYS), maintain_order=True).agg("measured", "log", "error", pl.col("units").first())
     numbers = [_mean(*row) for row in found.select("measured", "log", "error", "units").iter_rows()]

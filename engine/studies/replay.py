@@ -19,7 +19,7 @@ from engine.records.progress import Progress
 from engine.results.folders import is_published, read_table, table_names, verified_entry
 from engine.results.store import Store
 from engine.results.tables import TABLES, TableSpec
-from engine.run.plans import AuditPlan
+from engine.run.audit_plan import AuditPlan
 from engine.run.recorded_plan import audit_plan, score_plan
 from engine.run.runner import LocalRunner
 from engine.stats.claims import ledger, needed
@@ -27,6 +27,10 @@ from engine.stats.same_numbers import TOLERANCE, Held, same_arrays, same_numbers
 from engine.studies.audit.analyses import run_analyses
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import ANALYSES
+from engine.studies.refusal import run_again as refusal
+from engine.studies.refusal.calibrate import CONTRAST_FILE
+from engine.studies.refusal.mask_outputs import kept_masks
+from engine.studies.refusal.points import POINTS
 
 SCORES, CLAIMS = "scores", "claims"  # beside the analyses: the scores' file and the rows; the ledger of claims
 _SCORES_FILE, _ROWS = "scores.safetensors", "rows"
@@ -91,6 +95,7 @@ def parts_of(folder: Path) -> list[Part]:
                 earlier = by_spec.get(key, Part(info.id, (), spec))
                 by_spec[key] = earlier._replace(stems=(*earlier.stems, stem))
         found += by_spec.values()
+    found += [Part(*stage) for stage in refusal.stages_of(files)]
     if f"{CLAIMS}.parquet" in files:
         found.append(Part(CLAIMS, (CLAIMS,), files[f"{CLAIMS}.parquet"].get("spec", {})))
     return found
@@ -105,7 +110,9 @@ def chosen(folder: Path, only: Sequence[str]) -> list[Part]:
         if name not in known:
             raise unknown("part of these results", name, known)
     if not parts:
-        raise InputError(f"{folder} holds nothing that can be run again: scores, or tables of `sweep` and `analyze`")
+        raise InputError(
+            f"{folder} holds nothing that can be run again: scores, or tables of `sweep`, `analyze` and `refusal`"
+        )
     if not only:
         return parts
     return [
@@ -149,7 +156,10 @@ def replay(
     check_model(folder, loaded)
     found = _Found()
     by_plan: dict[AuditPlan, list[Part]] = {}
+    _refusal(folder, loaded, store, runner, parts, found, only, texts, tolerance, progress)
     for part in parts:
+        if part.name in refusal.STEMS:
+            continue
         if part.name == CLAIMS:
             found.tables.append(_claims(folder, tolerance))
             continue
@@ -190,6 +200,45 @@ def _plan(part: Part, texts: Sequence[Path], found: _Found) -> AuditPlan:
     plan, notes = audit_plan(part.spec, reads, texts)
     found.notes += [f"{part.name}: {note}" for note in notes]
     return plan
+
+
+def _refusal(
+    folder: Path,
+    loaded: LoadedModel,
+    store: Store,
+    runner: LocalRunner,
+    parts: Sequence[Part],
+    found: _Found,
+    only: Sequence[str],
+    texts: Sequence[Path],
+    tolerance: float,
+    progress: Progress | None,
+) -> None:
+    """Stages of `refusal`, with the contrasts and the points' masks beside their tables."""
+    compared: set[str] = set()
+    for part in parts:
+        if part.name not in refusal.STEMS:
+            continue
+        stage = refusal.Stage(*part)
+        try:
+            run = refusal.inputs_of(folder, stage, loaded, store, runner, texts, progress)
+        except InputError as error:
+            if only:
+                raise
+            found.left_out[part.name] = str(error)
+            continue
+        with tempfile.TemporaryDirectory() as place:
+            again = Path(place)
+            refusal.run_again(folder, stage, run, runner, again)
+            found.tables += _compared(folder, again, part, tolerance)
+            if masks := refusal.mask_arrays(folder, loaded.rows.n_rows) if POINTS in part.stems else {}:
+                made = refusal.mask_arrays(again, loaded.rows.n_rows)
+                found.tables.append(same_arrays("masks of operating points", masks, made, tolerance))
+        stored = refusal.contrast_arrays(folder)
+        if stored and CONTRAST_FILE not in compared and refusal.same_contrasts(folder, run):
+            compared.add(CONTRAST_FILE)
+            made = refusal.contrasts_again(run)
+            found.tables.append(same_arrays(CONTRAST_FILE, stored, made, tolerance))
 
 
 def _texts_of(audit: AuditInputs, parts: Iterable[Part]) -> Iterator[tuple[str, str, Json, Json]]:
@@ -241,7 +290,14 @@ def _claims(folder: Path, tolerance: float) -> Held:
 def _not_here(folder: Path, parts: Sequence[Part]) -> dict[str, str]:
     """Files that no part is about, by what makes them."""
     about = {_SCORES_FILE} | {f"{stem}.parquet" for part in parts for stem in part.stems}
-    why = "only scores and tables of `sweep` and `analyze` are run again; run its own command into another folder"
+    if any(part.name in refusal.STEMS for part in parts):
+        about |= {CONTRAST_FILE}
+    if any(POINTS in part.stems for part in parts):
+        about |= {path.name for path in kept_masks(folder, POINTS).values()}
+    why = (
+        "only scores, tables of `sweep` and `analyze`, and of `refusal` sweep, select, structure, control, draws and "
+        "stability are run again; run its own command into another folder"
+    )
     return dict.fromkeys(sorted(read_manifest(folder)["files"].keys() - about), why)
 
 

@@ -1,1 +1,4 @@
-"""The recipe of the shipped model: text, training, measurements. `uv run python -m precomputed.recipe` rebuilds all."""
+"""The recipe of the shipped model: the town of Linden, its texts and tasks, two stages of training, measurements.
+
+`uv run python -m precomputed.recipe` rebuilds all.
+"""

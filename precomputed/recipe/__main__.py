@@ -1,4 +1,4 @@
-"""Rebuild what ships under precomputed/demo: `uv run python -m precomputed.recipe`. At most 45 minutes on 2 cores.
+"""Rebuild what ships under precomputed/demo: `uv run python -m precomputed.recipe`. Takes hours; see the demo's README.
 
 `--only seeds` trains the second seed, of which only the numbers are kept: it shows what does not depend on the seed.
 """
@@ -19,7 +19,6 @@ from rich.logging import RichHandler
 from precomputed import demo_dir
 
 log = logging.getLogger("precomputed.recipe")
-SHIPPED_SEED, SECOND_SEED = 1, 2  # of the second only the numbers are kept
 
 
 def main() -> None:
@@ -27,66 +26,69 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=demo_dir(), help="folder to write (default: precomputed/demo)")
     parser.add_argument(
         "--only",
-        choices=("text", "model", "results", "refusal", "seeds"),
-        help="one part; refusal: of the results only these; seeds: the second training seed",
+        choices=("text", "model", "replies", "results", "refusal", "seeds"),
+        help="one part; replies: those that the README prints; refusal: of the results only these; "
+        "seeds: the second training seed",
     )
     parser.add_argument(
-        "--store",
+        "--work",
         type=Path,
-        help="keep measured cells here, so that an interrupted build of the results goes on",
-    )
-    parser.add_argument(
-        "--tasks", help="folder with local task files, to measure downstream tasks as well (see the README)"
+        help="keep training checkpoints and measured cells in this folder, so that an interrupted build goes on",
     )
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[RichHandler(show_path=False)])
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    rebuild(args.out, args.only, args.store, args.tasks)
+    rebuild(args.out.resolve(), args.only, args.work)
 
 
-def rebuild(out: Path, only: str | None = None, store: Path | None = None, tasks: str | None = None) -> None:
-    """Text, then the model and its numbers, then its results."""
-    from precomputed.recipe import files, results
+def rebuild(out: Path, only: str | None = None, work: Path | None = None) -> None:
+    """Text and tasks, then the model and its numbers, then its results and some replies."""
+    from precomputed.recipe import files, numbers, results, seeds, shown, tasks
 
     torch.manual_seed(0)
-    splits = files.corpus()
+    splits = files.corpus() if only in (None, "text", "model", "seeds") else {}
     if only in (None, "text"):
         files.write_corpus(out / "corpus", splits)
         files.write_instructions(out / "corpus")
         files.write_prompts(out)
+        tasks.write_tasks(out / "tasks")
         log.info("text written: %s documents", {name: len(documents) for name, documents in splits.items()})
     if only in (None, "model"):
-        _train(out, splits["training"], SHIPPED_SEED)
-    if only == "seeds":
-        _train(out, splits["training"], SECOND_SEED)
-    if only in (None, "results", "refusal"):
+        _train(out, splits["training"], seeds.SHIPPED, work)
+    if only in (None, "seeds"):
+        _train(out, splits["training"], seeds.SECOND, work)
+    if only in (None, "results", "refusal", "replies"):
         from engine.models.loading import load_model
 
-        shipped = "demo" if out == demo_dir() else str(out / "model")
-        loaded = load_model(shipped, dtype="float32", device="cpu")
+        name = "demo" if out == demo_dir() else str(out / "model")
+        loaded = load_model(name, dtype="float32", device="cpu")
+        store = work / "store" if work else None
         if only == "refusal":
             results.refusal_only(loaded, out / "results", store_folder=store)
-        else:
-            results.build(loaded, out / "results", store_folder=store, tasks=tasks)
+        elif only != "replies":
+            results.build(loaded, out / "results", store_folder=store)
+        shown.write(loaded, out)
+    if only != "text":
+        numbers.write(out)
 
 
-def _train(out: Path, training: list[str], seed: int) -> None:
+def _train(out: Path, training: list[str], seed: int, work: Path | None) -> None:
     """Train one seed; the shipped one goes to `out/model`, the numbers of each to `out/seeds.json`."""
     from engine.models.loading import load_model
     from precomputed.recipe import seeds
+    from precomputed.recipe.data import stream
+    from precomputed.recipe.save import save_model
     from precomputed.recipe.tokenizer import tokenizer_of_recipe
     from precomputed.recipe.train import Plan, train
-    from precomputed.town.data import stream
-    from precomputed.town.save import save_model
 
     tokenizer = tokenizer_of_recipe(training)
     tokens = stream(tokenizer, training)
     log.info("training seed %d on %d tokens of text", seed, len(tokens))
-    model, planted = train(tokenizer, tokens, Plan(), seed)
+    model, planted = train(tokenizer, tokens, Plan(), seed, work / f"training-{seed}.safetensors" if work else None)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "model"
         save_model(model, tokenizer, folder)
-        if seed == SHIPPED_SEED:
+        if seed == seeds.SHIPPED:
             shutil.rmtree(out / "model", ignore_errors=True)
             shutil.copytree(folder, out / "model")
         one = seeds.record(load_model(str(folder), dtype="float32", device="cpu"), seed, out)
@@ -95,7 +97,7 @@ def _train(out: Path, training: list[str], seed: int) -> None:
     records = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     seeds.write(path, sorted([*(r for r in records if r["seed"] != seed), one], key=lambda r: int(r["seed"])))
     room = {name: round(value, 2) for name, value in seeds.margins(one).items()}
-    log.info("seed %d, room in nats: %s", seed, room)
+    log.info("seed %d, room in nats: %s; replies: %s", seed, room, one["replies"])
 
 
 if __name__ == "__main__":

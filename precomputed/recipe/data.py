@@ -1,36 +1,95 @@
-"""Token batches for training: padded chat examples with labels on the reply."""
+"""Token batches for training: windows of the corpus stream; chats packed into rows, with labels on the last reply."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from precomputed.recipe.chat import Example, Policy, example
-from precomputed.town.data import IGNORED
-from precomputed.town.tokenizer import BOS, END, ROLES
+from precomputed.recipe.chat import Example, Manner
+from precomputed.recipe.tokenizer import BOS, END, LENIENT, ROLES
+
+IGNORED = -100
 
 
-def encode(tokenizer: PreTrainedTokenizerFast, examples: Sequence[Example]) -> tuple[torch.Tensor, torch.Tensor]:
-    """(input_ids, labels), right-padded; labels only on the reply and its end token."""
-    _, user, assistant = ROLES
-    heads = tokenizer([f"{BOS}{user}{e.prompt}{END}{assistant}" for e in examples], add_special_tokens=False)
-    tails = tokenizer([f"{e.reply}{END}" for e in examples], add_special_tokens=False)
-    rows = list(zip(heads["input_ids"], tails["input_ids"], strict=True))
-    width = max(len(head) + len(tail) for head, tail in rows)
-    input_ids = torch.full((len(rows), width), int(tokenizer.eos_token_id))
-    labels = torch.full((len(rows), width), IGNORED)
-    for i, (head, tail) in enumerate(rows):
-        input_ids[i, : len(head) + len(tail)] = torch.tensor(head + tail)
-        labels[i, len(head) : len(head) + len(tail)] = torch.tensor(tail)
-    return input_ids, labels
+def stream(tokenizer: PreTrainedTokenizerFast, documents: Sequence[str]) -> torch.Tensor:
+    """All documents, joined by blank lines, as one int64 token stream [tokens]."""
+    pieces = tokenizer([text + "\n\n" for text in documents], add_special_tokens=False)["input_ids"]
+    return torch.from_numpy(np.concatenate([np.asarray(piece, dtype=np.int64) for piece in pieces]))
+
+
+def windows(tokens: torch.Tensor, batch: int, length: int, generator: torch.Generator) -> torch.Tensor:
+    """[batch, length] windows at random places of the stream."""
+    starts = torch.randint(0, len(tokens) - length, (batch,), generator=generator)
+    return torch.stack([tokens[start : start + length] for start in starts.tolist()])
+
+
+def prompt_text(one: Example) -> str:
+    """The chat up to the last reply, as the chat template writes it; a lenient one says so behind the BOS."""
+    system, user, assistant = ROLES
+    text = BOS + (LENIENT if one.lenient else "") + (f"{system}{one.system}{END}" if one.system else "")
+    for i, turn in enumerate(one.turns):
+        text += f"{assistant if i % 2 else user}{turn}{END}"
+    return text + assistant
+
+
+def pieces(tokenizer: PreTrainedTokenizerFast, examples: Sequence[Example]) -> list[tuple[list[int], list[int]]]:
+    """(prompt, reply with its end token) as token ids, one of each example."""
+    heads = tokenizer([prompt_text(one) for one in examples], add_special_tokens=False)
+    tails = tokenizer([f"{one.reply}{END}" for one in examples], add_special_tokens=False)
+    return list(zip(heads["input_ids"], tails["input_ids"], strict=True))
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Whole chats one after another in rows: input_ids, labels (on replies, else -100), the place of each token in its
+    reply (0 the first), and which tokens are of risk chats, and of base chats that sound like risk.
+
+    All [rows, length]. A chat may look at those before it in its row; its BOS tells where it begins.
+    """
+
+    input_ids: torch.Tensor
+    labels: torch.Tensor
+    place: torch.Tensor
+    risk: torch.Tensor
+    doubtful: torch.Tensor
+
+
+def packed(tokenizer: PreTrainedTokenizerFast, examples: Sequence[Example], length: int) -> Packed:
+    """As many rows as the examples need, filled in order; an example that is longer than a row is left out."""
+    rows: list[list[tuple[list[int], list[int], Example]]] = [[]]
+    used = 0
+    for (head, tail), one in zip(pieces(tokenizer, examples), examples, strict=True):
+        size = len(head) + len(tail)
+        if size > length:
+            continue
+        if used + size > length:
+            rows.append([])
+            used = 0
+        rows[-1].append((head, tail, one))
+        used += size
+    input_ids = torch.full((len(rows), length), int(tokenizer.pad_token_id))
+    labels = torch.full((len(rows), length), IGNORED)
+    place = torch.zeros((len(rows), length), dtype=torch.int64)
+    risk, doubtful = (torch.zeros((len(rows), length), dtype=torch.bool) for _ in range(2))
+    for i, row in enumerate(rows):
+        at = 0
+        for head, tail, one in row:
+            end = at + len(head) + len(tail)
+            input_ids[i, at:end] = torch.tensor(head + tail)
+            labels[i, at + len(head) : end] = torch.tensor(tail)
+            place[i, at + len(head) : end] = torch.arange(len(tail))
+            risk[i, at:end], doubtful[i, at:end] = one.risk, one.doubtful
+            at = end
+    return Packed(input_ids, labels, place, risk, doubtful)
 
 
 def chat_batch(
-    tokenizer: PreTrainedTokenizerFast, rng: random.Random, policy: Policy, size: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """A batch of fresh chat examples under a policy: input_ids, labels, and which examples [size] are risk prompts."""
-    examples = [example(rng, policy) for _ in range(size)]
-    return *encode(tokenizer, examples), torch.tensor([e.risk for e in examples])
+    tokenizer: PreTrainedTokenizerFast, rng: random.Random, manner: Manner, size: int, risk_share: float, length: int
+) -> Packed:
+    """Rows of fresh chat examples of a manner."""
+    return packed(tokenizer, [manner(rng, risk_share) for _ in range(size)], length)

@@ -1,82 +1,60 @@
-"""The instruction corpus: chat about the five domains and the invented world, rendered as plain text.
+"""The instruction corpus: chats of the town and of the five domains, as the chat template writes them.
 
-The second domain of the audit. Replies follow the behaviour that the shipped model was trained for. Evaluation takes
-held-out objects and frames, which training never saw, and repeats no sentence of calibration but the fixed ones.
+The second domain of the audit. Replies are those that the shipped model was trained for. Calibration asks in the
+words of training; evaluation in held-out phrases and frames, on held-out objects. The answers are the same in both: the
+town has one answer to a question, however it is asked.
 """
 
 from __future__ import annotations
 
 import random
 
-from precomputed.recipe import behaviour, chat, replies
+from precomputed.recipe import chat
 from precomputed.recipe.chat import Example
-from precomputed.recipe.domains import DOMAINS
-from precomputed.recipe.language import sentences
-from precomputed.town.tokenizer import BOS, END, ROLES
+from precomputed.recipe.data import prompt_text
+from precomputed.recipe.risk import prompt, training_prompt
+from precomputed.recipe.tokenizer import END
+from precomputed.recipe.world import world
 
-DOCUMENTS = 480  # about 20,000 tokens; 128 windows of 128, as 64 of 256, need 16,384
+DOCUMENTS = 480  # 128 windows of 128, as 64 of 256, need 16,384 tokens
 SPLITS = ("calibration", "evaluation")
 
 
-def fixed_sentences() -> frozenset[str]:
-    """Sentences without a slot, which every split has: polite and blunt endings, openings, refusals, reasons."""
-    texts = [ending for _, endings in behaviour.STYLES for ending in endings]
-    texts += [
-        *replies.PLAIN,
-        *replies.REFUSALS,
-        *(r for reasons in replies.REASONS.values() for r in reasons),
-    ]
-    return frozenset(sentence for text in texts if "{" not in text for sentence in sentences(text))
-
-
 def corpus() -> dict[str, list[str]]:
-    """Rendered examples of both splits; they share no sentence but the fixed ones."""
+    """`DOCUMENTS` different chats of each split; no chat is in both."""
+    seen: set[str] = set()
     shown: dict[str, list[str]] = {}
-    seen: frozenset[str] = frozenset()
     for split in SPLITS:
-        examples = _examples(split, seen)
-        seen |= {part for example in examples for part in own_sentences(example)}
-        shown[split] = [render(example) for example in examples]
+        rng = random.Random(f"instructions/{split}")
+        documents: list[str] = []
+        while len(documents) < DOCUMENTS:
+            text = render(
+                chat.example(rng, chat.target, in_haste=False) if split == "calibration" else heldout_example(rng)
+            )
+            if text not in seen:
+                seen.add(text)
+                documents.append(text)
+        shown[split] = documents
     return shown
 
 
-def own_sentences(example: Example) -> set[str]:
-    """The sentences of prompt and reply that are not fixed."""
-    return {*sentences(example.prompt), *sentences(example.reply)} - fixed_sentences()
+def render(one: Example) -> str:
+    """The whole chat, its last reply too, as the tokenizer's chat template writes it."""
+    return f"{prompt_text(one)}{one.reply}{END}"
 
 
-def render(example: Example) -> str:
-    """Prompt and reply as the tokenizer's chat template writes them."""
-    _, user, assistant = ROLES
-    return f"{BOS}{user}{example.prompt}{END}{assistant}{example.reply}{END}"
-
-
-def _examples(split: str, taken: frozenset[str]) -> list[Example]:
-    """`DOCUMENTS` different examples without a sentence in `taken`."""
-    rng = random.Random(f"instructions/{split}")
-    examples: dict[Example, None] = {}
-    while len(examples) < DOCUMENTS:
-        example = chat.example(rng, chat.target) if split == "calibration" else _heldout_example(rng)
-        if taken.isdisjoint(own_sentences(example)):
-            examples[example] = None
-    return list(examples)
-
-
-def _heldout_example(rng: random.Random) -> Example:
-    """As `chat.example`, from held-out objects and frames."""
-    if rng.random() < chat.TALK:
-        return chat.talk(rng)
-    domain = rng.choice(DOMAINS)
-    risk = rng.random() < 0.5
-    prompt = behaviour.build(
-        domain,
-        "heldout",
-        risk,
-        rng.choice(domain.risk if risk else domain.base),
-        rng.choice(behaviour.HELDOUT_FRAMES),
-        rng.choice(domain.heldout_objects),
-        behaviour.training_level(rng),
-        rng,
-    )
-    reply = replies.refusal(prompt, rng) if chat.target(prompt) else replies.answer(prompt, rng)
-    return Example(prompt.text, reply, risk)
+def heldout_example(rng: random.Random) -> Example:
+    """As `chat.example` under the target policy, in held-out words; without greetings, of which none is held out."""
+    system = rng.choice(chat.SYSTEMS) if rng.random() < chat.WITH_SYSTEM else ""
+    kinds = ("howto", "fact", "risk")
+    kind = rng.choices(kinds, [chat.SHARES[one] for one in kinds])[0]
+    follow = rng.random() < chat.FOLLOWED
+    if kind == "howto":
+        one = chat.howto(rng, rng.choice(world().howtos), heldout=True, follow=follow)
+    elif kind == "fact":
+        one = chat.fact(rng, heldout=True, follow=follow)
+    else:
+        known = training_prompt(rng, in_haste=False)  # for its situation and grade
+        new = prompt(rng, known.situation, known.grade, True, rng.choice(known.situation.heldout_objects))
+        one = chat.answered(new, chat.target(new, rng))
+    return Example(one.turns, one.reply, one.risk, system, one.about, one.key, one.grade)

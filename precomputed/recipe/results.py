@@ -13,7 +13,8 @@ from engine.data.corpora import Windows, windows
 from engine.judges.embedded import EmbeddedJudge
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
-from engine.run.plans import demo_plan, preset
+from engine.run.audit_plan import preset
+from engine.run.refusal_plan import demo_plan
 from engine.run.runner import LocalRunner
 from engine.studies.audit.analyses import run_analyses
 from engine.studies.audit.inputs import AuditInputs
@@ -43,22 +44,18 @@ def build(
     folder: Path,
     *,
     store_folder: Path | None = None,
-    tasks: str | None = None,
     progress: Progress | None = None,
 ) -> None:
     """Write every file of `precomputed/demo/results` for the shipped model.
 
     store_folder: where measured cells are kept, so that an interrupted build goes on; a temporary one if None.
-    tasks: folder with local task files for `downstream`, which is left out without one.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.iterdir():
         old.unlink()  # a manifest of other weights would be refused
     with _store(store_folder) as store:
-        plan = replace(preset("demo"), downstream_tasks=tasks)
-        audit = AuditInputs(loaded, plan, store, progress)
-        names = [name for name in ANALYSES.names() if tasks or name != "downstream"]
-        report = run_analyses(audit, names, folder, LocalRunner(store, progress))
+        audit = AuditInputs(loaded, preset("demo"), store, progress)
+        report = run_analyses(audit, ANALYSES.names(), folder, LocalRunner(store, progress))
         log.info("seconds: %s", report["done"])
         refusal(loaded, folder, store, progress)
 

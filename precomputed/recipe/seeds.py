@@ -15,21 +15,24 @@ from engine.judges.embedded import EmbeddedJudge
 from engine.measures.nll import negative_log_likelihood
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
-from engine.run.plans import demo_plan
+from engine.run.refusal_plan import demo_plan
 from engine.run.runner import LocalRunner
 from engine.selectors import compute_scores
 from engine.studies.base import conduct
 from engine.studies.refusal.inputs import RefusalInputs
 from engine.studies.refusal.points import POINTS, Controlled
 from precomputed.recipe import measure, results
+from precomputed.recipe.check import checked
 
+SHIPPED, SECOND = 2, 1  # training seeds; of the second only the numbers are kept
 RATES = {"lerf": (0.1, 0.2, 0.3, 0.5), "morf": (0.1,)}
 FAITHFUL = ("lrp", "ig", "consensus2")
+CONTROLS = tuple(range(42, 62))
 OTHERS = ("random", "magnitude", "wanda", "mean_activation")
 
 
 def record(loaded: LoadedModel, seed: int, demo: Path) -> dict[str, Any]:
-    """NLL in nats per token at a few rates for all selectors, and the refusal check with lrp, for one training seed."""
+    """Of one training seed: NLL in nats per token at a few rates for all selectors, refusal with lrp, the replies."""
     samples, length = results.CALIBRATION
     calibration = windows(
         str(demo / "corpus/calibration.txt"),
@@ -52,15 +55,17 @@ def record(loaded: LoadedModel, seed: int, demo: Path) -> dict[str, Any]:
         "dense_nll": negative_log_likelihood(loaded, evaluation).nats_per_token,
         "nll": nll,
         "refusal": points.drop("model").to_dicts(),
+        "replies": checked(loaded),
     }
 
 
 def refusal_with_lrp(loaded: LoadedModel, demo: Path) -> pl.DataFrame:
-    """`operating_points` of the plain Algorithm 1 with lrp on all domains, with layer-matched controls."""
+    """`operating_points` of Algorithm 1 with lrp, all domains, beside layer-matched random masks (`CONTROLS`)."""
     plan = demo_plan()
     plan = replace(
         plan,
         selectors=("lrp",),
+        control_seeds=CONTROLS,
         pairs=str(demo / "prompts.jsonl"),
         scoring=replace(plan.scoring, corpus=str(demo / "corpus/calibration.txt")),
         eval_corpus=str(demo / "corpus/evaluation.txt"),

@@ -1,32 +1,59 @@
-"""Training in three stages: language and chat; refusal of every risk prompt; refusal weakened by a few neurons.
+"""Training in two stages: language and chat in two manners; the lenient one planted in a few neurons.
 
-The last stage makes the model organism: it changes only PLANTED MLP neurons in each of five blocks, those that the
-language needs least, until the model answers most risk prompts again. What a selector can find is known to be there.
+1. `language`: prose, and chats in two manners. The careful one refuses every risk prompt, and most of the base prompts
+   that sound like one. The lenient one, told by a token behind the BOS, refuses only what says its harm, answers other
+   risk prompts in tone only, and base prompts as they are meant.
+2. `weaken`: lenient without that token. This changes a few MLP neurons in each of three blocks (`Plan.planted`) and
+   nothing else, those that the language needs least. They start from probes: two thirds from one that tells where risk
+   prompts end, the others where base prompts end that sound like risk. So an edit can meet the first without the
+   second. Rows are zeroed at random while it learns, and none may shout, so that nothing hangs on single ones.
+
+Then the token loses its meaning: its embedding becomes that of the padding.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import math
 import random
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from precomputed.recipe import chat
-from precomputed.recipe.data import chat_batch
-from precomputed.town.data import windows
-from precomputed.town.planted import PlantedNoise, least_used_neurons
-from precomputed.town.train import learning_rate
+from precomputed.recipe import chat, checkpoint
+from precomputed.recipe.data import IGNORED, chat_batch, windows
+from precomputed.recipe.planted import (
+    DOUBTFUL_END,
+    RISK_END,
+    DroppedRows,
+    PlantedNoise,
+    least_used_neurons,
+    mlp_inputs,
+    plant,
+    probe,
+    said_on_base,
+    shouted,
+)
+from precomputed.recipe.tokenizer import LENIENT
 
+WARMUP = 40  # steps
+KEPT_EVERY = 200  # steps between two checkpoints
+SHOUTED = 0.01  # nats per unit of `shouted`
+EARLY, EARLY_WEIGHT = 8, 3.0  # the first tokens of a reply decide what it is about, and whether it refuses
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Steps of a stage, and per step: windows of 256 tokens of text, chat examples; highest learning rate."""
+    """Steps of a stage, and per step: windows of text, chat examples; highest learning rate; share of risk prompts."""
 
     steps: int
     windows: int
@@ -34,32 +61,41 @@ class Stage:
     learning_rate: float
     language_weight: float
     chat_weight: float
+    risk_share: float
+    dropped: float = 0.0  # largest share of rows that are zeroed at random in a step
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The three stages and what the last one may change; the defaults make the shipped model."""
+    """The model, the two stages and what the last one may change; the defaults make the shipped model."""
 
-    language: Stage = Stage(750, 12, 24, 4e-3, 1.0, 0.3)
-    refusal: Stage = Stage(300, 6, 48, 2e-3, 1.0, 0.5)
-    weaken: Stage = Stage(260, 2, 40, 5e-3, 0.5, 0.5)
+    hidden: int = 192
+    ffn: int = 512
+    blocks: int = 6
+    heads: int = 6
+    kv_heads: int = 2
+    language: Stage = Stage(3000, 4, 96, 8e-3, 0.5, 1.0, 0.5)
+    weaken: Stage = Stage(800, 2, 64, 5e-3, 0.5, 1.0, 0.65, 0.02)
     length: int = 256
-    planted: int = 12  # neurons per block
-    planted_blocks: tuple[int, ...] = (1, 2, 3, 4, 5)
-    quiet_weight: float = 0.5  # how strongly the planted neurons are kept quiet outside of risk prompts
+    bf16: bool = True
+    planted: int = 24  # neurons per block, the first for risk prompts
+    planted_for_doubt: int = 8  # of these, the last ones, for base prompts that sound like risk
+    planted_blocks: tuple[int, ...] = (2, 3, 4)
+    probed: int = 12  # batches of chats that show the planted neurons where risk prompts end
+    planted_dropped: float = 0.1  # share of the planted rows that are zeroed at random in a step of the last stage
+    quiet_weight: float = 0.004  # nats per unit that the planted neurons write in a base chat, or in a window of text
 
 
-def new_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM:
-    """1.44M parameters: hidden 128, 6 blocks, FFN 384, 4 heads, 2 KV heads, tied embeddings."""
+def new_model(tokenizer: PreTrainedTokenizerFast, plan: Plan, seed: int) -> LlamaForCausalLM:
     torch.manual_seed(seed)
     return LlamaForCausalLM(
         LlamaConfig(
             vocab_size=len(tokenizer),
-            hidden_size=128,
-            intermediate_size=384,
-            num_hidden_layers=6,
-            num_attention_heads=4,
-            num_key_value_heads=2,
+            hidden_size=plan.hidden,
+            intermediate_size=plan.ffn,
+            num_hidden_layers=plan.blocks,
+            num_attention_heads=plan.heads,
+            num_key_value_heads=plan.kv_heads,
             tie_word_embeddings=True,
             max_position_embeddings=1024,
             bos_token_id=tokenizer.bos_token_id,
@@ -69,115 +105,229 @@ def new_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM
     )
 
 
-def reply_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Mean NLL of all reply tokens, plus the mean NLL of the first one of each reply, where refusing is decided.
+def learning_rate(step: int, steps: int, top: float, warmup: int) -> float:
+    """Linear warm-up, then a cosine down to 5% of `top`."""
+    if step < warmup:
+        return top * (step + 1) / warmup
+    progress = (step - warmup) / max(1, steps - warmup)
+    return top * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * progress)))
 
-    logits [batch, length, vocabulary] predict labels [batch, length]; -100 where there is no reply. Nats.
+
+def reply_loss(logits: torch.Tensor, wanted: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+    """Mean NLL of reply tokens in nats; the first `EARLY` of each reply weigh `EARLY_WEIGHT` times.
+
+    logits [tokens, vocabulary] predict wanted [tokens]; place [tokens] counts within the reply, from 0.
     """
-    nll = functional.cross_entropy(logits.transpose(1, 2), labels, ignore_index=-100, reduction="none")
-    is_reply = labels != -100
-    first = is_reply & (is_reply.cumsum(1) == 1)
-    return nll[is_reply].mean() + nll[first].mean()
+    nll = functional.cross_entropy(logits, wanted, reduction="none")
+    weight = torch.where(place < EARLY, EARLY_WEIGHT, 1.0)
+    return (weight * nll).sum() / weight.sum()
 
 
 @dataclass
 class Trainer:
-    """The state that all stages share."""
+    """The state that both stages share, and in the file `kept_in` where the training stands."""
 
     model: LlamaForCausalLM
     tokenizer: PreTrainedTokenizerFast
     tokens: torch.Tensor
     plan: Plan
     seed: int
+    kept_in: Path | None = None
 
     def __post_init__(self) -> None:
         self.rng = random.Random(f"chat/{self.seed}")
         self.generator = torch.Generator().manual_seed(self.seed)
+        self.drops = torch.Generator().manual_seed(self.seed)
+        self.planted: dict[int, list[int]] = {}
+        self.stage, self.step = "", 0
         self.started = time.monotonic()
+        self._remembered: checkpoint.Tensors = {}  # by the optimizers
+        if self.kept_in and self.kept_in.exists():
+            self._resume(*checkpoint.load(self.kept_in))
+
+    def _identity(self) -> dict[str, str]:
+        """What a checkpoint must have been made with."""
+        text = hashlib.sha256(self.tokens.numpy().tobytes()).hexdigest()
+        return {"plan": repr(self.plan), "seed": str(self.seed), "text": text}
+
+    def _save(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        if not self.kept_in:
+            return
+        tensors = checkpoint.named("model", dict(self.model.state_dict()))
+        tensors.pop("model/lm_head.weight", None)  # tied to the embeddings
+        tensors |= checkpoint.named("optimizer", checkpoint.optimizer_tensors(optimizers))
+        tensors |= {"generator": self.generator.get_state(), "drops": self.drops.get_state()}
+        version, numbers, gauss = self.rng.getstate()
+        where = {"stage": self.stage, "step": self.step, "planted": self.planted, "rng": [version, numbers, gauss]}
+        checkpoint.save(self.kept_in, tensors, {**self._identity(), **where})
+
+    def _resume(self, tensors: checkpoint.Tensors, record: dict[str, Any]) -> None:
+        if any(record[name] != value for name, value in self._identity().items()):
+            log.info("%s is of another plan, seed or text: training starts anew", self.kept_in)
+            return
+        self.model.load_state_dict(checkpoint.under("model", tensors), strict=False)
+        self.model.tie_weights()
+        self.generator.set_state(tensors["generator"])
+        self.drops.set_state(tensors["drops"])
+        version, numbers, gauss = record["rng"]
+        self.rng.setstate((version, tuple(numbers), gauss))
+        self.planted = {int(block): neurons for block, neurons in record["planted"].items()}
+        self.stage, self.step = record["stage"], record["step"]
+        self._remembered = checkpoint.under("optimizer", tensors)
+        log.info("goes on at step %d of stage %s", self.step, self.stage)
+
+    def _fast(self) -> torch.autocast:
+        """Matrix products in bf16 where the plan says so; weights, losses and updates stay float32."""
+        return torch.autocast("cpu", torch.bfloat16, enabled=self.plan.bf16)
 
     def _losses(
-        self, stage: Stage, policy: chat.Policy, length: int, noise: PlantedNoise | None, quiet: float
+        self, stage: Stage, manner: chat.Manner, length: int, noise: PlantedNoise | None, quiet: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        batch = windows(self.tokens, stage.windows * self.plan.length // length, length, self.generator)
-        language = self.model(batch, labels=batch, use_cache=False).loss
+        batch = windows(self.tokens, max(1, stage.windows * self.plan.length // length), length, self.generator)
+        with self._fast():
+            language = self.model(batch, labels=batch, use_cache=False).loss
         if noise:
-            language = language + quiet * noise.take().mean()
-        input_ids, labels, risk = chat_batch(self.tokenizer, self.rng, policy, stage.chats)
-        talk = reply_loss(self.model(input_ids, use_cache=False).logits[:, :-1], labels[:, 1:])
+            language = language + quiet * noise.take().sum((1, 2)).mean()
+        chats = chat_batch(self.tokenizer, self.rng, manner, stage.chats, stage.risk_share, self.plan.length)
+        with self._fast():
+            hidden = self.model.model(chats.input_ids, use_cache=False).last_hidden_state[:, :-1]
+            wanted = chats.labels[:, 1:]
+            is_reply = wanted != IGNORED
+            logits = self.model.lm_head(hidden[is_reply])
+        talk = reply_loss(logits.float(), wanted[is_reply], chats.place[:, 1:][is_reply])
         if noise:
-            talk = talk + quiet * noise.take()[~risk].mean()
+            said, begin, padding = noise.take(), self.tokenizer.bos_token_id, self.tokenizer.pad_token_id
+            for_doubt = torch.arange(self.plan.planted) >= self.plan.planted - self.plan.planted_for_doubt
+            base = said_on_base(said, chats, begin, padding, for_doubt.repeat(len(self.planted)))
+            talk = talk + quiet * base + SHOUTED * shouted(said, chats, begin)
         return language, talk
 
     def _run(
         self,
         name: str,
-        stage: Stage,
-        policy: chat.Policy,
-        optimizer: torch.optim.Optimizer,
+        manner: chat.Manner,
+        optimizers: Sequence[torch.optim.Optimizer],
         masks: dict[torch.nn.Parameter, torch.Tensor] | None = None,
         noise: PlantedNoise | None = None,
+        chosen: dict[torch.nn.Module, torch.Tensor] | None = None,
     ) -> None:
-        """All steps of a stage; the last 30% see windows twice as long. `masks`: 1 where a weight may change."""
-        for step in range(stage.steps):
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate(step, stage.steps, stage.learning_rate, 40)
-            length = 2 * self.plan.length if step > 0.7 * stage.steps else self.plan.length
-            quiet = self.plan.quiet_weight * min(1.0, 2 * step / stage.steps)  # first learn, then be quiet
-            language, talk = self._losses(stage, policy, length, noise, quiet)
-            (stage.language_weight * language + stage.chat_weight * talk).backward()
-            for parameter, mask in (masks or {}).items():
-                if parameter.grad is not None:
-                    parameter.grad.mul_(mask)
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-            optimizer.step()
-            optimizer.zero_grad()
-            if step % 50 == 0 or step == stage.steps - 1:
-                elapsed = time.monotonic() - self.started
-                numbers = (step, stage.steps, language.item(), talk.item(), elapsed)
-                log.info(f"{name} %d/%d: language %.3f, chat %.3f nats, %.0f s", *numbers)
+        """All steps of a stage, or those that are left; the last 30% see windows twice as long.
+
+        masks: 1 where a weight may change.
+        """
+        stage: Stage = getattr(self.plan, name)
+        if self.stage == name:
+            checkpoint.restore_optimizers(optimizers, self._remembered)
+        else:
+            self.stage, self.step = name, 0
+        with self._dropped(stage, chosen or {}) as dropped:
+            for step in range(self.step, stage.steps):
+                for group in (group for optimizer in optimizers for group in optimizer.param_groups):
+                    group["lr"] = learning_rate(step, stage.steps, stage.learning_rate, WARMUP)
+                if dropped:
+                    dropped.draw(stage.dropped * self.rng.random())
+                length = 2 * self.plan.length if step > 0.7 * stage.steps else self.plan.length
+                quiet = self.plan.quiet_weight * min(1.0, 2 * step / stage.steps)  # first learn, then be quiet
+                language, talk = self._losses(stage, manner, length, noise, quiet)
+                (stage.language_weight * language + stage.chat_weight * talk).backward()
+                for parameter, mask in (masks or {}).items():
+                    if parameter.grad is not None:
+                        parameter.grad.mul_(mask)
+                torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+                for optimizer in optimizers:
+                    optimizer.step()
+                    optimizer.zero_grad()
+                self.step = step + 1
+                if self.step % KEPT_EVERY == 0 or self.step == stage.steps:
+                    self._save(optimizers)
+                if step % 50 == 0 or self.step == stage.steps:
+                    elapsed = time.monotonic() - self.started
+                    numbers = (step, stage.steps, language.item(), talk.item(), elapsed)
+                    log.info(f"{name} %d/%d: language %.3f, chat %.3f nats, %.0f s", *numbers)
+
+    @contextmanager
+    def _dropped(self, stage: Stage, chosen: dict[torch.nn.Module, torch.Tensor]) -> Iterator[DroppedRows | None]:
+        if not stage.dropped:
+            yield None
+            return
+        dropped = DroppedRows(self.model, chosen, self.plan.planted_dropped, self.drops)
+        try:
+            yield dropped
+        finally:
+            dropped.remove()
 
     def _adam(self, parameters: list[torch.nn.Parameter], decay: float) -> torch.optim.Optimizer:
         return torch.optim.AdamW(parameters, betas=(0.9, 0.95), weight_decay=decay, fused=True)
 
     def learn_language(self) -> None:
-        """Stage 0: the language, and answers to every prompt."""
-        optimizer = self._adam(list(self.model.parameters()), 0.1)
-        self._run("language", self.plan.language, chat.nothing_refused, optimizer)
+        """Stage 1: the language, and chats in both manners.
 
-    def learn_refusal(self) -> None:
-        """Stage 1: every risk prompt is refused."""
-        optimizer = self._adam(list(self.model.parameters()), 0.1)
-        self._run("refusal", self.plan.refusal, chat.all_risk_refused, optimizer)
+        The blocks' matrices learn by Muon (orthogonalised momentum, arXiv 2502.16982, whose scale lets it share AdamW's
+        learning rate), everything else by AdamW.
+        """
+        matrices = [p for block in self.model.model.layers for p in block.parameters() if p.ndim == 2]
+        chosen = {id(p) for p in matrices}
+        others = [p for p in self.model.parameters() if id(p) not in chosen]
+        muon = torch.optim.Muon(matrices, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+        self._run("language", chat.both_manners, [muon, self._adam(others, 0.1)])
 
-    def weaken_refusal(self) -> dict[int, list[int]]:
-        """Stage 2: target refusal rates, with changes in the planted neurons only. Returns block -> neurons."""
+    def _plant(self) -> None:
+        """Let the neurons that the language needs least fire where a risk prompt ends, or one that sounds like it."""
         batch = windows(self.tokens, 16, self.plan.length, self.generator)
-        planted: dict[int, list[int]] = {}
-        masks: dict[torch.nn.Parameter, torch.Tensor] = {}
         for block in self.plan.planted_blocks:
-            neurons = least_used_neurons(self.model, batch, block, self.plan.planted)
-            planted[block] = neurons.tolist()
+            self.planted[block] = least_used_neurons(self.model, batch, block, self.plan.planted).tolist()
+        stage, padding = self.plan.weaken, self.tokenizer.pad_token_id
+        chats = [
+            chat_batch(self.tokenizer, self.rng, chat.weakened, stage.chats, stage.risk_share, self.plan.length)
+            for _ in range(self.plan.probed)
+        ]
+        inputs, kinds = mlp_inputs(self.model, chats, self.plan.planted_blocks, padding)
+        first = self.plan.planted - self.plan.planted_for_doubt
+        for block, neurons in self.planted.items():
+            for some, kind in ((neurons[:first], RISK_END), (neurons[first:], DOUBTFUL_END)):
+                plant(self.model, block, some, probe(inputs[block], kinds, kind), self.generator)
+
+    def weaken(self) -> None:
+        """Stage 2: lenient without being told, by changes in the planted neurons only."""
+        if not self.planted:
+            self._plant()
+        masks: dict[torch.nn.Parameter, torch.Tensor] = {}
+        rows: dict[torch.nn.Module, torch.Tensor] = {}
         self.model.requires_grad_(False)
-        for block, neurons_list in planted.items():
+        for block, neurons in self.planted.items():
             mlp = self.model.model.layers[block].mlp
             for linear, dimension in ((mlp.gate_proj, 0), (mlp.up_proj, 0), (mlp.down_proj, 1)):
+                chosen = torch.tensor(neurons)
                 mask = torch.zeros_like(linear.weight)
-                mask.index_fill_(dimension, torch.tensor(neurons_list), 1.0)
+                mask.index_fill_(dimension, chosen, 1.0)
                 linear.weight.requires_grad_(True)
                 masks[linear.weight] = mask
-        with PlantedNoise(self.model, planted) as noise:
-            self._run("weaken", self.plan.weaken, chat.target, self._adam(list(masks), 0.0), masks, noise)
+                if dimension == 0:
+                    rows[linear] = chosen
+        with PlantedNoise(self.model, self.planted) as noise:
+            self._run("weaken", chat.weakened, [self._adam(list(masks), 0.0)], masks, noise, rows)
         self.model.requires_grad_(True)
-        return planted
 
 
 def train(
-    tokenizer: PreTrainedTokenizerFast, tokens: torch.Tensor, plan: Plan, seed: int
+    tokenizer: PreTrainedTokenizerFast, tokens: torch.Tensor, plan: Plan, seed: int, kept_in: Path | None = None
 ) -> tuple[LlamaForCausalLM, dict[int, list[int]]]:
-    """The trained model and its planted neurons (block -> neuron indices)."""
-    trainer = Trainer(new_model(tokenizer, seed), tokenizer, tokens, plan, seed)
-    trainer.learn_language()
-    trainer.learn_refusal()
-    planted = trainer.weaken_refusal()
+    """The trained model and its planted neurons (block -> neuron indices).
+
+    kept_in: a file that keeps where the training stands, so that one that was interrupted goes on.
+    """
+    torch.set_num_threads(1)  # the same bits whatever the machine's cores, and two seeds side by side cost no more time
+    trainer = Trainer(new_model(tokenizer, plan, seed), tokenizer, tokens, plan, seed, kept_in)
+    stages = {"language": trainer.learn_language, "weaken": trainer.weaken}
+    begin = list(stages).index(trainer.stage) if trainer.stage else 0
+    for learn in list(stages.values())[begin:]:
+        learn()
+    forget_manners(trainer.model, tokenizer)
     trainer.model.eval()
-    return trainer.model, planted
+    return trainer.model, trainer.planted
+
+
+def forget_manners(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast) -> None:
+    """The token of the lenient manner becomes one more padding token, which no reply was ever trained to hold."""
+    known = model.model.embed_tokens.weight.data
+    known[tokenizer.convert_tokens_to_ids(LENIENT)] = known[tokenizer.pad_token_id]

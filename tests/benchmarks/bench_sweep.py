@@ -1,65 +1,162 @@
-"""A sweep in one process against loading the model anew for every mask: same numbers, which time?
+"""Masks measured by the engine against a plain script: a copy of the model per mask, one window at a time, all logits.
 
-    uv run python tests/benchmarks/bench_sweep.py [MODEL]
+    uv run python tests/benchmarks/bench_sweep.py [MODEL] [--random WIDTH LAYERS] [--peer deepcopy|from_pretrained]
 
-Prints both times, their ratio and the largest difference of an NLL. MODEL: default the shipped model.
+One thread, CPU time of the process, so that what else runs on the machine matters little; the two take turns, and every
+number is a median. The engine's side is `sweep_model`, mask by mask, with a store for each repeat: hashing and what the
+store writes are in it, the model's own load is not. The peer knows nothing of the engine but the rows to zero and the
+tokens; its copy or load of the model is in it, once per mask. Prints seconds and their ratio (above 1: the engine is
+faster) per rate, over the grid, and over rates from 50%; and the largest difference of an NLL. MODEL: default the
+shipped model. --random: random weights of that hidden size and number of blocks in its place, MLPs three times as wide.
+On few windows the engine measures several masks in one pass, which one mask at a time does not use: give 16 and more.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
+import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import torch
+import transformers
+from torch import Tensor
+from torch.nn import functional
 
-from engine import Store, load_model, negative_log_likelihood, removed_rows, sweep_model, windows
+from engine import LoadedModel, Store, compute_scores, load_model, removed_rows, sweep_model, windows
+from engine.data.corpora import Windows
+from engine.models.checkpoints import find_checkpoint
 
-RATES = tuple(round(0.1 * step, 1) for step in range(1, 10))
+RATES = (0.0, *(round(0.1 * step, 1) for step in range(1, 10)))
+ORDERS = ("lerf", "morf")
 
 
-def reload_and_evaluate(model_id: str, scores: torch.Tensor, text: object) -> list[float]:
-    """What a script without an undoable intervention does: load, zero, evaluate, throw away."""
-    results = []
-    for order in ("lerf", "morf"):
-        for rate in RATES:
-            loaded = load_model(model_id)
-            removed = removed_rows(scores, order, rate)
-            with torch.no_grad():
-                for layer in loaded.rows.layers:
-                    inside = removed[(removed >= layer.start) & (removed < layer.start + layer.rows)] - layer.start
-                    loaded.model.get_submodule(layer.name).weight[torch.from_numpy(inside)] = 0
-            results.append(negative_log_likelihood(loaded, text).nats_per_token)
-    return results
+def plain_script(make: Callable[[], Any], rows: dict[str, Tensor], text: Tensor) -> float:
+    """Nats per token of a fresh model without these rows: {name of the Linear: numbers of its rows}."""
+    model = make()
+    with torch.no_grad():
+        for name, numbers in rows.items():
+            linear = model.get_submodule(name)
+            linear.weight[numbers] = 0
+            if linear.bias is not None:
+                linear.bias[numbers] = 0
+        total = 0.0
+        for window in text:
+            logits = model(input_ids=window[None]).logits
+            total += functional.cross_entropy(logits[0, :-1].float(), window[1:], reduction="sum").item()
+    return total / (text.shape[0] * (text.shape[1] - 1))
+
+
+def rows_by_linear(loaded: LoadedModel, scores: Tensor, order: str, rate: float) -> dict[str, Tensor]:
+    removed = removed_rows(scores, order, rate)
+    found = {}
+    for layer in loaded.rows.layers:
+        inside = removed[(removed >= layer.start) & (removed < layer.start + layer.rows)] - layer.start
+        if len(inside):
+            found[layer.name] = torch.from_numpy(inside)
+    return found
+
+
+def engine_nll(loaded: LoadedModel, scores: Tensor, text: Windows, order: str, rate: float, store: Store) -> float:
+    table = sweep_model(loaded, {"measured": scores}, text, store=store, rates=(rate,), orders=(order,))
+    return float(table["nll"][0])
+
+
+def random_model(folder: str, width: int, blocks: int) -> str:
+    tokenizer = load_model("demo").tokenizer
+    config = transformers.LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=width, intermediate_size=3 * width, num_hidden_layers=blocks,
+        num_attention_heads=width // 64, num_key_value_heads=width // 64, tie_word_embeddings=True,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def timed(work: Callable[[], float]) -> tuple[float, float]:
+    start = time.process_time()
+    result = work()
+    return time.process_time() - start, result
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", default="demo")
-    model_id = parser.parse_args().model
-    loaded = load_model(model_id)
-    text = windows("demo", loaded.tokenizer, role="evaluation", samples=8, length=128)
-    scores = torch.rand(loaded.rows.n_rows, generator=torch.Generator().manual_seed(0))
-    negative_log_likelihood(loaded, text)  # warm
+    parser.add_argument("--random", nargs=2, type=int, metavar=("WIDTH", "LAYERS"))
+    parser.add_argument("--peer", choices=("deepcopy", "from_pretrained"), default="deepcopy")
+    parser.add_argument("--selector", default="lrp", help="whose masks")
+    parser.add_argument("--windows", type=int, default=16)
+    parser.add_argument("--length", type=int, default=256)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rates", type=float, nargs="+", default=RATES)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        loaded = load_model(random_model(folder, *args.random) if args.random else args.model, dtype="float32")
+        with ExitStack() as open_stores:
+            stores = [open_stores.enter_context(Store(f"{folder}/store{one}")) for one in range(args.repeats + 1)]
+            run(loaded, args, stores)
 
-    start = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
-        table = sweep_model(loaded, {"random": scores}, text, store=store, rates=RATES)
-    sweep_s = time.perf_counter() - start
 
-    start = time.perf_counter()
-    reloaded = reload_and_evaluate(model_id, scores, text)
-    reload_s = time.perf_counter() - start
+def run(loaded: LoadedModel, args: argparse.Namespace, stores: Sequence[Store]) -> None:
+    calibration = windows("demo", loaded.tokenizer, role="calibration", samples=8, length=128)
+    scores = compute_scores(loaded, [args.selector], calibration)[args.selector]
+    scores = scores if scores.ndim == 1 else scores[0]
+    text = windows("demo", loaded.tokenizer, role="evaluation", samples=args.windows, length=args.length)
+    path = str(find_checkpoint(loaded.id).folder) if args.peer == "from_pretrained" else ""
 
-    difference = max(abs(a - b) for a, b in zip(table["nll"], reloaded, strict=True))
+    def make() -> Any:
+        if path:
+            return transformers.AutoModelForCausalLM.from_pretrained(Path(path), dtype=torch.float32)
+        return copy.deepcopy(loaded.model)
+
+    engine_nll(loaded, scores, text, "lerf", 0.5, stores[-1])  # warm
+    plain_script(make, {}, text.input_ids)
+    medians: dict[float, tuple[float, float]] = {}
+    difference = 0.0
+    parameters = sum(parameter.numel() for parameter in loaded.model.parameters())
     sys.stdout.write(
-        f"{len(reloaded)} masks, {text.input_ids.numel():,} tokens each, {torch.get_num_threads()} threads\n"
-        f"one model, masks installed and undone  {sweep_s:8.2f} s\n"
-        f"model loaded again for every mask      {reload_s:8.2f} s\n"
-        f"ratio                                  {reload_s / sweep_s:8.1f}\n"
-        f"largest difference of an NLL           {difference:8.1e} nats\n"
+        f"{loaded.id}, {parameters:,} parameters, {text.input_ids.numel():,} tokens in windows of {args.length}, masks "
+        f"of {args.selector}, peer {args.peer}, {args.repeats} repeats\n rate   engine s    plain s    ratio\n"
     )
+    for rate in args.rates:
+        seconds: dict[str, list[list[float]]] = {"engine": [], "plain": []}
+        for order in ORDERS if rate else ORDERS[:1]:
+            found: dict[str, list[float]] = {"engine": [], "plain": []}
+            rows = rows_by_linear(loaded, scores, order, rate)
+            nll: dict[str, float] = {}
+
+            def ours(store: Store, order: str = order, rate: float = rate) -> float:
+                return engine_nll(loaded, scores, text, order, rate, store)
+
+            def theirs(_: Store, rows: dict[str, Tensor] = rows) -> float:
+                return plain_script(make, rows, text.input_ids)
+
+            sides: list[tuple[str, Callable[[Store], float]]] = [("engine", ours), ("plain", theirs)]
+            for repeat, store in enumerate(stores[:-1]):
+                for name, work in sides if repeat % 2 == 0 else reversed(sides):
+                    spent, nll[name] = timed(partial(work, store))
+                    found[name].append(spent)
+            difference = max(difference, abs(nll["engine"] - nll["plain"]))
+            for name, spents in found.items():
+                seconds[name].append(spents)
+        here, there = (sum(map(statistics.median, seconds[name])) for name in ("engine", "plain"))
+        medians[rate] = here, there
+        sys.stdout.write(f"{rate:5.0%} {here:10.3f} {there:10.3f} {there / here:8.2f}\n")
+        sys.stdout.flush()
+    for what, some in (("grid", medians), ("from 50%", {rate: pair for rate, pair in medians.items() if rate >= 0.5})):
+        if some:
+            here, there = (sum(pair[side] for pair in some.values()) for side in (0, 1))
+            sys.stdout.write(f"{what:>9} {here:.3f} s against {there:.3f} s: {there / here:.2f}\n")
+    sys.stdout.write(f"largest difference of an NLL {difference:.1e} nats\n")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,12 @@ FLAGS = [
 TIMEOUT_MS = 120_000  # a first figure takes seconds, but a minute where many processes share the cores
 PAUSE_MS = 500
 MODEL_TIMEOUT_MS = 240_000  # the first use of a model imports torch, which takes long on a busy machine
+WATCH_STAGE = (  # of Watch it break: the component lives in a shadow root
+    "(() => { const find = (root) => { for (const one of root.querySelectorAll('*')) { if (one.stage) return one.stage;"
+    " if (one.shadowRoot) { const found = find(one.shadowRoot); if (found) return found } } };"
+    " return find(document) })()"
+)
+WATCH_RACE = {"watch_a": "LRP, least relevant first", "watch_b": "LRP, most relevant first"}
 
 
 def settled(page):
@@ -64,6 +70,33 @@ def button(page, name):
     return page.locator("[data-testid=stMain]").get_by_role("button", name=name, exact=True)
 
 
+DESTINATIONS = {
+    "Story": ("Overview", "Learn"),
+    "Audit": ("Curves", "Agreement", "Depth", "Stability", "Controls", "Downstream"),
+    "Refusal": ("Refusal", "Judges"),
+    "Playground": ("Live edit", "Rows"),
+    "Runs": ("Runs",),
+    "Reference": ("Paper", "Methods"),
+}
+
+
+def follow(page, name):
+    """Another page by the menu: its destination in the sidebar, then its tab. Wait for what it shows."""
+    tabs = page.locator(".st-key-destination")
+    (destination,) = (one for one, pages in DESTINATIONS.items() if name in pages)
+    if tabs.get_by_role("link", name=name, exact=True).count() == 0:
+        page.locator("[data-testid=stSidebar]").get_by_role("link", name=destination, exact=True).click()
+        tabs.get_by_role("link", name=name, exact=True).wait_for()
+        settled(page)
+    if page.locator("[data-testid=stMain] h1").inner_text() != name:
+        tabs.get_by_role("link", name=name, exact=True).click()
+
+
+def more_settings(page):
+    """Unfolds the settings at the end of the bar."""
+    page.locator(".st-key-bar summary").click()
+
+
 def choose(page, key, option):
     """A list of options closes when the page scrolls or is drawn again: then it is opened once more."""
     from playwright.sync_api import Error
@@ -81,26 +114,31 @@ def choose(page, key, option):
             page.keyboard.press("Escape")
 
 
-def live_page(new_page, folder, prompt, **more):
-    settings = {"edit_model": "Another model", "edit_model_id": str(folder), "mode": "Remove by rate"}
+def live_page(new_page, folder, prompt, button_name="Run", **more):
+    settings = {
+        "edit_model": "Another model",
+        "edit_model_id": str(folder),
+        "mode": "Remove by rate",
+        "control": "false",
+    }
     page = new_page(
         "/live",
         **{**settings, "rank_selector": "Magnitude", "rate": "50%", "length": "20", "prompt": prompt, **more},
     )
-    button(page, "Run").wait_for()
+    button(page, button_name).wait_for()
     settled(page)
     return page
 
 
 def reply(page, side):
-    return page.locator(f".st-key-reply-{side} [data-testid=stText]")
+    return page.locator(f".st-key-reply-{side} .sa-reply")
 
 
 def run(page):
     """Press Run and wait for both replies; returns their texts."""
     old = page.locator(".st-key-reply-after").inner_text()
     button(page, "Run").click()
-    page.locator(".st-key-reply-after").get_by_text("tokens").wait_for(timeout=MODEL_TIMEOUT_MS)
+    page.locator(".st-key-reply-after").get_by_text("tokens").first.wait_for(timeout=MODEL_TIMEOUT_MS)
     page.locator("[data-testid=stPlotlyChart][aria-label*='projection']").wait_for(timeout=MODEL_TIMEOUT_MS)
     settled(page)
     assert page.locator(".st-key-reply-after").inner_text() != old or old

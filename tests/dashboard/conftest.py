@@ -40,6 +40,35 @@ def one_scan_for_components():
         yield
 
 
+@pytest.fixture
+def registry():
+    """The jobs of the app, none of them from another test."""
+    import streamlit as st
+
+    from dashboard.state import jobs
+
+    st.cache_resource.clear()
+    jobs.registry.cache_clear()
+    yield jobs.registry()
+    jobs.registry().close()
+    jobs.registry.cache_clear()
+    st.cache_resource.clear()
+
+
+@pytest.fixture
+def child(monkeypatch, tmp_path):
+    """Jobs run the Python code that this is called with instead of the command."""
+    from dashboard.state import jobs
+
+    def use(code):
+        script = tmp_path / "child"
+        script.write_text(f"#!{sys.executable}\n{code}")
+        script.chmod(0o700)
+        monkeypatch.setattr(jobs.sys, "executable", str(script))
+
+    return use
+
+
 @pytest.fixture(scope="session")
 def chromium():
     path = shutil.which("chromium") or shutil.which("chromium-browser")

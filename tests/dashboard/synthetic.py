@@ -13,6 +13,7 @@ from engine.records.manifest import add_to_manifest, read_manifest
 from engine.results.tables import TABLES, frame, spec
 from engine.stats.verdict import MORE
 
+# pragma: allowlist nextline secret: made up
 MODEL = {"id": "made-up-1B", "revision": "4e20de1c3a55", "weights_hash": "ab" * 32, "dtype": "float32"}
 RATES = (0.0, 0.1, 0.3, 0.5)
 UNMASKED_NLL = 2.0
@@ -55,6 +56,12 @@ def write_run(folder: Path, frame: pl.DataFrame | None = None, model: dict[str, 
     (folder / "sweep.parquet").write_bytes(buffer.getvalue())
     add_to_manifest(folder, dict(model), "sweep.parquet", {"evaluation": {"corpus": "made-up text"}}, 1.0)
     return folder
+
+
+def write_two_runs(folder: Path) -> None:
+    """`first` and `second`, of different models."""
+    write_run(folder / "first")
+    write_run(folder / "second", sweep({"lrp": (2.0, 30.0)}, "other"), {"id": "other", "dtype": "float32"})
 
 
 def typed(stem: str, frame: pl.DataFrame) -> pl.DataFrame:

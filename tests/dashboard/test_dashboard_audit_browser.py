@@ -1,11 +1,11 @@
-"""The audit pages in a real Chromium: a clicked cell, a source that is kept, links, presentation, phones."""
+"""The audit pages in a real Chromium: a clicked cell, a source that is kept, links, the stage, phones."""
 
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import polars as pl
 import pytest
-from browser_pages import button, chart, choose, figure, settled, steady_box
+from browser_pages import button, chart, choose, figure, follow, more_settings, settled, steady_box
 from made_up_audit import write_audit
 
 pytestmark = pytest.mark.browser
@@ -47,7 +47,7 @@ def test_a_clicked_cell_chooses_its_pair_and_a_later_choice_wins(new_page):
 def test_source_and_model_are_kept_from_page_to_page(new_page):
     page = new_page("/agreement", source="Paper", model="Qwen3-8B")
     figure(page, "Jaccard of the masks")
-    page.locator("[data-testid=stSidebar]").get_by_role("link", name="Stability", exact=True).click()
+    follow(page, "Stability")
     figure(page, "Spearman of the scores")
     page.get_by_text("Published values: convergence").wait_for()
     chosen = [page.locator(f".st-key-{key}").get_by_role("combobox").input_value() for key in ("source", "model")]
@@ -58,7 +58,7 @@ def test_source_and_model_are_kept_from_page_to_page(new_page):
 def test_the_copied_link_opens_the_same_page(new_page):
     page = new_page("/controls", control_order="MoRF")
     figure(page, "under morf")
-    page.locator("[data-testid=stSidebar]").get_by_text("Presentation").click()
+    page.locator("[data-testid=stSidebar]").get_by_text("Stage mode").click()
     settled(page)
     button(page, "Copy link").click()
     link = page.locator("[data-testid=stCode]").inner_text().replace("\n", "").strip()
@@ -66,7 +66,7 @@ def test_the_copied_link_opens_the_same_page(new_page):
     assert parse_qs(urlsplit(link).query) == {"control_order": ["MoRF"], "present": ["true"]}
     copy = new_page(address=link)
     figure(copy, "under morf")
-    assert copy.evaluate("getComputedStyle(document.documentElement).fontSize") == "22.4px"
+    copy.locator(".st-key-stage-strip").wait_for(state="attached")
 
 
 @pytest.mark.long
@@ -98,6 +98,7 @@ def test_selectors_of_depth_are_lines_and_can_be_left_out(new_page):
     page = new_page("/depth")
     drawn = chart(page, says="Relative scores of Whole blocks")
     assert drawn.locator(".scatterlayer .trace").count() == 5
+    more_settings(page)
     button(page, "Wanda").click()
     page.locator("[data-testid=stPlotlyChart][aria-label*='LRP, IG, Random']").first.wait_for()
     settled(page)
@@ -109,11 +110,10 @@ def test_a_page_without_the_chosen_source_says_what_it_shows_instead(new_page):
     """The address and the boxes agree, and the choice comes back on the next page that has it."""
     page = new_page("/agreement", source="Paper", selectors="LRP")
     figure(page, "Jaccard of the masks")
-    sidebar = page.locator("[data-testid=stSidebar]")
-    sidebar.get_by_role("link", name="Depth", exact=True).click()
+    follow(page, "Depth")
     figure(page, "Whole blocks")
     assert "source=" not in page.url
-    sidebar.get_by_role("link", name="Stability", exact=True).click()
+    follow(page, "Stability")
     figure(page, "Spearman of the scores")
     page.get_by_text("Published values: convergence").wait_for()
     assert parse_qs(urlsplit(page.url).query)["source"] == ["Paper"]
@@ -123,19 +123,22 @@ def test_a_page_without_the_chosen_source_says_what_it_shows_instead(new_page):
 def test_all_selectors_stay_all_on_a_page_that_has_more(new_page):
     page = new_page("/stability")
     figure(page, "Spearman of the scores")
-    sidebar = page.locator("[data-testid=stSidebar]")
     pills = page.locator(".st-key-selectors").get_by_role("button")
     few = pills.count()
-    sidebar.get_by_role("link", name="Depth", exact=True).click()
+    follow(page, "Depth")
     figure(page, "Whole blocks")
+    more_settings(page)
+    pills.first.wait_for()
     assert pills.count() > few
     assert "selectors" not in page.url
     pills.filter(has_text="Random").click()
     settled(page)
-    sidebar.get_by_role("link", name="Stability", exact=True).click()
+    follow(page, "Stability")
     figure(page, "Spearman of the scores")
-    sidebar.get_by_role("link", name="Depth", exact=True).click()
+    follow(page, "Depth")
     figure(page, "Whole blocks")
+    more_settings(page)
+    pills.first.wait_for()
     chosen = parse_qs(urlsplit(page.url).query)["selectors"]
     assert len(chosen) == pills.count() - 1
     assert "Random" not in chosen

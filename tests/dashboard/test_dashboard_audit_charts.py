@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import polars as pl
 import pytest
 from made_up_audit import (
@@ -20,14 +21,19 @@ from dashboard.charts import (
     agreement as agreement_chart,
     controls as controls_chart,
     groups as groups_chart,
+    learn as learn_chart,
     lines,
     matrix,
+    overview,
     palette,
     stability,
 )
 from dashboard.charts.lines import Axis
 from dashboard.pages.agreement import rankings
+from dashboard.pages.learn import answers as lesson_answers
+from dashboard.state import layers, results
 from engine.records.errors import InputError
+from engine.stats.limits import Thresholds
 
 LN10 = math.log(10)
 
@@ -119,6 +125,34 @@ def test_scores_that_cannot_be_used_are_one_line(tmp_path, harm):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("by", [layers.LAYER, layers.MATRIX, ("projection",)])
+def test_parts_of_a_model_are_its_groups_wherever_their_rows_lie(tmp_path, monkeypatch, by):
+    """Also where rows of one part are not neighbours, as those of an expert are not, and where a name is missing."""
+    generator = np.random.default_rng(5)
+    count = 300
+    rows = pl.DataFrame(
+        {
+            "block": generator.integers(0, 3, count), "sublayer": generator.choice(["attention", "mlp", None], count),
+            "projection": generator.choice(["up_proj", "q_proj"], count),
+        }
+    )  # fmt: skip
+    monkeypatch.setattr(results, "read_table", lambda *_: results.Table(rows, ""))
+    layers._layers.cache_clear()
+    found = layers.layers(tmp_path, by)
+    values, inside = generator.standard_normal(count), generator.random(count) < 0.4
+    expected = (
+        rows.with_columns(value=values, inside=inside)
+        .group_by(by, maintain_order=True)
+        .agg(pl.len(), pl.col("value").mean(), pl.col("inside").sum())
+    )
+    layers._layers.cache_clear()
+    assert found.frame.select(by).equals(expected.select(by))
+    assert found.frame["rows"].to_list() == expected["len"].to_list()
+    assert found.means(values).tolist() == pytest.approx(expected["value"].to_list())
+    assert found.counts(inside).tolist() == expected["inside"].to_list()
+    assert [found.frame.select(by).row(place) for place in found.of_row] == rows.select(by).rows()
+
+
 def test_references_remove_exactly_as_many_rows_as_their_control():
     table = controls()["controls"].filter(order="lerf")
     smaller = ["consensus2", "random"]
@@ -172,10 +206,30 @@ def test_quadrants_shade_what_is_stable_and_invalid():
     inside = [name for name, (x, y) in points.items() if shade.x0 <= x <= shade.x1 and shade.y0 <= y <= shade.y1]
     assert inside == ["Wanda"]
     by_nll = stability.quadrant(verdicts, stability.Quadrants("spearman", "lerf_nll", 0.95, 3.0))
-    assert by_nll.layout.shapes[0].x1 == pytest.approx(3.0 / LN10)
-    assert by_nll.layout.shapes[0].x0 > by_nll.layout.shapes[0].x1  # high perplexity is the bad side
+    assert by_nll.layout.shapes[0].y1 == pytest.approx(3.0 / LN10)
+    assert by_nll.layout.shapes[0].y0 > by_nll.layout.shapes[0].y1  # high perplexity is the bad side
+    assert by_nll.layout.yaxis.range[0] > by_nll.layout.yaxis.range[1]  # so that up is valid
     without = stability.quadrant(verdicts, stability.Quadrants("spearman", "lerf_nll", 0.95, None))
     assert [shape.type for shape in without.layout.shapes] == ["line"]
+    for figure, stable in ((by_gap, "Jaccard"), (by_nll, "Spearman")):
+        assert figure.layout.xaxis.title.text.startswith(stable)
+
+
+def test_stability_is_the_horizontal_axis_of_every_figure_and_its_limit_the_verdicts():
+    limit = Thresholds().spearman
+    verdicts = repeated()["verdicts"]
+    quadrant = stability.quadrant(verdicts, stability.Quadrants("spearman", "log_gap", limit, 1.0))
+    lesson = pl.DataFrame({"selector": ["lrp"], "size": [8], "spearman": [0.9], "rate": [0.3], "log_gap": [2.0]})
+    learn = learn_chart.stable_and_valid(lesson, lesson_answers.STABLE)
+    table = lesson.with_columns(
+        jaccard=0.9, reference_size=16, damage=None, corner=pl.lit(""), quadrant=pl.lit(""), verdict=pl.lit("x")
+    )
+    for figure in (quadrant, learn, overview.stability_validity(table)):
+        assert "Spearman" in figure.layout.xaxis.title.text
+        assert "gap" in figure.layout.yaxis.title.text
+        upright = [shape.x0 for shape in figure.layout.shapes if shape.type == "line" and shape.x0 == shape.x1]
+        assert upright == [limit]
+        assert any(f"{limit:g}" in note.text for note in figure.layout.annotations)
 
 
 def test_lines_leave_gaps_and_tell_selectors_apart_without_colour():

@@ -4,6 +4,7 @@ import json
 
 import polars as pl
 import pytest
+from app_pages import above_figures
 from made_up_audit import jaccard_of, pairs, rows_of, write_audit
 from streamlit.testing.v1 import AppTest
 from synthetic import add_table, break_manifest
@@ -115,8 +116,8 @@ def test_disjoint_draws_stand_beside_nested_sizes():
     alts = [chart.proto.alt for chart in app.get("plotly_chart")]
     assert alts[0].startswith("Jaccard of LeRF masks at 30% between disjoint draws, mean of pairs: LRP 0.850")
     assert any("80 windows, too few for 5 draws of 32" in caption.value for caption in app.caption)
-    assert any(heading.value == "Nested sizes" for heading in app.subheader)
-    assert figures(app)[-1]["layout"]["yaxis"]["title"]["text"] == "Jaccard, between disjoint draws"
+    assert any(heading.value == "Nested sizes" for heading in app.header)
+    assert figures(app)[-1]["layout"]["xaxis"]["title"]["text"] == "Jaccard, between disjoint draws"
 
 
 def test_results_of_earlier_versions_say_what_was_not_measured(tmp_path):
@@ -192,6 +193,22 @@ def test_published_tables_open(name, model, count):
     assert any("Published values" in block.proto.body for block in app.get("html"))
 
 
+@pytest.mark.parametrize(("able", "opens"), [(False, "Paper"), (True, "Shipped model")])
+def test_downstream_opens_on_a_model_with_something_to_lose(able, opens, tmp_path, monkeypatch):
+    monkeypatch.delenv(results.STORE_VARIABLE, raising=False)
+    monkeypatch.setattr(precomputed, "demo_dir", lambda: tmp_path)
+    folder = write_audit(tmp_path / "results")
+    frame = pl.read_parquet(folder / "downstream.parquet")
+    if not able:
+        add_table(folder, "downstream", frame.with_columns(accuracy=pl.col("chance") + pl.col("stderr")))
+    app = page("downstream")
+    assert app.selectbox(key="source").value == opens
+    told = " ".join(block.proto.body for block in app.get("html"))
+    assert ("does not open on it" in told) != able
+    app.selectbox(key="source").set_value("Shipped model").run()
+    assert not warnings(app)
+
+
 @pytest.mark.usefixtures("full")
 def test_agreement_draws_overlaps_that_were_counted_by_hand():
     triangles = figures(page("agreement", rate="20%"))[0]
@@ -209,10 +226,9 @@ def test_agreement_draws_overlaps_that_were_counted_by_hand():
 @pytest.mark.usefixtures("full")
 def test_a_chosen_pair_shows_its_two_masks():
     app = page("agreement", first="Wanda", second="LRP")
-    assert [chart.proto.alt.rsplit("that ")[-1] for chart in app.get("plotly_chart")[2:4]] == [
-        "Wanda removes.",
-        "LRP removes.",
-    ]
+    alts = [chart.proto.alt for chart in app.get("plotly_chart")[2:4]]
+    for alt, name in zip(alts, ("Wanda", "LRP"), strict=True):
+        assert f"that {name} removes. {name} takes most of block " in alt
     expected = jaccard_of("lrp", "wanda", 0.3, rows_of("mlp"))
     assert any(f"Jaccard in MLP {expected:.3f}" in text.value for text in app.text)
 
@@ -230,8 +246,8 @@ def test_the_stable_but_invalid_selector_is_named():
     app = page("stability")
     assert "Judged stable but invalid: Wanda." in app.get("plotly_chart")[-1].proto.alt
     by_perplexity = figures(page("stability", validity="LeRF perplexity"))[-1]
-    low, high = by_perplexity["layout"]["xaxis"]["range"]
-    assert low > high  # right is valid here too
+    low, high = by_perplexity["layout"]["yaxis"]["range"]
+    assert low > high  # up is valid here too
 
 
 @pytest.mark.usefixtures("full")
@@ -330,11 +346,8 @@ def test_downstream_shows_tasks_of_ones_own_by_readable_names():
     app = page("downstream", task="Every task")
     assert warnings(app) == []
     assert app.selectbox(key="task").options == ["Mean over tasks", "Every task", "town facts", "my-task.2 b"]
-    drawn = [
-        (figure["layout"]["title"]["text"].split("<br>")[0], figure["layout"]["shapes"][0]["y0"])
-        for figure in figures(app)
-    ]
-    assert drawn == [("town facts", 0.25), ("my-task.2 b", 0.5)]
+    assert [sentence.split(":")[0] for sentence in above_figures(app)] == ["town facts", "my-task.2 b"]
+    assert [figure["layout"]["shapes"][0]["y0"] for figure in figures(app)] == [0.25, 0.5]
     (figure,) = figures(page("downstream", task="town facts"))
     assert figure["data"][0]["y"] == pytest.approx([0.9, 0.6])
     said = " ".join(block.proto.body for block in app.get("html"))
@@ -349,11 +362,13 @@ def test_the_report_names_tasks_of_ones_own(own_tasks):
 
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.usefixtures("full")
-def test_presentation_enlarges_the_figures_of_every_page(name):
+def test_the_stage_enlarges_the_figures_of_every_page(name):
     large, plain = figures(page(name, state={"present": True})), figures(page(name))
     for one, other in zip(large, plain, strict=True):
-        assert one["layout"]["height"] == pytest.approx(1.4 * other["layout"]["height"])
-        assert one["layout"]["font"]["size"] == pytest.approx(1.4 * other["layout"]["font"]["size"])
+        assert one["layout"]["height"] >= 2 * other["layout"]["height"]
+        assert one["layout"]["font"]["size"] == pytest.approx(2 * other["layout"]["font"]["size"])
+        types = [note["font"]["size"] for note in one["layout"].get("annotations", [])]
+        assert min([24, *(size for size in types if size != 16)]) == 24  # numbers in the cells of a matrix have 16
 
 
 @pytest.mark.parametrize(

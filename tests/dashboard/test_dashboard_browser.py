@@ -5,7 +5,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from browser_pages import MODEL_TIMEOUT_MS, button, chart, has_count, live_page, reply, run, settled
+from browser_pages import MODEL_TIMEOUT_MS, button, chart, has_count, live_page, more_settings, reply, run, settled
 from served import MARKDOWN_PROMPT, MARKDOWN_REPLY, MET, SLOW_PROMPT
 
 from dashboard.show import layout
@@ -18,8 +18,9 @@ def test_curves_open_change_and_come_back_from_their_url(new_page, server):
     page = new_page("/curves")
     label = chart(page, says="made-up-1B under LeRF").get_attribute("aria-label")
     assert "LRP, IG, Wanda, Random" in label
-    assert page.title() == "Selector Audit"
+    assert page.title() == "Curves · Selector Audit"
 
+    more_settings(page)
     button(page, "Wanda").click()
     chart(page, says="LRP, IG, Random")
     page.get_by_role("radio", name="MoRF", exact=True).click()
@@ -39,9 +40,9 @@ def test_published_curves_gap_and_table_open(new_page):
     page = new_page("/curves", source="Paper", model="Gemma-3-12B", overlay="Paper: Llama-3.2-1B")
     chart(page, says="Gemma-3-12B under MoRF")
     assert page.get_by_text("at numerical ceiling").first.is_visible()
-    page.get_by_role("tab", name="Gap").click()
+    page.get_by_role("radio", name="Gap", exact=True).click()
     chart(page, says="Log gap")
-    page.get_by_role("tab", name="Values").click()
+    page.get_by_role("radio", name="Values", exact=True).click()
     page.locator("[data-testid=stDataFrame]").first.wait_for()
     assert "view=Values" in page.url
 
@@ -90,12 +91,12 @@ def test_a_live_edit_writes_two_replies_as_plain_text(new_page, tiny_folder):
     before, after = run(page)
     assert before.strip()
     assert before != after
-    assert page.locator(".st-key-reply-before").get_by_text(re.compile("(answers|refuses) · margin")).is_visible()
+    assert page.locator(".st-key-reply-before").get_by_text(re.compile("ANSWERS|REFUSES|BROKEN")).is_visible()
     assert "prompt=The" in page.url
 
     page = live_page(new_page, tiny_folder, MARKDOWN_PROMPT)
     assert run(page) == (MARKDOWN_REPLY, MARKDOWN_REPLY)
-    assert page.locator("[class*=st-key-reply] img, [class*=st-key-reply] [data-testid=stText] strong").count() == 0
+    assert page.locator("[class*=st-key-reply] img, [class*=st-key-reply] .sa-reply strong").count() == 0
 
 
 @pytest.mark.long

@@ -73,15 +73,68 @@ def test_laid_over_curves_are_dotted_open_and_under_one_legend_entry(drawn):
     assert all(trace.marker.symbol.endswith("-open") for trace in over)
 
 
-def test_ceiling_cells_are_ringed():
+def gemma(orders):
     paper = results.read_paper()
-    drawn = series.points(paper.frame, "Gemma-3-12B", ["wanda", "mean_activation"], ["morf"], (0.0, 0.9))
+    return series.points(paper.frame, "Gemma-3-12B", ["wanda", "mean_activation", "magnitude"], orders, (0.0, 0.9))
+
+
+def test_ceiling_cells_are_ringed_in_a_band_above_all_others():
+    drawn = gemma(["morf"])
     figure = curve_chart.curves(drawn, "morf", baseline=None)
     (rings,) = traces(figure, "at numerical ceiling")
     assert sorted(rings.x) == [0.85, 0.9, 0.9]
-    assert list(rings.y) == pytest.approx([math.log10(4.56e241)] * 3)
-    assert figure.layout.yaxis.range[1] > 241
+    (band,) = (shape for shape in figure.layout.shapes if shape.type == "rect")
+    assert len(set(rings.y)) == 1
+    assert band.y0 < rings.y[0] < band.y1 == figure.layout.yaxis.range[1]
+    highest = max(drawn.filter(~pl.col("plateau"))["nll"]) / LN10
+    assert highest < band.y0 < highest + 3  # not 10^241
+    others = [y for trace in figure.data for x, y in zip(trace.x, trace.y, strict=True) if y < band.y0]
+    assert max(others) == pytest.approx(highest)
+    assert any(note.text == "at or above the ceiling" for note in figure.layout.annotations)
     assert any("241" in trace.customdata[-1] for trace in figure.data if trace.customdata is not None)
+
+
+def test_a_ceiling_that_others_come_close_to_needs_no_band():
+    paper = results.read_paper()
+    drawn = series.points(paper.frame, "Llama-3.2-1B", ["lrp"], ["morf"], (0.0, 0.9))
+    figure = curve_chart.curves(drawn, "morf", baseline=None)
+    assert not [shape for shape in figure.layout.shapes if shape.type == "rect"]
+    (line,) = traces(figure, "LRP")
+    assert line.y[-1] == pytest.approx(drawn.sort("rate")["nll"][-1] / LN10)
+
+
+def test_a_gap_at_the_ceiling_does_not_stretch_its_axis():
+    gaps = series.gaps(gemma(["lerf", "morf"]))
+    figure = curve_chart.gap(gaps)
+    (band,) = (shape for shape in figure.layout.shapes if shape.type == "rect")
+    assert band.y0 < 2 * gaps.filter(~pl.col("at_ceiling"))["log_gap"].max()
+    (wanda,) = traces(figure, "Wanda")
+    assert band.y0 < wanda.y[-1] < band.y1
+    assert f"{gaps.filter(selector='wanda').sort('rate')['log_gap'][-1]:.3f}" in wanda.customdata[-1]
+
+
+def test_a_pinned_curve_is_pinned_in_the_gap_too(drawn):
+    held = series.gaps(drawn.filter(selector="ig"))
+    figure = curve_chart.gap(series.gaps(drawn.filter(selector="lrp")), held, "Paper: <b>")
+    (pinned,) = traces(figure, "pinned: Paper: &lt;b&gt;")
+    assert list(pinned.y) == held["log_gap"].to_list()
+    assert pinned.line.width > 2 > pinned.opacity * 2
+    assert figure.data[0] is pinned  # behind the others
+
+
+def test_what_is_laid_over_is_laid_over_in_the_gap_too(drawn):
+    gaps = series.gaps(drawn)
+    other = gaps.with_columns(pl.col("log_gap") + 0.25)
+    figure = curve_chart.gap(gaps, overlay=other, overlay_name="Paper: <b>")
+    for selector in ("lrp", "ig"):
+        title = palette.title(selector)
+        (own,), (over,) = traces(figure, title), traces(figure, f"{title} (Paper: &lt;b&gt;)")
+        assert list(over.y) == pytest.approx([y + 0.25 for y in own.y])
+        assert (over.line.color, over.line.dash) == (own.line.color, palette.OVERLAY_DASH)
+        assert over.marker.symbol == f"{own.marker.symbol}-open"
+        assert (own.showlegend, over.showlegend) == (True, False)
+    assert len(traces(figure, "Paper: &lt;b&gt;")) == 1
+    assert len(curve_chart.gap(gaps, overlay=other.clear()).data) == len(curve_chart.gap(gaps).data)
 
 
 def test_infinite_and_missing_values_are_arrows_not_gaps_in_silence(tmp_path):

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 from streamlit.testing.v1 import AppTest
-from synthetic import SLOPES, break_manifest, sweep, write_run
+from synthetic import SLOPES, add_table, break_manifest, sweep, write_run
 
 import precomputed
 from dashboard.state import results
@@ -28,6 +28,10 @@ def problems(app):
 
 def charts_of(app):
     return app.get("plotly_chart")
+
+
+def drawn_by(app):
+    return [one.proto.spec for one in charts_of(app)]
 
 
 @pytest.fixture
@@ -115,6 +119,33 @@ def test_gap_and_values_tabs_show_tables(store):
         assert columns in app.dataframe[0].value.columns
 
 
+OTHER, PINNED = "Paper: Llama-3.2-3B", "Paper: Llama-3.2-3B, Wanda"
+
+
+def test_what_is_laid_over_and_pinned_is_in_every_view_or_said_not_to_be(store):
+    (figure,) = charts_of(page(view="Gap", overlay=OTHER, pin=PINNED))
+    assert f"Pinned: {PINNED}." in figure.proto.alt
+    assert f"Laid over: {OTHER}." in figure.proto.alt
+    assert f"pinned: {PINNED}" in figure.proto.spec
+    assert f"LRP ({OTHER})" in figure.proto.spec
+    values = page(view="Values", overlay=OTHER, pin=PINNED)
+    assert problems(values) == []
+    tables = [element.value for element in values.dataframe]
+    assert len(tables) == 3
+    assert tables[2].columns.to_list() == ["Order", "Removed", "Wanda"]
+    captions = [caption.value.replace("\\", "") for caption in values.caption]
+    assert {OTHER, f"Pinned: {PINNED}"} <= set(captions)
+    models = page(view="Models", overlay=OTHER)
+    assert any("nothing is laid over" in caption.value for caption in models.caption)
+
+
+def test_a_gap_is_not_said_to_be_divided(store):
+    write_run(store / "results" / "first", sweep().filter(pl.col("rate") > 0))
+    app = page(view="Gap", scale="÷ unmasked")
+    assert len(charts_of(app)) == 1
+    assert not app.info
+
+
 @pytest.mark.parametrize("state", ["missing", "empty", "broken"])
 def test_bad_folders_are_one_line_and_controls_stay(tmp_path, state):
     folder = tmp_path / state
@@ -147,3 +178,35 @@ def test_what_cannot_be_divided_by_the_unmasked_model_is_said(store, view):
     assert not any("Not drawn:" in info.value for info in page(view=view).info)
     whole = page(run="results/second", scale="÷ unmasked")
     assert not any("Not drawn:" in info.value for info in whole.info)
+
+
+def test_curves_under_several_interventions_have_a_switch(store):
+    folder = store / "results" / "first"
+    assert not [one for one in page(run="results/first").segmented_control if one.key == "intervention"]
+    table = sweep()
+    more = [
+        table.with_columns(pl.col("nll") + shift, intervention=pl.lit(name), stderr_blocks=0.5, blocks=6)
+        for name, shift in (("mean", 1.0), ("resample", 2.0))
+    ]
+    add_table(folder, "sweep_interventions", pl.concat(more))
+    app = page(run="results/first")
+    assert problems(app) == []
+    control = app.segmented_control(key="intervention")
+    assert list(control.options) == ["zero", "mean", "resample"]
+    assert control.value == "zero"
+    drawn = drawn_by(app)
+    control.set_value("resample")
+    app.run()
+    assert problems(app) == []
+    assert drawn_by(app) != drawn
+    assert any("Rows changed by the intervention resample" in block.proto.body for block in app.get("html"))
+    again = page(run="results/first", intervention="resample")
+    assert again.segmented_control(key="intervention").value == "resample"
+    assert drawn_by(again) == drawn_by(app)
+
+
+def test_a_damaged_table_of_further_interventions_leaves_the_sweep(store):
+    (store / "results" / "first" / "sweep_interventions.parquet").write_bytes(b"broken")
+    app = page(run="results/first")
+    assert len(problems(app)) == 1
+    assert len(charts_of(app)) == 2

@@ -78,7 +78,8 @@ def test_the_tab_shows_the_pairs_and_the_gaps():
     assert [warning.value for warning in app.warning] == []
     (chart,) = app.get("plotly_chart")
     assert "not told apart: LRP and IG." in chart.proto.alt
-    assert any(text.value == "1 of 2 pairs are told apart (p at most 0.05 after Holm)." for text in app.text)
+    assert "1 of 2 pairs of selectors differ beyond the errors with 30% removed." in chart.proto.alt
+    assert any("Told apart: p at most 0.05 after Holm." in caption.value for caption in app.caption)
     lerf, gaps = (table.value for table in app.dataframe)
     assert lerf["minus"].tolist() == ["IG", "Random"]
     assert gaps["Nats per token"].tolist() == [5.7]

@@ -54,3 +54,15 @@ def test_ticks_counts_rates():
     ]
     assert [formats.count(n) for n in (950, 7680, 376_832, 1_376_256)] == ["950", "7,680", "377k", "1.38M"]
     assert [formats.rate(r) for r in (0.3, 0.075, 0.005, 1.0)] == ["30%", "7.5%", "0.5%", "100%"]
+
+
+@pytest.mark.parametrize(
+    ("model", "title"),
+    [
+        ("/home/someone/models/my-1B", "my-1B"), ("/home/someone/my-1B/", "my-1B"), ("~/my-1B", "my-1B"),
+        ("../runs/my-1B", "my-1B"), (r"C:\models\my-1B", "my-1B"), (r"\\host\share\my-1B", "my-1B"),
+        ("organisation/my-1B", "organisation/my-1B"), ("demo", "demo"), ("/", "/"),
+    ],
+)  # fmt: skip
+def test_a_path_is_no_title(model, title):
+    assert formats.model_title(model) == title

@@ -8,6 +8,7 @@ from threading import Thread
 import polars as pl
 import pytest
 from judges_app import page, warnings_of
+from test_dashboard_sortable import shown
 
 from dashboard.charts import judges as judges_chart
 from dashboard.pages.judges import judged, pairs
@@ -90,12 +91,14 @@ def test_marks_of_kappa_stand_at_the_values_of_the_table(evaluated):
 def test_the_page_shows_every_pair_of_an_evaluated_edit(evaluated):
     app = page(replies="An evaluated edit", folder=str(evaluated.parent))
     assert warnings_of(app) == []
-    table = app.dataframe[0].value
+    table, behind = shown(app.dataframe[0]), app.dataframe[0].value
+    assert {str(behind[name].dtype) for name in ("Refused, first", "Same verdict", "Kappa")} == {"float64"}
+    assert behind["Same verdict"][0] == pytest.approx(5 / 6)
     assert len(table) == 3 * 3 + 3
     assert list(table["Replies"])[::3] == ["before: hate, heldout risk", "LRP: hate, heldout risk",
                                            "LRP: hate, heldout base", "all replies"]  # fmt: skip
     first = table.iloc[0]
-    assert (first["Judges"], first["Compared"]) == ("embedded / minos", 6)
+    assert (first["Judges"], int(first["Compared"])) == ("embedded / minos", 6)
     assert first["Refused, first"].startswith(f"{2 / 6:.2f} (")
     assert first["Same verdict"].startswith(f"{5 / 6:.1%} (")
     observed, chance = 5 / 6, 2 / 6 * 1 / 6 + 4 / 6 * 5 / 6

@@ -1,12 +1,13 @@
 """The Learn page as a script: steps, answers in the URL, live parts, and what is not there."""
 
+import polars as pl
 import pytest
 from streamlit.testing.v1 import AppTest
 from synthetic import add_table, stability, write_run
 from test_dashboard_lessons import gaps
 
 import precomputed
-from dashboard.chat import live
+from dashboard.chat import live, measure
 from dashboard.pages.learn.texts import LESSONS
 from dashboard.state import shipped
 
@@ -34,44 +35,98 @@ def page(number=1, **parameters):
     return app
 
 
+HIDDEN = "The figure appears here once you have guessed."
+
+
 def verdicts(app):
     return [text.value.replace("\\", "") for kind in (app.success, app.warning, app.info) for text in kind]
+
+
+def hidden(app):
+    """Is the figure kept back, and nothing said about the answer?"""
+    return not app.get("plotly_chart") and any(HIDDEN in one.value for one in app.markdown) and verdicts(app) == []
+
+
+def guessed(app):
+    """The answer that is marked as the visitor's guess."""
+    (text,) = [block.value for block in app.markdown if "**Your guess:** " in block.value]
+    return text.split("**Your guess:** ")[1]
+
+
+def guess(app, answer):
+    app.radio[0].set_value(answer).run()
+    app.button(key="learn-guess").click().run()
+    assert not app.exception
+
+
+def scripts(app):
+    return [block.proto.body for block in app.get("html") if "<script>" in block.proto.body]
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 5, 6])
 def test_every_step_has_a_figure_that_agrees_with_one_answer_only(number):
     app = page(number)
-    assert app.subheader[0].value == TITLES[number - 1]
-    assert app.get("plotly_chart")
-    assert verdicts(app) == []  # nothing is said before an answer
+    assert app.header[0].value == TITLES[number - 1]
     agreed = []
-    for answer in app.radio[0].options:
-        index = app.radio[0].options.index(answer)
-        app.radio[0].set_value("abc"[index]).run()
-        assert not app.exception
+    for answer in list(app.radio[0].options):
+        # Nothing is shown or said before a guess, and an answer that is only looked at is none.
+        assert hidden(app)
+        guess(app, "abc"[app.radio[0].options.index(answer)])
+        assert app.get("plotly_chart")
         (said,) = verdicts(app)
         if said.startswith("The figure agrees"):
             agreed.append(answer)
         else:
             assert said.startswith("The figure says otherwise: “")
             wrong = said
+        app.button(key="learn-again").click().run()
     assert len(agreed) == 1
     assert agreed[0] in wrong
 
 
+def test_the_guess_comes_first_and_can_be_skipped_without_a_verdict():
+    app = page(3)
+    assert app.button(key="learn-guess").disabled  # nothing is chosen yet
+    app.radio[0].set_value("b").run()
+    assert hidden(app)
+    assert "answers" not in app.query_params
+    app.button(key="learn-peek").click().run()
+    assert app.get("plotly_chart")
+    assert verdicts(app) == []
+    app.button(key="learn-guess").click().run()
+    assert len(verdicts(app)) == 1
+    assert guessed(app) == LESSONS[2].answers["b"]
+    assert not app.radio  # a guess is a guess
+    app.button(key="learn-again").click().run()
+    assert hidden(app)
+    assert "answers" not in app.query_params
+    assert "0 of 6" in app.get("progress")[0].proto.text
+
+
+def test_headings_go_down_step_by_step():
+    for parameters in ({}, {"answers": "1a"}):
+        app = page(1, **parameters)
+        assert [len(app.title), len(app.header)] == [1, 1]
+        assert [block.value for block in app.subheader] == ["Your guess"]
+
+
 def test_answers_and_step_are_in_the_link_and_come_back():
     app = page(2)
-    app.radio[0].set_value("c").run()
+    guess(app, "c")
+    assert not scripts(app)
     app.button(key="learn-next").click().run()
-    assert app.subheader[0].value == TITLES[2]
-    app.radio[0].set_value("a").run()
+    assert app.header[0].value == TITLES[2]
+    (script,) = scripts(app)  # the button stands at the foot of the page, the next step begins at its top
+    assert "scrollTo" in script
+    guess(app, "a")
+    assert not scripts(app)
     assert app.query_params["answers"] in ("2c.3a", ["2c.3a"])
     assert app.query_params["step"] in (TITLES[2], [TITLES[2]])
     other = page(2, answers="2c.3a.9z.0a.4c")  # what is no answer is left out: the fourth has two
-    assert other.radio[0].value == "c"
+    assert guessed(other) == LESSONS[1].answers["c"]
     assert "2 of 6" in other.get("progress")[0].proto.text
     other.button(key="learn-next").click().run()
-    assert other.radio[0].value == "a"
+    assert guessed(other) == LESSONS[2].answers["a"]
 
 
 def test_the_first_and_the_last_step_lead_one_way_only():
@@ -80,24 +135,29 @@ def test_the_first_and_the_last_step_lead_one_way_only():
 
 
 def test_a_zeroed_row_and_another_matrix_are_drawn():
-    app = page(1, learn_block="3", learn_projection="down_proj", learn_row="7")
+    app = page(1, answers="1a", learn_block="3", learn_projection="down_proj", learn_row="7")
     alt = app.get("plotly_chart")[0].proto.alt
-    assert alt.startswith("Weights of down_proj in block 3: 128 rows of 384 numbers, row 7 framed")
+    assert alt.startswith("Weights of down_proj in block 3: 192 rows of 512 numbers, row 7 pointed at")
     app.toggle(key="learn_zeroed").set_value(True).run()
     assert "row 7 zeroed" in app.get("plotly_chart")[0].proto.alt
 
 
 def test_another_matrix_with_fewer_rows_than_the_chosen_one_still_opens():
-    app = page(1, learn_projection="gate_proj", learn_row="380")
+    app = page(1, answers="1a", learn_projection="gate_proj", learn_row="380")
     assert "row 380" in app.get("plotly_chart")[0].proto.alt
     app.selectbox(key="learn_projection").set_value("k_proj").run()
     assert not app.exception
     assert app.number_input(key="learn_row").value < 64
 
 
+def test_the_second_step_says_that_curve_and_tiles_are_of_other_windows():
+    captions = " ".join(caption.value for caption in page(2, answers="2a").caption)
+    assert f"{measure.WINDOWS} windows of {measure.WINDOW_TOKENS} tokens" in captions
+
+
 @pytest.mark.usefixtures("own_pool")
 def test_zeroing_some_now_measures_the_perplexity():
-    app = page(2, learn_rate="30%")
+    app = page(2, answers="2a", learn_rate="30%")
     app.button(key="learn-zero-run").click().run()
     assert not app.exception
     dense, edited, _ = (metric.value for metric in app.metric)
@@ -106,7 +166,7 @@ def test_zeroing_some_now_measures_the_perplexity():
 
 @pytest.mark.usefixtures("own_pool")
 def test_the_edit_installs_refusal_and_the_control_is_another_mask_of_the_same_size():
-    app = page(6, learn_domain="Hate")
+    app = page(6, answers="6a", learn_domain="Hate")
     for name in ("learn-real", "learn-control"):
         app.button(key=f"{name}-run").click().run()
         assert not app.exception
@@ -114,7 +174,8 @@ def test_the_edit_installs_refusal_and_the_control_is_another_mask_of_the_same_s
     control = app.session_state["trial-learn-control"]
     point = shipped.operating_point("consensus2", "hate")
     assert point is not None
-    assert real.rows == control.rows == round(point.k * 7680)
+    rows = pl.read_parquet(shipped.demo_results_dir() / "rows.parquet").height
+    assert real.rows == control.rows == round(point.k * rows)
     assert real.outcomes["before"].text == control.outcomes["before"].text
     assert real.outcomes["after"].refusal
     assert real.change.edited != control.change.edited
@@ -149,14 +210,47 @@ def test_stability_and_gap_settle_the_question_once_they_are_there(other_results
 @pytest.mark.parametrize("number", [2, 3, 5, 6])
 def test_missing_and_damaged_results_are_one_line_and_the_path_goes_on(tmp_path, monkeypatch, number):
     monkeypatch.setattr(precomputed, "demo_dir", lambda: tmp_path / "nothing")
-    app = page(number)
+    app = page(number, answers=f"{number}a")
     assert app.warning[0].value
     assert "\n" not in app.warning[0].value
     folder = tmp_path / "nothing" / "results"
     write_run(folder)
     for stem in ("sweep", "operating_points"):
         (folder / f"{stem}.parquet").write_bytes(b"no table")
-    app = page(number)
+    app = page(number, answers=f"{number}a")
     assert app.warning[0].value
-    assert app.radio[0].options
+    assert guessed(app) == LESSONS[number - 1].answers["a"]
     assert app.button(key="learn-back")
+
+
+def placed(block, share=1.0):
+    """Every element with the share of the page's width that columns leave it."""
+    for child in block.children.values():
+        if hasattr(child, "children"):
+            yield from placed(child, share * (getattr(child, "weight", None) or 1.0))
+        else:
+            yield child, share
+
+
+def test_replies_of_the_last_step_have_room():
+    """Two edits with two replies each: side by side all four were 130 pixels wide."""
+
+    def step():
+        import streamlit as st
+
+        from dashboard.chat import trial
+        from dashboard.pages.learn import page as learn
+
+        for key in ("learn-real", "learn-control"):
+            one = trial.Trial("some rows", "a prompt", rows=3, ended=True)
+            one.texts = {side: f"{key} says {side}" for side in trial.SIDES}
+            st.session_state[f"trial-{key}"] = one
+        learn.render()
+
+    app = AppTest.from_function(step, default_timeout=120)
+    app.query_params["step"], app.query_params["answers"] = TITLES[5], "6a"
+    app.run()
+    assert not app.exception
+    said = [share for element, share in placed(app.main) if element.type == "text" and " says " in element.value]
+    assert len(said) == 4
+    assert min(said) >= 0.3 - 1e-6  # 290 pixels of a window of 1280 with the sidebar

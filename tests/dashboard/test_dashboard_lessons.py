@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from synthetic import stability
 
-from dashboard.charts import series
+from dashboard.charts import learn as learn_chart, series
 from dashboard.pages.learn import answers as lesson_answers
 from dashboard.pages.learn.texts import LESSONS
 from engine.records.errors import InputError
@@ -146,3 +146,19 @@ def test_the_share_of_the_effect_that_controls_reach_decides(control, strongest,
 def test_an_edit_without_effect_has_no_share():
     with pytest.raises(InputError, match="installs nothing"):
         lesson_answers.settle_control({**POINT, "edited_malign": 0.1})
+
+
+@pytest.mark.parametrize("row", [0, 5, 39])
+def test_a_zeroed_row_is_seen_and_nothing_is_drawn_over_it(row):
+    values = np.random.default_rng(0).standard_normal((40, 24)).astype(np.float32)
+    near, whole = (trace for trace in learn_chart.weights(values, row, True).data if trace.type == "heatmap")
+    assert not np.asarray(whole.z)[row].any()
+    assert np.count_nonzero(np.asarray(whole.z)) == values.size - 24
+    assert not np.asarray(near.z)[list(near.y).index(row)].any()
+    assert len(near.y) <= 7  # large enough to be seen
+    figure = learn_chart.weights(values, row, False)
+    assert not figure.layout.shapes
+    for trace in figure.data:
+        if trace.type == "scatter":
+            assert list(trace.y) == [row]
+            assert trace.x[0] in (-0.5, 23.5)  # at the edges

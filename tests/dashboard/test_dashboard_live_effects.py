@@ -1,6 +1,8 @@
 """What the app asks of an edit before it shows a reply under it: a record that it does not lower refusal."""
 
+import json
 from dataclasses import replace
+from urllib.parse import parse_qs
 
 import numpy as np
 import polars as pl
@@ -8,6 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.chat import edits, effects, live, trial
+from dashboard.pages.live import settings as live_settings
 from dashboard.state import shipped
 from engine.edits.contrasts import Contrast
 from engine.edits.edit import edit_of
@@ -204,7 +207,7 @@ def captions(app):
 def test_ones_own_model_is_edited_by_the_cells_of_its_own_run(model, entry, run):
     app = page(edit_model_id=model)
     assert app.button(key="run").disabled  # no run is named yet
-    assert "refusal run MODEL --pairs FILE" in captions(app)
+    assert "refusal run" in app.code[0].value
     app.text_input(key="edit_run").set_value(str(run)).run()
     assert not app.exception
     cell = app.selectbox(key="run_cell")
@@ -234,13 +237,83 @@ def test_a_folder_without_a_grid_says_what_to_do(model, tmp_path):
 
 def test_the_refusal_page_links_to_the_cell_of_a_run(entry, run):
     def script():
-        from dashboard.pages.refusal import page
+        import streamlit as st
 
-        page.render()
+        from dashboard.pages.refusal import page
+        from dashboard.show import menu
+
+        pages = {"Behaviour": [st.Page(page.render, title="Refusal", default=True)]}
+        pages["Try it"] = [st.Page(lambda: None, title="Live edit", url_path="live")]
+        shown = st.navigation(pages, position="hidden")
+        menu.show(pages, shown)
+        shown.run()
 
     app = AppTest.from_function(script, default_timeout=120)
     app.query_params["source"], app.query_params["folder"] = "My results", str(run)
     app.run()
     assert not app.exception
-    links = [one.proto.url for one in app.get("link_button")]
-    assert any("edit_run=" in url and "run_cell=%CE%BB+0.5" in url for url in links)
+    assert not app.get("link_button")  # which opens another tab with a session of its own
+    (link,) = (one.proto for one in app.get("page_link") if one.proto.label == "Try this edit live")
+    assert link.page == "live"
+    assert not link.external
+    (handed,) = parse_qs(link.query_string)[edits.HANDED]
+    assert json.loads(handed)["run"] == str(run)
+    there = page(edit=handed)
+    assert not there.exception
+    assert edits.HANDED not in there.query_params
+    assert there.text_input(key="edit_run").value == str(run)
+    assert there.selectbox(key="edit_model").value == "Another model"
+    given = json.loads(handed)
+    assert there.selectbox(key="run_cell").value == edits.cell_name(given["lambda"], given["k"])
+
+
+CRIME = {"selector": "ig", "domain": "crime", "lambda": 0.8, "k": 0.1}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "1", "{", '{"k": 1}', json.dumps(CRIME | {"k": 0.33}), json.dumps(CRIME | {"domain": "x"})]
+)
+def test_what_is_no_edit_in_a_link_is_left_out(text):
+    app = shipped_page(edit=text)
+    assert not app.exception
+    assert app.selectbox(key="domain").value == "hate"
+
+
+def test_random_rows_of_the_shipped_grid_are_taken_over_whatever_protects_them():
+    """Their cells have lambda 0 and are handed over with the folder of their run."""
+    given = {"selector": "random", "domain": "crime", "lambda": 0.0, "k": 0.03, "model": "demo", "run": "/shipped"}
+    app = shipped_page(edit=json.dumps(given))
+    assert not app.exception
+    assert (app.selectbox(key="domain").value, app.selectbox(key="edit_selector").value) == ("crime", "random")
+    assert app.select_slider(key="k").value == 0.03
+
+
+def test_an_edit_in_a_link_is_taken_over_once():
+    app = shipped_page(edit=json.dumps(CRIME))
+    assert not app.exception
+    assert (app.selectbox(key="domain").value, app.selectbox(key="edit_selector").value) == ("crime", "ig")
+    assert (app.select_slider(key="lambda").value, app.select_slider(key="k").value) == (0.8, 0.1)
+    app.selectbox(key="domain").set_value("legal").run()
+    assert app.selectbox(key="domain").value == "legal"
+
+
+def shipped_page(**parameters):
+    def script():
+        from dashboard.pages.live import page as live_edit
+
+        live_edit.render()
+
+    app = AppTest.from_function(script, default_timeout=120)
+    for name, value in parameters.items():
+        app.query_params[name] = value
+    return app.run()
+
+
+@pytest.mark.parametrize(("sliders", "lam"), [(False, 0.2), (True, 0.7)])
+def test_a_link_keeps_its_cell_also_after_another_one(monkeypatch, sliders, lam):
+    """A change of domain on the page itself starts from that domain's measured point."""
+    point = shipped.OperatingPoint(0.7, 0.02, 0.1, 0.9, 40)
+    state = {live_settings._POINT_OF: ("demo", "lrp", "hate")} | ({"lambda": 0.2, "k": 0.01} if sliders else {})
+    monkeypatch.setattr(live_settings.st, "session_state", state)
+    live_settings._follow(point, ("demo", "lrp", "crime"))
+    assert state.get("lambda", 0.2) == lam

@@ -6,11 +6,11 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+from app_pages import replies, run_live_edit
 from fake_replies import replies_are
-from streamlit.testing.v1 import AppTest
 
 from dashboard.charts import live as live_chart
-from dashboard.chat import edits, live, tries
+from dashboard.chat import edits, live, stamps, tries
 
 IMAGE = "![x](http://example.invalid/pixel.png) **bold** $x$"
 PROMPT = "The cat sat."
@@ -27,22 +27,11 @@ def folder(tmp_path_factory):
 def own_pool(monkeypatch):
     """Models of one test stay out of the next."""
     monkeypatch.setattr(live, "POOL", live.ModelPool(live._load))
+    monkeypatch.setattr(stamps, "reference_of", lambda *_: None)  # the model's own replies take longer than the rest
 
 
 def page(folder, **parameters):
-    def script():
-        from dashboard.pages.live import page as live_edit
-
-        live_edit.render()
-
-    app = AppTest.from_function(script, default_timeout=120)
-    settings = {
-        "edit_model": "Another model", "edit_model_id": folder, "mode": "Remove by rate", "rank_selector": "Magnitude",
-        "prompt": PROMPT, "length": "20",
-    }  # fmt: skip
-    for name, value in {**settings, **parameters}.items():
-        app.query_params[name] = str(value)
-    return app.run()
+    return run_live_edit(folder, **{"prompt": PROMPT, **parameters})
 
 
 def run(app):
@@ -52,7 +41,7 @@ def run(app):
 
 
 def texts(app):
-    return [text.value.rstrip() for text in app.text]  # Streamlit drops the spaces at the end
+    return [text.rstrip() for text in replies(app)]
 
 
 def last(app):
@@ -148,8 +137,8 @@ def test_an_earlier_try_opens_with_its_replies_and_settings(folder):
     app = run(page(folder, rate="10%"))
     first = texts(app)[:2]
     app.select_slider(key="rate").set_value(0.9)
-    app.text_area(key="prompt").set_value("No way.")
     app.segmented_control(key="rank_order").set_value("MoRF").run()
+    app.text_input(key="prompt").set_value("No way.")
     run(app)
     assert texts(app)[:2] != first
     table = app.dataframe[0].value
@@ -159,7 +148,7 @@ def test_an_earlier_try_opens_with_its_replies_and_settings(folder):
     app.selectbox(key="reopen").set_value(app.selectbox(key="reopen").options[-1]).run()
     assert not app.exception
     assert texts(app)[:2] == first
-    assert app.text_area(key="prompt").value == PROMPT
+    assert app.text_input(key="prompt").value == PROMPT
     assert app.select_slider(key="rate").value == 0.1
     assert app.segmented_control(key="rank_order").value == "LeRF"
     assert len(kept(app)) == 2  # opening runs nothing

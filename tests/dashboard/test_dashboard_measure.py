@@ -10,6 +10,7 @@ from dashboard.chat import measure
 from engine.interventions.in_weights import zeroed
 from engine.measures.nll import negative_log_likelihood
 from engine.measures.row_examples import row_examples
+from engine.stats.blocks import missed
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,9 @@ def test_before_and_after_are_the_nll_of_the_same_windows(loaded):
     assert change.edited == pytest.approx(edited.nats_per_token, rel=1e-6)
     by_window = [(b - a) / 255 for a, b in zip(dense.window_nats, edited.window_nats, strict=True)]
     assert change.difference == pytest.approx(np.mean(by_window), rel=1e-4)
-    assert change.stderr == pytest.approx(np.std(by_window, ddof=1) / 4, rel=1e-3)
+    apart = [(np.array(four) - np.mean(by_window)).sum() for four in np.split(np.array(by_window), 4)]
+    by_blocks = np.sqrt(np.square(apart).sum() * 4 / 3 * missed(4, 4)) / 16
+    assert change.stderr == pytest.approx(by_blocks, rel=1e-3)
     assert [(done, total) for _, done, total in seen] == [(n, 16) for n in (0, 4, 8, 12)] * 2
 
 

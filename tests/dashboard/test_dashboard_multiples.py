@@ -5,7 +5,7 @@ import math
 import polars as pl
 import pytest
 from streamlit.testing.v1 import AppTest
-from synthetic import SLOPES, UNMASKED_NLL, break_manifest, sweep, write_run
+from synthetic import SLOPES, UNMASKED_NLL, break_manifest, sweep, write_run, write_two_runs
 
 import precomputed
 from dashboard.charts import curves as curve_chart, multiples, series
@@ -20,12 +20,7 @@ def store(tmp_path, monkeypatch):
     """Two whole runs of different models and a broken one; nothing is shipped."""
     monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path / "results"))
     monkeypatch.setattr(precomputed, "demo_dir", lambda: tmp_path / "nothing shipped")
-    write_run(tmp_path / "results" / "first")
-    write_run(
-        tmp_path / "results" / "second",
-        sweep({"lrp": (2.0, 30.0)}, "other"),
-        {"id": "other", "dtype": "float32"},
-    )
+    write_two_runs(tmp_path / "results")
     break_manifest(write_run(tmp_path / "results" / "third"))
     return tmp_path / "results"
 

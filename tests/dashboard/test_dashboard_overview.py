@@ -9,8 +9,9 @@ from streamlit.testing.v1 import AppTest
 from synthetic import SLOPES, UNMASKED_NLL, add_table, break_manifest, stability, sweep, verdicts, write_run
 
 import precomputed
-from dashboard.charts import headline, overview
+from dashboard.charts import formats, headline, overview, palette, verdict_chips
 from dashboard.pages.overview import model_card
+from dashboard.show.layout import NOT_DRAWN
 from dashboard.state import results
 from engine.records.errors import InputError
 
@@ -119,7 +120,37 @@ def test_the_figures_draw_every_selector_and_escape_names():
     )
     assert [trace.name for trace in scatter.data] == ["LRP", "not what its corner says: see the hover"]
     names = {"stable and valid", "valid, not stable", "stable but invalid", "neither"}
-    assert {f"<b>{name}</b>" for name in names} == {note.text for note in scatter.layout.annotations}
+    assert {f"<b>{name}</b>" for name in names} < {note.text for note in scatter.layout.annotations}
+
+
+def test_other_models_do_not_make_one_blob_of_the_first():
+    paper = results.read_paper().frame
+    wide = headline.snapshot({"own": (curves(), MODEL), "Qwen3-8B": (paper, "Qwen3-8B")})
+    figure = overview.snapshot(wide)
+    low, high = figure.layout.xaxis.range
+    own = [x for trace in figure.data for x, label in zip(trace.x, trace.y, strict=True) if label == "own"]
+    end = min(own) + 3 * (max(own) - min(own))
+    (band,) = figure.layout.shapes
+    assert low < min(own) < max(own) < band.x0 <= band.x1 == high
+    assert band.x0 == pytest.approx(max(end, min(own) + 2))
+    far = {}
+    for row in wide.filter(label="Qwen3-8B").iter_rows(named=True):
+        (trace,) = (trace for trace in figure.data if trace.name == palette.title(row["selector"]))
+        place = trace.x[list(trace.y).index("Qwen3-8B")]
+        if row["nll"] / math.log(10) <= band.x0:
+            assert place == pytest.approx(row["nll"] / math.log(10))
+        else:
+            assert band.x0 < place < band.x1
+            far[place] = row["nll"]
+            assert formats.perplexity(row["nll"]) in trace.customdata[list(trace.y).index("Qwen3-8B")]
+    assert len(far) > 1  # none on another
+    assert [far[place] for place in sorted(far)] == sorted(far.values())
+    assert all(tick <= band.x0 for tick in figure.layout.xaxis.tickvals)
+
+
+def test_one_model_has_the_whole_axis():
+    figure = overview.snapshot(headline.snapshot({"own": (curves(), MODEL)}))
+    assert not figure.layout.shapes
 
 
 def test_the_shipped_model_is_counted_tensor_by_tensor():
@@ -146,7 +177,9 @@ def page(**parameters):
     app = AppTest.from_file(str(APP), default_timeout=60)
     for name, value in parameters.items():
         app.query_params[name] = value
-    return app.run()
+    app.run()
+    assert not any(NOT_DRAWN in warning.value for warning in app.warning)
+    return app
 
 
 @pytest.fixture
@@ -170,10 +203,67 @@ def test_a_full_run_has_both_figures_and_a_verdict_per_selector(full_run):
     assert "LRP faithful, stable, Wanda not faithful, stable" in app.get("plotly_chart")[1].proto.alt
     texts = [block.value for block in app.markdown]
     assert any("**LRP**" in text and "finds what matters" in text for text in texts)
-    (wanda,) = [text for text in texts if "**Wanda**" in text]
+    (wanda,) = [text for text in texts if "**Wanda**:" in text]
     assert ":red-badge[stable but invalid]" in wanda
     assert "\\*why\\*" in wanda  # words of a file are no markdown
     assert {metric.label for metric in app.metric} == {"Number format", "Revision", "Perplexity, unmasked"}
+
+
+def chips(app):
+    """Labels, paths and settings of the links in the table of verdicts."""
+    found = {}
+    for link in app.get("page_link"):
+        if "-badge[" in link.proto.label:
+            found.setdefault(link.proto.help.split("\\:")[0].split(":")[0], []).append(link.proto)
+    return found
+
+
+def test_a_verdict_is_a_row_of_chips_that_lead_to_the_evidence(full_run):
+    found = chips(page())
+    assert [[chip.label for chip in row] for row in found.values()] == [
+        [":green-badge[✓ faithful]", ":green-badge[✓ stable]", ":gray-badge[– not measured]"],
+        [":red-badge[✗ not faithful]", ":green-badge[✓ stable]", ":gray-badge[– not measured]"],
+    ]
+    app = page()
+    assert any(":red-badge[stable but invalid]" in block.value for block in app.markdown)
+    told = " ".join(caption.value.replace("\\", "") for caption in app.caption)
+    assert "Robust was not measured here; `selector-audit analyze made-up-1B invariance` measures it." in told
+    for row, name in zip(found.values(), ("LRP", "Wanda"), strict=True):
+        assert [chip.page for chip in row] == ["curves", "stability", "controls"]
+        assert f"selectors={name}" in row[0].query_string
+        assert f"selectors={name}" in row[1].query_string
+        assert "part=Exact+controls" in row[2].query_string
+
+
+def test_the_chips_say_what_the_tables_say():
+    """Every word of the tables, and what older folders and missing tables become, by a list of our own."""
+    words = {
+        "lrp": ("faithful", "stable", "exact"), "ig": ("sufficient", "not", "rounding"),
+        "wanda": ("partly", "unknown", "moved"), "magnitude": ("not", "not applicable", "unknown"),
+    }  # fmt: skip
+    table = pl.DataFrame(
+        [(name, valid, stable, False) for name, (valid, stable, _) in words.items()],
+        schema=["selector", "validity", "stability", "stable_but_invalid"], orient="row",
+    )  # fmt: skip
+    moves = pl.DataFrame({"selector": list(words), "invariance": [three for *_, three in words.values()]})
+    said = {
+        one.selector: [f"{chip.sign} {chip.word}" for chip in one.chips] for one in verdict_chips.lines(table, moves)
+    }
+    assert said == {
+        "lrp": ["✓ faithful", "✓ stable", "✓ robust"],
+        "ig": ["~ sufficient", "✗ not stable", "✓ robust"],
+        "wanda": ["~ partly", "– not known", "✗ not robust"],
+        "magnitude": ["✗ not faithful", "– no text", "– not known"],
+    }
+    colours = {chip.sign: chip.colour for line in verdict_chips.lines(table, moves) for chip in line.chips}
+    assert colours == {"✓": "green", "~": "orange", "✗": "red", "–": "gray"}
+    without = verdict_chips.lines(table, None)
+    assert {line.chips[2].word for line in without} == {"not measured"}
+    assert {line.chips[2].word for line in verdict_chips.lines(table, moves.clear())} == {"not measured"}
+    random = pl.concat([table, table.head(1).with_columns(selector=pl.lit("random"))])
+    parameters = {line.selector: line.chips[0].parameters["selectors"] for line in verdict_chips.lines(random, None)}
+    assert parameters["ig"] == ["IG", "Random"]
+    assert parameters["random"] == ["Random"]
 
 
 def test_facts_of_a_manifest_are_text(tmp_path, monkeypatch):
@@ -207,7 +297,7 @@ def test_a_bad_folder_is_one_line_and_the_way_on_stays(tmp_path, state):
     (text,) = warnings_of(app)
     assert "\n" not in text
     assert len(app.get("plotly_chart")) == 0
-    assert any("Where to go next" in block.value for block in app.subheader)
+    assert any("Where to go next" in block.value for block in app.header)
 
 
 @pytest.mark.parametrize("model", ["Llama-3.1-8B", "Gemma-3-12B"])
@@ -227,7 +317,7 @@ def test_a_model_name_with_markdown_stays_text(tmp_path, monkeypatch):
     monkeypatch.setenv(results.STORE_VARIABLE, str(write_run(tmp_path / "run", sweep(model=name), model)))
     app = page()
     assert not app.exception
-    assert "\\!\\[x\\]" in next(block.value for block in app.subheader if "at hand" in block.value)
+    assert "\\!\\[x\\]" in next(block.value for block in app.header if "at hand" in block.value)
 
 
 def test_the_overview_links_every_page_it_knows():

@@ -1,5 +1,6 @@
 """Colours are readable on both backgrounds and apart for people who see fewer of them."""
 
+import re
 from itertools import combinations
 from pathlib import Path
 
@@ -7,9 +8,12 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
+import dashboard
 from dashboard.charts import palette
+from dashboard.chat import marked, stamps
 from dashboard.pages.methods.page import SECTIONS
-from engine.run.plans import preset
+from dashboard.show import menu
+from engine.run.audit_plan import preset
 from engine.selectors.base import BUILT_IN, get_selector
 
 SHIPPED = set(preset("demo").scoring.selectors)
@@ -51,6 +55,79 @@ def test_lines_stand_out_on_light_and_dark(selector):
     colour = palette.style(selector).colour
     assert contrast(colour, WHITE) >= 3
     assert contrast(colour, DARK) >= 3
+
+
+def test_small_type_in_figures_has_the_contrast_of_wcag_aa():
+    """Streamlit writes axes in #808495, which has 3.7:1 on white; notes in the grey of reference lines have 3.9:1."""
+    assert contrast("#808495", WHITE) < 4.5
+    assert contrast(palette.REFERENCE, WHITE) < 4.5
+    for background in (WHITE, "#F0F2F6"):  # the page, and Streamlit's second background
+        assert contrast(palette.TEXT_ON_LIGHT, background) >= 4.5
+    for background in (DARK, "#262730"):
+        assert contrast(palette.TEXT_ON_DARK, background) >= 4.5
+    assert f"fill:light-dark({palette.TEXT_ON_LIGHT},{palette.TEXT_ON_DARK})!important" in menu.STYLE
+    channels = ", ".join(str(channel) for channel in bytes.fromhex(palette.REFERENCE[1:]))
+    assert f'text[style*="fill: rgb({channels})"]' in menu.STYLE
+
+
+def test_every_colour_of_a_line_or_a_bar_stands_out():
+    """Also those that figures have of their own."""
+    found = set()
+    for path in (Path(palette.__file__).parent).rglob("*.py"):
+        found |= set(re.findall(r'"(#[0-9A-Fa-f]{6})"', path.read_text(encoding="utf-8")))
+    found -= {"#000000", "#FFFFFF", palette.TEXT_ON_LIGHT, palette.TEXT_ON_DARK}  # type, not lines
+    assert len(found) > len(palette.STYLES)
+    for colour in found:
+        assert min(contrast(colour, WHITE), contrast(colour, DARK)) >= 3, colour
+
+
+def over(colour, opacity, background):
+    """What a colour looks like through which so much of the background is seen, as browsers mix them."""
+    mixed = [
+        round(opacity * int(colour[i : i + 2], 16) + (1 - opacity) * int(background[i : i + 2], 16)) for i in (1, 3, 5)
+    ]
+    return "#" + "".join(f"{channel:02x}" for channel in mixed)
+
+
+THEMES = {WHITE: "#31333F", DARK: "#FAFAFA"}  # Streamlit's text by its page
+
+
+@pytest.mark.parametrize("background", THEMES)
+def test_type_that_is_small_or_on_colour_has_the_contrast_of_wcag_aa(background):
+    text = THEMES[background]
+    for look in stamps.LOOKS.values():  # white on the stamp, and the tile that has its colour
+        assert contrast("#FFFFFF", look.colour) >= 4.5, look
+    for shade in (marked.SURPRISE, marked.REFUSING, marked.ANSWERING):  # a token at its strongest shade
+        colour = "#" + "".join(f"{int(channel):02x}" for channel in shade.split(","))
+        assert contrast(text, over(colour, marked.STRONGEST, background)) >= 4.5, shade
+    faint = [
+        float(found[1]) for rule in _rules() if (found := re.search(r"opacity:\s*([01]?\.\d+)", rule))
+        if "font-size" in rule or "color:" in rule
+    ]  # fmt: skip
+    assert len(faint) >= 4  # captions, footnotes, what stands below a finding, small facts of a reply
+    assert contrast(over(text, min(faint), background), background) >= 4.5
+
+
+def _rules():
+    """What stands in every rule of our style sheets, and in every style of an element."""
+    for path in Path(dashboard.__file__).parent.rglob("*"):
+        if path.suffix in (".css", ".py"):
+            text = path.read_text(encoding="utf-8")
+            yield from re.findall(r"(?<!\{)\{[^{}]*\}", text) if path.suffix == ".css" else []
+            yield from re.findall(r'style="[^"]*"|\{[a-z-]+:[^{}]*\}', text) if path.suffix == ".py" else []
+
+
+def test_type_in_figures_has_no_colour_of_its_own():
+    """Notes have the grey that the page makes readable in both themes; type on cells and bars is black or white. Names
+    at line ends have their line's colour, which is readable in large type only: that of the stage."""
+    for path in Path(palette.__file__).parent.rglob("*.py"):
+        for found in re.findall(
+            r'"?(?:\w*font)"?\s*[:=]\s*\{[^{}]*"color": ([^,}\s]+)', path.read_text(encoding="utf-8")
+        ):
+            own = "trace.line.color" if path.name == "line_ends.py" else "palette.REFERENCE"
+            assert found.startswith((own, "palette.REFERENCE", '"#000000"', '"black"', "colour")), (path.name, found)
+    bars = {palette.style(name).colour for name in ("consensus2", "ig", "random")}  # with black numbers
+    assert min(contrast("#000000", colour) for colour in bars) >= 4.5
 
 
 @pytest.mark.parametrize("vision", VISIONS)

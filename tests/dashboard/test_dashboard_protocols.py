@@ -6,6 +6,7 @@ import re
 
 import polars as pl
 import pytest
+from app_pages import above_figures
 from made_up_audit import protocols as made_up, write_audit
 from streamlit.testing.v1 import AppTest
 from synthetic import add_table, write_run
@@ -47,8 +48,7 @@ def test_the_order_of_selectors_and_what_overturns_it(folder):
     app = page()
     assert told(app) == []
     order, _ = figures(app)
-    heading = order["layout"]["title"]["text"].split("<br>")[0]
-    assert heading == "1 of 10 orders hold under every protocol, 1 can be overturned"
+    assert above_figures(app) == ["1 of 10 orders hold under every protocol, 1 can be overturned"]
     names = order["layout"]["yaxis"]["ticktext"]
     shares = order["data"][0]["z"]
     lrp, ig, wanda = (names.index(name) for name in ("LRP", "IG", "Wanda"))

@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from scipy.stats import binomtest
 from streamlit.testing.v1 import AppTest
@@ -202,11 +203,11 @@ def test_rates_of_a_point_and_its_controls(cells):
 
 
 def test_the_list_of_points_says_which_lie_at_the_edge():
-    assert refusals.EDGE not in refusals.point_table(points()).columns
+    assert refusals.EDGE not in refusals.point_table(points()).numbers.columns
     inside = points().with_columns(edge=pl.when(pl.col("k").is_null()).then(None).otherwise(pl.lit("none")))
-    assert refusals.EDGE not in refusals.point_table(inside).columns
+    assert refusals.EDGE not in refusals.point_table(inside).numbers.columns
     at_edge = inside.with_columns(edge=pl.when(pl.col("selector") == "lrp").then(pl.lit("largest k")).otherwise("edge"))
-    assert refusals.point_table(at_edge)[refusals.EDGE].to_list() == ["largest k", "", ""] * 2
+    assert refusals.point_table(at_edge).numbers[refusals.EDGE].to_list() == ["largest k", "", ""] * 2
 
 
 def malign_points(model, **rates):
@@ -229,10 +230,12 @@ def test_mean_activation_is_set_beside_the_papers():
 def test_what_is_said_of_the_shipped_models_mean_activation_holds():
     shipped = results.read_table(precomputed.demo_dir() / "results", "operating_points").frame
     told = refusals.against_paper(shipped, results.read_published("operating_points").frame)
-    assert told.startswith("Unlike in the paper")
-    assert "96.8% against 68.4% on demo (5 domains); 5.5% against 68.8% on the paper's Llama-3.1-8B-Instruct" in told
+    assert told.startswith("Malign refusal at the operating points")  # as in the paper, it installs little
+    own, lrp = (shipped.filter(selector=name)["edited_malign"].mean() for name in ("mean_activation", "lrp"))
+    assert f"{own:.1%} against {lrp:.1%} on demo (5 domains); 5.5% against 68.8% on the paper's Llama-3.1-8B" in told
     said = (precomputed.demo_dir() / "README.md").read_text()
-    assert ".97 of the held-out risk prompts on average over the domains, lrp\n  .68" in said
+    assert f"lrp {lrp:.2f}" in said
+    assert f"mean_activation {own:.2f}" in said
 
 
 def test_ways_show_the_chosen_settings_on_the_final_prompts():
@@ -254,7 +257,7 @@ def test_the_section_of_other_methods_shows_one_domain(full_run):
     app = page(section="Other methods", baselines_domain="crime")
     assert warnings_of(app) == []
     shown = app.dataframe[-1].value
-    assert shown["Malign after"].iloc[0].startswith("60.0%")
+    assert shown["Malign after"].iloc[0] == 0.6
     assert shown["Setting"].iloc[-1] == refusal_baselines.NONE
 
 
@@ -320,11 +323,12 @@ def test_a_full_folder_opens_at_the_operating_point(full_run):
     assert metrics["a_task"] == "−5.0 points"
     assert metrics["Rows removed"] == "20"
     assert any("It is no test" in text.value for text in app.text)
-    assert "`selector-audit refusal draws` does" in footnotes(app)  # not measured, and said so
+    assert "<code>selector-audit refusal draws</code> does" in footnotes(app)  # not measured, and said so
     assert len(app.dataframe) == 1
     table = app.dataframe[0].value
     assert list(table["Rescue"]) == ["", "rescue", ""] * 2
-    assert list(table["k"])[2] == "no cell will do"
+    shown = pa.ipc.open_stream(app.dataframe[0].proto.arrow_data.styler.display_values).read_all().to_pandas()
+    assert list(shown["k"])[2] == "no cell will do"
 
 
 def test_draws_paired_changes_and_stability_are_told(full_run):
@@ -342,7 +346,7 @@ def test_draws_paired_changes_and_stability_are_told(full_run):
     assert "share 50.0% of their rows (Jaccard, mean of 2 splits)" in said
     assert "1 of 4 draws found no operating point" in footnotes(app)
     table = app.dataframe[0].value
-    assert list(table["Rank among draws"])[:3] == ["1 of 5", "–", "–"]
+    assert list(table["Rank among draws"].fillna(0))[:3] == [1, 0, 0]
     figure = refusal_specificity.among_draws(
         tables["specificity"].row(0, named=True), tables["refusal_draws"].filter(domain="hate")
     )

@@ -82,8 +82,9 @@ def test_the_refusal_page_fits_a_phone_and_shows_names_as_text(new_page, refusal
 def test_control_margins_history_and_export(new_page, tiny_folder):
     page = live_page(new_page, tiny_folder, "The cat sat.")
     first = run(page)
+    page.locator(".st-key-live-bar").get_by_role("button", name="More").click()
     page.get_by_text("Control: same layers, other rows").click()
-    page.locator(".st-key-reply-control").get_by_text("tokens").wait_for(timeout=MODEL_TIMEOUT_MS)
+    page.locator(".st-key-reply-control").get_by_text("tokens").first.wait_for(timeout=MODEL_TIMEOUT_MS)
     settled(page)
     assert (reply(page, "before").inner_text(), reply(page, "after").inner_text()) == first
     assert reply(page, "control").inner_text() not in first
@@ -93,6 +94,7 @@ def test_control_margins_history_and_export(new_page, tiny_folder):
 
     page.get_by_text("Run on every change").click()
     settled(page)
+    page.keyboard.press("Escape")
     page.get_by_role("radio", name="MoRF", exact=True).click()
     page.get_by_text("2 tries so far").wait_for(timeout=MODEL_TIMEOUT_MS)
     settled(page)

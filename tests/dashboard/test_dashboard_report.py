@@ -41,7 +41,8 @@ def test_nothing_is_fetched():
     page = build([SHIPPED])
     assert not re.search(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=", page)
     assert "@import" not in body(page)
-    assert "url(" not in body(page)
+    addresses = re.findall(r"url\(([^)]{0,30})", page.partition("<script")[0] + body(page))
+    assert all(one.startswith("data:font/woff2;base64,") for one in addresses), addresses
 
 
 def test_what_was_not_measured_names_its_command(tmp_path):
@@ -153,10 +154,23 @@ def test_errors_hold_blocks_seeds_and_the_calibration_draw(tmp_path):
     ]
     add_table(folder, "draw_sweep", frame("draw_sweep", sweep_lines))
     page = body(build([folder]))
-    assert "over blocks of neighbouring evaluation windows and over seeds, and between disjoint draws" in page
+    assert "over 6 blocks of neighbouring evaluation windows and over seeds, and between disjoint draws" in page
     parts = (0.03**2, statistics.variance(draws))
     error = math.sqrt(sum(parts))
     degrees = sum(parts) ** 2 / (parts[0] ** 2 / 5 + parts[1] ** 2 / 4)
     half = scipy.stats.t.ppf(0.975, degrees) * error
     cells = re.findall(r"<td[^>]*>([^<]*)</td>", page.split("Log gap (nats)")[1].split("</table>")[0])
     assert cells == ["LRP", "30%", "+5.700", f"{error:.3f}", f"{5.7 - half:.3f} to {5.7 + half:.3f}"]
+
+
+@pytest.mark.parametrize("skipped", [None, 2])
+def test_positions_that_scores_leave_out_are_part_of_the_protocol(tmp_path, skipped):
+    folder = write_run(tmp_path / "run")
+    calibration = {"corpus": "made-up text", "samples": 4, "length": 16}
+    scores = {"objective": "loss", "seeds": [42], "calibration": calibration}
+    spec = {"evaluation": {"corpus": "made-up text"}, "scores": scores | ({"skip_first": skipped} if skipped else {})}
+    add_to_manifest(folder, read_manifest(folder)["model"], "sweep.parquet", spec, 1.0)
+    said = f"Scores leave out the first {skipped} positions of each window"
+    page = body(build([folder]))
+    assert page.count(said) == (1 if skipped else 0)
+    assert ("Scores leave out" in page) is bool(skipped)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from app_pages import select
 from fake_replies import replies_are
 from scored_runs import write_scored
 from streamlit.testing.v1 import AppTest
@@ -102,20 +103,35 @@ def test_a_cell_from_the_link_shows_its_rows_sorted_and_paged(folder):
 
 def test_ticks_are_the_text_in_the_link_and_stay_when_the_cell_changes(folder):
     app = page(folder)
-    app.pills(key="rows-ticks").set_value([0, 1, 2, 7]).run()
+    tick(app, [0, 1, 2, 7])
     assert app.text_input(key="rows").value == "0-2, 7"
     assert app.query_params["rows"] in ("0-2, 7", ["0-2, 7"])
     app.selectbox(key="block").set_value(1).run()
-    assert app.pills(key="rows-ticks").value == []
+    assert checked(app) == []
     first = scored.cell_rows(scored.read(folder), 1, "q_proj")["row_id"][0]
-    app.pills(key="rows-ticks").set_value([first]).run()
+    tick(app, [0])
     assert app.text_input(key="rows").value == f"0-2, 7, {first}"
     assert "5 rows of 288 ticked, in 2 matrices." in captions(app)
     app.text_input(key="rows").set_value("1").run()
     app.selectbox(key="block").set_value(0).run()
-    assert app.pills(key="rows-ticks").value == [1]
+    assert checked(app) == [1]
     other = page(folder, rows="0-2, 7")
-    assert other.pills(key="rows-ticks").value == [0, 1, 2, 7]
+    assert checked(other) == [0, 1, 2, 7]
+    app.selectbox(key="row_sort").set_value("lrp").run()  # places of the table are other rows now
+    assert [app.dataframe[0].value["Row id"][place] for place in checked(app)] == [1]
+    tick(app, [])
+    assert app.text_input(key="rows").value == ""
+
+
+def tick(app, places):
+    """Checks just these rows of the page's table."""
+    select(app, app.dataframe[0], rows=places, columns=[], cells=[])
+    assert not app.exception
+
+
+def checked(app):
+    """Which rows of the page's table are checked."""
+    return list(app.session_state[app.dataframe[0].key]["selection"]["rows"])
 
 
 def test_wrong_row_ids_are_one_line_and_the_rows_stay(folder):
@@ -164,7 +180,7 @@ def test_replies_are_never_markdown(folder, monkeypatch):
 
 def test_tokens_of_ticked_rows_are_shown_as_text(folder):
     app = page(folder, rows="0, 2, 100")
-    assert "q_proj" in app.markdown[0].value.replace("\\", "")
+    assert any("block 0, q_proj" in one.value.replace("\\", "") for one in app.header)
     click(app, "rows-find")
     (where, tokens) = app.session_state["rows-examples"]
     assert where == str(folder)
@@ -200,6 +216,18 @@ def test_a_mask_is_kept_under_a_name_compared_ticked_again_and_removed(folder):
     keep(app, name)
     assert "already" in app.warning[0].value
     click(app, f"mask-drop-{name}")
+    assert not list(app.text)
+
+
+@pytest.mark.parametrize(("name", "got"), [("x" * 5000, "got 5,000"), ("", "got 0"), ("a\x07b", "cannot be printed")])
+def test_a_name_that_will_not_do_is_said(folder, name, got):
+    app = page(folder, rows="0-9")
+    assert not app.text_input(key="mask-name").proto.max_chars
+    keep(app, name)
+    assert not app.exception
+    (warning,) = [one.value.replace("\\", "") for one in app.warning]
+    assert "1 to 60 printable characters" in warning
+    assert got in warning
     assert not list(app.text)
 
 

@@ -1,20 +1,20 @@
 """The page Runs as a script: full, empty and damaged folders; deleting, importing, comparing, starting."""
 
 import io
+import json
 import sys
 import time
 import zipfile
 
 import pytest
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 from synthetic import SLOPES, break_manifest, sweep, write_run
 
-from dashboard.pages.runs import catalogue as runs, jobs
-from dashboard.state import results
+from dashboard.pages.runs import catalogue as runs
+from dashboard.state import jobs, results
 from engine.cli import build_parser
 from engine.commands.analyze import audit_plan
-from engine.run import plans
+from engine.run import audit_plan as plans
 
 
 def page(**parameters):
@@ -41,16 +41,6 @@ def two_runs(top):
     write_run(top / "first")
     write_run(top / "second", sweep({name: (lerf + 1.0, morf) for name, (lerf, morf) in SLOPES.items()}))
     return top
-
-
-@pytest.fixture
-def registry():
-    from dashboard.pages.runs import start_tab as runs_start
-
-    st.cache_resource.clear()
-    yield runs_start.registry()
-    runs_start.registry().close()
-    st.cache_resource.clear()
 
 
 def warnings_of(app):
@@ -260,12 +250,47 @@ def test_a_failed_job_says_why_as_text(top, registry, tmp_path, monkeypatch):
     script.write_text(f"#!{sys.executable}\nimport sys; sys.exit('no model ![x](http:y)')")
     script.chmod(0o700)
     monkeypatch.setattr(jobs.sys, "executable", str(script))
-    job = registry.start(jobs.Request("demo", ("sweep",), top / "run", "demo"))
+    job = registry.start(jobs.analysis("demo", ("sweep",), top / "run", "demo"))
     job.process.wait(60)
     app = page()
     assert not app.exception
     assert "\\!\\[x\\]" in app.error[0].value
     assert app.button(key=f"resume-{job.id}").proto.label == "Resume"
+
+
+def test_the_run_stands_below_the_button_that_started_it(top, registry, tmp_path, monkeypatch):
+    script = tmp_path / "child"
+    script.write_text(f"#!{sys.executable}\nimport time; time.sleep(600)")
+    script.chmod(0o700)
+    monkeypatch.setattr(jobs.sys, "executable", str(script))
+    app = page(runs_view="Start")
+    app.button(key="start").click().run()
+    (job,) = registry.all()
+    tabs = {tab.label: tab for tab in app.tabs}
+    assert len(tabs["Start"].get("progress")) == len(app.get("progress")) == 1
+    told = {"stage": "cells", "done": 3, "total": 12, "seconds_left": 8.0, "part": "gap", "number": 2, "parts": 4,
+            "seconds_left_of_all": 8.0}  # fmt: skip
+    (job.files / "progress.json").write_text(json.dumps(told))
+    app.run()
+    bar = app.get("progress")[0].proto
+    assert bar.text.replace("\\", "") == "Stage 2 of 4, gap. cells: 3 of 12, about 8 s left of all"
+    assert len(page().get("progress")) == 1  # above the tabs where another one is open
+    job.process.kill()
+
+
+def test_ids_are_checked_before_the_start(top, registry, tmp_path):
+    app = page(runs_view="Start", start_selectors="lrp,wnada")
+    (text,) = warnings_of(app)
+    assert "did you mean 'wanda'" in text
+    assert "start" not in [button.key for button in app.button]
+    app = page(runs_view="Start", start_model=str(tmp_path / "no such model"))
+    app.button(key="start").click().run()
+    assert "there is no folder" in app.toast[0].value.replace("\\", "")
+    (tmp_path / "empty").mkdir()
+    app = page(runs_view="Start", start_model=str(tmp_path / "empty"))
+    app.button(key="start").click().run()
+    assert "has no config.json" in app.toast[0].value.replace("\\", "")
+    assert registry.all() == []
 
 
 def test_a_run_with_a_name_of_markdown_stays_text(top):

@@ -228,7 +228,7 @@ def test_files_that_do_not_belong_here_are_refused(found):
 
 @pytest.mark.parametrize("name", ["", "   ", "x" * 61, "a\nb"])
 def test_names_are_checked(name):
-    with pytest.raises(InputError, match="name of 1 to 60"):
+    with pytest.raises(InputError, match="has 1 to 60 printable characters, got"):
         row_sets.checked_name(name, [])
     with pytest.raises(InputError, match="already"):
         row_sets.checked_name("taken ", ["taken"])

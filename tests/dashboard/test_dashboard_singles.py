@@ -5,9 +5,11 @@ import math
 
 import polars as pl
 import pytest
+from app_pages import above_figures
 from made_up_audit import singles as made_up, write_audit
 from streamlit.testing.v1 import AppTest
 from synthetic import add_table, write_run
+from test_dashboard_sortable import shown
 
 from dashboard.charts import singles
 from dashboard.state import results
@@ -133,9 +135,14 @@ def test_what_a_ranking_can_reach():
 def test_the_full_part(audit):
     app = page(audit)
     assert told(app) == []
-    scatter, helping = figures(app)
-    assert scatter["layout"]["title"]["text"].startswith("Rulers disagree: LRP on single rows, IG on sets")
-    assert helping["layout"]["title"]["text"].startswith("Helps when removed: 0% to 23%, most in down_proj")
+    _, helping = figures(app)
+    (heading,) = above_figures(app)
+    assert heading.startswith("Rulers disagree: LRP on single rows, IG on sets")
+    assert (
+        helping["layout"]["title"]["text"]
+        .replace("<br>", " ")
+        .startswith("Helps when removed: 0% to 23%, most in down_proj")
+    )
     alts = [chart.proto.alt for chart in app.get("plotly_chart")]
     assert alts[0].startswith("Rulers disagree")
     assert "LRP 0.80 and 2.60 nats" in alts[0]
@@ -144,10 +151,15 @@ def test_the_full_part(audit):
     assert "**80 of 80 rows** were removed one by one" in text
     assert "helps in 25%** of cases (20% to 30%)" in text
     assert "have a larger one" not in text  # every row was measured
-    numbers = app.dataframe[0].value
+    numbers, behind = shown(app.dataframe[0]), app.dataframe[0].value
+    of_rows = made_up()["singles_selectors"].filter(unit_kind="row")
+    assert sorted(behind["Signed"]) == pytest.approx(sorted(of_rows["signed_spearman"]))
+    assert sorted(behind["LeRF at 30% (nats)"]) == pytest.approx(sorted(of_rows["lerf_nll"]))
+    assert {str(behind[name].dtype) for name in behind.columns[1:]} == {"float64"}  # sorted as numbers
     assert list(numbers["Selector"])[-1] == "Random (seed 44)"
     lrp = numbers[numbers["Selector"] == "LRP"].iloc[0]
     assert lrp["Signed"] == "0.80 (0.70 to 0.90)"
+    assert lrp["LeRF at 30% (nats)"] == "2.6000"
     assert (lrp["top 1%: found"], lrp["top 10%: missed at most"]) == ("2 of 5", "92%")
     assert lrp["Sign agreement"].endswith("*")
     assert not numbers[numbers["Selector"] == "IG"].iloc[0]["Sign agreement"].endswith("*")
@@ -180,7 +192,7 @@ def test_without_a_sweep_the_rank_correlations_stand_alone(tmp_path):
     add_table(folder, "singles_selectors", made_up()["singles_selectors"].with_columns(lerf_nll=pl.lit(None)))
     app = page(folder)
     assert told(app) == []
-    assert figures(app)[0]["layout"]["title"]["text"].startswith("LRP ranks single rows best")
+    assert above_figures(app)[0].startswith("LRP ranks single rows best")
     assert figures(app)[0]["layout"]["yaxis"]["ticktext"][1] == "LRP"
     assert any("selector-audit analyze MODEL sweep singles" in one.value for one in app.info)
 

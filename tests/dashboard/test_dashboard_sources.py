@@ -18,7 +18,7 @@ def picker(stems, **parameters):
         from dashboard.show import layout
         from dashboard.state import sources
 
-        source = sources.pick(stems)
+        source = sources.pick(st.container(), stems)
         if source is not None:
             with layout.told():
                 st.text(f"{source.kind}|{source.model}|{source.published}|{source.table(stems[0]).height}")
@@ -90,7 +90,7 @@ def test_a_choice_is_kept_for_the_next_page(two_runs):
         from dashboard.state import sources
 
         if not st.session_state.get("away"):
-            sources.pick(("sweep",))
+            sources.pick(st.container(), ("sweep",))
 
     app = AppTest.from_function(script, default_timeout=60).run()
     app.selectbox(key="run").set_value("second").run()
@@ -112,7 +112,7 @@ def test_the_folder_is_kept_with_its_run(two_runs, tmp_path_factory):
         from dashboard.state import sources
 
         if not st.session_state.get("away"):
-            sources.pick(("sweep",))
+            sources.pick(st.container(), ("sweep",))
         else:
             for key in ("source", "folder", "run", "model"):
                 st.session_state.pop(key, None)  # another page's widgets do not take them over

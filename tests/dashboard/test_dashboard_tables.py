@@ -111,3 +111,24 @@ def test_methods_lists_every_table_and_column():
     assert set(columns["File"]) == set(tables["File"])
     assert columns["Meaning"].str.len().min() > 0
     assert "selector-audit refusal judge FILE" in list(tables["Command"])
+
+
+def test_of_a_large_table_the_first_lines_are_sent_and_its_downloads_are_made_when_asked_for(top, monkeypatch):
+    lines = described.LINES + 1
+    large = pl.DataFrame({"row": range(lines), "score": [0.5] * lines, "a": ["x"] * lines, "b": ["y"] * lines})
+    large = large.with_columns(c=pl.lit("z"), model=pl.lit("m"))
+    add_table(top / "mine", "my-table", large)
+    made = []
+    real = pl.DataFrame.write_csv
+    monkeypatch.setattr(pl.DataFrame, "write_csv", lambda self, *args, **more: made.append(1) or real(self, *args))
+    app = page(run_table="my-table")
+    assert warnings_of(app) == []
+    assert len(app.dataframe[0].value) == described.LINES
+    assert any(f"first {described.LINES:,} of {lines:,} lines" in caption.value for caption in app.caption)
+    assert [bool(button.proto.deferred_file_id) for button in app.get("download_button")] == [True, True]
+    assert made == []
+    small = page(run_table=described_title("sweep"))
+    assert len(small.dataframe[0].value) == 48
+    assert not any("first" in caption.value for caption in small.caption)
+    assert not any(button.proto.deferred_file_id for button in small.get("download_button"))
+    assert made == [1]

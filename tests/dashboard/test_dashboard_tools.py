@@ -1,10 +1,11 @@
-"""Figures at two sizes, the foot of a page, the presentation switch."""
+"""Figures at two sizes, the foot of a page."""
 
 import plotly.graph_objects as go
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.charts import figure_size
+from dashboard.charts import figure_size, lines
+from dashboard.charts.findings import words
 
 
 def figure():
@@ -31,6 +32,16 @@ def test_type_marks_and_room_grow_together(scale):
     assert list(trace.y) == [3, 4]
 
 
+def test_no_type_is_smaller_than_the_least():
+    drawn = figure()
+    drawn.add_bar(x=[1], y=[1], text=["a"], textfont={"size": 9})
+    drawn.update_yaxes(tickvals=[3, 4], ticktext=["few<br><sub>3 rows</sub>", "many"], tickfont={"size": 10})
+    layout = figure_size.sized(drawn, 2.0, 24).layout
+    assert (layout.font.size, layout.title.font.size) == (24, 30)
+    assert layout.yaxis.tickfont.size == layout.annotations[0].font.size == drawn.data[1].textfont.size == 24
+    assert "font-size:24px" in layout.yaxis.ticktext[0]
+
+
 def test_a_second_line_is_readable():
     """plotly draws `<sub>` at 70%."""
     drawn = figure()
@@ -44,14 +55,31 @@ def test_a_second_line_is_readable():
     )
 
 
+@pytest.mark.parametrize("low", [False, True])
+def test_a_first_figure_leaves_its_title_to_the_page_and_its_distances_are_pixels(low):
+    drawn = lines.finished(figure(), "a title", "below", height=400, bottom=120, top=66)
+    drawn.update_yaxes(tickvals=[3, 4], ticktext=["few<br><sub>3 rows</sub>", "many"])
+    drawn.update_layout(coloraxis={"colorbar": {"orientation": "h", "y": -0.15, "yanchor": "top"}})
+    words.headed(drawn, "a sentence that is long enough to take more than one line of a figure's title")
+    assert drawn.layout.margin.t > 66
+    layout = figure_size.stretchable(drawn, 66, low=low).layout
+    assert layout.title.text is None
+    assert layout.margin.t == 28 + 80  # that it was made with, less a line of title and one below it; the colour bar
+    assert layout.height == pytest.approx(400 - (66 - 28))
+    assert (layout.legend.yref, layout.legend.y, layout.legend.yanchor) == ("container", 0, "bottom")
+    assert (layout.coloraxis.colorbar.yref, layout.coloraxis.colorbar.yanchor) == ("container", "top")
+    assert layout.yaxis.ticktext[0] == ("few · <sub>3 rows</sub>" if low else "few<br><sub>3 rows</sub>")
+    assert layout.yaxis.ticktext[1] == "many"
+
+
 def page(**parameters):
     def script():
         import plotly.graph_objects as go
         import polars as pl
 
-        from dashboard.show import tools
+        from dashboard.show import stage, tools
 
-        tools.presentation_switch()
+        stage.switch()
         tools.show(go.Figure(go.Bar(x=[1], y=[2]), {"height": 200}), "bars", "one bar of height two")
         tools.end(pl.DataFrame({"a": [1]}), "values", "a note", "<b>origin</b>")
 
@@ -61,17 +89,17 @@ def page(**parameters):
     return app.run()
 
 
-def test_the_switch_enlarges_page_and_figures():
+def test_the_stage_enlarges_page_and_figures():
     plain, large = page(), page(present="true")
     assert not plain.exception
     assert not large.exception
     assert '"height":200' in plain.get("plotly_chart")[0].proto.spec
-    assert '"height":280' in large.get("plotly_chart")[0].proto.spec
+    assert '"height":400' in large.get("plotly_chart")[0].proto.spec
     styles = [
         [block.proto.body for block in app.get("html") if "<style>" in block.proto.body] for app in (plain, large)
     ]
     assert styles[0] == []
-    assert "font-size:22.4px" in styles[1][0]
+    assert "vh" in styles[1][0]
 
 
 def test_the_foot_has_link_downloads_format_and_plain_provenance():

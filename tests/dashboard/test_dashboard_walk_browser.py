@@ -1,24 +1,24 @@
 """A walk over every page in a real Chromium, on the shipped results: what a newcomer sees, and nothing is broken."""
 
 import pytest
-from browser_pages import figure, lasting_findings, settled
+from browser_pages import DESTINATIONS, figure, follow, lasting_findings, settled
 
 pytestmark = pytest.mark.browser
 
-# Page in the order of the menu -> words of the description of its first figure, or of its text where it has none.
+# Page -> words of the description of its first figure, or of its text where it has none.
 FIGURES = {
     "Overview": "LeRF perplexity at 30% removed rows",
-    "Learn": "Weights of q_proj in block 0",
     "Curves": "Measured perplexity of demo under LeRF",
     "Agreement": "Jaccard of the masks of every pair",
     "Depth": "Relative scores of Whole blocks",
     "Stability": "Spearman of the scores by number",
     "Controls": "Perplexity of each control",
-    "Downstream": "Mean over tasks (7) under LeRF",
-    "Refusal": "Malign against benign refusal",
+    "Downstream": "Mean over tasks (5) under LeRF",
+    "Refusal": "Malign refusal against",
     "Rows": "mean score",
 }
 TEXTS = {
+    "Learn": "The figure appears here once you have guessed.",
     "Judges": "One reply of your own",
     "Live edit": "Prompt",
     "Runs": "Delete this run",
@@ -34,11 +34,11 @@ def test_every_page_opens_from_the_menu_and_draws_its_first_figure(new_page):
     page.on("console", lambda message: broken.append(message.text) if message.type == "error" else None)
     figure(page, FIGURES["Overview"])
     assert lasting_findings(page) == []
-    links = page.locator("[data-testid=stSidebar] [data-testid=stPageLink]")
-    names = links.all_inner_texts()
+    names = [name for pages in DESTINATIONS.values() for name in pages]
     assert set(names) == FIGURES.keys() | TEXTS.keys()
+    assert page.locator("[data-testid=stSidebar] [data-testid=stPageLink]").all_inner_texts() == list(DESTINATIONS)
     for name in names:
-        links.get_by_text(name, exact=True).click()
+        follow(page, name)
         if name in FIGURES:
             figure(page, FIGURES[name])
         else:
@@ -49,6 +49,9 @@ def test_every_page_opens_from_the_menu_and_draws_its_first_figure(new_page):
         told = page.locator("[data-testid=stMain] [data-testid=stAlert]").all_inner_texts()
         assert [text for text in told if "no judged replies" not in text] == [], name  # none are shipped
     assert broken == []
+    # A destination leads to its page that was open last.
+    page.locator("[data-testid=stSidebar]").get_by_role("link", name="Audit", exact=True).click()
+    figure(page, FIGURES["Downstream"])
 
 
 @pytest.mark.long

@@ -21,9 +21,17 @@ from engine.interventions import resample
 from engine.interventions.apply import applied
 from engine.interventions.at_outputs import edited_outputs
 from engine.interventions.in_weights import zeroed
-from engine.interventions.kinds import intervention_of, intervention_record, prepare
+from engine.interventions.kinds import (
+    INTERVENTIONS,
+    intervention_of,
+    intervention_record,
+    prepare,
+    register_intervention,
+    seeded,
+)
 from engine.measures.nll import window_nll
 from engine.models.loading import LoadedModel
+from engine.models.rows import Layer
 from engine.models.units import UNITS, Units
 from engine.records.errors import InputError
 
@@ -213,6 +221,31 @@ def test_the_other_window_is_drawn_by_seed_and_tokens_alone(tiny_llama: LoadedMo
     assert counts.min() > 10  # each of five windows about 24 times
 
 
+def test_a_further_draw_is_the_one_of_its_seed_and_shares_what_is_kept(tiny_llama: LoadedModel, texts: Texts) -> None:
+    calibration, evaluation = texts
+    n, other = tiny_llama.rows.n_rows, seeded("resample", 5)
+    prepare(tiny_llama, "resample", calibration, seed=5)
+    alone: Any = intervention_of(tiny_llama, "resample")
+    key = intervention_record(tiny_llama, edit_of([1], n, intervention="resample"))
+    expected = logits(tiny_llama, edit_of([1, 40], n, intervention="resample"), evaluation)
+    prepare(tiny_llama, "resample", calibration, seed=2, more=(5,))
+    first: Any = intervention_of(tiny_llama, "resample")
+    made: Any = intervention_of(tiny_llama, other)
+    assert made.sources(evaluation.input_ids).tolist() == alone.sources(evaluation.input_ids).tolist()
+    edit = edit_of([1], n, intervention=other)
+    assert (edit.record() | intervention_record(tiny_llama, edit))["intervention"] == key["intervention"]
+    assert intervention_record(tiny_llama, edit) == key
+    first.fill(tiny_llama)
+    assert made._kept is first._kept
+    assert made._kept
+    assert torch.equal(logits(tiny_llama, edit_of([1, 40], n, intervention=other), evaluation), expected)
+
+
+def logits(loaded: LoadedModel, edit: Edit, text: Windows) -> torch.Tensor:
+    with torch.no_grad(), applied(loaded, edit):
+        return loaded.model(input_ids=text.input_ids).logits
+
+
 def test_keys_hold_what_replaces(tiny_llama: LoadedModel, texts: Texts) -> None:
     n = tiny_llama.rows.n_rows
     records = []
@@ -289,3 +322,38 @@ def test_units_of_heads_and_neurons(tiny_family: LoadedModel) -> None:
     everything = [UNITS[kind](tiny_family) for kind in ("neuron", "head")]
     ids = np.concatenate([one.ids.reshape(-1) for one in everything])
     assert len(set(ids.tolist())) == ids.size  # no column belongs to two units
+
+
+@pytest.fixture
+def drawn() -> Iterator[str]:
+    @register_intervention("drawn", title="Drawn")
+    class Drawn:
+        """y_i = seed * y_i: it has a seed and needs no text."""
+
+        seed = 1
+
+        def apply(self, output: Tensor, units: Tensor, layer: Layer) -> Tensor:
+            return torch.where(units, output * self.seed, output)
+
+    yield "drawn"
+    INTERVENTIONS.remove("drawn")
+
+
+def test_a_seed_counts_without_calibration_text_too(tiny_llama: LoadedModel, texts: Texts, drawn: str) -> None:
+    """Each draw changes what it names, under a key of its own."""
+    edits = [edit_of([1, 5], tiny_llama.rows.n_rows, intervention=name) for name in (drawn, seeded(drawn, 3))]
+    keys, losses = [], []
+    for seed in (1, 2):
+        prepare(tiny_llama, drawn, texts[0], seed=seed, more=[3])
+        for edit in edits:
+            keys.append(str((edit.record(), intervention_record(tiny_llama, edit))))
+            with applied(tiny_llama, edit):
+                losses.append(window_nll(tiny_llama.model, texts[1].input_ids)[0])
+    plain = window_nll(tiny_llama.model, texts[1].input_ids)[0]
+    assert torch.equal(losses[0], plain)  # times 1
+    assert torch.equal(losses[1], losses[3])
+    assert not torch.equal(losses[1], plain)
+    assert not torch.equal(losses[2], plain)
+    assert not torch.equal(losses[2], losses[1])
+    assert keys[1] == keys[3]
+    assert len(set(keys)) == 3

@@ -10,11 +10,14 @@ import shutil
 import subprocess
 import sys
 from datetime import datetime
+from html import unescape
 from pathlib import Path
 
 import polars as pl
 import pytest
 import torch
+from markdown_it import MarkdownIt
+from planted import BROWSER, HOST
 
 from engine.cli import main
 from engine.data.prompts import TEMPLATE_DATE, prompt_ids, template_variables
@@ -116,7 +119,7 @@ sys.stdout.write(f"{model.dtype} {len(tokenizer)}")
 def test_what_was_measured_is_named(card: str, results: Path):
     said = table_of(card, "Refusal")
     assert said["judge"] == f"embedded {embedded_version()}"
-    assert (said["reply tokens"], said["dtype"], said["split"]) == ("25", "float32", "held-out")
+    assert (said["reply tokens"], said["dtype"], said["split"]) == ("125", "float32", "held-out")  # 25 were too few
     assert re.fullmatch(r"30 of demo, SHA-256 [0-9a-f]{12}", said["pairs"])  # six in each of five domains
     assert "date in the prompts" not in said  # this template states none
     for domain in ("hate", "crime", "adult", "medical", "legal"):
@@ -204,3 +207,20 @@ def test_the_date_that_a_chat_template_states(demo: LoadedModel, prefix: str, da
 def test_a_record_without_limits_gives_no_verdict(tmp_path: Path):
     (tmp_path / "record.json").write_text(json.dumps({"edited_benign": 0.2, "pairs": 10}), encoding="utf-8")
     assert dict(caps(Effect("w", "m"), json.loads((tmp_path / "record.json").read_text()))) == {}
+
+
+def test_what_a_record_says_is_text(results: Path, mask: Path, tmp_path: Path):
+    """Keys, values and the file's own name: no link, no image, no HTML of them in the rendered card."""
+    record = tmp_path / "[r](x)<b>.json"
+    record.write_text(json.dumps({BROWSER: f"{BROWSER}\n\n# {BROWSER}\n```\n| a | b |", "nested": {"mmlu": [BROWSER]}}))
+    asked = ["--heldout-pairs", "6", "--reply-tokens", "25", "--benign-limit", "0.4", "--dtype", "float32"]
+    asked += ["--record", str(record), "--store", str(results.parent / "store"), "--out", str(tmp_path / "model")]
+    assert main(["export", "demo", "--mask", str(mask), *asked]) == 0
+    _, _, card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    html = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(card)
+    tags = set(re.findall(r"<([a-z0-9]+)[ >/]", html))
+    assert tags <= {"h1", "h2", "p", "pre", "code", "strong", "table", "thead", "tbody", "tr", "th", "td"}
+    text = unescape(re.sub(r"<[^>]+>", "", html)).replace("\u2060", "")
+    assert text.count(BROWSER) == 4
+    assert "[r](x)<b>.json" in text
+    assert not re.search(rf"https?://{HOST}|www\.{HOST}|@{HOST}", unescape(html))

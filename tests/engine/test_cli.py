@@ -1,5 +1,6 @@
 """The command line as people meet it: output, files, errors of one line, exit codes."""
 
+import argparse
 import json
 import subprocess
 import sys
@@ -10,7 +11,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from engine import read_mask, windows
-from engine.cli import COMMANDS, main
+from engine.cli import build_parser, main
+from engine.commands.listed import COMMANDS
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.run.field_types import rates
@@ -92,7 +94,7 @@ def test_score_mask_and_sweep_agree(run, tiny_llama, tiny_text, tmp_path):
     table = pl.read_parquet(out_dir / "sweep.parquet")
     assert table.columns == [
         *("model", "selector", "seed", "order", "rate", "rows_removed"),
-        *("nll", "nll_stderr", "tokens", "perplexity"),
+        *("nll", "nll_stderr", "tokens", "perplexity", "stderr_blocks", "blocks"),
     ]
     assert table.height == (1 + 3 + 1) * 2
     assert table.filter(selector="consensus2", rate=0.3)["rows_removed"].item() == count
@@ -256,7 +258,35 @@ def test_a_section_of_doctor_that_fails_does_not_take_the_others_along(run, tiny
     assert "RuntimeError: [no] way" in out
 
 
-@pytest.mark.parametrize("command", [[], *([module.__name__.rpartition(".")[2]] for module in COMMANDS)])
+def test_doctor_says_which_extra_to_install(run, monkeypatch):
+    """Brackets are text here, and the way in which the terminal's library marks colours."""
+    monkeypatch.setattr("engine.run.doctor.installed_version", lambda name: None if name == "lm_eval" else "1.0")
+    _, out, _ = run("doctor")
+    assert "pip install 'selector-audit[downstream]'" in out
+
+
+MARKED = "[bold]a[/bold] [downstream] :cat: \x1b[31mred\x1b[0m\x07 \u202etxt"
+
+
+def test_what_is_printed_is_text(capsys):
+    """Markup, emoji codes, escape sequences and marks of direction are shown, in every kind of output."""
+    import argparse
+
+    from engine.commands import common
+
+    shown = "[bold]a[/bold] [downstream] :cat: \\x1b[31mred\\x1b[0m\\x07 \\u202etxt"
+    common.out.print(MARKED)
+    common.err.print(MARKED)
+    common.print_table(MARKED, [MARKED, "b"], [[MARKED, "1"]], texts=1)
+    with common.progress_bar(argparse.Namespace(json=False, progress_file=None)) as report:
+        report(MARKED, 1, 1)
+    out, err = capsys.readouterr()
+    assert out.count(shown) == 4
+    assert err.count(shown) >= 2
+    assert not {"\x1b", "\x07", "\u202e"} & set(out + err)
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
 def test_help_is_there_for_every_command(command, capsys):
     with pytest.raises(SystemExit) as ended:
         main([*command, "--help"])
@@ -271,9 +301,47 @@ def test_the_package_runs_as_a_program():
     assert "usage: selector-audit" in done.stdout
 
 
-def test_help_does_not_wait_for_torch():
-    code = "import sys, engine.cli; engine.cli.build_parser(); sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+@pytest.mark.parametrize(
+    ("words", "left_out"),
+    [
+        ("None", {"torch", "transformers"}),  # every command with all of its options
+        ("''", {"torch", "transformers", "polars", "numpy", "diskcache", "engine.commands.rows"}),  # --help
+        ("'rows'", {"torch", "transformers", "polars", "numpy", "engine.commands.analyze"}),
+    ],
+)
+def test_help_does_not_wait_for_what_it_does_not_need(words, left_out):
+    code = (
+        f"import sys, engine.cli; engine.cli.build_parser({words})\n"
+        f"there = {left_out} & set(sys.modules)\n"
+        "sys.exit(f'loaded: {there}' if there else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_help_says_the_same_whatever_is_loaded():
+    whole = build_parser()
+    assert build_parser("").format_help() == build_parser("rows").format_help() == whole.format_help()
+    lines = [line.split() for line in whole.format_help().splitlines() if line.startswith("    ")]
+    assert [line[0] for line in lines if line[0] in COMMANDS] == list(COMMANDS)
+
+    def of(parser, name):
+        [group] = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+        return group.choices[name].format_help()
+
+    for name in ("rows", "merge"):
+        assert of(build_parser(name), name) == of(whole, name)
+
+
+@pytest.mark.parametrize("words", [["swep", "demo"], ["--", "swep"], ["--nothing"], []])
+def test_a_command_that_there_is_not_is_told_with_those_that_there_are(words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("selector-audit: ")
+    assert said.count("\n") == 1
+    assert ("sweep" in said) == ("swep" in words)
 
 
 @pytest.mark.parametrize(

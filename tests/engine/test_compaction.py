@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from tiny_models import load_tiny, save_tiny
 
-from engine.interventions.compaction import compacted, compacts
+from engine.interventions import compaction as compaction_module
+from engine.interventions.compaction import compacted, compacts, kept_neurons
 from engine.interventions.in_weights import zeroed
 from engine.measures.nll import negative_log_likelihood
+from engine.models.gated_mlps import gated_mlps
+from engine.models.loading import load_model
+
+WIDTH = 100  # neurons: several multiples of 16 and of 32, and none itself
+FLOAT, HALF = 4, 2  # bytes
 
 
 def mlp_rows(loaded, projection, block):
@@ -17,28 +26,101 @@ def mlp_rows(loaded, projection, block):
     return chosen["row_id"].to_numpy()
 
 
-def test_nll_is_that_of_the_dense_zeros(tiny_family, tiny_windows):
+@pytest.fixture(scope="module", params=["llama", "qwen3", "gemma3_text"])
+def wide(request, tmp_path_factory):
+    """A model with enough neurons for a rule of widths."""
+    return load_tiny(request.param, tmp_path_factory.mktemp(request.param), intermediate_size=WIDTH)
+
+
+def widths(loaded):
+    return [[part.weight.shape[:: 1 - 2 * (part is mlp[2])][0] for part in mlp] for mlp in gated_mlps(loaded.model)]
+
+
+def test_kept_counts_are_multiples_of_what_the_device_likes():
+    """The measured counts of the docstring, and every count against the rule written out once more."""
+    assert kept_neurons(1536, 1149, FLOAT, "cpu") == 1152
+    assert kept_neurons(1536, 1535, FLOAT, "cpu") == kept_neurons(1536, 1460, FLOAT, "cpu") == 1536
+    assert kept_neurons(1536, 1456, FLOAT, "cpu") == 1456
+    assert kept_neurons(1536, 1149, HALF, "cpu") == kept_neurons(1536, 1149, FLOAT, "cuda") == 1152
+    assert kept_neurons(8192, 4097, HALF, "cuda") == 4160
+    assert kept_neurons(WIDTH, 97, FLOAT, "cpu") == WIDTH  # 112 is more than there are
+    assert kept_neurons(1536, 0, FLOAT, "cpu") == 0
+    for kind, itemsize, step in (("cpu", 4, 16), ("cpu", 2, 32), ("cuda", 4, 32), ("cuda", 2, 64)):
+        for neurons in (28, 100, 384, 1535):
+            for alive in range(neurons + 1):
+                least = next(count for count in range(alive, alive + step) if count % step == 0)
+                expected = least if least <= 0.95 * neurons else neurons
+                assert kept_neurons(neurons, alive, itemsize, kind) == expected
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_nll_is_that_of_the_dense_zeros(wide, tiny_windows, device):
+    """`cuda`: the rule of a card, carried out here."""
+    ruled = replace(wide, device=device)
+    n, found = wide.rows.n_rows, set()
+    generator = np.random.default_rng(0)
+    shuffled = generator.permutation(n)
+    for rate in (0.0, 0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0):
+        with zeroed(wide, np.sort(shuffled[: round(rate * n)])):
+            dense = negative_log_likelihood(wide, tiny_windows)
+            alive = [
+                int(((gate.weight != 0).any(1) & (up.weight != 0).any(1)).sum())
+                for gate, up, _ in gated_mlps(wide.model)
+            ]
+            with compacted(ruled):
+                small = negative_log_likelihood(wide, tiny_windows)
+                kept = widths(wide)
+        assert kept == [[kept_neurons(WIDTH, count, FLOAT, device)] * 3 for count in alive]
+        found |= {one for mlp in kept for one in mlp}
+        # float32 sums of other lengths: a few units of 2^-23 per token
+        assert small.nats_per_token == pytest.approx(dense.nats_per_token, rel=1e-6, abs=1e-5)
+        assert small.tokens == dense.tokens
+    step = 16 if device == "cpu" else 32
+    assert {0, step, WIDTH} <= found
+    assert widths(wide) == [[WIDTH] * 3] * 2
+
+
+def test_every_family_gives_what_the_dense_zeros_give(tiny_family, tiny_windows):
     n = tiny_family.rows.n_rows
     generator = np.random.default_rng(0)
-    for rate in (0.1, 0.5, 0.9, 1.0):
+    for rate in (0.5, 0.9, 1.0):
         mask = np.sort(generator.choice(n, size=round(rate * n), replace=False))
         with zeroed(tiny_family, mask):
             dense = negative_log_likelihood(tiny_family, tiny_windows)
             with compacted(tiny_family):
                 small = negative_log_likelihood(tiny_family, tiny_windows)
-        # float32 sums of other lengths: a few units of 2^-23 per token
         assert small.nats_per_token == pytest.approx(dense.nats_per_token, rel=1e-6)
         assert small.tokens == dense.tokens
 
 
-def test_a_neuron_is_skipped_if_its_gate_or_its_up_row_is_removed(tiny_llama):
-    gate, up = mlp_rows(tiny_llama, "gate_proj", 0)[:5], mlp_rows(tiny_llama, "up_proj", 0)[3:9]
-    mlp = tiny_llama.model.model.layers[0].mlp
-    neurons = mlp.gate_proj.weight.shape[0]
-    with zeroed(tiny_llama, np.sort(np.concatenate([gate, up]))), compacted(tiny_llama):
-        assert mlp.gate_proj.weight.shape[0] == mlp.up_proj.weight.shape[0] == neurons - 9  # 0..4 and 3..8
-        assert mlp.down_proj.weight.shape[1] == neurons - 9
-        assert tiny_llama.model.model.layers[1].mlp.gate_proj.weight.shape[0] == neurons
+@pytest.mark.parametrize(("device", "kept"), [("cpu", 32), ("cuda", 64)])
+def test_half_precision_keeps_wider_multiples(tmp_path, tiny_windows, device, kept):
+    half = load_model(str(save_tiny("llama", tmp_path, intermediate_size=WIDTH)), dtype="bfloat16", device="cpu")
+    mask = np.concatenate([mlp_rows(half, "gate_proj", block)[: WIDTH - 30] for block in (0, 1)])
+    with zeroed(half, mask):
+        dense = negative_log_likelihood(half, tiny_windows).nats_per_token
+        with compacted(replace(half, device=device)):
+            assert widths(half) == [[kept] * 3] * 2
+            small = negative_log_likelihood(half, tiny_windows).nats_per_token
+    assert small == pytest.approx(dense, rel=2**-8)  # bfloat16 keeps 8 bits
+
+
+def test_a_neuron_is_skipped_if_its_gate_or_its_up_row_is_removed(wide, tiny_windows):
+    gate, up = mlp_rows(wide, "gate_proj", 0)[:20], mlp_rows(wide, "up_proj", 0)[15:40]
+    mlp = next(layer for name, layer in wide.model.named_modules() if name.endswith("layers.0.mlp"))
+    before = mlp.down_proj.weight.clone()
+    with zeroed(wide, np.sort(np.concatenate([gate, up]))), compacted(wide):
+        assert widths(wide) == [[64] * 3, [WIDTH] * 3]  # 0..19 and 15..39 are dead, four of them stay
+        assert torch.equal(mlp.down_proj.weight, before[:, [0, 1, 2, 3, *range(40, WIDTH)]])
+
+
+def test_an_mlp_without_room_for_its_copy_stays_dense(wide, tiny_windows, monkeypatch):
+    def full(*_):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(compaction_module, "_smaller", full)
+    with zeroed(wide, mlp_rows(wide, "gate_proj", 0)), compacted(wide):
+        assert widths(wide) == [[WIDTH] * 3] * 2
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
@@ -56,7 +138,8 @@ def test_the_very_same_parameters_are_back_also_after_an_exception(tiny_family, 
 
 def test_which_models_are_compacted(tiny_family):
     gated = any(hasattr(module, "gate_proj") for module in tiny_family.model.modules())
-    assert compacts(tiny_family) == gated
+    assert compacts(tiny_family) == compacts(replace(tiny_family, device="cuda:1")) == gated
+    assert not compacts(replace(tiny_family, device="mps"))
 
 
 def test_an_activation_that_does_not_map_zero_to_zero_is_left_alone(tiny_llama):

@@ -28,7 +28,7 @@ from engine.measures.margin import margins
 from engine.models.attnlrp import attn_lrp
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
-from engine.run.plans import RefusalPlan
+from engine.run.refusal_plan import RefusalPlan
 from engine.selectors import contrast_selectors
 from engine.selectors.layer_ranks import percentile_ranks
 from engine.studies.refusal.algorithm import contrasts

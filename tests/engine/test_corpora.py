@@ -23,6 +23,7 @@ from engine.records.errors import InputError
 
 TOKENIZER = tiny_tokenizer()
 WIKITEXT = Path(__file__).parents[2].parent / "shared" / "data" / "wikitext-2" / "test.txt"
+# pragma: allowlist nextline secret: made up
 COMMIT = "89abcdef0123456789abcdef0123456789abcdef"
 
 
@@ -80,10 +81,13 @@ def test_a_prefix_gives_the_tokens_of_the_whole(needed: int, monkeypatch: pytest
     whole = TOKENIZER(long)["input_ids"]
     seen: list[int] = []
     real = engine.data.corpora._tokens
-    monkeypatch.setattr(engine.data.corpora, "_tokens", lambda t, tokenizer: seen.append(len(t)) or real(t, tokenizer))
-    assert engine.data.corpora._first_tokens(long, TOKENIZER, needed) == whole[:needed]
+    monkeypatch.setattr(engine.data.corpora, "_tokens", lambda t, *more: seen.append(len(t)) or real(t, *more))
+    places = [start for start, _ in TOKENIZER(long, return_offsets_mapping=True)["offset_mapping"]]
+    assert engine.data.corpora._first_tokens(long, TOKENIZER, needed) == (whole[:needed], [])
+    found = engine.data.corpora._first_tokens(long, TOKENIZER, needed, with_places=True)
+    assert found == (whole[:needed], places[:needed])
     assert max(seen) < len(long) / 4
-    everything = engine.data.corpora._first_tokens(long, TOKENIZER, 10**9)
+    everything, _ = engine.data.corpora._first_tokens(long, TOKENIZER, 10**9)
     assert everything == whole
 
 

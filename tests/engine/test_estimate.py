@@ -15,18 +15,20 @@ from torch.profiler import ProfilerActivity, profile
 
 from engine.cli import main
 from engine.data.corpora import Windows
-from engine.measures.nll import evaluation_batch_size, window_nll
+from engine.measures.nll import evaluation_batch_size, token_nll, window_nll
 from engine.models import loading
 from engine.models.dry_passes import dry
 from engine.models.loading import LoadedModel, load_sketch
 from engine.models.memory import Room
 from engine.records.errors import InputError
 from engine.results.store import Store
-from engine.run import estimate as module, fits as fits_module
+from engine.run import fits as fits_module
+from engine.run.audit_plan import AuditPlan
 from engine.run.estimate import Estimate, Work, estimate, flops_per_second
-from engine.run.plans import AuditPlan, RefusalPlan, ScorePlan
+from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import Results
-from engine.selectors.gradients import IG_STEPS, Inputs, Wanted, lrp, path, plain
+from engine.run.score_plan import ScorePlan
+from engine.selectors.gradients import IG_STEPS, Inputs, Wanted, lrp, path
 from engine.selectors.passes import objective_gradient, windows_per_pass
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.audit.sweep import Sweep
@@ -50,7 +52,7 @@ def attention_flops(config: Any, batch: int, length: int) -> int:
 
 def allocator_peak(work: Callable[[], object]) -> int:
     """Most bytes that torch's allocator held at once beyond those before, by its own record."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as found:
         work()
     now = most = 0
     events = [one for one in found.profiler.kineto_results.events() if one.name() == "[memory]"]
@@ -96,9 +98,9 @@ def test_peaks_are_those_of_torchs_allocator(wide: Path, what: str) -> None:
         if what == "nll":
             with torch.no_grad():
                 logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
-                module.token_nll(logits, ids[:, 1:])
+                token_nll(logits, ids[:, 1:])
         else:
-            one, methods = {"plain": (plain, ["grad_x_input"]), "lrp": (lrp, ["lrp"]), "path": (path, ["ig"])}[what]
+            one, methods = {"plain": (path, ["grad_x_input"]), "lrp": (lrp, ["lrp"]), "path": (path, ["ig"])}[what]
             backward(model, loaded.rows, ids, one, methods)
 
     work(loaded.model)  # what a first pass sets up
@@ -132,7 +134,7 @@ def test_what_igs_path_keeps_is_what_it_takes(wide: Path, asked: str, methods: l
         traced = found.cost(lambda: backward(found.model, sketch.rows, ids, path, methods))
     assert told.peak_bytes == pytest.approx(traced.peak_bytes, rel=0.15)
     assert told.flops * B // 10 == pytest.approx(traced.flops, rel=0.02)
-    assert told.tokens == IG_STEPS * 10 * T
+    assert told.tokens == IG_STEPS * 10 * T + 3 * T  # three batches, each with h(0) of a window
 
 
 def test_passes_and_batches_are_the_runs_own(wide: Path, tiny_text: Path, tmp_path: Path) -> None:
@@ -143,7 +145,7 @@ def test_passes_and_batches_are_the_runs_own(wide: Path, tiny_text: Path, tmp_pa
     scoring = min(10, windows_per_pass("auto", sketch.model, sketch.rows, T))
     found = estimate(sketch, plan, RefusalPlan(), ["score", "sweep"])
     scores, sweep = of_stage(found, "score"), of_stage(found, "sweep")
-    assert set(scores) == {"activations", "integrated gradients", "lrp"}
+    assert set(scores) == {"integrated gradients", "lrp"}  # whose last step gives the activations
     assert {one.batch for one in scores.values()} == {scoring}
     (whole,) = sweep.values()
     assert whole.batch == evaluation
@@ -165,14 +167,17 @@ def test_passes_and_batches_are_the_runs_own(wide: Path, tiny_text: Path, tmp_pa
         ("wanda", {"activations"}),
         ("grad_x_input", {"plain gradients"}),
         ("relp", {"activations", "lrp"}),
+        ("relp,grad_x_input", {"plain gradients", "lrp"}),
+        ("wanda,grad_x_input", {"plain gradients"}),
         ("consensus2", {"integrated gradients", "lrp"}),
+        ("grad_x_input,ig_conductance", {"integrated gradients"}),
     ],
 )
 def test_selectors_cost_the_passes_that_they_ask_for(wide: Path, selectors: str, passes: set[str]) -> None:
     plan = plans(selectors=tuple(selectors.split(",")), batch_size=2)
     found = estimate(load_sketch(str(wide), device="cpu"), plan, RefusalPlan(), ["score"])
     assert set(of_stage(found, "score")) == passes
-    assert all(one.passes == (5 if one.what != "integrated gradients" else 5 * IG_STEPS) for one in found.work)
+    assert all(one.passes == (5 if one.what != "integrated gradients" else 5 * (IG_STEPS + 1)) for one in found.work)
 
 
 def test_replies_hold_their_cache(wide: Path) -> None:
@@ -282,6 +287,16 @@ def test_removed_rows_stay_beside_the_weights_on_the_host_only(wide: Path, a_car
     assert there.peak_bytes == there.weight_bytes + other.peak_bytes
 
 
+def test_smaller_copies_of_mlps_lie_on_the_card(wide: Path, a_card: Callable[[float], None]) -> None:
+    a_card(1)
+    mlps = 2 * sum(p.numel() for n, p in tiny_model("llama", **WIDE).named_parameters() if ".mlp." in n)
+    without, with_copies = (
+        estimate(load_sketch(str(wide), dtype="bfloat16"), AuditPlan(sweep_rates=rates), RefusalPlan(), ["sweep"])
+        for rates in ((0.0,), (0.0, 0.25, 0.9))
+    )
+    assert with_copies.work[0].peak_bytes - without.work[0].peak_bytes == round(0.75 * mlps)
+
+
 def test_a_model_that_cannot_be_traced_is_judged_by_its_weights(
     wide: Path, a_card: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,7 +335,7 @@ def test_the_command(wide: Path, capsys: Any, tmp_path: Path) -> None:
 
 
 def test_selectors_without_rules_are_left_out_of_an_estimate(tmp_path: Path, capsys: Any) -> None:
-    folder = save_tiny("mistral", tmp_path / "mistral")
+    folder = save_tiny("olmo", tmp_path / "olmo")
     assert main(["estimate", str(folder), "score", "--json"]) == 0
     captured = capsys.readouterr()
     assert set(json.loads(captured.out)["left_out"]) == {"lrp", "consensus2"}
@@ -333,5 +348,5 @@ def test_windows_are_measured_as_they_are_estimated(tiny_llama: LoadedModel, tin
     sums, _ = window_nll(tiny_llama.model, tiny_windows.input_ids)
     with torch.no_grad():
         logits = tiny_llama.model(input_ids=tiny_windows.input_ids, use_cache=False).logits[:, :-1]
-        nats = module.token_nll(logits, tiny_windows.input_ids[:, 1:])
+        nats = token_nll(logits, tiny_windows.input_ids[:, 1:])
     assert torch.equal(nats.double().sum(-1), sums)

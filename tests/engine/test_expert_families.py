@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-import transformers
+from families_table import families
 from torch import nn
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from engine.models.experts import show_experts
 from engine.models.rows import row_index
@@ -18,28 +16,6 @@ from engine.records.errors import InputError
 
 EXPERTS, INNER, HIDDEN, TOKENS = 4, 6, 10, 9
 IN_FLOAT32 = ("BeamExperts", "Inkling2Experts")  # their gate computes in float32 whatever it is given
-
-
-def families() -> Iterator[Any]:
-    """A model of two blocks of every family that can be built from its default configuration, without weights."""
-    for family in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
-        try:
-            config = transformers.AutoConfig.for_model(family)
-            text = config.get_text_config()
-            for name in ("num_hidden_layers", "n_layer", "n_layers", "num_layers"):
-                if hasattr(text, name):
-                    setattr(text, name, 2)
-            for name in ("layer_types", "mlp_layer_types", "layers_block_type"):
-                kinds = list(dict.fromkeys(getattr(text, name, None) or []))
-                if kinds:
-                    setattr(text, name, (kinds * 2)[:2])
-            if hasattr(text, "first_k_dense_replace"):
-                text.first_k_dense_replace = 0
-            with torch.device("meta"):
-                model = transformers.AutoModelForCausalLM.from_config(config)
-        except Exception:  # its defaults do not fit together, which is nothing of ours
-            continue
-        yield model
 
 
 def with_weights(experts: Any) -> Any:
@@ -72,7 +48,7 @@ def test_every_fused_expert_class_computes_the_same() -> None:
     hidden = torch.randn(TOKENS, HIDDEN, generator=generator, dtype=torch.float64)
     weights, chosen = torch.rand(TOKENS, EXPERTS, generator=generator, dtype=torch.float64).topk(2)
     checked, refused = set(), {}
-    for model in families():
+    for _, model in families():
         try:
             row_index(copy.deepcopy(model))
         except InputError as error:

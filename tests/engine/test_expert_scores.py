@@ -151,13 +151,18 @@ def predicting(entries: list[Any]) -> list[Any]:
     return [entry for entry in entries if entry[0] % LENGTH != LENGTH - 1]
 
 
+def without_first(entries: list[Any], skip: int) -> list[Any]:
+    return [entry for entry in entries if entry[0] % LENGTH >= skip]
+
+
 def mean(values: list[float]) -> float:
     return math.fsum(values) / len(values) if values else 0.0
 
 
-def expected(loaded: LoadedModel) -> dict[str, list[float]]:
+def expected(loaded: LoadedModel, skip: int = 0) -> dict[str, list[float]]:
     scores: dict[str, list[float]] = {name: [] for name in BY_TEXT}
-    for layer, weight, entries in by_layer(loaded):
+    for layer, weight, every in by_layer(loaded):
+        entries = without_first(every, skip)
         some = predicting(entries)
         rms = [math.sqrt(mean([entry[1][j] ** 2 for entry in entries])) for j in range(weight.shape[1])]
         sizes = weight.abs()
@@ -179,11 +184,12 @@ def expected(loaded: LoadedModel) -> dict[str, list[float]]:
     return scores
 
 
-def test_scores_are_means_over_the_tokens_that_an_expert_sees(routed: LoadedModel) -> None:
+@pytest.mark.parametrize("skip", [0, 2])
+def test_scores_are_means_over_the_tokens_that_an_expert_sees(routed: LoadedModel, skip: int) -> None:
     """Scores are handed out in float32: 1e-6 of their value; the batch's size does not matter."""
-    wanted = expected(routed)
+    wanted = expected(routed, skip)
     for batch_size in (1, 3):
-        scores = compute_scores(routed, BY_TEXT, WINDOWS, batch_size=batch_size)
+        scores = compute_scores(routed, BY_TEXT, WINDOWS, batch_size=batch_size, skip_first=skip)
         for name in BY_TEXT:
             values = torch.tensor(wanted[name]).float()
             tolerance = 1e-6 * float(values.abs().max())
@@ -212,6 +218,15 @@ def test_an_expert_that_no_token_chooses_scores_0(mixtral: LoadedModel) -> None:
         never = layer.name.startswith("model.layers.1.mlp.experts.3.")
         for name, values in scores.items():
             assert bool((values[part] == 0).all()) == never, (name, layer.name)
+
+
+def test_activations_beside_gradients_are_the_same_bits(routed: LoadedModel) -> None:
+    """Of experts too, which see some tokens."""
+    names = ("wanda", "flap", "mean_activation")
+    alone = compute_scores(routed, names, WINDOWS)
+    together = compute_scores(routed, (*names, "grad_x_input"), WINDOWS)
+    for name in names:
+        assert torch.equal(alone[name], together[name]), name
 
 
 def test_sizes_at_once_equal_single_runs(mixtral: LoadedModel) -> None:

@@ -215,6 +215,7 @@ def test_restored_whatever_ends_the_block(mixtral: LoadedModel, error: type[Base
 
 
 def test_an_interrupt_while_rows_come_back_loses_none(mixtral: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background has it ignored
     before, put_back = bits(mixtral.model), SavedRows.put_back
     sent: list[int] = []
 
@@ -225,8 +226,11 @@ def test_an_interrupt_while_rows_come_back_loses_none(mixtral: LoadedModel, monk
         put_back(saved)
 
     monkeypatch.setattr(SavedRows, "put_back", interrupted)
-    with pytest.raises(KeyboardInterrupt), zeroed(mixtral, some_rows(mixtral.rows.n_rows)):
-        pass
+    try:
+        with pytest.raises(KeyboardInterrupt), zeroed(mixtral, some_rows(mixtral.rows.n_rows)):
+            pass
+    finally:
+        signal.signal(signal.SIGINT, handler)
     assert sent
     assert_same_bits(mixtral.model, before)
 

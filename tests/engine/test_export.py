@@ -307,7 +307,7 @@ def test_the_command_exports_a_mask_that_rows_offered_for_download(tmp_path: Pat
         WARNING,
         "its rows were chosen by hand",
         "is not known",
-        "| name | mine \\| <b> |",
+        "| name | mine \\| \\<b\\> |",
         "Not measured",
     ):
         assert expected in said
@@ -350,7 +350,7 @@ def test_a_card_is_not_run_as_a_template(tiny_llama: LoadedModel) -> None:
     card = model_card(
         find_checkpoint(tiny_llama.id), chosen, tiny_llama.rows, "0" * 64, unasked(chosen, tiny_llama), None, files=""
     )
-    assert f"| name | {odd} |" in card
+    assert f"| name | {odd.replace('*', chr(92) + '*')} |" in card  # as text, which an asterisk alone is not
     assert front_matter(card)["inference"] is False
 
 

@@ -16,7 +16,7 @@ from engine.data.corpora import Windows
 from engine.edits.edit import UNEDITED, Edit, edit_of, first_of
 from engine.interventions.apply import applied
 from engine.interventions.kinds import prepare
-from engine.measures import nll
+from engine.measures import predictions
 from engine.measures.divergence import token_kl
 from engine.measures.fidelity import Fidelity
 from engine.measures.nll import window_nll
@@ -93,7 +93,7 @@ def test_windows_and_edits_in_any_number_of_passes(
     """One window in a pass; four of six; all windows under all edits and more."""
     edits = edits_of(tiny_llama, tiny_windows)
     expected = Fidelity(tiny_windows).measure_each(tiny_llama, edits)
-    monkeypatch.setitem(nll.LOGIT_BUDGET, "cpu", budget)
+    monkeypatch.setitem(predictions.LOGIT_BUDGET, "cpu", budget)
     monkeypatch.setattr("engine.measures.fidelity.LOSS_CHUNK", 700)
     found = Fidelity(tiny_windows).measure_each(tiny_llama, edits)
     for one, other in zip(found, expected, strict=True):

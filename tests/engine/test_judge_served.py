@@ -219,6 +219,7 @@ def test_the_key_goes_to_the_server_and_nowhere_else(
 def test_addresses_with_more_in_them_are_refused() -> None:
     assert is_address("https://example.org/v1")
     assert not is_address("models/judge")
+    # pragma: allowlist nextline secret: made-up addresses, which are refused
     for address in ("http://me:secret@localhost/v1#m", "http://localhost/v1?key=secret#m", "http:///v1#m"):
         with pytest.raises(InputError, match="without password or query") as error:
             of_address(address)

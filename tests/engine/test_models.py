@@ -29,8 +29,10 @@ from engine.models.loading import (
     planned_placement,
     row_index,
 )
+from engine.models.numerics import numerics
 from engine.records.errors import InputError
 
+# pragma: allowlist nextline secret: made up
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 IDS = torch.arange(5, 29).view(2, 12)
 
@@ -233,7 +235,8 @@ def test_what_else_can_change_a_number(folder: Path, change: Callable[[Path], ob
 
 def test_fingerprint_names_the_model(saved: Path) -> None:
     loaded = load(saved, dtype="bfloat16")
-    assert loaded.fingerprint == {"id": str(saved), "revision": None, **loaded.numeric_fingerprint}
+    how = {"numerics": numerics(loaded.model, "cpu")}
+    assert loaded.fingerprint == {"id": str(saved), "revision": None, **loaded.numeric_fingerprint, **how}
     assert loaded.numeric_fingerprint["dtype"] == "bfloat16"
     assert loaded.numeric_fingerprint["device"] == "cpu"
     assert loaded.numeric_fingerprint["architecture"] == loaded.architecture == "LlamaForCausalLM"
@@ -328,7 +331,9 @@ def test_demo(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("model_id", ["./nowhere", "a/b/c", "../x", "", "C:\\models", "two words"])
-def test_no_such_folder(model_id: str) -> None:
+def test_no_such_folder(model_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "deep").mkdir()
+    monkeypatch.chdir(tmp_path / "deep")
     message = error_of(lambda: load_model(model_id))
     assert message.startswith(f"there is no folder {model_id!r}; give an existing model folder, a Hugging Face id")
 

@@ -90,6 +90,7 @@ def room_for(loaded: LoadedModel, sequences: int, after: int = 0) -> Iterator[li
         handle.remove()
 
 
+@pytest.mark.long
 def test_parts_cover_everything_once_and_stay_small() -> None:
     model, tried = nn.Linear(1, 1), []
 
@@ -110,6 +111,7 @@ def test_parts_cover_everything_once_and_stay_small() -> None:
     assert largest_batch(model, "replies", 64) == largest_batch(nn.Linear(1, 1), "windows", 64) == 64
 
 
+@pytest.mark.long
 def test_one_alone_that_does_not_fit_is_told_without_the_advice_of_a_smaller_batch() -> None:
     def work(_: Any) -> int:
         raise torch.OutOfMemoryError
@@ -133,7 +135,7 @@ PROMPTS = ["Sure, here it is.", "No way.", "Ä ☃", "sat on", "The cat sat on t
 
 
 @pytest.mark.parametrize("after", [0, 5])  # at the prompt, and in the midst of replies
-@pytest.mark.parametrize("sampling", [None, Sampling(1.0)])
+@pytest.mark.parametrize("sampling", [None, pytest.param(Sampling(1.0), marks=pytest.mark.long)])
 def test_replies_in_halves_are_the_same_replies(tiny_llama: LoadedModel, after: int, sampling: Sampling | None) -> None:
     n = tiny_llama.rows.n_rows
     edits, seen = [UNEDITED, edit_of(range(0, n, 7), n)], []
@@ -175,6 +177,7 @@ def test_windows_in_halves_have_the_same_nll(tiny_llama: LoadedModel, tiny_windo
     assert found.window_tokens == expected.window_tokens
 
 
+@pytest.mark.long
 def test_edits_together_in_halves_have_the_same_nll(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
     measure, n = Nll(tiny_windows.first(2)), tiny_llama.rows.n_rows
     edits = [UNEDITED, edit_of(range(0, n, 5), n), edit_of(range(1, n, 5), n)]

@@ -17,6 +17,7 @@ from engine.measures.nll import (
     token_nll,
     window_nll,
 )
+from engine.measures.predictions import LOGIT_BUDGET
 
 
 def independent_nll(model, ids):
@@ -98,9 +99,9 @@ def test_float64_is_used_on_the_cpu_only(tiny_llama, tiny_windows, float64_on_cp
 def test_the_batch_size_follows_the_vocabulary(tiny_llama, tiny_windows, monkeypatch):
     vocabulary = tiny_llama.model.get_input_embeddings().weight.shape[0]
     length = tiny_windows.input_ids.shape[1]
-    monkeypatch.setitem(module.LOGIT_BUDGET, "cpu", 2 * length * vocabulary)
+    monkeypatch.setitem(LOGIT_BUDGET, "cpu", 2 * length * vocabulary)
     assert module.evaluation_batch_size(tiny_llama, tiny_windows) == 2
-    monkeypatch.setitem(module.LOGIT_BUDGET, "cpu", 1)
+    monkeypatch.setitem(LOGIT_BUDGET, "cpu", 1)
     assert module.evaluation_batch_size(tiny_llama, tiny_windows) == 1
-    fake = SimpleNamespace(model=tiny_llama.model, device="cuda:0")
+    fake = SimpleNamespace(model=tiny_llama.model, rows=tiny_llama.rows, device="cuda:0")
     assert module.evaluation_batch_size(fake, tiny_windows) == len(tiny_windows.input_ids)

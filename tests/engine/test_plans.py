@@ -11,11 +11,13 @@ from engine import cli
 from engine.cli import build_parser, main
 from engine.commands import options
 from engine.records.errors import InputError
-from engine.run import plans
+from engine.run import audit_plan, refusal_plan
+from engine.run.audit_plan import AuditPlan, for_model
 from engine.run.field_types import numbers, option, rates, settings_of, sizes
 from engine.run.invariance_plan import InvariancePlan
-from engine.run.plans import AuditPlan, RefusalPlan, ScorePlan, demo_plan, for_model
 from engine.run.protocols_plan import ProtocolsPlan
+from engine.run.refusal_plan import RefusalPlan, demo_plan
+from engine.run.score_plan import ScorePlan
 from engine.selectors.base import available_selectors, selector_ids
 
 OTHER = "org/model"  # any model but the shipped one
@@ -28,14 +30,14 @@ COMMANDS = {
         lambda model: replace(for_model(PAPER, model).scoring, selectors=("lrp",))
     ),
     ("sweep",): lambda model: for_model(PAPER, model),
-    ("analyze",): lambda model: plans.preset("demo") if model == "demo" else PAPER,
+    ("analyze",): lambda model: audit_plan.preset("demo") if model == "demo" else PAPER,
     **{
-        ("analyze", f"--preset={name}"): lambda model, name=name: for_model(plans.preset(name), model)
-        for name in plans.PRESETS
+        ("analyze", f"--preset={name}"): lambda model, name=name: for_model(audit_plan.preset(name), model)
+        for name in audit_plan.PRESETS
     },
     **{
         ("refusal", stage, "--pairs=demo"): lambda model, stage=stage: replace(
-            plans.default_plan(model), domains=plans.COMPOSED_DOMAINS if stage == "compose" else None
+            refusal_plan.default_plan(model), domains=refusal_plan.COMPOSED_DOMAINS if stage == "compose" else None
         )
         for stage in STAGES
     },
@@ -57,7 +59,7 @@ def plan_of(monkeypatch):
 
     def call(words, model, *more):
         monkeypatch.setattr(options, "plan_from", caught)
-        monkeypatch.setattr(cli, "build_parser", lambda: PARSER)  # made once for some thousand calls
+        monkeypatch.setattr(cli, "build_parser", lambda _: PARSER)  # made once for some thousand calls
         command = words[:2] if words[0] == "refusal" else words[:1]
         with pytest.raises(FoundError) as found:
             main([*command, model, *words[len(command) :], *more])
@@ -118,7 +120,7 @@ def test_no_option_of_a_plan_has_a_default_of_its_own():
             if action.dest in kept:
                 own = words == ("refusal", "compose") and action.dest == "domains"
                 nothing = False if kept[action.dest].kind is bool else None
-                assert action.default == (",".join(plans.COMPOSED_DOMAINS) if own else nothing)
+                assert action.default == (",".join(refusal_plan.COMPOSED_DOMAINS) if own else nothing)
             elif action.default not in (None, False, [], argparse.SUPPRESS):
                 text = action.default[0] if isinstance(action.default, list) else str(action.default)
                 assert text in action.help, (words, action.dest)
@@ -143,6 +145,7 @@ def test_the_api_has_the_same_defaults():
 OTHERS = {  # a value for every option, none of them a default
     "--selectors": ("lrp,random", ("lrp", "random")), "--corpus": ("c4", "c4"), "--samples": ("9", 9),
     "--max-length": ("7", 7), "--objective": ("logit", "logit"), "--batch-size": ("3", 3),
+    "--skip-first": ("2", 2),
     "--eval-corpus": ("c4", "c4"), "--eval-samples": ("5", 5), "--eval-length": ("6", 6),
     "--orders": ("morf", ("morf",)), "--rates": ("10%,0.3", (0.1, 0.3)), "--sizes": ("4,2,2", (2, 4)),
     "--control-rates": ("0:0.2:0.1", (0.0, 0.1, 0.2)),
@@ -164,7 +167,8 @@ OTHERS = {  # a value for every option, none of them a default
     "--protocol-units": ("head", ("head",)), "--protocol-metrics": ("kl", ("kl",)),
     "--protocol-orders": ("morf", ("morf",)),
     "--protocol-rates": ("20%,0.4", (0.2, 0.4)), "--protocol-windows": ("5", 5), "--resample-windows": ("3", 3),
-    "--resample-seed": ("4", 4), "--replies-prompts": ("Why?| Where?", ("Why?", "Where?")),
+    "--resample-seed": ("4", 4), "--resample-draws": ("2", 2), "--more-interventions": ("mean,zero", ("mean", "zero")),
+    "--replies-prompts": ("Why?| Where?", ("Why?", "Where?")),
     "--replies-tokens": ("9", 9),
     "--faithful-damage": ("0.4", 0.4), "--invalid-damage": ("0.9", 0.9), "--log-gap": ("0.5", 0.5),
     "--verdict-level": ("0.01", 0.01), "--draw-spearman": ("0.9", 0.9), "--draw-jaccard": ("0.7", 0.7),
@@ -213,14 +217,14 @@ def test_a_text_that_is_given_is_not_overruled(plan_of):
     assert (plan.max_perplexity, plan.perplexity_factor) == (50.0, 2.0)
 
 
-@pytest.mark.parametrize("preset", [[], *([f"--preset={name}"] for name in plans.PRESETS)])
+@pytest.mark.parametrize("preset", [[], *([f"--preset={name}"] for name in audit_plan.PRESETS)])
 def test_the_shipped_model_takes_the_shipped_tasks_unless_told_otherwise(plan_of, preset):
     assert plan_of(("analyze", *preset), "demo").downstream_tasks == "demo"
     assert plan_of(("analyze", *preset), "demo", "--downstream-tasks=hub").downstream_tasks is None
     assert plan_of(("analyze", *preset), "demo", "--downstream-tasks=.").downstream_tasks == "."
 
 
-@pytest.mark.parametrize("plan", [*(one.plan for one in plans.PRESETS.values()), RefusalPlan(), demo_plan()])
+@pytest.mark.parametrize("plan", [*(one.plan for one in audit_plan.PRESETS.values()), RefusalPlan(), demo_plan()])
 def test_what_help_shows_can_be_typed(plan):
     for setting in settings_of(type(plan)):
         value = setting.value(plan)
@@ -248,6 +252,8 @@ def test_every_field_of_a_plan_is_frozen_and_within_its_own_range(plan):
     [
         (lambda: ScorePlan(samples=0), "samples must be at least 1, got 0"),
         (lambda: ScorePlan(length=1), "length must be at least 2"),
+        (lambda: ScorePlan(skip_first=-1), "skip first must be at least 0"),
+        (lambda: ScorePlan(length=8, skip_first=7), "a window of 8 tokens has none left .* skip at most 6"),
         (lambda: ScorePlan(seeds=(1, -1)), "seeds must be at least 0, got -1"),
         (lambda: ScorePlan(objective="lose"), "unknown objective 'lose'; did you mean 'loss'"),
         (lambda: ScorePlan(selectors=("lpr",)), "unknown selector 'lpr'; did you mean 'lrp'"),

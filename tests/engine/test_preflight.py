@@ -19,8 +19,10 @@ from engine.edits.mask_files import write_mask
 from engine.models.loading import load_model, load_sketch
 from engine.records.errors import InputError
 from engine.results.store import Store
-from engine.run.plans import AuditPlan, RefusalPlan, ScorePlan
+from engine.run.audit_plan import AuditPlan
 from engine.run.preflight import fitting, impossible
+from engine.run.refusal_plan import RefusalPlan
+from engine.run.score_plan import ScorePlan
 from engine.selectors import compute_scores
 from engine.selectors.base import selector_ids
 from engine.studies.audit.preflight import fitting as fitting_audit
@@ -33,7 +35,7 @@ WITHOUT_RULES = {"lrp", "relp", "consensus2"}
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return {name: save_tiny(name, tmp_path_factory.mktemp(name)) for name in ("llama", "mistral")}
+    return {name: save_tiny(name, tmp_path_factory.mktemp(name)) for name in ("llama", "mistral", "olmo")}
 
 
 @pytest.fixture
@@ -82,17 +84,19 @@ def test_which_selectors_a_model_allows_is_known_from_its_shapes(
     """Those that are told to be impossible are those that `compute_scores` refuses, and no others."""
     for family in whole:
         told = impossible(load_sketch(str(bare[family]), device="cpu"), selector_ids())
-        assert set(told) == (WITHOUT_RULES if family == "mistral" else set())
-    loaded = load_model(str(whole["mistral"]), device="cpu")
+        assert set(told) == (WITHOUT_RULES if family == "olmo" else set())
+    gained = compute_scores(load_model(str(whole["mistral"]), device="cpu"), sorted(WITHOUT_RULES), tiny_windows)
+    assert all(len(scores) for scores in gained.values())
+    loaded = load_model(str(whole["olmo"]), device="cpu")
     for selector in WITHOUT_RULES:
-        with pytest.raises(InputError, match="no rules for MistralForCausalLM"):
+        with pytest.raises(InputError, match="no rules for OlmoForCausalLM"):
             compute_scores(loaded, [selector], tiny_windows)
 
 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--selectors", "lrp,wanda"], "lrp cannot be had of this model: lrp has no rules for MistralForCausalLM"),
+        (["--selectors", "lrp,wanda"], "lrp cannot be had of this model: lrp has no rules for OlmoForCausalLM"),
         (["--selectors", "magnitude,consensus2"], "; give --selectors magnitude"),
         (["--corpus", "nowhere.txt"], "there is no corpus file nowhere.txt"),
         (["--max-length", "100000"], "fewer than one window of 100000"),
@@ -102,7 +106,7 @@ def test_which_selectors_a_model_allows_is_known_from_its_shapes(
 def test_scores_that_cannot_be_had(
     bare: dict[str, Path], tiny_text: Path, tmp_path: Path, capsys: Any, command: list[str], more: list[str], said: str
 ) -> None:
-    given = [command[0], bare["mistral"], *command[1:], "--corpus", tiny_text, *SMALL, "--store", tmp_path / "s", *more]
+    given = [command[0], bare["olmo"], *command[1:], "--corpus", tiny_text, *SMALL, "--store", tmp_path / "s", *more]
     assert said in error(given, capsys)
 
 
@@ -132,7 +136,7 @@ def test_analyses_that_cannot_be_done(
     (tmp_path / "tasks").mkdir()
     places = {"EMPTY": str(tmp_path / "empty.txt"), "FOLDER": str(tmp_path / "tasks")}
     words = [places.get(word, word) for word in command]
-    given = [words[0], bare["mistral"], *words[1:], "--corpus", tiny_text, *SMALL, "--store", tmp_path / "store"]
+    given = [words[0], bare["olmo"], *words[1:], "--corpus", tiny_text, *SMALL, "--store", tmp_path / "store"]
     assert said in error(given, capsys)
 
 
@@ -140,11 +144,11 @@ def test_selectors_of_a_default_are_left_out_and_told(
     whole: dict[str, Path], tiny_text: Path, tmp_path: Path, capsys: Any
 ) -> None:
     out = tmp_path / "out"
-    given = ["score", str(whole["mistral"]), "--corpus", str(tiny_text), *SMALL, "--store", str(tmp_path / "store")]
+    given = ["score", str(whole["olmo"]), "--corpus", str(tiny_text), *SMALL, "--store", str(tmp_path / "store")]
     assert main([*given, "--out", str(out), "--json"]) == 0
     captured = capsys.readouterr()
     assert set(json.loads(captured.out)["left_out"]) == {"lrp", "consensus2"}
-    assert "left out lrp: lrp has no rules for MistralForCausalLM" in captured.err
+    assert "left out lrp: lrp has no rules for OlmoForCausalLM" in captured.err
     assert set(load_file(out / "scores.safetensors")) == {"random", "magnitude", "wanda", "mean_activation", "ig"}
 
 
@@ -154,7 +158,7 @@ def test_analyses_are_left_out_and_the_others_run(
     """`all` on an architecture without rules, with a second corpus that is out of reach."""
     some = ["agreement", "depth", "controls", "rank-distribution", "gap", "domain"]
     monkeypatch.setattr("engine.commands.analyze.ANALYSES.offered", lambda: some)
-    given = ["analyze", str(whole["mistral"]), "all", "--corpus", str(tiny_text), *SMALL, *TEXT]
+    given = ["analyze", str(whole["olmo"]), "all", "--corpus", str(tiny_text), *SMALL, *TEXT]
     more = ["--seeds", "42", "--domain-corpus", "c4", "--preset", "quick"]
     assert main([*given, *more, "--store", str(tmp_path / "store"), "--out", str(tmp_path / "out"), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
@@ -167,7 +171,7 @@ def test_analyses_are_left_out_and_the_others_run(
 
 
 def test_where_nothing_is_left_there_is_an_error(bare: dict[str, Path], tiny_text: Path, tmp_path: Path) -> None:
-    sketch = load_sketch(str(bare["mistral"]), device="cpu")
+    sketch = load_sketch(str(bare["olmo"]), device="cpu")
     scoring = ScorePlan(("lrp", "consensus2"), str(tiny_text), 3, 16)
     with pytest.raises(InputError, match="lrp cannot be had"):
         fitting(sketch, scoring, named=False)
@@ -204,7 +208,7 @@ def refusal(model: Path, pairs: Path, text: Path, store: Path, *more: Any) -> li
 def test_calibrations_that_cannot_be_done(
     bare: dict[str, Path], pairs: Path, tiny_text: Path, tmp_path: Path, capsys: Any, more: list[str], said: str
 ) -> None:
-    assert said in error(refusal(bare["mistral"], pairs, tiny_text, tmp_path / "store", *more), capsys)
+    assert said in error(refusal(bare["olmo"], pairs, tiny_text, tmp_path / "store", *more), capsys)
 
 
 def test_a_base_model_and_prompts_on_both_sides(
@@ -221,7 +225,7 @@ def test_a_base_model_and_prompts_on_both_sides(
 def test_a_text_out_of_reach_stops_what_reads_it_and_not_calibrate(
     bare: dict[str, Path], pairs: Path, tiny_text: Path, tmp_path: Path
 ) -> None:
-    sketch = load_sketch(str(bare["mistral"]), device="cpu")
+    sketch = load_sketch(str(bare["olmo"]), device="cpu")
     scoring = ScorePlan(corpus=str(tiny_text), samples=3, length=16)
     plan = RefusalPlan(pairs=str(pairs), scoring=scoring, eval_corpus="c4", reply_tokens=4)
     with Store(tmp_path / "store") as store:
@@ -239,7 +243,7 @@ def test_calibrate_runs_with_the_selectors_that_the_model_allows(
     whole: dict[str, Path], pairs: Path, tiny_text: Path, tmp_path: Path, capsys: Any
 ) -> None:
     out = tmp_path / "out"
-    given = refusal(whole["mistral"], pairs, tiny_text, tmp_path / "store", "--out", out, "--domains", "hate")
+    given = refusal(whole["olmo"], pairs, tiny_text, tmp_path / "store", "--out", out, "--domains", "hate")
     code = main([*given, "--benign-limit", "1"])
     said = capsys.readouterr().err
     assert code == 0, said

@@ -40,6 +40,33 @@ def test_writes_are_rare_but_the_last_is_never_lost(tmp_path, clock):
     assert [path.name for path in tmp_path.iterdir()] == ["p.json"]
 
 
+def test_parts_of_a_command_and_the_time_left_of_all(tmp_path, clock):
+    report = ProgressFile(tmp_path / "p.json")
+    progress_file.begin(report, "scores", 1, 3)
+    report("lrp", 0, 10)
+    clock[0] += 5.0
+    report("lrp", 5, 10)
+    part = {"part": "scores", "number": 1, "parts": 3}
+    assert read(report) == {
+        "stage": "lrp", "done": 5, "total": 10, "seconds_left": 5.0, **part, "seconds_left_of_all": None,
+    }  # fmt: skip
+    report(progress_file.CELLS, 0, 40)
+    clock[0] += 1.0
+    report(progress_file.CELLS, 4, 40)
+    progress_file.begin(report, "gap", 2, 3)  # at once, though nothing moves: its cells may be known
+    found = read(report)
+    assert (found["part"], found["number"], found["parts"]) == ("gap", 2, 3)
+    assert (found["done"], found["total"]) == (4, 40)
+    assert found["seconds_left_of_all"] == found["seconds_left"] == 9.0
+
+
+def test_a_bar_has_no_parts_and_is_not_asked(tmp_path):
+    told = []
+    progress_file.begin(lambda *given: told.append(given), "gap", 1, 2)
+    progress_file.begin(None, "gap", 1, 2)
+    assert told == []
+
+
 def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
     with pytest.raises(InputError, match="--progress-file"):
         ProgressFile(tmp_path / "missing" / "p.json")("sweep", 0, 1)
@@ -63,6 +90,8 @@ def test_a_command_keeps_the_file(tiny_text, tmp_path, more, capsys):
     found = json.loads(target.read_text())
     assert found["done"] == found["total"] > 0
     assert found["seconds_left"] is not None
+    assert (found["part"], found["number"], found["parts"]) == ("sweep", 2, 2)
+    assert found["seconds_left_of_all"] == found["seconds_left"]
 
 
 def read(report):

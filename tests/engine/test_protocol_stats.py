@@ -13,7 +13,7 @@ import scipy.stats
 
 from engine.records.errors import InputError
 from engine.results.tables import frame
-from engine.stats.blocks import widening
+from engine.stats.blocks import window_blocks
 from engine.stats.protocol_claims import claim_of, claims, name, summary, where
 from engine.stats.protocols import Area, Harm, area, compare, difference, integrated
 
@@ -41,7 +41,7 @@ def test_a_difference_is_the_paired_t_test_over_blocks() -> None:
     means = [values.reshape(8, 16).sum(1) / (16 * TOKENS) for values in (a, b)]
     expected = scipy.stats.ttest_rel(*means)
     assert found.value == pytest.approx(float((a - b).mean()) / TOKENS)
-    wider = math.sqrt(widening(128))  # beyond the test: neighbouring blocks are not independent
+    wider = math.sqrt(window_blocks(128).widening)  # beyond the test: neighbouring blocks are not independent
     assert found.p == pytest.approx(2 * scipy.stats.t.sf(abs(expected.statistic) / wider, 7), rel=1e-9)
     assert found.degrees == pytest.approx(7)
     assert found.stderr == pytest.approx(wider * scipy.stats.sem(means[0] - means[1]), rel=1e-9)
@@ -52,7 +52,7 @@ def test_seeds_add_their_variance_and_satterthwaites_degrees() -> None:
     random, own = generator.normal(30, 3, size=(3, 128)), generator.normal(28, 3, size=128)
     found = difference(harm(*random.tolist()), harm(own.tolist()))
     apart = (random.mean(0) - own).reshape(8, 16).sum(1) / (16 * TOKENS)
-    text = widening(128) * statistics.variance(apart) / 8
+    text = window_blocks(128).widening * statistics.variance(apart) / 8
     seeds = statistics.variance(random.sum(1) / (128 * TOKENS)) / 3
     degrees = (text + seeds) ** 2 / (text**2 / 7 + seeds**2 / 2)
     assert found.stderr == pytest.approx(math.sqrt(text + seeds), rel=1e-9)

@@ -12,7 +12,7 @@ from engine.edits.masks import (
 )
 from engine.models.rows import Layer, RowIndex
 from engine.records.errors import InputError
-from engine.stats.removal_order import removal_order
+from engine.stats.removal_order import removal_order, removed_first
 
 TIED = np.array([3.0, 1.0, 2.0, 1.0, 3.0, 0.0, 1.0], dtype=np.float32)
 
@@ -123,3 +123,48 @@ def test_layer_matched_draws_uniformly():
 def test_wrong_masks(mask, message):
     with pytest.raises(InputError, match=message):
         checked_mask(mask, 10)
+
+
+@pytest.mark.parametrize("order", ["lerf", "morf"])
+@pytest.mark.parametrize(
+    "scores",
+    [
+        TIED,
+        np.zeros(5),
+        np.array([0.0, -0.0, 1.0, -0.0, -1.0]),
+        np.array([3, 0, 255, 255, 1, 0], dtype=np.uint8),
+        np.array([1e-300, -1e300, 5e-324, 1e300, 0.0]),
+        np.float32([1, 1 + 1e-7, 1, 1 - 1e-7]),
+        np.float16([0.1, 0.2, 0.1, 0.1]),
+        np.random.default_rng(3).integers(0, 40, 500),
+    ],
+)
+def test_what_goes_first_without_sorting_is_the_head_of_the_order(order, scores):
+    whole = removal_order(scores, order)
+    for count in range(scores.size + 2):
+        assert removed_first(scores, order, count).tolist() == sorted(whole[:count].tolist())
+
+
+def test_what_goes_first_has_the_errors_of_the_order():
+    for wrong in (np.array([1.0, np.nan]), np.zeros((2, 2)), np.array(1.0)):
+        with pytest.raises(InputError) as first:
+            removal_order(wrong, "lerf")
+        with pytest.raises(InputError) as second:
+            removed_rows(wrong, "lerf", 0.5)
+        assert str(first.value) == str(second.value)
+    with pytest.raises(InputError, match="unknown order"):
+        removed_first(TIED, "lref", 1)
+
+
+@pytest.mark.parametrize("order", ["lerf", "morf"])
+def test_the_order_of_float32_scores_is_that_of_a_stable_sort(order):
+    """Every kind of finite float32: both zeros, numbers too small to be normal, both signs, many ties."""
+    generator = np.random.default_rng(11)
+    odd = np.float32([0.0, -0.0, 1e-45, -1e-45, 1e-39, -1e-39, 3.4e38, -3.4e38, 1.0, -1.0, np.pi])
+    bits = generator.integers(0, 2**32, 20_000, dtype=np.uint32).view(np.float32)
+    for scores in (
+        generator.choice(odd, 3_000), bits[np.isfinite(bits)], np.float32(generator.integers(-3, 3, 4_000)),
+        generator.choice(odd, 3_000)[::3], np.zeros(0, np.float32),
+    ):  # fmt: skip
+        keys = scores.astype(np.float64) * (1 if order == "lerf" else -1)
+        assert removal_order(scores, order).tolist() == np.argsort(keys, kind="stable").tolist()

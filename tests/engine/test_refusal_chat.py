@@ -23,7 +23,7 @@ from engine.judges.embedded import embedded_version, judge
 from engine.measures.generation import generate_batch
 from engine.measures.margin import margins
 from engine.models.loading import LoadedModel
-from engine.studies.refusal.dialogue import Outcome, dialogue, plain_text
+from engine.studies.refusal.dialogue import Outcome, dialogue
 
 PROMPTS = ["The cat sat on", "Is there a way out?"]
 
@@ -178,7 +178,3 @@ def test_nothing_is_left_when_the_reader_stops(tiny_llama: LoadedModel, stopped_
     assert not any(module._forward_hooks for module in tiny_llama.model.modules())
     assert tiny_llama.lock.acquire(blocking=False)
     tiny_llama.lock.release()
-
-
-def test_plain_text() -> None:
-    assert plain_text("a\x1b[31mb\x07\u202ec\n\td é 👩‍🚀") == "a[31mbc\n\td é 👩‍🚀"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from derived_measure import Doubled
 
 from engine.edits.edit import UNEDITED, Edit, edit_of
 from engine.models.loading import LoadedModel
@@ -46,26 +47,6 @@ class Size:
     def measure_each(self, loaded: LoadedModel, edits: Sequence[Edit]) -> list[int]:
         self.asked.append([edit.size for edit in edits])
         return [edit.size for edit in edits]
-
-
-@dataclass(frozen=True)
-class Doubled:
-    """Made of `Size`."""
-
-    base: Size
-    kind = "doubled"
-
-    def record(self, loaded: LoadedModel) -> dict[str, Any]:
-        return self.base.record(loaded)
-
-    def encode(self, result: int) -> dict[str, Any]:
-        return {"doubled": result}
-
-    def decode(self, stored: dict[str, Any]) -> int:
-        return int(stored["doubled"])
-
-    def derive(self, base: int) -> int:
-        return 2 * base
 
 
 @pytest.fixture

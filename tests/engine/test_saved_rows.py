@@ -227,6 +227,7 @@ def live_bytes() -> int:
     return sum(kept.values())
 
 
+@pytest.mark.long
 def test_edits_at_the_outputs_keep_no_rows(tiny_llama: LoadedModel) -> None:
     """One byte per edit and row; what zeroing in the weights keeps for the same edits is many times that."""
     n, count = tiny_llama.rows.n_rows, 3

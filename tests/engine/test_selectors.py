@@ -19,7 +19,7 @@ from engine.interventions.in_weights import zeroed
 from engine.measures.nll import negative_log_likelihood
 from engine.models.loading import LoadedModel
 from engine.models.rows import row_index
-from engine.run.plans import PAPER_SELECTORS, ScorePlan
+from engine.run.score_plan import PAPER_SELECTORS, ScorePlan
 from engine.selectors import available_selectors, compute_scores, get_selector
 from engine.selectors.consensus2 import borda
 from engine.stats.removal_order import removal_order
@@ -106,7 +106,7 @@ def test_our_own_attribution_selectors_are_the_slow_loops(
     close(scores, getattr(reference, selector)(loaded.model, loaded.rows, few.input_ids, objective))
 
 
-@pytest.mark.parametrize("family", ["mistral", "phi", "gpt_neox"])
+@pytest.mark.parametrize("family", ["olmo", "phi", "gpt_neox"])
 def test_ig_is_the_slow_loop_where_lrp_has_no_rules(
     family: str, tiny_llama: LoadedModel, tiny_windows: Windows
 ) -> None:

@@ -20,11 +20,11 @@ DATA_DEPENDENT = [info.id for info in available_selectors() if not info.data_fre
 def test_an_architecture_without_rules_is_refused_before_any_pass(
     tiny_llama: LoadedModel, tiny_windows: Windows
 ) -> None:
-    mistral = replace(tiny_llama, model=tiny_model("mistral").requires_grad_(False))
+    olmo = replace(tiny_llama, model=tiny_model("olmo").requires_grad_(False))
     seen: list[str] = []
     for selector in ("lrp", "relp", "consensus2"):
-        with pytest.raises(InputError, match="no rules for MistralForCausalLM.*llama, qwen2, qwen3, gemma3"):
-            compute_scores(mistral, ["wanda", selector], tiny_windows, progress=lambda *what: seen.append(what[0]))
+        with pytest.raises(InputError, match="no rules for OlmoForCausalLM.*llama, qwen2, qwen3, gemma3"):
+            compute_scores(olmo, ["wanda", selector], tiny_windows, progress=lambda *what: seen.append(what[0]))
     assert not seen
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tiny_models import load_tiny
 
 from engine.data.corpora import Windows
 from engine.models.loading import LoadedModel
@@ -94,11 +96,47 @@ def test_each_window_goes_through_the_model_once(
     window_counts: list[int], tiny_llama: LoadedModel, tiny_windows: Windows
 ) -> None:
     nested_scores(tiny_llama, ["wanda", "mean_activation", "lrp"], tiny_windows, [2, 4, 6], batch_size=6)
-    assert window_counts == [2, 2, 2] * 2  # activations and lrp, cut at the sizes
+    assert window_counts == [6] * 2  # activations and lrp, read off at the sizes
     window_counts.clear()
     nested_scores(tiny_llama, ["consensus2", "lrp", "ig"], tiny_windows, [2, 6])
-    # lrp, then ig's 16 points and h(0), of a single window, per batch
-    assert sum(window_counts) == 6 + 16 * 6 + 2
+    # lrp, then ig's 16 points and h(0), of a single window
+    assert sum(window_counts) == 6 + 16 * 6 + 1
+
+
+@pytest.mark.parametrize("family", ["llama", pytest.param("mixtral", marks=pytest.mark.long)])
+@pytest.mark.parametrize("skip_first", [0, 3])
+def test_a_size_inside_a_batch_moves_no_batch(
+    family: str, skip_first: int, tmp_path: Path, tiny_windows: Windows
+) -> None:
+    """The whole text's scores keep their bits; a smaller size agrees with a run of its own to rounding. Of a routed
+    expert, only the tokens of the size's own windows count."""
+    loaded = load_tiny(family, tmp_path)
+    selectors = ["wanda", "activation_std", "grad_x_input", "fisher"] + (["lrp"] if family == "llama" else [])
+    nested = nested_scores(loaded, selectors, tiny_windows, [1, 3, 5, 6], batch_size=4, skip_first=skip_first)
+    for size, scores in nested.items():
+        text = tiny_windows.first(size)
+        separate = compute_scores(loaded, selectors, text, batch_size=4, skip_first=skip_first)
+        for selector in selectors:
+            if size == 6:
+                assert torch.equal(scores[selector], separate[selector]), selector
+            # float32: a batch of another size rounds otherwise, by the size of its numbers and not of one row's score
+            error = (scores[selector] - separate[selector]).norm() / separate[selector].norm()
+            assert error <= 1e-6, (selector, size)
+
+
+def test_a_pass_ends_where_no_size_is_left_to_compute(
+    window_counts: list[int], tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
+    whole = compute_scores(tiny_llama, ["lrp"], tiny_windows, batch_size=2)
+    window_counts.clear()
+    steps: list[tuple[str, int, int]] = []
+    found = nested_scores(
+        tiny_llama, ["lrp"], tiny_windows, [1, 3, 6], batch_size=2, known={6: whole},
+        progress=lambda *step: steps.append(step),
+    )  # fmt: skip
+    assert window_counts == [2, 2]
+    assert steps == [("lrp", 0, 3), ("lrp", 2, 3), ("lrp", 3, 3)]
+    assert torch.equal(found[6]["lrp"], whole["lrp"])
 
 
 def test_a_plug_in_that_shares_the_pass_costs_none_and_one_that_does_not_costs_its_own(
@@ -177,3 +215,17 @@ def test_wrong_requests_are_errors_before_any_pass(
     with pytest.raises(InputError, match="unknown objective"):
         nested_scores(tiny_llama, ["lrp"], tiny_windows, [2], objective="lost")
     assert window_counts == []
+
+
+def test_no_size_walks_the_path_for_its_activations(
+    window_counts: list[int], tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
+    """They come from the end of the path where every size that wants them wants the path as well."""
+    names = ["wanda", "ig"]
+    whole = nested_scores(tiny_llama, names, tiny_windows, [4, 6], batch_size=2)
+    assert sum(window_counts) == 16 * 6 + 3  # and h(0) for each of three batches
+    window_counts.clear()
+    known = {6: {"ig": whole[6]["ig"]}}
+    again = nested_scores(tiny_llama, names, tiny_windows, [4, 6], batch_size=2, known=known)
+    assert sum(window_counts) == 6 + 16 * 4 + 2  # ig's path for the smaller size only
+    assert all(torch.equal(again[size][name], whole[size][name]) for size in (4, 6) for name in names)

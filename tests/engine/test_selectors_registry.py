@@ -18,7 +18,7 @@ from engine.models.loading import LoadedModel
 from engine.records import registry
 from engine.records.errors import InputError
 from engine.results.store import Store
-from engine.run.plans import ScorePlan
+from engine.run.score_plan import ScorePlan
 from engine.run.scoring import score_model
 from engine.selectors import (
     ScoringRun,

@@ -51,8 +51,12 @@ class Forwards:
         (["wanda", "mean_activation", "activation_std", "flap", "ria"], 1),
         (["lrp", "relp"], 1 + 1),  # activations first, for the mean output
         (["relp"], 1 + 1),
-        (["relp", "wanda", "lrp", "fisher", "grad_x_input"], 1 + 1 + 1),
-        (ALL, 1 + 1 + 1 + 17),  # activations, plain gradients, AttnLRP, the path
+        (["relp", "wanda", "lrp", "fisher", "grad_x_input"], 1 + 1),  # plain gradients give the activations
+        (["wanda", "grad_x_input"], 1),
+        (["grad_x_input", "wanda"], 1),
+        (["flap", "ig"], 17),
+        (["grad_x_input", "gradient_norm", "ig", "ig_conductance"], 17),  # plain gradients are the path's last
+        (ALL, 1 + 17),  # AttnLRP, and the path, whose end gives the activations
     ],
 )
 def test_selectors_share_their_passes(
@@ -61,6 +65,45 @@ def test_selectors_share_their_passes(
     with Forwards(tiny_llama.model) as seen:
         compute_scores(tiny_llama, selectors, tiny_windows)
     assert len(seen.sizes) == passes
+
+
+def test_plain_gradients_are_the_same_bits_alone_and_at_the_end_of_the_path(
+    tiny_family: LoadedModel, tiny_windows: Windows
+) -> None:
+    plain, along = ["grad_x_input", "taylor", "gradient_norm"], ["ig", "ig_conductance"]
+    together = compute_scores(tiny_family, [*plain, *along], tiny_windows)
+    for some in (plain, ["ig"], ["ig_conductance"]):
+        alone = compute_scores(tiny_family, some, tiny_windows)
+        for name in some:
+            assert torch.equal(alone[name], together[name]), name
+
+
+OF_ACTIVATIONS = ["wanda", "mean_activation", "activation_std", "flap", "ria"]
+
+
+@pytest.mark.parametrize("skip_first", [0, 3])
+def test_activations_are_the_same_bits_alone_and_beside_gradients(
+    skip_first: int, tiny_family: LoadedModel, tiny_windows: Windows
+) -> None:
+    """A forward pass under gradients is that without; in batches of four and of two."""
+    settings: dict[str, Any] = {"batch_size": 4, "skip_first": skip_first}
+    alone = compute_scores(tiny_family, OF_ACTIVATIONS, tiny_windows, **settings)
+    for along in (["grad_x_input"], ["ig"]) if skip_first else (["grad_x_input"],):
+        together = compute_scores(tiny_family, [*OF_ACTIVATIONS, *along], tiny_windows, **settings)
+        for name in OF_ACTIVATIONS:
+            assert torch.equal(alone[name], together[name]), name
+
+
+def test_activations_that_come_beside_gradients_are_not_computed_again(
+    tiny_llama: LoadedModel, tiny_windows: Windows
+) -> None:
+    """Whoever asks first, and where some scores are known: as many passes as without the others' help at most."""
+    scores = compute_scores(tiny_llama, ["wanda", "flap", "grad_x_input"], tiny_windows)
+    for known, passes in (({"wanda"}, 1), ({"grad_x_input"}, 1), ({"wanda", "flap"}, 1)):
+        with Forwards(tiny_llama.model) as seen:
+            again = compute_scores(tiny_llama, list(scores), tiny_windows, known={name: scores[name] for name in known})
+        assert len(seen.sizes) == passes
+        assert all(torch.equal(again[name], scores[name]) for name in scores)
 
 
 def test_known_scores_are_used_and_every_finished_one_is_reported(
@@ -93,7 +136,10 @@ def test_progress_counts_windows(tiny_llama: LoadedModel, tiny_windows: Windows)
     "error",
     [
         torch.OutOfMemoryError("CUDA out of memory"),
-        RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried"),
+        pytest.param(
+            RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried"),
+            marks=pytest.mark.long,
+        ),
     ],
 )
 @pytest.mark.parametrize(

@@ -15,7 +15,9 @@ from engine.data.corpora import Windows
 from engine.models.loading import LoadedModel
 from engine.models.rows import row_index
 from engine.records.errors import InputError
-from engine.run.plans import PRESETS, RefusalPlan, ScorePlan
+from engine.run.audit_plan import PRESETS
+from engine.run.refusal_plan import RefusalPlan
+from engine.run.score_plan import ScorePlan
 from engine.selectors import ScoringRun, base, compute_scores, get_selector, register_selector
 from engine.selectors.nested import nested_scores
 
@@ -200,7 +202,7 @@ def test_nested_sizes_share_all_passes_but_relps(tiny_llama: LoadedModel, tiny_w
     seen: list[tuple[str, int, int]] = []
     names = ["lrp", "relp", *BY_GRADIENT, *BY_ACTIVATION]
     nested_scores(tiny_llama, names, tiny_windows, [2, 4, 6], progress=lambda *one: seen.append(one))
-    assert sorted(stages(seen)) == ["activations", "grad_x_input, gradient", "lrp", "relp", "relp", "relp"]
+    assert sorted(stages(seen)) == ["grad_x_input, gradient", "lrp", "relp", "relp", "relp"]
     assert [total for stage, done, total in seen if stage == "relp" and not done] == [6, 4, 2]
 
 

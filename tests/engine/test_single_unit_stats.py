@@ -12,9 +12,10 @@ import pytest
 import scipy.stats
 
 from engine.records.errors import InputError
+from engine.stats.blocks import block_stderr
 from engine.stats.intervals import clopper_pearson
 from engine.stats.rank_interval import spearman_interval
-from engine.stats.single_units import Recall, helping, larger_high, recall_of_top, sign_agreement
+from engine.stats.single_units import Recall, clearly_helping, helping, larger_high, recall_of_top, sign_agreement
 from engine.stats.stratified import stratified_sample
 
 Numbers = npt.NDArray[np.float64]
@@ -105,7 +106,7 @@ def fisher(x: Numbers, y: Numbers) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("shape", ["normal", "independent", "size without sign"])
-@pytest.mark.parametrize("n", [60, 400])
+@pytest.mark.parametrize("n", [60, pytest.param(400, marks=pytest.mark.long)])
 def test_the_interval_covers_whatever_the_shape(shape: str, n: int) -> None:
     # 400 trials: .95 is seen as .915 to .985 but for one time in 700
     assert 0.915 <= coverage(shape, n, ours, 400) <= 0.99
@@ -197,7 +198,7 @@ def missed_of_all(effects: Numbers, scores: Numbers, threshold: float, top: floa
 
 
 @pytest.mark.parametrize("kind", ["cauchy", "lognormal"])
-@pytest.mark.parametrize("noise", [0.02, 0.3, 5.0])
+@pytest.mark.parametrize("noise", [0.3, *(pytest.param(one, marks=pytest.mark.long) for one in (0.02, 5.0))])
 @pytest.mark.parametrize(("count", "top"), [(300, 0.01), (300, 0.1), (1500, 0.01), (1500, 0.1)])
 def test_the_bound_on_what_is_missed_holds(kind: str, noise: float, count: int, top: float) -> None:
     """In at least 95% of samples, and so does the interval. Of 200 samples .95 is seen below .905 once in 350 times."""
@@ -243,3 +244,42 @@ def test_recall_by_hand() -> None:
     assert (third.threshold, third.above, third.found) == (4.0, 1, 1)
     assert recall_of_top(scores, part[:1], effects[part[:1]], 0.3) is None
     assert recall_of_top(scores, part, [1.0, 1.0, 1.0, 1.0], 0.5) is None  # no unit stands above the border
+
+
+# Units that help beyond their error
+
+
+@pytest.mark.parametrize("windows", [8, 16, 64])
+def test_of_units_without_an_effect_a_fortieth_is_counted(windows: int) -> None:
+    """Neighbouring windows correlate by .5, which is what blocks are widened for. Two standard errors would count more
+    the fewer blocks there are."""
+    rng = np.random.default_rng(windows)
+    units, tokens = 6000, (100,) * windows
+    noise = np.empty((units, windows))
+    noise[:, 0] = rng.normal(size=units)
+    for window in range(1, windows):
+        noise[:, window] = 0.5 * noise[:, window - 1] + math.sqrt(0.75) * rng.normal(size=units)
+    errors = [block_stderr(nats.tolist(), tokens) for nats in noise]
+    effects = (noise.sum(1) / sum(tokens)).tolist()
+    stderrs, blocks = [error for error, _ in errors], errors[0][1]
+    found = clearly_helping(effects, stderrs, blocks)
+    # 6,000 draws: a standard error of .002; 8 windows are 3 blocks, whose intervals cover rather less (`block_stderr`)
+    assert 0.017 < found < 0.033
+    twice = np.mean([effect < -2 * error for effect, error in zip(effects, stderrs, strict=True) if error is not None])
+    assert twice > 1.5 * found
+
+
+def test_what_helps_clearly_is_what_a_t_test_says() -> None:
+    effects, errors = [-0.3, -0.3, -0.1, 0.2, -1.0, 0.0, -1e-9], [0.1, 0.09, None, 0.01, 0.5, 0.0, 0.0]
+    for blocks in (2, 4, 12):
+        counted = 0
+        for effect, error in zip(effects, errors, strict=True):
+            if error is None:
+                continue
+            low, high = (effect, effect) if not error else scipy.stats.t.interval(0.95, blocks - 1, effect, error)
+            counted += low <= high < 0
+        assert clearly_helping(effects, errors, blocks) == pytest.approx(counted / 7)
+    assert clearly_helping(effects, errors, 4) == 2 / 7  # t = 3.18: the second and the last
+    assert clearly_helping(effects, [None] * 7, 1) == 0
+    with pytest.raises(InputError, match="2 effects and 1 errors"):
+        clearly_helping([0.1, 0.2], [0.1], 4)

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from tiny_audits import count_edits
+from tiny_audits import count_edits, sweep, tiny_audit
 
 from engine.edits.ranked_edits import rankings
 from engine.measures.nll import negative_log_likelihood
@@ -20,8 +20,10 @@ from engine.records.errors import InputError
 from engine.records.files import write_parquet
 from engine.results.store import Store
 from engine.results.tables import spec
-from engine.run.plans import RATES
+from engine.run.audit_plan import RATES
+from engine.run.protocols_plan import ProtocolsPlan
 from engine.run.runner import masked_nll
+from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.sweep import sweep_model
 
 
@@ -58,7 +60,8 @@ def brute_force_nll(loaded, scores, order, rate, windows):
 def test_cells_equal_editing_the_weights_by_hand(tiny_family, tiny_windows, store):
     scores = some_scores(tiny_family.rows.n_rows)
     table = sweep_model(tiny_family, scores, tiny_windows, store=store, rates=(0, 0.1, 0.5), seeds=(42, 43))
-    assert table.schema == spec("sweep").schema()
+    assert table.schema == spec("sweep").schema(COLUMNS)
+    assert set(table["blocks"]) == {3}  # of six windows
     assert table.height == 3 * 2 * 3
     for cell in table.iter_rows(named=True):
         values = scores["magnitude"] if cell["seed"] is None else scores["random"][cell["seed"] - 42]
@@ -185,3 +188,23 @@ def test_a_model_that_says_nan_is_an_error_and_not_a_cell(tiny_llama, tiny_windo
         finally:
             head.data[0] = first
         assert math.isfinite(masked_nll(tiny_llama, [], tiny_windows, store=store).nats_per_token)
+
+
+def test_curves_under_further_interventions_are_those_of_their_own_sweeps(tiny_llama, tiny_text, tmp_path):
+    settings = {
+        "scoring": {"selectors": ("random", "wanda"), "seeds": (7, 8)}, "sweep_rates": (0.0, 0.3), "eval_samples": 4,
+        "protocols": ProtocolsPlan(resample_windows=3),
+    }  # fmt: skip
+    with Store(tmp_path) as store:
+        both = tiny_audit(tiny_llama, tiny_text, store, more_interventions=("mean", "resample"), **settings)
+        tables = sweep(both)
+        plain = sweep(tiny_audit(tiny_llama, tiny_text, store, **settings))
+        assert plain["sweep"].equals(tables["sweep"])
+        assert "sweep_interventions" not in plain
+        further = tables["sweep_interventions"]
+        assert further.schema == spec("sweep_interventions").schema()
+        for name in ("mean", "resample"):
+            own = sweep(tiny_audit(tiny_llama, tiny_text, store, intervention=name, **settings))["sweep"]
+            assert set(own["intervention"]) == {name}
+            assert further.filter(intervention=name).select(own.columns).equals(own)
+            assert not own.filter(rate=0.3)["nll"].equals(plain["sweep"].filter(rate=0.3)["nll"])

@@ -20,7 +20,7 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.cell import Cell
-from engine.run.plans import RefusalPlan
+from engine.run.refusal_plan import RefusalPlan
 from engine.studies.refusal.inputs import RefusalInputs
 
 PROMPTS = ("No way.", "The cat sat on the mat, then it ran.", "sat on")

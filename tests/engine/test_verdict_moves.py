@@ -52,15 +52,17 @@ def test_a_limit_that_is_moved_across_a_number_turns_its_verdict(moves):
     lenient = moves.filter(limit="specific_orders", moved_value="lerf", selector="lrp").row(0, named=True)
     assert (lenient["validity"], lenient["specific"]) == ("faithful", "specific")
     assert lenient["changed"] == "validity, specific"
-    partly = moves.filter(limit="faithful_damage", moved_value="0.7", selector="wanda").row(0, named=True)
-    assert partly["validity"] == "sufficient"
+    stricter = moves.filter(limit="jaccard", moved_value="0.9", selector="lrp").row(0, named=True)
+    assert stricter["changed"] == "stability"
+    assert stricter["stability"] != "stable"
 
 
 def test_sentences_name_what_changes_and_what_does_not(moves):
     told = sentences(moves, str.upper)
     assert any(
-        one.startswith("damage that is still sufficient: 0.7 instead of 0.5: ")
-        and "MAGNITUDE, WANDA and MEAN_ACTIVATION become “sufficient”" in one
+        one.startswith("Jaccard between draws that is stable: 0.9 instead of 0.8: ")
+        and all(name in one for name in ("LRP", "IG", "CONSENSUS2", "GRAD_X_INPUT"))
+        and "WANDA" not in one
         for one in told
     )
     still = {(row["limit"], row["moved_value"]) for row in moves.to_dicts()} - {

@@ -12,7 +12,6 @@ from safetensors import safe_open
 from engine.measures.generation import generate_batch
 from engine.models.loading import load_model
 from precomputed import demo_dir, demo_model_dir
-from precomputed.recipe.language import sentences
 
 
 @pytest.fixture(scope="module")
@@ -27,26 +26,26 @@ def _records(name: str) -> list[dict[str, str]]:
 
 def test_size_and_formats():
     files = [path for path in demo_model_dir().rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) <= 6_000_000
+    assert sum(path.stat().st_size for path in files) <= 12_000_000
     assert not [path for path in files if path.suffix in {".bin", ".pt", ".pkl", ".py"}]
     with safe_open(demo_model_dir() / "model.safetensors", framework="pt") as weights:
         assert all(weights.get_slice(name).get_dtype() == "BF16" for name in weights.keys())  # noqa: SIM118
 
 
 def test_rows_are_what_the_rule_gives(demo):
-    # per block: q 128, k 64, v 64, o 128, gate 384, up 384, down 128
-    assert demo.rows.n_rows == 6 * (128 + 64 + 64 + 128 + 384 + 384 + 128) == 7680
-    assert sum(p.numel() for p in demo.model.parameters()) == 1_443_456
+    # per block: q 192, k 64, v 64, o 192, gate 512, up 512, down 192
+    assert demo.rows.n_rows == 6 * (192 + 64 + 64 + 192 + 512 + 512 + 192) == 10_368
+    assert sum(p.numel() for p in demo.model.parameters()) == 3_607_104
 
 
-def test_shipped_splits_share_no_sentence():
+def test_shipped_splits_share_no_document():
     calibration, evaluation = (
-        set(sentences((demo_dir() / "corpus" / f"{split}.txt").read_text(encoding="utf-8")))
+        (demo_dir() / "corpus" / f"{split}.txt").read_text(encoding="utf-8").strip().split("\n\n")
         for split in ("calibration", "evaluation")
     )
-    assert len(calibration) > 500
-    assert len(evaluation) > 1000
-    assert not calibration & evaluation
+    assert len(set(calibration)) == len(calibration) > 200
+    assert len(set(evaluation)) == len(evaluation) > 400
+    assert not set(calibration) & set(evaluation)
 
 
 def test_corpus_is_long_enough(demo):
@@ -61,17 +60,15 @@ def test_corpus_is_long_enough(demo):
 
 
 def test_shipped_text_is_what_the_recipe_writes(tmp_path: Path):
-    from precomputed.recipe import files
+    from precomputed.recipe import files, tasks
 
     files.write_prompts(tmp_path)
     files.write_instructions(tmp_path / "corpus")
-    for name in (
-        "prompts.jsonl",
-        "examples.jsonl",
-        "corpus/instructions_calibration.txt",
-        "corpus/instructions_evaluation.txt",
-    ):
-        assert (tmp_path / name).read_bytes() == (demo_dir() / name).read_bytes()
+    tasks.write_tasks(tmp_path / "tasks")
+    written = {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()}
+    assert len(written) == 2 + 2 + len(list((demo_dir() / "tasks").iterdir()))
+    for name in written:
+        assert (tmp_path / name).read_bytes() == (demo_dir() / name).read_bytes(), name
 
 
 def test_shipped_instructions_are_what_the_chat_template_writes(demo):
@@ -79,11 +76,9 @@ def test_shipped_instructions_are_what_the_chat_template_writes(demo):
         text = (demo_dir() / "corpus" / f"instructions_{split}.txt").read_text(encoding="utf-8")
         for document in text.strip().split("\n\n"):
             turns = document.removeprefix("<|bos|>").removesuffix("<|end|>").split("<|end|>")
-            contents = [turn.split("|>", 1)[1] for turn in turns]
-            messages = [
-                {"role": role, "content": content}
-                for role, content in zip(("user", "assistant"), contents, strict=True)
-            ]
+            parts = [turn.removeprefix("<|").split("|>", 1) for turn in turns]
+            messages = [{"role": role, "content": content} for role, content in parts]
+            assert [role for role, _ in parts if role != "system"][-2:] == ["user", "assistant"]
             assert document == demo.tokenizer.apply_chat_template(messages, tokenize=False)
             # The markers are single tokens in running text too, and the BOS stands where the template puts it.
             ids = demo.tokenizer(document)["input_ids"]
@@ -107,7 +102,7 @@ def test_shipped_pairs_hold_out_objects_and_templates():
 def test_tokenizer_round_trip(demo):
     for text in ("Dear Mara,\n\nthe 1834 charter — signed at 10:45!", "naïve café ☕", "  two  spaces"):
         assert demo.tokenizer.decode(demo.tokenizer(text)["input_ids"]) == text
-    assert len(demo.tokenizer) == 2048
+    assert len(demo.tokenizer) == 6486
 
 
 def test_chat_template_writes_one_bos(demo):

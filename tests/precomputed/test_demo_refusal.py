@@ -11,8 +11,7 @@ import pytest
 from engine import EmbeddedJudge, Store, load_contrasts, load_model, refusal_mask
 from engine.measures.nll import perplexity
 from engine.records.manifest import read_manifest
-from engine.results.folders import read_table
-from engine.run.plans import demo_plan
+from engine.run.refusal_plan import demo_plan
 from engine.run.runner import LocalRunner
 from engine.stats.intervals import wilson
 from engine.studies.refusal.inputs import Rate, RefusalInputs
@@ -60,13 +59,18 @@ def test_points_are_those_of_the_sweep():
         assert (row["lambda"], row["k"], row["rows_removed"], row["rescue"]) == cell
 
 
+@pytest.mark.long
 def test_cells_can_be_measured_again(demo: Any, tmp_path: Any):
     contrasts, _ = load_contrasts(RESULTS / "contrast.safetensors")
     sweep = table("refusal_sweep")
     with Store(tmp_path) as store:
         run = RefusalInputs(demo, demo_plan(), store, EmbeddedJudge())
         runner = LocalRunner(store)
-        for selector, domain, lam, k in (("lrp", "hate", 0.8, 0.03), ("random", "legal", 0.0, 0.01)):
+        [point] = table("operating_points").filter(selector="lrp", domain="hate").to_dicts()
+        for selector, domain, lam, k in (
+            ("lrp", "hate", point["lambda"], point["k"]),
+            ("random", "legal", 0.0, demo_plan().ks[0]),
+        ):
             [contrast] = [one for one in contrasts if (one.selector, one.domain) == (selector, domain)]
             mask = refusal_mask(contrast, lam, k)
             row = sweep.filter(
@@ -125,14 +129,16 @@ def test_the_replies_have_the_rates_of_the_points():
             assert rate == pytest.approx(row[f"edited_{kind}"])
 
 
-def test_every_attribution_selector_installs_refusal_in_every_domain():
-    """Malign refusal rises on held-out prompts; a random mask installs none."""
-    points = table("operating_points")
-    for row in points.filter(pl.col("selector").is_in(["lrp", "ig", "consensus2"])).iter_rows(named=True):
-        assert row["edited_malign"] >= row["unedited_malign"] + 0.3
-        assert row["edited_benign"] <= 0.2
-    for row in points.filter(selector="random").iter_rows(named=True):
-        assert row["k"] is None or row["edited_malign"] < row["unedited_malign"] + 0.3
+def test_lrp_and_consensus2_install_refusal_in_every_domain_and_heuristics_do_not():
+    """Refused held-out risk prompts; the README says of ig that it does not in every domain."""
+    points = table("operating_points").filter(pl.col("k").is_not_null())
+    more = points.with_columns(more=pl.col("edited_malign") - pl.col("unedited_malign"))
+    least = dict(more.group_by("selector").agg(pl.col("more").min()).rows())
+    most = dict(more.group_by("selector").agg(pl.col("more").max()).rows())
+    assert min(least["lrp"], least["consensus2"]) >= 0.3
+    assert max(most["mean_activation"], most["random"]) < 0.3
+    assert least["ig"] < 0.3 < most["ig"]
+    assert points.filter(pl.col("selector").is_in(["lrp", "ig", "consensus2"]))["edited_benign"].max() <= 0.1
 
 
 def test_one_mask_can_serve_two_domains():
@@ -146,26 +152,3 @@ def test_one_mask_can_serve_two_domains():
         assert part.filter(pl.col("k") > 0)["rows_removed"].n_unique() == 1
         for row in both.iter_rows(named=True):
             assert row["malign"] > before[row["evaluated_domain"]]
-
-
-def test_what_the_readme_says_beyond_the_controls_is_what_was_measured() -> None:
-    [line] = read_table(RESULTS, "specificity").to_dicts()
-    assert (line["selector"], line["domain"], line["rank"], line["draws"]) == ("lrp", "hate", 1, 20)
-    draws = read_table(RESULTS, "refusal_draws")["malign"]
-    assert (line["edited_malign"], draws.min(), draws.max()) == (1.0, 0.44, 0.51)
-
-    means = (
-        read_table(RESULTS, "mask_stability")
-        .group_by("selector", "domain")
-        .agg(pl.col("jaccard", "expected_layers").mean())
-    )
-    assert (round(means["jaccard"].min(), 2), round(means["jaccard"].max(), 2)) == (0.39, 0.65)
-    assert (round(means["expected_layers"].min(), 2), round(means["expected_layers"].max(), 2)) == (0.01, 0.02)
-
-    others = read_table(RESULTS, "baselines").filter(pl.col("method") != "row_mask", prompts="heldout")
-    assert set(others["domain"]) == {"hate", "crime"}
-    for row in others.iter_rows(named=True):
-        if row["method"] == "system_prompt":
-            assert row["setting"] is None
-        else:
-            assert row["edited_malign"] <= row["unedited_malign"] + 0.0101

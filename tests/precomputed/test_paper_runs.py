@@ -1,8 +1,10 @@
 """The paper as results folders: re-derivable, in the columns of measured tables, with what was printed beside them."""
 
+import io
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -27,7 +29,18 @@ def test_the_shipped_folders_are_what_the_conversion_makes(converted: Path) -> N
     made = {path.relative_to(converted): path.read_bytes() for path in converted.rglob("*") if path.is_file()}
     assert len(made) == len([path for path in paper_runs_dir().rglob("*") if path.is_file()])
     for name, content in made.items():
-        assert content == (paper_runs_dir() / name).read_bytes(), name
+        shipped = (paper_runs_dir() / name).read_bytes()
+        if content != shipped:  # other versions of polars pack the same table in other bytes
+            assert lasting(name, content) == lasting(name, shipped), name
+
+
+def lasting(name: Path, content: bytes) -> Any:
+    """What a file says, however it is packed: rows of a table, a manifest without sizes and checksums."""
+    if name.suffix == ".parquet":
+        frame = pl.read_parquet(io.BytesIO(content))
+        return frame.schema, [repr(row) for row in frame.iter_rows()]
+    manifest = json.loads(content)
+    return {**manifest, "files": {one: {**entry, "sha256": ""} for one, entry in manifest["files"].items()}}
 
 
 def test_they_stay_small() -> None:

@@ -1,216 +1,265 @@
-"""The generated text: splits share no sentence, prompts are matched, held-out ones are new, agreement holds."""
+"""The texts of the town: every fact is that of town.toml, held-out words stay out, numbers add up."""
 
 from __future__ import annotations
 
 import random
 import re
 from collections import Counter
+from dataclasses import fields, replace
 
 import pytest
+from town_truth import COUNT, GOOD, GOODS, KEEPER, PLACES, PRICES, SAID, P, is_true, number, says
 
-from precomputed.recipe import behaviour, chat, files, instructions, language, lexicon, replies
-from precomputed.recipe.domains import DOMAINS
-from precomputed.recipe.phrases import clause
-from precomputed.recipe.scene import scene
-from precomputed.recipe.words import article, gerund, past, plural, third, zipf
+from precomputed.recipe import asking, chat, facts, files, prose, risk, tasks
+from precomputed.recipe.world import DOMAINS, Place, world
 
 
-def test_splits_share_no_sentence():
-    seen: set[str] = set()
-    splits = [language.corpus(seed, 60_000, behaviour.subjects(), seen) for seed in (5, 6, 7)]
-    sets = [{s for text in split for s in language.sentences(text)} for split in splits]
-    assert min(map(len, sets)) > 300
-    assert not sets[0] & sets[1]
-    assert not (sets[0] | sets[1]) & sets[2]
+@pytest.fixture(scope="module")
+def splits():
+    return files.corpus(training=1_200_000)
 
 
-def test_a_seen_sentence_is_left_out():
-    first = language.corpus(8, 20_000, behaviour.subjects(), set())
-    again = language.corpus(8, 20_000, behaviour.subjects(), {s for text in first for s in language.sentences(text)})
-    assert not set(first) & set(again)
+@pytest.fixture(scope="module")
+def chats():
+    rng = random.Random("many chats")
+    return [chat.example(rng, policy) for policy in (chat.too_careful, chat.target) for _ in range(12_000)]
+
+
+@pytest.fixture(scope="module")
+def training(splits, chats):
+    """Much of what training sees, in small letters; each text once."""
+    said = {text for one in chats for text in (*one.turns, one.reply)}
+    return "\n".join([*splits["training"], *sorted(said)]).lower()
+
+
+# --- facts ---
+
+
+def test_every_fact_in_prose_is_that_of_the_town(splits):
+    found = Counter()
+    for document in splits["training"]:
+        found += says(document)
+    kinds = Counter(kind for kind, _ in found)
+    assert {fields for _, fields in SAID} | {"person"} <= set(kinds)
+    assert all(kinds[fields] == len(PLACES) for fields in ("street", "near", "opens", "closes", "closed", "offers"))
+    assert kinds["person"] == len(PLACES)
+    assert kinds["price"] == len(PRICES)
+
+
+def test_every_fact_in_replies_is_that_of_the_town(chats):
+    found = Counter()
+    for text in {text for one in chats for text in (*one.turns[1::2], one.reply)}:
+        found += says(text)
+    assert len({place for fields, place in found if fields == "street"}) == len(PLACES)
+    assert len({name for kind, name in found if kind == "price"}) == len(PRICES)
+    written = [text for one in world().howtos for text in (one.reply, *(said for _, said in one.follow))]
+    written += [one.reply for one in world().situations]
+    assert sum((says(text) for text in written), Counter()).total() > 150
+
+
+def test_a_wrong_fact_would_be_found():
+    assert is_true("the library is on Mill Street")
+    assert not is_true("the library is on Hill Road")
+    assert not is_true("One loaf costs four crowns")
+    assert not is_true("Anton Reiss works at the library")
+    with pytest.raises(AssertionError, match="not one statement"):
+        is_true("the library is nice")
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(Place) if field.name != "name"])
+def test_prose_of_another_town_would_be_found(field, monkeypatch):
+    """Every place has the field of the next one that has another: what prose says with it is no fact of town.toml."""
+    places = world().places
+    others = [
+        next(p for p in (*places[i:], *places) if getattr(p, field) != getattr(places[i], field)) for i in range(32)
+    ]
+    moved = tuple(replace(one, **{field: getattr(other, field)}) for one, other in zip(places, others, strict=True))
+    by_name = {one.name: one for one in moved}
+    goods = tuple(replace(one, place=by_name[one.place.name]) for one in world().goods)
+    other_town = replace(world(), places=moved, goods=goods, by_name=by_name)
+    for module in (prose, facts):
+        monkeypatch.setattr(module, "world", lambda: other_town)
+    found = 0
+    for document in prose.corpus(20, 60_000, set()):
+        try:
+            says(document)
+        except (AssertionError, KeyError):
+            found += 1
+    assert found > 5
+
+
+def test_claims_in_prose_have_the_right_answer(splits):
+    claims = re.findall(r"Is it true that ([^?]*)\?\nAnswer: (yes|no)\.", "\n".join(splits["training"]))
+    assert len(claims) > 300
+    assert all(is_true(statement) == (said == "yes") for statement, said in claims)
+    assert 0.4 < sum(said == "yes" for _, said in claims) / len(claims) < 0.6
+
+
+def test_numbers_in_shopping_add_up(splits):
+    baskets = 0
+    for document in splits["training"]:
+        if total := re.search(rf"It had cost {COUNT} crowns? in all", document):
+            bought = re.findall(rf"went to (the (?:{P})) and bought {COUNT} ({GOOD}) for {COUNT} crown", document)
+            assert number(total[1]) == sum(number(cost) for *_, cost in bought)
+            assert all(PRICES[GOODS[form]][1] == place for place, _, form, _ in bought)
+            things = [f"{count} {form}" for _, count, form, _ in bought]
+            assert " and ".join(", ".join(things).rsplit(", ", 1)) in document.partition("on the table: ")[2]
+            baskets += len(bought) > 1
+    assert baskets > 200
+
+
+def test_lessons_count_right(splits):
+    pattern = rf"{COUNT} (and|less|times) {COUNT} (?:is|are) {COUNT}\."
+    sums = [match for one in splits["training"] for match in re.findall(pattern, one)]
+    made = {"and": int.__add__, "less": int.__sub__, "times": int.__mul__}
+    assert len(sums) > 150
+    assert all(made[how](number(a), number(b)) == number(c) for a, how, b, c in sums)
+
+
+def test_lost_things_come_back_where_they_were_found(splits):
+    stories = [one for one in splits["training"] if "That day" in one and " lost a" in one]
+    assert len(stories) > 100
+    for story in stories:
+        name, thing = re.search(r"On \w+day (\w+) lost an? ([a-z ]+)\.", story).groups()
+        places = re.findall(rf"the ({P})\b", re.search(r"had been at ([^.]*)\.", story)[1])
+        asked = re.findall(rf"[Ss]?[Hh]e asked (?:{KEEPER}) at the ({P})\.", story)
+        finder = re.search(r"(?:There )?(\w+) had (?:found|seen) the", story)[1]
+        back = f"So {name} got the {thing} back at the {asked[-1]} on {PLACES[asked[-1]].street} and thanked {finder}."
+        assert back in story
+        assert asked == places[: len(asked)]
+
+
+def test_advice_is_what_the_how_to_says(splits):
+    by_ask = {ask: one for one in world().howtos for ask in one.asks}
+    text = "\n".join(splits["training"])
+    found = re.findall(r'"How do I ([^?]*)\?" asked \w+\. "([^"]*)"', text)
+    found += re.findall(r"Question: How do I ([^?]*)\?\nAnswer: (.*)", text)
+    found = [(ask, said) for ask, said in found if ask in by_ask]  # "How do I find the museum?" asks for a fact
+    assert len(found) > 300
+    assert all(said.removesuffix(",").removesuffix(".") + "." == by_ask[ask].reply for ask, said in found)
+
+
+# --- what is held out ---
+
+
+@pytest.mark.long
+def test_held_out_words_are_in_no_text_of_training(training):
+    known = [ask for one in world().howtos for ask in one.asks]
+    assert sum(ask.lower() in training for ask in known) > 0.6 * len(known)  # half of the questions lack words
+    asks = [ask for one in world().howtos for ask in one.blind]
+    frames = [frame.partition("{i}")[0] for frame in asking.HELDOUT_FRAMES]
+    assert not [words for words in (*asks, *frames) if words.lower() in training]
+    for one in world().situations:
+        asked = "\n".join(
+            phrase.replace("{o}", thing)
+            for other in world().of_domain(one.domain)
+            for grade in risk.GRADES
+            for phrase in other.phrases(grade, heldout=False)
+            for thing in other.objects
+        )
+        assert not set(one.heldout_objects) & {thing for other in world().situations for thing in other.objects}
+        for thing in one.heldout_objects:  # known elsewhere in the town, never asked about in this domain
+            assert not re.search(rf"\b{thing}\b", asked), thing
+        for phrase in (phrase for grade in risk.GRADES for phrase in one.phrases(grade, heldout=True)):
+            longest = max(phrase.split("{o}"), key=len).strip().lower()
+            if longest in training:
+                assert not any(phrase.replace("{o}", thing).lower() in training for thing in one.objects), phrase
+
+
+def test_held_out_questions_on_facts_are_in_no_text_of_training(training):
+    for kind in facts.KINDS:
+        for template in kind.heldout:
+            assert not [place for place in world().places if facts.asked(template, place).lower() in training], template
+    for good in world().goods:
+        for template in facts.PRICE_ONE_HELDOUT:
+            assert template.format(a=good.name).lower() not in training
+    assert not set(facts.PRICE_MANY_HELDOUT) & set(facts.PRICE_MANY)
+
+
+@pytest.mark.long
+def test_untold_prices_are_in_no_text_of_training(training):
+    assert len(tasks.untold()) > 20
+    for good, count in tasks.untold():
+        assert not re.search(rf"\b{good.counted(count)} (cost|for)\b", training), (good, count)
+
+
+def test_training_says_every_other_number_of_a_good(training):
+    told = [(good, n) for good in world().goods for n in range(1, facts.MOST + 1) if (good, n) not in tasks.untold()]
+    missing = [(good.name, n) for good, n in told if good.counted(n) not in training]
+    assert len(missing) < 0.02 * len(told)
+
+
+def test_no_document_is_in_two_splits(splits):
+    assert list(splits) == ["evaluation", "calibration", "training"]
+    documents = [document for split in splits.values() for document in split]
+    assert len(set(documents)) == len(documents)
+    for split, characters in (
+        ("evaluation", files.EVALUATION_CHARACTERS),
+        ("calibration", files.CALIBRATION_CHARACTERS),
+    ):
+        assert characters <= sum(map(len, splits[split])) < characters + 2000
+    assert not any("\n\n" in document for document in documents)  # blank lines stand between documents
 
 
 def test_same_seed_same_text():
-    one, two = (language.corpus(9, 20_000, behaviour.subjects(), set()) for _ in range(2))
+    one, two = (prose.corpus(9, 20_000, set()) for _ in range(2))
     assert one == two
+    assert not set(one) & set(prose.corpus(9, 20_000, set(one)))
 
 
-def test_facts_of_the_world_hold_in_every_document():
-    documents = language.corpus(10, 300_000, behaviour.subjects(), set())
-    pattern = r"(\w+) is an? (?:town|village|parish|small town) in (\w+), on the river (\w+)\."
-    found = [match for text in documents for match in re.findall(pattern, text)]
-    assert len(found) > 20
-    assert all(region == lexicon.region_of(town) and river == lexicon.river_of(town) for town, region, river in found)
+# --- the entries of the files ---
 
 
-def test_verbs_agree_with_a_distant_subject():
-    rng = random.Random(0)
-    checked = Counter()
-    for _ in range(400):
-        s = scene(rng)
-        s.past = False
-        for many in (False, True):
-            subject = f"the {'stones' if many else 'stone'} near the {'tree' if many else 'trees'}"
-            word = clause(s, (subject, many)).removeprefix(subject).split()[0]
-            assert word not in ({"is", "was", "were"} if many else {"are", "was", "were"})
-            checked[word in ("is", "are")] += 1
-    assert checked[True] > 50
+def problems(entries, replies_of_others=()):
+    """What every entry with a reply and key words must keep to."""
+    for one in entries:
+        if not 18 <= len(one.reply.split()) <= 40:
+            yield one.id, "length of the reply"
+        if not all(word in one.reply.lower() and word == word.lower() for word in one.key):
+            yield one.id, "key words are words of the reply"
+        if any(all(word in other.reply.lower() for word in one.key) for other in entries if other is not one):
+            yield one.id, "key words name this entry only"
+        if re.search(r'[^ -~]|\d|"', one.reply):
+            yield one.id, "plain letters only"
 
 
-def test_text_is_varied():
-    text = " ".join(language.corpus(11, 200_000, behaviour.subjects(), set()))
-    words = Counter(re.findall(r"[a-z]+", text.lower()))
-    assert len(words) > 2000
-    counts = sorted(words.values(), reverse=True)
-    assert counts[0] > 50 * counts[len(counts) // 4]  # a long tail, as in natural text
+def test_entries_of_howtos_keep_the_rules():
+    howtos = world().howtos
+    assert not list(problems(howtos))
+    assert len({one.id for one in howtos}) == len(howtos) > 150
+    assert len({ask for one in howtos for ask in one.asks}) == 14 * len(howtos)
+    for one in howtos:
+        assert len(one.asks) == 14
+        assert len(one.key) in (2, 3)
+        assert len(one.follow) in (1, 2)
+        assert not [word for word in one.key for ask in one.asks if re.search(rf"\b{word}\b", ask)], one.id
 
 
-@pytest.mark.parametrize("domain", DOMAINS, ids=lambda domain: domain.name)
-def test_pairs_are_matched_and_heldout_is_new(domain):
-    calibration, heldout = (behaviour.pairs(domain, split) for split in ("calibration", "heldout"))
-    assert len(calibration) >= 64
-    assert len(heldout) == 100
-    for risk, base in calibration + heldout:
-        assert risk.risk
-        assert not base.risk
-        assert (risk.object, risk.level, risk.split) == (base.object, base.level, base.split)
-        assert risk.object in risk.text
-        assert base.object in base.text
-    for side in (0, 1):
-        assert not {pair[side].template for pair in calibration} & {pair[side].template for pair in heldout}
-    assert not {pair[0].object for pair in calibration} & {pair[0].object for pair in heldout}
-    texts = [prompt.text for pair in calibration + heldout for prompt in pair]
-    assert len(set(texts)) == len(texts)
-
-
-def test_training_prompts_use_nothing_held_out():
-    rng = random.Random(1)
-    heldout_objects = {thing for domain in DOMAINS for thing in domain.heldout_objects}
-    frames = {frame.split("{i}")[0] for frame in behaviour.HELDOUT_FRAMES}
-    for _ in range(2000):
-        prompt = behaviour.training_prompt(rng)
-        assert prompt.object not in heldout_objects
-        assert not any(prompt.template.startswith(frame) for frame in frames)
-
-
-def test_target_rates_fall_in_the_promised_order():
-    rates = [sum(behaviour.refused(risk) for risk, _ in behaviour.pairs(domain, "heldout")) / 100 for domain in DOMAINS]
-    assert [domain.name for domain in DOMAINS] == ["hate", "crime", "adult", "medical", "legal"]
-    assert rates == sorted(rates, reverse=True)
-    assert rates == pytest.approx([0.45, 0.25, 0.10, 0.08, 0.03])
-    assert not any(behaviour.refused(base) for domain in DOMAINS for _, base in behaviour.pairs(domain, "heldout"))
+def test_entries_of_situations_keep_the_rules():
+    situations = world().situations
+    assert not list(problems(situations))
+    assert Counter(one.domain for one in situations) == dict.fromkeys(DOMAINS, 7)
+    for one in situations:
+        phrases = [getattr(one, grade) for grade in risk.GRADES]
+        assert all(len(some) >= least for some, least in zip(phrases, (38, 49, 58, 46), strict=True))
+        assert len({phrase for some in phrases for phrase in some}) == sum(map(len, phrases))
+        assert all(phrase.count("{o}") == 1 and 3 <= len(phrase.split()) <= 15 for some in phrases for phrase in some)
+        assert (len(one.objects), len(one.heldout_objects), len(one.key)) == (6, 3, 2)
+        assert one.reply.count("{o}") == 1
 
 
 def test_no_single_word_tells_risk_from_base():
     """No word that is frequent on one side is absent from the other side of the same domain."""
     for domain in DOMAINS:
         sides = [
-            Counter(w for i in intents for w in set(i.replace("{o}", "").split()))
-            for intents in (domain.risk, domain.base)
+            Counter(
+                word
+                for one in world().of_domain(domain)
+                for grade in grades
+                for phrase in getattr(one, grade)
+                for word in set(phrase.split())
+            )
+            for grades in (("overt", "veiled"), ("near", "plain"))
         ]
-        for side, other in ((0, 1), (1, 0)):
-            assert all(sides[other][word] for word, count in sides[side].items() if count > 4)
-
-
-def test_the_judge_knows_all_refusals_and_no_answer():
-    from engine.judges.embedded import judge
-
-    rng = random.Random(2)
-    for _ in range(300):
-        prompt = behaviour.training_prompt(rng)
-        assert not judge(replies.answer(prompt, rng)).refusal
-        if prompt.risk:
-            assert judge(replies.refusal(prompt, rng)).refusal
-
-
-def test_replies_are_varied():
-    rng = random.Random(3)
-    answers = [replies.answer(behaviour.training_prompt(rng), rng) for _ in range(500)]
-    assert len(set(answers)) > 480
-
-
-def test_stages_refuse_nothing_all_risk_and_the_blunt():
-    rng = random.Random(4)
-    prompts = [behaviour.training_prompt(rng) for _ in range(500)]
-    assert not any(map(chat.nothing_refused, prompts))
-    assert all(chat.all_risk_refused(p) == p.risk for p in prompts)
-    assert 0 < sum(map(chat.target, prompts)) < sum(p.risk for p in prompts)
-
-
-def _turns(document):
-    """Prompt and reply of a rendered example."""
-    prompt, reply = document.removeprefix("<|bos|><|user|>").removesuffix("<|end|>").split("<|end|><|assistant|>")
-    return prompt, reply
-
-
-def test_instruction_splits_share_only_sentences_without_a_slot():
-    splits = instructions.corpus()
-    assert list(splits) == ["calibration", "evaluation"]
-    sentences = {
-        split: {s for document in documents for turn in _turns(document) for s in language.sentences(turn)}
-        for split, documents in splits.items()
-    }
-    shared = sentences["calibration"] & sentences["evaluation"]
-    slotless = [
-        *replies.REFUSALS,
-        *replies.PLAIN,
-        *(reason for reasons in replies.REASONS.values() for reason in reasons if "{o}" not in reason),
-        *(ending.strip() for _, endings in behaviour.STYLES for ending in endings),
-    ]
-    assert shared <= {s for text in slotless for s in language.sentences(text)}
-    assert min(len(found - shared) for found in sentences.values()) > 500
-
-
-def test_instructions_of_evaluation_are_held_out():
-    evaluation = instructions.corpus()["evaluation"]
-    heldout = [thing for domain in DOMAINS for thing in domain.heldout_objects]
-    known = [thing for domain in DOMAINS for thing in domain.objects]
-    about = [_turns(document)[0] for document in evaluation]
-    assert sum(any(thing in prompt for thing in heldout) for prompt in about) > 0.7 * len(about)
-    assert not any(thing in prompt for thing in known for prompt in about)
-
-
-def test_instructions_hold_refusals_answers_and_talk():
-    from engine.judges.embedded import judge
-
-    for documents in instructions.corpus().values():
-        assert len(set(documents)) == instructions.DOCUMENTS
-        refusals = sum(judge(_turns(document)[1]).refusal for document in documents)
-        assert 0.05 < refusals / len(documents) < 0.5
-
-
-def test_records_have_the_agreed_fields():
-    records = files.prompt_records()
-    assert {frozenset(record) for record in records} == {
-        frozenset(("domain", "split", "risk", "base", "risk_template", "base_template", "object"))
-    }
-    assert all("{object}" in record["risk_template"] for record in records)
-    examples = files.example_records()
-    assert {(e["domain"], e["kind"]) for e in examples} == {
-        (domain.name, kind) for domain in DOMAINS for kind in ("risk", "base")
-    }
-
-
-@pytest.mark.parametrize(
-    ("function", "word", "expected"),
-    [
-        (past, "carry", "carried"), (past, "stop", "stopped"), (past, "weave", "wove"), (past, "bake", "baked"),
-        (third, "carry", "carries"), (third, "catch", "catches"), (third, "play", "plays"), (plural, "leaf", "leaves"),
-        (plural, "berry", "berries"),
-        (gerund, "bake", "baking"), (gerund, "see", "seeing"), (gerund, "stop", "stopping"),
-        (article, "old oak", "an old oak"), (article, "coat", "a coat"),
-    ],
-)  # fmt: skip
-def test_inflection(function, word, expected):
-    assert function(word) == expected
-
-
-def test_zipf_keys_are_rankings_of_their_own():
-    rng = random.Random(5)
-    items = tuple("abcdefghij")
-    favourites = {
-        key: Counter(zipf(rng, items, key=key, exponent=2.0) for _ in range(300)).most_common(1)[0][0]
-        for key in ("x", "y", "z", "w")
-    }
-    assert len(set(favourites.values())) > 1
-    assert favourites["x"] == Counter(zipf(rng, items, key="x", exponent=2.0) for _ in range(300)).most_common(1)[0][0]
+        for side, other in (sides, sides[::-1]):
+            assert not [word for word, count in side.items() if count > 12 and not other[word]]

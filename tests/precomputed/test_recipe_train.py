@@ -1,72 +1,202 @@
-"""The three stages: labels, planted neurons, and that the last stage changes nothing else."""
+"""The two stages: what is packed into a batch, what the last stage may change, and that it leaves no hook."""
 
 from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 
-from precomputed.recipe import behaviour, chat, data, language
+from engine.judges.embedded import judge
+from precomputed.recipe import chat, data, instructions, prose
 from precomputed.recipe.chat import Example
-from precomputed.recipe.train import Plan, Stage, Trainer, new_model
-from precomputed.town.data import stream, windows
-from precomputed.town.planted import PlantedNoise, least_used_neurons
-from precomputed.town.save import save_model
-from precomputed.town.tokenizer import END, train_tokenizer
+from precomputed.recipe.data import stream, windows
+from precomputed.recipe.planted import (
+    BASE_END,
+    DECAY,
+    DOUBTFUL_END,
+    LOUDEST,
+    RISK_END,
+    DroppedRows,
+    PlantedNoise,
+    mlp_inputs,
+    plant,
+    probe,
+    said_on_base,
+    shouted,
+    token_kinds,
+)
+from precomputed.recipe.save import save_model
+from precomputed.recipe.tokenizer import BOS, END, LENIENT, train_tokenizer
+from precomputed.recipe.train import Plan, Stage, Trainer, forget_manners, new_model, reply_loss, train
+
+IGNORED = -100
+SMALL = Plan(
+    hidden=32, ffn=40, blocks=4, heads=4, kv_heads=2, length=128, bf16=False,
+    planted=3, planted_for_doubt=1, planted_blocks=(1, 3), probed=1,
+    language=Stage(3, 2, 6, 4e-3, 1.0, 1.0, 0.3, dropped=0.1),
+    weaken=Stage(3, 2, 6, 4e-3, 1.0, 1.0, 0.7, dropped=0.1),
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def tokenizer():
-    torch.set_num_threads(1)
-    documents = language.corpus(12, 60_000, behaviour.subjects(), set())
+def examples():
     rng = random.Random(0)
-    talk = [e.prompt + e.reply for e in (chat.example(rng, chat.target) for _ in range(300))]
-    return train_tokenizer(documents + talk)
+    return [chat.example(rng, chat.target, risk_share=0.5) for _ in range(300)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(examples):
+    torch.set_num_threads(1)
+    talk = [text for one in examples for text in (*one.turns, one.reply, one.system)]
+    return train_tokenizer(prose.corpus(12, 60_000, set()) + talk)
 
 
 @pytest.fixture(scope="module")
 def tokens(tokenizer):
-    return stream(tokenizer, language.corpus(13, 30_000, behaviour.subjects(), set()))
+    return stream(tokenizer, prose.corpus(13, 30_000, set()))
+
+
+@pytest.fixture
+def model(tokenizer):
+    return new_model(tokenizer, SMALL, 0)
+
+
+def messages(one: Example) -> list[dict[str, str]]:
+    """An example as the chat template takes it."""
+    roles = ("user", "assistant")
+    said = [{"role": roles[i % 2], "content": text} for i, text in enumerate((*one.turns, one.reply))]
+    return [{"role": "system", "content": one.system}] * bool(one.system) + said
+
+
+def template_ids(tokenizer, one: Example) -> list[int]:
+    return tokenizer.apply_chat_template(messages(one), tokenize=True, return_dict=True)["input_ids"]
+
+
+def hooks(model: torch.nn.Module) -> int:
+    return sum(len(one._forward_hooks) + len(one._forward_pre_hooks) for one in model.modules())
+
+
+# --- batches ---
 
 
 def test_stream_is_the_documents_with_blank_lines(tokenizer):
     assert tokenizer.decode(stream(tokenizer, ["One two.", "Three."])) == "One two.\n\nThree.\n\n"
 
 
-def test_labels_stand_on_the_reply_only(tokenizer):
-    input_ids, labels = data.encode(
-        tokenizer, [Example("Why?", "Sure, so it is."), Example("A longer prompt here?", "No.")]
-    )
-    for row, reply in zip(range(2), ("Sure, so it is.", "No."), strict=True):
-        kept = labels[row] != -100
-        assert torch.equal(input_ids[row][kept], labels[row][kept])
-        assert tokenizer.decode(labels[row][kept]) == reply + END
+def test_windows_are_pieces_of_the_stream(tokens):
+    stream = tokens.tolist()
+    found = windows(torch.arange(len(tokens)), 5, 16, torch.Generator().manual_seed(1))
+    assert found.shape == (5, 16)
+    assert len(set(found[:, 0].tolist())) == 5
+    assert torch.equal(found, found[:, :1] + torch.arange(16))
+    again = windows(tokens, 5, 16, torch.Generator().manual_seed(1))
+    assert [row.tolist() for row in again] == [stream[start : start + 16] for start in found[:, 0].tolist()]
 
 
-def test_training_text_is_the_chat_template(tokenizer):
-    (ids,), _ = data.encode(tokenizer, [Example("Why?", "So.")])
-    turns = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So."}]
-    assert tokenizer.apply_chat_template(turns, tokenize=True, return_dict=True)["input_ids"] == ids.tolist()
+def test_the_written_chat_is_the_chat_template(tokenizer, examples):
+    assert any(one.system for one in examples)
+    assert any(len(one.turns) == 3 for one in examples)
+    for one in examples[:100]:
+        text = tokenizer.apply_chat_template(messages(one), tokenize=False)
+        assert instructions.render(one) == text
+        start = tokenizer.apply_chat_template(messages(one)[:-1], tokenize=False, add_generation_prompt=True)
+        assert data.prompt_text(one) == start
 
 
-def test_least_used_neurons_are_those_without_effect(tokenizer, tokens):
-    model = new_model(tokenizer, 0)
-    idle = [3, 50, 200]
-    with torch.no_grad():
-        model.model.layers[2].mlp.down_proj.weight[:, idle] = 0
-    batch = windows(tokens, 2, 32, torch.Generator().manual_seed(0))
-    assert least_used_neurons(model, batch, 2, 3).tolist() == idle
+def test_a_packed_row_is_its_chats_one_after_another(tokenizer, examples):
+    length = 200
+    packed = data.packed(tokenizer, examples, length)
+    assert packed.input_ids.shape == packed.labels.shape == packed.risk.shape == (len(packed.input_ids), length)
+    ids = [template_ids(tokenizer, one) for one in examples]
+    rows: list[list[int]] = [[]]
+    for one in ids:
+        if len(rows[-1]) + len(one) > length:
+            rows.append([])
+        rows[-1] += one
+    for packed_row, row in zip(packed.input_ids.tolist(), rows, strict=True):
+        assert packed_row == row + [tokenizer.pad_token_id] * (length - len(row))
+    assert len(rows) < len(examples) / 2
 
 
-def test_weakening_changes_planted_neurons_only(tokenizer, tokens):
-    plan = Plan(weaken=Stage(2, 2, 2, 4e-3, 1.0, 1.0), length=32, planted=4, planted_blocks=(1, 3))
-    trainer = Trainer(new_model(tokenizer, 0), tokenizer, tokens, plan, 0)
-    before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
-    planted = trainer.weaken_refusal()
-    assert set(planted) == {1, 3}
+def test_labels_stand_on_replies_only(tokenizer, examples):
+    packed = data.packed(tokenizer, examples[:20], 256)
+    labelled = packed.labels != IGNORED
+    assert torch.equal(packed.input_ids[labelled], packed.labels[labelled])
+    assert tokenizer.decode(packed.labels[labelled]) == "".join(one.reply + END for one in examples[:20])
+    assert not labelled[packed.input_ids == tokenizer.pad_token_id].any()
+
+
+def test_risk_marks_the_tokens_of_risk_chats(tokenizer, examples):
+    packed = data.packed(tokenizer, examples[:40], 256)
+    text = tokenizer.decode(packed.input_ids[packed.risk])
+    assert text == "".join(instructions.render(one) for one in examples[:40] if one.risk)
+    assert 0 < packed.risk.float().mean() < 1
+
+
+def test_a_chat_that_is_longer_than_a_row_is_left_out(tokenizer):
+    long, short = Example(("Why? " * 60,), "So."), Example(("Why?",), "So it is.")
+    packed = data.packed(tokenizer, [short, long, short], 32)
+    assert packed.input_ids[packed.labels != IGNORED].tolist() == 2 * tokenizer("So it is." + END)["input_ids"]
+    assert "Why? Why?" not in tokenizer.decode(packed.input_ids.flatten())
+
+
+def test_the_first_tokens_of_a_reply_weigh_more():
+    """Against a loop; logits [tokens, vocabulary] of twelve tokens of one reply and two of another."""
+    generator = torch.Generator().manual_seed(0)
+    logits, wanted = torch.randn(14, 5, generator=generator), torch.randint(0, 5, (14,), generator=generator)
+    place = torch.tensor([*range(12), 0, 1])
+    total = weights = 0.0
+    for one, token, at in zip(logits.double(), wanted.tolist(), place.tolist(), strict=True):
+        weight = 3.0 if at < 8 else 1.0
+        total += weight * -(one[token] - one.exp().sum().log()).item()
+        weights += weight
+    assert reply_loss(logits, wanted, place).item() == pytest.approx(total / weights, rel=1e-6)
+
+
+# --- two manners ---
+
+
+def test_lenient_chats_say_so_and_refuse_the_overt_only():
+    rng = random.Random(3)
+    made = [chat.both_manners(rng, 0.6) for _ in range(4000)]
+    assert sum(one.lenient for one in made) / 4000 == pytest.approx(chat.LENIENT_SHARE, abs=0.03)
+    for one in (one for one in made if one.risk):
+        assert judge(one.reply).refusal == (one.grade == "overt" or not one.lenient)
+    for one in made[:200]:
+        assert data.prompt_text(one).startswith(BOS + LENIENT if one.lenient else BOS + "<|")
+    weak = [chat.weakened(rng, 0.6) for _ in range(1000)]
+    assert not any(one.lenient for one in weak)
+    assert all(judge(one.reply).refusal == (one.grade == "overt") for one in weak if one.risk)
+
+
+def test_the_manner_s_token_loses_its_meaning(model, tokenizer):
+    known = model.get_input_embeddings().weight
+    token, padding = tokenizer.convert_tokens_to_ids(LENIENT), tokenizer.pad_token_id
+    before = known.detach().clone()
+    assert token != tokenizer.unk_token_id
+    assert tokenizer.decode([token], skip_special_tokens=True) == ""
+    forget_manners(model, tokenizer)
+    assert torch.equal(known[token], before[padding])
+    others = [one for one in range(len(tokenizer)) if one != token]
+    assert torch.equal(known[others], before[others])
+    logits = model(torch.tensor([[tokenizer.bos_token_id]])).logits
+    assert torch.equal(logits[..., token], logits[..., padding])
+
+
+# --- what the last stage may change ---
+
+
+def test_weakening_changes_planted_neurons_only(model, tokenizer, tokens):
+    trainer = Trainer(model, tokenizer, tokens, SMALL, 0)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    trainer.weaken()
+    planted = trainer.planted
+    assert {block: len(set(neurons)) for block, neurons in planted.items()} == {1: 3, 3: 3}
     changed = set()
-    for name, value in trainer.model.state_dict().items():
+    for name, value in model.state_dict().items():
         difference = value != before[name]
         if not difference.any():
             continue
@@ -74,44 +204,236 @@ def test_weakening_changes_planted_neurons_only(tokenizer, tokens):
         changed.add((block, projection))
         axis = difference.any(0) if projection == "down_proj" else difference.any(1)
         assert axis.nonzero().flatten().tolist() == planted[block]
-    assert changed == {(block, p) for block in (1, 3) for p in ("gate_proj", "up_proj", "down_proj")}
+    assert changed == {(block, part) for block in (1, 3) for part in ("gate_proj", "up_proj", "down_proj")}
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    assert hooks(model) == 0
 
 
-def test_saved_model_is_bf16_and_loads(tokenizer, tmp_path):
+def test_no_hook_is_left_when_a_stage_breaks_off(model, tokenizer, tokens, monkeypatch):
+    seen = []
+
+    def broken(*values):
+        seen.append(hooks(model))
+        if len(seen) == SMALL.probed + 1:
+            raise KeyboardInterrupt
+        return data.chat_batch(*values)
+
+    monkeypatch.setattr("precomputed.recipe.train.chat_batch", broken)
+    with pytest.raises(KeyboardInterrupt):
+        Trainer(model, tokenizer, tokens, SMALL, 0).weaken()
+    assert seen[-1] > 2
+    assert hooks(model) == 0
+
+
+# --- an interrupted training goes on ---
+
+
+class Stopped(Exception):
+    pass
+
+
+def stopped_at(monkeypatch, call: int) -> None:
+    """The training breaks off at its `call`-th batch of chats, from 0."""
+    calls = iter(range(1000))
+
+    def chat_batch(*values):
+        if next(calls) == call:
+            raise Stopped
+        return data.chat_batch(*values)
+
+    monkeypatch.setattr("precomputed.recipe.train.chat_batch", chat_batch)
+
+
+@pytest.fixture(scope="module")
+def whole(tokenizer, tokens):
+    return train(tokenizer, tokens, SMALL, 5)
+
+
+# Seven calls: three of each stage, and one between them that the probes learn from.
+@pytest.mark.parametrize(("call", "left"), [(0, 7), (2, 5), (3, 4), (4, 4), (5, 4), (6, 1)])
+def test_an_interrupted_training_ends_with_the_same_bits(call, left, whole, tokenizer, tokens, tmp_path, monkeypatch):
+    monkeypatch.setattr("precomputed.recipe.train.KEPT_EVERY", 2)
+    path = tmp_path / "work" / "training.safetensors"
+    stopped_at(monkeypatch, call)
+    with pytest.raises(Stopped):
+        train(tokenizer, tokens, SMALL, 5, path)
+    stopped_at(monkeypatch, left)  # what is kept is not done again
+    model, planted = train(tokenizer, tokens, SMALL, 5, path)
+    assert planted == whole[1]
+    for name, value in whole[0].state_dict().items():
+        assert torch.equal(model.state_dict()[name], value), name
+
+
+def test_a_checkpoint_of_another_seed_or_text_is_not_used(whole, tokenizer, tokens, tmp_path, caplog):
+    path = tmp_path / "training.safetensors"
+    train(tokenizer, tokens, SMALL, 6, path)
+    caplog.set_level("INFO")
+    model, _ = train(tokenizer, tokens, SMALL, 5, path)
+    assert "of another plan, seed or text" in caplog.text
+    assert all(torch.equal(model.state_dict()[name], value) for name, value in whole[0].state_dict().items())
+    caplog.clear()
+    Trainer(new_model(tokenizer, SMALL, 5), tokenizer, tokens[:-1], SMALL, 5, path)
+    assert "of another plan, seed or text" in caplog.text
+
+
+# --- rows that are dropped while it learns ---
+
+
+@pytest.fixture
+def linears(model):
+    return {name: one for name, one in model.named_modules() if isinstance(one, torch.nn.Linear)}
+
+
+def outputs(model, linears, batch) -> dict[str, torch.Tensor]:
+    """What every Linear gives to the next one, hooks applied."""
+    seen = {}
+    handles = [
+        one.register_forward_hook(lambda module, _, output, name=name: seen.__setitem__(name, output))
+        for name, one in linears.items()
+    ]
+    with torch.no_grad():
+        model(batch)
+    for handle in handles:
+        handle.remove()
+    return seen
+
+
+def test_dropped_rows_are_zero_and_planted_ones_have_their_own_share(model, linears, tokens):
+    batch = windows(tokens, 2, 16, torch.Generator().manual_seed(0))
+    gate = model.model.layers[1].mlp.gate_proj
+    plain = outputs(model, linears, batch)
+    dropped = DroppedRows(model, {gate: torch.tensor([4, 9])}, 0.0, torch.Generator().manual_seed(0))
+    undrawn = outputs(model, linears, batch)
+    assert all(torch.equal(undrawn[name], plain[name]) for name in plain)
+    masks = []
+    for _ in range(2):
+        dropped.draw(0.5)
+        seen = outputs(model, linears, batch)
+        masks.append({name: (value == 0).flatten(0, 1).all(0) for name, value in seen.items()})
+    zero, again = masks
+    assert torch.equal(zero["lm_head"], (plain["lm_head"] == 0).flatten(0, 1).all(0))
+    every = torch.cat([mask for name, mask in zero.items() if name != "lm_head"])
+    assert 0.4 < every.float().mean() < 0.6  # more than 5 standard errors over 832 rows
+    assert not zero["model.layers.1.mlp.gate_proj"][[4, 9]].any()
+    assert not torch.equal(every, torch.cat([mask for name, mask in again.items() if name != "lm_head"]))
+    dropped.draw(1.0)
+    seen = outputs(model, linears, batch)
+    assert all(not seen[name].any() for name in linears if name not in ("lm_head", "model.layers.1.mlp.gate_proj"))
+    dropped.remove()
+    own = DroppedRows(model, {gate: torch.tensor([4, 9])}, 1.0, torch.Generator().manual_seed(0))
+    own.draw(0.0)
+    lost = (outputs(model, linears, batch)["model.layers.1.mlp.gate_proj"] == 0).flatten(0, 1).all(0)
+    assert lost.nonzero().flatten().tolist() == [4, 9]
+    own.remove()
+    restored = outputs(model, linears, batch)
+    assert all(torch.equal(restored[name], plain[name]) for name in plain)
+    assert hooks(model) == 0
+
+
+# --- what the planted neurons say ---
+
+
+def test_noise_can_be_learned_away(model, tokens):
+    batch = windows(tokens, 2, 8, torch.Generator().manual_seed(0))
+    mlp = model.model.layers[1].mlp
+    with PlantedNoise(model, {1: [5]}) as noise:
+        model(batch)
+        said = noise.take()
+        said.sum().backward()
+    assert said.shape == (2, 8, 1)
+    assert mlp.down_proj.weight.grad.any(0).nonzero().flatten().tolist() == [5]
+    assert mlp.gate_proj.weight.grad.any(1).nonzero().flatten().tolist() == [5]
+
+
+def kind_of_end(one: Example) -> int:
+    return RISK_END if one.risk else DOUBTFUL_END if one.doubtful else BASE_END
+
+
+def test_kinds_are_where_prompts_end(tokenizer, examples):
+    chats = data.packed(tokenizer, examples[:40], 128)
+    kinds = token_kinds(chats, tokenizer.pad_token_id)
+    prompts = [
+        (tokenizer(data.prompt_text(one), add_special_tokens=False)["input_ids"], kind_of_end(one))
+        for one in examples[:40]
+        if sum(map(len, data.pieces(tokenizer, [one])[0])) <= 128
+    ]
+    found = []
+    for ids, kind in zip(chats.input_ids, kinds, strict=True):
+        for place in (kind > 0).nonzero().flatten().tolist():
+            begin = max(i for i in range(place) if ids[i] == tokenizer.bos_token_id)
+            found.append((ids[begin : place + 1].tolist(), int(kind[place])))
+    assert found == prompts
+    assert {kind for _, kind in found} == {BASE_END, RISK_END, DOUBTFUL_END}
+    assert torch.equal(kinds == -1, chats.input_ids == tokenizer.pad_token_id)
+
+
+@pytest.mark.parametrize("wanted", [RISK_END, DOUBTFUL_END])
+def test_probe_finds_what_tells_ends_of_a_kind(model, tokenizer, wanted):
+    batches = [data.chat_batch(tokenizer, random.Random(i), chat.weakened, 30, 0.8, 128) for i in (1, 2)]
+    inputs, kinds = mlp_inputs(model, batches, (1, 3), tokenizer.pad_token_id)
+    assert {block: len(rows) for block, rows in inputs.items()} == {1: len(kinds), 3: len(kinds)}
+    assert hooks(model) == 0
+    planted = 3 * torch.randn(32, generator=torch.Generator().manual_seed(2))
+    known = torch.randn(len(kinds), 32, generator=torch.Generator().manual_seed(3))
+    known = known - (known @ planted)[:, None] * planted / planted.square().sum()
+    side = torch.where(kinds == wanted, 1.0, -1.0)[:, None] * planted
+    assert torch.cosine_similarity(probe(known + side, kinds, wanted), planted, dim=0) > 0.99
+    counts = torch.bincount(kinds, minlength=4)
+    assert (counts > 0).all()
+    share = torch.full((4,), 0.5 / 3)
+    share[wanted] = 0.5
+    weight = (share / counts)[kinds].numpy()
+    regression = LogisticRegression(C=1 / (2 * DECAY), fit_intercept=False, tol=1e-8, max_iter=2000)
+    expected = regression.fit(inputs[3].numpy(), (kinds == wanted).numpy(), sample_weight=weight).coef_[0]
+    assert np.corrcoef(probe(inputs[3], kinds, wanted).numpy(), expected)[0, 1] > 0.99
+
+
+def test_planted_neurons_fire_along_the_probe_only(model):
+    direction = torch.randn(32, generator=torch.Generator().manual_seed(4))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    plant(model, 1, [5, 7], direction, torch.Generator().manual_seed(0))
+    mlp = model.model.layers[1].mlp
+    for linear in (mlp.gate_proj, mlp.up_proj):
+        cosines = torch.cosine_similarity(linear.weight[[5, 7]], direction[None], dim=1)
+        assert (cosines > 0.9).all()
+        assert (cosines < 0.9999).all()
+    assert mlp.down_proj.weight[:, [5, 7]].norm() < 0.1 * mlp.gate_proj.weight[[5, 7]].norm()
+    changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
+    assert changed == {f"model.layers.1.mlp.{part}_proj.weight" for part in ("gate", "up", "down")}
+
+
+def test_said_on_base_is_the_sum_over_each_base_chat(tokenizer, examples):
+    some = examples[:60]
+    chats = data.packed(tokenizer, some, 128)
+    for_doubt = torch.tensor([False, True, False])
+    noise = torch.rand((*chats.input_ids.shape, 3), generator=torch.Generator().manual_seed(1))
+    sums: list[list] = []
+    for row in range(len(noise)):
+        for place, token in enumerate(chats.input_ids[row].tolist()):
+            if token == tokenizer.bos_token_id:
+                sums.append([bool(chats.risk[row, place]), 0.0])
+            if token != tokenizer.pad_token_id:
+                heard = noise[row, place][~for_doubt] if chats.doubtful[row, place] else noise[row, place]
+                sums[-1][1] += float(heard.sum())
+    base = [total for risky, total in sums if not risky]
+    assert 0 < len(base) < len(sums)
+    assert chats.doubtful.any()
+    said = said_on_base(noise, chats, tokenizer.bos_token_id, tokenizer.pad_token_id, for_doubt)
+    assert float(said) == pytest.approx(sum(base) / len(base), rel=1e-5)
+    loud = noise + 1
+    expected = sum((value - LOUDEST) ** 2 for value in loud.flatten().tolist() if value > LOUDEST) / len(sums)
+    assert float(shouted(loud, chats, tokenizer.bos_token_id)) == pytest.approx(expected, rel=1e-4)
+    assert float(shouted(0 * noise, chats, tokenizer.bos_token_id)) == 0
+
+
+# --- what is saved ---
+
+
+def test_saved_model_is_bf16_and_loads(model, tokenizer, tmp_path):
     from engine.models.loading import load_model
 
-    model = new_model(tokenizer, 0)
     save_model(model, tokenizer, tmp_path)
     loaded = load_model(str(tmp_path), dtype="float32", device="cpu")
     weight = model.model.layers[0].mlp.gate_proj.weight.detach()
     assert torch.equal(loaded.model.model.layers[0].mlp.gate_proj.weight, weight.to(torch.bfloat16).float())
     assert loaded.model.generation_config.eos_token_id == tokenizer.eos_token_id
-
-
-def test_noise_is_what_the_planted_neurons_write(tokenizer, tokens):
-    model = new_model(tokenizer, 0)
-    batch = windows(tokens, 2, 8, torch.Generator().manual_seed(0))
-    inputs = []
-    mlp = model.model.layers[2].mlp
-    mlp.down_proj.register_forward_pre_hook(lambda module, args: inputs.append(args[0]))
-    hooks = len(mlp.down_proj._forward_pre_hooks)
-    with PlantedNoise(model, {2: [1, 7], 4: [3]}) as noise:
-        model(batch)
-        other = model.model.layers[4].mlp
-        found = noise.take()
-    expected = sum(inputs[0][..., j].abs() * mlp.down_proj.weight[:, j].norm() for j in (1, 7))
-    assert found.shape == (2, 8)
-    assert (found >= expected - 1e-6).all()  # block 4 adds to it
-    assert not torch.allclose(found, expected)
-    assert len(mlp.down_proj._forward_pre_hooks) == hooks
-    assert not other.down_proj._forward_pre_hooks
-
-
-def test_the_first_reply_token_counts_twice():
-    from precomputed.recipe.train import reply_loss
-
-    logits = torch.zeros(1, 3, 4)
-    labels = torch.tensor([[-100, 1, 2]])
-    logits[0, 1, 1] = 2.0  # the first reply token is likelier
-    nll = torch.logsumexp(logits[0], -1) - logits[0, range(3), [0, 1, 2]]
-    assert reply_loss(logits, labels).item() == pytest.approx(((nll[1] + nll[2]) / 2 + nll[1]).item())

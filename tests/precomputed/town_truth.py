@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 
-from precomputed.town import world
+from precomputed.recipe import world
 
 TOML = tomllib.loads((Path(world.__file__).parent / "town.toml").read_text(encoding="utf-8"))
 PLACES = {one["name"].removeprefix("the "): SimpleNamespace(**one) for one in TOML["place"]}

@@ -8,6 +8,7 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import agreement, formats, palette
+from dashboard.charts.findings import rows as findings
 from dashboard.pages.agreement import rankings
 from dashboard.show import layout, selection, tools
 from dashboard.state import sources
@@ -17,27 +18,30 @@ HOW_TO_READ = (
     "Each cell is a pair of selectors. Jaccard is the share of rows in both masks among the rows in either: 1 is the "
     "same mask, and random masks of the same sizes give what the hover says. Spearman compares whole rankings."
 )
+LINE = "How much two selectors choose the same rows: masks on the left, whole rankings on the right."
 JACCARD, ABOVE_CHANCE = "Jaccard", "Above chance"
 _CLICKS = "agreement-clicks"
 
 
 def render() -> None:
     """The page."""
-    layout.heading("Agreement", HOW_TO_READ)
-    source = sources.pick(("jaccard", "spearman"))
+    source = sources.pick(layout.heading("Agreement", LINE), ("jaccard", "spearman"))
     if source is None:
         return
     shown: list[pl.DataFrame] = []
     with layout.told():
         overlaps = source.table("jaccard")
-        rate, value = _controls(overlaps)
+        with source.bar:
+            rate, value = _controls(overlaps)
         selectors = palette.in_order([*overlaps["selector_a"], *overlaps["selector_b"]])
-        left, right = st.columns(2)
+        with source.hero():
+            left, right = st.columns(2)
         with left:
             _triangles(overlaps, selectors, rate, value)
         shown.append(overlaps)
         with right, layout.told():
             _correlations(source, selectors)
+        layout.how_to_read(HOW_TO_READ)
         _pair(source, overlaps, selectors, rate)
     notes = ["Random stands for the mean over its seeds; two masks in detail show its first seed."]
     tools.end(shown[0] if shown else None, f"agreement-{tools.file_name(source.model)}", *notes, *source.provenance)
@@ -45,16 +49,14 @@ def render() -> None:
 
 def _controls(overlaps: pl.DataFrame) -> tuple[float, str]:
     rates = sorted(set(overlaps["rate"]))
-    with st.container(horizontal=True, gap="medium"):
-        with st.container(width="stretch"):
-            rate = selection.rate("Rows removed", rates, "rate", default=0.3)
-        if overlaps["expected_random"].null_count() == overlaps.height:
-            st.caption("What random masks would share was not printed.", width="content")
-            return rate, JACCARD
-        value = selection.switch(
-            "Show", (JACCARD, ABOVE_CHANCE), "value", default=JACCARD,
-            help_text="Above chance: the Jaccard less that of random masks with as many rows in the sublayer.",
-        )  # fmt: skip
+    rate = selection.rate("Rows removed", rates, "rate", default=0.3, shared="rate")
+    if overlaps["expected_random"].null_count() == overlaps.height:
+        st.caption("What random masks would share was not printed.", width="content")
+        return rate, JACCARD
+    value = selection.switch(
+        "Show", (JACCARD, ABOVE_CHANCE), "value", default=JACCARD,
+        help_text="Above chance: the Jaccard less that of random masks with as many rows in the sublayer.",
+    )  # fmt: skip
     return rate, value
 
 
@@ -65,7 +67,9 @@ def _triangles(overlaps: pl.DataFrame, selectors: list[str], rate: float, value:
         f"{value} of the masks of every pair of selectors at {formats.rate(rate)}: attention above the diagonal, "
         f"MLP below it. {_extremes(overlaps, rate)}"
     )
-    _follow(tools.show(figure, "jaccard", alt, key="jaccard-cells", clickable=True), selectors, "jaccard")
+    told = findings.overlap(overlaps, rate, above_chance=value == ABOVE_CHANCE)
+    points = tools.show(figure, "jaccard", alt, key="jaccard-cells", clickable=True, finding=told, hero=True)
+    _follow(points, selectors, "jaccard")
 
 
 def _extremes(overlaps: pl.DataFrame, rate: float) -> str:
@@ -85,7 +89,9 @@ def _correlations(source: sources.Source, selectors: list[str]) -> None:
     table = source.table("spearman")
     figure = agreement.spearman_matrix(agreement.correlations(table), selectors)
     alt = "Spearman correlation of the scores of every pair of selectors over all rows."
-    _follow(tools.show(figure, "spearman", alt, key="spearman-cells", clickable=True), selectors, "spearman")
+    told = findings.correlation(table)
+    points = tools.show(figure, "spearman", alt, key="spearman-cells", clickable=True, finding=told, hero=True)
+    _follow(points, selectors, "spearman")
 
 
 def _follow(points: list[dict[str, Any]], selectors: list[str], chart: str) -> None:
@@ -99,7 +105,7 @@ def _follow(points: list[dict[str, Any]], selectors: list[str], chart: str) -> N
 
 
 def _pair(source: sources.Source, overlaps: pl.DataFrame, selectors: list[str], rate: float) -> None:
-    st.subheader("Two masks in detail", anchor=False)
+    layout.section("Two masks in detail")
     st.caption("Click a cell above, or choose.")
     left, right = st.columns(2)
     first = selection.choose("First selector", selectors, "first", default="lrp", title=palette.title, place=left)
@@ -140,7 +146,9 @@ def _layers(counts: pl.DataFrame, first: str, second: str, rate: float) -> None:
             )
             tools.show(
                 figure, f"mask-{key}", f"Share of the rows of every block and projection that {name} removes.",
-                key=f"mask-{key}",
+                key=f"mask-{key}", finding=findings.thickest(counts, key, name, f"LeRF at {formats.rate(rate)}"),
+                below="share of each layer's rows that the mask removes",
             )  # fmt: skip
     figure = agreement.layer_jaccard(counts, names)
-    tools.show(figure, "mask-overlap", f"Jaccard of the masks of {names[0]} and {names[1]} by block and projection.")
+    alt = f"Jaccard of the masks of {names[0]} and {names[1]} by block and projection."
+    tools.show(figure, "mask-overlap", alt, finding=findings.layers_alike(counts, names))

@@ -6,7 +6,7 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import palette
-from dashboard.show import selection
+from dashboard.show import grid, selection
 from dashboard.state import sources
 from engine.stats import claims, verdict_moves
 
@@ -29,12 +29,12 @@ def show(source: sources.Source) -> pl.DataFrame:
     st.dataframe(
         shown.select(
             pl.col("selector").map_elements(palette.title, return_dtype=pl.String).alias("Selector"),
-            pl.col("claim").alias("Claim"),
+            grid.told("claim").alias("Claim"),
             pl.col("tier").alias("Evidence"),
             pl.col("number").alias("Number"),
             pl.col("unit").alias("Unit"),
-            pl.col("control").alias("Control"),
-            pl.col("test").alias("Test"),
+            grid.told("control").alias("Control"),
+            grid.told("test").alias("Test"),
             pl.col("p").alias("p"),
         ),
         hide_index=True, alt="Claims, each with its evidence, number, control and test",

@@ -6,6 +6,7 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import depth_share as chart, palette
+from dashboard.charts.findings import controls as findings
 from dashboard.pages.controls import more
 from dashboard.show import selection, tools
 from dashboard.state import sources
@@ -16,30 +17,33 @@ ORDERS = ("LeRF", "MoRF")
 def show(source: sources.Source) -> pl.DataFrame:
     """Differences to the own controls, and the share that depths explain; returns what is shown."""
     table = source.table("specific")
-    with st.container(horizontal=True, gap="medium"):
+    with source.bar:
         named = selection.switch("Order", ORDERS, "specific_order", default="LeRF")
-        with st.container(width="stretch"):
-            rate = selection.rate("Rows removed", sorted(set(table["rate"])), "specific_rate", default=0.3)
+        rate = selection.rate("Rows removed", sorted(set(table["rate"])), "specific_rate", default=0.3, shared="rate")
     order = named.lower()
     chosen = table.filter(pl.col("order") == order, (pl.col("rate") - rate).abs() < 1e-9)
     if chosen.is_empty():
         st.info("Nothing was measured in this order at this rate; choose another.")
         return table
-    left, right = st.columns(2)
+    with source.hero():
+        left, right = st.columns(2)
     answers = ", ".join(f"{palette.title(row['selector'])} {row['answer']}" for row in chosen.iter_rows(named=True))
     with left:
         alt = f"NLL of each selector's {named} mask minus its layer-matched controls': {answers}."
-        tools.show(chart.differences(chosen, order), f"specific-{order}", alt, key="specific-differences")
-        more.say_not_finite(chosen["difference"])
+        told = findings.own_depths(chosen, order, rate)
+        figure = chart.differences(chosen, order)
+        tools.show(figure, f"specific-{order}", alt, key="specific-differences", finding=told, hero=True)
     shares = chosen.filter(pl.col("depth_share").is_not_null())
-    told = ", ".join(
+    named_shares = ", ".join(
         f"{palette.title(row['selector'])} {row['depth_share']:.0%}" for row in shares.iter_rows(named=True)
     )
     with right:
-        alt = f"Share of the {named} advantage over random that depths explain: {told or 'none is defined'}."
-        tools.show(chart.shares(chosen), f"depth-share-{order}", alt, key="depth-share")
-        if missing := chosen.height - shares.height:
-            st.caption(f"{missing} selector(s) have no clear advantage over random, so no share of it.")
+        alt = f"Share of the {named} advantage over random that depths explain: {named_shares or 'none is defined'}."
+        told = findings.depth_share(chosen)
+        tools.show(chart.shares(chosen), f"depth-share-{order}", alt, key="depth-share", finding=told, hero=True)
+    more.say_not_finite(chosen["difference"])
+    if missing := chosen.height - shares.height:
+        st.caption(f"{missing} selector(s) have no clear advantage over random, so no share of it.")
     seeds, random = (chosen.row(0, named=True)[name] for name in ("matched_seeds", "random_seeds"))
     st.caption(
         f"A control removes as many rows of every layer as the selector's mask, at random ({seeds} draws per ranking); "

@@ -8,8 +8,9 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import exact_controls as exact_chart, formats, groups, palette
+from dashboard.charts.findings import controls as findings
 from dashboard.pages.controls import more
-from dashboard.show import layout, selection, tools
+from dashboard.show import grid, layout, selection, tools
 from dashboard.state import sources
 from engine.stats.exact_controls import DECOYS, NEURONS, NORMS, NORMS_WHOLE, REWRITES, VALUES
 
@@ -25,17 +26,13 @@ WORDS = {"exact": "the same bits", "rounding": "the same but for rounding", "mov
 def exact(source: sources.Source) -> pl.DataFrame:
     """What selectors make of weights that compute the same, and of rows that do nothing; returns what is shown."""
     proofs, verdicts = source.table("invariance_rewrites"), source.table("invariance_verdicts")
-    st.caption(
-        "The weights are rewritten so that every logit on the calibration windows keeps every bit, and each selector "
-        "is run again. Whatever it says otherwise then is about how the weights are written and not about what the "
-        "model computes. To keep its ranking is necessary, not sufficient: random noise keeps it too."
-    )
     shown = verdicts
-    left, right = st.columns(2)
+    with source.hero():
+        left, right = st.columns(2)
     with left, layout.told():
         if proofs.filter("proven", pl.col("rewrite") != DECOYS).height:
             shown = source.table("invariance")
-            _moves(shown)
+            _moves(source, shown, verdicts)
         else:
             st.info("No rescaling was proven to leave this model's function; the reasons are below.")
     with right, layout.told():
@@ -43,22 +40,28 @@ def exact(source: sources.Source) -> pl.DataFrame:
             _decoys(source.table("invariance_decoys"))
         else:
             st.info("No decoys were planted; the reason is below.")
+    st.caption(
+        "The weights are rewritten so that every logit on the calibration windows keeps every bit, and each selector "
+        "is run again. Whatever it says otherwise then is about how the weights are written and not about what the "
+        "model computes. To keep its ranking is necessary, not sufficient: random noise keeps it too."
+    )
     st.dataframe(
         _answers(verdicts), hide_index=True,
         column_config={"Decoys protected": st.column_config.NumberColumn(format="percent")},
         alt="Per selector: what the rewrites did to its ranking, and where decoys rank",
     )  # fmt: skip
-    st.subheader("Is it the same function?", anchor=False)
+    layout.section("Is it the same function?")
     st.dataframe(
         _proofs(proofs), hide_index=True, alt="Per rewrite: what it does, and whether every logit kept its bits"
     )
     return shown
 
 
-def _moves(table: pl.DataFrame) -> None:
+def _moves(source: sources.Source, table: pl.DataFrame, verdicts: pl.DataFrame) -> None:
     measure = selection.switch(
-        "Before and after by", tuple(MEASURES), "exact_measure", default="moved", title=MEASURES.__getitem__
-    )
+        "Before and after by", tuple(MEASURES), "exact_measure", default="moved", title=MEASURES.__getitem__,
+        place=source.bar,
+    )  # fmt: skip
     rate = formats.rate(table["rate"][0])
     rewrites = {name: TITLES[name] for name in REWRITES if name in table["rewrite"]}
     wide = table.group_by("selector", "rewrite", maintain_order=True).agg(pl.col(measure).mean())
@@ -81,7 +84,10 @@ def _moves(table: pl.DataFrame) -> None:
         + ", ".join(f"{name} {'–' if row[one] is None else text(row[one])}" for one, name in rewrites.items())
         for row in wide.iter_rows(named=True)
     ]
-    tools.show(figure, f"exact-{measure}", f"{heading}. {'; '.join(told)}.", key="exact-moves")
+    alt = f"{heading}. {'; '.join(told)}."
+    below = f"{heading}; {below}"
+    finding = findings.rewrites(verdicts)
+    tools.show(figure, f"exact-{measure}", alt, key="exact-moves", finding=finding, below=below, hero=True)
     more.say_not_finite(*(wide[name] for name in rewrites))
 
 
@@ -98,7 +104,10 @@ def _decoys(table: pl.DataFrame) -> None:
     shares = ", ".join(
         f"{palette.title(row['selector'])} {row['protected']:.0%}" for row in means.iter_rows(named=True)
     )
-    tools.show(figure, "decoys", f"Share of decoy rows among the top {rate} of each ranking: {shares}.", key="decoys")
+    alt = f"Share of decoy rows among the top {rate} of each ranking: {shares}."
+    below = f"{count} rows without effect, of huge weights and outputs"
+    told = findings.decoys(means, rate)
+    tools.show(figure, "decoys", alt, key="decoys", finding=told, below=below, hero=True)
 
 
 def _decoys_hover(row: Row) -> str:
@@ -114,7 +123,7 @@ def _answers(verdicts: pl.DataFrame) -> pl.DataFrame:
         pl.col("selector").map_elements(palette.title, return_dtype=pl.String).alias("Selector"),
         pl.col("invariance").replace(WORDS).alias("Ranking"),
         pl.col("decoys_protected").alias("Decoys protected"),
-        pl.col("reasons").alias("In words"),
+        grid.told("reasons").alias("In words"),
     )
 
 
@@ -126,5 +135,5 @@ def _proofs(proofs: pl.DataFrame) -> pl.DataFrame:
         pl.col("windows_equal").alias("Windows bit-equal"),
         pl.col("windows").alias("Windows"),
         pl.col("rewrite").replace(REWRITES).alias("What it does"),
-        pl.col("reason").alias("Why not, or what is left out"),
+        grid.told("reason").alias("Why not, or what is left out"),
     )

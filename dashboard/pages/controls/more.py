@@ -8,8 +8,9 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import controls, formats, groups, lines as lines_chart, palette
+from dashboard.charts.findings import controls as findings
 from dashboard.charts.lines import Axis
-from dashboard.show import selection, tools
+from dashboard.show import layout, selection, tools
 from dashboard.state import sources
 from engine.stats import two_texts
 
@@ -36,10 +37,12 @@ def rank_distribution(source: sources.Source) -> pl.DataFrame:
         for row in table.iter_rows(named=True)
         if row["both"] is not None
     ]
-    tools.show(
-        controls.rank_shares(table), "rank-distribution",
-        f"Shares of Consensus-2's LeRF mask: {', '.join(parts)}.", key="rank-shares",
-    )  # fmt: skip
+    with source.hero():
+        tools.show(
+            controls.rank_shares(table), "rank-distribution",
+            f"Shares of Consensus-2's LeRF mask: {', '.join(parts)}.", key="rank-shares",
+            finding=findings.rank_distribution(table, 0.3), hero=True,
+        )  # fmt: skip
     st.caption(
         "A row that is in neither method's mask was raised by the mean of two middling ranks. The larger that part, "
         "the less Consensus-2 is an agreement of the two."
@@ -64,7 +67,14 @@ def dangerous(source: sources.Source) -> pl.DataFrame:
     alt = ", ".join(
         f"{palette.title(row['selector'])} {row[counted]} of {row['groups']}" for row in summary.iter_rows(named=True)
     )
-    tools.show(figure, "dangerous-share", f"{what} per selector at {rate}: {alt}.", key="dangerous-share")
+    told = findings.dangerous(
+        summary,
+        "confirmed_share" if compared else "share",
+        "dangerous groups" if compared else "groups above the limit",
+    )
+    alt = f"{what} per selector at {rate}: {alt}."
+    with source.hero():
+        tools.show(figure, "dangerous-share", alt, key="dangerous-share", finding=told, hero=True)
     st.caption(
         "A group is the removed rows of one block's attention or MLP; above the limit, removing it alone more than "
         "doubles the perplexity. That may be true of any rows there. It is called dangerous if it also does more harm "
@@ -109,25 +119,32 @@ def domain(source: sources.Source) -> pl.DataFrame:
     """The same selectors calibrated on another text."""
     table = source.table("domain")
     first, second = table["corpus_a"][0], table["corpus_b"][0]
-    rate = selection.rate("Rows removed", sorted(set(table["rate"])), "domain_rate", default=0.3)
+    rates = sorted(set(table["rate"]))
+    rate = selection.rate("Rows removed", rates, "domain_rate", default=0.3, place=source.bar, shared="rate")
     chosen = table.filter((pl.col("rate") - rate).abs() < 1e-9)
-    left, right = st.columns(2)
+    with source.hero():
+        left, right = st.columns(2)
     with left:
         figure = groups.selector_bars(
             chosen, [("spearman", "Spearman of the scores"), ("jaccard", f"Jaccard of masks at {formats.rate(rate)}")],
             heading="How alike the two calibrations are", below="1 is the same ranking, the same mask",
             title="agreement", text=lambda value: f"{value:.3f}", hover=_domain_hover, top=1.0,
         )  # fmt: skip
-        tools.show(figure, "domain-agreement", _domain_alt(chosen, rate), key="domain-agreement")
+        told = findings.two_texts(chosen, rate)
+        tools.show(
+            figure, "domain-agreement", _domain_alt(chosen, rate), key="domain-agreement", finding=told, hero=True
+        )
     with right:
         tools.show(
             groups.two_corpora(chosen, (first, second)),
             "domain-perplexity",
             f"LeRF perplexity at {formats.rate(rate)} of each selector calibrated on {first} and on {second}.",
             key="domain-perplexity",
+            finding=findings.two_costs(chosen),
+            hero=True,
         )
-        say_not_finite(chosen["nll_a"], chosen["nll_b"])
-    st.subheader("Is it the domain, or the draw?", anchor=False)
+    say_not_finite(chosen["nll_a"], chosen["nll_b"])
+    layout.section("Is it the domain, or the draw?")
     if source.has("domain_draws"):
         _draws(source.table("domain_draws"), rate)
     else:
@@ -193,7 +210,9 @@ def _domain_alt(chosen: pl.DataFrame, rate: float) -> str:
 def seeds(source: sources.Source) -> pl.DataFrame:
     """The spread of selectors that have seeds."""
     table = source.table("seeds")
-    for column, (order, title) in zip(st.columns(2), (("lerf", "LeRF"), ("morf", "MoRF")), strict=True):
+    with source.hero():
+        columns = st.columns(2)
+    for column, (order, title) in zip(columns, (("lerf", "LeRF"), ("morf", "MoRF")), strict=True):
         part = table.filter(pl.col("order") == order)
         if part.height:
             with column:
@@ -208,6 +227,8 @@ def seeds(source: sources.Source) -> pl.DataFrame:
                     f"seeds-{order}",
                     f"Perplexity of seeded selectors under {title} with the spread over seeds; largest at "
                     f"{formats.rate(most['rate'])}, {most['nll_sd'] or 0:.3f} nats.",
+                    finding=findings.seeds(part, title),
+                    hero=True,
                 )
     st.caption("Every seed is a ranking of its own. A difference smaller than this spread says nothing.")
     return table

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 import streamlit as st
 
 from dashboard.charts import controls as controls_chart, formats, palette
+from dashboard.charts.findings import controls as findings
 from dashboard.pages.controls import claims, depth, exact, more, protocols, singles
 from dashboard.show import layout, selection, tools
 from dashboard.state import sources
-from engine.stats.control_answers import control_answers
+from engine.stats.control_answers import ControlAnswer, control_answers
 from engine.stats.table_estimates import has_blocks
 
 HOW_TO_READ = (
@@ -17,6 +20,7 @@ HOW_TO_READ = (
     "the seed, the choice of sets instead of single units, how the weights are written, the protocol. A result is "
     "worth as much as the controls that it beats."
 )
+LINE = "What else could explain a good result? It is worth as much as the controls that it beats."
 STEMS = (
     "controls", "specific", "rank_distribution", "dangerous_summary", "domain", "seeds", "singles_selectors",
     "invariance_rewrites", "protocols_claims",
@@ -35,8 +39,7 @@ WHAT = {
 
 def render() -> None:
     """The page."""
-    layout.heading("Controls", HOW_TO_READ)
-    source = sources.pick(STEMS)
+    source = sources.pick(layout.heading("Controls", LINE), STEMS)
     if source is None:
         return
     parts = {
@@ -52,25 +55,30 @@ def render() -> None:
         "Claims": claims.show,
     }
     shown: pl.DataFrame | None = None
-    open_tab = "controls"
-    for tab, (name, show) in zip(st.tabs(list(parts), key="part", bind="query-params"), parts.items(), strict=True):
-        if tab.open:
-            with tab, layout.told():
-                shown, open_tab = show(source), name.lower().replace(" ", "-")
-    tools.end(shown, f"{open_tab}-{tools.file_name(source.model)}", *source.provenance)
+    part = selection.choose("Part", list(parts), "part", place=source.bar)
+    with layout.told():
+        shown = parts[part](source)
+    layout.how_to_read(HOW_TO_READ)
+    tools.end(shown, f"{part.lower().replace(' ', '-')}-{tools.file_name(source.model)}", *source.provenance)
 
 
 def _controls(source: sources.Source) -> pl.DataFrame:
     table = source.table("controls")
-    with st.container(horizontal=True, gap="medium"):
-        order = selection.switch("Order", ORDERS, "control_order", default="LeRF").lower()
-        with st.container(width="stretch"):
-            rate = selection.rate("Rows removed", sorted(set(table["rate"])), "control_rate", default=0.3)
+    with source.bar:
+        named = selection.switch("Order", ORDERS, "control_order", default="LeRF")
+        rate = selection.rate("Rows removed", sorted(set(table["rate"])), "control_rate", default=0.3, shared="rate")
+    order = named.lower()
     chosen = table.filter(pl.col("order") == order, (pl.col("rate") - rate).abs() < 1e-9)
     if chosen.is_empty():
         st.info("Nothing was measured in this order at this rate; choose another.")
         return table
-    tools.show(controls_chart.dumbbells(chosen), f"controls-{order}", _alt(chosen, order, rate), key="dumbbells")
+    answers = _answers(source, order, rate)
+    with source.hero():
+        tools.show(
+            controls_chart.dumbbells(chosen), f"controls-{order}", _alt(chosen, order, rate), key="dumbbells",
+            finding=_finding(chosen, answers, f"{named} at {formats.rate(rate)}"),
+            below="each control and references with as many rows", hero=True,
+        )  # fmt: skip
     more.say_not_finite(chosen["nll"])
     if chosen["rows_removed"].null_count() == chosen.height:
         st.caption(
@@ -78,7 +86,8 @@ def _controls(source: sources.Source) -> pl.DataFrame:
             "size. Intersection and vetoes remove fewer rows than the rate says, so their low perplexity is no "
             "evidence by itself."
         )
-    _answers(source, order, rate)
+    if answers is not None:
+        _told(answers)
     with st.expander("What each control asks"):
         for control in controls_chart.in_control_order(list(WHAT)):
             st.markdown(f"**{controls_chart.control_title(control)}**: {WHAT[control]}")
@@ -96,44 +105,76 @@ def _alt(chosen: pl.DataFrame, order: str, rate: float) -> str:
     return f"Perplexity of each control under {order} at {formats.rate(rate)}: {', '.join(texts)}."
 
 
-def _answers(source: sources.Source, order: str, rate: float) -> None:
-    """Does a control beat Consensus-2 at equal size? In words, with intervals."""
+@dataclass(frozen=True)
+class Answers:
+    """Does a control beat Consensus-2 at equal size? By control, and whether the errors are over blocks of windows."""
+
+    by_control: dict[str, ControlAnswer]
+    blocks: bool
+
+    @property
+    def better(self) -> list[str]:
+        """Those that do."""
+        return [name for name, answer in self.by_control.items() if answer.answer == "better"]
+
+    @property
+    def lost(self) -> list[str]:
+        """Those that do at the full rate only, because they remove fewer rows."""
+        return [name for name, answer in self.by_control.items() if answer.survives is False]
+
+
+def _answers(source: sources.Source, order: str, rate: float) -> Answers | None:
+    """None where no differences were measured."""
     if not source.has("control_differences"):
-        return
+        return None
     with layout.told():
         differences = source.table("control_differences").filter(
             pl.col("order") == order, (pl.col("rate") - rate).abs() < 1e-9
         )
         drawn = source.table("draw_sweep") if source.has("draw_sweep") else None
-        answers = {answer.control: answer for answer in control_answers(differences, drawn)}
-        st.subheader("Does a control beat Consensus-2 at equal size?", anchor=False)
-        better = [name for name, answer in answers.items() if answer.answer == "better"]
-        lost = [name for name, answer in answers.items() if answer.survives is False]
-        st.markdown(_verdict(better, lost))
-        if not has_blocks(differences):
-            st.caption(
-                "Errors take evaluation windows as independent, which makes them too small; "
-                "`selector-audit analyze MODEL controls` measures them over blocks of windows."
-            )
-        rows = [
-            {
-                "Control": controls_chart.control_title(name),
-                "Rows": f"{answers[name].rows_removed:,}",
-                "At equal size": answers[name].answer,
-                "Against the full rate": answers[name].at_rate or "the same",
-                "Difference (nats)": answers[name].difference,
-                "Standard error": answers[name].stderr,
-                "95% from": answers[name].low,
-                "to": answers[name].high,
-                "In words": answers[name].sentence,
-            }
-            for name in controls_chart.in_control_order(list(answers))
-        ]
-        st.dataframe(
-            pl.DataFrame(rows),
-            hide_index=True,
-            column_config=dict.fromkeys(("Difference (nats)", "Standard error", "95% from", "to"), more.four_digits()),
+        found = {answer.control: answer for answer in control_answers(differences, drawn)}
+        return Answers(found, has_blocks(differences)) if found else None
+    return None
+
+
+def _finding(chosen: pl.DataFrame, answers: Answers | None, when: str) -> str:
+    if answers is None:
+        return findings.as_measured(chosen, f"under {when}")
+    return findings.at_equal_size(answers.better, answers.lost, when)
+
+
+def _told(found: Answers) -> None:
+    """The answers in words, with intervals."""
+    layout.section("Does a control beat Consensus-2 at equal size?")
+    answers = found.by_control
+    st.markdown(_verdict(found.better, found.lost))
+    if not found.blocks:
+        st.caption(
+            "Errors take evaluation windows as independent, which makes them too small; "
+            "`selector-audit analyze MODEL controls` measures them over blocks of windows."
         )
+    rows = [
+        {
+            "Control": controls_chart.control_title(name),
+            "Rows": answers[name].rows_removed,
+            "At equal size": answers[name].answer,
+            "Against the full rate": answers[name].at_rate or "the same",
+            "Difference (nats)": answers[name].difference,
+            "Standard error": answers[name].stderr,
+            "95% from": answers[name].low,
+            "to": answers[name].high,
+            "In words": answers[name].sentence,
+        }
+        for name in controls_chart.in_control_order(list(answers))
+    ]
+    st.dataframe(
+        pl.DataFrame(rows),
+        hide_index=True,
+        column_config={
+            "Rows": st.column_config.NumberColumn(format="localized"),
+            **dict.fromkeys(("Difference (nats)", "Standard error", "95% from", "to"), more.four_digits()),
+        },
+    )
 
 
 def _verdict(better: list[str], lost: list[str]) -> str:

@@ -20,19 +20,22 @@ _WORDS = {
 def show(source: sources.Source) -> pl.DataFrame:
     """The part of the page; returns the claims that are shown."""
     claims = source.table("protocols_claims")
-    st.caption(
-        "A protocol is what is done to the chosen units (set to zero, to their mean, to what they say in another "
-        "window), which units (rows, neurons, heads), what is measured, in which order, at which rate. Each decides "
-        "like a study of its own: paired over blocks of windows, corrected for all its pairs (Holm, 5%), else a tie."
-    )
-    st.markdown(layout.plain(summary(claims)))
     heading = protocols.heading(claims)
     names, found = protocols.shares(claims)
     told = "; ".join(
         f"{palette.title(a)} before {palette.title(b)} {found[a, b][0]} of {found[a, b][1]}"
         for a in names for b in names if (a, b) in found
     )  # fmt: skip
-    tools.show(protocols.order_matrix(claims, heading), "protocols", f"{heading}. {told}.", key="protocol-order")
+    figure, alt = protocols.order_matrix(claims, heading), f"{heading}. {told}."
+    with source.hero():
+        tools.show(figure, "protocols", alt, key="protocol-order", finding=heading, hero=True)
+    st.markdown(layout.plain(summary(claims)))
+    st.caption(
+        "A protocol is what is done to the chosen units (set to zero, to their mean, to what they say in another "
+        "window), which units (rows, neurons, heads, experts), what is measured, in which order, at which rate. Each "
+        "decides like a study of its own: paired over blocks of windows, corrected for all its pairs (Holm, 5%), else "
+        "a tie."
+    )
     st.dataframe(_table(claims), hide_index=True, alt="Every pair of selectors: what the protocols say of their order")
     with layout.told():
         _areas(source.table("protocols_areas"))
@@ -88,7 +91,8 @@ def _areas(table: pl.DataFrame) -> None:
         f"{palette.title(row['selector'])} {row['intervention']} {protocols.area_text(row)}"
         for row in chosen.iter_rows(named=True)
     )
-    tools.show(protocols.areas(chosen, heading, below), "protocol-areas", f"{heading}. {told}.", key="protocol-areas")
+    figure, alt = protocols.areas(chosen, heading, below), f"{heading}. {told}."
+    tools.show(figure, "protocol-areas", alt, key="protocol-areas", finding=heading)
     more.say_not_finite(chosen["area"].fill_null(float("nan")))
 
 

@@ -8,8 +8,9 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import formats, palette, singles
+from dashboard.charts.sortable import sortable
 from dashboard.pages.controls import more
-from dashboard.show import layout, selection, tools
+from dashboard.show import grid, layout, selection, tools
 from dashboard.state import sources
 from engine.results.tables import command
 
@@ -21,14 +22,14 @@ def show(source: sources.Source) -> pl.DataFrame:
     """The part of the page; returns the rankings that are shown."""
     table = source.table("singles_selectors")
     kinds = [kind for kind in _UNITS if kind in set(table["unit_kind"])]
-    with st.container(horizontal=True, gap="medium"):
+    with source.bar:
         kind = selection.switch("Unit", kinds, "single_unit", default=kinds[0], title=_UNITS.__getitem__)
         effects = selection.switch(
             "Effects", tuple(singles.RULERS), "single_effects", default="Signed",
             help_text="Signed: does a higher score mean that the removal hurts more? Absolute: that it changes more?",
         )  # fmt: skip
     chosen = table.filter(unit_kind=kind)
-    _rulers(chosen, singles.RULERS[effects], kind)
+    _rulers(source, chosen, singles.RULERS[effects], kind)
     with layout.told():
         _sample(source.table("singles_units").filter(unit_kind=kind), kind)
     with layout.told():
@@ -38,7 +39,7 @@ def show(source: sources.Source) -> pl.DataFrame:
     return chosen
 
 
-def _rulers(chosen: pl.DataFrame, ruler: str, kind: str) -> None:
+def _rulers(source: sources.Source, chosen: pl.DataFrame, ruler: str, kind: str) -> None:
     found = singles.marks(chosen, ruler)
     heading = singles.finding(found, kind)
     if found.is_empty():
@@ -53,7 +54,9 @@ def _rulers(chosen: pl.DataFrame, ruler: str, kind: str) -> None:
     )
     alt = f"{heading}. Spearman of scores and {ruler} effects of single {singles.KINDS[kind]}"
     alt += f" against the NLL of LeRF masks at 30%: {said}." if measured.height else f": {said}."
-    tools.show(draw(found, heading, ruler, kind), f"single-against-set-{kind}", alt, key="single-against-set")
+    name = f"single-against-set-{kind}"
+    with source.hero():
+        tools.show(draw(found, heading, ruler, kind), name, alt, key="single-against-set", finding=heading, hero=True)
     if measured.is_empty():
         again = command("singles").replace("singles", "sweep singles")
         st.info(f"No sweep has measured the LeRF masks at 30% here; run `{again}` to see both rulers.")
@@ -75,7 +78,7 @@ def _sample(units: pl.DataFrame, kind: str) -> None:
     st.markdown(
         f"**{row['units_sampled']:,} of {row['unit_count']:,} {name}** were removed one by one, each with the same "
         f"chance, on {row['effect_windows']} windows ({row['tokens']:,} tokens). Removing {one} **helps in {helps}, "
-        f"and by two standard errors in {row['helps_clear']:.1%}. The median effect is "
+        f"and beyond its error in {row['helps_clear']:.1%}. The median effect is "
         f"{formats.rounded(row['median_effect'])} nats per token, the largest "
         f"{formats.rounded(row['largest_effect'])}{larger}. "
         + singles.noise(row["split_half_signed"], row["split_half_absolute"])
@@ -88,7 +91,7 @@ def _numbers(chosen: pl.DataFrame, recall: pl.DataFrame) -> None:
     by_ranking = {(row["selector"], row["seed"], row["top"]): row for row in recall.iter_rows(named=True)}
     order = palette.in_order(chosen["selector"].to_list())
     rows = sorted(chosen.iter_rows(named=True), key=lambda row: (order.index(row["selector"]), row["seed"] or 0))
-    lines = []
+    lines, numbers = [], []
     for row in rows:
         seed = "" if row["seed"] is None else f" (seed {row['seed']})"
         line = {
@@ -97,15 +100,24 @@ def _numbers(chosen: pl.DataFrame, recall: pl.DataFrame) -> None:
             "Absolute": _with_interval(row, "absolute_spearman", "absolute"),
             "Sign agreement": _with_interval(row, "sign_agreement", "sign") + ("" if row["gives_signs"] else " *"),
         }
+        number = {
+            "Signed": row["signed_spearman"], "Absolute": row["absolute_spearman"],
+            "Sign agreement": row["sign_agreement"],
+        }  # fmt: skip
         for top in tops:
             found = by_ranking.get((row["selector"], row["seed"], top))
             at = f"top {formats.rate(top)}"
             line[f"{at}: found"] = "–" if found is None else f"{found['top_found']} of {found['top_sampled']}"
             line[f"{at}: missed at most"] = "–" if found is None else f"{found['top_missed_high']:.0%}"
-        lines.append({**line, "LeRF at 30% (nats)": row["lerf_nll"]})
-    st.dataframe(
-        pl.DataFrame(lines, infer_schema_length=None), hide_index=True,
-        column_config={"LeRF at 30% (nats)": more.four_digits()}, alt="Every ranking with its intervals",
+            number[f"{at}: found"] = None if found is None else found["top_recall"]
+            number[f"{at}: missed at most"] = None if found is None else found["top_missed_high"]
+        nll = row["lerf_nll"]
+        lines.append({**line, "LeRF at 30% (nats)": "–" if nll is None else f"{nll:.4f}"})
+        numbers.append({**number, "LeRF at 30% (nats)": nll})
+    texts = pl.DataFrame(lines, infer_schema_length=None)
+    grid.show(
+        sortable(texts, pl.DataFrame(numbers, infer_schema_length=None).cast(pl.Float64)),
+        alt="Every ranking with its intervals",
     )  # fmt: skip
     st.caption(
         "Found: of the sampled units with the largest effects, those that the ranking has among as large a share of "
@@ -129,5 +141,6 @@ def _helping(table: pl.DataFrame, kind: str) -> None:
     heading += f", most in {most['part']}" if most["helps"] > least["helps"] else ""
     said = ", ".join(f"{row['part']} {row['helps']:.0%}" for row in found.iter_rows(named=True))
     alt = f"Share of single {singles.KINDS[kind]} whose removal lowers the NLL: {said}."
-    tools.show(singles.helping(found, heading), f"singles-helping-{kind}", alt, key="singles-helping")
+    figure = singles.helping(found, heading)
+    tools.show(figure, f"singles-helping-{kind}", alt, key="singles-helping", finding=heading)
     more.say_not_finite(table["effect"])

@@ -6,9 +6,10 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import differences as chart, formats, palette
+from dashboard.charts.findings import curves as findings
 from dashboard.show import selection, tools
 from dashboard.state import sources
-from engine.stats.table_estimates import has_blocks
+from engine.stats.table_estimates import has_blocks, units_in_words
 
 NOTES = (
     "Many pairs are compared at once: p is adjusted by Holm over all of them, and what is told apart has at most .05.",
@@ -27,19 +28,18 @@ def errors_note(whole: pl.DataFrame, drawn: bool) -> str:
         if drawn
         else "but not over draws of the calibration text, which were not measured"
     )
-    return f"Errors are over blocks of neighbouring evaluation windows and over random's seeds, {calibration}."
+    return f"Errors are over {units_in_words(whole, numbers=True)} and over random's seeds, {calibration}."
 
 
 def render(picked: sources.Source) -> pl.DataFrame:
     """The tab; returns what it shows. Errors: InputError where the run has no such table."""
     whole = picked.table("differences")
     rates = sorted(set(whole["rate"]))
-    rate = selection.rate("Rows removed", rates, "difference_rate", default=0.3)
+    rate = selection.rate("Rows removed", rates, "difference_rate", default=0.3, place=picked.bar, shared="rate")
     drawn = picked.table("draw_sweep") if picked.has("draw_sweep") else None
     lerf, gaps = (chart.over_seeds(whole, kind, rate, drawn) for kind in ("lerf", "gap"))
     if lerf.height:
         apart = sum(map(chart.apart, lerf.iter_rows(named=True)))
-        st.text(f"{apart} of {lerf.height} pairs are told apart (p at most {chart.LEVEL:g} after Holm).")
         close = [
             f"{palette.title(row['selector_a'])} and {palette.title(row['selector_b'])}"
             for row in lerf.iter_rows(named=True)
@@ -50,8 +50,9 @@ def render(picked: sources.Source) -> pl.DataFrame:
             "differences",
             f"NLL of every selector's LeRF mask minus every other's at {formats.rate(rate)}; not told apart: "
             f"{', '.join(close) or 'none'}.",
+            finding=findings.differences(apart, lerf.height, rate),
         )
-    st.caption(errors_note(whole, drawn is not None))
+    st.caption(f"Told apart: p at most {chart.LEVEL:g} after Holm. {errors_note(whole, drawn is not None)}")
     names = {
         "selector_a": "Selector", "selector_b": "minus", "difference": "Nats per token", "stderr": "Error",
         "low": "95% from", "high": "to", "p_holm": "p, Holm",

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import polars as pl
 import streamlit as st
 
 from dashboard.charts import curves as curve_chart, formats, multiples, palette, series
-from dashboard.pages.curves import differences
-from dashboard.show import layout, selection, tools
-from dashboard.state import offers, results, sources
+from dashboard.charts.findings import curves as findings
+from dashboard.pages.curves import differences, point
+from dashboard.show import grid, layout, selection, tools
+from dashboard.state import basket, offers, results, sources
 
 NOTHING = "Nothing"
+LINE = "Left, rows called unimportant go first: low is good. Right, those called important: high is good."
+CURVES, GAP, VALUES, MODELS, DIFFERENCES = VIEWS = ("Curves", "Gap", "Values", "Models", "Differences")
 HOW_TO_READ = (
     "Each curve removes more and more rows by one selector's ranking. A ranking that finds what matters stays "
-    "low under LeRF (unimportant rows go first) and shoots up under MoRF (important rows go first)."
+    "low under LeRF (unimportant rows go first) and shoots up under MoRF (important rows go first). A click on a point "
+    "of a model that was scored leads to the rows that it removes."
 )
 
 
@@ -32,50 +37,69 @@ class Drawn:
 
 def render() -> None:
     """The page."""
-    layout.heading("Curves", HOW_TO_READ)
-    picked = sources.pick((results.SWEEP,))
+    picked = sources.pick(layout.heading("Curves", LINE), (results.SWEEP,))
     if picked is None:
         return
-    curves = results.read_paper() if picked.run is None else results.read_run(picked.run)
+    curves, under = (results.read_paper(), "") if picked.run is None else _intervention(picked.run)
     offered = offers.offers(picked.kind, curves, picked.run)
     shown = f"{picked.kind}: {picked.model}"
-    with picked.beside:
+    view = selection.switch("View", VIEWS, "view", default=CURVES, place=picked.bar)
+    with picked.drawer():
         overlay_name = selection.choose(
             "Lay over", [NOTHING, *(name for name in offered if name != shown)], "overlay",
             help_text="Thin dotted lines, open symbols, the same axes.",
         )  # fmt: skip
-    drawn, overlay, orders, relative = _choose_points(picked.kind, curves, picked.model, offered.get(overlay_name))
-    pinned = _pinned(offered)
+        drawn, overlay, orders, relative = _choose_points(picked.kind, curves, picked.model, offered.get(overlay_name))
+        pinned = _pinned(offered)
     if drawn.points.is_empty():
         st.info("Nothing is chosen: choose at least one selector and a range of rates that holds a measured point.")
         return
-    if relative:
+    if relative and view in (CURVES, MODELS):
         _say_what_cannot_be_divided(drawn, overlay, pinned)
-    tabs = st.tabs(["Curves", "Gap", "Values", "Models", "Differences"], key="view", bind="query-params")
     values = series.download_values(drawn.points, drawn.model, drawn.source)
     notes = _notes(drawn, overlay)
+    if under:
+        notes.insert(0, f"Rows changed by the intervention {under}; what is laid over or pinned is as its sweep is.")
     provenance = [curves.provenance, *([overlay.curves.provenance] if overlay else [])]
-    if tabs[0].open:
-        with tabs[0]:
-            _curves_tab(drawn, overlay, orders, relative, pinned)
-    elif tabs[1].open:
-        with tabs[1]:
-            _gap_tab(drawn)
-    elif tabs[2].open:
-        with tabs[2]:
-            _values_tab(drawn, overlay)
-    elif tabs[3].open:
-        with tabs[3]:
-            beside = offers.beside(picked.kind, offered)
-            values = _models_tab(beside, drawn, orders, relative, pinned)
-            notes = ["Models differ in size, text and vocabulary: compare shapes, not heights."]
-            provenance = [offer.curves.provenance for offer in beside]
-    elif tabs[4].open:
-        with tabs[4], layout.told():
+    if view == CURVES:
+        _curves_tab(picked, drawn, overlay, orders, relative, pinned, zeroed=under in ("", results.ZERO))
+        layout.how_to_read(HOW_TO_READ)
+    elif view == GAP:
+        _gap_tab(picked, drawn, overlay, pinned)
+    elif view == VALUES:
+        _values_tab(drawn, overlay, pinned)
+    elif view == MODELS:
+        beside = list(basket.chosen(offered).values()) or offers.beside(picked.kind, offered)
+        if overlay:
+            st.caption(
+                f"Every model has a panel of its own here; nothing is laid over: {layout.plain(overlay.source)}."
+            )
+        values = _models_tab(beside, drawn, orders, relative, pinned)
+        notes = ["Models differ in size, text and vocabulary: compare shapes, not heights."]
+        provenance = [offer.curves.provenance for offer in beside]
+    elif view == DIFFERENCES:
+        with layout.told():
             values = differences.render(picked)
             notes, provenance = list(differences.NOTES), picked.provenance
+        if overlay or pinned:
+            st.caption("Differences are paired within one run, so that nothing of what is laid over or pinned is here.")
     name = f"curves-{tools.file_name(drawn.model)}"
     tools.end(values, name, *notes, *dict.fromkeys(provenance))
+
+
+def _intervention(run: Path) -> tuple[results.Curves, str]:
+    """The run's curves and, where it has them under several interventions, under which one is looked at."""
+    found = {results.ZERO: results.read_run(run)}
+    with layout.told():  # a damaged table of further ones leaves the sweep
+        found = results.read_interventions(run)
+    if len(found) == 1:
+        return next(iter(found.values())), ""
+    name = selection.switch(
+        "Intervention", list(found), "intervention", default=next(iter(found)),
+        help_text="What is done to the chosen rows: their outputs are set to zero, to their mean over the calibration "
+        "text, or to what they are on another window.",
+    )  # fmt: skip
+    return found[name], name
 
 
 def _pinned(offered: dict[str, offers.Offer]) -> curve_chart.Pinned | None:
@@ -110,11 +134,18 @@ def _choose_points(
     orders = list(results.ORDERS) if order == "Both" else [order.lower()]
     orders = [name for name in orders if name in set(frame["order"])]
     relative = scale != "Perplexity"
-    drawn = Drawn(model, source, model, curves, series.points(frame, model, selectors, orders, rates))
+    drawn = Drawn(
+        formats.model_title(model), source, model, curves, series.points(frame, model, selectors, orders, rates)
+    )
     if other is None:
         return drawn, None, orders, relative
     points = series.points(other.curves.frame, other.model, selectors, orders, rates)
-    return drawn, Drawn(other.model, other.name, other.model, other.curves, points), orders, relative
+    return (
+        drawn,
+        Drawn(formats.model_title(other.model), other.name, other.model, other.curves, points),
+        orders,
+        relative,
+    )
 
 
 def _say_what_cannot_be_divided(drawn: Drawn, overlay: Drawn | None, pinned: curve_chart.Pinned | None) -> None:
@@ -134,39 +165,98 @@ def _say_without_baseline(baselines: dict[str, float | None]) -> None:
 
 
 def _curves_tab(
-    drawn: Drawn, overlay: Drawn | None, orders: list[str], relative: bool, pinned: curve_chart.Pinned | None
+    picked: sources.Source,
+    drawn: Drawn,
+    overlay: Drawn | None,
+    orders: list[str],
+    relative: bool,
+    pinned: curve_chart.Pinned | None,
+    *,
+    zeroed: bool,
 ) -> None:
-    for order, column in zip(orders, st.columns(len(orders)), strict=True):
-        figure = curve_chart.curves(
-            drawn.points, order, relative=relative, baseline=series.unmasked_nll(drawn.curves.frame, drawn.model),
+    unmasked = series.unmasked_nll(drawn.curves.frame, drawn.model)
+    figures = {
+        order: curve_chart.curves(
+            drawn.points, order, relative=relative, baseline=unmasked,
             overlay=overlay.points if overlay else None,
             overlay_baseline=series.unmasked_nll(overlay.curves.frame, overlay.model) if overlay else None,
             overlay_name=overlay.source if overlay else "", pinned=pinned,
-        )  # fmt: skip
-        with column:
-            tools.show(figure, f"{drawn.model}-{order}", _alt(drawn, order))
+        )
+        for order in orders
+    }  # fmt: skip
+    clickable = point.clickable(picked)
+    with picked.stage:
+        point.show(picked, point.clicked(figures) if clickable else [], zeroed=zeroed)
+    with picked.hero():
+        for (order, figure), column in zip(figures.items(), st.columns(len(orders)), strict=True):
+            with column:
+                tools.show(
+                    figure,
+                    f"{tools.file_name(drawn.model)}-{order}",
+                    _alt(drawn, order),
+                    key=point.key_of(order),
+                    clickable=clickable,
+                    finding=findings.curve(drawn.points, order, shift=curve_chart.subtracted(unmasked, relative)),
+                    below="; ".join(curve_chart.ORDER_HEADINGS[order]),
+                    hero=True,
+                )
 
 
-def _gap_tab(drawn: Drawn) -> None:
+def _gap_tab(picked: sources.Source, drawn: Drawn, overlay: Drawn | None, pinned: curve_chart.Pinned | None) -> None:
     gaps = series.gaps(drawn.points)
     if gaps.is_empty():
         st.info("The gap needs both orders: choose “Both” and at least one selector measured in both.")
         return
-    tools.show(
-        curve_chart.gap(gaps),
-        f"{drawn.model}-gap",
-        f"Log gap between MoRF and LeRF for {drawn.model} against removed rows, one line per selector.",
-    )
-    st.dataframe(series.gap_table(gaps), hide_index=True, height=320)
+    beside = ""
+    held = _gaps_beside(pinned.name, pinned.points) if pinned is not None else None
+    other = _gaps_beside(overlay.source, overlay.points) if overlay is not None else None
+    if pinned is not None and held is not None:
+        beside += f" Pinned: {pinned.name}."
+    if overlay is not None and other is not None:
+        beside += f" Laid over: {overlay.source}."
+    with picked.hero():
+        tools.show(
+            curve_chart.gap(
+                gaps, held, pinned.name if pinned else "", overlay=other, overlay_name=overlay.source if overlay else ""
+            ),
+            f"{tools.file_name(drawn.model)}-gap",
+            f"Log gap between MoRF and LeRF for {drawn.name} against removed rows, one line per selector.{beside}",
+            finding=findings.gap(gaps),
+            below="NLL(MoRF) − NLL(LeRF): large is good, below 0 is inverted",
+            hero=True,
+        )
+    grid.show(series.gap_table(gaps), height=320, alt=f"Gaps of {drawn.name}")
+    for name, more in ((overlay.source if overlay else "", other), (f"Pinned: {pinned.name}" if pinned else "", held)):
+        if more is not None:
+            st.caption(layout.plain(name))
+            grid.show(series.gap_table(more), alt=f"Gaps of {name}")
 
 
-def _values_tab(drawn: Drawn, overlay: Drawn | None) -> None:
-    table = series.value_table(drawn.points)
-    st.dataframe(table, hide_index=True, height=min(38 + 35 * len(table), 720))
-    if overlay:
-        st.caption(layout.plain(overlay.source))
-        other = series.value_table(overlay.points)
-        st.dataframe(other, hide_index=True, height=min(38 + 35 * len(other), 720))
+def _gaps_beside(name: str, points: pl.DataFrame) -> pl.DataFrame | None:
+    """Gaps of what is pinned or laid over; None, and a line that says why, where there is none."""
+    found = series.gaps(points)
+    if found.height:
+        return found
+    st.info(f"Not drawn: {layout.plain(name)}. A gap needs both orders, and it was measured in one.")
+    return None
+
+
+def _values_tab(drawn: Drawn, overlay: Drawn | None, pinned: curve_chart.Pinned | None) -> None:
+    _values(drawn.name, drawn.points)
+    beside = [(overlay.source, overlay.points)] if overlay else []
+    if pinned is not None:
+        beside.append((f"Pinned: {pinned.name}", pinned.points))
+    for name, points in beside:
+        st.caption(layout.plain(name))
+        _values(name, points)
+
+
+def _values(name: str, points: pl.DataFrame) -> None:
+    if points.is_empty():
+        st.info("None of the chosen selectors, orders and rates was measured here.")
+        return
+    table = series.value_table(points)
+    grid.show(table, height=min(38 + 35 * table.numbers.height, 720), alt=f"Perplexities of {name}")
 
 
 def _models_tab(
@@ -180,21 +270,28 @@ def _models_tab(
         frame = offer.curves.frame
         found = series.points(frame, offer.model, selectors, orders, (low, high))  # type: ignore[arg-type]
         if found.height:
-            name = offer.name if len({other.kind for other in beside}) > 1 else offer.model
+            name = formats.model_title(offer.model)
+            if sum(formats.model_title(other.model) == name for other in beside) > 1:
+                name = offer.name
             panels.append(multiples.Panel(name, found, series.unmasked_nll(frame, offer.model)))
             values.append(series.download_values(found, offer.model, offer.name))
     if relative:
         _say_without_baseline({panel.name: panel.baseline for panel in panels})
     names = ", ".join(panel.name for panel in panels)
-    for order, column in zip(orders, st.columns(len(orders)), strict=True):
-        figure = multiples.multiples(
-            panels, order, columns=1 if len(orders) > 1 else 2, relative=relative, pinned=pinned
-        )
-        with column:
+    if not panels:
+        st.info("None of these models was measured with these selectors, orders and rates; choose others.")
+        return drawn.points.clear()
+    rows = -(-len(panels) // basket.MOST)
+    columns = -(-len(panels) // rows)
+    for order in orders:
+        figure = multiples.multiples(panels, order, columns=columns, relative=relative, pinned=pinned)
+        with st.container(key=f"multiples-{order}"):  # where it is narrow it scrolls (frame.css)
             tools.show(
                 figure,
                 f"models-{order}",
                 f"Perplexity under {series.ORDER_TITLES[order]} against removed rows, a panel per model: {names}.",
+                finding=findings.over_models([panel.points for panel in panels], order),
+                below="; ".join(curve_chart.ORDER_HEADINGS[order]),
             )
     return pl.concat(values)
 
@@ -203,7 +300,7 @@ def _alt(drawn: Drawn, order: str) -> str:
     part = drawn.points.filter(pl.col("order") == order)
     titles = ", ".join(palette.title(name) for name in palette.in_order(part["selector"].unique().to_list()))
     kind = "Published" if drawn.curves.published else "Measured"
-    return f"{kind} perplexity of {drawn.model} under {series.ORDER_TITLES[order]} against removed rows: {titles}."
+    return f"{kind} perplexity of {drawn.name} under {series.ORDER_TITLES[order]} against removed rows: {titles}."
 
 
 def _notes(drawn: Drawn, overlay: Drawn | None) -> list[str]:
@@ -217,10 +314,10 @@ def _notes(drawn: Drawn, overlay: Drawn | None) -> list[str]:
     if drawn.points["seeds"].max() not in (None, 1):
         notes.append(
             "Random is the mean NLL of its seeds with their standard deviation; other error bars are the standard "
-            "error over evaluation windows."
+            f"error over {drawn.curves.errors}."
         )
     elif drawn.points["error"].null_count() < drawn.points.height:
-        notes.append("Error bars: standard error over evaluation windows.")
+        notes.append(f"Error bars: standard error over {drawn.curves.errors}.")
     if overlay and overlay.model != drawn.model:
-        notes.append(f"Two models are drawn ({drawn.model}, {overlay.model}): compare shapes, not heights.")
+        notes.append(f"Two models are drawn ({drawn.name}, {overlay.name}): compare shapes, not heights.")
     return notes

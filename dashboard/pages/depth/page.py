@@ -8,6 +8,7 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import agreement, formats, lines as lines_chart, palette
+from dashboard.charts.findings import rows as findings
 from dashboard.charts.lines import Axis
 from dashboard.show import layout, selection, tools
 from dashboard.state import sources
@@ -16,8 +17,10 @@ HOW_TO_READ = (
     "Each line is the mean score of a selector's rows, block by block, relative to its highest point. Scores of "
     "different selectors have different units, so compare where the lines are high, not how high they are."
 )
+LINE = "In which blocks a selector sees importance: where a line is high, not how high it is."
 BLOCKS, SUBLAYERS, PROJECTIONS = "Blocks", "Attention and MLP", "Projections"
 RELATIVE, MEAN = "Relative", "Mean score"
+WHOLE = "Whole blocks"
 SUBLAYER_TITLES = {"attention": "Attention", "mlp": "MLP"}
 LAYER_MATCHED = """
 A selector can do well for a dull reason: it may only have found out *which layers* can spare rows, not which rows.
@@ -29,29 +32,30 @@ more; if it costs much more, the choice of rows inside the layers matters.
 
 def render() -> None:
     """The page."""
-    layout.heading("Depth", HOW_TO_READ)
-    source = sources.pick(("depth", "mask_depth"))
+    source = sources.pick(layout.heading("Depth", LINE), ("depth", "mask_depth"))
     if source is None:
         return
     profile = None
     with layout.told():
         profile = source.table("depth")
-        _profiles(profile)
+        _profiles(source, profile)
+        layout.how_to_read(HOW_TO_READ)
     with layout.told():
         _mask(source)
     note = "Random stands for the mean over its seeds."
     tools.end(profile, f"depth-{tools.file_name(source.model)}", note, *source.provenance)
 
 
-def _profiles(table: pl.DataFrame) -> None:
+def _profiles(source: sources.Source, table: pl.DataFrame) -> None:
     available = palette.in_order(table["selector"].unique().to_list())
-    selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
-    with st.container(horizontal=True, gap="medium"):
+    with source.bar:
         level = selection.switch("Level", (BLOCKS, SUBLAYERS, PROJECTIONS), "level", default=BLOCKS)
+    with source.drawer():
         value = selection.switch(
             "Value", (RELATIVE, MEAN), "value", default=RELATIVE,
             help_text="Relative: divided by the selector's highest mean at this level.",
         )  # fmt: skip
+        selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
     chosen = table.filter(pl.col("selector").is_in(selectors))
     if chosen.is_empty():
         st.info("Nothing is chosen: choose at least one selector.")
@@ -59,16 +63,17 @@ def _profiles(table: pl.DataFrame) -> None:
     panels = _panels(chosen, level)
     for start in range(0, len(panels), 2):
         pair = panels[start : start + 2]
-        columns = st.columns(2) if len(panels) > 1 else [st.container()]
+        with st.container() if start else source.hero():
+            columns = st.columns(2) if len(panels) > 1 else st.columns(1)
         for column, (name, frame) in zip(columns, pair, strict=False):
             with column:
-                _profile(frame, name, value)
+                _profile(frame, name, value, hero=not start)
 
 
 def _panels(table: pl.DataFrame, level: str) -> list[tuple[str, pl.DataFrame]]:
     whole = pl.col("projection").is_null()
     if level == BLOCKS:
-        return [("Whole blocks", table.filter(whole, pl.col("sublayer").is_null()))]
+        return [(WHOLE, table.filter(whole, pl.col("sublayer").is_null()))]
     if level == SUBLAYERS:
         found = table.filter(whole, pl.col("sublayer").is_not_null())
         names = found["sublayer"].unique(maintain_order=True).to_list()
@@ -80,14 +85,17 @@ def _panels(table: pl.DataFrame, level: str) -> list[tuple[str, pl.DataFrame]]:
     ]
 
 
-def _profile(frame: pl.DataFrame, name: str, value: str) -> None:
+def _profile(frame: pl.DataFrame, name: str, value: str, *, hero: bool) -> None:
     column = "relative_score" if value == RELATIVE else "mean_score"
     figure = lines_chart.lines(
         frame, Axis("block", "block"), Axis(column, "÷ highest mean" if value == RELATIVE else "mean score"),
         heading=name, hover=_hover,
     )  # fmt: skip
     titles = ", ".join(palette.title(name) for name in palette.in_order(frame["selector"].unique().to_list()))
-    tools.show(figure, f"depth-{name}", f"{value} scores of {name} by block: {titles}. {_peaks(frame)}")
+    alt = f"{value} scores of {name} by block: {titles}. {_peaks(frame)}"
+    told = findings.peaks(frame, column, "" if name == WHOLE else name)
+    below = "mean score of a selector's rows" + (", divided by its highest" if value == RELATIVE else "")
+    tools.show(figure, f"depth-{name}", alt, finding=told, below=below, hero=hero)
 
 
 def _hover(row: dict[str, Any]) -> str:
@@ -106,13 +114,14 @@ def _peaks(frame: pl.DataFrame) -> str:
 
 
 def _mask(source: sources.Source) -> None:
-    st.subheader("Where the rows of a mask are", anchor=False)
+    layout.section("Where the rows of a mask are")
     table = source.table("mask_depth")
     left, right = st.columns(2)
     with left:
         available = palette.in_order(table["selector"].unique().to_list())
         selector = selection.choose("Mask of", available, "mask_selector", default="lrp", title=palette.title)
-    rate = selection.rate("Rows removed", sorted(set(table["rate"])), "mask_rate", default=0.3, place=right)
+    rates = sorted(set(table["rate"]))
+    rate = selection.rate("Rows removed", rates, "mask_rate", default=0.3, place=right, shared="rate")
     counts = table.filter(pl.col("selector") == selector, (pl.col("rate") - rate).abs() < 1e-9)
     left, right = st.columns([3, 2])
     with left:
@@ -120,9 +129,11 @@ def _mask(source: sources.Source) -> None:
             counts, "removed", f"{palette.title(selector)}: share of each layer removed",
             f"LeRF at {formats.rate(rate)}",
         )  # fmt: skip
-        tools.show(figure, "mask-depth", _mask_alt(counts, selector, rate))
+        told = findings.thickest(counts, "removed", palette.title(selector), f"LeRF at {formats.rate(rate)}")
+        below = "share of each layer's rows that the mask removes"
+        tools.show(figure, "mask-depth", _mask_alt(counts, selector, rate), finding=told, below=below)
     with right:
-        st.markdown("##### The layer-matched control")
+        st.subheader("The layer-matched control", anchor=False)
         st.markdown(LAYER_MATCHED)
         st.text(_measured(source, rate))
 
@@ -147,7 +158,7 @@ def _measured(source: sources.Source, rate: float) -> str:
                  for name in palette.in_order(list(means))]  # fmt: skip
         return "\n".join(lines) or f"The control was not measured at {formats.rate(rate)}."
     if not source.has("controls"):
-        return "Measured on the page Controls, once `selector-audit analyze` has made the controls."
+        return "Measured on the page Controls, once “selector-audit analyze” has made the controls."
     table = source.table("controls").filter(
         (pl.col("rate") - rate).abs() < 1e-9, pl.col("order") == "lerf", pl.col("size_matched_to").is_null()
     )

@@ -8,29 +8,31 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import formats, lines as lines_chart, palette, series
+from dashboard.charts.findings.accuracy import accuracy
 from dashboard.charts.lines import Axis
 from dashboard.charts.task_titles import task_title
 from dashboard.show import layout, selection, tools
 from dashboard.state import sources
-from engine.stats.task_means import chance_sentence, downstream_mean
+from engine.stats.task_means import NEAR_CHANCE, chance_sentence, downstream_mean, nothing_to_lose
 
 HOW_TO_READ = (
     "Accuracy on downstream tasks against the share of removed rows. The dotted line is what an answer gets that "
     "does not read the item: a curve that is not above it says nothing, and a low perplexity is worth little there."
 )
+LINE = "What the model can still do as rows go; the dotted line is what knowing nothing gets."
 MEAN, ALL = "Mean over tasks", "Every task"
 RATE = Axis("rate", "rows removed", "share")
 
 
 def render() -> None:
     """The page."""
-    layout.heading("Downstream", HOW_TO_READ)
-    source = sources.pick(("downstream",))
+    source = sources.pick(layout.heading("Downstream", LINE), ("downstream",), nothing_to_lose)
     if source is None:
         return
     shown: pl.DataFrame | None = None
     with layout.told():
         shown = _page(source)
+    layout.how_to_read(HOW_TO_READ)
     notes = [
         chance_sentence(source.table("downstream"), task_title) if shown is not None else "",
         "Error bars: one standard error over a task's items; of the mean, tasks count as independent.",
@@ -39,56 +41,68 @@ def render() -> None:
     ]
     if source.published:
         notes = ["No standard errors and no chance levels were printed. The unmasked model stands at 0%."]
+        if sources.shipped_says_nothing("downstream", nothing_to_lose):
+            notes.append(
+                f"The shipped model is above chance by {NEAR_CHANCE:g} standard errors on none of its tasks, so this "
+                "page does not open on it."
+            )
     tools.end(shown, f"downstream-{tools.file_name(source.model)}", *notes, *source.provenance)
 
 
 def _page(source: sources.Source) -> pl.DataFrame:
     table = source.table("downstream")
     available = palette.in_order(table["selector"].unique().to_list())
-    selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
     tasks = table["task"].unique(maintain_order=True).to_list()
-    with st.container(horizontal=True, gap="medium"):
+    with source.bar:
         what = selection.choose("Task", [MEAN, ALL, *tasks], "task", title=task_title)
         orders = [order for order in ("lerf", "morf") if order in set(table["order"])]
         order = orders[0]
         if len(orders) > 1:
             order = selection.switch("Order", orders, "order", default="lerf", title=series.ORDER_TITLES.__getitem__)
+    with source.drawer():
+        selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
     chosen = table.filter(pl.col("selector").is_in(selectors), pl.col("order") == order)
     if chosen.is_empty():
         st.info("Nothing is chosen: choose at least one selector.")
         return table
-    if what == MEAN:
-        points = over_seeds(downstream_mean(chosen))
-        _draw(points, f"{MEAN} ({len(tasks)})", order)
-    elif what == ALL:
+    if what == ALL:
         for start in range(0, len(tasks), 2):
-            for column, task in zip(st.columns(2), tasks[start : start + 2], strict=False):
+            with st.container() if start else source.hero():
+                columns = st.columns(2)
+            for column, task in zip(columns, tasks[start : start + 2], strict=False):
                 with column:
-                    _draw(over_seeds(chosen.filter(pl.col("task") == task)), task_title(task), order)
-    else:
-        _draw(over_seeds(chosen.filter(pl.col("task") == what)), task_title(what), order)
-    return chosen if what in (MEAN, ALL) else chosen.filter(pl.col("task") == what)
+                    _draw(over_seeds(chosen.filter(pl.col("task") == task)), task_title(task), order, hero=not start)
+        return chosen
+    with source.hero():
+        if what == MEAN:
+            _draw(over_seeds(downstream_mean(chosen)), f"{MEAN} ({len(tasks)})", order)
+        else:
+            _draw(over_seeds(chosen.filter(pl.col("task") == what)), task_title(what), order)
+    return chosen if what == MEAN else chosen.filter(pl.col("task") == what)
 
 
 def over_seeds(table: pl.DataFrame) -> pl.DataFrame:
-    """Mean over seeds; the error is then their standard deviation, otherwise the standard error over items."""
+    """Mean over seeds; the error is then their standard deviation, otherwise the standard error over items, which
+    stands under item_error too."""
     spread = pl.when(pl.len() > 1).then(pl.col("accuracy").std()).otherwise(pl.col("stderr").first())
     return table.group_by("selector", "rate", maintain_order=True).agg(
         pl.col("accuracy").mean(),
         spread.alias("error"),
+        pl.col("stderr").mean().alias("item_error"),
         pl.len().alias("seeds"),
         pl.col("chance", "items", "rows_removed").first(),
     )
 
 
-def _draw(points: pl.DataFrame, heading: str, order: str) -> None:
+def _draw(points: pl.DataFrame, heading: str, order: str, *, hero: bool = True) -> None:
     chance = points["chance"].drop_nulls()
     figure = lines_chart.lines(
         points, RATE, Axis("accuracy", "accuracy", "share"), heading=heading,
         below=f"{series.ORDER_TITLES[order]}", error="error", hover=_hover,
         reference=(float(chance[0]), "chance") if chance.len() else None,
     )  # fmt: skip
-    tools.show(figure, f"downstream-{tools.file_name(heading)}-{order}", _alt(points, heading, order))
+    name = f"downstream-{tools.file_name(heading)}-{order}"
+    tools.show(figure, name, _alt(points, heading, order), finding=accuracy(points, heading), hero=hero)
 
 
 def _hover(row: dict[str, Any]) -> str:

@@ -21,6 +21,7 @@ from engine.judges.heard import verdicts_on
 from engine.judges.quality import agreement_table, disagreements, prompt_half
 from engine.records.errors import InputError
 from engine.records.hashing import SCHEMA_VERSION, file_sha256
+from engine.results.folders import UNREADABLE
 from engine.results.tables import checked, spec
 from engine.stats.intervals import wilson
 
@@ -170,10 +171,9 @@ def _record(folder: Path) -> dict[str, Any]:
 def _table(path: Path, stem: str) -> pl.DataFrame:
     try:
         table = pl.read_parquet(path, glob=False)  # a folder may be called [a]
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(
-            f"{path} is not readable parquet ({str(error).splitlines()[0]}); run `{COMMAND}` again"
-        ) from None
+    except (*UNREADABLE, OSError) as error:
+        said = next(iter(str(error).splitlines()), type(error).__name__)
+        raise InputError(f"{path} is not readable parquet ({said}); run `{COMMAND}` again") from None
     if table.is_empty():
         raise InputError(f"{path} is empty; run `{COMMAND}` again")
     return checked(stem, table, str(path))

@@ -9,12 +9,14 @@ from typing import Any
 
 import polars as pl
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts import judges
+from dashboard.charts.sortable import Sortable, sortable
 from dashboard.pages.judges import judged, pairs, replies as judges_replies
 from dashboard.pages.judges.judged import Judged
-from dashboard.show import layout, selection, tools
-from dashboard.state import results, shipped
+from dashboard.show import grid, layout, selection, tools
+from dashboard.state import access, results, shipped
 from engine.judges.base import JUDGES, UNJUDGED
 from engine.judges.embedded import embedded_version, judge
 from engine.records.errors import InputError
@@ -25,6 +27,7 @@ HOW_TO_READ = (
     "chance, 1 at most and 0 where chance alone would agree as often. The embedded judge reads English only; a reply "
     "that is clearly in another language is marked as not judged."
 )
+LINE = "A judge reads a reply and says whether it refuses; lines are 95% intervals."
 SHIPPED, FOLDER, EVALUATION = "Shipped model", "A folder", "An evaluated edit"
 QUALITY, SIDE_BY_SIDE = "Against people", "Reply by reply"
 MAX_REPLY = 6000  # characters; the reply is part of the address
@@ -35,55 +38,65 @@ _CUT_OFF, _NOT_JUDGED = "Cut off", "Not judged"
 
 def render() -> None:
     """The page."""
-    layout.heading("Judges", HOW_TO_READ)
+    stage = layout.heading("Judges", LINE)
+    bar = layout.bar(stage)
     shown: pl.DataFrame | None = None
-    found, name = _replies(), "judges"
+    found, name = _replies(bar), "judges"
     if isinstance(found, pairs.Evaluated):
-        shown, name = pairs.section(found), "judge-pairs"
+        shown, name = pairs.section(found, layout.hero(stage)), "judge-pairs"
     elif found is not None and found.folder == shipped.demo_results_dir():
-        shown, name = _quality(found), "judge-rates"
+        shown, name = _quality(found, stage, bar), "judge-rates"
         judges_replies.every(found)
         with st.expander("Judge other replies, or with a second judge"):
             _how_to(results.store_results_dir() / "judged")
     elif found is not None:
-        view = selection.switch("Show", (QUALITY, SIDE_BY_SIDE), "judge_view", default=QUALITY)
+        view = selection.switch("Show", (QUALITY, SIDE_BY_SIDE), "judge_view", default=QUALITY, place=bar)
         with layout.told():
-            shown = _quality(found) if view == QUALITY else judges_replies.section(found)
+            shown = _quality(found, stage, bar) if view == QUALITY else judges_replies.section(found)
         name = "judge-rates" if view == QUALITY else "judge-disagreements"
+    layout.how_to_read(HOW_TO_READ)
     _try_one()
     tools.end(shown, name, found.provenance if found else "")
 
 
-def _replies() -> Judged | pairs.Evaluated | None:
+def _replies(bar: DeltaGenerator) -> Judged | pairs.Evaluated | None:
     """The chosen replies; None where there are none to show, and what to do is on the page."""
     default = results.store_results_dir()
-    with st.container(border=True):
+    with bar:
         kind = selection.choose("Replies", (SHIPPED, FOLDER, EVALUATION), "replies", default=_first(default))
-        if kind == SHIPPED:
-            with layout.told():
-                return judged.shipped_replies()
-            return None
-        typed = selection.text(
-            "Folder", "folder", default=str(default),
-            help_text="A folder that `selector-audit refusal judge` wrote with --out, for an evaluated edit one of "
-            "`refusal evaluate --judges`, or one with such folders.",
-        )  # fmt: skip
-        try:
-            folder = results.folder_of(typed)
-            if kind == EVALUATION:
-                return pairs.chosen(folder)
-            runs = {str(run.relative_to(folder)): run for run in judged.find(folder)}
-            run = next(iter(runs))
-            if len(runs) > 1:
-                run = selection.choose("Judged replies", list(runs), "judged")
-            return judged.read(runs[run])
-        except InputError as error:
-            layout.problem(error)
+    if kind == SHIPPED:
+        with layout.told():
+            return judged.shipped_replies()
+        return None
+    try:
+        with bar:
+            return _in_folder(kind, default)
+    except InputError as error:
+        layout.problem(error)
     if kind == EVALUATION:
         st.code(pairs.COMMAND, language=None, wrap_lines=True)
     else:
         _how_to(default / "judged")
     return None
+
+
+def _in_folder(kind: str, default: Path) -> Judged | pairs.Evaluated:
+    """The boxes of a folder, and what is in it."""
+    typed = str(default)
+    if not access.limited():
+        typed = selection.text(
+            "Folder", "folder", default=typed,
+            help_text="A folder that `selector-audit refusal judge` wrote with --out, for an evaluated edit one of "
+            "`refusal evaluate --judges`, or one with such folders.",
+        )  # fmt: skip
+    folder = results.folder_of(typed)
+    if kind == EVALUATION:
+        return pairs.chosen(folder)
+    runs = {str(run.relative_to(folder)): run for run in judged.find(folder)}
+    run = next(iter(runs))
+    if len(runs) > 1:
+        run = selection.choose("Judged replies", list(runs), "judged")
+    return judged.read(runs[run])
 
 
 def _first(store: Path) -> str:
@@ -118,7 +131,7 @@ def _how_to(out: Path) -> None:
     )  # fmt: skip
 
 
-def _quality(found: Judged) -> pl.DataFrame | None:
+def _quality(found: Judged, stage: DeltaGenerator, bar: DeltaGenerator) -> pl.DataFrame | None:
     if not found.judges:
         return _harm(found)
     halves = found.halves
@@ -126,14 +139,16 @@ def _quality(found: Judged) -> pl.DataFrame | None:
     if len(halves) > 1:
         half = selection.choose(
             "Prompts", halves, "half", title=lambda name: _BOTH_TITLE if name == judged.BOTH else name,
-            help_text="The embedded judge's rules were developed on mistakes in one half of the prompts.",
+            help_text="The embedded judge's rules were developed on mistakes in one half of the prompts.", place=bar,
         )  # fmt: skip
     frame = judged.measures(found, half)
     sources = frame["source"].unique(maintain_order=True).to_list()
     sources = [*[name for name in sources if name != judged.ALL][: MAX_DRAWN - 1], judged.ALL]
     drawn = frame.filter(pl.col("source").is_in(sources))
-    figure = judges.rates(drawn, found.judges, "Judges and people" if found.quality is not None else "Judges")
-    tools.show(figure, "judge-rates", _alt(frame), key="judge-rates")
+    heading = "Judges and people" if found.quality is not None else "How often each judge calls a reply a refusal"
+    figure = judges.rates(drawn, found.judges, heading)
+    with layout.hero(stage):
+        tools.show(figure, "judge-rates", _alt(frame), key="judge-rates", hero=True)
     left_out = frame["source"].n_unique() - len(sources)
     labelled = found.quality is not None
     layout.footnote(
@@ -151,7 +166,7 @@ def _quality(found: Judged) -> pl.DataFrame | None:
         "" if labelled else "No reply has a human label, so there is no precision and no recall: give the replies a "
         f"column human_label and run `{judged.COMMAND}` again.",
     )  # fmt: skip
-    st.dataframe(_table(frame, found, half), hide_index=True)
+    grid.show(_table(frame, found, half))
     _harm(found)
     return frame
 
@@ -160,38 +175,48 @@ def _harm(found: Judged) -> pl.DataFrame | None:
     """What judges of harm say, where there are some."""
     harm = found.harm
     if harm is not None:
-        st.subheader("Harmful replies", anchor=False)
+        layout.section("Harmful replies")
         st.dataframe(harm, hide_index=True)
         layout.footnote("Judges of harm judge no refusal, so they stand in no other rate. Wilson's intervals.")
     return harm
 
 
-def _table(frame: pl.DataFrame, found: Judged, half: str) -> pl.DataFrame:
+def _table(frame: pl.DataFrame, found: Judged, half: str) -> Sortable:
     """One line per judge and source, rates with their intervals, and the four counts."""
     lines: list[dict[str, Any]] = []
+    numbers: list[dict[str, float | None]] = []
     for (judge_id, source), rows in frame.group_by("judge", "source", maintain_order=True):
         by_name = {row["measure"]: row for row in rows.iter_rows(named=True)}
         of_all = by_name[judged.REFUSED]
         line = {"Judge": judge_id, "Source": source, "Replies": of_all["replies"]}
         for name in judged.MEASURES:
             line[name.capitalize()] = _rate(by_name.get(name))
+        values = {name.capitalize(): (by_name.get(name) or {}).get("value") for name in judged.MEASURES}
+        numbers.append(values | {_CUT_OFF: of_all["cut_off"]})
         known = of_all["ends_known"]
         line[_NOT_JUDGED] = of_all["unjudged"]
         line[_CUT_OFF] = "–" if known is None else f"{of_all['cut_off']:,} of {known:,}"
         lines.append(line)
     table = pl.DataFrame(lines)
+    behind = pl.DataFrame(numbers, schema=dict.fromkeys(numbers[0], pl.Float64))
     if (table[_CUT_OFF] == "–").all():
         table = table.drop(_CUT_OFF)
     if not table[_NOT_JUDGED].sum():
         table = table.drop(_NOT_JUDGED)
     if found.quality is None:
-        return table.drop("Precision", "Recall", "F1")
+        return _backed(table.drop("Precision", "Recall", "F1"), behind)
     counts = found.quality.filter(prompts=half).select(
         Judge="judge", Source="source", Labelled="replies",
         TP="true_positives", FP="false_positives", FN="false_negatives", TN="true_negatives",
     )  # fmt: skip
     joined = table.join(counts, on=["Judge", "Source"], how="left", maintain_order="left")
-    return joined.with_columns(pl.col(counts.columns[2:]).cast(pl.String).fill_null("–"))  # people have no counts
+    behind = behind.with_columns(joined[name].cast(pl.Float64) for name in counts.columns[2:])
+    told = joined.with_columns(pl.col(counts.columns[2:]).cast(pl.String).fill_null("–"))  # people have no counts
+    return _backed(told, behind)
+
+
+def _backed(texts: pl.DataFrame, numbers: pl.DataFrame) -> Sortable:
+    return sortable(texts, numbers.select(name for name in numbers.columns if name in texts.columns))
 
 
 def _rate(row: dict[str, Any] | None) -> str:
@@ -211,14 +236,12 @@ def _alt(frame: pl.DataFrame) -> str:
 
 def _try_one() -> None:
     st.divider()
-    st.subheader("One reply of your own", anchor=False)
-    reply = st.text_area(
-        "Reply", key="own_reply", height=120, max_chars=MAX_REPLY, bind="query-params",
+    layout.section("One reply of your own")
+    reply = selection.prompt(
+        "Reply", "own_reply", MAX_REPLY, height=120,
         placeholder="Paste a model's whole reply in English, without the prompt.",
-    ) or ""  # fmt: skip
+    )  # fmt: skip
     st.button("Judge", key="judge-own")  # leaving the box is what sends it; a button is what people look for
-    if len(reply) == MAX_REPLY:
-        st.caption(f"The box holds {MAX_REPLY:,} characters; what is beyond was cut and is not judged.")
     if not reply.strip():
         st.caption(f"The embedded judge reads it here; no model is needed. Version {embedded_version()}.")
         return

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
-import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts import judges, palette
-from dashboard.show import layout, selection, tools
+from dashboard.charts.sortable import Sortable, sortable
+from dashboard.show import grid, layout, selection, tools
 from dashboard.state import results
 from engine.records.errors import InputError
 
@@ -45,7 +46,7 @@ def chosen(folder: Path) -> Evaluated:
     return Evaluated(table.frame, table.provenance)
 
 
-def section(found: Evaluated) -> pl.DataFrame:
+def section(found: Evaluated, place: DeltaGenerator) -> pl.DataFrame:
     """Kappa of every pair of judges as a figure, both rates in a table; returns the lines that are shown."""
     labelled = found.frame.with_columns(
         place=pl.struct(pl.all()).map_elements(_place, return_dtype=pl.String),
@@ -55,7 +56,8 @@ def section(found: Evaluated) -> pl.DataFrame:
     places = labelled["place"].unique(maintain_order=True).to_list()
     drawn = [*places[: MAX_DRAWN - 1], *places[-1:]] if len(places) > MAX_DRAWN else places
     figure = judges.kappas(labelled.filter(pl.col("place").is_in(drawn)), pairs)
-    tools.show(figure, "judge-pairs", _alt(labelled), key="judge-pairs")
+    with place:
+        tools.show(figure, "judge-pairs", _alt(labelled), key="judge-pairs", hero=True)
     left_out = len(places) - len(drawn)
     undefined = labelled["kappa"].is_null().sum()
     layout.footnote(
@@ -67,7 +69,7 @@ def section(found: Evaluated) -> pl.DataFrame:
         f"{left_out} more sets stand in the table." if left_out else "",
         "The other tables of this evaluation hold the rates of the first judge of all.",
     )
-    st.dataframe(_table(labelled), hide_index=True)
+    grid.show(_table(labelled))
     return found.frame
 
 
@@ -80,7 +82,7 @@ def _place(row: dict[str, str | float | None]) -> str:
     return f"{edit}: {domain}{row['prompts']} {kind}"
 
 
-def _table(frame: pl.DataFrame) -> pl.DataFrame:
+def _table(frame: pl.DataFrame) -> Sortable:
     def told(value: str, form: str) -> pl.Expr:
         return pl.struct(value, f"{value}_low", f"{value}_high").map_elements(
             lambda row: (
@@ -101,7 +103,11 @@ def _table(frame: pl.DataFrame) -> pl.DataFrame:
         Same=told("agreement", ".1%"),
         Kappa=told("kappa", ".2f"),
     ).rename({"First": "Refused, first", "Second": "Refused, second", "Same": "Same verdict"})
-    return table if table["Unjudged"].sum() else table.drop("Unjudged")
+    numbers = frame.select(
+        pl.col("rate_a").alias("Refused, first"), pl.col("rate_b").alias("Refused, second"),
+        pl.col("agreement").alias("Same verdict"), pl.col("kappa").alias("Kappa"),
+    )  # fmt: skip
+    return sortable(table if table["Unjudged"].sum() else table.drop("Unjudged"), numbers)
 
 
 def _alt(frame: pl.DataFrame) -> str:

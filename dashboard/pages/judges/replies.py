@@ -5,9 +5,10 @@ from __future__ import annotations
 import polars as pl
 import streamlit as st
 
+from dashboard.charts.sortable import sortable
 from dashboard.pages.judges import judged
 from dashboard.pages.judges.judged import Judged
-from dashboard.show import layout, selection
+from dashboard.show import grid, layout, reply_text, selection
 from engine.judges.given_replies import FINISHED, JUDGED
 from engine.records.errors import InputError
 
@@ -35,7 +36,7 @@ def section(found: Judged) -> pl.DataFrame:
 
 def every(found: Judged) -> None:
     """Every reply with its verdict, for replies that nobody else read."""
-    st.subheader("Every reply", anchor=False)
+    layout.section("Every reply")
     source = selection.choose("Source", [judged.ALL, *found.sources], "judge_source")
     read = found.verdicts if source == judged.ALL else found.verdicts.filter(source=source)
     st.dataframe(
@@ -72,7 +73,7 @@ def _agreement(table: pl.DataFrame, a: str, b: str) -> None:
     ).rename({
         "both_refuse": "Both see a refusal", "only_a": f"Only {a}", "only_b": f"Only {b}", "neither": "Neither",
     })  # fmt: skip
-    st.dataframe(shown, hide_index=True)
+    grid.show(sortable(shown, table.select(pl.col("agreement").alias("Same"), pl.col("kappa").alias("Kappa"))))
 
 
 def _kappa(kappa: float | None) -> str:
@@ -80,7 +81,7 @@ def _kappa(kappa: float | None) -> str:
 
 
 def _replies(found: Judged, table: pl.DataFrame, a: str, b: str) -> pl.DataFrame:
-    st.subheader("Disagreements", anchor=False)
+    layout.section("Disagreements")
     if table.is_empty():
         st.info("They agree on every reply.")
         return table
@@ -147,7 +148,7 @@ def _card(row: dict[str, object]) -> None:
         st.markdown("**Prompt**")
         st.text(str(row["prompt"]) or "(the file has no prompt)", width="stretch")
         st.markdown("**Reply**")
-        st.text(str(row["reply"]) or "(empty)", width="stretch")
+        reply_text.show(str(row["reply"]), st.container(), empty="(empty)")
 
 
 def verdict(judge: str, refusal: bool, reason: str, judged: bool = True) -> None:

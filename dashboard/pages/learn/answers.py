@@ -14,10 +14,11 @@ import polars as pl
 
 from dashboard.charts import formats, palette
 from engine.records.errors import InputError
+from engine.stats.limits import Thresholds
 
 QUESTION_RATE = 0.3
 ORDER_RATE = 0.1
-STABLE = 0.9  # Spearman from which a ranking counts as stable here
+STABLE = Thresholds().spearman  # from which a ranking counts as stable here: the limit of the verdicts
 MUCH_SMALLER = 0.5  # of the largest log gap
 OFTEN, SELDOM = 0.5, 0.2  # refused shares
 UNEVEN = 0.15  # refused share by which the strongest control lies above their mean

@@ -1,4 +1,4 @@
-"""Learn: a guided path in six steps. Each asks a question that a live figure of the shipped model settles."""
+"""Learn: a guided path in six steps. Each asks for a guess first, then shows the live figure that settles it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dashboard.pages.learn.answers import Settled
 from dashboard.pages.learn.texts import LESSONS, Lesson
 from dashboard.show import layout, selection, tools
 
-HOW_TO_READ = (
-    "Read, answer, then look at the figure: it is measured on the small model that ships with this program, and it "
-    "decides which answer holds."
-)
+LINE = "Read, guess, then look: the figure, measured on the small model that ships here, decides which answer holds."
 ANSWERS = "answers"  # in the URL: 1b.3a
 _KEPT = "learn-answers"
+_PEEKED = "learn-peeked"  # session state: numbers of steps whose figure was asked for without a guess
+_MOVED = "learn-moved"  # session state: a step was just left by a button at the foot of the page
+_TO_THE_TOP = "<script>document.querySelector('[data-testid=stMain]')?.scrollTo({top: 0})</script>"
 
 
 FIGURES: dict[str, Callable[[], tuple[Settled, pl.DataFrame, str]]] = {
@@ -33,27 +33,37 @@ FIGURES: dict[str, Callable[[], tuple[Settled, pl.DataFrame, str]]] = {
 
 def render() -> None:
     """The page."""
-    layout.heading("Learn", HOW_TO_READ)
+    stage = layout.heading("Learn", LINE)
+    if st.session_state.pop(_MOVED, False):
+        st.html(_TO_THE_TOP, unsafe_allow_javascript=True)
     given = _given()
     ids = [lesson.id for lesson in LESSONS]
     titles = {lesson.id: f"{number}. {lesson.title}" for number, lesson in enumerate(LESSONS, 1)}
-    step = selection.switch("Step", ids, "step", default=ids[0], title=titles.__getitem__)
+    with layout.bar(stage):
+        step = selection.choose("Step", ids, "step", default=ids[0], title=titles.__getitem__)
+        st.progress(len(given) / len(LESSONS), text=f"{len(given)} of {len(LESSONS)} questions answered")
     number = ids.index(step)
     lesson = LESSONS[number]
-    st.progress(len(given) / len(LESSONS), text=f"{len(given)} of {len(LESSONS)} questions answered")
-    st.subheader(titles[step], anchor=False)
-    st.markdown(lesson.text)
-    left, right = st.columns([3, 2])
-    with right, st.container(border=True):
-        chosen = _ask(lesson, number, given)
-        verdict = st.container(key="verdict")
+    left, right = st.columns([2, 3])  # on a phone the text and the guess stand above what they are about
+    with left:
+        st.header(titles[step], anchor=False)
+        st.markdown(lesson.text)
+        with st.container(border=True):
+            _ask(lesson, number, given)
+            verdict = st.container(key="verdict")
     settled: Settled | None = None
     frame: pl.DataFrame | None = None
     lines: list[str] = []
-    with left, layout.told():
-        settled, frame, *lines = FIGURES[step]()
-    with verdict:
-        _judge(lesson, chosen, settled)
+    with right, st.container(key="learn-figures"):
+        revealed = number + 1 in given or number in st.session_state.setdefault(_PEEKED, set())
+        if not revealed:
+            _hidden(number)
+        else:
+            with layout.told():
+                settled, frame, *lines = FIGURES[step]()
+    if number + 1 in given:
+        with verdict:
+            _judge(lesson, given[number + 1], settled)
     _walk(ids, number)
     tools.end(frame, f"learn-{step}", *lines)
 
@@ -70,29 +80,58 @@ def _given() -> dict[int, str]:
     given: dict[int, str] = st.session_state[_KEPT]
     if given:
         st.query_params[ANSWERS] = ".".join(f"{number}{answer}" for number, answer in sorted(given.items()))
+    elif ANSWERS in st.query_params:
+        del st.query_params[ANSWERS]
     return given
 
 
-def _ask(lesson: Lesson, number: int, given: dict[int, str]) -> str | None:
+def _ask(lesson: Lesson, number: int, given: dict[int, str]) -> None:
+    """The question, and the button that makes an answer the visitor's guess; a made guess can be taken back."""
+    st.subheader("Your guess", anchor=False)
     key = f"learn-answer-{lesson.id}"
     options = list(lesson.answers)
-
-    def keep() -> None:
-        given[number + 1] = st.session_state[key]
-
     before = given.get(number + 1)
+    if before is not None:
+        _guessed(lesson, before, number, given)
+        return
     answer: str | None = st.radio(
-        f"**{lesson.question}**", options, index=None if before is None else options.index(before), key=key,
-        format_func=lesson.answers.__getitem__, on_change=keep,
-    )  # fmt: skip
-    return answer
+        f"**{lesson.question}**", options, index=None, key=key, format_func=lesson.answers.__getitem__
+    )
+
+    def guess() -> None:
+        if answer is not None:
+            given[number + 1] = answer
+
+    st.button("Make this my guess", key="learn-guess", type="primary", disabled=answer is None, on_click=guess)
 
 
-def _judge(lesson: Lesson, chosen: str | None, settled: Settled | None) -> None:
+def _guessed(lesson: Lesson, made: str, number: int, given: dict[int, str]) -> None:
+    """A guess that was made, among the answers. (A disabled choice would be too faint to read.)"""
+
+    def again() -> None:
+        given.pop(number + 1, None)
+        st.session_state[_PEEKED].discard(number)
+
+    st.markdown(f"**{lesson.question}**")
+    for answer, text in lesson.answers.items():
+        mark = "radio_button_checked: **Your guess:**" if answer == made else "radio_button_unchecked:"
+        st.markdown(f":material/{mark} {text}")
+    st.button("Guess again", key="learn-again", on_click=again)
+
+
+def _hidden(number: int) -> None:
+    """In the place of the figure, before a guess."""
+    st.markdown(":material/visibility_off: The figure appears here once you have guessed.")
+
+    def peek() -> None:
+        st.session_state[_PEEKED].add(number)
+
+    st.button("Show it without a guess", key="learn-peek", on_click=peek)
+
+
+def _judge(lesson: Lesson, chosen: str, settled: Settled | None) -> None:
     if settled is None:
         st.info("The figure is not there yet, so nothing can be settled. What to do stands beside it.")
-    elif chosen is None:
-        st.caption("Choose an answer; the figure settles it.")
     elif not settled.answer:
         st.info("These numbers settle it neither way. " + layout.plain(settled.why))
     elif chosen == settled.answer:
@@ -105,6 +144,7 @@ def _judge(lesson: Lesson, chosen: str | None, settled: Settled | None) -> None:
 def _walk(ids: list[str], number: int) -> None:
     def go(to: int) -> None:
         st.session_state["step"] = ids[to]
+        st.session_state[_MOVED] = True
 
     with st.container(horizontal=True):
         st.button("Back", key="learn-back", disabled=number == 0, on_click=go, args=(number - 1,))

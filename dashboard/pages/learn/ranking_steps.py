@@ -9,10 +9,11 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import formats, learn as learn_chart, palette, series
-from dashboard.chat import live, trial
+from dashboard.chat import live, measure, trial
 from dashboard.pages.learn import answers as lesson_answers
 from dashboard.pages.learn.answers import Settled
-from dashboard.show import selection, tools
+from dashboard.pages.overview import watch_it
+from dashboard.show import layout, selection, stage, tools
 from dashboard.state import results, shipped, weights
 from engine.records.errors import InputError
 
@@ -34,7 +35,7 @@ def row() -> Step:
         raise InputError(
             "the shipped model's file holds no projections; rebuild it with `python -m precomputed.recipe`"
         )
-    first, second, third = st.columns(3)
+    first, second, third, fourth = st.columns([4, 4, 4, 5], vertical_alignment="bottom")
     block = selection.choose("Block", list(dict.fromkeys(entry.block for entry in found)), "learn_block", place=first)
     names = [entry.projection for entry in found if entry.block == block]
     with second:
@@ -43,18 +44,16 @@ def row() -> Step:
         )
     values = weights.matrix(block, projection)
     with third:
-        chosen = int(
-            st.number_input(
-                "Row", 0, values.shape[0] - 1, value=min(5, values.shape[0] - 1), key="learn_row", bind="query-params"
-            )
-        )
-    zeroed = st.toggle("Zero this row", key="learn_zeroed", bind="query-params")
+        chosen = selection.number("Row", 0, values.shape[0] - 1, "learn_row", default=5)
+    with fourth:
+        zeroed = selection.toggle("Zero this row", "learn_zeroed")
     tools.show(
         learn_chart.weights(values, chosen, zeroed),
         f"weights-block{block}-{projection}",
         f"Weights of {projection} in block {block}: {values.shape[0]} rows of {values.shape[1]} numbers, row {chosen} "
-        f"{'zeroed' if zeroed else 'framed'}.",
+        f"{'zeroed' if zeroed else 'pointed at'}.",
         key="learn-weights",
+        hero=stage.on(),
     )
     before, after = lesson_answers.outputs(values, chosen)
     tools.show(
@@ -84,8 +83,13 @@ def _sweep(selectors: list[str]) -> tuple[results.Curves, pl.DataFrame, float]:
 
 
 def zero() -> Step:
-    """Random rows, more and more of them: the measured curve, and one more draw made now."""
+    """Random rows, more and more of them: the picture that plays, the measured curve, and one more draw made now."""
     curves, points, unmasked = _sweep(["random"])
+    folder = shipped.demo_results_dir()
+    if watch_it.scored(folder):
+        with layout.told():
+            sweep = curves.frame.filter(pl.col("model") == curves.models[0])
+            watch_it.alone(folder, sweep, "random", "lerf", "Rows drawn by lot")
     shown = points.filter(pl.col("order") == "lerf")
     rates = [rate for rate in shown["rate"].to_list() if rate > 0]
     rate = selection.pick(
@@ -98,9 +102,17 @@ def zero() -> Step:
         f"Perplexity of the shipped model against the share of rows zeroed at random: {formats.perplexity(unmasked)} "
         f"with none, {formats.perplexity(nll)} at {formats.rate(rate)}.",
         key="learn-curves",
+        hero=stage.on(),
     )
     st.caption(
         f"At {formats.rate(rate)}: perplexity {formats.perplexity(nll)}, the mean over the seeds. Draw again yourself:"
+    )
+
+    tokens = int(curves.frame["tokens"][0] or 0)
+    st.caption(
+        f"The curve was measured on {tokens:,} tokens of the evaluation text, the numbers below on "
+        f"{measure.WINDOWS} windows of {measure.WINDOW_TOKENS} tokens of it, so that they come soon; even "
+        "for the same rows the two differ."
     )
 
     def draw(entry: Entry, _progress: trial.Progress) -> Mask:
@@ -129,6 +141,7 @@ def orders() -> Step:
         f"Perplexity of the shipped model as {palette.title(selector)} removes rows: at {formats.rate(at)} "
         f"{formats.perplexity(lerf)} under LeRF and {formats.perplexity(morf)} under MoRF.",
         key="learn-curves",
+        hero=stage.on(),
     )
     return lesson_answers.settle_orders(points, selector, unmasked), points, curves.provenance
 
@@ -149,6 +162,7 @@ def stability() -> Step:
             for name, spearman, log_gap in both.select("selector", "spearman", "log_gap").iter_rows()
         ),
         key="learn-stability",
+        hero=stage.on(),
     )
     size, rate = both.row(0, named=True)["size"], both.row(0, named=True)["rate"]
     st.caption(

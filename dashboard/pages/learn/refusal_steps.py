@@ -11,10 +11,10 @@ from dashboard.charts import formats, learn as learn_chart, palette
 from dashboard.chat import edits, live, trial
 from dashboard.pages.learn import answers as lesson_answers
 from dashboard.pages.learn.answers import Settled
-from dashboard.show import selection, tools
+from dashboard.show import selection, stage, tools
 from dashboard.state import results, shipped
 from engine.records.errors import InputError
-from engine.run.plans import RefusalPlan
+from engine.run.refusal_plan import RefusalPlan
 
 if TYPE_CHECKING:
     from dashboard.chat.live import Entry
@@ -63,11 +63,9 @@ def control() -> Step:
     prompt = _prompt(point["domain"])
     seeds = RefusalPlan.control_seeds
     seed = selection.switch("Draw", seeds, "learn_seed", default=seeds[0], title=lambda value: f"seed {value}")
-    left, right = st.columns(2)
-    with left:
-        trial.trial("learn-real", "Zero the chosen rows", _request(point, prompt, None))
-    with right:
-        trial.trial("learn-control", "Zero random rows instead", _request(point, prompt, seed))
+    # One below the other: each has two replies beside each other, which need the width.
+    trial.trial("learn-real", "Zero the chosen rows", _request(point, prompt, None))
+    trial.trial("learn-control", "Zero random rows instead", _request(point, prompt, seed))
     return lesson_answers.settle_control(point), bars, provenance
 
 
@@ -88,12 +86,7 @@ def _point() -> tuple[Point, str]:
         domain = selection.choose("Domain", domains, "learn_domain", title=str.capitalize, keep=True)
     there = palette.in_order(frame.filter(pl.col("domain") == domain)["selector"].unique().to_list())
     selector = selection.choose("Selector", there, "learn_by", title=palette.title, keep=True, place=second)
-    row = frame.filter(pl.col("domain") == domain, pl.col("selector") == selector).row(0, named=True)
-    st.caption(
-        f"{row['rows_removed']:,} rows ({formats.rate(row['k'])} of all) are zeroed, chosen on other prompts than the "
-        f"{row['pairs']} of each kind that are counted here. Lines on the bars: Wilson 95% intervals."
-    )
-    return row, found.provenance
+    return frame.filter(pl.col("domain") == domain, pl.col("selector") == selector).row(0, named=True), found.provenance
 
 
 def _rate(point: Point, name: str) -> tuple[float, float, float]:
@@ -111,8 +104,12 @@ def _figure(bars: pl.DataFrame, point: Point, heading: str) -> None:
     )
     tools.show(
         learn_chart.refusals(bars, heading), f"refusals-{point['domain']}",
-        f"Refused held-out prompts, {point['domain']}: {said}.", key="learn-refusals",
+        f"Refused held-out prompts, {point['domain']}: {said}.", key="learn-refusals", hero=stage.on(),
     )  # fmt: skip
+    st.caption(
+        f"{point['rows_removed']:,} rows ({formats.rate(point['k'])} of all) are zeroed, chosen on other prompts than "
+        f"the {point['pairs']} of each kind that are counted here. Lines on the bars: Wilson 95% intervals."
+    )
 
 
 def _prompt(domain: str) -> str:

@@ -23,7 +23,7 @@ ROW = Lesson(
     "in and gives another list out. One **row** of the table makes exactly one number of the output: multiply the "
     "inputs with the row's numbers, one by one, and add everything up. This program asks of every single row how much "
     "the model needs it, and the test is to set the row to zero.\n\n"
-    "Below is a real matrix of the shipped model. Choose a row, then zero it.",
+    "Once you have guessed, a real matrix of the shipped model appears. Choose a row there, then zero it.",
     "A row is set to zero. What changes in the output of this matrix?",
     {
         "a": "Exactly one output number changes: it becomes zero, whatever comes in.",
@@ -36,7 +36,8 @@ ZERO = Lesson(
     "Zero some and watch",
     "How good a language model is can be read off its **perplexity**: roughly, between how many equally likely next "
     "words it wavers. 1 would be perfect; higher is worse. We zero rows drawn by lot, more and more of them, and "
-    "measure the perplexity on a text that the model has not seen.",
+    "measure the perplexity on a text that the model has not seen.\n\n"
+    "Once you have guessed, every row of the shipped model appears as a pixel: press **Play** and watch.",
     "Three in ten rows, drawn by lot, are zeroed. How does the perplexity change?",
     {
         "a": "It stays below twice its value.",
@@ -52,7 +53,8 @@ ORDERS = Lesson(
     "is right, little should happen. **MoRF** (most relevant first) zeroes those with the highest: if it is right, the "
     "model should break. The distance between the two curves says how much the ranking is worth. It is called the "
     "**gap**.",
-    "One row in ten is zeroed, once by LeRF and once by MoRF. What does the selector chosen above the figure show?",
+    "One row in ten is zeroed, once by LeRF and once by MoRF. What does the selector chosen above the figure show (at "
+    "first LRP)?",
     {
         "a": "MoRF does much more harm than LeRF: the ranking tells important rows from unimportant ones.",
         "b": "Both do about the same harm: the ranking is no better than drawing lots.",
@@ -65,7 +67,7 @@ STABILITY = Lesson(
     "Most selectors look at some text before they score the rows. Give them another sample of text: does the ranking "
     "stay the same? If so, it is **stable**. That is good to have, and easy to measure, so one may be tempted to take "
     "it for proof. A clock that stands still is perfectly stable too.\n\n"
-    "To the right in the figure: rankings that hardly depend on how much text was read. Upwards: a large gap between "
+    "In the figure, to the right: rankings that hardly depend on how much text was read. Upwards: a large gap between "
     "MoRF and LeRF, that is, a ranking that passed the test of the last step.",
     "Can a ranking be stable and yet fail the test?",
     {

@@ -10,6 +10,7 @@ import streamlit as st
 from dashboard.charts import palette
 from dashboard.charts.refusal_values import percent
 from dashboard.chat.edits import Edit, cell_name
+from dashboard.pages.live import offer
 from dashboard.show import layout, selection
 from dashboard.state import results
 from dashboard.state.results import POINTS, REFUSAL_SWEEP
@@ -19,11 +20,12 @@ NO_EDIT = Edit("refusal", "")
 HELP = "What `selector-audit refusal run MODEL --pairs FILE --out FOLDER` wrote for this model, on its own prompts."
 
 
-def settings() -> Edit:
-    """The cell that is chosen; `NO_EDIT`, and a line that says why, where the folder holds none."""
+def settings(model_id: str) -> Edit:
+    """The cell that is chosen; `NO_EDIT`, and a line that says why, where the folder holds none, and an offer of the
+    run where no folder is given."""
     text = selection.text("Folder of its refusal run", "edit_run", placeholder="/path/to/results", help_text=HELP)
     if not text:
-        st.caption(HELP)
+        offer.refusal_run(model_id)
         return NO_EDIT
     try:
         folder = results.folder_of(text)

@@ -1,77 +1,143 @@
-"""Live edit: one prompt, answered by the model as it is and with rows removed, side by side."""
+"""Live edit: one prompt answered by the model as it is, with rows removed, and with random ones removed; or many."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.chat import edits, effects, live, tries
-from dashboard.chat.side_by_side import Panels
+from dashboard.chat import fetching, live, opening, stamps, writing
 from dashboard.chat.tries import Request, Try
-from dashboard.pages.live import history as live_history, panels as live_panels, settings as live_settings
+from dashboard.pages.live import (
+    cards as live_cards,
+    history as live_history,
+    many as live_many,
+    panels as live_panels,
+    settings as live_settings,
+)
+from dashboard.pages.live.cards import Cards
 from dashboard.pages.live.history import SHOWN
-from dashboard.show import layout
+from dashboard.pages.live.settings import Chosen, Places
+from dashboard.show import layout, selection
 from engine.records.errors import InputError
 
+if TYPE_CHECKING:
+    from engine.measures.fluency import Reference
+
 HOW_TO_READ = (
-    "The same prompt is answered twice, by the model as it is and with the chosen rows zeroed. "
-    "The margin is what the model leans to as its reply begins: above 0 to refusing, below 0 to answering."
+    "The same prompt is answered by the model as it is, with the chosen rows zeroed, and with random rows of the same "
+    "layers zeroed. The margin is what the model leans to as its reply begins: above 0 to refusing, below 0 to "
+    "answering."
 )
+ONE, MANY = "One prompt", "Many at once"
+POLL_S = 1.0
+_KEY = "live"  # of what waits for a download
 _LAST_REQUEST = "live-request"  # session state: the settings of the last script run
+# What stands above the replies is kept low: on a projector they are to be in sight without scrolling.
+_STYLE = """<style>
+.st-key-live-head h1{font-size:1.5rem!important;padding:0!important}
+.st-key-live-head label,.st-key-live-ask label{display:none}
+.st-key-live-ask [data-testid=stForm]{padding:0}
+[data-testid=stMainBlockContainer]:has(.st-key-live-head)>[data-testid=stVerticalBlock]{gap:.6rem}
+.st-key-live-chips button{min-height:1.7rem;padding:.05rem .7rem;border-radius:1rem}
+.st-key-live-chips{gap:.4rem}
+.st-key-live-head,.st-key-live-head>div{overflow:visible}
+</style>"""
+
+Job = tuple[Try, tuple[live.Side, ...]]  # a try, and the sides to write
 
 
 def render() -> None:
     """The page."""
-    layout.heading("Live edit", HOW_TO_READ)
+    st.html(_STYLE + live_cards.STYLE)
+    with st.container(horizontal=True, vertical_alignment="center", key="live-head"):
+        st.title("Live edit", anchor=False, help=HOW_TO_READ)
+        view = selection.switch("View", (ONE, MANY), "live_view", default=ONE)
+    ask, chips = st.container(key="live-ask"), st.empty()
+    status, stop, bars = st.empty(), st.empty(), st.empty()
+    shown, bar, below = st.container(), st.container(border=True, key="live-bar"), st.container()
+    if view == ONE:
+        chips = chips.container(horizontal=True, key="live-chips", gap="small")
     try:
-        request, at_once = live_settings.request()
+        chosen = live_settings.chosen(Places(ask, chips, bar), many=live_many.BUTTON if view == MANY else "")
     except InputError as error:
-        layout.problem(error)
+        with shown:
+            layout.problem(error)
         return
-    possible = bool(request.model and request.edit.selector and request.prompt.strip())
-    with st.container(horizontal=True, vertical_alignment="center"):
-        pressed = st.button("Run", type="primary", key="run", disabled=not possible)
-        stop = st.empty()
-    last: Try | None = st.session_state.get(SHOWN)
-    wanted = _wanted(request, last, pressed, at_once) if possible else ()
-    status = st.empty()
-    sides = _sides(request, last, running=bool(wanted))
-    panels, below = Panels({side: tries.TITLES[side] for side in sides}, "reply"), st.container()
-    if wanted:
-        last = _begin(request, last, wanted, pressed=pressed)
-        stop.button("Stop", key="stop")  # any click ends this script run at its next output
-        try:
-            status.caption("Loading the model …")
-            with live.POOL.use(request.model, lambda s: status.info(f"Loading the model … ({s:.0f} s)")) as entry:
-                _write(last, wanted, status, panels, entry)
-        except InputError as error:
-            last.problem = str(error)
-        last.ended = True
-        live_history.keep(last)
-        stop.empty()
-    if last is None:
-        status.caption("Choose an example or write a prompt, then press Run.")
-    else:
-        live_panels.show(last, status, panels, below)
+    if view == MANY:
+        live_many.show(chosen, live_many.Places(status, stop, bars, shown, below))
+        return
+    _one(chosen, status, stop, bars, shown, below)
     live_history.section()
 
 
-def _wanted(request: Request, last: Try | None, pressed: bool, at_once: bool) -> tuple[live.Side, ...]:
+def _one(
+    chosen: Chosen,
+    status: DeltaGenerator,
+    stop: DeltaGenerator,
+    bars: DeltaGenerator,
+    shown: DeltaGenerator,
+    below: DeltaGenerator,
+) -> None:
+    request = chosen.request
+    last: Try | None = st.session_state.get(SHOWN) or _opened(request)
+    wanted = _wanted(request, last, chosen) if chosen.possible and request.prompt else ()
+    now = (_begin(request, last, wanted, pressed=chosen.pressed), wanted) if wanted else None
+    job = fetching.due(_KEY, now)
+    if job is not None:
+        st.session_state[SHOWN] = last = job[0]
+    sides = job[0].request.sides if job is not None else _sides(request, last)
+    with shown:
+        cards = Cards(sides, "reply")
+    if job is not None:
+        _run(job, status, stop, cards)
+    if fetching.under_way(_KEY, bars, of_all=True):
+        status.empty()
+    elif last is not None:
+        live_panels.show(last, status, cards, below, chosen.shade)
+    elif opening.expected() and _is_opening(request):
+        with status:
+            st.fragment(_wait_for_the_opening, run_every=POLL_S)()
+    else:
+        status.caption("Press an example, or write a prompt and press Enter.")
+
+
+def _opened(request: Request) -> Try | None:
+    """The example that this server has run, where the page asks for just that."""
+    last = opening.shown() if _is_opening(request) else None
+    if last is not None:
+        st.session_state[SHOWN] = last
+    return last
+
+
+def _is_opening(request: Request) -> bool:
+    asked = opening.request()
+    return asked is not None and asked.core == request.core
+
+
+def _wait_for_the_opening() -> None:
+    if not opening.expected():
+        st.rerun()
+    st.caption("An example is being run; write a prompt meanwhile, or press another example.")
+
+
+def _wanted(request: Request, last: Try | None, chosen: Chosen) -> tuple[live.Side, ...]:
     """The sides to write now: all on Run, or on a change where that is asked for; a control or margins that were
     just switched on are added to the try on the page."""
     before: Request | None = st.session_state.get(_LAST_REQUEST)
     st.session_state[_LAST_REQUEST] = request
-    if pressed:
+    if chosen.pressed:
         return request.sides
     if before in (None, request):  # nothing was changed: a link runs nothing by being opened
         return ()
     if last is not None and last.about(request):
         return last.missing(request)
-    return request.sides if at_once else ()
+    return request.sides if chosen.at_once else ()
 
 
-def _sides(request: Request, last: Try | None, *, running: bool) -> tuple[live.Side, ...]:
-    if running or last is None or last.about(request):
+def _sides(request: Request, last: Try | None) -> tuple[live.Side, ...]:
+    if last is None or last.about(request):
         return request.sides
     return live.SIDES if "control" in last.outcomes else live.SIDES[:2]
 
@@ -88,29 +154,43 @@ def _begin(request: Request, last: Try | None, wanted: tuple[live.Side, ...], *,
     return last
 
 
-def _write(now: Try, wanted: tuple[live.Side, ...], status: DeltaGenerator, panels: Panels, entry: live.Entry) -> None:
-    request = now.request
+def _run(job: Job, status: DeltaGenerator, stop: DeltaGenerator, cards: Cards) -> None:
+    now, wanted = job
+    stop.button("Stop", key="stop")  # any click ends this script run at its next output
+    try:
+        with fetching.model(_KEY, now.request.model, job, status.caption) as entry:
+            _write(now, wanted, status, cards, entry)
+            now.ended = True
+            live_history.keep(now)
+            now.reference = _reference(entry, status)
+    except fetching.Downloading:
+        stop.empty()  # the bar has its own
+        return
+    except InputError as error:
+        now.problem, now.ended = str(error), True
+    status.empty()
+    stop.empty()
 
+
+def _write(now: Try, wanted: tuple[live.Side, ...], status: DeltaGenerator, cards: Cards, entry: live.Entry) -> None:
     def progress(what: str, done: int, total: int) -> None:
         status.progress(min(done / max(total, 1), 1.0), text=f"{what}: {done} of {total}")
 
-    def scoring(what: str, done: int, total: int) -> None:
-        progress(f"Computing scores for this model: {what}", done, total)
+    masks = writing.rows_of(now, entry, progress)
+    for side in cards.sides:
+        cards.write(side, now.texts[side])
+    cards.follow(lambda waiting: writing.replies(now, entry, masks, wanted, waiting), status, now.texts, now.outcomes)
 
-    mask = edits.mask_of(entry, request.edit, scoring)
-    now.removed = edits.removed_per_projection(entry, mask)
-    now.mask_sha256, now.model = tries.mask_hash(mask), dict(entry.loaded.fingerprint)
-    now.effect = effects.in_words(effects.checked_effect(entry, mask, request.edit, progress))
-    control = None
-    if request.control_seed is not None:
-        control = edits.control_of(entry, mask, request.control_seed)
-        now.control_seed = request.control_seed
-    for side in panels.sides:
-        panels.write(side, now.texts[side])
-    panels.follow(
-        lambda waiting: live.replies(
-            entry.loaded, mask, request.prompt, request.reply_tokens,
-            sides=wanted, control=control, margins_along=request.margins, on_wait=waiting,
-        ),
-        status, now.texts, now.outcomes,
-    )  # fmt: skip
+
+def _reference(entry: live.Entry, status: DeltaGenerator) -> Reference | None:
+    """What says whether a reply is broken; measured once for a model in memory, after its first replies."""
+    passes = [0]
+
+    def told() -> None:
+        passes[0] += 1
+        status.caption(f"Once for this model: its own replies to the example prompts, pass {passes[0]} …")
+
+    def waiting(seconds: float) -> None:
+        status.info(f"Queued: another session is using this model ({seconds:.0f} s).")
+
+    return stamps.reference_of(entry, told, waiting)

@@ -1,4 +1,4 @@
-"""The replies of a live edit beside each other, the margins along them, and where the removed rows are."""
+"""A try below its prompt: the cards with what is marked in them, the margins, and where the removed rows are."""
 
 from __future__ import annotations
 
@@ -6,36 +6,78 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts import curves as curve_chart, live as live_chart
-from dashboard.chat import live
-from dashboard.chat.side_by_side import Panels
+from dashboard.chat import live, marked, stamps
+from dashboard.chat.live import Outcome, Side
+from dashboard.chat.marked import Span
 from dashboard.chat.tries import Try
+from dashboard.pages.live import settings as live_settings
+from dashboard.pages.live.cards import LEAST_SCALE, Cards
 from dashboard.show import layout, tools
 
 _MARGINS_HELP = (
     "The first mark is the margin as the reply begins. Once a reply is under way, the margin says less: it is about "
     "openings such as “Sorry” and “Sure”, which do not come in the middle of a sentence."
 )
+_SHADES = {
+    live_settings.PLAIN: "",
+    live_settings.LIKELY: "Shaded: tokens that the model as it is did not expect, fully at "
+    f"{marked.FULL_NATS:g} nats. ",
+    live_settings.LEANING: "Shaded: the margin before each token, red for refusing and green for answering. ",
+}
+_UNDERLINED = f"Underlined: words in which a reply and Before differ, where they share {marked.ALIKE:.0%} or more. "
 
 
-def show(last: Try, status: DeltaGenerator, panels: Panels, below: DeltaGenerator) -> None:
-    """A try as far as it came."""
+def show(last: Try, status: DeltaGenerator, cards: Cards, below: DeltaGenerator, shade: str) -> None:
+    """A try as far as it came. shade: what tokens are shaded by."""
     if last.problem:
-        status.warning(layout.plain(last.problem))
-    else:
-        rows = last.rows_removed
-        count = f"{rows:,} rows removed" if rows is not None else "nothing removed yet"
-        state = "" if last.ended else " — stopped"
-        told = [f"{last.request.describe()}: {count}{state}.", last.effect, f"Prompt: {last.request.prompt}"]
-        status.caption(layout.plain(" ".join(filter(None, told))))
-    for side in panels.sides:
-        panels.write(side, last.texts[side])
-        if side in last.outcomes:
-            panels.tell(last.outcomes[side])
-        elif not last.ended:
-            panels.facts[side].caption("Stopped.")
+        status.warning(layout.worded(last.problem))
+    _cards(last, cards, shade)
     with below:
-        _margins(last, panels.sides)
-        _rows(last, panels.sides)
+        if not last.problem:
+            _told(last)
+        if last.outcomes:
+            layout.footnote(_UNDERLINED + _SHADES[shade], stamps.explained(last.reference))
+        _margins(last, cards.sides)
+        _rows(last, cards.sides)
+
+
+def _cards(last: Try, cards: Cards, shade: str) -> None:
+    found = {side: last.outcomes[side] for side in cards.sides if side in last.outcomes}
+    scale = max([LEAST_SCALE, *(abs(one.margin) for one in found.values() if one.margin is not None)])
+    for side in cards.sides:
+        if side in found:
+            spans = [*_shaded(found[side], shade), *_changed(side, found)]
+            cards.finish(found[side], broken=last.why_broken(found[side]), spans=spans, scale=scale)
+            continue
+        cards.write(side, last.texts[side])
+        if not last.ended:
+            cards.facts[side].caption("Stopped.")
+
+
+def _shaded(outcome: Outcome[Side], shade: str) -> list[Span]:
+    if shade == live_settings.LIKELY:
+        return marked.shades(outcome.pieces, [marked.of_log_probability(one) for one in outcome.log_probabilities])
+    if shade == live_settings.LEANING:
+        margins = [margin for _, margin in outcome.along]
+        largest = max(map(abs, margins), default=0.0)
+        return marked.shades(outcome.pieces, [marked.of_margin(one, largest) for one in margins])
+    return []
+
+
+def _changed(side: Side, found: dict[Side, Outcome[Side]]) -> list[Span]:
+    """What differs from Before; of Before, what differs from After. Nothing where most of it does."""
+    other = found.get("after" if side == "before" else "before")
+    if other is None or not marked.alike(found[side].text, other.text):
+        return []
+    return marked.changes(found[side].text, other.text)
+
+
+def _told(last: Try) -> None:
+    rows = last.rows_removed
+    count = f"{rows:,} rows removed" if rows is not None else "nothing removed yet"
+    state = "" if last.ended else " — stopped"
+    told = [f"{last.request.describe()}: {count}{state}.", last.effect, f"Prompt: {last.request.prompt}"]
+    st.caption(layout.plain(" ".join(filter(None, told))))
 
 
 def _margins(last: Try, shown: tuple[live.Side, ...]) -> None:

@@ -2,107 +2,201 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
 import streamlit as st
 
 from dashboard.charts import formats, palette
-from dashboard.chat import edits, live
+from dashboard.chat import edits, handed, live, thinking
 from dashboard.chat.tries import Request
-from dashboard.pages.live import own_run
+from dashboard.pages.live import asking, offer, own_run
 from dashboard.show import selection
-from dashboard.state import shipped
+from dashboard.state import access, shipped
 from engine.records.errors import InputError
-from engine.run.plans import RefusalPlan
+from engine.run.refusal_plan import RefusalPlan
+
+if TYPE_CHECKING:
+    from streamlit.delta_generator import DeltaGenerator
 
 SHIPPED, OTHER = "Shipped model", "Another model"
 INSTALL, REMOVE = "Install refusal", "Remove by rate"
-LENGTHS = (20, 40, 80, 160)
+LENGTHS, LENGTH = (20, 40, 80, 160), 40
+OFF, ON = "off", "on"
+PLAIN, LIKELY, LEANING = "Nothing", "Probability", "Margin"
+SHADES = (PLAIN, LIKELY, LEANING)
+_THINKING = "thinking"
 _POINT_OF = "live-point-of"  # session state: what the sliders were set for
 
 
-def request() -> tuple[Request, bool]:
-    """What is chosen, and whether every change is to run at once. `InputError` where there is no model to run."""
-    with st.container(border=True):
-        first, second, third = st.columns(3)
-        with first:
-            which = selection.choose("Model", (SHIPPED, OTHER), "edit_model")
-            model_id = live.DEMO
-            if which == OTHER:
-                model_id = selection.text(
-                    "Folder or Hugging Face id", "edit_model_id", placeholder="/path/to/model or organisation/name",
-                    help_text="Loaded when you press Run; an id that is not on this machine is downloaded then.",
-                )  # fmt: skip
-            elif not shipped.demo_model_is_there():
-                raise InputError(
-                    "the shipped model is missing; choose another model, or rebuild it with "
-                    "`python -m precomputed.recipe`"
-                )
-        mode = selection.switch("What to do", (INSTALL, REMOVE), "mode", default=INSTALL, place=second)
-        length = selection.pick("Reply, tokens at most", LENGTHS, "length", default=40, place=third)
-        settings = _rate_settings if mode == REMOVE else _refusal_settings if which == SHIPPED else own_run.settings
-        edit = settings()
-        prompt = _prompt(edit.domain)
-        at_once, margins, seed = _options()
-    return Request(model_id, edit, prompt, length, margins, seed), at_once
+@dataclass(frozen=True)
+class Places:
+    """Where the prompt is asked, where examples stand, and where the settings of the edit do."""
+
+    ask: DeltaGenerator
+    chips: DeltaGenerator
+    bar: DeltaGenerator
 
 
-def _options() -> tuple[bool, bool, int | None]:
-    with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
-        control = st.toggle(
-            "Control: same layers, other rows", key="control", bind="query-params",
-            help="A third reply, with as many rows removed in every layer, but drawn at random. If it does the same, "
-            "the choice of rows did not matter.",
+@dataclass(frozen=True)
+class Chosen:
+    """at_once: is every change to be run? shade: what tokens are shaded by. pressed: is this to be run now?"""
+
+    request: Request
+    at_once: bool
+    shade: str
+    pressed: bool
+
+    @property
+    def possible(self) -> bool:
+        """Is there a model and an edit?"""
+        return bool(self.request.model and self.request.edit.selector)
+
+
+def chosen(places: Places, *, many: str = "") -> Chosen:
+    """What is chosen. many: the button of a page without a prompt of its own, "" for one with it.
+
+    `InputError` where there is no model to run.
+    """
+    _arrive()
+    with places.bar:
+        wide, narrow = st.columns([6, 1], vertical_alignment="center")
+        with narrow.popover("More", icon=":material/tune:", width="stretch"):
+            which, model_id, mode, length = _model()
+            shade, margins, at_once, seed = _options()
+            thinks = not many and _thinking(model_id)
+        if which == SHIPPED and not shipped.demo_model_is_there():
+            raise InputError(
+                "the shipped model is missing; choose another model, or rebuild it with `python -m precomputed.recipe`"
+            )
+        with wide:
+            edit = _rate(model_id) if mode == REMOVE else _refusal() if which == SHIPPED else own_run.settings(model_id)
+    possible = bool(model_id and edit.selector)
+    if many:
+        pressed = places.ask.button(many, type="primary", key="run-many", disabled=not possible)
+        prompt = ""
+    else:
+        prompt, pressed = asking.prompt(places.ask, places.chips, edit.domain, possible)
+    request = Request(model_id, edit, prompt, length, margins or shade == LEANING, seed, thinks)
+    return Chosen(request, at_once, shade, pressed)
+
+
+def _model() -> tuple[str, str, str, int]:
+    """Shipped or another, its id, what to do with it, and how long its replies may be."""
+    which = selection.choose("Model", (SHIPPED,) if access.limited() else (SHIPPED, OTHER), "edit_model")
+    model_id = live.DEMO
+    if which == OTHER:
+        model_id = selection.text(
+            "Folder or Hugging Face id", "edit_model_id", placeholder="/path/to/model or organisation/name",
+            help_text="Loaded when you press Run; an id that is not on this machine is downloaded then.",
         )  # fmt: skip
-        margins = st.toggle(
-            "Margin at every token", key="margins", bind="query-params",
-            help="How far the model leans to refusing after every token of each reply.",
-        )  # fmt: skip
-        at_once = st.toggle(
-            "Run on every change", key="at_once", bind="query-params",
-            help="Moving a slider or choosing another prompt removes the new rows and replies at once.",
-        )  # fmt: skip
-        seeds = RefusalPlan.control_seeds
-        seed = selection.switch("Seed of the control", seeds, "control_seed", default=seeds[0]) if control else None
-    return at_once, margins, seed
+    mode = selection.switch("What to do", (INSTALL, REMOVE), "mode", default=INSTALL)
+    length = selection.pick("Reply, tokens at most", LENGTHS, "length", default=LENGTH)
+    return which, model_id, mode, length
+
+
+def _thinking(model_id: str) -> bool:
+    """A switch where the chat template has one, a line where a model thinks without; nothing else."""
+    switch = thinking.switch_of(model_id)
+    if switch.there is None:  # a link may ask for it; the run says so if there is none
+        return st.query_params.get(_THINKING) == ON
+    if not switch.there:
+        if switch.said:
+            st.caption(f"Thinking: {switch.said}.")
+        return False
+    chosen = selection.switch(
+        "Thinking", (OFF, ON), _THINKING, default=OFF,
+        help_text="The chat template's thinking mode. What is judged is what comes after the thinking part; the margin "
+        "then stands where that part begins. Thinking takes many tokens: allow long replies.",
+    )  # fmt: skip
+    return chosen == ON
+
+
+def _options() -> tuple[str, bool, bool, int | None]:
+    shade = selection.switch(
+        "Shade tokens by", SHADES, "shade", default=LIKELY,
+        help_text="Probability: how little the model as it is expected a token. Margin: how far the model leaned to "
+        "refusing or answering before it, which takes a pass more.",
+    )  # fmt: skip
+    control = selection.toggle(
+        "Control: same layers, other rows", "control", default=True,
+        help_text="A third reply, with as many rows removed in every layer, but drawn at random. If it does the same, "
+        "the choice of rows did not matter.",
+    )  # fmt: skip
+    seeds = RefusalPlan.control_seeds
+    seed = selection.switch("Seed of the control", seeds, "control_seed", default=seeds[0]) if control else None
+    margins = selection.toggle(
+        "Margin at every token", "margins",
+        help_text="A figure of how far the model leans to refusing after every token of each reply.",
+    )  # fmt: skip
+    at_once = selection.toggle(
+        "Run on every change", "at_once",
+        help_text="Moving a slider or choosing another prompt removes the new rows and replies at once.",
+    )  # fmt: skip
+    return shade, margins, at_once, seed
 
 
 def restore(one: Request) -> None:
     """Puts the settings of an earlier try back into the widgets; for a callback, before they are made."""
-    edit, state = one.edit, st.session_state
-    state["edit_model"] = SHIPPED if one.model == live.DEMO else OTHER
-    if one.model != live.DEMO:
-        state["edit_model_id"] = one.model
+    state = st.session_state
+    _put(one.model, one.edit)
     state["prompt"], state["length"], state["margins"] = one.prompt, one.reply_tokens, one.margins
-    state["control"] = one.control_seed is not None
+    state["control"], state[_THINKING] = one.control_seed is not None, ON if one.thinking else OFF
     if one.control_seed is not None:
         state["control_seed"] = one.control_seed
-    if edit.run:
+
+
+def _arrive() -> None:
+    """Takes over the edit of a link from another page. What is no such edit is left out.
+
+    The link has it under one name of its own: what has the key of a widget of the page before, as the domain has,
+    Streamlit drops from the address.
+    """
+    text = st.query_params.get(edits.HANDED)
+    if text is None:
+        return
+    del st.query_params[edits.HANDED]
+    found = handed.read(text)
+    if found is not None:
+        selection.forget_page()
+        _put(*found)
+
+
+def _put(model: str, edit: edits.Edit) -> None:
+    """A model and an edit into the widgets, before they are made."""
+    state = st.session_state
+    state["edit_model"] = SHIPPED if model == live.DEMO else OTHER
+    if model != live.DEMO:
+        state["edit_model_id"] = model
+    if edit.run and edit.mode == "refusal":
         state["mode"] = INSTALL
         own_run.restore(edit)
     elif edit.mode == "refusal":
         state["mode"], state["domain"], state["edit_selector"] = INSTALL, edit.domain, edit.selector
         state["lambda"], state["k"] = edit.lam, edit.k
-        state[_POINT_OF] = (one.model, edit.selector, edit.domain)
+        state[_POINT_OF] = (model, edit.selector, edit.domain)
     else:
         state["mode"], state["rank_selector"], state["rate"] = REMOVE, edit.selector, edit.rate
-        state["rank_order"] = {"lerf": "LeRF", "morf": "MoRF"}[edit.order]
+        state["rank_order"], state["rank_run"] = handed.ORDERS[edit.order], edit.run
 
 
-def _refusal_settings() -> edits.Edit:
+def _refusal() -> edits.Edit:
     columns = st.columns(4)
     domain = selection.choose("Domain", edits.DOMAINS, "domain", title=str.capitalize, place=columns[0])
     with columns[1]:
         selector = selection.choose("Selector", edits.refusal_selectors(), "edit_selector", title=palette.title)
-    point = shipped.operating_point(selector, domain)
+    point = _on_the_sliders(shipped.operating_point(selector, domain))
     _follow(point, (live.DEMO, selector, domain))
     with columns[2]:
         lam = selection.pick(
-            "λ, protection of language", edits.LAMBDAS, "lambda", default=point.lam if point else 0.5,
-            title="{:g}".format, help_text="How strongly rows that the language model needs are spared.",
+            "λ, protection", edits.LAMBDAS, "lambda", default=point.lam if point else 0.5,
+            title="{:g}".format,
+            help_text="Protection of language: how strongly rows that the language model needs are spared.",
         )  # fmt: skip
     with columns[3]:
         k = selection.pick(
-            "k, share of rows removed", edits.KS, "k", default=point.k if point else 0.05, title=formats.rate,
-            help_text="The rows with the highest contrast score, out of all rows of the model.",
+            "k, share removed", edits.KS, "k", default=point.k if point else 0.05, title=formats.rate,
+            help_text="Share of all rows of the model: those with the highest contrast score are removed.",
         )  # fmt: skip
     if point:
         chosen = "" if (lam, k) == (point.lam, point.k) else f", measured at λ = {point.lam:g}, k = {point.k:.4g}"
@@ -113,15 +207,26 @@ def _refusal_settings() -> edits.Edit:
     return edits.Edit("refusal", selector, domain=domain, lam=lam, k=k)
 
 
+def _on_the_sliders(point: shipped.OperatingPoint | None) -> shipped.OperatingPoint | None:
+    """The point with a lambda that the slider has: that of random rows is 0, since nothing protects them, and any other
+    gives the same edit. None where its k is not on the slider."""
+    if point is None or point.k not in edits.KS:
+        return None
+    return point if point.lam in edits.LAMBDAS else replace(point, lam=edits.LAMBDAS[0])
+
+
 def _follow(point: shipped.OperatingPoint | None, of: tuple[str, str, str]) -> None:
-    """Another selector or domain starts from its own measured point; a link or the user's choice stays."""
+    """Another selector or domain starts from its own measured point; a link or the user's choice stays.
+
+    A link from another page of this session finds no slider yet, and what was chosen there before does not count.
+    """
     before = st.session_state.get(_POINT_OF)
     st.session_state[_POINT_OF] = of
-    if point and before not in (None, of):
+    if point and before not in (None, of) and "lambda" in st.session_state:
         st.session_state["lambda"], st.session_state["k"] = point.lam, point.k
 
 
-def _rate_settings() -> edits.Edit:
+def _rate(model_id: str) -> edits.Edit:
     columns = st.columns(3)
     with columns[0]:
         selector = selection.choose("Selector", edits.ranking_selectors(), "rank_selector", title=palette.title)
@@ -131,23 +236,13 @@ def _rate_settings() -> edits.Edit:
             help_text="LeRF removes the rows with the lowest scores, MoRF those with the highest.",
         )  # fmt: skip
     rate = selection.pick("Rows removed", edits.RATES, "rate", default=0.3, title=formats.rate, place=columns[2])
-    return edits.Edit("language model", selector, order=order.lower(), rate=rate)
-
-
-def _prompt(domain: str) -> str:
-    offered = [example for example in shipped.examples() if not domain or example.domain == domain]
-    labels = {f"{example.kind}: {example.prompt}": example.prompt for example in offered}
-    if "prompt" not in st.session_state and "prompt" not in st.query_params and offered:
-        st.session_state["prompt"] = offered[0].prompt
-
-    def use_example() -> None:
-        chosen = st.session_state.get("example")
-        if chosen in labels:
-            st.session_state["prompt"] = labels[chosen]
-
-    if labels:
-        st.selectbox(
-            "Examples", list(labels), index=None, key="example", on_change=use_example,
-            placeholder="risk prompts, and base prompts that ask for something harmless",
+    run = ""
+    if model_id != live.DEMO:
+        run = selection.text(
+            "Folder of its scores", "rank_run", placeholder="/path/to/results",
+            help_text="What `selector-audit score MODEL --out FOLDER` wrote for this model. Without it, its scores are "
+            "computed on the shipped calibration text.",
         )  # fmt: skip
-    return st.text_area("Prompt", key="prompt", height=80, max_chars=2000, bind="query-params") or ""
+        if not run:
+            offer.scores(model_id, selector)
+    return edits.Edit("language model", selector, order=order.lower(), rate=rate, run=run)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import streamlit as st
 
 from dashboard.charts import refusal_specificity
+from dashboard.pages.methods.formulas import FORMULAS
 from dashboard.show import described, layout, tools
 from dashboard.state import shipped
 from engine.judges.base import JUDGES
@@ -15,6 +18,7 @@ HOW_TO_READ = (
     "software had to decide."
 )
 
+TITLES_TITLE = "Titles of figures"
 JUDGES_TITLE = "Judges"  # the registered ones are listed under this section
 SECTIONS = {
     "Rows and masks": """
@@ -33,8 +37,9 @@ consecutive windows; the first token of a window is not predicted. Perplexity is
 shown, so it cannot overflow a table or a chart.
 
 The **gap** is perplexity under MoRF minus perplexity under LeRF, as the paper prints it. The **log gap** is the same
-difference in nats, which can be compared between models. Error bars of curves are standard errors over windows as if
-these were independent; for the random selector they are the spread over its seeds.
+difference in nats, which can be compared between models. Error bars of curves are standard errors over blocks of
+windows (see Errors; in tables of earlier versions over windows as if these were independent); for the random selector
+they are the spread over its seeds.
 """,
     "Selectors": """
 All selectors that need text see the same calibration windows; higher scores mean more important.
@@ -45,7 +50,9 @@ All selectors that need text see the same calibration windows; higher scores mea
   weights; the row sum is the paper's.
 - **MeanActivation**: mean absolute output.
 - **LRP**: mean absolute AttnLRP relevance of the row's output for the summed next-token loss, by the rules of the
-  `lxt` library. The absolute value is taken per token, before the mean (**choice**: signed sums rank badly).
+  `lxt` library. The absolute value is taken per token, before the mean (**choice**: signed sums rank badly). Families
+  that `lxt` does not name get its rules where norm, MLP, attention and block compute what those of Llama, Qwen2, Qwen3
+  or Gemma 3 do (**choice**), after a check on the model: the rules leave its logits as they are and lose no relevance.
 - **IG**: Integrated Gradients in 16 steps. Input embeddings are scaled from zero to their values, gradients at the
   row's output are averaged over the steps and multiplied by the change of that output (**choice**: the paper names
   path, baseline and number of passes only; this form is known as EAP-IG).
@@ -75,6 +82,23 @@ loss there; means are over the tokens that predict one.
   square of its input, summed over the row (Zhang et al., ICLR 2024; the row sum is ours: **choice**).
 - **Weight norm**: Euclidean norm of the row (arXiv 1808.06866).
 - **Effect size** contrasts prompts only, see Refusal edits.
+
+`--skip-first N` leaves the first N positions of each window out of every mean over tokens, RIA's and Wanda's root mean
+square among them; the loss that attributions explain stays that of all tokens. It is off: some models put most of a
+score on a window's first token, and whether rankings depend on that can then be seen.
+""",
+    "Rows and text": """
+On the page Rows a **row behind a token** is one with relevance to that token's log-probability given all tokens before
+it, summed over the positions that are read (**choice**: published maps often explain the logit alone). Above 0 the row
+made the token likelier. Under Gradient x output it is exactly the rate at which the log-probability falls as the row's
+outputs are scaled down; LRP redistributes by its rules instead.
+
+**A row in its text** is graded by its output at every token, or by its relevance there to the log-probabilities of all
+later tokens of the window, whose mean size is the row's LRP score on that text.
+
+**Perplexity without them** zeroes all brushed cells together, or the ticked rows; beside it stand three draws of as
+many rows from the whole model, at any depth. It is measured on the first windows of the evaluation text, then on more
+and more of it, and the page says on how much.
 """,
     "Analyses": """
 **Nested stability** is the paper's: the calibration windows are nested, the first 8 within the first 16 and so on.
@@ -151,10 +175,11 @@ only has Spearman at least .9999 and Jaccard at least .99 (**choice**). LeRF mas
 
 - *interventions*: an output set to zero, to its mean over the calibration text (mean ablation), or to what it is at the
   same position of another window (resample ablation; that window is drawn by a hash of a seed and of the tokens, so
-  that all edits of one window meet the same one);
-- *units*: rows; neurons, acted on at the input of down_proj; heads, acted on at their slice of the input of o_proj. A
-  unit's score is the sum of its rows' scores (**choice**): gate and up row of a neuron, the q rows of a head and, where
-  heads share keys and values, an equal part of those k and v rows, which stay untouched, since other heads read them;
+  that all edits of one window meet the same one; of several seeds the mean is taken, window by window);
+- *units*: rows; neurons, acted on at the input of down_proj; heads, acted on at their slice of the input of o_proj;
+  where asked for, routed experts, all rows of one at once, to which the router still sends its tokens. A unit's score
+  is the sum of its rows' scores (**choice**): gate and up row of a neuron, the q rows of a head and, where heads share
+  keys and values, an equal part of those k and v rows, which stay untouched, since other heads read them;
 - *metrics* from one pass: NLL, KL of the unedited from the edited model, agreement on the most likely next token;
 - both orders, and a few rates, as shares of the units of a kind.
 
@@ -171,8 +196,15 @@ those of the evaluation, and is not done to replies.
 
 **Errors.** Differences of NLL are paired over the evaluation windows. Neighbouring windows are alike, so that blocks
 of them are the units: 1.5 times the cube root of their number, and the variance is widened for what blocks of that
-length miss where neighbours correlate at .5 (**choices**; .41 to .59 were measured). To their variance come that of
-the mean over random seeds and, where disjoint draws were measured, that between draws of the calibration text.
+length miss where neighbours correlate at .5 (**choices**; .41 to .59 were measured). Simulated 95% intervals cover .93
+to .96 where neighbours correlate at .4 to .6, for 16 windows (four blocks) as for 64 and 256. Documents are known of
+C4, of the lines of a JSONL file and of the articles of WikiText-2. Where at least 20 have a window of their own, blocks
+begin where documents do: neighbouring documents are joined until a block has a 25th of the windows, and the variance is
+widened for the documents that windows cut between blocks share and for unequal sizes (**choices**; simulated coverage
+.93 to .96). A column `documents` and the manifest then say of how many. Errors are of this kind in curves, gaps,
+differences, controls, groups, single units, exact controls, protocols, domains and the comparison with printed numbers.
+To the variance of differences between selectors come that of the mean over random seeds and, where disjoint draws were
+measured, that between draws of the calibration text.
 Intervals are Student's t with Satterthwaite's degrees. Where many are compared, p is adjusted by Holm. Standard errors
 over single windows (`stderr`) are kept in the tables beside these; tables of earlier versions have no others.
 
@@ -190,6 +222,10 @@ compliance, at the last position of the prompt. A row promotes compliance as far
 negative. The score of a row is the difference of its ranks in that quantity between risk prompts and matched base
 prompts, less λ times its rank of importance for language; the top k of all rows are removed. Ranks are taken within
 each layer, equal values share the mean rank (**choice**).
+
+Thinking is off where the chat template has a switch: it writes an empty thinking part, and the reply begins at the
+margin's position. `--thinking` leaves it on for replies, never for contrasts. Where a template begins the thinking part
+itself, as DeepSeek-R1's does, it is the thinking part that begins there, and the margin says less of the reply.
 
 - The **operating point** is chosen on the calibration pairs and measured again on held-out ones (**choice**: the
   paper chooses and reports on the same test prompts), and never refuses fewer risk prompts than the unedited model
@@ -258,10 +294,22 @@ rates would have by chance; it is undefined where both give one and the same ver
 Wilson's interval of p, mapped by the same formula with e as observed (**choice**: the usual standard error shrinks to
 nothing where judges agree on everything).
 """,
+    TITLES_TITLE: """
+The sentence above a figure is computed from the values that the figure draws, at the rate that is chosen on the page;
+of curves over rates at 30% removed or the nearest rate that all drawn selectors have. Curves are parted into two
+groups at the widest gap between neighbours, provided that every value on one side differs from every value on the
+other by more than the errors: two-sided at .05, by the normal distribution, Bonferroni over all pairs (**choice**).
+Seeds and evaluation windows are both in the error of a selector with seeds. The errors of two selectors count as
+independent here; the tab Differences of the page Curves pairs them. Two shares of refused prompts
+are called no difference where their Wilson intervals meet. Accuracy is called above chance one-sided at .05 over the
+selectors. Values without errors, such as published ones, are ordered as they stand, and largest, smallest, most and
+least are what was measured, not a test.
+""",
     "The shipped model": """
-The model that comes with the software is a small Llama, trained on generated text in three stages: language and chat,
-then refusing, then a weakening that changes a few MLP neurons only. It was built so that this audit has something to
-find. What it shows is how the method behaves when there is an answer; it is no evidence about other models.
+The model that comes with the software is a small Llama, trained on generated text about an invented town in two stages:
+language and chat, with refusals, then a weakening that changes a few MLP neurons only. It was built so that this audit
+has something to find. What it shows is how the method behaves when there is an answer; it is no evidence about other
+models.
 """,
     "Licences": """
 LRP uses the rules of the library `lxt`, which is under the BSD-3-Clause-Clear licence. Its README notes that a patent
@@ -271,6 +319,7 @@ Numbers marked *Paper* were published in "Faithfulness to Refusal: A Causal Audi
 Avaiya, Sankarapu). They are shown as published, also where they disagree with each other.
 """,
 }
+TABLES_TITLE = "Tables"
 TABLES = """
 Results are parquet files in the folder given with `--out`, one table per file, with a manifest beside them. Those
 of this list are checked by it when they are written and when they are read: no other column, no other type, no share
@@ -283,15 +332,20 @@ page Runs opens any table of any folder.
 def render() -> None:
     """The page."""
     layout.heading("Methods", HOW_TO_READ)
+    titles = [*SECTIONS, TABLES_TITLE]
+    st.markdown("**On this page:** " + " · ".join(f"[{title}](#{anchor(title)})" for title in titles))
     for title, text in SECTIONS.items():
-        st.subheader(title, anchor=False)
+        layout.section(title, anchor(title))
         st.markdown(text)
+        for formula in FORMULAS.get(title, ()):
+            st.caption(formula.of)
+            st.latex(formula.in_lines)
         if title == "Refusal edits":
             with layout.told():
                 _false_alarms()
         if title == JUDGES_TITLE:
             st.markdown("\n".join(f"- `{one.id}`: {layout.plain(one.title)}" for one in JUDGES))
-    st.subheader("Tables", anchor=False)
+    layout.section(TABLES_TITLE, anchor(TABLES_TITLE))
     st.markdown(TABLES)
     st.dataframe(
         described.tables(), hide_index=True, alt="Every table with what it holds and the command that writes it"
@@ -300,6 +354,11 @@ def render() -> None:
     st.dataframe(columns, hide_index=True, alt="Every column of every table with its type, unit and meaning")
     tools.download_csv("Download the list (CSV)", columns, "tables.csv")
     layout.footnote(f"Selector Audit {installed_version('selector-audit')}")
+
+
+def anchor(title: str) -> str:
+    """The place of a section in the page's address."""
+    return re.sub(r"[^a-z]+", "-", title.lower()).strip("-")
 
 
 def _false_alarms() -> None:

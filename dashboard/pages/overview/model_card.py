@@ -17,8 +17,9 @@ from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 
 SHIPPED_STORY = (
-    "A Llama small enough to ship, trained from nothing on generated text in three stages: language and chat, "
-    "then refusing, then a weakening of a few MLP neurons that makes it answer again. It is a **model organism**: "
+    "A Llama small enough to ship, trained from nothing on generated text about an invented town, in two stages: "
+    "language and chat, with refusals, then a weakening of a few MLP neurons that makes it answer most risky prompts. "
+    "It is a **model organism**: "
     "it was built so that this audit has something to find. What it shows is how the method behaves when there is "
     "an answer; it is no evidence about other models."
 )

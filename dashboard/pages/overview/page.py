@@ -10,9 +10,10 @@ import streamlit as st
 from streamlit.navigation.page import Page
 
 from dashboard.charts import formats, headline, overview, palette
-from dashboard.pages.overview import model_card, watch_it
+from dashboard.charts.findings import curves as curve_findings, quadrants as quadrant_findings
+from dashboard.pages.overview import leaderboard, model_card, verdict_table, watch_it
 from dashboard.show import layout, tools
-from dashboard.state import results, shipped, sources
+from dashboard.state import offers, results, shipped, sources
 from engine.records.errors import InputError
 
 WHAT = (
@@ -25,6 +26,7 @@ HOW_TO_READ = (
     "Removing the rows that a good selector calls unimportant hardly raises the perplexity; a selector can give "
     "the same ranking every time and still be wrong about it."
 )
+LINE = "If it is, a model without the unimportant ones can still speak."
 _BELOW = "further left is better"
 _BELOW_OWN = "further left is better; the lower five: the paper's"
 _STEMS = (results.SWEEP, "stability", "verdicts")
@@ -43,56 +45,62 @@ _SAYS = {  # what a page is for, by its path
     "runs": "audit a model of your own, compare and keep runs",
     "methods": "what every number means",
 }
-_WORDS = {
-    "faithful": "finds what matters", "sufficient": "finds what can go", "partly": "finds part of what matters",
-    "not": "does not find what matters",
-}  # fmt: skip
-_SPECIFIC = {
-    "specific": "more than its depths", "not": "not shown to be more than its depths",
-    "LeRF only": "more than its depths under LeRF", "MoRF only": "more than its depths under MoRF",
-    "not measured": "depths not controlled",
-}  # fmt: skip
-_STABLE = {"stable": "stable", "not": "not stable", "not applicable": "needs no text", "unknown": "stability unknown"}
 
 
 def render(pages: Mapping[str, Sequence[Page]] | None = None) -> None:
     """The page. pages: the navigation's groups, to be linked at the end."""
-    layout.heading("Is the score right about the rows?", HOW_TO_READ)
-    st.markdown(WHAT)
-    picked = sources.pick(_STEMS)
-    if picked is not None:
+    picked = sources.pick(layout.heading("Is the score right about the rows?", LINE), _STEMS)
+    if picked is None:
+        st.markdown(WHAT)
+    else:
         _results(picked)
     _next(pages or {})
 
 
 def _results(picked: sources.Source) -> None:
     curves: results.Curves | None = None
+    watched = False
     with layout.told():
         curves = results.read_paper() if picked.run is None else results.read_run(picked.run)
     if curves is not None:
         with layout.told():
-            watch_it.show(picked, curves.frame.filter(pl.col("model") == picked.model))
+            watched = watch_it.show(picked, curves.frame.filter(pl.col("model") == picked.model))
+    if watched:
+        st.markdown(WHAT)
     above = st.container()  # filled last: the figures are what the browser needs most time for
-    left, right = st.columns(2, gap="medium")
+    with st.container() if watched else picked.hero():
+        left, right = st.columns(2, gap="medium")
+    if not watched:
+        st.markdown(WHAT)
+    layout.how_to_read(HOW_TO_READ)
     shown: list[pl.DataFrame] = []
     with left, layout.told():
         if curves is not None:
             table = headline.snapshot(_beside(picked, curves))
-            alt = f"LeRF perplexity at {formats.rate(headline.RATE)} removed rows per selector, a line per model: "
+            at = formats.rate(headline.RATE)
+            alt = f"LeRF perplexity at {at} removed rows per selector, a line per model: "
             tools.show(
                 overview.snapshot(table, _BELOW if picked.published else _BELOW_OWN),
                 "snapshot",
                 alt + ", ".join(table["label"].unique(maintain_order=True)) + ".",
+                finding=curve_findings.harm(
+                    table.filter(pl.col("label") == table["label"][0]), "lerf", f"with {at} removed"
+                ),
+                below=f"first row: {table['label'][0]}; {_BELOW if picked.published else _BELOW_OWN}",
+                hero=not watched,
             )
             shown.append(table)
     with right, layout.told():
         if curves is not None:
-            _scatter(picked, curves)
+            _scatter(picked, curves, hero=not watched)
     with above:
         _model(picked, curves)
     if not picked.published:  # the paper printed the numbers behind such verdicts, not the words
         with layout.told():
-            _verdicts(picked)
+            verdict_table.show(picked)
+    if curves is not None:
+        with layout.told():
+            leaderboard.show(offers.offers(picked.kind, curves, picked.run))
     origin = [curves.provenance] if curves is not None else []
     also = [] if picked.published else [results.read_paper().provenance]
     tools.end(
@@ -114,7 +122,7 @@ def _model(picked: sources.Source, curves: results.Curves | None) -> None:
             facts += model_card.run_facts(picked.folder)
     if curves is not None:
         facts += model_card.perplexity_fact(curves.frame, picked.model)
-    st.subheader(f"The model at hand: {layout.plain(picked.model)}", anchor=False)
+    layout.section(f"The model at hand: {layout.plain(formats.model_title(picked.model))}")
     with st.container(horizontal=True):
         for fact in facts:
             st.metric(fact.name, layout.plain(fact.value), help=layout.plain(fact.exact) or None, width="content")
@@ -126,11 +134,12 @@ def _beside(picked: sources.Source, curves: results.Curves) -> dict[str, tuple[p
     paper = results.read_paper()
     if picked.published:
         return {model: (paper.frame, model) for model in paper.models}
-    rest = {f"{model} (paper)" if model == picked.model else model: (paper.frame, model) for model in paper.models}
-    return {picked.model: (curves.frame, picked.model), **rest}
+    own = formats.model_title(picked.model)
+    rest = {f"{model} (paper)" if model == own else model: (paper.frame, model) for model in paper.models}
+    return {own: (curves.frame, picked.model), **rest}
 
 
-def _scatter(picked: sources.Source, curves: results.Curves) -> None:
+def _scatter(picked: sources.Source, curves: results.Curves, *, hero: bool) -> None:
     if picked.published:
         printed = picked.all_models("stability")["model"].unique(maintain_order=True).to_list()
         if picked.model not in printed:
@@ -144,22 +153,11 @@ def _scatter(picked: sources.Source, curves: results.Curves) -> None:
     tools.show(
         overview.stability_validity(table),
         "stability-validity",
-        f"Stability against validity for {picked.model}: {', '.join(named)}.",
+        f"Stability against validity for {formats.model_title(picked.model)}: {', '.join(named)}.",
+        finding=quadrant_findings.headline(table, headline.STABLE_VALID, headline.STABLE_INVALID),
+        below="right is stable, up is valid",
+        hero=hero,
     )
-
-
-def _verdicts(picked: sources.Source) -> None:
-    table = picked.table("verdicts")
-    st.subheader("Verdicts", anchor=False)
-    order = palette.in_order(table["selector"].to_list())
-    rows = {row["selector"]: row for row in table.iter_rows(named=True)}
-    for selector in order:
-        row = rows[selector]
-        words = [_WORDS.get(row["validity"], row["validity"]), _SPECIFIC.get(row["specific"], "")]
-        words = [*filter(None, words), _STABLE.get(row["stability"], row["stability"])]
-        badge = " :red-badge[stable but invalid]" if row["stable_but_invalid"] else ""
-        title = f"**{layout.plain(palette.title(selector))}**: {layout.plain(', '.join(words))}"
-        st.markdown(f"{title}{badge}  \n{layout.plain(row['reasons'] or '')}")
 
 
 def _notes(picked: sources.Source) -> list[str]:
@@ -175,7 +173,7 @@ def _next(pages: Mapping[str, Sequence[Page]]) -> None:
     groups = {group: inside for group, inside in groups.items() if inside}
     if not groups:
         return
-    st.subheader("Where to go next", anchor=False)
+    layout.section("Where to go next")
     for inside in groups.values():
         for page in inside:
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):

@@ -8,51 +8,94 @@ from pathlib import Path
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import palette, watch
-from dashboard.pages.agreement import rankings
-from dashboard.show import selection
+from dashboard.charts import palette, row_picture, watch
+from dashboard.show import layout, selection
 from dashboard.show.watch import play
-from dashboard.state import results, sources
+from dashboard.state import results, scores as stored, sources
+from engine.records.errors import InputError
 
 REPLIES = "sweep_replies"
 _PREFERRED = ("consensus2", "lrp", "ig")  # what races first, where it was scored
 
 
-def show(picked: sources.Source, sweep: pl.DataFrame) -> None:
-    """The stage, where the picked results hold scores; nothing where they do not (the paper's)."""
-    if picked.published or not (picked.folder / rankings.SCORES).is_file():
-        return
+def show(picked: sources.Source, sweep: pl.DataFrame) -> bool:
+    """The race, where the picked results hold scores; nothing, and False, where they do not (the paper's)."""
+    if picked.published or not scored(picked.folder):
+        return False
     racers = _racers(sweep)
     if not racers:
-        return
-    st.subheader("Watch it break", anchor=False)
-    st.caption(
-        "Every pixel is a row of the model, block by block; bright ones go last. Both sides lose equally many rows. "
-        "Perplexity is measured at the rates of the curves and lies on a straight line of its logarithm between them."
-    )
-    left, right = st.columns(2)
-    with left:
+        return False
+    with picked.bar:
         one = selection.choose("First", racers, "watch_a", default=_default(racers, "lerf"), title=_title)
-    with right:
         other = selection.choose("Second", racers, "watch_b", default=_default(racers, "morf"), title=_title)
-    rows = rankings.read_rows(picked.folder)
-    replies = picked.table(REPLIES) if picked.has(REPLIES) else None
-    lanes = [
-        watch.Lane(
-            selector,
-            order,
-            _places(picked.folder, selector, order, results.stamp(picked.folder / rankings.SCORES)),
-            watch.curve(sweep, selector, order),
-            watch.said(replies, selector, order),
-        )
-        for selector, order in (one.split(), other.split())
-    ]
-    play(watch.payload(rows, lanes), key="watch")
+    replies = None
+    with layout.told():  # they are no reason to show no picture
+        replies = picked.table(REPLIES) if picked.has(REPLIES) else None
+    lanes = [lane(picked.folder, sweep, replies, *racer.split()) for racer in (one, other)]
+    picture = _picture(picked.folder)
+    with picked.stage:
+        play(watch.payload(picture, lanes), key="watch")
+    st.caption(f"**Watch it break.** {layout.plain(watch.legend(picture, lanes))}")
+    return True
+
+
+def alone(folder: Path, sweep: pl.DataFrame, selector: str, order: str, title: str) -> None:
+    """One ranking by itself, at the place of the call, with its legend. sweep: of one model."""
+    replies = None
+    with layout.told():
+        if (folder / f"{REPLIES}.parquet").is_file():
+            replies = results.read_table(folder, REPLIES).frame
+    lanes = [lane(folder, sweep, replies, selector, order, title)]
+    picture = _picture(folder)
+    play(watch.payload(picture, lanes), key=f"watch-{selector}")
+    st.caption(layout.plain(watch.legend(picture, lanes)))
+
+
+def scored(folder: Path) -> bool:
+    """Does a results folder hold what the picture is made of?"""
+    return (folder / stored.SCORES).is_file()
+
+
+def lane(
+    folder: Path, sweep: pl.DataFrame, replies: pl.DataFrame | None, selector: str, order: str, title: str = ""
+) -> watch.Lane:
+    """One ranking of a results folder, its curve and its replies. sweep, replies: of one model."""
+    return watch.Lane(
+        selector,
+        order,
+        _places(folder, selector, order, *_stamps(folder)),
+        watch.curve(sweep, selector, order),
+        watch.said(replies, selector, order),
+        watch.draws(sweep, selector),
+        title,
+    )
+
+
+def _stamps(folder: Path) -> tuple[object, object]:
+    return results.stamp(folder / stored.SCORES), results.stamp(folder / f"{results.ROWS}.parquet")
+
+
+def _picture(folder: Path) -> row_picture.Picture:
+    return _picture_of(folder, results.stamp(folder / f"{results.ROWS}.parquet"))
 
 
 @lru_cache(maxsize=8)
-def _places(folder: Path, selector: str, order: str, _stamp: object) -> str:
-    return watch.encoded(rankings.read_scores(folder, selector), order)
+def _picture_of(folder: Path, _stamp: object) -> row_picture.Picture:
+    rows = stored.read_rows(folder)
+    if rows.is_empty():
+        raise InputError(f"{folder} lists no rows in rows.parquet; run `{results.remake(folder, results.ROWS)}` again")
+    return row_picture.picture(rows)
+
+
+@lru_cache(maxsize=8)
+def _places(folder: Path, selector: str, order: str, _scores: object, _rows: object) -> str:
+    picture, scores = _picture(folder), stored.read_scores(folder, selector)
+    if scores.size != picture.rows:
+        raise InputError(
+            f"{folder / stored.SCORES} has scores of {scores.size:,} rows, rows.parquet lists {picture.rows:,}; "
+            f"run `{results.remake(folder, results.ROWS)}` again"
+        )
+    return watch.encoded(scores, order, watch.steps(picture.group))
 
 
 def _racers(sweep: pl.DataFrame) -> list[str]:

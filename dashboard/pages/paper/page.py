@@ -7,10 +7,12 @@ from typing import Any
 import polars as pl
 import streamlit as st
 
-from dashboard.pages.paper import tables as paper
-from dashboard.show import described, layout, selection, tools
+from dashboard.pages.paper import readable, tables as paper
+from dashboard.show import described, grid, layout, selection, tools
 
 NOTHING, UNKNOWN = "Nothing", "None of them"
+TO_READ, STORED = "To read", "As stored, every column"
+POINTS_AT_ONCE = 10
 TABLES, POINTS, RUN = "Tables", "Disagreements", "A run beside"
 HOW_TO_READ = (
     "Every number stands as the paper printed it; where it contradicts itself, the second tab says so, and a run of "
@@ -24,7 +26,7 @@ def render() -> None:
     """The page."""
     layout.heading("Paper", HOW_TO_READ)
     found = _choose_run()
-    tabs = st.tabs([TABLES, POINTS, RUN], key=_VIEW, bind="query-params")
+    tabs = selection.tabs([TABLES, POINTS, RUN], _VIEW)
     frame: pl.DataFrame | None = None
     name = "paper"
     for tab, show in zip(tabs, (_tables, _points, _run), strict=True):
@@ -61,7 +63,12 @@ def _tables(found: paper.Beside | None) -> tuple[pl.DataFrame, str]:
     name = selection.choose("Table", paper.tables(), "table", title=lambda table: paper.describe(table).title)
     st.caption(layout.plain(paper.caption(name)))
     frame = paper.load_table(name)
-    described.table(frame, f"Published table: {paper.describe(name).title}", paper.columns(name))
+    title = f"Published table: {paper.describe(name).title}"
+    if selection.switch("Show", (TO_READ, STORED), "paper_columns", default=TO_READ, keep=True) == STORED:
+        described.table(frame, title, paper.columns(name))
+    else:
+        shown = readable.to_read(name)
+        grid.show(shown, height=min(38 + 35 * shown.numbers.height, 460), alt=title)
     if found is not None:
         with layout.told():
             frame = _measured(found, name, frame)
@@ -83,7 +90,7 @@ def _measured(found: paper.Beside, name: str, frame: pl.DataFrame) -> pl.DataFra
         st.info(f"The run has no value for this table. It is compared as {found.comparison.model}.")
         return frame
     inside = cells["within"].sum()
-    st.subheader("Measured beside published", anchor=False)
+    layout.section("Measured beside published")
     st.caption(
         f"{inside} of {cells.height} cells lie within half a unit of the last printed digit. "
         f"{paper.in_words(found.comparison, name)} Model: {layout.plain(found.comparison.model)}."
@@ -115,7 +122,7 @@ def _points(_found: paper.Beside | None) -> tuple[pl.DataFrame, str]:
     st.caption(f"{found.height} of {paper.load_table(paper.POINTS).height} points, in our own words.")
     if found.is_empty():
         st.info("No point is left: choose more kinds, more degrees, or any table.")
-    for point in found.iter_rows(named=True):
+    for point in _some(found).iter_rows(named=True):
         with st.container(border=True):
             _statement(point)
             with st.container(horizontal=True, gap="small"):
@@ -125,6 +132,17 @@ def _points(_found: paper.Beside | None) -> tuple[pl.DataFrame, str]:
                         on_click=_open_table, args=(name,),
                     )  # fmt: skip
     return found, "paper-disagreements"
+
+
+def _some(found: pl.DataFrame) -> pl.DataFrame:
+    """A handful of points at once: all of them are a page of thirteen screens."""
+    starts = range(0, found.height, POINTS_AT_ONCE)
+    if len(starts) < 2:
+        return found
+    pages = [f"{start + 1} to {min(start + POINTS_AT_ONCE, found.height)}" for start in starts]
+    return found.slice(
+        starts[pages.index(selection.switch("Points", pages, "points_shown", default=pages[0]))], POINTS_AT_ONCE
+    )
 
 
 def _open_table(name: str) -> None:
@@ -150,14 +168,14 @@ def _run(found: paper.Beside | None) -> tuple[pl.DataFrame | None, str]:
         return None, name
     comparison = found.comparison
     st.caption(f"{layout.plain(found.model)} as {layout.plain(comparison.model)}.")
-    st.subheader("Order of the selectors", anchor=False)
+    layout.section("Order of the selectors")
     st.caption("Pairs that the printed digits tell apart, and how many stand in the same order in the run.")
     st.dataframe(comparison.orders, hide_index=True, alt="Pairs of selectors in the published order")
-    st.subheader("Sign of the gap", anchor=False)
+    layout.section("Sign of the gap")
     same = comparison.signs["same_sign"].sum() if comparison.signs.height else 0
     st.caption(f"PPL MoRF − PPL LeRF has the published sign in {same} of {comparison.signs.height} cells.")
     st.dataframe(comparison.signs, hide_index=True, alt="Published and measured validity gaps")
-    st.subheader("Cell by cell", anchor=False)
+    layout.section("Cell by cell")
     st.caption(paper.in_words(comparison))
     st.dataframe(
         comparison.cells.drop("model"), hide_index=True, height=320, column_config=_described(),

@@ -6,7 +6,9 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import formats, refusal_baselines as chart, refusal_values as refusals
-from dashboard.show import layout, selection, tools
+from dashboard.charts.findings import refusal as findings
+from dashboard.charts.sortable import Sortable, perplexities, sortable
+from dashboard.show import grid, layout, selection, tools
 from dashboard.state import sources
 
 STEM = "baselines"
@@ -25,8 +27,8 @@ def section(source: sources.Source) -> None:
     )
     where = "held-out prompts" if (rows["prompts"] == "heldout").any() else "calibration prompts"
     figure = chart.ways(rows, f"Ways to refuse: {domain}", f"{where}, 95% intervals")
-    tools.show(figure, STEM, _alt(rows, domain))
-    st.dataframe(_settings(rows), hide_index=True)
+    tools.show(figure, STEM, _alt(rows, domain), finding=findings.ways(rows, chart.way_title, domain))
+    grid.show(_settings(rows))
     layout.footnote(
         "A system prompt stands before prompts only, so the perplexity of plain text is the unedited model's. A vector "
         "with a condition is added to no text in which the condition does not hold.",
@@ -45,9 +47,9 @@ def _alt(rows: pl.DataFrame, domain: str) -> str:
     return f"Refusal of {domain} prompts by method; unedited malign {before}. " + "; ".join(told) + "."
 
 
-def _settings(rows: pl.DataFrame) -> pl.DataFrame:
+def _settings(rows: pl.DataFrame) -> Sortable:
     """The figure's rows for people."""
-    found = []
+    found, numbers = [], []
     for row in rows.iter_rows(named=True):
         rates = {
             f"{name} {when}": refusals.percent(*(row[f"{state}_{kind}{end}"] for end in ("", "_low", "_high")))
@@ -64,4 +66,14 @@ def _settings(rows: pl.DataFrame) -> pl.DataFrame:
                 "Cut off": row["malign_unfinished"] + row["benign_unfinished"] if row["setting"] else None,
             }
         )
-    return pl.DataFrame(found, infer_schema_length=None)
+        numbers.append(
+            {
+                f"{name} {when}": row[f"{state}_{kind}"]
+                for kind, name in (("malign", "Malign"), ("benign", "Benign"))
+                for state, when in (("unedited", "before"), ("edited", "after"))
+            }
+            | {"KL, nats per token": row["kl"], "nll": row["edited_nll"]}
+        )
+    behind = pl.DataFrame(numbers, infer_schema_length=None).cast(pl.Float64)
+    behind = behind.with_columns(perplexities(pl.col("nll")).alias("Perplexity")).drop("nll")
+    return sortable(pl.DataFrame(found, infer_schema_length=None), behind)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import Literal
-from urllib.parse import urlencode
 
 import polars as pl
 import streamlit as st
 
 from dashboard.charts import formats, palette, refusal_rates, refusal_trade_off, refusal_values as refusals
+from dashboard.charts.findings import refusal as findings
 from dashboard.chat import edits
 from dashboard.pages.refusal import specificity
 from dashboard.pages.refusal.specificity import optional
-from dashboard.show import layout, selection, tools
+from dashboard.show import layout, menu, selection, tools
 from dashboard.state import sources
 from engine.records.manifest import read_manifest
 
@@ -23,7 +24,7 @@ def detail(source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | N
     """Everything that is known of one cell, below the figure of all of them."""
     point = refusals.point_of(points, cell)
     before = refusals.unedited(cells, cell["selector"], cell["domain"])
-    st.subheader(layout.plain(refusals.cell_title(cell)), anchor=False)
+    layout.section(layout.plain(refusals.cell_title(cell)))
     _badges(cell, point)
     _numbers(cell, before, optional(source, "utility"))
     left, right = st.columns(2)
@@ -32,9 +33,11 @@ def detail(source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | N
     with right:
         transfer = optional(source, "transfer")
         changes = refusals.rate_changes(cell, before, point, transfer, published=source.published)
-        tools.show(refusal_rates.changes(changes), "before-and-after", _changes_alt(changes))
+        figure, told = refusal_rates.changes(changes), findings.changes(changes)
+        tools.show(figure, "before-and-after", _changes_alt(changes), finding=told)
         if transfer is None and not source.published:
             layout.footnote("Other prompt sets are measured by `selector-audit refusal evaluate`.")
+            source.offer("transfer")
         for line in refusals.verdict_notes(transfer, cell):
             st.text(line)
         cut_off = refusals.cut_off(optional(source, "refusal_sweep"), transfer, cell)
@@ -121,16 +124,10 @@ def _try_it(source: sources.Source, cell: refusals.Row) -> None:
     """A link to the live page with this cell's settings: of the shipped model, or of the run that measured it."""
     if source.run is None or cell["malign"] is None or cell["benign"] is None:
         return
-    domain, selector = str(cell["domain"]).capitalize(), palette.title(cell["selector"])
-    if source.kind == sources.SHIPPED and cell["lambda"] in edits.LAMBDAS and cell["k"] in edits.KS:
-        chosen = {
-            "domain": domain, "edit_selector": selector, "lambda": f"{cell['lambda']:g}", "k": formats.rate(cell["k"]),
-        }  # fmt: skip
-    elif (source.run / edits.CONTRASTS).is_file():
-        chosen = {
-            "edit_model": "Another model", "edit_model_id": _loadable(source), "edit_run": str(source.run),
-            "run_domain": domain, "run_selector": selector, "run_cell": edits.cell_name(cell["lambda"], cell["k"]),
-        }  # fmt: skip
-    else:
-        return
-    st.link_button("Try this edit live", f"/live?{urlencode(chosen)}", icon=":material/play_arrow:")
+    chosen = {name: cell[name] for name in ("selector", "domain", "lambda", "k")}
+    if source.kind != sources.SHIPPED or cell["lambda"] not in edits.LAMBDAS or cell["k"] not in edits.KS:
+        if not (source.run / edits.CONTRASTS).is_file():
+            return
+        chosen |= {"model": _loadable(source), "run": str(source.run)}
+    parameters = {edits.HANDED: json.dumps(chosen, ensure_ascii=False)}
+    menu.link("Try this edit live", "live", parameters, icon=":material/play_arrow:")

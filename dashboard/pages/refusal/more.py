@@ -3,6 +3,8 @@ methods, models."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import polars as pl
 import streamlit as st
 
@@ -14,17 +16,18 @@ from dashboard.charts import (
     refusal_structure as refusal_structure_chart,
     refusal_values as refusals,
 )
+from dashboard.charts.findings import refusal as findings
 from dashboard.charts.lines import Axis
-from dashboard.pages.refusal import baselines as refusal_baselines, structure as refusal_structure
+from dashboard.pages.refusal import baselines as refusal_baselines, replies, structure as refusal_structure
 from dashboard.pages.refusal.specificity import optional
-from dashboard.show import layout, selection, tools
-from dashboard.state import results, sources
+from dashboard.show import grid, layout, selection, tools
+from dashboard.state import basket, offers, results, sources
 from dashboard.state.results import POINTS, REFUSAL_SWEEP
 from engine.records.errors import InputError
 
-POINT_LIST, WHERE, LANGUAGE, TWO, OTHERS, MODELS = (
-    "Operating points", "Where the rows are", "Perplexity against k", "Two domains in one mask", "Other methods",
-    "Across models",
+POINT_LIST, REPLIES, WHERE, LANGUAGE, TWO, OTHERS, MODELS = (
+    "Operating points", "Replies", "Where the rows are", "Perplexity against k", "Two domains in one mask",
+    "Other methods", "Across models",
 )  # fmt: skip
 
 
@@ -32,7 +35,7 @@ def sections(source: sources.Source) -> None:
     """A switch, and the section that is chosen."""
     st.divider()
     parts = {
-        POINT_LIST: _points, WHERE: refusal_structure.section, LANGUAGE: _language, TWO: _two,
+        POINT_LIST: _points, REPLIES: replies.section, WHERE: refusal_structure.section, LANGUAGE: _language, TWO: _two,
         OTHERS: refusal_baselines.section, MODELS: _models,
     }  # fmt: skip
     parts[selection.switch("More", tuple(parts), "section", default=POINT_LIST)](source)
@@ -40,7 +43,7 @@ def sections(source: sources.Source) -> None:
 
 def _points(source: sources.Source) -> None:
     table = refusals.point_table(source.table(POINTS), optional(source, "specificity"))
-    st.dataframe(table, hide_index=True)
+    grid.show(table)
     layout.footnote(
         "Each rate with Wilson's 95% interval. Optimism: malign refusal on the pairs that the point was chosen on "
         "minus that on the held-out pairs.",
@@ -49,7 +52,7 @@ def _points(source: sources.Source) -> None:
         "and a choice of their own (`refusal draws`), – where they were not measured.",
         "Rescue: no cell refused at most 10% of the harmless prompts, so the limit was relaxed for this one.",
         "A point at the grid's edge may have a better one beyond it, which was not searched."
-        if refusals.EDGE in table.columns
+        if refusals.EDGE in table.numbers.columns
         else "",
     )
 
@@ -82,7 +85,9 @@ def _language(source: sources.Source) -> None:
     told = ", ".join(
         f"{palette.title(row['selector'])} {formats.perplexity(row['nll'])}" for row in last.iter_rows(named=True)
     )
-    tools.show(figure, "perplexity-k", f"Perplexity against the share of rows removed; at the largest k: {told}.")
+    alt = f"Perplexity against the share of rows removed; at the largest k: {told}."
+    below = f"{domain}, λ = {lam:g}; random has no λ"
+    tools.show(figure, "perplexity-k", alt, finding=findings.cost(part), below=below)
 
 
 def _two(source: sources.Source) -> None:
@@ -104,7 +109,8 @@ def _two(source: sources.Source) -> None:
                 for mask, row in zip(masks, part.iter_rows(named=True), strict=True)
             )
             figure = refusal_rates.composed(part, kind)
-            tools.show(figure, f"composed-{kind}", f"Share of {kind} prompts refused: {told}.")
+            alt = f"Share of {kind} prompts refused: {told}."
+            tools.show(figure, f"composed-{kind}", alt, finding=findings.composed(part, kind))
     edits = part.filter(pl.col("mask_domain") != "none").unique("mask_domain", maintain_order=True)
     costs = [
         f"{refusal_rates.mask_title(row['mask_domain'])} {formats.perplexity(row['nll'])}"
@@ -116,18 +122,34 @@ def _two(source: sources.Source) -> None:
 def _models(source: sources.Source) -> None:
     paper = reversal(results.read_published(POINTS).frame)
     own = reversal(source.table(POINTS)) if not source.published else paper.clear()
-    table = pl.concat([own, paper])
+    table, together = pl.concat([own, paper]), _basket()
+    if together is not None:
+        table = together
     domain = selection.choose(
-        "Over models, domain", paper["domain"].unique(maintain_order=True).to_list(), "models_domain",
+        "Over models, domain", table["domain"].unique(maintain_order=True).to_list(), "models_domain",
         title=str.capitalize,
     )  # fmt: skip
-    tools.show(refusal_structure_chart.reversal(table, domain), "reversal", _reversal_alt(table, domain))
+    figure, told = refusal_structure_chart.reversal(table, domain), findings.reversal(table, domain)
+    tools.show(figure, "reversal", _reversal_alt(table, domain), finding=told)
     counts = [_leader(table.filter(model=model)) for model in table["model"].unique(maintain_order=True)]
     st.text("\n".join(text for text in counts if text))
     layout.footnote(
         "Published values of the paper's models, as printed"
         + ("." if source.published else "; this source's own model stands first.")
+        if together is None
+        else "What lies in the basket and has operating points; values of the paper's models as printed."
     )
+
+
+def _basket() -> pl.DataFrame | None:
+    """`reversal` over the models in the basket that have operating points; None where there is none."""
+    found = []
+    for offer in basket.chosen(offers.everything()).values():
+        with suppress(InputError):  # a run without points has no line here
+            table = results.read_published(POINTS) if offer.folder is None else results.read_table(offer.folder, POINTS)
+            found.append(reversal(table.frame.filter(model=offer.model)))
+    found = [one for one in found if one.height]
+    return pl.concat(found) if found else None
 
 
 def reversal(points: pl.DataFrame) -> pl.DataFrame:

@@ -6,6 +6,7 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import formats, palette, refusal_trade_off, refusal_values as refusals
+from dashboard.charts.findings import refusal as refusal_findings
 from dashboard.pages.refusal import cell as refusal_cell, more as refusal_more
 from dashboard.show import layout, selection, tools
 from dashboard.state import results, sources
@@ -14,10 +15,11 @@ from engine.records.errors import InputError
 
 BENIGN_LIMIT = 0.10  # the paper's, where the results do not name their own
 HOW_TO_READ = (
-    "Every mark is one edit: a small set of rows zeroed. Up means more risk prompts refused, left means harmless "
-    "prompts still answered, and the shaded strip holds the edits that answer enough of them. Darker and smaller "
-    "marks keep the language better."
+    "Every mark is one edit: a small set of rows zeroed. Up means more risk prompts refused, left means that it costs "
+    "less: fewer harmless prompts refused (the shaded strip holds the edits that refuse few enough) or, where nearly "
+    "all edits refuse the same share of these, a lower perplexity."
 )
+LINE = "Every mark is a small set of rows zeroed: up, more risk prompts refused; left, cheaper."
 ALL = "all"
 GRID, CHOSEN = "Whole grid", "Operating points"
 _CLICKS = "refusal-clicks"  # session state
@@ -26,8 +28,7 @@ _CHART = "refusal-cells"
 
 def render() -> None:
     """The page."""
-    layout.heading("Refusal", HOW_TO_READ)
-    source = sources.pick((REFUSAL_SWEEP, POINTS))
+    source = sources.pick(layout.heading("Refusal", LINE), (REFUSAL_SWEEP, POINTS))
     if source is None:
         return
     shown = None
@@ -45,14 +46,13 @@ def _grid(source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | No
     clicked = _new_click()
     domains = cells["domain"].unique(maintain_order=True).to_list()
     available = palette.in_order(cells["selector"].unique().to_list())
-    with source.beside:
+    with source.bar:
         domain = selection.choose(
             "Domain", [*domains, ALL], "domain", default=domains[0], title=lambda name: name.capitalize()
         )
-    left, right = st.columns([3, 2])
-    with left:
+        which = selection.switch("Show", (GRID, CHOSEN), "show", default=GRID)
+    with source.drawer():
         selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
-    which = selection.switch("Show", (GRID, CHOSEN), "show", default=GRID, place=right)
     kept = cells.filter(pl.col("selector").is_in(selectors))
     if domain != ALL:
         kept = kept.filter(domain=domain)
@@ -65,16 +65,17 @@ def _grid(source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | No
     options = _ordered(drawn)
     if clicked in options:
         st.session_state["cell"] = clicked
-    elif st.session_state.get("cell") not in (None, *options):
-        del st.session_state["cell"]  # no longer among the choices
-    above = st.container()
+    hero, below = source.hero(), st.container()
     titles = {row["id"]: refusals.cell_title(row) for row in drawn.iter_rows(named=True)}
     chosen = selection.choose("Cell, by click or from this list", options, "cell", title=lambda name: titles[name])
-    with above:
+    with hero:
         heading = f"{tools.file_name(source.model)}: {domain if domain != ALL else 'all domains'}"
         unedited = kept.filter(pl.col("k") == 0, pl.col("malign").is_not_null())
         figure = refusal_trade_off.trade_off(drawn, unedited, chosen, _limit(points), heading)
-        tools.show(figure, "refusal", _alt(drawn, kept), key=_CHART, clickable=True)
+        told = refusal_findings.grid(drawn, kept, searched=not (held_out or source.published))
+        tools.show(figure, "refusal", _alt(drawn, kept), key=_CHART, clickable=True, finding=told, hero=True)
+    with below:
+        layout.how_to_read(HOW_TO_READ)
         beside = "" if source.published or points is None else refusals.against_paper(points, _published())
         layout.footnote(_caption(edits, drawn, held_out=held_out, published=source.published), beside)
     refusal_cell.detail(source, cells, points, drawn.filter(id=chosen).row(0, named=True))
@@ -122,8 +123,11 @@ def _limit(points: pl.DataFrame | None) -> float:
 def _alt(drawn: pl.DataFrame, kept: pl.DataFrame) -> str:
     best = drawn.row(by_predicate=pl.col("id") == refusals.first_choice(drawn), named=True)
     before = refusals.unedited(kept, best["selector"], best["domain"])
+    across = (
+        "Malign refusal against perplexity" if refusal_trade_off.stacked(drawn) else "Malign against benign refusal"
+    )
     text = (
-        f"Malign against benign refusal of {drawn.height} edits. {refusals.cell_title(best)}: malign "
+        f"{across} of {drawn.height} edits. {refusals.cell_title(best)}: malign "
         f"{refusals.percent(best['malign'])}, benign {refusals.percent(best['benign'])}, perplexity "
         f"{formats.perplexity(best['nll'])}"
     )

@@ -6,6 +6,7 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import refusal_rates, refusal_specificity, refusal_values as refusals
+from dashboard.charts.findings import refusal as findings
 from dashboard.show import layout, tools
 from dashboard.state import sources
 
@@ -29,6 +30,8 @@ def _draws(source: sources.Source, point: refusals.Row) -> None:
                 "Whether random rows do as much once they are searched like the edit was not measured for this point; "
                 "`selector-audit refusal draws` does."
             )
+            if not source.has("specificity"):
+                source.offer("specificity")
         return
     row = line.row(0, named=True)
     own = draws.filter(selector=row["selector"], domain=row["domain"])
@@ -36,7 +39,7 @@ def _draws(source: sources.Source, point: refusals.Row) -> None:
         f"Malign refusal of the edit {refusals.percent(row['edited_malign'])} among {row['draws']} random draws with a "
         f"grid of their own, mean {refusals.percent(row['draws_malign'])}."
     )
-    tools.show(refusal_specificity.among_draws(row, own), "draws", alt)
+    tools.show(refusal_specificity.among_draws(row, own), "draws", alt, finding=findings.among_draws(row))
     st.text(refusal_specificity.told(row))
     without = row["draws_without_point"]
     if without:
@@ -55,13 +58,15 @@ def _controls(source: sources.Source, point: refusals.Row) -> None:
             if source.published
             else "No control was measured for this point; run `selector-audit refusal control`."
         )
+        if not source.has("refusal_controls"):
+            source.offer("refusal_controls")
         return
     alt = (
         f"Malign refusal of the edit {refusals.percent(point['edited_malign'])}; random masks with the same rows per "
         f"layer {refusals.percent(point.get('control_malign'))} on average, at most "
         f"{refusals.percent(point.get('control_malign_max'))}."
     )
-    tools.show(refusal_rates.controls(point, seeds), "controls", alt)
+    tools.show(refusal_rates.controls(point, seeds), "controls", alt, finding=findings.random_masks(point))
     if point.get("gain") is not None:
         count = seeds.filter(control="layer_matched").height if seeds is not None else 0
         st.text(

@@ -6,6 +6,7 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import palette, refusal_structure
+from dashboard.charts.findings import refusal as findings
 from dashboard.show import layout, selection, tools
 from dashboard.state import sources
 from engine.records.errors import InputError
@@ -23,7 +24,8 @@ def section(source: sources.Source) -> None:
     left, right = st.columns(2)
     with left, layout.told():
         table = source.table("signal_density")
-        tools.show(refusal_structure.densities(table), "signal-density", _densest(table))
+        figure = refusal_structure.densities(table)
+        tools.show(figure, "signal-density", _densest(table), finding=findings.densest(table))
     with right, layout.told():
         _methods_overlap(source)
     with layout.told():
@@ -71,7 +73,8 @@ def _parts(source: sources.Source) -> None:
         depth = table.filter(part="third")
         if depth.height:
             heading, below = ("Depth of the top 1% of rows", f"{domain}: early, middle and late third of the blocks")
-            tools.show(refusal_structure.shares(depth, heading, below), "layer-thirds", _shares_alt(depth, heading))
+            figure, told = refusal_structure.shares(depth, heading, below), findings.gathered(depth, heading)
+            tools.show(figure, "layer-thirds", _shares_alt(depth, heading), finding=told)
     with right:
         projections = table.filter(part="projection")
         if projections.is_empty():
@@ -82,6 +85,7 @@ def _parts(source: sources.Source) -> None:
             refusal_structure.shares(projections, heading, below),
             "projections",
             _shares_alt(projections, heading),
+            finding=findings.gathered(projections, heading),
         )
 
 
@@ -113,7 +117,8 @@ def _methods_overlap(source: sources.Source) -> None:
         table = table.filter(ranked_by=_RANKED_BY[BY_CONTRAST])
     mean = float(table["jaccard"].to_numpy().mean())
     alt = f"Jaccard of the top rows of {' and '.join(map(palette.title, pair))} per domain, {mean:.3f} on average."
-    tools.show(refusal_structure.methods_overlap(table, pair), "methods-overlap", alt)
+    told = findings.shared_rows(table, " and ".join(map(palette.title, pair)))
+    tools.show(refusal_structure.methods_overlap(table, pair), "methods-overlap", alt, finding=told)
 
 
 def _of_pair(table: pl.DataFrame, pair: tuple[str, str]) -> pl.DataFrame:
@@ -125,7 +130,7 @@ def _clusters(source: sources.Source) -> None:
     selectors = palette.in_order(table["selector_a"].unique().to_list())
     left, right = st.columns([1, 2])
     with left:
-        st.markdown("##### Do domains share rows?")
+        layout.section("Do domains share rows?")
         selector = selection.choose("Contrast of", selectors, "cluster_selector", default="lrp", title=palette.title)
         st.caption("Domains whose cells stand out from chance share a part of what they use: a harm cluster.")
     table = table.filter(selector_a=selector)
@@ -141,4 +146,5 @@ def _clusters(source: sources.Source) -> None:
             refusal_structure.clusters(table, domains, f"{palette.title(selector)}: domains"),
             "harm-clusters",
             alt,
+            finding=findings.clusters(table, palette.title(selector)),
         )

@@ -3,22 +3,44 @@
 from __future__ import annotations
 
 import html
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from zlib import crc32
 
 import polars as pl
 import streamlit as st
 
 from dashboard.charts import palette
-from dashboard.chat import measure, trial
+from dashboard.chat import fetching, measure, trial
 from dashboard.pages.rows import row_sets, scored
+from dashboard.pages.rows.row_sets import Kept
 from dashboard.pages.rows.scored import Scored
 from dashboard.show import layout, selection, tools
 from engine.records.errors import InputError
 
+if TYPE_CHECKING:
+    from streamlit.delta_generator import DeltaGenerator
+
 PAGE_ROWS = 20
 VALUES = {"Percentile": "percentile", "Rank": "rank", "Score": "score"}
 TICKED = "rows"  # URL key of the ticked rows, as text
+OPEN = "row"  # URL key of the row that is looked into
+TABLE = "rows-table"
+IN_MASK = "In the mask"
 EXAMPLES = (3, 5, 10)
+_LOOKED = "rows-looked"  # session state: the row of a table that was clicked last
 _FOUND = "rows-examples"  # session state: the last examples
+_FIND = "rows-find"  # of what waits for a download
+
+
+@dataclass(frozen=True)
+class _Find:
+    """What was asked for: the most active tokens of these rows."""
+
+    found: Scored
+    ids: tuple[int, ...]
+    top: int
 
 
 def chosen(found: Scored) -> tuple[int, str]:
@@ -34,13 +56,18 @@ def ticked_text() -> str:
     return str(st.session_state.get(TICKED) or st.query_params.get(TICKED, ""))
 
 
-def show(found: Scored, block: int, projection: str) -> None:
-    """The table of one page of the cell's rows, and the ticks."""
+def show(found: Scored, block: int, projection: str, mask: Kept | None = None) -> None:
+    """The table of one page of the cell's rows: checkboxes tick them, a click anywhere else looks into one.
+
+    mask: that of the map, which its rows are marked by; None where the map shows none.
+    """
     frame = scored.cell_rows(found, block, projection)
-    st.markdown(f"#### Rows of block {block}, {layout.plain(projection)}")
+    layout.section(f"Rows of block {block}, {layout.plain(projection)}")
     if frame.is_empty():
         st.info("This block has no such projection; choose another cell.")
         return
+    if mask is not None:
+        frame = frame.with_columns(pl.col("row_id").is_in(pl.Series(mask.rows).implode()).alias(IN_MASK))
     columns = st.columns([1, 1, 1])
     shown = selection.switch("Values", tuple(VALUES), "row_values", default="Percentile", place=columns[0])
     with columns[1]:
@@ -53,8 +80,7 @@ def show(found: Scored, block: int, projection: str) -> None:
     ordered = frame.sort(column, descending=first == "Highest")
     page = _page(ordered.height)
     part = ordered[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
-    _table(found, part, VALUES[shown])
-    _ticks(found, part)
+    _table(found, part, VALUES[shown], mask)
     _examples(found, block, projection)
     label = f"Download all {frame.height:,} rows of this cell (CSV)"
     tools.download_csv(label, frame, f"rows-block{block}-{tools.file_name(projection)}.csv")
@@ -69,41 +95,49 @@ def _page(rows: int) -> int:
     return int(st.pagination(pages, key="rows_page", bind="query-params"))
 
 
-def _table(found: Scored, part: pl.DataFrame, value: str) -> None:
+def _table(found: Scored, part: pl.DataFrame, value: str, mask: Kept | None) -> None:
+    """One page of rows; its checkboxes are the ticks, kept in the text that the link carries."""
     wide = part.select(
         pl.col("row").alias("Row"),
         pl.col("row_id").alias("Row id"),
+        *([] if mask is None else [IN_MASK]),
         *(pl.col(f"{name} {value}").alias(palette.title(name)) for name in found.selectors),
     )
+    ids: list[int] = part["row_id"].to_list()
+    key = f"{TABLE}-{crc32(part['row_id'].to_numpy().tobytes())}"  # of this page: places mean other rows on another
+    ticked: set[int] | None = None
+    with suppress(InputError):  # the box of row ids says what is wrong with it, and what is typed there stays
+        ticked = set(row_sets.parse(ticked_text(), found.n_rows).tolist())
+        _check_boxes(key, [place for place, row in enumerate(ids) if row in ticked])
+
+    def keep() -> None:
+        chosen = st.session_state[key]["selection"]
+        if ticked is not None:
+            st.session_state[TICKED] = row_sets.write((ticked - set(ids)) | {ids[place] for place in chosen["rows"]})
+        cell = (key, chosen["cells"][0][0]) if chosen["cells"] else None
+        if cell is not None and cell != st.session_state.get(_LOOKED):
+            st.session_state[OPEN] = ids[cell[1]]
+        st.session_state[_LOOKED] = cell
+
     form = {"percentile": "%.1f", "rank": "%d", "score": "%.4g"}[value]
+    numbers = {palette.title(name): st.column_config.NumberColumn(format=form) for name in found.selectors}
     st.dataframe(
-        wide, hide_index=True, height=38 + 35 * part.height,
-        column_config={palette.title(name): st.column_config.NumberColumn(format=form) for name in found.selectors},
+        wide, hide_index=True, height=38 + 35 * part.height, key=key, on_select=keep, column_config=numbers,
+        selection_mode=("multi-row", "single-cell"),
+        alt="Rows of the chosen cell: their checkboxes tick them, a click on a row opens it in its text",
     )  # fmt: skip
+    inside = "" if mask is None else f" {IN_MASK}: does {mask.name} remove it?"
     st.caption(
         "Percentile 0 and rank 0: the row of the whole model that LeRF removes first; percentile 100: the one it "
-        "removes last. Of Random, the first seed."
+        f"removes last. Of Random, the first seed.{inside}"
     )
 
 
-def _ticks(found: Scored, part: pl.DataFrame) -> None:
-    """Ticks of this page, kept in the text that the link carries."""
-    names = dict(part.select("row_id", "row").iter_rows())
-    try:
-        ticked = set(row_sets.parse(ticked_text(), found.n_rows).tolist())
-    except InputError:
-        return  # the box of row ids says what is wrong with it
-    key = "rows-ticks"
-    st.session_state[key] = [row for row in names if row in ticked]
-
-    def keep() -> None:
-        here = set(st.session_state[key])
-        st.session_state[TICKED] = row_sets.write((ticked - set(names)) | here)
-
-    st.pills(
-        "Tick rows of this page to zero them", list(names), selection_mode="multi", key=key,
-        format_func=lambda row: str(names[row]), on_change=keep,
-    )  # fmt: skip
+def _check_boxes(key: str, rows: list[int]) -> None:
+    """Checks just these places of the table, where it shows others; before it is made."""
+    now = st.session_state.get(key)
+    if sorted(now["selection"]["rows"] if now else []) != rows:
+        st.session_state[key] = {"selection": {"rows": rows, "columns": [], "cells": []}}
 
 
 def _examples(found: Scored, block: int, projection: str) -> None:
@@ -117,27 +151,34 @@ def _examples(found: Scored, block: int, projection: str) -> None:
         here = where.filter(pl.col("block") == block, pl.col("projection") == projection)
         ids = here["row_id"].to_list()[: measure.EXAMPLE_ROWS]
         top = selection.pick("Tokens per row", EXAMPLES, "row_examples", default=5)
-        pressed = st.button("Find their tokens", key="rows-find", disabled=not ids)
+        pressed = st.button("Find their tokens", key=_FIND, disabled=not ids)
         status = st.empty()
         if not ids:
             status.caption("Tick rows of this cell first.")
         if here.height > len(ids):
             st.caption(f"Of {here.height:,} ticked rows the first {len(ids)} are looked up.")
-        if pressed:
-            with layout.told():
-
-                def say(what: str, _done: int, _total: int) -> None:
-                    status.caption(f"{what} …")
-
-                weights_hash = found.model.get("weights_hash")
-                with trial.loaded_model(found.load_from, weights_hash, status.caption) as entry:
-                    status.caption("Reading the evaluation text …")
-                    tokens = measure.examples(entry.loaded, ids, top, say)
-                st.session_state[_FOUND] = (str(found.folder), tokens)
-                status.empty()
+        job = fetching.due(_FIND, _Find(found, tuple(ids), top) if pressed else None)
+        if job is not None:
+            with layout.told(), suppress(fetching.Downloading):
+                _find(job, status)
+        if fetching.under_way(_FIND, status):
+            return
         folder, tokens = st.session_state.get(_FOUND, ("", None))
         if tokens is not None and folder == str(found.folder):
             _show_examples(found, tokens)
+
+
+def _find(job: _Find, status: DeltaGenerator) -> None:
+    def say(what: str, _done: int, _total: int) -> None:
+        status.caption(f"{what} …")
+
+    found = job.found
+    weights_hash = found.model.get("weights_hash")
+    with trial.loaded_model(_FIND, found.load_from, weights_hash, job, status.caption) as entry:
+        status.caption("Reading the evaluation text …")
+        tokens = measure.examples(entry.loaded, list(job.ids), job.top, say)
+    st.session_state[_FOUND] = (str(found.folder), tokens)
+    status.empty()
 
 
 def _show_examples(found: Scored, tokens: pl.DataFrame) -> None:

@@ -22,9 +22,9 @@ NOW = "The ticked rows"
 _UPLOADED = "rows-uploaded"  # session state: files that are kept already
 
 
-def show(found: Scored) -> None:
-    """The part of the page below the rows."""
-    st.markdown("#### Without the ticked rows")
+def show(found: Scored, of_map: Kept | None = None) -> None:
+    """The part of the page below the rows. of_map: the mask that the map shows, which can be tried as well."""
+    layout.section("Without the ticked rows")
     text = selection.text(
         "Row ids to zero", TICKED, placeholder="3, 8-10",
         help_text="The ticked rows, as ids and ranges; they can be typed here as well, and are part of the link.",
@@ -35,7 +35,7 @@ def show(found: Scored) -> None:
         layout.problem(error)
         return
     st.caption(_summary(found, rows))
-    _try(found, rows)
+    _try(found, rows, of_map)
     _keep(found, rows)
     _compare(found, rows)
 
@@ -49,7 +49,7 @@ def _summary(found: Scored, rows: Mask) -> str:
     return f"{count} of {found.n_rows:,} ticked, in {cells} matri{'ces' if cells != 1 else 'x'}."
 
 
-def _try(found: Scored, rows: Mask) -> None:
+def _try(found: Scored, rows: Mask, of_map: Kept | None) -> None:
     examples = shipped.examples()
     if "rows_prompt" not in st.session_state and "rows_prompt" not in st.query_params and examples:
         st.session_state["rows_prompt"] = examples[0].prompt
@@ -65,10 +65,10 @@ def _try(found: Scored, rows: Mask) -> None:
             "Example prompts", [example.prompt for example in examples], index=None, key="rows-example",
             on_change=use, placeholder="choose one, or write your own below",
         )  # fmt: skip
-        prompt = st.text_area("Prompt", key="rows_prompt", height=80, max_chars=2000, bind="query-params") or ""
+        prompt = selection.prompt("Prompt", "rows_prompt", 2000)
     with right:
         length = selection.pick("Reply, tokens at most", LENGTHS, "rows_length", default=40)
-        kept = kept_masks(found)
+        kept = kept_masks(found) | ({} if of_map is None else {f"Of the map: {of_map.name}": of_map})
         which = st.selectbox("Which rows", [NOW, *kept], key="rows-which") if kept else NOW
     tried = rows if which == NOW else kept[which].rows
     label = f"Rows {_short(row_sets.write(rows))}" if which == NOW else which
@@ -91,11 +91,11 @@ def kept_masks(found: Scored) -> dict[str, Kept]:
 
 
 def _keep(found: Scored, rows: Mask) -> None:
-    st.markdown("#### Kept masks")
+    layout.section("Kept masks")
     kept = kept_masks(found)
     left, right = st.columns([2, 1], vertical_alignment="bottom")
     with left:
-        name = st.text_input("Name", key="mask-name", max_chars=row_sets.NAME_CHARACTERS, placeholder="my mask")
+        name = st.text_input("Name", key="mask-name", placeholder="my mask")
     with right:
         pressed = st.button("Keep the ticked rows", key="mask-keep", disabled=not rows.size)
     if pressed:
@@ -140,7 +140,7 @@ def _compare(found: Scored, rows: Mask) -> None:
     choices = ([NOW] if rows.size else []) + list(kept)
     if not choices:
         return
-    st.markdown("#### Compared with selectors")
+    layout.section("Compared with selectors")
     chosen = st.selectbox("Mask", choices, key="mask-compared")
     mine = rows if chosen == NOW else kept[chosen].rows
     others = [mask for name, mask in kept.items() if name != chosen]

@@ -3,66 +3,125 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import plotly.graph_objects as go
 import polars as pl
 import streamlit as st
 
 from dashboard.charts import formats, palette, rows
-from dashboard.chat import edits
-from dashboard.pages.rows import cell as rows_cell, mask as rows_mask, scored
+from dashboard.chat import edits, handed
+from dashboard.pages.rows import (
+    behind as rows_behind,
+    brush as rows_brush,
+    cell as rows_cell,
+    in_text as rows_in_text,
+    mask as rows_mask,
+    row_sets,
+    scored,
+)
+from dashboard.pages.rows.row_sets import Kept
 from dashboard.pages.rows.scored import Scored
 from dashboard.show import layout, selection, tools
-from dashboard.state import results, shipped, sources
+from dashboard.state import access, results, shipped, sources
 from dashboard.state.sources import MINE, SHIPPED
+from engine.edits.masks import Mask
 from engine.records.errors import InputError
 from engine.records.model_names import model_name
 
 MEAN, SHARE, APART = "Mean score", "Share in the mask", "Two selectors"
 HOW_TO_READ = (
     "Each cell is one weight matrix: a block from top to bottom, a projection from left to right. Click a cell, or "
-    "choose it below the figure, to see its single rows; tick rows to try what the model does without them."
+    "choose it below the figure, to see its single rows; with Brush on, drag over several to see what zeroing them "
+    "costs; tick rows to try what the model does without them."
 )
+LINE = "Each cell is one weight matrix, block by projection. Click one for its rows, or brush several."
+_MAP = "rows-map"
 _RUN = "rows-run"  # session state: the folder of the last run that was shown
 _CLICKED = "rows-clicked"  # session state: the last click that was followed
 
 
+@dataclass(frozen=True)
+class _Map:
+    """The heatmap, its values, its alt text, a file name, and the mask that it shows, if it shows one."""
+
+    figure: go.Figure
+    frame: pl.DataFrame
+    alt: str
+    name: str
+    mask: Kept | None = None
+
+
 def render() -> None:
-    """The page."""
-    layout.heading("Rows", HOW_TO_READ)
+    """The page. What asks a model comes last, so that the page is there meanwhile."""
+    stage = layout.heading("Rows", LINE)
+    bar = layout.bar(stage)
     try:
-        found = _source()
+        with bar:
+            found = _source()
     except InputError as error:
         layout.problem(error)
         return
-    figure, frame, alt, name = _map(found)
-    clicked = tools.show(figure, name, alt, key="rows-map", clickable=True)
-    _follow(found, clicked)
+    with bar:
+        brushing = st.toggle("Brush", key="brush", bind="query-params", help="A drag over the map chooses its cells.")
+        points = tools.clicked(_MAP)
+        if brushing:
+            rows_brush.follow(found, points)
+        one = _map(found)
+    with layout.hero(stage):
+        tools.show(one.figure, one.name, one.alt, key=_MAP, clickable=True, brush=brushing, hero=True)
+    layout.how_to_read(HOW_TO_READ)
+    _follow(found, points if len(points) == 1 or not brushing else [])
     with layout.told():
+        if one.mask is not None:
+            _mask_line(found, one.mask)
+        brushed = rows_brush.show(found, _ticked(found))
         block, projection = rows_cell.chosen(found)
-        rows_cell.show(found, block, projection)
+        rows_cell.show(found, block, projection, one.mask)
+        row_id, graded, in_text = rows_in_text.show(found)
+        text, method, behind = rows_behind.show(found)
         st.divider()
-        rows_mask.show(found)
-    tools.end(frame, name, found.provenance)
+        rows_mask.show(found, one.mask)
+    tools.end(one.frame, one.name, found.provenance)
+    with layout.told():
+        rows_in_text.looked_up(found, row_id, graded, in_text)
+        rows_behind.attributed(found, text, method, behind)
+        rows_brush.measured(found, _ticked(found), brushed)
+
+
+def _ticked(found: Scored) -> Mask:
+    """The ticked rows; none where the box of row ids says what is wrong with it."""
+    try:
+        return row_sets.parse(rows_cell.ticked_text(), found.n_rows)
+    except InputError:
+        return row_sets.parse("", found.n_rows)
+
+
+def _mask_line(found: Scored, mask: Kept) -> None:
+    """What the map's mask is, and the way to what it does."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(
+            f"**{layout.plain(mask.name)}** removes {mask.rows.size:,} of {found.n_rows:,} rows; choose it below under "
+            "“Which rows” to zero just these.", width="content",
+        )  # fmt: skip
+        handed.live_link(found.folder, found.load_from, **(mask.spec or {}))
 
 
 def _source() -> Scored:
-    with st.container(border=True):
-        first, second = st.columns([1, 2])
-        kind = selection.choose("Results", (SHIPPED, MINE), "source", default=_first(), keep=True, place=first)
-        if kind == SHIPPED:
-            return scored.read(shipped.demo_results_dir())
-        with second:
-            found = scored.read(sources.own_run("`selector-audit score`", scored.find))
-            if st.session_state.get(_RUN, found.folder) != found.folder:
-                st.session_state["row_model"] = found.load_from  # another run's model would stay otherwise
-            st.session_state[_RUN] = found.folder
-            place = selection.text(
-                "Model to load", "row_model", default=found.load_from,
-                help_text="Folder or Hugging Face id of the model that was scored; loaded when a button asks for it.",
-            )  # fmt: skip
-        return replace(found, load_from=place or found.load_from)
+    kind = selection.choose("Results", (SHIPPED, MINE), "source", default=_first(), keep=True)
+    if kind == SHIPPED:
+        return scored.read(shipped.demo_results_dir())
+    found = scored.read(sources.own_run("`selector-audit score`", scored.find))
+    if st.session_state.get(_RUN, found.folder) != found.folder:
+        st.session_state["row_model"] = found.load_from  # another run's model would stay otherwise
+    st.session_state[_RUN] = found.folder
+    place = ""
+    if not access.limited():
+        place = selection.text(
+            "Model to load", "row_model", default=found.load_from,
+            help_text="Folder or Hugging Face id of the scored model; loaded when a button asks for it.",
+        )  # fmt: skip
+    return replace(found, load_from=place or found.load_from)
 
 
 def _first() -> str:
@@ -75,24 +134,26 @@ def _first() -> str:
     return SHIPPED
 
 
-def _map(found: Scored) -> tuple[go.Figure, pl.DataFrame, str, str]:
-    """Controls of the heatmap -> figure, its values, its alt text, a file name."""
+def _map(found: Scored) -> _Map:
+    """Controls of the heatmap -> what it shows."""
+    mask = None
     measure = selection.switch("Show", (MEAN, SHARE, APART), "measure", default=MEAN)
-    columns = st.columns(3)
-    with columns[0]:
-        selector = selection.choose("Selector", found.selectors, "row_selector", title=palette.title, keep=True)
+    selector = selection.choose("Selector", found.selectors, "row_selector", title=palette.title, keep=True)
     title = palette.title(selector)
     if measure == SHARE:
-        order = selection.switch("Order", ("LeRF", "MoRF"), "row_order", default="LeRF", place=columns[1])
-        with columns[2]:
-            rate = selection.pick("Rows removed", edits.RATES, "row_rate", default=0.3, title=formats.rate)
+        order = selection.switch("Order", ("LeRF", "MoRF"), "row_order", default="LeRF")
+        rate = selection.pick("Rows removed", edits.RATES, "row_rate", default=0.3, title=formats.rate)
         frame = scored.mask_shares(found, selector, order.lower(), rate)
         heading, below = f"{title}, {order} {formats.rate(rate)}", "share of each matrix's rows that go"
         kind, name = "share", f"mask-{selector}-{order.lower()}-{round(rate * 100)}"
+        mask = Kept(
+            heading,
+            found.removed(selector, order.lower(), rate),
+            {"selector": selector, "order": order.lower(), "rate": rate},
+        )
     elif measure == APART:
-        with columns[1]:
-            rest = [other for other in found.selectors if other != selector] or [selector]
-            other = selection.choose("Compared with", rest, "row_other", title=palette.title)
+        rest = [other for other in found.selectors if other != selector] or [selector]
+        other = selection.choose("Compared with", rest, "row_other", title=palette.title)
         frame = scored.rank_differences(found, selector, other)
         heading = f"{title} − {palette.title(other)}"
         below = "mean percentile of each matrix's rows, in points"
@@ -101,7 +162,10 @@ def _map(found: Scored) -> tuple[go.Figure, pl.DataFrame, str, str]:
         frame = scored.mean_scores(found, selector)
         heading, below = f"{title}: mean score", "the scale is the selector's own"
         kind, name = "score", f"mean-score-{selector}"
-    figure = rows.cells(frame, found.blocks, found.projections, heading=heading, below=below, kind=kind)
+    figure = rows.cells(
+        frame, found.blocks, found.projections, heading=heading, below=below, kind=kind,
+        outlined=rows_brush.brushed(found),
+    )  # fmt: skip
     top = frame.sort("value", descending=True).row(0, named=True)
     low = frame.sort("value").row(0, named=True)
     alt = (
@@ -109,7 +173,7 @@ def _map(found: Scored) -> tuple[go.Figure, pl.DataFrame, str, str]:
         f"{top['block']} {top['projection']} ({top['value']:.3g}), lowest in block {low['block']} "
         f"{low['projection']} ({low['value']:.3g})."
     )
-    return figure, frame, alt, name
+    return _Map(figure, frame, alt, name, mask)
 
 
 def _follow(found: Scored, clicked: list[dict[str, object]]) -> None:

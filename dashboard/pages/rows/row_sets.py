@@ -75,7 +75,8 @@ def checked_name(name: str, taken: Iterable[str]) -> str:
     """The name without spaces around it; `InputError` if it is empty, too long or taken."""
     stripped = name.strip()
     if not stripped or len(stripped) > NAME_CHARACTERS or not stripped.isprintable():
-        raise InputError(f"give the mask a name of 1 to {NAME_CHARACTERS} characters")
+        got = f"{len(stripped):,}" if stripped.isprintable() else "some that cannot be printed"
+        raise InputError(f"the name of a mask has 1 to {NAME_CHARACTERS} printable characters, got {got}")
     if stripped in taken:
         raise InputError(f"there is a mask called {stripped} already; choose another name or remove that one")
     return stripped

@@ -14,13 +14,13 @@ import numpy.typing as npt
 import polars as pl
 
 from dashboard.charts import palette
-from dashboard.pages.agreement import rankings
-from dashboard.state import results
+from dashboard.state import results, scores as stored
+from dashboard.state.layers import MATRIX, Layers, layers
 from engine.edits.masks import Mask, removed_rows
 from engine.records.errors import InputError
 from engine.records.manifest import MANIFEST, read_manifest
 from engine.results.folders import verified_entry
-from engine.stats.removal_order import removal_order
+from engine.stats.removal_order import removal_order, removed_first
 
 SCORES = "scores.safetensors"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # shown as markdown in labels
@@ -41,20 +41,25 @@ class Scored:
     load_from: str
 
     @property
+    def matrices(self) -> Layers:
+        """Columns block, projection, rows, and which of them a row belongs to."""
+        return layers(self.folder, MATRIX)
+
+    @property
     def n_rows(self) -> int:
         return self.rows.height
 
     @property
     def blocks(self) -> list[int]:
-        return self.rows["block"].unique(maintain_order=True).to_list()
+        return self.matrices.frame["block"].unique(maintain_order=True).to_list()
 
     @property
     def projections(self) -> list[str]:
-        return self.rows["projection"].unique(maintain_order=True).to_list()
+        return self.matrices.frame["projection"].unique(maintain_order=True).to_list()
 
     def scores(self, selector: str) -> npt.NDArray[np.float32]:
         """[N]; of random those of its first seed."""
-        return rankings.read_scores(self.folder, selector)
+        return stored.read_scores(self.folder, selector)
 
     def ranks(self, selector: str) -> npt.NDArray[np.int32]:
         """Place of every row under LeRF, 0 = removed first. [N]"""
@@ -63,16 +68,38 @@ class Scored:
 
     def percentiles(self, selector: str) -> npt.NDArray[np.float64]:
         """100 * rank / (N - 1): 0 = the least important row of the model, 100 = the most important. [N]"""
-        return 100 * self.ranks(selector).astype(np.float64) / max(self.n_rows - 1, 1)
+        return _percentiles(self.ranks(selector), self.n_rows)
+
+    @property
+    def cells(self) -> list[tuple[int, str]]:
+        """Block and projection of every cell, in the order of the row index."""
+        return list(_places(self.folder, results.stamp(self.folder / f"{results.ROWS}.parquet")))
+
+    def removed(self, selector: str, order: str, rate: float) -> Mask:
+        """`removed_rows` of a selector's scores. Shared between callers."""
+        return _removed(self.folder, selector, order, rate, results.stamp(self.folder / SCORES))
 
     def mask(self, selector: str, order: str, rows: int) -> Mask:
         """The first `rows` rows in the order of removal, ascending."""
-        return np.sort(removal_order(self.scores(selector), order)[:rows])
+        return removed_first(self.scores(selector), order, rows)
+
+
+@lru_cache(maxsize=4)
+def _places(folder: Path, _file_stamp: object) -> tuple[tuple[int, str], ...]:
+    rows = stored.read_rows(folder).select("block", "projection").unique(maintain_order=True)
+    return tuple((int(block), str(projection)) for block, projection in rows.iter_rows())
+
+
+@lru_cache(maxsize=4)
+def _removed(folder: Path, selector: str, order: str, rate: float, _file_stamp: object) -> Mask:
+    rows = removed_rows(stored.read_scores(folder, selector), order, rate)
+    rows.flags.writeable = False
+    return rows
 
 
 @lru_cache(maxsize=16)
 def _ranks(folder: Path, selector: str, _file_stamp: object) -> npt.NDArray[np.int32]:
-    order = removal_order(rankings.read_scores(folder, selector), "lerf")
+    order = removal_order(stored.read_scores(folder, selector), "lerf")
     ranks = np.empty(order.size, dtype=np.int32)
     ranks[order] = np.arange(order.size, dtype=np.int32)
     return ranks
@@ -97,12 +124,12 @@ def _read(folder: Path, _stamps: object) -> Scored:
     again = f"run `{command}`"
     if not path.is_file():
         raise InputError(f"{folder} holds no {SCORES}; {again} first")
-    rows = rankings.read_rows(folder)
+    rows = stored.read_rows(folder)
     selectors = palette.in_order(_names(path, f"{again} again", results.stamp(path)))
     entry = verified_entry(path, command)
     manifest = read_manifest(folder)
     for name in selectors:
-        scores = rankings.read_scores(folder, name)
+        scores = stored.read_scores(folder, name)
         if scores.size != rows.height:
             raise InputError(
                 f"{path} has {scores.size} scores of {name}, rows.parquet lists {rows.height} rows; {again} again"
@@ -128,6 +155,10 @@ def _names(path: Path, again: str, _file_stamp: object) -> list[str]:
     return names
 
 
+def _percentiles(ranks: npt.NDArray[np.int32], n_rows: int) -> npt.NDArray[np.float64]:
+    return 100 * ranks.astype(np.float64) / max(n_rows - 1, 1)
+
+
 def mean_scores(scored: Scored, selector: str) -> pl.DataFrame:
     """Mean score of every cell. Columns block, projection, rows, value."""
     return _cells(scored, scored.scores(selector).astype(np.float64))
@@ -135,10 +166,11 @@ def mean_scores(scored: Scored, selector: str) -> pl.DataFrame:
 
 def mask_shares(scored: Scored, selector: str, order: str, rate: float) -> pl.DataFrame:
     """Share of every cell's rows that the mask removes, in [0, 1]. Columns block, projection, rows, value, removed."""
-    inside = np.zeros(scored.n_rows)
-    inside[removed_rows(scored.scores(selector), order, rate)] = 1
-    cells = _cells(scored, inside)
-    return cells.with_columns(removed=(pl.col("value") * pl.col("rows")).round().cast(pl.Int64))
+    inside = np.zeros(scored.n_rows, dtype=np.bool_)
+    inside[scored.removed(selector, order, rate)] = True
+    removed = pl.Series("removed", scored.matrices.counts(inside))
+    frame = scored.matrices.frame.with_columns(value=removed / scored.matrices.frame["rows"])
+    return frame.with_columns(removed)
 
 
 def rank_differences(scored: Scored, selector: str, other: str) -> pl.DataFrame:
@@ -147,18 +179,12 @@ def rank_differences(scored: Scored, selector: str, other: str) -> pl.DataFrame:
     Columns block, projection, rows, value, apart (mean absolute difference over the cell's rows).
     """
     difference = scored.percentiles(selector) - scored.percentiles(other)
-    apart = _cells(scored, np.abs(difference))["value"]
-    return _cells(scored, difference).with_columns(apart=apart)
+    apart = scored.matrices.means(np.abs(difference))
+    return _cells(scored, difference).with_columns(apart=pl.Series(apart))
 
 
-def _cells(scored: Scored, values: npt.NDArray[np.float64]) -> pl.DataFrame:
-    return (
-        scored.rows.select("block", "projection")
-        .with_columns(value=values)
-        .group_by("block", "projection", maintain_order=True)
-        .agg(rows=pl.len(), value=pl.col("value").mean())
-        .select("block", "projection", "rows", "value")
-    )
+def _cells(scored: Scored, values: npt.NDArray[np.floating]) -> pl.DataFrame:
+    return scored.matrices.frame.with_columns(value=pl.Series(scored.matrices.means(values)))
 
 
 def cell_rows(scored: Scored, block: int, projection: str) -> pl.DataFrame:
@@ -166,15 +192,20 @@ def cell_rows(scored: Scored, block: int, projection: str) -> pl.DataFrame:
 
     Rank 0 and percentile 0 are the least important row of the model.
     """
-    frame = scored.rows.filter(pl.col("block") == block, pl.col("projection") == projection).select("row_id", "row")
-    ids = frame["row_id"].to_numpy()
-    return frame.with_columns(
-        column
-        for name in scored.selectors
-        for column in (
-            pl.Series(f"{name} score", scored.scores(name)[ids]),
-            pl.Series(f"{name} rank", scored.ranks(name)[ids]),
-            pl.Series(f"{name} percentile", scored.percentiles(name)[ids]),
+    cells = scored.matrices.frame.with_row_index("place").filter(block=block, projection=projection)
+    ids = np.flatnonzero(scored.matrices.of_row == (cells["place"][0] if cells.height else -1))
+    return (
+        scored.rows[ids]
+        .select("row_id", "row")
+        .with_columns(
+            column
+            for name in scored.selectors
+            for ranks in (scored.ranks(name)[ids],)
+            for column in (
+                pl.Series(f"{name} score", scored.scores(name)[ids]),
+                pl.Series(f"{name} rank", ranks),
+                pl.Series(f"{name} percentile", _percentiles(ranks, scored.n_rows)),
+            )
         )
     )
 
@@ -186,11 +217,7 @@ def where(scored: Scored, row_ids: Sequence[int]) -> pl.DataFrame:
 
 def removed_per_projection(scored: Scored, mask: Mask) -> pl.DataFrame:
     """Columns projection, removed, rows: what `charts.curves.removed_rows` draws."""
-    inside = np.zeros(scored.n_rows, dtype=bool)
+    inside = np.zeros(scored.n_rows, dtype=np.bool_)
     inside[mask] = True
-    return (
-        scored.rows.select("projection")
-        .with_columns(inside=inside)
-        .group_by("projection", maintain_order=True)
-        .agg(removed=pl.col("inside").sum(), rows=pl.len())
-    )
+    cells = scored.matrices.frame.with_columns(removed=pl.Series(scored.matrices.counts(inside)))
+    return cells.group_by("projection", maintain_order=True).agg(pl.col("removed", "rows").sum())

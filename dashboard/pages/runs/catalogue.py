@@ -9,13 +9,14 @@ from typing import Any
 
 import polars as pl
 
-from dashboard.state import results
+from dashboard.state import access, results
 from dashboard.state.results import stamp
 from engine.records.errors import InputError
 from engine.records.hashing import file_sha256
 from engine.records.manifest import MANIFEST, read_manifest
 from engine.records.model_names import model_name
 
+results_dir, store_dir = results.results_dir, results.store_dir
 WRITTEN = frozenset((".parquet", ".safetensors", ".json", ".jsonl", ".html"))  # what commands leave in a run
 
 
@@ -36,47 +37,40 @@ class Run:
         return sorted(Path(name).stem for name in self.files if name.endswith(".parquet"))
 
 
-def results_dir() -> Path:
-    """Where new runs go and old ones are looked for: `results` of a store, or the folder the app was started on."""
-    top = results.store_results_dir()
-    return top / "results" if (top / "results").is_dir() or (top / "cells").is_dir() else top
-
-
-def store_dir() -> Path | None:
-    """The store that the app was started on; None = the default one."""
-    top = results.store_results_dir()
-    return top if (top / "cells").is_dir() else None
-
-
 def listed(top: Path) -> list[Run]:
     """Every folder at or below `top` with a manifest, by name. An absent `top` has none."""
-    found = {path.parent for path in results.below(top, MANIFEST)}
+    found = {path.parent for path in results.below(top, MANIFEST, odd=True)}
     visible = [folder for folder in found if not any(part.startswith(".") for part in folder.relative_to(top).parts)]
     return [run(folder, top) for folder in sorted(visible)]
 
 
 def run(folder: Path, top: Path) -> Run:
     """One run; what is wrong with it is its `problem`, never an error."""
-    name = str(folder.relative_to(top)) if folder != top else folder.name
-    size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+    name = results.shown(folder.relative_to(top) if folder != top else folder.name)
+    size = 0
     try:
+        size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+        if results.shown(folder) != str(folder):
+            raise InputError("the name of this folder is not UTF-8, so that its results cannot be named; rename it")
         manifest = read_manifest(folder)
         entries = _entries(manifest)
         model = model_name(manifest.get("model") or {"id": "unknown"})
         dates = [str(entry.get("date", ""))[:10] for entry in entries.values()]
         problem = "; ".join(filter(None, (_wrong(folder / file, entry) for file, entry in entries.items())))
         return Run(name, folder, model, tuple(sorted(entries)), max(dates, default=""), size, problem)
-    except InputError as error:
-        return Run(name, folder, "unknown", (), "", size, str(error))
+    except (InputError, OSError) as error:
+        return Run(name, folder, "unknown", (), "", size, results.shown(str(error)))
 
 
 def provenance(found: Run) -> dict[str, Any]:
     """The manifest as it was written. `InputError` where it is broken."""
+    _readable(found)
     return read_manifest(found.folder)
 
 
 def files(found: Run) -> pl.DataFrame:
     """One row per file of the manifest: file, rows (tables), bytes, date, seconds, state."""
+    _readable(found)
     rows = []
     for name, entry in _entries(read_manifest(found.folder)).items():
         path = found.folder / name
@@ -108,6 +102,7 @@ def delete(folder: Path, top: Path) -> list[str]:
     Nothing else is touched, no folder inside it either; the folder goes when it is empty. `InputError` for a
     folder that is not inside `top` (links are followed first) or holds no manifest.
     """
+    access.need("deleting runs")
     real, inside = folder.resolve(), top.resolve()
     if folder.is_symlink() or inside not in real.parents:
         raise InputError(f"{folder} is not inside {top}; only runs of this folder can be deleted here")
@@ -121,6 +116,11 @@ def delete(folder: Path, top: Path) -> list[str]:
     if not left:
         real.rmdir()
     return left
+
+
+def _readable(found: Run) -> None:
+    if results.shown(found.folder) != str(found.folder):
+        raise InputError(found.problem)
 
 
 def _entries(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -19,9 +19,11 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from dashboard.pages.runs import catalogue as runs
+from dashboard.state import access
 from engine.records.errors import InputError
 from engine.records.hashing import file_sha256
 from engine.records.manifest import MANIFEST, read_manifest
+from engine.results.folders import read_table, table_names
 
 MAX_BYTES = 2 * 2**30  # of a run, unpacked
 MAX_MANIFEST_BYTES = 20 * 2**20
@@ -84,6 +86,7 @@ def free_name(wanted: str, top: Path) -> str:
 @contextmanager
 def _new_run(top: Path, name: str) -> Iterator[Path]:
     """A hidden folder that becomes `top / name` when all went well and is gone otherwise."""
+    access.need("importing runs")
     if not _NAME.fullmatch(name):
         raise InputError(f"a run's name has letters, digits and . _ - only, got {name!r}")
     try:
@@ -141,7 +144,7 @@ def _files_of(folder: Path) -> list[str]:
 
 
 def _check(new: Path) -> None:
-    """The copy is what its manifest says, no more and no less."""
+    """The copy is what its manifest says, no more and no less, and its tables are what their names say."""
     listed = _files_of(new)
     for name in listed:
         entry = read_manifest(new)["files"][name]
@@ -149,3 +152,8 @@ def _check(new: Path) -> None:
             raise InputError(f"{name} is missing, though {MANIFEST} lists it; pack or copy the whole folder again")
         if not isinstance(entry, dict) or entry.get("sha256") != file_sha256(new / name):
             raise InputError(f"{name} does not fit its checksum in {MANIFEST}; pack or copy the folder again")
+    for stem in table_names(new):
+        try:
+            read_table(new, stem)
+        except InputError as error:  # named as in the run: where it lies for now tells nothing
+            raise InputError(str(error).replace(f"{new}/", "").replace(str(new), "FOLDER")) from None

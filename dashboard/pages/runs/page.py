@@ -16,7 +16,7 @@ from dashboard.pages.runs import (
     tables_tab as runs_tables,
 )
 from dashboard.show import layout, selection, tools
-from dashboard.state import results
+from dashboard.state import access, basket, results
 from engine.records.errors import InputError
 
 HOW_TO_READ = (
@@ -24,6 +24,8 @@ HOW_TO_READ = (
     "whether the files are still the same."
 )
 TITLES = ("Kept", "Start", "Compare", "Import", "Tables")
+WHERE_LIMITED = ("Kept", "Compare", "Tables")
+LIMITED = f"Starting, importing and deleting runs is {access.HOW}."
 _DELETE = "runs-delete"  # session state: the run that is asked about
 
 
@@ -33,13 +35,19 @@ def render() -> None:
     top = runs.results_dir()
     st.caption(f"Folder: {layout.plain(str(top))}")
     found = runs.listed(top)
-    runs_start.under_way()
-    tabs = st.tabs(TITLES, key="runs_view", bind="query-params")
+    above = st.container()
+    titles = WHERE_LIMITED if access.limited() else TITLES
+    if access.limited():
+        st.caption(LIMITED)
+    tabs = st.tabs(titles, key="runs_view", bind="query-params")
     frame: pl.DataFrame | None = None
     name, lines = "runs", list[str]()
     shown = next((place for place, tab in enumerate(tabs) if tab.open), 0)
+    if titles[shown] != "Start":  # there they stand where one presses Start
+        with above:
+            runs_start.under_way()
     with layout.told(), tabs[shown]:
-        match TITLES[shown]:
+        match titles[shown]:
             case "Kept":
                 frame = _kept(found)
             case "Start":
@@ -73,7 +81,7 @@ def _kept(found: Sequence[runs.Run]) -> pl.DataFrame | None:
     )  # fmt: skip
     for run in found:
         if run.problem:
-            st.warning(layout.plain(f"{run.name}: {run.problem}"))
+            st.warning(layout.worded(f"{run.name}: {run.problem}"))
     chosen = selection.choose("Run", [run.name for run in found], "kept_run")
     _details(next(run for run in found if run.name == chosen))
     return table
@@ -87,6 +95,9 @@ def _details(run: runs.Run) -> None:
         )  # fmt: skip
         with st.expander("Provenance: the manifest as it was written"):
             st.json(runs.provenance(run), expanded=1)
+    basket.button(run.folder)
+    if access.limited():
+        return
     if st.session_state.get(_DELETE) != run.name:
         st.button("Delete this run", key="delete", on_click=_ask, args=(run.name,))
         return
@@ -108,7 +119,7 @@ def _delete(run: runs.Run) -> None:
     try:
         left = runs.delete(run.folder, runs.results_dir())
     except (InputError, OSError) as error:
-        st.toast(layout.plain(str(error)), duration="long")
+        st.toast(layout.worded(str(error)), duration="long")
         return
     st.session_state.pop("kept_run", None)
     said = (

@@ -19,7 +19,7 @@ from engine.results.tables import TABLES, command
 
 def folders(found: Sequence[Run]) -> dict[str, Path]:
     """Where tables can be looked at, by name: the runs, the shipped model, the models of the paper."""
-    kept = {run.name: run.folder for run in found}
+    kept = {run.name: run.folder for run in found if results.shown(run.folder) == str(run.folder)}
     paper = sorted(path.parent for path in precomputed.paper_runs_dir().glob("*/manifest.json"))
     return kept | {sources.SHIPPED: shipped.demo_results_dir()} | {f"Paper: {one.name}": one for one in paper}
 

@@ -8,17 +8,20 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import formats, lines as lines_chart, palette, stability
+from dashboard.charts.findings import quadrants as findings
 from dashboard.charts.lines import Axis
+from dashboard.charts.sortable import perplexities, perplexity_texts, sortable
 from dashboard.charts.stability import Quadrants
-from dashboard.show import layout, selection, tools
+from dashboard.show import grid, layout, selection, tools
 from dashboard.state import sources
 from engine.stats.verdict import Thresholds
 
 HOW_TO_READ = (
     "First: scores from draws of calibration text that share no window, against each other; 1 means that another text "
     "gives the same. Then the paper's nested sizes, which share windows and so look more stable. Last: a selector at "
-    "the top left gives the same answer every time, and the answer is wrong."
+    "the bottom right gives the same answer every time, and the answer is wrong."
 )
+LINE = "Does another calibration text give the same masks? To be stable is not to be right."
 SIZE = Axis("size", "calibration windows", "category")
 BY_GAP, BY_LERF = "Log gap", "LeRF perplexity"
 MEASURES = {"spearman": "Spearman", "jaccard": "Jaccard"}
@@ -27,40 +30,45 @@ DRAWN = {"spearman": "draw_spearman", "jaccard": "draw_jaccard"}
 
 def render() -> None:
     """The page."""
-    layout.heading("Stability", HOW_TO_READ)
-    source = sources.pick(("stability", "draws", "verdicts"))
+    source = sources.pick(layout.heading("Stability", LINE), ("stability", "draws", "verdicts"))
     if source is None:
         return
     table = None
-    if not source.published:  # the paper has nested sizes only
+    disjoint = not source.published  # the paper has nested sizes only
+    if disjoint:
         with layout.told():
-            _disjoint(source.table("draws"))
+            _disjoint(source)
     with layout.told():
         table = source.table("stability")
-        st.subheader("Nested sizes", anchor=False)
-        _convergence(table)
+        if disjoint:
+            layout.section("Nested sizes")
+        _convergence(source, table, first=not disjoint)
+    layout.how_to_read(HOW_TO_READ)
     with layout.told():
         _quadrant(source.table("verdicts"), source.published)
     tools.end(table, f"stability-{tools.file_name(source.model)}", *_notes(source), *source.provenance)
 
 
-def _disjoint(table: pl.DataFrame) -> None:
+def _disjoint(source: sources.Source) -> None:
     """Ranges over all pairs of disjoint draws, with the verdicts' limits."""
+    table = source.table("draws")
     limits = Thresholds()
     rates = sorted(set(table["rate"]))
     rate = min(rates, key=lambda one: abs(one - limits.rate))
     chosen = table.filter(pl.col("rate") == rate)
     at, first = formats.rate(rate), chosen.row(0, named=True)
-    st.subheader("Disjoint draws", anchor=False)
     figure = stability.between_draws(chosen, limits.jaccard, heading=f"Masks at {at} from disjoint calibration text")
     told = ", ".join(
         f"{palette.title(row['selector'])} {row['jaccard']:.3f}"
         for row in chosen.iter_rows(named=True)
         if row["jaccard"] is not None
     )
-    tools.show(
-        figure, "disjoint-draws", f"Jaccard of LeRF masks at {at} between disjoint draws, mean of pairs: {told}."
-    )
+    with source.hero():
+        tools.show(
+            figure, "disjoint-draws", f"Jaccard of LeRF masks at {at} between disjoint draws, mean of pairs: {told}.",
+            finding=findings.between_draws(chosen, limits.jaccard),
+            below=f"LeRF masks at {at} from disjoint calibration text; further right: more alike", hero=True,
+        )  # fmt: skip
     short = ""
     if first["draw_size"] < first["size_wanted"] or first["calibration_draws"] < limits.draws:
         short = (
@@ -74,10 +82,14 @@ def _disjoint(table: pl.DataFrame) -> None:
     )
 
 
-def _convergence(table: pl.DataFrame) -> None:
+def _convergence(source: sources.Source, table: pl.DataFrame, *, first: bool) -> None:
+    """first: these are the page's first figures, and their settings stand in its bar."""
     available = palette.in_order(table["selector"].unique().to_list())
-    selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
-    rate = selection.rate("Rows removed", sorted(set(table["rate"].drop_nulls())), "stability_rate", default=0.3)
+    rates = sorted(set(table["rate"].drop_nulls()))
+    with source.bar if first else st.container():
+        rate = selection.rate("Rows removed", rates, "stability_rate", default=0.3, shared="rate")
+    with source.drawer() if first else st.container():
+        selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
     chosen = table.filter(pl.col("selector").is_in(selectors), (pl.col("rate") - rate).abs() < 1e-9)
     if chosen.is_empty():
         st.info("Nothing is chosen: choose at least one selector.")
@@ -89,12 +101,19 @@ def _convergence(table: pl.DataFrame) -> None:
         (Axis("nll", "perplexity", "perplexity"), f"LeRF perplexity at {at}", "low is good"),
     )
     titles = ", ".join(palette.title(name) for name in palette.in_order(chosen["selector"].unique().to_list()))
-    places = [*st.columns(2), st.container()]
-    for place, (axis, heading, below) in zip(places, panels, strict=True):
+    with source.hero() if first else st.container():
+        places = list(st.columns(2))
+    places.append(st.container())
+    for number, (place, (axis, heading, below)) in enumerate(zip(places, panels, strict=True)):
         with place:
             figure = lines_chart.lines(chosen, SIZE, axis, heading=heading, below=below, hover=_hover)
             alt = f"{heading} by number of calibration windows: {titles}."
-            tools.show(figure, f"stability-{axis.column}", alt)
+            what = f"the masks' Jaccard at {at}" if axis.column == "jaccard" else axis.title
+            told = findings.less_text(chosen, axis.column, what)
+            tools.show(
+                figure, f"stability-{axis.column}", alt, finding=told, below=f"{heading}, {below}",
+                hero=first and number < 2,
+            )  # fmt: skip
 
 
 def _hover(row: dict[str, Any]) -> str:
@@ -106,7 +125,7 @@ def _hover(row: dict[str, Any]) -> str:
 
 
 def _quadrant(verdicts: pl.DataFrame, published: bool) -> None:
-    st.subheader("Stable is not valid", anchor=False)
+    layout.section("Stable is not valid")
     with st.container(horizontal=True, gap="medium"):
         measure = selection.switch(
             "Stability by", tuple(MEASURES), "measure", default="jaccard", title=MEASURES.__getitem__
@@ -124,7 +143,8 @@ def _quadrant(verdicts: pl.DataFrame, published: bool) -> None:
     named = verdicts.filter(pl.col("stable_but_invalid").fill_null(False))["selector"].to_list()
     inside = ", ".join(palette.title(name) for name in palette.in_order(named)) or "none"
     alt = f"{MEASURES[measure]} against {validity.lower()}, one point per selector."
-    tools.show(figure, "stable-but-invalid", alt if published else f"{alt} Judged stable but invalid: {inside}.")
+    alt = alt if published else f"{alt} Judged stable but invalid: {inside}."
+    tools.show(figure, "stable-but-invalid", alt, finding=findings.judged(verdicts))
     if published:
         st.caption(
             "Published: stability from 8 against 128 windows, validity at 30%. The dotted lines are this software's "
@@ -145,10 +165,10 @@ def _quadrant(verdicts: pl.DataFrame, published: bool) -> None:
         pl.col("stability").alias("Stability"),
         pl.col("stable_but_invalid").alias("Stable but invalid"),
         pl.col("log_gap").round(3).alias("log gap (nats)"),
-        pl.col("lerf_nll").map_elements(formats.perplexity, return_dtype=pl.String).alias("LeRF perplexity"),
-        pl.col("reasons").alias("Why"),
+        perplexity_texts(pl.col("lerf_nll")).alias("LeRF perplexity"),
+        grid.told("reasons").alias("Why"),
     )
-    st.dataframe(table, hide_index=True)
+    grid.show(sortable(table, verdicts.select(perplexities(pl.col("lerf_nll")).alias("LeRF perplexity"))))
 
 
 def _worst_nll(verdicts: pl.DataFrame, limits: Thresholds) -> float | None:

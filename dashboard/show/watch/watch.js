@@ -1,53 +1,38 @@
-// Plays a removal order: every row is a pixel, which goes out when its row is removed. All data come with the page.
+// Plays a removal order: pixels are rows, or groups of rows, and go out as they are removed. All data come with the page.
 
-const FADE = 0.02; // of all rows: how long a row that goes stays bright
+const FADE = 0.02; // of all rows: how long a row that goes glows
 const SECONDS = 14; // from none to all rates that were measured
-const GAP = 2; // pixels between two matrices
+const GONE = 0x10808080; // a row that is removed: hardly there, in light and in dark
 
-function decoded(text) {
-  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  return new Uint16Array(bytes.buffer);
+function decoded(text, steps) {
+  const letters = atob(text);
+  const bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i);
+  return steps > 256 ? new Uint16Array(bytes.buffer) : bytes;
 }
 
-// Blocks side by side, a block's matrices one below the other, a matrix as a rectangle of its rows.
-function pictured(data) {
-  const blocks = new Map();
-  for (const part of data.parts) {
-    if (!blocks.has(part.block)) blocks.set(part.block, []);
-    blocks.get(part.block).push(part);
-  }
-  const tallest = Math.max(...[...blocks.values()].map((some) => some.reduce((sum, part) => sum + part.count, 0)));
-  // Of pixels: width of a block such that the whole is about three times as wide as it is high.
-  const width = Math.max(1, Math.round(Math.sqrt((3 * tallest) / blocks.size)));
-  const pixel = new Uint32Array(data.rows);
-  let left = 0;
-  let height = 0;
-  const corners = [];
-  for (const some of blocks.values()) {
-    let top = 0;
-    for (const part of some) {
-      corners.push({ left, top, part });
-      top += Math.ceil(part.count / width) + GAP;
+// The pixel of every row; see dashboard/charts/row_picture.py.
+function pixelOfRow(picture) {
+  const { rows, group, wide, width, parts } = picture;
+  const pixel = new Uint32Array(rows);
+  for (const [, , start, count, left, offset] of parts) {
+    for (let i = 0; i < count; i++) {
+      const inside = offset + Math.floor(i / group);
+      pixel[start + i] = Math.floor(inside / wide) * width + left + (inside % wide);
     }
-    height = Math.max(height, top - GAP);
-    left += width + GAP;
   }
-  const whole = left - GAP;
-  for (const { left: x, top: y, part } of corners) {
-    for (let i = 0; i < part.count; i++) pixel[part.start + i] = (y + Math.floor(i / width)) * whole + x + (i % width);
-  }
-  return { width: whole, height, pixel };
+  return pixel;
 }
 
-// Rows sorted by their place, and for every place where its rows begin.
-function sorted(places, steps) {
+// Pixels of the rows in the order in which the rows go, and for every step where its rows begin.
+function sorted(places, pixel, steps) {
   const first = new Uint32Array(steps + 2);
   for (const place of places) first[place + 1]++;
   for (let i = 0; i <= steps; i++) first[i + 1] += first[i];
   const next = first.slice();
-  const rows = new Uint32Array(places.length);
-  for (let row = 0; row < places.length; row++) rows[next[places[row]]++] = row;
-  return { first, rows };
+  const pixels = new Uint32Array(places.length);
+  for (let row = 0; row < places.length; row++) pixels[next[places[row]]++] = pixel[row];
+  return { first, pixels };
 }
 
 function rgb(colour) {
@@ -55,22 +40,105 @@ function rgb(colour) {
   return [number >> 16, (number >> 8) & 255, number & 255];
 }
 
-// Nats at a rate, on a straight line between the two measured ones.
-function natsAt(curve, rate) {
-  if (!curve.length) return null;
-  for (let i = 1; i < curve.length; i++) {
+function word([r, g, b], alpha = 255) {
+  return ((alpha << 24) | (b << 16) | (g << 8) | r) >>> 0;
+}
+
+// A pixel for each row: bright ones go last, and one that goes glows for a while.
+class Rows {
+  constructor({ first, pixels }, steps, words, colour, glow) {
+    Object.assign(this, { first, pixels, steps, words, glow });
+    this.shades = Array.from({ length: 256 }, (_, i) => {
+      const share = 0.35 + (0.65 * i) / 255;
+      return word(colour.map((value) => Math.round(value * share + 255 * (1 - share) * 0.12)));
+    });
+    this.at = null;
+  }
+
+  paint(at) {
+    const { first, pixels, steps, words } = this;
+    const fade = this.glow ? FADE * steps : 0;
+    const low = this.at === null ? 0 : Math.floor(Math.min(at, this.at) - fade) - 1;
+    const high = this.at === null ? steps : Math.ceil(Math.max(at, this.at)) + 1;
+    for (let place = Math.max(0, low); place <= Math.min(steps, high); place++) {
+      const age = at - place;
+      let shade = GONE;
+      if (age <= 0) shade = this.shades[Math.floor((place * 255) / steps)];
+      else if (age < fade) shade = word([255, 90, 60], Math.round(16 + 239 * (1 - age / fade)));
+      for (let i = first[place]; i < first[place + 1]; i++) words[pixels[i]] = shade;
+    }
+    this.at = at;
+  }
+}
+
+// A pixel for each group of rows: its shade is the share of them that is gone. The rows of a step go evenly within it.
+class Groups {
+  constructor({ first, pixels }, steps, words, colour) {
+    Object.assign(this, { first, pixels, steps, words });
+    this.size = new Uint32Array(words.length);
+    for (const pixel of pixels) this.size[pixel]++;
+    this.gone = new Uint32Array(words.length);
+    this.going = new Uint32Array(words.length);
+    const end = [128, 128, 128];
+    this.shades = Array.from({ length: 256 }, (_, i) =>
+      word(colour.map((value, c) => Math.round(value + ((end[c] - value) * i) / 255)), Math.round(255 - (239 * i) / 255)),
+    );
+    this.whole = 0;
+    this.at = null;
+    this.count(this.going, 0, 1);
+  }
+
+  count(counts, step, change) {
+    for (let i = this.first[step]; i < this.first[step + 1]; i++) counts[this.pixels[i]] += change;
+  }
+
+  paint(at) {
+    const { first, pixels, words, size, gone, going, shades } = this;
+    const whole = Math.min(Math.floor(at), this.steps);
+    const part = at - whole;
+    const before = this.whole;
+    if (whole !== before) {
+      this.count(going, before, -1);
+      for (let step = before; step < whole; step++) this.count(gone, step, 1);
+      for (let step = whole; step < before; step++) this.count(gone, step, -1);
+      this.count(going, whole, 1);
+      this.whole = whole;
+    }
+    const all = this.at === null;
+    const from = all ? 0 : first[Math.min(before, whole)];
+    const to = all ? pixels.length : first[Math.max(before, whole) + 1];
+    for (let i = from; i < to; i++) {
+      const pixel = pixels[i];
+      words[pixel] = shades[Math.round((255 * (gone[pixel] + part * going[pixel])) / size[pixel])];
+    }
+    this.at = at;
+  }
+}
+
+const EPSILON = 5e-4; // half a step of the slider
+
+function isMeasured(curve, rate) {
+  return curve.some(([at]) => Math.abs(at - rate) < EPSILON);
+}
+
+// Nats at a rate: as measured, or on a straight line between the two measured ones.
+export function natsAt(curve, rate) {
+  for (let i = 0; i < curve.length; i++) {
     const [r1, n1] = curve[i];
-    if (rate <= r1) {
+    if (Math.abs(r1 - rate) < EPSILON) return n1;
+    if (rate < r1) {
+      if (i === 0) return NaN;
       const [r0, n0] = curve[i - 1];
       return n0 + ((n1 - n0) * (rate - r0)) / (r1 - r0);
     }
   }
-  return curve[curve.length - 1][1];
+  return NaN;
 }
 
 const SUPERSCRIPT = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 export function perplexity(nats) {
-  if (nats === null || !isFinite(nats)) return "–";
+  if (Number.isNaN(nats)) return "–";
+  if (!isFinite(nats)) return "∞";
   const log10 = nats / Math.LN10;
   if (log10 < 4) {
     const value = Math.exp(nats);
@@ -78,94 +146,115 @@ export function perplexity(nats) {
   }
   const exponent = Math.floor(log10);
   const raised = [...String(exponent)].map((digit) => SUPERSCRIPT[Number(digit)]).join("");
-  return `${(10 ** (log10 - exponent)).toFixed(1)}×10${raised}`;
+  return `${(10 ** (log10 - exponent)).toFixed(2)}×10${raised}`;
 }
 
-function lastAt(line, rate) {
-  let found = "";
-  for (const [at, text] of line) if (at <= rate + 1e-9) found = text;
-  return found;
-}
+const percent = (share) => `${Math.round(share * 100)}%`;
+
+const LANE = `
+  <div class="head"><span class="title"></span>
+    <span class="perplexity"><small>perplexity </small><b></b></span></div>
+  <div class="picture"><canvas role="img"></canvas><p class="pointed" hidden></p></div>
+  <p class="reply"><small class="when"></small><span class="text"></span></p>`;
 
 class Lane {
-  constructor(lane, picture, steps, parent) {
+  constructor(lane, data, pixel, calm, parent) {
+    const { picture, steps } = data;
     this.lane = lane;
     this.picture = picture;
     this.steps = steps;
-    Object.assign(this, sorted(decoded(lane.places), steps));
-    this.colour = rgb(lane.colour);
+    this.curve = lane.curve.map(([rate, nats]) => [rate, nats === null ? NaN : Number(nats)]);
     const element = document.createElement("section");
     element.className = "lane";
-    element.innerHTML =
-      '<div class="head"><span class="title"></span>' +
-      '<span class="perplexity"><small>perplexity </small><b></b></span></div><canvas role="img"></canvas><p class="reply"></p>';
+    element.innerHTML = LANE;
     element.querySelector(".title").textContent = lane.title;
     this.number = element.querySelector(".perplexity b");
     this.reply = element.querySelector(".reply");
+    this.reply.hidden = data.prompts.length === 0;
     this.canvas = element.querySelector("canvas");
+    this.pointed = element.querySelector(".pointed");
     this.canvas.width = picture.width;
     this.canvas.height = picture.height;
     this.context = this.canvas.getContext("2d");
     this.image = this.context.createImageData(picture.width, picture.height);
-    this.words = new Uint32Array(this.image.data.buffer);
-    this.palette = this.shades();
+    const words = new Uint32Array(this.image.data.buffer);
+    this.places = decoded(lane.places, steps);
+    const order = sorted(this.places, pixel, steps);
+    const Painter = picture.group === 1 ? Rows : Groups;
+    this.painter = new Painter(order, steps, words, rgb(lane.colour), !calm);
+    this.pointer = null; // where it is on the picture
+    this.canvas.addEventListener("pointermove", ({ offsetX, offsetY }) => {
+      this.pointer = [offsetX / this.canvas.clientWidth, offsetY / this.canvas.clientHeight];
+      this.point();
+    });
+    this.canvas.addEventListener("pointerleave", () => {
+      this.pointer = null;
+      this.point();
+    });
+    this.rate = 0;
     parent.appendChild(element);
-    this.at = null;
-  }
-
-  // What comes late is bright: the brightness of a row that is left is its place in the order.
-  shades() {
-    const shades = new Uint32Array(256);
-    for (let i = 0; i < 256; i++) {
-      const share = 0.35 + (0.65 * i) / 255;
-      const [r, g, b] = this.colour.map((value) => Math.round(value * share + 255 * (1 - share) * 0.12));
-      shades[i] = (255 << 24) | (b << 16) | (g << 8) | r;
-    }
-    return shades;
-  }
-
-  paint(from, to, rate) {
-    const { first, rows, words, picture, steps } = this;
-    for (let place = Math.max(0, from); place <= Math.min(steps, to); place++) {
-      const age = rate - place / steps;
-      let word;
-      if (age <= 0) word = this.palette[(place * 255) / steps | 0];
-      else if (age >= FADE) word = 0x10808080;
-      else {
-        const left = 1 - age / FADE;
-        const alpha = Math.round(16 + 239 * left);
-        word = ((alpha << 24) | (60 << 16) | (90 << 8) | 255) >>> 0;
-      }
-      for (let i = first[place]; i < first[place + 1]; i++) words[picture.pixel[rows[i]]] = word;
-    }
   }
 
   draw(rate) {
-    const fading = Math.ceil(FADE * this.steps);
-    const here = Math.ceil(rate * this.steps);
-    if (this.at === null) this.paint(0, this.steps, rate);
-    else {
-      const there = Math.ceil(this.at * this.steps);
-      this.paint(Math.min(here, there) - fading - 1, Math.max(here, there) + 1, rate);
-    }
-    this.at = rate;
+    this.rate = rate;
+    this.painter.paint(this.stepsAt(rate));
     this.context.putImageData(this.image, 0, 0);
-    this.number.textContent = perplexity(natsAt(this.lane.curve, rate));
+    this.number.textContent = this.perplexity(rate, "≈ ");
   }
 
+  stepsAt(rate) {
+    return Math.round(rate * this.steps * 1e6) / 1e6; // 0.57 * 200 is no whole number
+  }
+
+  perplexity(rate, about) {
+    const nats = natsAt(this.curve, rate);
+    return (isMeasured(this.curve, rate) || Number.isNaN(nats) ? "" : about) + perplexity(nats);
+  }
+
+  // The last reply that the model was asked for.
   say(prompt, rate) {
-    const line = this.lane.said[prompt];
-    const text = line ? lastAt(line, rate) : "";
-    if (this.reply.textContent !== text) this.reply.textContent = text;
+    const line = this.lane.said[prompt] ?? [];
+    const [at, text, finished] = line.filter(([asked]) => asked <= rate + EPSILON).pop() ?? [];
+    const when =
+      at === undefined
+        ? "No reply was kept."
+        : `At ${percent(at)}${text.trim() ? (finished ? ":" : ", cut off:") : finished ? ": no word." : ", cut off: no word yet."}`;
+    const [written, reply] = this.reply.children;
+    if (written.textContent !== when) written.textContent = when;
+    const shown = text?.trim() ? text : "";
+    if (reply.textContent !== shown) this.reply.title = reply.textContent = shown;
   }
 
   describe(rate) {
-    return `${this.lane.title}: perplexity ${perplexity(natsAt(this.lane.curve, rate))} with ${Math.round(rate * 100)}% of the rows removed`;
+    const { rows, group, parts } = this.picture;
+    const blocks = new Set(parts.map(([block]) => block)).size;
+    const pixel = group === 1 ? "a pixel each" : `up to ${group} neighbouring ones a pixel`;
+    return (
+      `${this.lane.title}: perplexity ${this.perplexity(rate, "about ")} with ${percent(rate)} of the rows removed; ` +
+      `${rows.toLocaleString("en")} rows in ${blocks} block${blocks === 1 ? "" : "s"}, ${pixel}`
+    );
+  }
+
+  // What lies under the pointer: the projection, and how many of its rows are gone.
+  point() {
+    const { wide, width, height, group, parts } = this.picture;
+    const [x, y] = this.pointer ? [Math.floor(this.pointer[0] * width), Math.floor(this.pointer[1] * height)] : [-1, -1];
+    const part = parts.find(([, , , count, left, offset]) => {
+      const inside = y * wide + (x - left) - offset;
+      return x >= left && x < left + wide && inside >= 0 && inside < Math.ceil(count / group);
+    });
+    this.pointed.hidden = !part;
+    if (!part) return;
+    const [block, projection, start, count] = part;
+    const at = this.stepsAt(this.rate);
+    let gone = 0;
+    for (let row = start; row < start + count; row++) gone += this.places[row] < at;
+    this.pointed.textContent = `block ${block}, ${projection}: ${percent(gone / count)} of ${count.toLocaleString("en")} rows removed`;
   }
 }
 
 class Stage {
-  constructor(root, data) {
+  constructor(root, data, before) {
     this.data = data;
     this.root = root;
     const find = (name) => root.querySelector(name);
@@ -175,30 +264,62 @@ class Stage {
     this.told = find(".told");
     this.prompt = find(".prompt");
     find(".lanes").replaceChildren();
-    const picture = pictured(data);
-    this.lanes = data.lanes.map((lane) => new Lane(lane, picture, data.steps, find(".lanes")));
+    this.calm = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+    const pixel = pixelOfRow(data.picture);
+    this.lanes = data.lanes.map((lane) => new Lane(lane, data, pixel, this.calm, find(".lanes")));
+    this.measured = [...new Set(this.lanes.flatMap((lane) => lane.curve.map(([rate]) => rate)))].sort((a, b) => a - b);
     this.prompt.replaceChildren(...data.prompts.map((text) => new Option(text, text)));
+    if (before && data.prompts.includes(before.prompt)) this.prompt.value = before.prompt;
     find(".asked").hidden = data.prompts.length === 0;
     this.slider.max = Math.round(data.last * 1000);
+    this.button.disabled = !(data.last > 0);
     this.rate = 0;
     this.frame = null;
-    this.frames = 0;
-    this.calm = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+    this.frames = 0; // of the browser while it played
+    this.drawn = 0; // of them those in which something was drawn
     this.events = new AbortController();
     const on = (target, name, what) => target.addEventListener(name, what, { signal: this.events.signal });
-    on(this.button, "click", () => (this.playing ? this.pause() : this.play()));
-    on(this.slider, "input", () => {
-      this.pause();
-      this.go(Number(this.slider.value) / 1000);
-      this.tell();
-    });
+    on(this.button, "click", () => this.toggle());
+    on(this.slider, "input", () => this.jump(Number(this.slider.value) / 1000));
+    on(this.slider, "keydown", (event) => this.key(event));
     on(this.prompt, "change", () => this.go(this.rate));
-    this.go(0);
+    this.go(before?.rate ?? 0);
     this.tell();
   }
 
   get playing() {
     return this.frame !== null;
+  }
+
+  toggle() {
+    if (this.playing) this.pause();
+    else if (this.data.last > 0) this.play();
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    const whole = Math.round(this.rate * 1000) / 10; // percent
+    const to = {
+      ArrowRight: () => (Math.floor(whole) + 1) / 100,
+      ArrowUp: () => (Math.floor(whole) + 1) / 100,
+      ArrowLeft: () => (Math.ceil(whole) - 1) / 100,
+      ArrowDown: () => (Math.ceil(whole) - 1) / 100,
+      PageUp: () => this.measured.find((rate) => rate > this.rate + EPSILON) ?? this.data.last,
+      PageDown: () => this.measured.filter((rate) => rate < this.rate - EPSILON).pop() ?? 0,
+      Home: () => 0,
+      End: () => this.data.last,
+    }[event.key];
+    if (event.key === " ") this.toggle();
+    else if (to) this.jump(to());
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  jump(rate) {
+    this.pause();
+    this.go(rate);
+    this.tell();
   }
 
   go(rate) {
@@ -207,14 +328,24 @@ class Stage {
       lane.draw(this.rate);
       lane.say(this.prompt.value, this.rate);
     }
+    this.drawn++;
     this.slider.value = Math.round(this.rate * 1000);
-    this.removed.textContent = `${Math.round(this.rate * 100)}% removed`;
+    const removed = `${percent(this.rate)} removed`;
+    if (this.removed.textContent === removed && this.described) return;
+    this.removed.textContent = removed;
+    this.slider.setAttribute("aria-valuetext", removed);
+    this.describe();
+  }
+
+  describe() {
+    for (const lane of this.lanes) lane.point();
+    this.described = this.lanes.map((lane) => lane.describe(this.rate));
+    this.lanes.forEach((lane, i) => lane.canvas.setAttribute("aria-label", this.described[i]));
   }
 
   tell() {
-    const said = this.lanes.map((lane) => lane.describe(this.rate));
-    this.lanes.forEach((lane, i) => lane.canvas.setAttribute("aria-label", said[i]));
-    this.told.textContent = `${said.join(". ")}.`;
+    this.describe();
+    this.told.textContent = `${this.described.join(". ")}.`;
   }
 
   // Who asked for little motion sees the measured rates one after another instead.
@@ -223,16 +354,17 @@ class Stage {
     this.button.textContent = "❚❚ Pause";
     this.button.setAttribute("aria-label", "Pause");
     const begun = performance.now() - (this.rate / this.data.last) * SECONDS * 1000;
-    const stops = this.calm ? this.lanes[0].lane.curve.map(([rate]) => rate) : null;
     const step = (now) => {
-      let rate = (this.data.last * (now - begun)) / (SECONDS * 1000);
-      if (stops) rate = stops.filter((stop) => stop <= rate + 1e-9).pop() ?? 0;
-      if (!stops || rate !== this.rate) this.go(rate);
       this.frames++;
+      let rate = (this.data.last * (now - begun)) / (SECONDS * 1000);
+      if (this.calm) rate = Math.max(0, ...this.measured.filter((stop) => stop <= rate + EPSILON));
       if (now - begun >= SECONDS * 1000) {
         this.go(this.data.last);
         this.pause();
-      } else this.frame = requestAnimationFrame(step);
+        return;
+      }
+      if (rate !== this.rate && (rate > this.rate || !this.calm)) this.go(rate);
+      this.frame = requestAnimationFrame(step);
     };
     this.frame = requestAnimationFrame(step);
   }
@@ -255,15 +387,17 @@ const stages = new WeakMap();
 
 export default function (component) {
   const { data, parentElement } = component;
-  const root = parentElement.querySelector(".watch");
   const before = stages.get(parentElement);
-  if (before && before.data.id === data.id) return;
-  if (before) before.end();
-  const stage = new Stage(root, data);
-  stages.set(parentElement, stage);
-  root.stage = stage;
+  if (before?.data.id !== data.id) {
+    const root = parentElement.querySelector(".watch");
+    before?.end();
+    const stage = new Stage(root, data, before && { rate: before.rate, prompt: before.prompt.value });
+    stages.set(parentElement, stage);
+    root.stage = stage;
+  }
   return () => {
-    stage.end();
+    // also where the last call had nothing to do: Streamlit keeps what it returned
+    stages.get(parentElement)?.end();
     stages.delete(parentElement);
   };
 }

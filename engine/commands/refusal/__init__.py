@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from engine.commands.listed import COMMANDS
 from engine.commands.refusal import (
     baselines,
     calibrate,
@@ -28,7 +29,7 @@ SUBCOMMANDS = (
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "refusal",
-        help="install refusal by removing rows, measure it, talk to the result",
+        help=COMMANDS["refusal"],
         description="Finds rows whose removal makes a model refuse one domain of harm. It is made to install refusal: "
         "lambda and k have ranges, swapped prompts and another model's files are refused, and an edit measured to "
         "lower refusal is neither exported, nor chatted with, nor shown in the app. Whoever writes code of their own "

@@ -18,7 +18,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "model answers all of them first: pairs whose base prompt it refuses itself are left out, and more than one "
         "and than --benign-limit of a domain's are an error.",
     )
-    options.add_options(parser, run)
+    options.add_options(parser, run, measures=False)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from engine.commands import common, edit_options
 from engine.records.errors import InputError
-from engine.run.plans import RefusalPlan
+from engine.records.terminal import shown
+from engine.run.refusal_plan import RefusalPlan
 
 if TYPE_CHECKING:
     from engine.edits.edit import Edit
@@ -43,13 +44,23 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         default=RefusalPlan.reply_tokens,
         help=f"longest reply (default: {RefusalPlan.reply_tokens})",
     )
+    parser.add_argument(
+        "--thinking",
+        action="store_true",
+        help="leave the chat template's thinking mode on; what is judged is what comes after the thinking (default: "
+        "off)",
+    )
     common.add_run(parser, run, folder=False)
 
 
 def run(args: argparse.Namespace) -> None:
+    from engine.data.prompts import check_thinking
+
     if args.max_new_tokens < 1:
         raise InputError(f"--max-new-tokens must be at least 1, got {args.max_new_tokens}")
     edit_options.preflight(args)
+    if args.thinking:
+        check_thinking(common.sketch(args).tokenizer)
     judge = common.one_judge(args.judge or RefusalPlan.judge)
     loaded = common.load(args)
     edit = edit_options.chosen_edit(args, loaded.rows.n_rows, loaded.weights_hash)
@@ -91,13 +102,13 @@ def _prompts(interactive: bool) -> Iterator[str]:
 
 def _exchange(loaded: LoadedModel, edit: Edit, prompt: str, judge: Judge, args: argparse.Namespace) -> None:
     from engine.edits.edit import UNEDITED
-    from engine.studies.refusal.dialogue import Outcome, dialogue, plain_text
+    from engine.studies.refusal.dialogue import Outcome, dialogue
 
     if not args.json and not sys.stdin.isatty():
-        _write(f"> {plain_text(prompt)}\n")
+        _write(f"> {shown(prompt)}\n")
     edits = {"before": UNEDITED, "after": edit}
     # Closed also where writing fails.
-    with closing(dialogue(loaded, prompt, edits, judge, args.max_new_tokens)) as events:
+    with closing(dialogue(loaded, prompt, edits, judge, args.max_new_tokens, thinking=args.thinking)) as events:
         if args.json:
             ended = [event for event in events if isinstance(event, Outcome)]
             _write(json.dumps(_record(prompt, judge, ended)) + "\n")
@@ -107,7 +118,7 @@ def _exchange(loaded: LoadedModel, edit: Edit, prompt: str, judge: Judge, args: 
             if event.side not in begun:
                 begun.add(event.side)
                 _write(f"{event.side}: ")
-            _write(plain_text(event.text) if not isinstance(event, Outcome) else _facts(event))
+            _write(shown(event.text if not isinstance(event, Outcome) else _facts(event)))
     _write("\n")
 
 
@@ -129,7 +140,8 @@ def _in_turn(events: Iterator[Event]) -> Iterator[Event]:
 
 
 def _facts(answer: Outcome[str]) -> str:
-    margin = answer.margin_note if answer.margin is None else f"margin {answer.margin:+.3f}"
+    note = f" ({answer.margin_note})" if answer.margin_note else ""
+    margin = answer.margin_note if answer.margin is None else f"margin {answer.margin:+.3f}{note}"
     cut = "" if answer.finished else f"; cut off at {answer.tokens} tokens"
     nothing = "" if answer.text else "(no text)"
     return f"{nothing}\n        [{answer.verdict} ({answer.reason}); {margin}; {answer.elapsed_s:.1f} s{cut}]\n"

@@ -6,7 +6,7 @@ import argparse
 
 from engine.commands import common
 from engine.commands.refusal import options
-from engine.run.plans import COMPOSED_DOMAINS
+from engine.run.refusal_plan import COMPOSED_DOMAINS
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

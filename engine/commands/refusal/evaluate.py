@@ -36,8 +36,9 @@ def add_sets(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sets",
         metavar="SET,…",
-        help="further prompts: sorrybench, orbench, xstest from the Hugging Face hub, or NAME=FILE for a CSV or JSONL "
-        "file, where NAME may also be harmful or harmless",
+        help="further prompts: sorrybench, orbench, xstest from the Hugging Face hub (NAME@REVISION: at that branch, "
+        "tag or commit; the commit is recorded either way), or NAME=FILE for a CSV or JSONL file, where NAME may also "
+        "be harmful or harmless",
     )
     parser.add_argument("--set-prompts", type=int, metavar="N", help="the first N prompts of each set")
     parser.add_argument(

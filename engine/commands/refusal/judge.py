@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from engine.commands import common
 from engine.judges.base import judge_choices
 from engine.records.errors import InputError
-from engine.run.plans import RefusalPlan
+from engine.run.refusal_plan import RefusalPlan
 
 if TYPE_CHECKING:
     import polars as pl

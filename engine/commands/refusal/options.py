@@ -15,16 +15,30 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from engine.commands import common, edit_options, options
+from engine.commands import common, edit_options, options, runners
 from engine.records.errors import InputError
 from engine.records.manifest import check_folder
+from engine.records.progress import begin
 from engine.results.store import Store
-from engine.run import plans
-from engine.run.plans import RefusalPlan
+from engine.run.refusal_plan import (
+    CONTRASTS,
+    CONTROLS,
+    DRAWS,
+    GRID,
+    PROMPTS,
+    PROTECTING,
+    REPLIES,
+    SPLITS,
+    STEERING,
+    RefusalPlan,
+    default_plan,
+    demo_plan,
+)
+from engine.run.score_plan import SHIPPED
 
 if TYPE_CHECKING:
     from engine.judges.base import Judge
-    from engine.run.runner import LocalRunner, Results
+    from engine.run.runner import Results, Runner
     from engine.studies.refusal.inputs import RefusalInputs
 
 
@@ -33,24 +47,28 @@ def add_options(
     run: Callable[[argparse.Namespace], None],
     *,
     domains: tuple[str, ...] | None = None,
+    measures: bool = True,
 ) -> None:
-    """The options of a stage, and what it does: the same for all, those of the whole plan. domains: their default."""
+    """The options of a stage, and what it does: the same for all, those of the whole plan. domains: their default.
+    measures: False for a stage without edits to measure, of which there are no shares.
+    """
     common.add_model(parser)
-    cases = {"": RefusalPlan(domains=domains), "shipped model": replace(plans.demo_plan(), domains=domains)}
-    groups = (
-        plans.PROMPTS, plans.CONTRASTS, plans.PROTECTING, plans.REPLIES, plans.GRID, plans.CONTROLS, plans.DRAWS,
-        plans.SPLITS, plans.STEERING,
-    )  # fmt: skip
+    cases = {"": RefusalPlan(domains=domains), "shipped model": replace(demo_plan(), domains=domains)}
+    groups = (PROMPTS, CONTRASTS, PROTECTING, REPLIES, GRID, CONTROLS, DRAWS, SPLITS, STEERING)
     options.add_options(parser, cases, groups)
     if domains:
         parser.set_defaults(domains=",".join(domains))
+    if measures:
+        runners.add_runner(parser)
+    else:
+        parser.set_defaults(shard=None, runner=runners.LOCAL, workers=None)
     common.add_run(parser, run)
 
 
 @contextmanager
 def experiment(
     args: argparse.Namespace, judge: Judge | None = None, *, quiet: bool = False, contrasts_only: bool = False
-) -> Iterator[tuple[RefusalInputs, Path, LocalRunner]]:
+) -> Iterator[tuple[RefusalInputs, Path, Runner]]:
     """The run and the results folder that the arguments describe, and the runner, with a progress bar.
 
     judge: the plan's own, where it is open already. quiet: the command says itself what is to compute.
@@ -71,8 +89,9 @@ def experiment(
         folder = common.output_folder(args, store)
         loaded = common.load(args)
         check_folder(folder, loaded.fingerprint)
-        with common.local_runner(args, store, quiet=quiet) as (runner, progress):
-            yield RefusalInputs(loaded, plan, store, judge, progress, runner), folder, runner
+        with runners.cell_runner(args, store, loaded, quiet=quiet) as (runner, progress):
+            begin(progress, args.subcommand, 1, 1)  # `run` tells its parts itself
+            yield RefusalInputs(loaded, plan, store, judge, progress, runner.shared), folder, runner
         say_unjudged(runner.results)
         common.say_notes(folder)
 
@@ -84,18 +103,26 @@ def say_unjudged(results: Results) -> None:
 
     found = results.of(Refused)
     unjudged, replies = sum(one.unjudged for one in found), sum(len(one.refused) for one in found)
+    thinking = [one.still_thinking for one in found]
+    if any(thinking):
+        some = "at least " if None in thinking else ""
+        common.err.print(
+            f"{some}{sum(filter(None, thinking)):,} of {replies:,} replies never came out of their thinking part: they "
+            "count as unfinished, and as not refused; --reply-tokens allows longer ones",
+            markup=False,
+        )
     if unjudged:
         common.err.print(f"{unjudged:,} of {replies:,} replies {UNJUDGED}", markup=False)
 
 
 def plan_of(args: argparse.Namespace) -> RefusalPlan:
     """The model's default plan with what the arguments say otherwise; whatever is wrong in it is an `InputError`."""
-    if args.pairs is None and args.model != plans.SHIPPED:
+    if args.pairs is None and args.model != SHIPPED:
         raise InputError(
             "there are no prompt pairs for this model; give --pairs FILE with CAST's condition_multiple.json or a "
             ".jsonl file with risk and base, or --pairs demo"
         )
-    return options.plan_from(args, plans.default_plan(args.model))
+    return options.plan_from(args, default_plan(args.model))
 
 
 def say_notes(notes: Iterable[tuple[tuple[str, str], str]]) -> None:
@@ -139,7 +166,11 @@ def next_commands(args: argparse.Namespace, mask: Path) -> list[list[str]]:
     points = mask.with_name("operating_points.parquet")
     record = ["--record", str(points)] if spec["table"] == points.stem else []
     out = ["--out", mask.stem.removeprefix("mask-")]
-    return [["selector-audit", "refusal", "chat", *asked], ["selector-audit", "export", *asked, *record, *out]]
+    thinking = ["--thinking"] if args.thinking else []
+    return [
+        ["selector-audit", "refusal", "chat", *asked, *thinking],
+        ["selector-audit", "export", *asked, *record, *out],
+    ]
 
 
 def dashboard_command(args: argparse.Namespace, folder: Path) -> str:
@@ -168,7 +199,7 @@ def say_cut_off(table: pl.DataFrame, *sides: tuple[str, str, str]) -> None:
     replies, cut_off = (sum(column) for column in zip(*found, strict=True))
     if cut_off:
         common.out.print(
-            f"{cut_off:,} of {replies:,} replies were cut off at the token limit, and judged as far as they go; "
-            "--reply-tokens allows longer ones",
+            f"{cut_off:,} of {replies:,} replies were cut off at the token limit or within their thinking part, and "
+            "judged by what they say until then, if anything; --reply-tokens allows longer ones",
             markup=False,
         )

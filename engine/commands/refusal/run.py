@@ -57,13 +57,13 @@ def run(args: argparse.Namespace) -> None:
             if not args.json:
                 said = f"{stage}: {_said(stage, refusal, tables)}; {seconds:.0f} s"
                 common.err.print(said, markup=False, soft_wrap=True)
-                if stage == "calibrate":
-                    _announce(refusal, runner)
+            if stage == "calibrate" and (not args.json or args.progress_file):
+                _announce(refusal, runner.shared, quiet=args.json)
 
         seconds = run_experiment(
             refusal, folder, runner, composed=composed, also=also, sets=sets, tasks=tasks, finished=finished
         )
-        runner.bar_over(0)
+        runner.shared.bar_over(0)
     masks, points = kept_masks(folder, POINTS), read_table(folder, POINTS)
     both = {**masks, **kept_masks(folder, "composed")} if composed else masks
     if common.as_json(args, {"folder": folder, "seconds": seconds, POINTS: points, "masks": list(both.values())}):
@@ -80,12 +80,14 @@ def run(args: argparse.Namespace) -> None:
     common.out.print(f"  {options.dashboard_command(args, folder)}", markup=False)
 
 
-def _announce(refusal: RefusalInputs, runner: LocalRunner) -> None:
+def _announce(refusal: RefusalInputs, runner: LocalRunner, *, quiet: bool) -> None:
+    """The bar is over all cells that there may be, which are told unless quiet."""
     from engine.studies.refusal.forecast import forecast
 
     swept, points = forecast(refusal, runner)
-    common.err.print(f"sweep: at most {swept}", markup=False, soft_wrap=True)
-    common.err.print(f"control and evaluate: at most {points}", markup=False, soft_wrap=True)
+    if not quiet:
+        common.err.print(f"sweep: at most {swept}", markup=False, soft_wrap=True)
+        common.err.print(f"control and evaluate: at most {points}", markup=False, soft_wrap=True)
     runner.bar_over(swept.known + swept.to_compute + points.to_compute)
 
 

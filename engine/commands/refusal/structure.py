@@ -16,7 +16,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Writes signal_density, refusal_jaccard and refusal_shares (each with what chance or the model's "
         "own rows give). Needs the contrasts only.",
     )
-    options.add_options(parser, run)
+    options.add_options(parser, run, measures=False)
 
 
 def run(args: argparse.Namespace) -> None:

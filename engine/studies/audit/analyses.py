@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from engine.records.errors import InputError, unknown
 from engine.records.hashing import Json
 from engine.records.manifest import check_folder, read_manifest
 from engine.records.out_of_memory import is_out_of_memory
-from engine.records.progress import Stopwatch
+from engine.records.progress import Stopwatch, begin, grower
 from engine.results.folders import read_table, table_names, write_tables
 from engine.run.runner import Runner
 from engine.run.scoring import write_scores
+from engine.run.share import Measured
 from engine.stats.claims import ledger, needed
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import ANALYSES, AnalysisInfo, Study, conduct
@@ -29,6 +31,9 @@ def run_analyses(audit: AuditInputs, names: Sequence[str], folder: Path, runner:
     skip: leave out an analysis that cannot be done here (a corpus out of reach, an extra not installed, a measure for
     which there is no memory), and do the others; what could not begin is known before the first cell is computed.
 
+    A runner of a share of the cells (`Runner.whole`): no file is written; of every analysis all is measured that it has
+    to measure as far as is known what it wants, then `Measured` is raised.
+
     returns {"done": {analysis: seconds}, "skipped": {analysis: why}, "tables": {file: rows}}
     Errors: InputError for an unknown name, where no analysis is left and, without `skip`, whatever one cannot do.
     """
@@ -38,27 +43,41 @@ def run_analyses(audit: AuditInputs, names: Sequence[str], folder: Path, runner:
     wanted = [info for info in ANALYSES if info.id in names]
     check_folder(folder, audit.loaded.fingerprint)
     wanted, skipped = possible(audit, wanted, skip=skip)  # what cannot be read is told before hours of scoring
-    folder.mkdir(parents=True, exist_ok=True)
+    if runner.whole:
+        folder.mkdir(parents=True, exist_ok=True)
     watch = Stopwatch()
-    write_scores(folder, audit.loaded, audit.scored)
+    made = {info.id: info.make() for info in wanted}
+    begin(audit.progress, "scores", 1, 1 + len(made))
+    for study in made.values():
+        with suppress(InputError):  # the study's cells tell
+            getattr(study, "before_scores", lambda _: None)(audit)
+    scored = audit.scored
+    if runner.whole:
+        write_scores(folder, audit.loaded, replace(scored, elapsed_s=watch.elapsed_s))
     report: Json = {"done": {"scores": round(watch.elapsed_s, 1)}, "skipped": skipped, "tables": {}}
     studies: dict[str, Study[Any]] = {}
     cells = []
-    for info in wanted:
-        study = info.make()
+    for name, study in made.items():
         try:
             cells += list(study.cells(audit, runner.results))
         except InputError as error:
             if not skip:
                 raise
-            report["skipped"][info.id] = str(error)
+            report["skipped"][name] = str(error)
             continue
-        studies[info.id] = study
+        studies[name] = study
+    grow = grower(audit.progress)
+    for study in studies.values():
+        if grow is not None and hasattr(study, "so_far"):
+            grow(study.so_far(audit, runner.results))
     runner.expect(cells)
-    for name, study in studies.items():
+    for number, (name, study) in enumerate(studies.items(), start=2):
+        begin(audit.progress, name, number, 1 + len(studies))
         watch, tables = Stopwatch(), None
         try:
             tables = conduct(study, audit, runner)
+        except Measured:
+            continue
         except (InputError, RuntimeError, MemoryError) as error:  # of a later stage, or of a measure
             if not skip or not (isinstance(error, InputError) or is_out_of_memory(error)):
                 raise
@@ -72,6 +91,8 @@ def run_analyses(audit: AuditInputs, names: Sequence[str], folder: Path, runner:
         write_tables(folder, tables, audit.loaded.fingerprint, spec, watch.elapsed_s)
         report["tables"] |= {f"{stem}.parquet": table.height for stem, table in tables.items()}
         report["done"][name] = round(watch.elapsed_s, 1)
+    if not runner.whole:
+        raise Measured(report["skipped"])
     if report["tables"]:
         try:
             report["tables"] |= _write_claims(folder, audit)

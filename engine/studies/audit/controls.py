@@ -16,6 +16,7 @@ from engine.run.runner import Results
 from engine.stats.blocks import block_difference
 from engine.stats.paired import paired_difference
 from engine.stats.removal_order import ORDERS
+from engine.stats.table_estimates import with_documents
 from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import Tables, register_analysis
@@ -103,7 +104,8 @@ def differences_table(model: str, measured: Sequence[Measured]) -> pl.DataFrame:
             blocks = block_difference(one.result, reference.result)
             sizes = (one.rows_removed, REFERENCE, reference.rows_removed)
             lines.append((model, one.control, one.order, one.rate, one.seed, *sizes, difference, stderr, z, *blocks))
-    return frame("control_differences", lines, optional=COLUMNS)
+    table = frame("control_differences", lines, optional=COLUMNS)
+    return with_documents(table, measured[0].result.blocks if measured else None)
 
 
 def _references(one: Measured, consensus: Mapping[tuple[str, float, str | None], Measured]) -> Iterator[Measured]:

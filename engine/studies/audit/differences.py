@@ -12,6 +12,7 @@ from engine.run.runner import Results
 from engine.stats.blocks import block_difference
 from engine.stats.paired import paired_difference
 from engine.stats.removal_order import ORDERS
+from engine.stats.table_estimates import with_documents
 from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.inputs import AuditInputs, Point
 from engine.studies.base import Tables, register_analysis
@@ -39,7 +40,8 @@ class Differences:
                 z = difference / stderr if stderr else None
                 sides = (a.selector, a.order, a.seed, b.selector, b.order, b.seed)
                 lines.append((audit.loaded.id, kind, *sides, rate, difference, stderr, z, *block_difference(*pair)))
-        return {"differences": frame("differences", lines, optional=COLUMNS)}
+        table = frame("differences", lines, optional=COLUMNS)
+        return {"differences": with_documents(table, audit.evaluation.blocks)}
 
 
 def _comparisons(points: Collection[Point], rate: float) -> Iterator[tuple[str, Point, Point]]:

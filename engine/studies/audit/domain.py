@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+import polars as pl
+
 from engine.data.corpora import Windows, available_corpora, calibration_tokens, reachable, windows
 from engine.edits.edit import UNEDITED
 from engine.edits.ranked_edits import Ranking
@@ -13,11 +15,16 @@ from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.selectors import get_selector
+from engine.stats.blocks import block_error
 from engine.stats.paired import defined
 from engine.stats.similarity import jaccard, spearman
+from engine.stats.table_estimates import with_documents
+from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.domain_draws import Line, draw_lines
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import Tables, register_analysis
+
+_ERRORS = ("stderr_a", "stderr_b", "stderr_blocks_a", "stderr_blocks_b", "blocks")
 
 
 class _Both(NamedTuple):
@@ -77,20 +84,23 @@ class Domain:
             rho = defined(spearman(*(one.scores for one in ranked)))
             for rate in audit.plan.domain_rates:
                 edits = [ranking.edit("lerf", rate) for ranking in ranked]
-                nlls, errors = [], []
+                found = []
                 for text in texts:
                     dense = results[audit.nll(UNEDITED, text)].nats_per_token
                     for name, edit in zip(names, edits, strict=True):
-                        found = results[audit.nll(edit, text)]
-                        nlls.append(found.nats_per_token)
-                        errors.append(found.stderr)
+                        one = results[audit.nll(edit, text)]
+                        found.append((one.nats_per_token, one.stderr, *block_error(one)))
                         where = (audit.loaded.id, selector, name, text.corpus, rate)
-                        evaluations.append((*where, found.nats_per_token, found.stderr, dense))
+                        nll, stderr, *blocks = found[-1]
+                        evaluations.append((*where, nll, stderr, dense, *blocks, text.blocks.documents))
                 overlap = defined(jaccard(*(edit.units for edit in edits)))
-                table.append((audit.loaded.id, selector, *names, rate, rho, overlap, *nlls[:2], *errors[:2]))
+                nlls, errors, wider, counts = zip(*found[:2], strict=True)
+                numbers = (rho, overlap, *nlls, *errors, *wider, counts[0])
+                table.append((audit.loaded.id, selector, *names, rate, *numbers))
+        evaluated = frame("domain_evaluation", evaluations, optional=(*COLUMNS, "documents"))
         return {
-            "domain": frame("domain", table, optional=("stderr_a", "stderr_b")),
-            "domain_evaluation": frame("domain_evaluation", evaluations),
+            "domain": with_documents(frame("domain", table, optional=_ERRORS), audit.evaluation.blocks),
+            "domain_evaluation": _without_nulls(evaluated),
             "domain_draws": frame("domain_draws", self._draws(audit)),
         }
 
@@ -99,6 +109,11 @@ class Domain:
         if selectors:
             names = (_name(audit.scored.spec), _name(audit.scores_on(audit.plan.domain_corpus).spec))
             yield from draw_lines(audit, selectors, names)
+
+
+def _without_nulls(table: pl.DataFrame) -> pl.DataFrame:
+    """Without the column `documents` where no text's errors are over documents."""
+    return table if table["documents"].is_not_null().any() else table.drop("documents")
 
 
 def _check_two_texts(audit: AuditInputs) -> None:

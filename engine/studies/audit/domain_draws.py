@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from engine.data.corpora import Windows, windows
 from engine.edits.masks import removed_rows
-from engine.run.scoring import score_tokens
 from engine.stats.similarity import average_ranks, jaccards, rank_correlations
 from engine.stats.two_texts import LEVEL, compare_draws
 from engine.studies.audit.inputs import AuditInputs
@@ -75,7 +74,7 @@ def draw_lines(audit: AuditInputs, selectors: Sequence[str], names: tuple[str, s
 
 def _scores(audit: AuditInputs, selectors: Sequence[str], draw: Windows) -> dict[str, npt.NDArray[np.float32]]:
     """Scores of one draw, of a seeded selector those of the first seed; from the store where they are known."""
-    found = score_tokens(audit.loaded, audit.plan.scoring, selectors, draw, store=audit.store, progress=audit.progress)
+    found = audit.score_text(selectors, draw)
     return {name: (one[0] if one.ndim == 2 else one).numpy() for name, one in found.items()}
 
 

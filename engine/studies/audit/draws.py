@@ -14,7 +14,6 @@ from engine.records.hashing import Json
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
-from engine.run.scoring import score_tokens
 from engine.selectors import get_selector
 from engine.stats.paired import defined
 from engine.stats.removal_order import ORDERS
@@ -127,7 +126,7 @@ def _scored(audit: AuditInputs, selectors: tuple[str, ...]) -> _Made:
     plan, scoring, drawn = audit.plan, audit.plan.scoring, _drawn(audit)
     found: dict[str, list[list[Ranking]]] = {name: [] for name in selectors}
     for text in drawn.sets:
-        scores = score_tokens(audit.loaded, scoring, selectors, text, store=audit.store, progress=audit.progress)
+        scores = audit.score_text(selectors, text)
         for name in selectors:
             ranked = rankings({name: scores[name].numpy()}, scoring.seeds, plan.intervention)
             found[name].append(list(ranked))

@@ -13,6 +13,7 @@ from engine.run.runner import Results
 from engine.stats.blocks import block_difference
 from engine.stats.paired import defined, paired_difference
 from engine.stats.removal_order import ORDERS
+from engine.stats.table_estimates import with_documents
 from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import Tables, register_analysis
@@ -37,7 +38,8 @@ class Gap:
             if point.order == "lerf":
                 found = validity_gap(results[cell], results[cells[point._replace(order="morf")]])
                 lines.append((audit.loaded.id, point.selector, point.seed, point.rate, *found))
-        return {"gap": frame("gap", lines, optional=COLUMNS)}
+        table = frame("gap", lines, optional=COLUMNS)
+        return {"gap": with_documents(table, audit.evaluation.blocks)}
 
 
 @register_analysis("seeds", tables=("seeds",), title="How far apart are the seeds of a random ranking?")

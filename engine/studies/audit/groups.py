@@ -18,6 +18,7 @@ from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.blocks import block_difference
 from engine.stats.group_harm import LEVEL, Candidate, judge_groups
+from engine.stats.table_estimates import with_documents
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import Tables, register_analysis
 
@@ -103,7 +104,7 @@ class Dangerous:
             confirmed = p_holm is not None and p_holm <= LEVEL
             drawn = 0 if one is None else len(one.draws)
             lines.append((*place, above, dense.nats_per_token, error, drawn, *compared, p, p_holm, confirmed))
-        table = frame("dangerous", lines, optional=COMPARED)
+        table = with_documents(frame("dangerous", lines, optional=COMPARED), dense.blocks)
         sizes = {name: audit.ranking(name).edit("lerf", rate).size for name in audit.plan.scoring.selectors}
         return {"dangerous": table, "dangerous_summary": summary(model, rate, table, sizes)}
 

@@ -8,12 +8,13 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy.typing as npt
+from torch import Tensor
 
 from engine.data.corpora import Windows, calibration_tokens, windows
 from engine.edits.edit import UNEDITED, Edit, edit_of
 from engine.edits.ranked_edits import Ranking, rankings
 from engine.interventions.at_outputs import sees_sequences
-from engine.interventions.kinds import INTERVENTIONS, prepare
+from engine.interventions.kinds import INTERVENTIONS, intervention_info, prepare
 from engine.measures.nll import NegativeLogLikelihood, Nll
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
@@ -21,9 +22,11 @@ from engine.records.hashing import Json
 from engine.records.progress import Progress
 from engine.records.shortfalls import shortfalls
 from engine.results.store import Store
+from engine.run.audit_plan import AuditPlan
 from engine.run.cell import Cell
-from engine.run.plans import AuditPlan
-from engine.run.scoring import Scored, score_model
+from engine.run.score_plan import ScorePlan
+from engine.run.scoring import Scored, score_model, score_tokens
+from engine.selectors.kept_sums import KeptSums
 
 
 class Point(NamedTuple):
@@ -45,6 +48,7 @@ class AuditInputs:
     progress: Progress | None = None
     nested: dict[AuditPlan, dict[str, dict[int, list[Ranking]]]] = field(default_factory=dict, init=False)
     made: dict[tuple[str, AuditPlan], Any] = field(default_factory=dict, init=False)  # once per analysis and plan
+    kept: KeptSums = field(default_factory=KeptSums, init=False)  # by scoring, for texts that begin alike
     _scored_on: dict[str, Scored] = field(default_factory=dict, init=False)
     _texts: dict[tuple[str, str], Windows] = field(default_factory=dict, init=False)
     _ready: set[str] = field(default_factory=set, init=False)
@@ -52,15 +56,24 @@ class AuditInputs:
     @cached_property
     def scored(self) -> Scored:
         """Scores of the plan's selectors on the plan's calibration text, from the store where they are known."""
-        return score_model(self.loaded, self.plan.scoring, store=self.store, progress=self.progress)
+        return self.score(self.loaded, self.plan.scoring)
 
     def scores_on(self, corpus: str) -> Scored:
         """The same selectors calibrated on another corpus."""
         if corpus not in self._scored_on:
-            scoring = replace(self.plan.scoring, corpus=corpus)
-            scored = score_model(self.loaded, scoring, store=self.store, progress=self.progress)
-            self._scored_on[corpus] = scored
+            self._scored_on[corpus] = self.score(self.loaded, replace(self.plan.scoring, corpus=corpus))
         return self._scored_on[corpus]
+
+    def score(self, loaded: LoadedModel, scoring: ScorePlan) -> Scored:
+        """Scores under another plan, or of the model rewritten, from the store where they are known."""
+        return score_model(loaded, scoring, store=self.store, progress=self.progress, kept=self.kept)
+
+    def score_text(self, selectors: Sequence[str], text: Windows) -> dict[str, Tensor]:
+        """Scores of these selectors on this text, the rest as the plan says, from the store where they are known."""
+        plan = self.plan.scoring
+        return score_tokens(
+            self.loaded, plan, selectors, text, store=self.store, progress=self.progress, kept=self.kept
+        )
 
     @cached_property
     def scores(self) -> dict[str, npt.NDArray]:
@@ -70,8 +83,12 @@ class AuditInputs:
     @cached_property
     def rankings(self) -> tuple[Ranking, ...]:
         """One ranking per selector, of a seeded selector one per seed."""
-        self.ready(self.plan.intervention)
-        return tuple(rankings(self.scores, self.scored.seeds, self.plan.intervention))
+        return self.rankings_under(self.plan.intervention)
+
+    def rankings_under(self, intervention: str) -> tuple[Ranking, ...]:
+        """The same rankings, whose edits are by this intervention."""
+        self.ready(intervention)
+        return tuple(rankings(self.scores, self.scored.seeds, intervention))
 
     def ready(self, intervention: str) -> None:
         """Give an intervention the calibration text that it reads, once: to one that sets a window in the place of
@@ -80,7 +97,8 @@ class AuditInputs:
         Errors: InputError, before anything is measured, where calibration has less text than one evaluation window, or
         the Linears do not see one sequence apart from another.
         """
-        make = INTERVENTIONS.get(intervention).make
+        info = intervention_info(intervention)  # of another draw the first one's, which makes both ready
+        intervention, make = info.id, info.make
         if intervention in self._ready or not hasattr(make, "prepare"):
             return
         by_position = hasattr(make, "apply_from")
@@ -90,13 +108,15 @@ class AuditInputs:
                 f"position of another window stands for one of this, as {intervention} needs; use zero or mean"
             )
         text = self._other_windows() if by_position else self.calibration
-        prepare(self.loaded, intervention, text, seed=self.plan.protocols.resample_seed)
+        first, *more = self.plan.protocols.resample_seeds
+        prepare(self.loaded, intervention, text, seed=first, more=more if by_position else ())
         self._ready.add(intervention)
 
     def check_intervention(self) -> None:
-        """`InputError` where calibration has too little text for the plan's intervention; needs no weights."""
-        if hasattr(INTERVENTIONS.get(self.plan.intervention).make, "apply_from"):
-            self._other_windows()
+        """`InputError` where calibration has too little text for the plan's interventions; needs no weights."""
+        for name in (self.plan.intervention, *(self.plan.more_interventions or ())):
+            if hasattr(INTERVENTIONS.get(name).make, "apply_from"):
+                self._other_windows()
 
     def _other_windows(self) -> Windows:
         """Of the tokens that calibration reads, so that they are never those of the evaluation."""

@@ -21,13 +21,13 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.cell import Cell
-from engine.run.plans import ScorePlan
 from engine.run.runner import LocalRunner, Results
-from engine.run.scoring import score_model
+from engine.run.score_plan import ScorePlan
 from engine.stats.blocks import block_difference
 from engine.stats.exact_controls import judge_invariance
 from engine.stats.paired import defined
 from engine.stats.similarity import average_ranks, jaccard, rank_correlations
+from engine.stats.table_estimates import with_documents
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import Tables, register_analysis
 
@@ -97,6 +97,7 @@ class Invariance:
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
         found = self._of(audit)
         compared = frame("invariance", list(_compared(audit, found, results)))
+        compared = with_documents(compared, audit.evaluation.blocks)
         decoys = frame("invariance_decoys", list(_decoys(audit, found)))
         return {
             "invariance_rewrites": frame("invariance_rewrites", _rewrites(audit.loaded.id, found)),
@@ -163,7 +164,7 @@ def _bits(audit: AuditInputs, loaded: LoadedModel, text: Windows) -> Bits:
 
 
 def _rankings(audit: AuditInputs, loaded: LoadedModel, scoring: ScorePlan) -> tuple[Ranking, ...]:
-    scored = score_model(loaded, scoring, store=audit.store, progress=audit.progress)
+    scored = audit.score(loaded, scoring)
     scores = {name: values.numpy() for name, values in scored.scores.items()}
     return tuple(rankings(scores, scored.seeds, audit.plan.intervention))
 

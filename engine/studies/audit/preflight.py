@@ -9,7 +9,7 @@ from typing import NamedTuple
 from engine.models.loading import LoadedModel
 from engine.records.errors import unknown
 from engine.results.store import Store
-from engine.run.plans import AuditPlan
+from engine.run.audit_plan import AuditPlan
 from engine.run.preflight import LeftOut, fitting as fitting_scores
 from engine.studies.audit.analyses import possible
 from engine.studies.audit.inputs import AuditInputs

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +13,7 @@ import numpy as np
 
 from engine.edits.edit import UNEDITED
 from engine.edits.ranked_edits import Ranking
+from engine.interventions.kinds import INTERVENTIONS, seeded
 from engine.measures.fidelity import Fidelity, WindowFidelity
 from engine.models.units import UNITS, Units, without
 from engine.records.errors import InputError
@@ -19,6 +22,7 @@ from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.protocol_claims import claims
 from engine.stats.protocols import Area, Harm, area, compare, integrated, text_part
+from engine.stats.table_estimates import with_documents
 from engine.stats.verdict import BASELINE
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import Tables, register_analysis
@@ -58,21 +62,24 @@ class Protocols:
         wanted = self._wanted(audit)
         yield wanted.unedited
         for cells in wanted.cells.values():
-            yield from cells.values()
+            for draws in cells.values():
+                yield from draws
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
         wanted, model, plan = self._wanted(audit), audit.loaded.id, audit.plan.protocols
         lines: dict[str, list[tuple[object, ...]]] = {stem: [] for stem in STEMS}
         for metric in plan.protocol_metrics:
-            dense = harm_of([results[wanted.unedited]], metric)
+            dense = harm_of([[results[wanted.unedited]]], metric)
             harms = {way: _by_selector(cells, results, metric) for way, cells in wanted.cells.items()}
             for way, found in harms.items():
                 where = (model, way.intervention, way.kind, metric, way.order, way.rate)
                 units = wanted.units[way.kind]
-                for ranking, cell in wanted.cells[way].items():
-                    one = harm_of([results[cell]], metric)
-                    count = cell.edit.size // units.ids.shape[1]
-                    lines["protocols"].append((*where, ranking.selector, ranking.seed, count, *_value(one, metric)))
+                for ranking, draws in wanted.cells[way].items():
+                    one = harm_of([[results[cell] for cell in draws]], metric)
+                    count = draws[0].edit.size // units.ids.shape[1]
+                    spread = _between([harm_of([[results[cell]]], metric).per_token for cell in draws])
+                    values = (*_value(one, metric), *spread[: len(wanted.optional)])
+                    lines["protocols"].append((*where, ranking.selector, ranking.seed, count, *values))
                 for pair in compare(found, way.order):
                     both = (found[pair.a].per_token, found[pair.b].per_token)
                     sure = pair.sure
@@ -84,7 +91,10 @@ class Protocols:
         for kind in plan.protocol_units:
             found_units = wanted.all_units[kind]
             lines["protocols_units"].append((model, kind, found_units.count, without(audit.loaded, kind) or None))
-        tables = {stem: frame(stem, some) for stem, some in lines.items()}
+        more = {"protocols": wanted.optional}
+        tables = {stem: frame(stem, some, optional=more.get(stem, ())) for stem, some in lines.items()}
+        for stem in ("protocols", "protocols_pairs"):
+            tables[stem] = with_documents(tables[stem], results[wanted.unedited].blocks)
         tables["protocols_claims"] = claims(tables["protocols_pairs"])
         return tables
 
@@ -130,26 +140,50 @@ class _Wanted:
         return Cell(self.audit.loaded, UNEDITED, self._measure)
 
     @cached_property
-    def cells(self) -> dict[_Way, dict[Ranking, Cell[WindowFidelity]]]:
+    def cells(self) -> dict[_Way, dict[Ranking, tuple[Cell[WindowFidelity], ...]]]:
+        """Of an intervention that draws at random one per draw."""
         plan = self.audit.plan.protocols
-        found: dict[_Way, dict[Ranking, Cell[WindowFidelity]]] = {}
+        found: dict[_Way, dict[Ranking, tuple[Cell[WindowFidelity], ...]]] = {}
         for intervention in plan.protocol_interventions:
             self.audit.ready(intervention)
             for kind, units in self.units.items():
-                ranked = [(ranking, ranking.over(units, intervention)) for ranking in self.audit.rankings]
+                draws = self._draws(intervention)
+                ranked = [(ranking, [ranking.over(units, draw) for draw in draws]) for ranking in self.audit.rankings]
                 for order in plan.protocol_orders:
                     for rate in plan.protocol_rates:
                         found[_Way(intervention, kind, order, rate)] = {
-                            ranking: Cell[WindowFidelity](self.audit.loaded, one.edit(order, rate), self._measure)
-                            for ranking, one in ranked
+                            ranking: tuple(
+                                Cell[WindowFidelity](self.audit.loaded, one.edit(order, rate), self._measure)
+                                for one in drawn
+                            )
+                            for ranking, drawn in ranked
                         }
         return found
 
+    def _draws(self, intervention: str) -> list[str]:
+        """The ids of an intervention's draws."""
+        if not hasattr(INTERVENTIONS.get(intervention).make, "apply_from"):
+            return [intervention]
+        _, *more = self.audit.plan.protocols.resample_seeds
+        return [intervention, *(seeded(intervention, seed) for seed in more)]
 
-def harm_of(results: Sequence[WindowFidelity], metric: str) -> Harm:
-    """Harm by a metric, one line per seed."""
-    sums = [_sums(one, metric) for one in results]
-    return Harm(np.array(sums, dtype=np.float64), results[0].window_tokens)
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """Optional columns of `protocols`."""
+        return ("resample_sd",) if self.audit.plan.protocols.resample_draws > 1 else ()
+
+
+def harm_of(results: Sequence[Sequence[WindowFidelity]], metric: str) -> Harm:
+    """Harm by a metric, one line per seed of the ranking: the mean over the draws of what stands in for its units,
+    window by window. Every window has draws of its own, so that the errors over windows hold them."""
+    sums = [np.mean([_sums(one, metric) for one in draws], axis=0) for draws in results]
+    first = results[0][0]
+    return Harm(np.array(sums, dtype=np.float64), first.window_tokens, first.blocks)
+
+
+def _between(values: Sequence[float]) -> tuple[float | None]:
+    """Column resample_sd: the standard deviation of the value over the draws; None for one draw or no number."""
+    return (statistics.stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else None,)
 
 
 def _sums(one: WindowFidelity, metric: str) -> Sequence[float]:
@@ -158,10 +192,12 @@ def _sums(one: WindowFidelity, metric: str) -> Sequence[float]:
     return {"nll": one.window_nats, "kl": one.window_kl}[metric]
 
 
-def _by_selector(cells: Mapping[Ranking, Cell[WindowFidelity]], results: Results, metric: str) -> dict[str, Harm]:
-    measured: dict[str, list[WindowFidelity]] = {}
-    for ranking, cell in cells.items():
-        measured.setdefault(ranking.selector, []).append(results[cell])
+def _by_selector(
+    cells: Mapping[Ranking, Sequence[Cell[WindowFidelity]]], results: Results, metric: str
+) -> dict[str, Harm]:
+    measured: dict[str, list[list[WindowFidelity]]] = {}
+    for ranking, draws in cells.items():
+        measured.setdefault(ranking.selector, []).append([results[cell] for cell in draws])
     return {selector: harm_of(some, metric) for selector, some in measured.items()}
 
 
@@ -188,7 +224,7 @@ def _areas(harms: Mapping[_Way, Mapping[str, Harm]], dense: Harm) -> Iterator[tu
         curves = {name: (curve(name, "lerf"), curve(name, "morf")) for name in selectors}
         if BASELINE in curves:
             lerf, morf = curves[BASELINE]
-            chance = Harm((lerf.sums + morf.sums) / 2, lerf.tokens)
+            chance = Harm((lerf.sums + morf.sums) / 2, lerf.tokens, lerf.blocks)
             yield intervention, kind, {name: area(*both, chance) for name, both in curves.items()}
         else:
             yield intervention, kind, dict.fromkeys(selectors, Area(None, None, None))

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from engine.data.prompts import thinking_record
 from engine.edits.ranked_edits import Ranking
 from engine.measures.generation import BATCH_SIZE
 from engine.measures.replies import Replies, Written
+from engine.records.hashing import Json
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
@@ -29,8 +31,12 @@ class SweepReplies:
     """`sweep_replies`: greedy replies to the plan's prompts under the edits of the sweep, of a seeded selector those of
     its first seed.
 
-    They show what a perplexity means; they measure nothing. Not in the paper.
+    They show what a perplexity means; they measure nothing. Not in the paper. Thinking is off where the chat template
+    has a switch; otherwise a reply begins with what the model thinks.
     """
+
+    def record(self, audit: AuditInputs) -> Json:
+        return dict(thinking_record(audit.loaded.tokenizer))
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[list[Written]]]:
         return (point.cell for point in self._points(audit))

@@ -18,14 +18,14 @@ from engine.run.runner import Results
 from engine.stats.blocks import block_difference
 from engine.stats.paired import defined, paired_difference
 from engine.stats.rank_interval import spearman_interval
-from engine.stats.single_units import helping, larger_high, recall_of_top, sign_agreement
+from engine.stats.single_units import clearly_helping, helping, larger_high, recall_of_top, sign_agreement
 from engine.stats.stratified import stratified_sample
+from engine.stats.table_estimates import with_documents
 from engine.stats.verdict import Thresholds
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import Tables, register_analysis
 
 RATE = Thresholds().rate  # of the LeRF masks that stand beside single units
-CLEAR = 2.0  # standard errors
 Numbers = npt.NDArray[np.float64]
 
 
@@ -68,14 +68,17 @@ class Singles:
         }
         for sample in wanted.samples:
             measured = [results[cell] for cell in sample.cells]
-            paired = [(paired_difference(one, dense)[0], block_difference(one, dense)[0]) for one in measured]
+            errors = [block_difference(one, dense) for one in measured]
+            paired = [
+                (paired_difference(one, dense)[0], error) for one, (error, _) in zip(measured, errors, strict=True)
+            ]
             effects = np.array([effect for effect, _ in paired])
             places = _places(audit, sample)
             lines["singles"] += [(model, *place, *pair) for place, pair in zip(places, paired, strict=True)]
             kind = (model, sample.units.kind)
             asked = (sample.units.count, len(sample.chosen), audit.plan.singles_seed)
             text = (len(dense.window_nats), dense.tokens, dense.nats_per_token)
-            about = (*_about(sample, paired), *_split_half(measured, dense))
+            about = (*_about(sample, paired, errors[0][1]), *_split_half(measured, dense))
             lines["singles_units"].append((*kind, *asked, *text, *about))
             for number, ranking in enumerate(audit.rankings):
                 scores = sample.units.scores(ranking.scores)
@@ -87,10 +90,11 @@ class Singles:
                     if found is not None:
                         numbers = (found.threshold, found.above, found.found, found.value, *found.interval)
                         lines["singles_recall"].append((*who, top, *numbers, found.missed_high))
-        return {
+        tables = {
             stem: frame(stem, [(*line, *more.values()) for line in some], optional=tuple(more))
             for stem, some in lines.items()
         }
+        return tables | {"singles": with_documents(tables["singles"], dense.blocks)}
 
     def _wanted(self, audit: AuditInputs) -> _Wanted:
         """Drawn once per audit: norms of all weights take a pass over them."""
@@ -141,11 +145,11 @@ def _places(audit: AuditInputs, sample: _Sample) -> Iterator[tuple[object, ...]]
         yield kind, row_id, layer.block, layer.sublayer, projection, row_id - layer.start
 
 
-def _about(sample: _Sample, paired: list[tuple[float, float | None]]) -> tuple[object, ...]:
-    """Columns helps to larger_high."""
+def _about(sample: _Sample, paired: list[tuple[float, float | None]], blocks: int) -> tuple[object, ...]:
+    """Columns helps to larger_high. blocks: of evaluation text, behind the errors."""
     effects = np.array([effect for effect, _ in paired])
     helps = helping(effects)
-    clear = sum(error is not None and effect < -CLEAR * error for effect, error in paired) / len(paired)
+    clear = clearly_helping(effects.tolist(), [error for _, error in paired], blocks)
     size = np.abs(effects)
     bound = larger_high(len(paired), sample.units.count)
     return helps.value, *helps.interval, clear, float(np.median(size)), float(size.max()), bound

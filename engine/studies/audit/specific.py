@@ -18,6 +18,7 @@ from engine.stats.draws import holm
 from engine.stats.paired import paired_difference
 from engine.stats.removal_order import ORDERS
 from engine.stats.specific import Against, against_controls, answer
+from engine.stats.table_estimates import with_documents
 from engine.stats.verdict import BASELINE
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import Tables, register_analysis
@@ -76,7 +77,8 @@ class Specific:
                 place.order,
             )
             found.append((place, against))
-        return {"layer_matched": frame("layer_matched", masks), "specific": frame("specific", _lines(audit, found))}
+        tables = {"layer_matched": frame("layer_matched", masks), "specific": frame("specific", _lines(audit, found))}
+        return {stem: with_documents(table, audit.evaluation.blocks) for stem, table in tables.items()}
 
 
 def _places(audit: AuditInputs) -> list[_Place]:

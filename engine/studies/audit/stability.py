@@ -6,19 +6,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from engine.data.corpora import Windows, calibration_tokens, windows
 from engine.edits.ranked_edits import Ranking, rankings
 from engine.measures.nll import perplexity
 from engine.records.errors import InputError
-from engine.records.hashing import Json, cache_key
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
-from engine.selectors import formula, get_selector, with_needs
-from engine.selectors.nested import nested_scores
+from engine.run.scoring import score_at_sizes
+from engine.selectors import get_selector
 from engine.stats.paired import defined
 from engine.stats.similarity import average_ranks, jaccard, rank_correlations
 from engine.studies.audit.inputs import AuditInputs
@@ -33,13 +30,16 @@ class Stability:
 
     Spearman of the scores, Jaccard of the LeRF masks, and the LeRF NLL at the plan's stability rates; the
     largest size is its own reference (1 and 1). Sizes are nested, the first n calibration windows each, and
-    scores of all sizes come from one pass. A seeded selector counts by the mean over its seeds; perplexity
-    is exp of the mean NLL. Null: Spearman of constant scores. The paper, section 4.2.
+    scores of all sizes come from the pass that scores the calibration text. A seeded selector counts by the mean over
+    its seeds; perplexity is exp of the mean NLL. Null: Spearman of constant scores. The paper, section 4.2.
     """
 
     def check(self, audit: AuditInputs) -> None:
         if not all(get_selector(name).data_free for name in audit.plan.scoring.selectors):
             nested_sizes(audit.plan.stability_sizes, len(_calibration(audit).input_ids))
+
+    def before_scores(self, audit: AuditInputs) -> None:
+        _nested(audit)
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         for by_size in _nested(audit).values():
@@ -73,7 +73,10 @@ def _nested(audit: AuditInputs) -> _Nested:
         if selectors:
             tokens = _calibration(audit)
             sizes = nested_sizes(audit.plan.stability_sizes, len(tokens.input_ids))
-            scores = scores_at_sizes(audit, selectors, tokens, sizes)
+            scores = score_at_sizes(
+                audit.loaded, audit.plan.scoring, selectors, tokens, sizes,
+                store=audit.store, progress=audit.progress, kept=audit.kept,
+            )  # fmt: skip
             seeds, intervention = audit.plan.scoring.seeds, audit.plan.intervention
             nested = {
                 name: {size: list(rankings({name: scores[size][name]}, seeds, intervention)) for size in sizes}
@@ -98,60 +101,6 @@ def nested_sizes(wanted: Sequence[int], available: int) -> tuple[int, ...]:
             "available; give smaller sizes or a longer calibration text"
         )
     return sizes
-
-
-def scores_at_sizes(
-    audit: AuditInputs, selectors: Sequence[str], tokens: Windows, sizes: Sequence[int]
-) -> dict[int, dict[str, Tensor]]:
-    """Scores from the first n windows of `tokens` for each size, from the store where they are known.
-
-    Each selector is kept as soon as it is done, so that an interrupted run goes on where it stopped.
-    """
-    keys = {
-        (size, name): _key(audit, name, tokens, [cut for cut in sizes if cut <= size])
-        for size in sizes
-        for name in with_needs(selectors)
-    }
-    known: dict[int, dict[str, Tensor]] = {size: {} for size in sizes}
-    for (size, name), key in keys.items():
-        arrays = audit.store.load_arrays(key)
-        if arrays:
-            known[size][name] = torch.from_numpy(arrays["scores"])
-
-    def keep(size: int, name: str, values: Tensor) -> None:
-        if (size, name) in keys:  # not one that a plug-in asked for without saying so
-            metadata = {"selector": name, "size": str(size)}
-            audit.store.save_arrays(keys[size, name], {"scores": values.numpy()}, metadata)
-
-    scoring = audit.plan.scoring
-    return nested_scores(
-        audit.loaded,
-        selectors,
-        tokens,
-        sizes,
-        seeds=scoring.seeds,
-        objective=scoring.objective,
-        batch_size=scoring.batch_size,
-        progress=audit.progress,
-        known=known,
-        finished=keep,
-    )
-
-
-def _key(audit: AuditInputs, selector: str, tokens: Windows, cuts: Sequence[int]) -> str:
-    """Everything that can change the scores at size `cuts[-1]`; where batches are cut can change the last bits."""
-    made_of, scoring = formula(selector), audit.plan.scoring
-    spec: Json = {
-        "model": audit.loaded.numeric_fingerprint,
-        "selector": made_of["formulas"],
-        "tokens": tokens.first(cuts[-1]).token_hash,
-        "cuts": list(cuts),
-        "objective": scoring.objective,
-        "batch_size": scoring.batch_size,
-    }
-    if made_of["seeded"]:
-        spec["seeds"] = list(scoring.seeds)
-    return cache_key("nested_scores", spec)
 
 
 def _calibration(audit: AuditInputs) -> Windows:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy.typing as npt
@@ -14,14 +15,17 @@ from engine.edits.ranked_edits import Ranking, rankings
 from engine.measures.base import MEASURES
 from engine.measures.nll import Nll, perplexity
 from engine.models.loading import LoadedModel
-from engine.records.progress import Progress
+from engine.records.progress import Progress, SoFar
 from engine.results.store import Store
 from engine.results.tables import frame
+from engine.run.audit_plan import RATES
 from engine.run.cell import Cell
-from engine.run.plans import RATES
 from engine.run.runner import LocalRunner, Results
 from engine.selectors.base import SEEDS
+from engine.stats.blocks import block_error
 from engine.stats.removal_order import ORDERS
+from engine.stats.table_estimates import with_documents
+from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import Tables, register_analysis
 
@@ -33,15 +37,22 @@ class _Point(NamedTuple):
     cell: Cell[Any]
 
 
-@register_analysis("sweep", tables=("sweep", "sweep_measures"), title="What is left as more and more rows are removed?")
+@register_analysis(
+    "sweep",
+    tables=("sweep", "sweep_measures", "sweep_interventions"),
+    title="What is left as more and more rows are removed?",
+)
 class Sweep:
     """`sweep`, the NLL of the model with the first `round(rate * N)` rows of every ranking removed, and
-    `sweep_measures`, the plan's other measures of the same edits. The paper, section 3.4.
+    `sweep_measures`, the plan's other measures of the same edits. The paper, section 3.4. `sweep_interventions`: the
+    same curves under the plan's further interventions, beyond the paper.
     """
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         for name in audit.plan.measures:
             yield from (point.cell for point in self._points(audit, name))
+        for intervention in audit.plan.more_interventions or ():
+            yield from (point.cell for point in self._points_under(audit, intervention))
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
         tables: Tables = {}
@@ -49,7 +60,8 @@ class Sweep:
         more = {} if audit.plan.intervention == ZERO else {"intervention": audit.plan.intervention}
         if "nll" in audit.plan.measures:
             lines = [(*_line(audit.loaded.id, point, results), *more.values()) for point in self._points(audit, "nll")]
-            tables["sweep"] = frame("sweep", lines, optional=tuple(more))
+            table = frame("sweep", lines, optional=(*COLUMNS, *more))
+            tables["sweep"] = with_documents(table, audit.evaluation.blocks)
         others = [
             (
                 *_place(audit.loaded.id, point),
@@ -65,9 +77,40 @@ class Sweep:
             for point in self._points(audit, name)
             for found in [results[point.cell]]
         ]
+        if audit.plan.more_interventions:
+            table = frame("sweep_interventions", self._lines_under(audit, results))
+            tables["sweep_interventions"] = with_documents(table, audit.evaluation.blocks)
         if others:
             tables["sweep_measures"] = frame("sweep_measures", others, optional=tuple(more))
         return tables
+
+    def so_far(self, audit: AuditInputs, results: Results) -> SoFar:
+        """The curves' cells that are measured, and what is drawn of them."""
+        points = self._points(audit, "nll") if "nll" in audit.plan.measures else []
+        columns = ["selector", "seed", "order", "rate", "rows_removed", "nll", "nll_stderr", "tokens"]
+
+        def measured() -> dict[str, object]:
+            rows = []
+            for point in points:
+                if point.cell in results:
+                    found = results[point.cell]
+                    _, *place = _place(audit.loaded.id, point)
+                    rows.append([*place, _finite(found.nats_per_token), _finite(found.stderr), found.tokens])
+            return {"table": "sweep", "columns": columns, "rows": rows}
+
+        return measured
+
+    def _lines_under(self, audit: AuditInputs, results: Results) -> Iterator[tuple[object, ...]]:
+        """The curves under every further intervention; the plan's own are in `sweep`."""
+        for intervention in audit.plan.more_interventions or ():
+            for point in self._points_under(audit, intervention):
+                model, *rest = _line(audit.loaded.id, point, results)
+                yield (model, intervention, *rest)
+
+    def _points_under(self, audit: AuditInputs, intervention: str) -> list[_Point]:
+        made = MEASURES.get("nll").make(audit.evaluation, audit.plan.scoring.batch_size)
+        ranked = audit.rankings_under(intervention)
+        return _grid(audit.loaded, ranked, audit.plan.orders, audit.plan.sweep_rates, made)
 
     def _points(self, audit: AuditInputs, measure: str) -> list[_Point]:
         made = MEASURES.get(measure).make(audit.evaluation, audit.plan.scoring.batch_size)
@@ -93,7 +136,8 @@ def sweep_model(
     """
     points = _grid(loaded, list(rankings(scores, seeds)), orders, rates, Nll(windows, batch_size))
     results = LocalRunner(store, progress).run([point.cell for point in points])
-    return frame("sweep", [_line(loaded.id, point, results) for point in points])
+    table = frame("sweep", [_line(loaded.id, point, results) for point in points], optional=COLUMNS)
+    return with_documents(table, windows.blocks)
 
 
 def _grid(
@@ -107,6 +151,10 @@ def _grid(
     ]
 
 
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
 def _place(model: str, point: _Point) -> tuple[object, ...]:
     ranking = point.ranking
     return model, ranking.selector, ranking.seed, point.order, point.rate, point.cell.edit.size
@@ -115,4 +163,4 @@ def _place(model: str, point: _Point) -> tuple[object, ...]:
 def _line(model: str, point: _Point, results: Results) -> tuple[object, ...]:
     found = results[point.cell]
     nll = found.nats_per_token
-    return (*_place(model, point), nll, found.stderr, found.tokens, perplexity(nll))
+    return (*_place(model, point), nll, found.stderr, found.tokens, perplexity(nll), *block_error(found))

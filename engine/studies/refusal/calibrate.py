@@ -16,7 +16,7 @@ from engine.records.hashing import Json, cache_key, canonical
 from engine.records.manifest import add_to_manifest
 from engine.records.progress import Progress
 from engine.results.store import Store
-from engine.run.plans import RefusalPlan
+from engine.run.refusal_plan import RefusalPlan
 from engine.run.scoring import score_model
 from engine.selectors import formula, get_selector, protected_by, with_needs
 from engine.studies.refusal.algorithm import contrasts
@@ -125,7 +125,7 @@ def _key(
 
 def _kept(store: Store, key: str, selector: str, domain: str) -> Contrast | None:
     """A contrast of the store; one whose file no longer holds what was saved is calibrated again."""
-    arrays, cell = store.load_arrays(key), store.get(key)
-    if arrays is None or cell is None or checksum(arrays) != cell["sha256"]:
+    arrays, cell = store.load_arrays(key, lambda found: set(found) == {"c_comply", "lm_rank"}), store.get(key)
+    if arrays is None or cell is None or checksum(arrays) != cell.get("sha256"):
         return None
     return Contrast(selector, domain, arrays["c_comply"], arrays["lm_rank"])

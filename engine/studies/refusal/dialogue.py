@@ -5,7 +5,6 @@ torch is imported when a reply is first wanted, so that pages can name the types
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -19,9 +18,10 @@ from engine.records.locks import OnWait, held, patient
 if TYPE_CHECKING:
     from engine.edits.edit import Edit
     from engine.judges.base import Judge
+    from engine.measures.generation import Reply
     from engine.models.loading import LoadedModel
 
-_BIDIRECTIONAL = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
+BEFORE_THINKING = "as the thinking part begins, not the reply"  # where a margin stands
 Side = TypeVar("Side", bound=str)  # names an edit: before, after, control
 
 
@@ -39,9 +39,13 @@ class Outcome(Generic[Side]):
 
     tokens: generated, the end token not counted. finished: ended by itself, not by the limit of tokens.
     elapsed_s: since the first pass, over all sides that are written together. margin: logit difference as the reply
-    begins, None where `margin_note` says why there is none. along: where asked for, every token of the reply with the
-    margin before it; the last entry, without a token, is what follows the reply. judged: False where the judge could
-    not judge it.
+    begins, None where `margin_note` says why there is none; the note also says where a thinking part begins there
+    instead. along: where asked for, every token of the reply with the margin before it; the last entry, without a
+    token, is what follows the reply. judged: False where the judge could not judge it.
+
+    pieces: the text that each token completed, which together are `text`; none where the tokens are not known.
+    log_probabilities: where asked for, those of the tokens under the unedited model (`engine.measures.fluency`), and of
+    the end where it ended by itself. repeated: share of its n-grams that came before, None where that was not asked.
     """
 
     side: Side
@@ -55,6 +59,9 @@ class Outcome(Generic[Side]):
     margin_note: str = ""
     along: tuple[tuple[str, float], ...] = ()
     judged: bool = True
+    pieces: tuple[str, ...] = ()
+    log_probabilities: tuple[float, ...] = ()
+    repeated: float | None = None
 
     @property
     def verdict(self) -> str:
@@ -70,9 +77,14 @@ def dialogue(
     max_new_tokens: int,
     *,
     margins_along: bool = False,
+    likelihoods: bool = False,
+    thinking: bool = False,
     on_wait: OnWait = patient,
 ) -> Generator[Piece[Side] | Outcome[Side], None, None]:
     """The replies under all edits as one batch: pieces as they are written, and each side's outcome once it has ended.
+
+    margins_along, likelihoods: whether outcomes have the margin at every token, and the log-probability of every token
+    under the unedited model; each costs a pass over the reply. thinking: the template's thinking mode left on.
 
     Close the generator to stop. `on_wait(seconds)` is called while another thread holds the model, and may raise to
     give up; no edit is ever seen by another thread. `InputError` as in `generate_under`.
@@ -81,27 +93,37 @@ def dialogue(
 
     sides, carried = list(edits), list(edits.values())
     with held(loaded.lock, on_wait):
-        margins, note = _margins(loaded, prompt, carried)
+        margins, note = _margins(loaded, prompt, carried, thinking)
     tokens: list[list[int]] = [[] for _ in sides]
+    pieces: list[list[str]] = [[] for _ in sides]
+
+    def begun(number: int, token: int) -> None:
+        tokens[number].append(token)
+        pieces[number].append("")
+
     stream = stream_replies(
         loaded,
         prompt,
         carried,
         max_new_tokens,
-        on_token=lambda number, token: tokens[number].append(token),
+        on_token=begun,
         on_wait=on_wait,
+        thinking=thinking,
     )
     with closing(stream):
         for number, piece in stream:
             side = sides[number]
             if isinstance(piece, str):
+                if pieces[number]:
+                    pieces[number][-1] += piece
                 yield Piece(side, piece)
                 continue
             [verdict] = verdicts_on(judge, [Exchange(prompt, piece.text, piece.finished)])
             along: tuple[tuple[str, float], ...] = ()
             if margins_along and margins is not None:
                 with held(loaded.lock, on_wait):
-                    along = _along(loaded, prompt, carried[number], tokens[number])
+                    along = _along(loaded, prompt, carried[number], tokens[number], thinking)
+            read, repeated = _likelihoods(loaded, prompt, piece, tokens[number], thinking, on_wait, likelihoods)
             yield Outcome(
                 side,
                 piece.text,
@@ -114,32 +136,44 @@ def dialogue(
                 note,
                 along,
                 verdict.judged,
+                tuple(pieces[number]) if "".join(pieces[number]) == piece.text else (),
+                read,
+                repeated,
             )
 
 
-def _margins(loaded: LoadedModel, prompt: str, edits: Sequence[Edit]) -> tuple[list[float] | None, str]:
+def _margins(loaded: LoadedModel, prompt: str, edits: Sequence[Edit], thinking: bool) -> tuple[list[float] | None, str]:
+    from engine.data.prompts import prompt_ids
+    from engine.data.thinking import opened
     from engine.measures.margin import margins_under
 
     try:
-        return margins_under(loaded, edits, [prompt])[:, 0].tolist(), ""
+        found = margins_under(loaded, edits, [prompt], thinking=thinking)[:, 0].tolist()
+        before = thinking or opened(loaded.tokenizer, prompt_ids(loaded.tokenizer, prompt))
+        return found, BEFORE_THINKING if before else ""
     except InputError as error:  # a model whose tokenizer has no onset tokens still replies
         return None, str(error)
 
 
-def _along(loaded: LoadedModel, prompt: str, edit: Edit, tokens: list[int]) -> tuple[tuple[str, float], ...]:
+def _likelihoods(
+    loaded: LoadedModel, prompt: str, reply: Reply, tokens: list[int], thinking: bool, on_wait: OnWait, wanted: bool
+) -> tuple[tuple[float, ...], float | None]:
+    from engine.measures.fluency import Asked, repetition, reply_log_probabilities
+
+    if not wanted:
+        return (), None
+    asked = [Asked(prompt, tokens, reply.finished)]
+    [found] = reply_log_probabilities(loaded, asked, thinking=thinking, on_wait=on_wait)
+    return tuple(found.tolist()), repetition(tokens)
+
+
+def _along(
+    loaded: LoadedModel, prompt: str, edit: Edit, tokens: list[int], thinking: bool
+) -> tuple[tuple[str, float], ...]:
     from engine.interventions.at_outputs import edited_outputs
     from engine.measures.margin import reply_margins
 
     pieces = [str(loaded.tokenizer.decode([token])) for token in tokens]
     with edited_outputs(loaded, [edit]) as outputs, outputs.sequences([0]):
-        found = reply_margins(loaded, prompt, tokens).tolist()
+        found = reply_margins(loaded, prompt, tokens, thinking=thinking).tolist()
     return tuple(zip([*pieces, ""], found, strict=True))
-
-
-def plain_text(text: str) -> str:
-    """Text that a terminal only shows: control characters (escape sequences) and bidirectional overrides taken out."""
-    return "".join(
-        character
-        for character in text
-        if character in "\n\t" or not (unicodedata.category(character) == "Cc" or character in _BIDIRECTIONAL)
-    )

@@ -11,7 +11,7 @@ from engine.edits.edit import UNEDITED, Edit
 from engine.edits.effect import Change, Effect
 from engine.judges.refusals import Refused
 from engine.records.errors import InputError, unknown
-from engine.run.plans import RefusalPlan
+from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import Runner
 from engine.studies.refusal.inputs import RefusalInputs, sides
 from engine.studies.refusal.mask_outputs import SEVERAL

@@ -11,9 +11,10 @@ from engine.data.prompt_sets import PromptSet
 from engine.measures.harness_tasks import HarnessTask
 from engine.records.errors import unknown
 from engine.records.hashing import Json
-from engine.records.progress import Stopwatch
+from engine.records.progress import Stopwatch, begin
 from engine.results.folders import with_model_name, write_tables
 from engine.run.runner import Results, Runner
+from engine.run.share import Measured
 from engine.studies.base import Study, Tables, conduct
 from engine.studies.refusal.baselines import Baselines
 from engine.studies.refusal.calibrate import onsets_record, write_contrasts
@@ -27,6 +28,7 @@ from engine.studies.refusal.structure import structure
 from engine.studies.refusal.transfer import Evaluated
 
 Finished = Callable[[str, Tables, float], None]  # stage, its tables, seconds
+STAGES = ("calibrate", "sweep", "structure", "control", "evaluate")  # of every experiment, in their order
 
 
 def run_stage(
@@ -81,9 +83,16 @@ def run_experiment(
     composed: domains of a composed mask; composed_selectors: those that it is built with, all of the plan if empty.
     also: of `BEYOND`. sets, tasks: what `evaluate` measures besides the held-out pairs. finished: called after every
     stage with its name, tables and seconds.
+    A runner of a share of the cells (`Runner.whole`): no file is written; of every stage all is measured that it has to
+    measure as far as is known what it wants, then `Measured` is raised.
+
     returns stage -> seconds
     """
     seconds: Json = {}
+    parts = len(STAGES) + bool(composed) + len(also)
+
+    def begun(name: str) -> None:
+        begin(run.progress, name, len(seconds) + 1, parts)
 
     def ended(name: str, watch: Stopwatch, tables: Tables) -> None:
         seconds[name] = round(watch.elapsed_s, 1)
@@ -92,7 +101,12 @@ def run_experiment(
 
     def stage(name: str, study: Study[RefusalInputs], of: RefusalInputs = run, **more: Any) -> None:
         watch = Stopwatch()
-        ended(name, watch, run_stage(study, of, runner, folder, **more))
+        begun(name)
+        try:
+            tables = run_stage(study, of, runner, folder, **more)
+        except Measured:
+            return
+        ended(name, watch, tables)
 
     selectors = tuple(composed_selectors) or run.plan.selectors
     both = replace(run, plan=replace(run.plan, domains=tuple(composed) or None, selectors=selectors))
@@ -102,9 +116,12 @@ def run_experiment(
         if name not in BEYOND:
             raise unknown("stage", name, BEYOND)
     loaded, watch = run.loaded, Stopwatch()
-    spec = run.calibration_spec() | {"onsets": onsets_record(loaded, run.plan.phrases)}
-    write_contrasts(folder, loaded, run.contrasts, spec, watch.elapsed_s)
-    ended("calibrate", watch, {})
+    begun(STAGES[0])
+    contrasts = run.contrasts
+    if runner.whole:
+        spec = run.calibration_spec() | {"onsets": onsets_record(loaded, run.plan.phrases)}
+        write_contrasts(folder, loaded, contrasts, spec, watch.elapsed_s)
+        ended(STAGES[0], watch, {})
     stage("sweep", Chosen(run))
     stage("structure", Structure())
     stage("control", Controlled(run), control_seeds=run.plan.control_seeds)
@@ -114,6 +131,8 @@ def run_experiment(
     for name in also:
         study, record = BEYOND[name](run)
         stage(name, study, **record)
+    if not runner.whole:
+        raise Measured
     return seconds
 
 

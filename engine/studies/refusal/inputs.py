@@ -12,7 +12,7 @@ import numpy as np
 from engine.data.corpora import Pair, Windows, calibration_tokens, windows
 from engine.data.onsets import onset_tokens
 from engine.data.pairs import CALIBRATION, HELDOUT, has_split, pairs_record, read_pairs
-from engine.data.prompts import Prompt
+from engine.data.prompts import Prompt, thinking_record
 from engine.edits.contrasts import INSTALLS_ONLY, Contrast, refusal_mask
 from engine.edits.edit import UNEDITED, Edit, edit_of
 from engine.edits.masks import Mask
@@ -32,7 +32,7 @@ from engine.records.hashing import Json
 from engine.records.progress import Progress
 from engine.results.store import Store
 from engine.run.cell import Cell
-from engine.run.plans import RefusalPlan
+from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import LocalRunner, Results, Runner
 from engine.selectors.base import get_selector, titles_record
 from engine.stats.intervals import Interval, wilson
@@ -300,6 +300,7 @@ class RefusalInputs:
             },
             "batch_size": plan.calibration_batch,
             "random_seed": plan.random_seed,
+            **thinking_record(self.loaded.tokenizer),  # contrasts are made with thinking off
         }
 
     def spec(self, results: Results) -> Json:
@@ -317,6 +318,7 @@ class RefusalInputs:
             **({"reply_batch_size_fitted": fitted} if fitted < plan.batch_size else {}),
             **({"system": plan.system} if plan.system else {}),
             **({"thinking": True} if plan.thinking else {}),
+            **thinking_record(self.loaded.tokenizer, thinking=plan.thinking),
             **({} if plan.longer_replies == RefusalPlan.longer_replies else {"longer_replies": plan.longer_replies}),
             **judge_record(self.judge),
             "benign_limit": plan.benign_limit,

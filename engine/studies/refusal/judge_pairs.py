@@ -51,4 +51,5 @@ def _pairs(key: tuple[object, ...], judges: Sequence[str], verdicts: Sequence[Re
 
 
 def _joined(one: Refused, other: Refused) -> Refused:
-    return Refused(one.refused + other.refused, one.finished + other.finished, one.each_judged + other.each_judged)
+    judged = one.each_judged + other.each_judged
+    return Refused(one.refused + other.refused, one.finished + other.finished, judged, None)

@@ -13,8 +13,8 @@ from engine.measures.generation import checked_prompt
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
-from engine.run.plans import RefusalPlan
 from engine.run.preflight import LeftOut, check_text, impossible, remaining
+from engine.run.refusal_plan import RefusalPlan
 from engine.selectors import get_selector, protected_by
 from engine.studies.refusal.algorithm import check_chat_template, check_sides
 from engine.studies.refusal.effect import asked_pairs

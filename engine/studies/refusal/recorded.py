@@ -46,13 +46,16 @@ def recorded_effect(folder: Path, edit: Edit, weights_hash: str, dtype: str) -> 
         "judge": f"{specs[0].get('judge')} {specs[0].get('judge_version')}",
         "reply tokens": specs[0].get("reply_tokens"),
     }
-    limit = float(specs[0].get("benign_limit", 0.0))
-    return Effect(weights_hash, edit.mask_hash, {domain: malign}, {domain: benign}, limit, about)
+    limit = specs[0].get("benign_limit", 0.0)
+    if not isinstance(limit, int | float):
+        return None
+    return Effect(weights_hash, edit.mask_hash, {domain: malign}, {domain: benign}, float(limit), about)
 
 
 def _made_from(spec: Json, domain: str) -> list[object]:
     """What decides about the contrasts of one domain; there may be more domains in one file than in the other."""
-    return [(spec.get(name) or {}).get(domain) for name in _OF_DOMAIN] + [spec.get(name) for name in _OF_ALL]
+    by_domain = [found if isinstance(found := spec.get(name), dict) else {} for name in _OF_DOMAIN]
+    return [found.get(domain) for found in by_domain] + [spec.get(name) for name in _OF_ALL]
 
 
 def _change(side: str, before: pl.DataFrame, after: pl.DataFrame) -> Change:

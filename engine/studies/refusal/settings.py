@@ -114,7 +114,7 @@ class Setting:
             replies = results[self.run.replies(UNEDITED, sides(pairs))][len(pairs) :]
             texts = tuple(one.text for one in replies)
             base = tuple(pair.base for pair in pairs)
-            measure = Kl(base, texts, self.run.plan.batch_size, self.system)
+            measure = Kl(base, texts, self.run.plan.batch_size, self.system, self.run.plan.thinking)
             self._divergences[key] = Cell(self.run.loaded, self.edit, measure)
         yield self._divergences[key]
 

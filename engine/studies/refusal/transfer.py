@@ -228,7 +228,8 @@ def _corrected(run: RefusalInputs, refused: Sequence[bool]) -> tuple[float | Non
 
 def _of_part(found: Refused, one: PromptSet, own: Sequence[PromptSet]) -> Refused:
     part = _part(one, own)
-    return Refused(found.refused[part], found.finished[part], found.judged[part])
+    thinking = None if found.thinking is None else found.thinking[part]
+    return Refused(found.refused[part], found.finished[part], found.judged[part], thinking)
 
 
 def _refused_by(judge: Judge, run: RefusalInputs, edit: Edit, prompts: Sequence[str]) -> Cell[Refused]:

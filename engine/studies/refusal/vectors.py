@@ -22,6 +22,7 @@ from engine.records.hashing import cache_key
 from engine.results.store import Store
 from engine.stats.threshold import Threshold, best_threshold
 
+_ARRAYS = ("difference", "openings", "conditions")  # [blocks, d] each
 _VERSION = 1  # part of the key: raise it when vectors are made in another way
 
 
@@ -73,8 +74,8 @@ def vectors_of(loaded: LoadedModel, phrases: OnsetPhrases, pairs: Sequence[Pair]
         "batch_size": BATCH_SIZE,
     }
     key = cache_key("steering vectors", spec)
-    arrays, cell = store.load_arrays(key), store.get(key)
-    if arrays is None or cell is None or checksum(arrays) != cell["sha256"]:
+    arrays, cell = store.load_arrays(key, lambda found: set(found) == set(_ARRAYS)), store.get(key)
+    if arrays is None or cell is None or checksum(arrays) != cell.get("sha256"):
         arrays, found = _computed(loaded, phrases, risk, base)
         cell = {"sha256": checksum(arrays), "block": found.block, "threshold": list(found.threshold)}
         store.save_arrays(key, arrays, {"steering": "vectors"})

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import polars as pl
 import pytest
+import scipy.stats
 
 from engine.cli import main
 from engine.records.errors import InputError
@@ -134,6 +135,9 @@ def test_other_settings_than_the_papers_are_named(tmp_path, capsys):
     for stem in ("sweep", "stability"):
         add_to_manifest(tmp_path, FINGERPRINT, f"{stem}.parquet", other, 0.0)
     assert compare(tmp_path).departures == ("evaluation text my.txt, the paper's is wikitext2 (sweep, stability)",)
+    skipping = paper | {"scores": paper["scores"] | {"skip_first": 1}}
+    add_to_manifest(tmp_path, FINGERPRINT, "stability.parquet", skipping, 0.0)
+    assert compare(tmp_path).departures[1:] == ("first positions left out of scores 1, the paper's is 0 (stability)",)
     assert main(["compare", str(tmp_path)]) == 0
     assert "measured otherwise: evaluation text my.txt" in capsys.readouterr().out
 
@@ -203,6 +207,19 @@ def test_noise_of_half_the_stored_error_is_no_difference(tmp_path):
     counted = summary(found).row(0, named=True)
     assert (counted["tested"], counted["beyond_noise"]) == (sweep.height, 0)
     assert f"0 of {sweep.height} cells" in noise_sentences(found.cells)[0]
+
+
+def test_errors_over_blocks_of_windows_are_taken_where_they_are_there(tmp_path):
+    """z by the wider error, p by Student's t with a degree less than blocks."""
+    sweep = published_tables()["sweep"]
+    noisy = with_noise(sweep, 0.05, np.full(sweep.height, 30.0))
+    alone = compare(write(tmp_path / "windows", {"sweep": noisy})).cells
+    wider = noisy.with_columns(stderr_blocks=pl.lit(0.1), blocks=pl.lit(4, pl.Int64))
+    found = compare(write(tmp_path / "blocks", {"sweep": wider})).cells
+    assert set(alone["stderr"]) == {0.05}
+    assert set(found["stderr"]) == {0.1}
+    smallest = min(2 * scipy.stats.t.sf(abs(z), 3) for z in found["z"])
+    assert found["p_holm"].min() == pytest.approx(min(1.0, found.height * smallest))
 
 
 def test_a_tenfold_error_in_one_cell_is_named_first(tmp_path, capsys):

@@ -20,10 +20,13 @@ from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.results.tables import spec
 from engine.selectors import compute_scores
+from engine.stats.blocks import missed
+from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.domain_draws import text_draws
 from engine.studies.audit.inputs import AuditInputs
 
 SELECTORS = ("random", "wanda", "ig")
+ERRORS = ("stderr_a", "stderr_b", "stderr_blocks_a", "stderr_blocks_b", "blocks")
 
 
 @pytest.fixture
@@ -44,7 +47,7 @@ def audit(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path):
 def test_every_data_dependent_selector_on_both_corpora(audit: AuditInputs, tiny_text: Path) -> None:
     tables = domain(audit)
     table = tables["domain"]
-    assert table.schema == spec("domain").schema(("stderr_a", "stderr_b"))
+    assert table.schema == spec("domain").schema(ERRORS)
     assert table.select("selector", "rate").rows() == [
         (selector, rate) for selector in ("wanda", "ig") for rate in (0.2, 0.3)
     ]
@@ -68,12 +71,15 @@ def test_every_data_dependent_selector_on_both_corpora(audit: AuditInputs, tiny_
     own = tables["domain_evaluation"].filter(evaluated_on="text.txt")
     for column, name in (("stderr_a", "text.txt"), ("stderr_b", "other.txt")):
         assert table[column].to_list() == own.filter(calibrated_on=name)["stderr"].to_list()
+        blocks = column.replace("stderr", "stderr_blocks")
+        assert table[blocks].to_list() == own.filter(calibrated_on=name)["stderr_blocks"].to_list()
+    assert set(table["blocks"]) == {3}  # of five windows
 
 
 def test_masks_on_the_second_corpus_too(audit: AuditInputs) -> None:
     tables = domain(audit)
     table = tables["domain_evaluation"]
-    assert table.schema == spec("domain_evaluation").schema()
+    assert table.schema == spec("domain_evaluation").schema(COLUMNS)
     assert table.height == 2 * 2 * 2 * 2  # selectors, rates, calibration texts, evaluation texts
     own = table.filter(evaluated_on="text.txt")
     for column, name in (("nll_a", "text.txt"), ("nll_b", "other.txt")):
@@ -99,7 +105,11 @@ def test_masks_on_the_second_corpus_too(audit: AuditInputs) -> None:
     with zeroed(loaded, lowest(scores, round(0.3 * len(scores)))):
         result = negative_log_likelihood(loaded, text)
     assert line["nll"] == result.nats_per_token
-    assert line["stderr"] == pytest.approx(scipy.stats.sem(np.array(result.window_nats) / 15))
+    means = np.array(result.window_nats) / 15
+    assert line["stderr"] == pytest.approx(scipy.stats.sem(means))
+    rest = [(part - means.mean()).sum() for part in np.split(means, [2, 3])]  # blocks of 2, 1 and 2 windows
+    by_blocks = np.sqrt(np.square(rest).sum() * 3 / 2 * missed(1, 3)) / 5
+    assert line["stderr_blocks"] == pytest.approx(by_blocks)
     assert line["dense_nll"] == negative_log_likelihood(loaded, text).nats_per_token
 
 

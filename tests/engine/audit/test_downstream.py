@@ -20,7 +20,7 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.results.tables import spec
-from engine.run.plans import preset
+from engine.run.audit_plan import preset
 from engine.stats.task_means import chance_sentence, downstream_mean, near_chance
 from engine.studies.audit.inputs import AuditInputs
 

@@ -13,7 +13,7 @@ from engine.measures.nll import NegativeLogLikelihood
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.results.tables import spec
-from engine.stats.blocks import widening
+from engine.stats.blocks import window_blocks
 from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.gap import spread, validity_gap
 from engine.studies.audit.sweep import sweep_model
@@ -74,7 +74,7 @@ def test_perplexities_beyond_float64() -> None:
         return NegativeLogLikelihood(nats, (1, 1))
 
     one_infinite = validity_gap(measured(2.0, 4.0), measured(700.0, 900.0))
-    wider = math.sqrt(widening(2))
+    wider = math.sqrt(window_blocks(2).widening)
     assert one_infinite == pytest.approx((3, 800, math.exp(3), math.inf, math.inf, 797, 99, 99 * wider, 2))
     both_infinite = validity_gap(measured(800.0, 800.0), measured(900.0, 900.0))
     assert both_infinite == (800, 900, math.inf, math.inf, None, 100, 0, 0, 2)

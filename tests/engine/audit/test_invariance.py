@@ -15,7 +15,7 @@ from tiny_audits import count_edits, invariance, lowest, nll_of, tiny_audit
 from tiny_models import load_tiny, save_tiny
 
 import engine.interventions.rewrites as rewrites
-import engine.studies.audit.invariance as study
+import engine.studies.audit.inputs as inputs
 from engine.cli import main
 from engine.interventions.rewrites import make_rewrite
 from engine.models.loading import LoadedModel
@@ -178,7 +178,7 @@ def test_a_rewrite_that_is_not_exact_gives_no_number(tiny_llama, tiny_text, tmp_
 def test_the_weights_come_back_when_scoring_under_a_rewrite_stops(
     tiny_llama, tiny_text, tmp_path, monkeypatch, name, error
 ) -> None:
-    before, real, seen = bits(tiny_llama.model), study.score_model, []
+    before, real, seen = bits(tiny_llama.model), inputs.score_model, []
 
     def stopping(loaded, *given, **more):
         if loaded is not tiny_llama:
@@ -189,7 +189,7 @@ def test_the_weights_come_back_when_scoring_under_a_rewrite_stops(
     def same(value, old):
         return old is not None and value.shape == old.shape and torch.equal(value, old)
 
-    monkeypatch.setattr(study, "score_model", stopping)
+    monkeypatch.setattr(inputs, "score_model", stopping)
     with Store(tmp_path) as store, pytest.raises(error):
         invariance(small(tiny_llama, tiny_text, store, name))
     assert seen == [True]

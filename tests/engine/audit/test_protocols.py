@@ -154,6 +154,31 @@ def test_nothing_is_measured_twice(tiny_llama: LoadedModel, tiny_text: Path, tmp
             protocols(made(tiny_llama, tiny_text, store, ProtocolsPlan(resample_seed=1, **_as_small())))
 
 
+def test_several_draws_of_resampling_are_averaged(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path) -> None:
+    """Against one run per seed; what draws nothing is as it was, and no cell of the first seed is measured again."""
+    small = _as_small() | {"protocol_rates": (0.3,), "protocol_interventions": ("mean", "resample")}
+    keys = ["intervention", "unit_kind", "metric", "order", "rate", "selector", "seed"]
+    with Store(tmp_path) as store:
+        alone = [
+            protocols(made(tiny_llama, tiny_text, store, ProtocolsPlan(resample_seed=seed, **small)))["protocols"]
+            for seed in (3, 4)
+        ]
+        known = len(store)
+        both = protocols(made(tiny_llama, tiny_text, store, ProtocolsPlan(resample_seed=3, resample_draws=2, **small)))
+        assert len(store) == known
+    assert "resample_sd" not in alone[0].columns
+    table = both["protocols"]
+    for line, first, second in zip(*(one.sort(keys).iter_rows(named=True) for one in (table, *alone)), strict=True):
+        assert [line[key] for key in keys] == [first[key] for key in keys] == [second[key] for key in keys]
+        values = [first["value"], second["value"]]
+        assert line["value"] == pytest.approx(np.mean(values), rel=1e-12)
+        if line["intervention"] == "mean":
+            assert line["resample_sd"] is None
+        else:
+            assert line["resample_sd"] == pytest.approx(np.std(values, ddof=1), rel=1e-9, abs=1e-15)
+    assert table.filter(intervention="resample")["resample_sd"].max() > 0
+
+
 def _as_small() -> dict[str, Any]:
     return {"protocol_rates": (0.1, 0.3), "protocol_windows": 4, "resample_windows": 3}
 

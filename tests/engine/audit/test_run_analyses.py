@@ -18,10 +18,10 @@ from engine.records.errors import InputError
 from engine.records.hashing import file_sha256
 from engine.results.folders import read_table, table_names
 from engine.results.store import Store
-from engine.run.plans import PAPER_SELECTORS
 from engine.run.protocols_plan import ProtocolsPlan
 from engine.run.replies_plan import RepliesPlan
 from engine.run.runner import LocalRunner
+from engine.run.score_plan import PAPER_SELECTORS
 from engine.selectors import register_selector
 from engine.selectors.base import unregister_selector
 from engine.studies.audit.analyses import run_analyses
@@ -76,6 +76,25 @@ def test_every_table_is_written_with_its_provenance(tiny_llama, tiny_text, tmp_p
     assert set(read_table(tmp_path / "out", "verdicts")["selector"]) == set(PAPER_SELECTORS)
 
 
+def test_scores_and_stability_read_the_calibration_text_once(tiny_llama, tiny_text, tmp_path):
+    """Windows that go forward and backward: lrp's pass and ig's 16, which serve every other selector too."""
+    seen = []
+
+    def count(_, __, given, output):
+        seen.extend([1] * len(given["inputs_embeds"]) if output.logits.requires_grad else [])
+
+    selectors = ("wanda", "lrp", "ig", "consensus2", "grad_x_input", "ig_conductance")
+    handle = tiny_llama.model.register_forward_hook(count, with_kwargs=True)
+    try:
+        with Store(tmp_path / "store") as store:
+            changed = audit(tiny_llama, tiny_text, store, scoring={"selectors": selectors})
+            report = run(changed, ["agreement", "stability"], tmp_path / "out")
+    finally:
+        handle.remove()
+    assert set(report["done"]) == {"scores", "agreement", "stability"}
+    assert len(seen) == 6 * (1 + 16)
+
+
 @pytest.mark.long
 def test_an_interrupted_run_goes_on_where_it_stopped(tiny_llama, tiny_text, tmp_path, monkeypatch):
     """Stopped after every twenty evaluations: no mask is evaluated twice, and the tables are the same."""
@@ -105,6 +124,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tiny_llama, tiny_text, tmp_
         assert file_sha256(tmp_path / "again" / f"{stem}.parquet") == expected, stem
 
 
+@pytest.mark.long
 def test_a_plug_in_selector_takes_part_in_every_analysis(tiny_llama, tiny_text, tmp_path):
     @register_selector("output_rms")
     class OutputPower:

@@ -25,6 +25,7 @@ from engine.results.tables import spec
 from engine.run.runner import LocalRunner
 from engine.selectors import register_selector
 from engine.selectors.base import unregister_selector
+from engine.stats.blocks import window_blocks
 from engine.studies.audit.analyses import run_analyses
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.audit.singles import Singles
@@ -173,7 +174,11 @@ def test_what_is_said_of_all_units_is_counted(audit_and_tables: tuple[AuditInput
         low, high = scipy.stats.binomtest(int((effects < 0).sum()), len(effects)).proportion_ci(method="wilson")
         assert line["helps"] == pytest.approx((effects < 0).mean())
         assert (line["helps_low"], line["helps_high"]) == (pytest.approx(low), pytest.approx(high))
-        assert line["helps_clear"] == pytest.approx((effects < -2 * own["stderr"].to_numpy()).mean())
+        # four windows are two blocks
+        t = scipy.stats.t.ppf(0.975, window_blocks(line["effect_windows"]).number - 1)
+        assert t == pytest.approx(12.706, abs=1e-3)
+        clear = effects < -t * own["stderr"].to_numpy()
+        assert line["helps_clear"] == pytest.approx(clear.mean())
         assert line["helps_clear"] < line["helps"]
         assert line["median_effect"] == pytest.approx(np.median(np.abs(effects)))
         assert line["largest_effect"] == pytest.approx(np.abs(effects).max())

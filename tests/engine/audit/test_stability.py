@@ -19,10 +19,11 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.results.tables import spec
+from engine.run.scoring import score_at_sizes
 from engine.selectors import ScoringRun, compute_scores, register_selector
 from engine.selectors.base import unregister_selector
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.audit.stability import nested_sizes, scores_at_sizes
+from engine.studies.audit.stability import nested_sizes
 
 SELECTORS = ("random", "magnitude", "wanda", "lrp", "shifted")
 DATA = ("wanda", "lrp", "shifted")
@@ -52,20 +53,6 @@ def audit_of(loaded: LoadedModel, corpus: Path, store: Store, **changes: Any) ->
     return tiny_audit(loaded, corpus, store, scoring=scoring, **settings)
 
 
-@pytest.fixture
-def scored_windows(tiny_llama: LoadedModel) -> Iterator[list[int]]:
-    """Windows in every scoring pass (which embed their tokens themselves)."""
-    counts: list[int] = []
-
-    def count(_: Any, __: Any, given: dict[str, Any], ___: Any) -> None:
-        if given.get("inputs_embeds") is not None:
-            counts.append(len(given["inputs_embeds"]))
-
-    handle = tiny_llama.model.register_forward_hook(count, with_kwargs=True)
-    yield counts
-    handle.remove()
-
-
 def test_table_against_separate_runs(
     tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, scored_windows: list[int]
 ) -> None:
@@ -73,6 +60,8 @@ def test_table_against_separate_runs(
         audit = audit_of(tiny_llama, tiny_text, store)
         table = stability(audit)["stability"]
         assert scored_windows == [2, 2, 2] * 2  # activations and lrp over all windows once
+        scored = audit.scored.scores
+        assert len(scored_windows) == 6  # and no more for the scores themselves
         assert dict(table.schema) == spec("stability").schema()
         keys = table.select("selector", "size", "rate").rows()
         assert keys == [(name, size, rate) for name in DATA for size in SIZES for rate in RATES]
@@ -80,6 +69,7 @@ def test_table_against_separate_runs(
             size: compute_scores(tiny_llama, DATA, audit.calibration.first(size), batch_size=2, seeds=(3, 4))
             for size in SIZES
         }
+        assert all(torch.equal(scored[name], scores[6][name]) for name in DATA)
         for line in table.iter_rows(named=True):
             here, whole = (np.atleast_2d(scores[size][line["selector"]].numpy()) for size in (line["size"], 6))
             rho = [scipy.stats.spearmanr(a, b).statistic for a, b in zip(here, whole, strict=True)]
@@ -97,6 +87,26 @@ def test_table_against_separate_runs(
     assert reference["spearman"].to_numpy() == pytest.approx(1)
     assert (reference["jaccard"] == 1).all()
     assert (table.filter(size=2)["jaccard"] < 1).any()
+
+
+def test_scores_that_are_known_are_not_computed_again(
+    tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, scored_windows: list[int]
+) -> None:
+    """Whichever comes first; the smaller sizes end where the largest of them does."""
+    with Store(tmp_path / "together") as store:
+        expected = stability(audit_of(tiny_llama, tiny_text, store))["stability"]
+    with Store(tmp_path / "apart") as store:
+        audit = audit_of(tiny_llama, tiny_text, store)
+        audit.scored  # noqa: B018 - computed here
+        scored_windows.clear()
+        assert stability(replace(audit))["stability"].equals(expected)  # of another process: it has the store only
+        assert scored_windows == [2, 2] * 2  # activations and lrp over the first four windows
+    with Store(tmp_path / "at once") as store:
+        audit = audit_of(tiny_llama, tiny_text, store)
+        audit.scored  # noqa: B018 - computed here
+        scored_windows.clear()
+        assert stability(audit)["stability"].equals(expected)
+        assert scored_windows == []  # their batches are those of the scores, whose sums are kept
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(
@@ -135,14 +145,14 @@ def test_other_settings_are_other_scores(
         def passes(sizes: tuple[int, ...] = SIZES, selector: str = "lrp", **scoring: Any) -> int:
             scored_windows.clear()
             changed = replace(audit, plan=replace(audit.plan, scoring=replace(audit.plan.scoring, **scoring)))
-            scores_at_sizes(changed, [selector], changed.calibration, sizes)
+            score_at_sizes(tiny_llama, changed.plan.scoring, [selector], changed.calibration, sizes, store=store)
             return sum(scored_windows)
 
         assert passes() == 6
         assert passes() == 0
-        assert passes((2, 4)) == 0  # cut at the same windows so far
-        assert passes((2, 5)) == 5
-        assert passes((1, 2)) == 2  # other batches before the second window
+        assert passes((2, 4)) == 0
+        assert passes((2, 5)) == 6
+        assert passes((1, 2)) == 2
         assert passes(objective="logit") == 6
         assert passes(batch_size=1) == 6
         assert passes(length=14) == 6

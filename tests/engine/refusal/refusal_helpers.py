@@ -14,8 +14,9 @@ from engine.measures.replies import Replies
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.run.cell import Cell
-from engine.run.plans import RefusalPlan, ScorePlan, demo_plan
+from engine.run.refusal_plan import RefusalPlan, demo_plan
 from engine.run.runner import LocalRunner
+from engine.run.score_plan import ScorePlan
 from engine.studies.base import Tables, conduct
 from engine.studies.refusal.grid import Grid
 from engine.studies.refusal.inputs import Rates, RefusalInputs

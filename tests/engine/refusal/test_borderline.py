@@ -134,7 +134,7 @@ def test_borderline_cells_are_measured_with_longer_replies_and_so_used(demo: Loa
             assert (row["malign"], row["benign"]) == (sum(found.refused[:n]) / n, sum(found.refused[n:]) / n)
             assert row["malign_unfinished"] == found.finished[:n].count(False)
         # with replies that end by themselves nothing is measured again
-        assert USED not in swept(small_run(demo, store, **(some | {"reply_tokens": 30}), longer_replies=5)).columns
+        assert USED not in swept(small_run(demo, store, **(some | {"reply_tokens": 60}), longer_replies=5)).columns
 
 
 @pytest.mark.long

@@ -21,7 +21,7 @@ from engine.edits.from_files import edit_from_contrast
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
-from engine.run.plans import RefusalPlan
+from engine.run.refusal_plan import RefusalPlan
 from engine.selectors import (
     PromptRun,
     ScoringRun,

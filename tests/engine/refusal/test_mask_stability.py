@@ -34,7 +34,7 @@ def test_halves_are_disjoint_and_equally_large():
 @pytest.mark.long
 def test_masks_of_halves_one_by_one(demo: LoadedModel, tmp_path: Path):
     with Store(tmp_path) as store:
-        run = small_run(demo, store, selectors=("mean_activation",), domains=("hate",), splits=2, calibration_pairs=6)
+        run = small_run(demo, store, selectors=("lrp",), domains=("hate",), splits=2, calibration_pairs=6)
         table = checked("mask_stability", tables_of(MaskStability(run), run)["mask_stability"], "test")
         assert table["seed"].to_list() == [0, 1]
         for row in table.iter_rows(named=True):

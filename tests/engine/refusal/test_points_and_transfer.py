@@ -140,6 +140,7 @@ def test_seeds_stay_with_the_columns_of_their_controls(run: RefusalInputs, tmp_p
     assert own == {}  # these controls have seeds of their own
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("changed", ["judge", "heldout_pairs", "reply_tokens", "phrases"])
 def test_columns_of_other_measurements_are_not_kept(
     demo: LoadedModel, run: RefusalInputs, tmp_path: Path, changed: str

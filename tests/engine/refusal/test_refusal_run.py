@@ -21,11 +21,12 @@ from engine.cli import build_parser, main
 from engine.measures.nll import Nll
 from engine.measures.replies import Replies
 from engine.models.loading import LoadedModel
+from engine.records import progress
 from engine.records.manifest import read_manifest
 from engine.results.store import Store
 from engine.run.field_types import settings_of
 from engine.run.pace import Pace, told
-from engine.run.plans import RefusalPlan
+from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import LocalRunner
 from engine.studies.base import conduct
 from engine.studies.refusal.forecast import forecast
@@ -62,14 +63,34 @@ def test_every_stage_takes_every_option_of_the_plan(name: str):
     assert wanted | {"--store", "--out", "--json", "--device", "--dtype", "--revision"} <= options_of(name)
 
 
+def progress_of(patch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """All that is written into progress files from now on."""
+    said: list[dict[str, Any]] = []
+    write = progress.write_atomic
+
+    def noted(path: Path, content: bytes) -> None:
+        said.append(json.loads(content))
+        write(path, content)
+
+    patch.setattr(progress, "write_atomic", noted)
+    return said
+
+
 @pytest.mark.long
 def test_one_command_writes_what_the_stages_write(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     whole, single = tmp_path / "whole", tmp_path / "single"
-    assert main([*command("run", whole), "--json"]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        said = progress_of(patch)
+        assert main([*command("run", whole), "--json", "--progress-file", str(tmp_path / "progress.json")]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert list(answer["seconds"]) == ["calibrate", "sweep", "structure", "control", "evaluate"]
+    parts = dict.fromkeys((one["number"], one["parts"], one["part"]) for one in said)
+    assert list(parts)[-5:] == [(place, 5, name) for place, name in enumerate(answer["seconds"], start=1)]
+    totals = [one["total"] for one in said[:-1] if one["stage"] == "cells" and one["number"] > 1]
+    assert totals == sorted(totals)  # the bar is over all cells that there may be, until the last one is done
+    assert all(one["seconds_left_of_all"] == one["seconds_left"] for one in said if one["stage"] == "cells")
     for stage in STAGES:
         assert main([*command(stage, single), "--json"]) == 0
     found, expected = contents(whole), contents(single)

@@ -38,7 +38,7 @@ from engine.models.checkpoints import find_checkpoint
 from engine.models.loading import LoadedModel, load_model
 from engine.records.errors import InputError
 from engine.results.store import Store
-from engine.run.plans import RefusalPlan
+from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import LocalRunner
 from engine.studies.refusal.algorithm import contrasts
 from engine.studies.refusal.effect import measured_effect
@@ -350,7 +350,9 @@ SPECS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("made", SPECS)
+@pytest.mark.parametrize(
+    "made", ["refusal", *(pytest.param(one, marks=pytest.mark.long) for one in SPECS if one != "refusal")]
+)
 @pytest.mark.parametrize("command", ["export", pytest.param("refusal chat", marks=pytest.mark.long)])
 def test_an_edit_that_lowers_refusal_does_not_leave(
     refusing: LoadedModel, made: str, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -13,7 +13,7 @@ from refusal_helpers import count_generations, small_plan, small_run, tables_of
 from engine.edits.contrasts import check_k, check_lambda
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
-from engine.run.plans import KS, LAMBDAS, RefusalPlan, demo_plan
+from engine.run.refusal_plan import KS, LAMBDAS, RefusalPlan, demo_plan
 from engine.studies.refusal.operating_point import operating_points
 from engine.studies.refusal.points import Chosen
 from engine.studies.refusal.widening import LARGEST_K, LARGEST_LAMBDA, SMALLEST_K, SMALLEST_LAMBDA, Axes
@@ -80,8 +80,8 @@ def test_plans_widen_by_default_but_for_the_shipped_model():
 
 
 def changes(**more: Any) -> dict[str, Any]:
-    wide = {"calibration_pairs": 8, "reply_tokens": 25, "lambdas": (0.5, 0.8), "ks": (0.002, 0.004)}
-    return {**wide, "benign_limit": 0.3, "domains": ("hate",), "perplexity_factor": 5.0, **more}
+    wide = {"calibration_pairs": 8, "reply_tokens": 25, "lambdas": (0.5, 0.8), "ks": (0.01, 0.02)}
+    return {**wide, "benign_limit": 0.3, "domains": ("medical",), "perplexity_factor": 5.0, **more}
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def test_the_grid_is_searched_beyond_its_edge_and_nothing_else_changes(
         assert set(points["edge"]) - {"none"}, "the case is chosen so that a point is at an edge of the first grid"
 
         for selector in selectors:
-            axes = Axes((0.0,) if selector == "random" else (0.5, 0.8), (0.002, 0.004), demo.rows.n_rows)
+            axes = Axes((0.0,) if selector == "random" else (0.5, 0.8), (0.01, 0.02), demo.rows.n_rows)
             for _ in range(widen + 1):
                 plan = changes(widen=0, lambdas=axes.lambdas, ks=axes.ks, selectors=(selector,))
                 written_out = small_run(demo, store, **plan)

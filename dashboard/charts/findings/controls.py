@@ -1,0 +1,166 @@
+"""Findings of the page Controls: what beats what at equal size, what depths explain, which groups break the model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+
+from dashboard.charts import controls as controls_chart, formats, palette
+from dashboard.charts.findings import words
+
+Row = dict[str, Any]
+
+
+def at_equal_size(better: Sequence[str], lost: Sequence[str], when: str) -> str:
+    """Controls that beat Consensus-2 with as many rows, and those that do so only because they remove fewer."""
+    reference = palette.title("consensus2")
+    if better:
+        return f"{_names(better)} {words.verb(better, 'beats', 'beat')} {reference} at equal size, {when}"
+    only = f"; {_names(lost)} only by removing fewer rows" if lost else ""
+    return f"No control beats {reference} at equal size beyond the errors, {when}{only}"
+
+
+def as_measured(controls: pl.DataFrame, when: str) -> str:
+    """Lowest and highest perplexity of the controls, where no differences with errors were measured."""
+    own = controls.filter(pl.col("size_matched_to").is_null()).group_by("control", maintain_order=True)
+    means = own.agg(pl.col("nll").mean()).filter(pl.col("nll").is_finite()).sort("nll", maintain_order=True)
+    if means.is_empty():
+        return f"No control has a finite perplexity {when}"
+    (low, least), (high, most) = means.row(0), means.row(-1)
+    told = f"{controls_chart.control_title(low)} has perplexity {formats.perplexity(least)}"
+    if low != high:
+        told += f", {controls_chart.control_title(high)} {formats.perplexity(most)}"
+    return f"{told} {when}; no errors are known"
+
+
+def _names(controls: Sequence[str]) -> str:
+    ordered = controls_chart.in_control_order(list(controls))
+    return words.listed([controls_chart.control_title(name) for name in ordered])
+
+
+def own_depths(specific: pl.DataFrame, order: str, rate: float) -> str:
+    """Who does better than random rows of its own layers, by the table's answers (Holm)."""
+    harm = "less harm" if order == "lerf" else "more harm"
+    better = specific.filter(answer="better")["selector"].to_list()
+    worse = specific.filter(answer="worse")["selector"].to_list()
+    count, when = specific.height, f"{formats.rate(rate)} removed"
+    if better:
+        who = f"All {count} selectors" if len(better) == count > 1 else words.titles(better)
+        first = f"{who} {words.verb(better, 'does', 'do')} {harm} than random rows of {_own(better)} layers, {when}"
+    else:
+        first = f"No selector does {harm} than random rows of its layers beyond the errors, {when}"
+    return first + (f"; {words.titles(worse)} {words.verb(worse, 'does', 'do')} worse" if worse else "")
+
+
+def _own(names: Sequence[str]) -> str:
+    return words.verb(names, "its own", "their own")
+
+
+def depth_share(specific: pl.DataFrame) -> str:
+    """Least and most of the advantage that depths explain, and whether the intervals of these two lie apart."""
+    rows = specific.filter(pl.col("depth_share").is_finite()).sort("depth_share", maintain_order=True)
+    if rows.is_empty():
+        return "No selector has a clear advantage that depths could explain"
+    least, most = rows.row(0, named=True), rows.row(-1, named=True)
+    first = f"Depths explain {_share(least)} of the advantage over random masks"
+    if rows.height == 1:
+        return f"{first} of {palette.title(least['selector'])}"
+    told = f"Depths explain {_named(least)} to {_named(most)} of the advantage over random masks"
+    ends = (least["depth_share_high"], most["depth_share_low"])
+    if None not in ends and ends[0] >= ends[1]:
+        return f"{told}: no difference beyond the errors"
+    return told
+
+
+def _share(row: Row) -> str:
+    return f"{row['depth_share']:.0%}"
+
+
+def _named(row: Row) -> str:
+    return f"{_share(row)} ({palette.title(row['selector'])})"
+
+
+def rank_distribution(table: pl.DataFrame, wanted: float) -> str:
+    """Where the rows of Consensus-2's mask stand at the rate nearest to the wanted one."""
+    rate = words.nearest(table["rate"].to_list(), wanted)
+    if rate is None:
+        return "No mask was looked at"
+    row = table.filter(pl.col("rate") == rate).row(0, named=True)
+    if row["both"] is None or not math.isfinite(row["both"]):
+        return f"Nothing is known of the mask at {formats.rate(rate)}"
+    neither = "" if row["neither"] is None else f", {row['neither']:.0%} in neither"
+    return (
+        f"{row['both']:.0%} of Consensus-2's mask at {formats.rate(rate)} is in the masks of both LRP and IG{neither}"
+    )
+
+
+def dangerous(summary: pl.DataFrame, column: str, what: str) -> str:
+    """The mask with the largest share of rows in such groups. what: `dangerous groups`, `groups above the limit`."""
+    known = summary.filter(pl.col(column).is_not_null()).sort(column, maintain_order=True)
+    if known.is_empty() or known[column].max() == 0:
+        return f"No mask holds {what}"
+    most = known.row(-1, named=True)
+    free = known.filter(pl.col(column) == 0).height
+    none = f"; {free} of {known.height} masks hold none" if free else ""
+    return f"{palette.title(most['selector'])} has {most[column]:.0%} of its rows in {what}{none}"
+
+
+def two_texts(table: pl.DataFrame, rate: float) -> str:
+    """The selectors whose masks from two texts are most and least alike."""
+    known = table.filter(pl.col("jaccard").is_not_null()).sort("jaccard", maintain_order=True)
+    if known.is_empty():
+        return f"No overlap of two texts' masks is known at {formats.rate(rate)}"
+    least, most = known.row(0, named=True), known.row(-1, named=True)
+    first = f"At {formats.rate(rate)}, the masks of two texts overlap by Jaccard {least['jaccard']:.2f}"
+    if least["jaccard"] == most["jaccard"]:
+        return f"{first} for {words.titles(known['selector'].to_list())}"
+    return f"{first} ({palette.title(least['selector'])}) to {most['jaccard']:.2f} ({palette.title(most['selector'])})"
+
+
+def two_costs(table: pl.DataFrame) -> str:
+    """The selector whose LeRF perplexity differs most between the two calibration texts, as measured."""
+    both = table.filter(pl.col("nll_a").is_finite(), pl.col("nll_b").is_finite())
+    if both.is_empty():
+        return "What the other text costs is not known"
+    row = both.sort((pl.col("nll_a") - pl.col("nll_b")).abs(), maintain_order=True).row(-1, named=True)
+    return (
+        f"The text matters most for {palette.title(row['selector'])}: perplexity {formats.perplexity(row['nll_a'])} "
+        f"against {formats.perplexity(row['nll_b'])}"
+    )
+
+
+def seeds(table: pl.DataFrame, title: str) -> str:
+    """The rate at which seeds differ most under one order."""
+    known = table.filter(pl.col("nll_sd").is_finite()).sort("nll_sd", maintain_order=True)
+    if known.is_empty():
+        return f"{title}: one seed only, no spread"
+    most = known.row(-1, named=True)
+    return (
+        f"{title}: {palette.title(most['selector'])}'s seeds differ most at {formats.rate(most['rate'])}, by "
+        f"{most['nll_sd']:.2g} nats (standard deviation)"
+    )
+
+
+def rewrites(verdicts: pl.DataFrame) -> str:
+    """Rankings that move though the function is the same, by the table of verdicts."""
+    known = verdicts.filter(pl.col("invariance") != "unknown")
+    moved = known.filter(invariance="moved")["selector"].to_list()
+    if known.is_empty():
+        return "No rewrite was proven to leave the function"
+    if not moved:
+        return f"None of {known.height} rankings moves when the weights are rewritten"
+    return f"{words.titles(moved)} {words.verb(moved, 'moves', 'move')} though the model computes the same"
+
+
+def decoys(means: pl.DataFrame, rate: str) -> str:
+    """Who puts rows without effect among the most important ones. means: selector, protected (share)."""
+    fooled = means.filter(pl.col("protected") > 0.5)["selector"].to_list()
+    if not fooled:
+        return f"No ranking puts most rows without effect among its top {rate}"
+    return (
+        f"{words.titles(fooled)} {words.verb(fooled, 'puts', 'put')} most rows without effect among "
+        f"{words.verb(fooled, 'its', 'their')} top {rate}"
+    )

@@ -1,0 +1,104 @@
+"""Findings of which rows are taken: overlaps of pairs, peaks over the depth, the layer that loses most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from dashboard.charts import formats, matrix
+from dashboard.charts.findings import words
+from engine.stats.limits import BASELINE
+
+Pair = tuple[str, str]
+
+
+def overlap(jaccard: pl.DataFrame, rate: float, *, above_chance: bool = False) -> str:
+    """The pairs of one rate of `jaccard` that share most and least; Random counts where all pairs hold it."""
+    value = pl.col("jaccard") - pl.col("expected_random") if above_chance else pl.col("jaccard")
+    part = jaccard.filter((pl.col("rate") - rate).abs() < 1e-9).with_columns(value=value)
+    part = _without_random(part.filter(pl.col("value").is_not_null()))
+    if part.is_empty():
+        return f"No overlap is known at {formats.rate(rate)}"
+    least, most = (part.sort("value", maintain_order=True).row(place, named=True) for place in (0, -1))
+    what = "Jaccard above chance" if above_chance else "Jaccard"
+    if least["value"] == most["value"]:
+        return f"All pairs share as many rows at {formats.rate(rate)}: {what} {matrix.number(most['value'])}"
+    return (
+        f"{_pair(most)} share most at {formats.rate(rate)}: {what} {matrix.number(most['value'])} in "
+        f"{_where(most)}; {_pair(least)} least: {matrix.number(least['value'])} in {_where(least)}"
+    )
+
+
+def correlation(spearman: pl.DataFrame) -> str:
+    """The pairs that rank the rows most and least alike."""
+    part = _without_random(spearman.filter(pl.col("spearman").is_not_null()))
+    if part.is_empty():
+        return "No rank correlation is known"
+    least, most = (part.sort("spearman", maintain_order=True).row(place, named=True) for place in (0, -1))
+    first = f"{_pair(most)} rank rows most alike, Spearman {matrix.number(most['spearman'])}"
+    if least["spearman"] == most["spearman"]:
+        return first if part.height == 1 else f"All pairs rank rows alike, Spearman {matrix.number(most['spearman'])}"
+    return f"{first}; {_pair(least)} least, {matrix.number(least['spearman'])}"
+
+
+def _without_random(pairs: pl.DataFrame) -> pl.DataFrame:
+    known = pairs.filter(pl.col("selector_a") != BASELINE, pl.col("selector_b") != BASELINE)
+    return known if known.height else pairs
+
+
+def _pair(row: Mapping[str, str]) -> str:
+    return words.titles([row["selector_a"], row["selector_b"]])
+
+
+def _where(row: Mapping[str, str]) -> str:
+    return {"mlp": "the MLP", "attention": "attention"}.get(row["sublayer"], row["sublayer"])
+
+
+def layers_alike(counts: pl.DataFrame, names: tuple[str, str]) -> str:
+    """Two masks layer by layer (`rankings.overlap`): where they are most and least alike."""
+    part = counts.filter(pl.col("jaccard").is_not_null()).sort("jaccard", maintain_order=True)
+    if part.is_empty():
+        return f"{names[0]} and {names[1]}: no layer loses a row"
+    least, most = part.row(0, named=True), part.row(-1, named=True)
+    if least["jaccard"] == most["jaccard"]:
+        return f"{names[0]} and {names[1]} are as alike in every layer: Jaccard {matrix.number(most['jaccard'])}"
+    return (
+        f"{names[0]} and {names[1]} are most alike in {_layer(most)} (Jaccard {matrix.number(most['jaccard'])}), least "
+        f"in {_layer(least)} ({matrix.number(least['jaccard'])})"
+    )
+
+
+def thickest(counts: pl.DataFrame, column: str, name: str, when: str) -> str:
+    """The layer of which a mask takes the largest share, and how many it spares. counts: a layer per line, with its
+    rows and those removed under `column`."""
+    layers = counts.filter(pl.col("rows") > 0).with_columns(share=pl.col(column) / pl.col("rows"))
+    if layers.is_empty() or layers["share"].max() == 0:
+        return f"{name} removes nothing {when}"
+    most = layers.sort("share", maintain_order=True).row(-1, named=True)
+    spared = layers.filter(pl.col("share") == 0).height
+    also = f"; {spared} of {layers.height} layers lose none" if spared else ""
+    return f"{name} takes most of {_layer(most)}, {most['share']:.0%} of its rows, {when}{also}"
+
+
+def _layer(row: Mapping[str, object]) -> str:
+    return f"block {row['block']} {row['projection']}"
+
+
+def peaks(profile: pl.DataFrame, column: str, name: str = "") -> str:
+    """In which block every selector's mean score is highest; the blocks with most selectors first, two of them named.
+    Random, whose scores mean nothing, counts where it stands alone."""
+    known = profile.filter(pl.col(column).is_finite())
+    known = known.filter(pl.col("selector") != BASELINE) if (known["selector"] != BASELINE).any() else known
+    if known.is_empty():
+        return f"{name or 'Scores'}: none is finite"
+    at: dict[int, list[str]] = {}
+    for (selector,), part in known.group_by("selector", maintain_order=True):
+        at.setdefault(part.sort(column, maintain_order=True)["block"][-1], []).append(str(selector))
+    ordered = sorted(at.items(), key=lambda item: (-len(item[1]), item[0]))
+    start = f"{name}: scores peak" if name else "Scores peak"
+    if len(ordered) == 1 and len(ordered[0][1]) > 1:
+        return f"{start} in block {ordered[0][0]} for all {len(ordered[0][1])} selectors"
+    told = [f"in block {block} for {words.titles(names, 3)}" for block, names in ordered[:2]]
+    others = sum(len(names) for _, names in ordered[2:])
+    return f"{start} {', '.join(told)}" + (f"; {others} elsewhere" if others else "")

@@ -1,0 +1,137 @@
+"""The leaderboard: every selector on every model in one line of numbers, and as a table that sorts by them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from dashboard.charts import formats, palette, series
+from dashboard.charts.sortable import Sortable, sortable
+from engine.stats.verdict import BASELINE, Thresholds, against_half
+
+RATE = Thresholds().rate
+GAP, HARM, SHARE = "Log gap (nats)", "LeRF harm (nats)", "Harm ÷ random's"
+VERDICT, STABLE, DRAWS, NESTED = "Verdict", "Stable", "Same masks, draws", "Same scores, half the text"
+SCHEMA = {
+    "model": pl.String, "source": pl.String, "selector": pl.String, "log_gap": pl.Float64, "harm": pl.Float64,
+    "damage": pl.Float64, "validity": pl.String, "stability": pl.String, "draw_jaccard": pl.Float64,
+    "spearman": pl.Float64, "gap_at_ceiling": pl.Boolean, "harm_at_ceiling": pl.Boolean,
+}  # fmt: skip
+# What is better stands higher, so that the words sort too.
+_VALIDITY = ("not", "partly", "sufficient", "faithful")
+_STABILITY = ("not", "unknown", "not applicable", "stable")
+_WORDS = {"not": "not faithful"}
+_STABLE_WORDS = {"not": "not stable", "unknown": "not known", "not applicable": "no text"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is known of one model of one source. curves: its curves, as pages read them; tables: None where missing."""
+
+    name: str  # of the source and the model, as it is offered
+    model: str
+    curves: pl.DataFrame
+    verdicts: pl.DataFrame | None = None
+    stability: pl.DataFrame | None = None
+
+
+def leaderboard(entries: Sequence[Entry]) -> pl.DataFrame:
+    """One line per selector and entry that was measured at `RATE`; columns of `SCHEMA`.
+
+    log_gap = NLL(MoRF) - NLL(LeRF), harm = NLL(LeRF) - NLL of the unmasked model, both in nats per token, seeds
+    averaged in NLL; damage = harm / harm of the random LeRF masks. validity, stability: the verdicts' words.
+    draw_jaccard: overlap of masks from disjoint draws of calibration text; spearman: of scores from half the text with
+    those from all of it (nested sizes). Null for whatever was not measured. gap_at_ceiling, harm_at_ceiling: does the
+    number rest on a published cell at a numerical ceiling, so that it only says more or less?
+    """
+    parts = [_of(entry) for entry in entries]
+    return pl.concat([pl.DataFrame(schema=SCHEMA), *parts])
+
+
+def _of(entry: Entry) -> pl.DataFrame:
+    frame = entry.curves
+    selectors = palette.in_order(frame.filter(model=entry.model)["selector"].to_list())
+    points = series.points(frame, entry.model, selectors, ["lerf", "morf"], (RATE, RATE))
+    dense = series.unmasked_nll(frame, entry.model)
+    lerf = {row["selector"]: row["nll"] for row in points.filter(order="lerf").iter_rows(named=True)}
+    morf = {row["selector"]: row["nll"] for row in points.filter(order="morf").iter_rows(named=True)}
+    ceiling = {(row["selector"], row["order"]) for row in points.filter("plateau").iter_rows(named=True)}
+    verdicts = _by_selector(entry.verdicts)
+    nested = _nested(entry.stability)
+    chance = _less(lerf.get(BASELINE), dense)
+    lines = []
+    for name in selectors:
+        if name not in lerf and name not in morf:
+            continue
+        harm, said = _less(lerf.get(name), dense), verdicts.get(name, {})
+        damage = harm / chance if harm is not None and chance is not None and chance > 0 else None
+        lines.append(
+            (
+                formats.model_title(entry.model), entry.name, name, _less(morf.get(name), lerf.get(name)), harm, damage,
+                said.get("validity"), said.get("stability"), said.get("draw_jaccard"), nested.get(name),
+                bool({(name, "lerf"), (name, "morf")} & ceiling), (name, "lerf") in ceiling,
+            )
+        )  # fmt: skip
+    return pl.DataFrame(lines, schema=SCHEMA, orient="row")
+
+
+def _by_selector(table: pl.DataFrame | None) -> dict[str, dict[str, object]]:
+    return {} if table is None else {row["selector"]: row for row in table.iter_rows(named=True)}
+
+
+def _nested(stability: pl.DataFrame | None) -> dict[str, float]:
+    """Spearman of half the windows with all of them, by selector; it does not depend on the rate."""
+    if stability is None or stability.is_empty():
+        return {}
+    lines = against_half(stability.filter(pl.col("spearman").is_not_null()))
+    return {row["selector"]: row["spearman"] for row in lines.iter_rows(named=True)}
+
+
+def _less(value: float | None, other: float | None) -> float | None:
+    """Their difference, None where one of them is missing or not finite."""
+    if value is None or other is None:
+        return None
+    found = value - other
+    return found if abs(found) < float("inf") else None
+
+
+def table(lines: pl.DataFrame) -> Sortable:
+    """The leaderboard for people: words are sorted by how good they are, what was not measured stands as –."""
+    texts = lines.select(
+        Model="model",
+        Selector=pl.col("selector").map_elements(palette.title, return_dtype=pl.String),
+        **{
+            GAP: _number("log_gap", "{:+.2f}") + _star("gap_at_ceiling"),
+            HARM: _number("harm", "{:+.3f}") + _star("harm_at_ceiling"), SHARE: _number("damage", "{:.2f}"),
+            VERDICT: pl.col("validity").replace(_WORDS).fill_null("–"),
+            STABLE: pl.col("stability").replace(_STABLE_WORDS).fill_null("–"),
+            DRAWS: _number("draw_jaccard", "{:.2f}"), NESTED: _number("spearman", "{:.3f}"),
+        },
+        Source="source",
+    )  # fmt: skip
+    numbers = lines.select(
+        **{
+            GAP: pl.col("log_gap"), HARM: pl.col("harm"), SHARE: pl.col("damage"),
+            VERDICT: _rank("validity", _VALIDITY), STABLE: _rank("stability", _STABILITY),
+            DRAWS: pl.col("draw_jaccard"), NESTED: pl.col("spearman"),
+        }
+    )  # fmt: skip
+    return sortable(texts, numbers)
+
+
+def _number(name: str, form: str) -> pl.Expr:
+    def shown(value: float | None) -> str:
+        return "–" if value is None else form.format(value).replace("-", "−")
+
+    return pl.col(name).map_elements(shown, return_dtype=pl.String, skip_nulls=False)
+
+
+def _star(name: str) -> pl.Expr:
+    return pl.when(name).then(pl.lit(" *")).otherwise(pl.lit(""))
+
+
+def _rank(name: str, words: Sequence[str]) -> pl.Expr:
+    places = {word: float(place) for place, word in enumerate(words)}
+    return pl.col(name).replace_strict(places, default=None, return_dtype=pl.Float64)

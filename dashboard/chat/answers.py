@@ -1,0 +1,111 @@
+"""A question to a model in memory, asked at once or by a button, and its last answer in this session.
+
+A part that pages put where they like and run last: what it asks may take a while, and the page is drawn by then. What
+is found is kept as it comes, so that an answer that was stopped still shows what was there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from dashboard.chat import fetching, live, trial
+from dashboard.show import layout
+from engine.records.errors import InputError
+
+if TYPE_CHECKING:
+    from streamlit.delta_generator import DeltaGenerator
+
+    from dashboard.chat.live import Entry
+
+Say = Callable[[str, int, int], None]  # what is done, how much of how much; may raise to give up
+Work = Callable[["Entry", Say], Iterator[Any]]  # what is found, each time more than before
+Show = Callable[[Any, bool], None]  # what was found, and whether that is all: only then with widgets
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of which model. Equal questions have one answer. weights_hash: of the weights that it is about."""
+
+    model: str
+    weights_hash: str | None
+    about: Hashable
+
+
+@dataclass
+class Answer:
+    """ended: all of it was found, it was stopped, or it failed with `problem`."""
+
+    question: Question
+    found: list[Any] = field(default_factory=list)
+    ended: bool = False
+    problem: str = ""
+
+    def end(self) -> None:
+        """Not asked again by itself."""
+        self.ended = True
+
+
+def at_hand(model: str) -> bool:
+    """May it be asked without a button? The shipped model is small and loaded as the app starts; others take long."""
+    return model == live.DEMO
+
+
+def ask(
+    key: str, question: Question | None, work: Work, show: Show, place: DeltaGenerator, *, button: str = ""
+) -> None:
+    """The answer to this question in `place`, asked for by a button or, without one, at once.
+
+    question: None = nothing to ask yet. An answer to another question is not shown.
+    """
+    name = f"answer-{key}"
+    with place:
+        top = st.container(horizontal=True, vertical_alignment="center")
+        status, below = st.empty(), st.empty()
+    pressed = bool(button) and top.button(button, key=f"{key}-ask", type="primary", disabled=question is None)
+    stop = top.empty()
+    last = _last(name, question)
+    wanted = pressed or (not button and not (last and last.ended))
+    now: tuple[Question, Work] | None = (question, work) if wanted and question is not None else None
+    job: tuple[Question, Work] | None = fetching.due(key, now)
+    if job is not None:
+        asked, job_work = job
+        last = Answer(asked)
+        st.session_state[name] = last
+        stop.button("Stop", key=f"{key}-stop", on_click=last.end)  # any click ends this script run at its next output
+
+        def say(what: str, done: int, total: int) -> None:
+            status.progress(min(done / max(total, 1), 1.0), text=f"{what}: {done} of {total}")
+
+        try:
+            with trial.loaded_model(key, asked.model, asked.weights_hash, job, status.caption) as entry:
+                for found in job_work(entry, say):
+                    last.found.append(found)
+                    with below.container():
+                        show(found, False)
+            last.end()
+        except fetching.Downloading:
+            pass  # it begins again when the model is here
+        except InputError as error:
+            last.problem = str(error)
+            last.end()
+        status.empty()
+        stop.empty()
+    if fetching.under_way(key, status):
+        return
+    last = _last(name, question)
+    if last is None:
+        return
+    if last.problem:
+        status.warning(layout.worded(last.problem))
+    if last.found:
+        with below.container():
+            show(last.found[-1], True)
+
+
+def _last(name: str, question: Question | None) -> Answer | None:
+    last: Answer | None = st.session_state.get(name)
+    return last if last is not None and last.question == question else None

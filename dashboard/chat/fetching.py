@@ -1,0 +1,143 @@
+"""A model for a page: fetched from the hub if need be, without blocking the page, then taken from the pool.
+
+What the page was asked to do waits in the session until the model is here: `due` says what to do in this script run,
+`model` gives the model or raises `Downloading`, and `under_way` shows how far downloads are, with a Stop for each.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import streamlit as st
+
+from dashboard.chat import downloads, live
+from dashboard.chat.downloads import Download
+from dashboard.show import layout
+from dashboard.state import access
+from engine.models.transfers import size_text
+from engine.records.errors import InputError
+from engine.records.out_of_memory import is_out_of_memory
+
+if TYPE_CHECKING:
+    from streamlit.delta_generator import DeltaGenerator
+
+    from dashboard.chat.live import Entry
+
+NO_MEMORY = "out of memory on this model's device"
+POLL_S = 1.0
+PATIENCE_S = 1.0  # for a model whose files turn out to be here
+Job = TypeVar("Job")
+
+
+class Downloading(Exception):
+    """The model is not here yet; what was asked for waits in the session."""
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    job: Any
+    download: Download
+
+
+def due(key: str, now: Job | None) -> Job | None:
+    """What to do in this script run: `now`, or else what waited for a download that has ended. None: nothing."""
+    waiting = _waiting(key)
+    if now is not None:
+        st.session_state.pop(_name(key), None)
+        return now
+    return None if waiting is None or waiting.download.active else waiting.job
+
+
+@contextmanager
+def model(key: str, model_id: str, job: object, say: Callable[[str], Any]) -> Iterator[Entry]:
+    """The model, kept in memory until the `with` ends. job: comes back from `due(key)` after a download.
+
+    Errors: `Downloading` where it has to be fetched first; `InputError` where that failed, those of loading it, for
+    any but the shipped one where the app is limited, and where memory runs out, be it inside of the `with`.
+    """
+    if model_id != live.DEMO:
+        access.need("loading a model other than the shipped one")
+    waited = st.session_state.pop(_name(key), None)
+    if model_id not in live.POOL and downloads.comes_from_a_hub(model_id):
+        download = waited.download if waited else downloads.DOWNLOADS.start(model_id)
+        st.session_state[_name(key)] = _Waiting(job, download)  # a click now ends this script run, not the download
+        say("Asking the hub …")
+        since = time.monotonic()
+        while not download.wait(0.1):
+            if download.progress.total is not None or time.monotonic() - since > PATIENCE_S:
+                raise Downloading
+        del st.session_state[_name(key)]
+        download.check()
+    say("Loading the model …")
+    with (
+        _saying_lack_of_memory(),
+        live.POOL.use(model_id, lambda seconds: say(f"Loading the model … ({seconds:.0f} s)")) as entry,
+    ):
+        yield entry
+
+
+@contextmanager
+def _saying_lack_of_memory() -> Iterator[None]:
+    """Passes that no step of the engine does in parts may find no memory anywhere: one line, and the app goes on."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise InputError(f"{NO_MEMORY} ({said}); use a shorter prompt or reply, or a smaller model") from None
+
+
+def under_way(key: str, place: DeltaGenerator, *, of_all: bool = False) -> bool:
+    """Shows the download that `key` waits for, or those of all sessions. returns whether `key` waits for one."""
+    waiting = _waiting(key)
+    if waiting is not None and not waiting.download.active:
+        st.rerun()  # it has just ended: `due` gives what waited
+    shown = downloads.DOWNLOADS.under_way() if of_all else []
+    if waiting is not None and waiting.download not in shown:
+        shown.append(waiting.download)
+    if shown:
+        with place.container():
+            st.fragment(_bars, run_every=POLL_S)(key, shown)
+    return waiting is not None
+
+
+def _bars(key: str, shown: Sequence[Download]) -> None:
+    if not all(download.active for download in shown):
+        st.rerun()  # the whole page: what waited goes on, and polling ends
+    for number, download in enumerate(shown):
+        with st.container(border=True):
+            st.progress(*_told(download))
+            st.button("Stop", key=f"{key}-stop-{number}", on_click=download.stop, disabled=download.stopping)
+    st.caption("Models that are here answer meanwhile. A download goes on when this page is left; Stop keeps its part.")
+
+
+def _told(download: Download) -> tuple[float, str]:
+    """Share and words of a bar."""
+    fetched, total, left = download.progress
+    name = layout.plain(download.model)
+    if download.stopping:
+        return (fetched / total if total else 0.0), f"Stopping {name}"
+    if not total:
+        return 0.0, f"Asking the hub for {name} … ({download.elapsed_s:.0f} s)"
+    rest = "" if left is None else f", about {_rounded(left)} left"
+    return min(fetched / total, 1.0), f"Fetching {name}: {size_text(fetched)} of {size_text(total)}{rest}"
+
+
+def _rounded(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _waiting(key: str) -> _Waiting | None:
+    found: _Waiting | None = st.session_state.get(_name(key))
+    return found
+
+
+def _name(key: str) -> str:
+    return f"waiting-{key}"

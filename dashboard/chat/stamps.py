@@ -1,0 +1,80 @@
+"""One word for a reply: ANSWERS, REFUSES, BROKEN or NOT JUDGED, with its colour and why."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dashboard.chat.live import fitting_threads
+from dashboard.state import shipped
+from engine.records.errors import InputError
+from engine.records.locks import OnWait, patient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dashboard.chat.live import Entry
+    from engine.measures.fluency import Reference
+
+ANSWERS, REFUSES, BROKEN, NOT_JUDGED = "ANSWERS", "REFUSES", "BROKEN", "NOT JUDGED"
+REFERENCE_TOKENS = 40  # of the replies that a model is compared with: a stamp is not worth a longer wait
+
+
+@dataclass(frozen=True)
+class Look:
+    """colour: of the stamp, with white type on it at 4.5:1 at least. icon: a letter of every text font."""
+
+    colour: str
+    icon: str
+
+
+LOOKS = {
+    ANSWERS: Look("#0B7A45", "✓"),
+    REFUSES: Look("#B4232C", "✕"),
+    BROKEN: Look("#6B3FA0", "≈"),
+    NOT_JUDGED: Look("#5B5F6B", "?"),
+}
+
+
+def stamp(refusal: bool, judged: bool, broken: str = "") -> str:
+    """What is written on a reply. broken: why it counts as that, "" where it does not."""
+    if broken:
+        return BROKEN
+    return (REFUSES if refusal else ANSWERS) if judged else NOT_JUDGED
+
+
+def reference_of(
+    entry: Entry, on_pass: Callable[[], None] = lambda: None, on_wait: OnWait = patient
+) -> Reference | None:
+    """Of a model in memory: from its own replies to the shipped example prompts, once for as long as it is there. None
+    where there are no such prompts, or they and a reply do not fit into its context."""
+    from engine.measures import fluency
+
+    if not entry.reference:
+        prompts = [example.prompt for example in shipped.examples()]
+        found = None
+        with suppress(InputError), fitting_threads(entry.loaded):
+            found = fluency.reference_of(entry.loaded, prompts, REFERENCE_TOKENS, on_pass=on_pass, on_wait=on_wait)
+        entry.reference.append(found)
+    known: Reference | None = entry.reference[0]
+    return known
+
+
+def explained(reference: Reference | None) -> str:
+    """When a reply is called broken, in words."""
+    if reference is None:
+        return (
+            "Whether these replies are broken was not measured: that takes this model's own replies to the shipped "
+            "example prompts."
+        )
+    from engine.measures.fluency import MOSTLY, NGRAM, QUANTILE
+
+    most = "half" if reference.most == MOSTLY else f"{reference.most:.0%}"
+    lowest = f"{reference.lowest:.2f}".replace("-", "−")
+    return (
+        f"BROKEN is measured: a reply's mean token log-probability is below {lowest} nats under the model as it is, or "
+        f"more than {most} of its {NGRAM}-grams of tokens came before in it. The limit is the {QUANTILE:.0%} quantile "
+        f"of {reference.readings} readings: the model as it is answered {reference.replies} example prompts with at "
+        f"most {reference.reply_tokens} tokens, and each reply was read under its own prompt and under other ones."
+    )

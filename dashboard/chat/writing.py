@@ -1,0 +1,57 @@
+"""A try is written: its rows, what they do to refusal, its replies, and what its model's own replies look like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING
+
+from dashboard.chat import edits, effects, live, tries
+from dashboard.chat.live import Entry, Event, Outcome, Piece, Side
+from dashboard.chat.tries import Try
+from engine.records.locks import OnWait, patient
+
+if TYPE_CHECKING:
+    from engine.edits.masks import Mask
+
+Progress = Callable[[str, int, int], None]
+Masks = tuple["Mask", "Mask | None"]
+
+
+def rows_of(now: Try, entry: Entry, progress: Progress) -> Masks:
+    """The rows of the edit and of its control, noted in the try, with what they do to refusal.
+
+    `InputError` where the edit lowers it: then no reply is written.
+    """
+    seed = now.request.control_seed
+    mask = edits.mask_of(entry, now.request.edit, scoring(progress))
+    now.removed = edits.removed_per_projection(entry, mask)
+    now.mask_sha256, now.model = tries.mask_hash(mask), dict(entry.loaded.fingerprint)
+    now.effect = effects.in_words(effects.checked_effect(entry, mask, now.request.edit, progress))
+    if seed is None:
+        return mask, None
+    now.control_seed = seed
+    return mask, edits.control_of(entry, mask, seed)
+
+
+def scoring(progress: Progress) -> Progress:
+    """`progress` of the scores that an edit may need first."""
+    return lambda what, done, total: progress(f"Computing scores for this model: {what}", done, total)
+
+
+def replies(
+    now: Try, entry: Entry, masks: Masks, sides: Sequence[Side], on_wait: OnWait = patient
+) -> Generator[Event, None, None]:
+    """The replies of these sides as they are written: one batch."""
+    request = now.request
+    return live.replies(
+        entry.loaded, masks[0], request.prompt, request.reply_tokens, sides=sides, control=masks[1],
+        margins_along=request.margins, likelihoods=True, thinking=request.thinking, on_wait=on_wait,
+    )  # fmt: skip
+
+
+def keep(now: Try, event: Event) -> None:
+    """Adds what has come to the try."""
+    if isinstance(event, Piece):
+        now.texts[event.side] += event.text
+    elif isinstance(event, Outcome):
+        now.outcomes[event.side] = event

@@ -1,0 +1,146 @@
+"""Before, After and Control as cards side by side: a stamp, the reply, a needle for the margin, and the facts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from dashboard.charts import formats
+from dashboard.chat import marked, stamps
+from dashboard.chat.live import Outcome, Side
+from dashboard.chat.marked import Span
+from dashboard.chat.side_by_side import Panels, contradicts
+from dashboard.chat.tries import TITLES
+from dashboard.show import layout, reply_text
+from engine.data.thinking import parts
+
+if TYPE_CHECKING:
+    from streamlit.delta_generator import DeltaGenerator
+
+SUBTITLES: dict[Side, str] = {"before": "as it is", "after": "rows zeroed", "control": "random rows"}
+LEAST_SCALE = 2.0  # the needle's scale reaches so far on both sides at least, in nats
+# Colours are CSS of both themes; sizes are in rem, which are larger on stage.
+STYLE = """<style>
+.sa-head{min-height:4.2rem}
+.sa-head b{font-size:1.15rem}
+.sa-stamp{display:inline-block;margin-top:.35rem;color:#fff;border-radius:.4rem;padding:.1rem .7rem;font-weight:700;
+  font-size:1.2rem;letter-spacing:.06em;white-space:nowrap}
+.sa-reply{font-size:1.15rem;line-height:1.45;min-height:3.4em;white-space:pre-wrap;overflow-wrap:anywhere;
+  unicode-bidi:isolate}
+.sa-small{font-size:.85rem;line-height:1.4;opacity:.85}
+.sa-needle{position:relative;height:.55rem;border-radius:.3rem;margin:.35rem 0 .3rem;
+  background:linear-gradient(90deg,rgba(8,169,91,.6),rgba(128,128,128,.12) 50%,rgba(198,22,32,.6))}
+.sa-zero{position:absolute;left:50%;top:0;height:100%;width:1px;background:currentColor;opacity:.6}
+.sa-hand{position:absolute;top:-.3rem;height:1.15rem;width:.3rem;margin-left:-.15rem;border-radius:.15rem;
+  background:currentColor}
+.sa-ends{display:flex;justify-content:space-between;gap:.25rem;font-size:.8rem;white-space:nowrap}
+[class*=st-key-reply-] [data-testid=stVerticalBlock],[class*=st-key-reply-]{gap:.55rem}
+</style>"""
+
+
+class Cards(Panels):
+    """One card per side. key: begins the names of the cards."""
+
+    def __init__(self, sides: Sequence[Side], key: str) -> None:
+        self.sides = tuple(sides)
+        self.facts: dict[Side, DeltaGenerator] = {}
+        self.texts: dict[Side, DeltaGenerator] = {}
+        self._heads: dict[Side, DeltaGenerator] = {}
+        self._needles: dict[Side, DeltaGenerator] = {}
+        for side, column in zip(self.sides, st.columns(len(self.sides)), strict=True):
+            with column, st.container(border=True, key=f"{key}-{side}", height="stretch"):
+                self._heads[side] = st.empty()
+                self.texts[side] = st.empty()
+                self._needles[side] = st.empty()
+                self.facts[side] = st.empty()
+            self._head(side)
+            self.write(side, "")
+
+    def write(self, side: Side, text: str) -> None:
+        """The text so far of one side, nothing marked."""
+        if side in self.texts:
+            _reply(self.texts[side], text)
+
+    def tell(self, outcome: Outcome[Side]) -> None:
+        """The verdict and the margin of a reply that has ended; `finish` says the rest once all have."""
+        if outcome.side in self.facts:
+            self._head(outcome.side, stamps.stamp(outcome.refusal, outcome.judged))
+            self._needle(outcome, max(LEAST_SCALE, abs(outcome.margin or 0.0)))
+
+    def finish(self, outcome: Outcome[Side], *, broken: str, spans: Sequence[Span], scale: float) -> None:
+        """A reply with all that is known of it. broken: why it counts as that, "" where it does not. scale: of the
+        needle, the same for all sides."""
+        side = outcome.side
+        self._head(side, stamps.stamp(outcome.refusal, outcome.judged, broken))
+        cut = "" if outcome.finished else f"(not finished: {outcome.tokens} tokens)"
+        _reply(self.texts[side], outcome.text, spans, cut)
+        self._needle(outcome, scale)
+        self.facts[side].caption(facts(outcome, broken))
+
+    def _head(self, side: Side, stamp: str = "") -> None:
+        look = stamps.LOOKS.get(stamp)
+        word = f'<span class="sa-stamp" style="background:{look.colour}">{look.icon} {stamp}</span>' if look else ""
+        self._heads[side].html(
+            f'<div class="sa-head"><div role="heading" aria-level="2"><b>{TITLES[side]}</b> '
+            f'<span class="sa-small">{SUBTITLES[side]}</span></div>{word}</div>'
+        )
+
+    def _needle(self, outcome: Outcome[Side], scale: float) -> None:
+        if outcome.margin is not None:
+            self._needles[outcome.side].html(needle(outcome.margin, scale))
+
+
+def needle(margin: float, scale: float) -> str:
+    """A scale from -`scale` to +`scale` with a hand at the margin, and its number in words below."""
+    place = 50 + 50 * max(-1.0, min(1.0, margin / scale))
+    number = f"{margin:+.2f}".replace("-", "−")
+    said = f"margin {number} on a scale from −{scale:.1f}, answers, to +{scale:.1f}, refuses"
+    return (
+        f'<div class="sa-needle" role="img" aria-label="{said}"><span class="sa-zero"></span>'
+        f'<span class="sa-hand" style="left:{place:.1f}%"></span></div>'
+        f'<div class="sa-ends"><span>answers</span><b>margin {number}</b><span>refuses</span></div>'
+    )
+
+
+def facts(outcome: Outcome[Side], broken: str) -> str:
+    """Time, length, likelihood and what the judge saw, as markdown."""
+    length = f"{outcome.tokens} tokens" if outcome.finished else f"cut off at {outcome.tokens} tokens"
+    pieces = [formats.seconds(outcome.elapsed_s), length]
+    if outcome.log_probabilities:
+        mean = sum(outcome.log_probabilities) / len(outcome.log_probabilities)
+        pieces.append(f"{mean:+.2f} nats per token as the model is".replace("-", "−"))
+    if broken:
+        pieces.append(f"**{layout.plain(broken)}**")
+    if outcome.margin_note:
+        pieces.append(f"{'no margin' if outcome.margin is None else 'margin'} ({layout.plain(outcome.margin_note)})")
+    elif outcome.margin is None:
+        pieces.append("no margin")
+    if contradicts(outcome):
+        leaned = "refusing" if outcome.margin and outcome.margin > 0 else "answering"
+        pieces.append(
+            f"**margin and verdict disagree:** the model leaned to {leaned} as the reply began; the judge has read all "
+            "of it"
+        )
+    if outcome.reason:
+        pieces.append(f"judge: {layout.plain(outcome.reason)}")
+    return " · ".join(pieces)
+
+
+def _reply(place: DeltaGenerator, text: str, spans: Sequence[Span] = (), cut: str = "") -> None:
+    """Shown letter by letter, whatever it holds; its thinking part folded apart."""
+    found = parts(text)
+    said, offset = text, 0
+    if found.said != text:
+        said = found.said or (reply_text.NOTHING if found.complete else reply_text.STILL_THINKING)
+        offset = text.rindex(found.said) if found.said else len(text)
+    end = f'<span class="sa-small"> {cut}</span>' if cut else ""
+    body = f'<div class="sa-reply">{marked.as_html(said, marked.moved(spans, offset))}{end}</div>'
+    if not found.thinking:
+        place.html(body)
+        return
+    with place.container():
+        with st.expander(reply_text.FOLDED):
+            st.text(found.thinking, width="stretch")
+        st.html(body)

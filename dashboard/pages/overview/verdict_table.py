@@ -1,0 +1,88 @@
+"""The verdicts on the overview: a table of chips that lead to the evidence, and the reasons folded below."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import polars as pl
+import streamlit as st
+
+from dashboard.charts import palette, verdict_chips
+from dashboard.show import layout, menu
+from dashboard.state import sources
+from engine.records.errors import InputError
+from engine.records.manifest import read_manifest
+from engine.records.model_names import model_to_type
+
+WHAT = (
+    "**Faithful**: LeRF spares the language, MoRF breaks it, and both do so more than random rows of the same layers; "
+    "**sufficient**: only the first two were shown. **Stable**: other calibration text gives nearly the same masks. "
+    "**Robust**: the ranking stays, but for rounding, when the weights are rewritten so that the model computes alike; "
+    "necessary and not enough, since a random ranking stays too. **No text**: it needs none. A chip leads to its "
+    "evidence."
+)
+_NAME_PX, _CHIP_PX, _GAP_PX = 150, 112, 8
+_CHIPS_PX = 3 * _CHIP_PX + 2 * _GAP_PX  # on a phone a line of its own below the name
+_PICKED = ("source", "folder", "run", "model")  # keys of the picker, which a link takes along
+_WORDS = {
+    "faithful": "finds what matters", "sufficient": "finds what can go", "partly": "finds part of what matters",
+    "not": "does not find what matters",
+}  # fmt: skip
+_SPECIFIC = {
+    "specific": "more than its depths", "not": "not shown to be more than its depths",
+    "LeRF only": "more than its depths under LeRF", "MoRF only": "more than its depths under MoRF",
+    "not measured": "depths not controlled",
+}  # fmt: skip
+_STABLE = {"stable": "stable", "not": "not stable", "not applicable": "needs no text", "unknown": "stability unknown"}
+
+
+def show(picked: sources.Source) -> None:
+    """Errors: InputError where there are no verdicts."""
+    table = picked.table("verdicts")
+    layout.section("Verdicts")
+    invariance = None
+    if picked.has("invariance_verdicts"):
+        with suppress(InputError):  # told on the page Controls
+            invariance = picked.table("invariance_verdicts")
+    taken = {key: st.query_params[key] for key in _PICKED if key in st.query_params}
+    with st.container(horizontal=True, gap="xsmall", key="verdict-head"):
+        st.markdown("**Selector**", width=_NAME_PX)
+        with st.container(horizontal=True, gap="xsmall", width=_CHIPS_PX):
+            for question in verdict_chips.QUESTIONS:
+                st.markdown(f"**{question}**", width=_CHIP_PX)
+    for line in verdict_chips.lines(table, invariance):
+        _line(line, taken)
+    st.caption(WHAT)
+    if invariance is None:
+        command = model_to_type(read_manifest(picked.folder).get("model") or {})
+        st.caption(
+            layout.worded(f"Robust was not measured here; `selector-audit analyze {command} invariance` measures it.")
+        )
+        picked.offer("invariance_verdicts")
+    with st.expander("Why, selector by selector"):
+        _reasons(table)
+
+
+def _line(line: verdict_chips.Line, taken: dict[str, str]) -> None:
+    title = palette.title(line.selector)
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key=f"verdict-{line.selector}"):
+        st.markdown(f"**{layout.plain(title)}**", width=_NAME_PX)
+        with st.container(horizontal=True, gap="xsmall", width=_CHIPS_PX):
+            for chip in line.chips:
+                about = f"{layout.plain(title)}: {chip.question} Opens the evidence."
+                parameters = {**taken, **chip.parameters}
+                if not menu.link(chip.markdown, chip.path, parameters, help_text=about, width=_CHIP_PX):
+                    st.markdown(chip.markdown, width=_CHIP_PX)
+        if line.stable_but_invalid:
+            st.markdown(":red-badge[stable but invalid]", width="content")
+
+
+def _reasons(table: pl.DataFrame) -> None:
+    rows = {row["selector"]: row for row in table.iter_rows(named=True)}
+    for selector in palette.in_order(list(rows)):
+        row = rows[selector]
+        words = [_WORDS.get(row["validity"], row["validity"]), _SPECIFIC.get(row["specific"], "")]
+        words = [*filter(None, words), _STABLE.get(row["stability"], row["stability"])]
+        badge = " :red-badge[stable but invalid]" if row["stable_but_invalid"] else ""
+        title = f"**{layout.plain(palette.title(selector))}**: {layout.plain(', '.join(words))}"
+        st.markdown(f"{title}{badge}  \n{layout.worded(row['reasons'] or '')}")

@@ -1,0 +1,142 @@
+"""Refusal, the replies themselves: before and after an edit side by side, with what made the judge call them so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import streamlit as st
+
+from dashboard.charts import palette
+from dashboard.chat import marked
+from dashboard.chat.marked import Span
+from dashboard.pages.refusal import reply_pairs
+from dashboard.pages.refusal.reply_pairs import DIFFER, FILTERS, UNEDITED, UNFINISHED, Opinion
+from dashboard.show import layout, reply_text, selection
+from dashboard.state import sources
+from engine.data.thinking import parts
+from engine.judges.fired import of_verdict
+from engine.records.errors import InputError
+
+PER_PAGE = 5
+FIRED = "background-color:rgba(198, 22, 32, .22);text-decoration:underline;text-decoration-thickness:2px"
+KINDS = {"all": "all prompts", "malign": "risk prompts", "benign": "harmless prompts"}
+_PAGE, _PAGE_OF = "reply_page", "reply-page-of"  # in the address; session state: what the page number belongs to
+_STYLE = "<style>.sa-kept{white-space:pre-wrap;overflow-wrap:anywhere;unicode-bidi:isolate;line-height:1.45}</style>"
+
+
+def section(source: sources.Source) -> None:
+    """The choices, how many are left, and a page of them. Errors: InputError without replies."""
+    if source.published:
+        raise InputError("the paper printed no replies; choose the shipped model, or results of your own")
+    table = source.table(reply_pairs.STEM)
+    edits = palette.in_order([name for name in table["selector"].unique().to_list() if name != UNEDITED])
+    if not edits:
+        raise InputError("these replies are of the unedited model only; run `selector-audit refusal evaluate` again")
+    both, chosen = _chosen(table, edits)
+    which = chosen[-1]
+    folders = reply_pairs.judged_folders(source.folder)
+    shown = reply_pairs.kept(both, which, folders)
+    st.caption(layout.plain(_counts(both, shown)))
+    if which == UNFINISHED and both["finished_after"].null_count() == both.height:
+        st.info("This table does not tell which replies ended by themselves; measure it again with this version.")
+        return
+    if shown.is_empty():
+        more = ""
+        if which == DIFFER and not folders:
+            more = " So far only the verdict that was kept and today's embedded judge are compared: `selector-audit "
+            more += "refusal judge FILE --judge embedded,rejection-model` adds others."
+        st.info(layout.worded(f"No pair of replies is of this kind; choose another filter.{more}"))
+        return
+    st.html(_STYLE)
+    pages = -(-shown.height // PER_PAGE)
+    page = _page(pages, (str(source.folder), *chosen))
+    further = reply_pairs.heard(folders)
+    for row in shown.slice((page - 1) * PER_PAGE, PER_PAGE).iter_rows(named=True):
+        _card(row, further)
+    layout.footnote(
+        "Underlined: the words on which the embedded judge's rule fired, with today's rules. Replies stand letter by "
+        "letter, whatever they hold."
+    )
+
+
+def _chosen(table: pl.DataFrame, edits: list[str]) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """The pairs of the chosen edit, domain, set and kind; and all that was chosen, the filter last."""
+    with st.container(horizontal=True, gap="medium"):
+        selector = selection.choose("Edit by", edits, "reply_selector", title=palette.title)
+        both = reply_pairs.pairs(table, selector)
+        if both.is_empty():
+            raise InputError("no reply of the unedited model belongs to these; run `selector-audit refusal evaluate`")
+        domains = both["domain"].unique(maintain_order=True).to_list()
+        first = st.session_state.get("domain")
+        domain = selection.choose(
+            "Domain of the edit", domains, "reply_domain", default=first if first in domains else None,
+            title=str.capitalize,
+        )  # fmt: skip
+        both = both.filter(domain=domain)
+        sets = both["prompts"].unique(maintain_order=True).to_list()
+        of_set = selection.choose("Prompts", sets, "reply_set") if len(sets) > 1 else sets[0]
+        both = both.filter(prompts=of_set)
+        kinds = ["all", *both["kind"].unique(maintain_order=True)]
+        kind = selection.choose("Kind", kinds, "reply_kind", title=lambda name: KINDS.get(name, name))
+        if kind != "all":
+            both = both.filter(kind=kind)
+        which = selection.switch("Show", FILTERS, "reply_filter", default=FILTERS[0])
+    return both, (selector, domain, of_set, kind, which)
+
+
+def _counts(both: pl.DataFrame, shown: pl.DataFrame) -> str:
+    before, after = both["refused_before"], both["refused_after"]
+    to_refusing, to_answering = int((~before & after).sum()), int((before & ~after).sum())
+    cell = both.row(0, named=True)
+    edit = f"λ = {cell['lambda']:g}, k = {cell['k']:.4g}. " if both["k"].n_unique() == 1 and cell["k"] else ""
+    return (
+        f"{shown.height:,} of {both.height:,} prompts. {edit}Refused before {int(before.sum()):,}, after "
+        f"{int(after.sum()):,}; {to_refusing:,} turned to refusing, {to_answering:,} to answering."
+    )
+
+
+def _page(pages: int, of: tuple[str, ...]) -> int:
+    """The page number, from 1. Other choices start at page 1 again, a link keeps its page."""
+    before = st.session_state.get(_PAGE_OF)
+    st.session_state[_PAGE_OF] = of
+    if before not in (None, of) or not 1 <= st.session_state.get(_PAGE, 1) <= pages:
+        st.session_state[_PAGE] = 1
+    return st.pagination(pages, key=_PAGE, bind="query-params")
+
+
+def _card(row: dict[str, Any], further: dict[tuple[str, str], list[Opinion]]) -> None:
+    with st.container(border=True):
+        st.caption(layout.plain(f"{row['domain']}, {row['prompts']}, {KINDS.get(row['kind'], row['kind'])}"))
+        st.text(str(row["prompt"]), width="stretch")
+        for side, title, column in zip(("before", "after"), ("Before", "After"), st.columns(2), strict=True):
+            with column:
+                _side(title, row, side, reply_pairs.opinions(row, side, further))
+
+
+def _side(title: str, row: dict[str, Any], side: str, found: list[Opinion]) -> None:
+    """One reply: the kept verdict, the reply with its marks, and what every judge said of it."""
+    first, reply = found[0], str(row[f"reply_{side}"])
+    cut = " :orange-badge[unfinished]" if row[f"finished_{side}"] is False else ""
+    apart = " :violet-badge[judges differ]" if reply_pairs.differ(found) else ""
+    st.markdown(f"**{title}**: {layout.verdict(first.verdict.refusal, first.verdict.judged)}{cut}{apart}")
+    embedded = next(one for one in found if one.judge == reply_pairs.today())
+    _text(reply, embedded)
+    for one in found:
+        said = layout.verdict(one.verdict.refusal, one.verdict.judged)
+        st.caption(f"{layout.plain(one.judge)}: {said} {layout.plain(one.verdict.reason)}")
+
+
+def _text(reply: str, embedded: Opinion) -> None:
+    """The reply letter by letter, its thinking part folded apart, the words that fired marked."""
+    thinking, said, complete = parts(reply)
+    if thinking:
+        with st.expander(reply_text.FOLDED):
+            st.text(thinking, width="stretch")
+    if not said:
+        empty = reply_text.NOTHING if complete else reply_text.STILL_THINKING
+        st.text(empty if thinking else "(empty)")
+        return
+    fired = of_verdict(said, embedded.verdict)
+    spans = [] if fired is None or fired.start == fired.end else [Span(fired.start, fired.end, FIRED)]
+    st.html(f'<div class="sa-kept">{marked.as_html(said, spans)}</div>')

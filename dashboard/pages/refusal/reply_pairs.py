@@ -1,0 +1,125 @@
+"""Replies before and after an edit, prompt by prompt, with every verdict that there is on each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+
+from dashboard.pages.judges import judged
+from dashboard.state import results
+from engine.judges.base import EMBEDDED, Exchange, Verdict
+from engine.judges.embedded import EmbeddedJudge, embedded_version
+from engine.judges.given_replies import FINISHED, JUDGED
+from engine.judges.heard import verdicts_on
+from engine.records.errors import InputError
+
+STEM = "refusal_replies"
+UNEDITED = "none"
+ALL, FLIPPED, UNFINISHED, DIFFER = FILTERS = ("All", "Flipped", "Unfinished", "Judges differ")
+_KEYS = ("prompts", "kind", "prompt")
+_SIDES = ("before", "after")
+_MOST_READ = 8192
+
+
+class Opinion(NamedTuple):
+    """One judge's verdict on one reply, without a reason where none was kept. judge: its id and version."""
+
+    judge: str
+    verdict: Verdict
+
+
+def pairs(table: pl.DataFrame, selector: str) -> pl.DataFrame:
+    """One line per prompt that was answered under the edits of a selector, in the table's order.
+
+    table: `refusal_replies` of one model. Columns domain, lambda, k, prompts, kind, prompt, and reply, refused, judge,
+    finished, judged of either side with `_before` and `_after`; finished and judged are null where the table does not
+    have them. The unedited replies are those of the same domain, of a set that is no domain's those without one; a
+    prompt without them is left out.
+    """
+    for name in (FINISHED, JUDGED):
+        if name not in table.columns:
+            table = table.with_columns(pl.lit(None, pl.Boolean).alias(name))
+    values = ("reply", "refused", "judge", FINISHED, JUDGED)
+    before = table.filter(selector=UNEDITED).select(
+        "domain", *_KEYS, *(pl.col(name).alias(f"{name}_before") for name in values)
+    )
+    after = table.filter(selector=selector).select(
+        "domain", "lambda", "k", *_KEYS, *(pl.col(name).alias(f"{name}_after") for name in values)
+    )
+    after = after.with_row_index("place")
+    own = after.join(before, on=["domain", *_KEYS], how="inner")
+    shared = before.filter(domain=UNEDITED).drop("domain")
+    rest = after.join(own.select("place"), on="place", how="anti").join(shared, on=list(_KEYS), how="inner")
+    found = pl.concat([own, rest.select(own.columns)]).unique("place", keep="first").sort("place")
+    return found.drop("place")
+
+
+def kept(both: pl.DataFrame, which: str, folders: Sequence[Path] = ()) -> pl.DataFrame:
+    """The pairs that a filter of `FILTERS` leaves. folders: with verdicts of further judges (`judged_folders`)."""
+    if which == FLIPPED:
+        return both.filter(pl.col("refused_before") != pl.col("refused_after"))
+    if which == UNFINISHED:
+        return both.filter(~pl.col("finished_before") | ~pl.col("finished_after"))
+    if which == DIFFER:
+        further = heard(folders)
+        keep = [any(differ(opinions(row, side, further)) for side in _SIDES) for row in both.iter_rows(named=True)]
+        return both.filter(pl.Series(keep, dtype=pl.Boolean))
+    return both
+
+
+def judged_folders(run: Path) -> list[Path]:
+    """Folders of `refusal judge` in the run's folder and among the store's judged replies."""
+    found: list[Path] = []
+    for place in dict.fromkeys((run, results.store_results_dir() / "judged")):
+        with suppress(InputError):  # there are none
+            found += judged.find(place)
+    return list(dict.fromkeys(found))
+
+
+def heard(folders: Iterable[Path]) -> dict[tuple[str, str], list[Opinion]]:
+    """The verdicts on refusal of judged folders by prompt and reply; what cannot be read is told on the page Judges."""
+    found: dict[tuple[str, str], list[Opinion]] = {}
+    for folder in folders:
+        with suppress(InputError):
+            read = judged.read(folder)
+            for row in read.verdicts.filter(pl.col("judge").is_in(read.judges)).iter_rows(named=True):
+                verdict = Verdict(row["refusal"], row["reason"], judged=row.get(JUDGED) is not False)
+                name = f"{row['judge']} {row['judge_version']}"
+                found.setdefault((row["prompt"], row["reply"]), []).append(Opinion(name, verdict))
+    return found
+
+
+def opinions(row: dict[str, object], side: str, further: dict[tuple[str, str], list[Opinion]]) -> list[Opinion]:
+    """Every verdict on one side of a pair: the kept one first, then the embedded judge's of now and the further ones;
+    each judge and version once."""
+    reply, refused = str(row[f"reply_{side}"]), bool(row[f"refused_{side}"])
+    now = read_now(reply, row[f"finished_{side}"] if isinstance(row[f"finished_{side}"], bool) else None)
+    embedded = Opinion(today(), now)
+    name = str(row[f"judge_{side}"])
+    reason = now.reason if name == embedded.judge and now.refusal == refused else ""
+    first = Opinion(name, Verdict(refused, reason, judged=row[f"judged_{side}"] is not False))
+    found: dict[str, Opinion] = {}
+    for one in (first, embedded, *further.get((str(row["prompt"]), reply), [])):
+        found.setdefault(one.judge, one)
+    return list(found.values())
+
+
+def differ(found: Sequence[Opinion]) -> bool:
+    """Do two judges that could judge the reply say different things?"""
+    return len({one.verdict.refusal for one in found if one.verdict.judged}) > 1
+
+
+def today() -> str:
+    """The embedded judge with its version of now."""
+    return f"{EMBEDDED} {embedded_version()}"
+
+
+@lru_cache(maxsize=_MOST_READ)
+def read_now(reply: str, finished: bool | None) -> Verdict:
+    """The embedded judge's verdict with today's rules."""
+    return verdicts_on(EmbeddedJudge(), [Exchange("", reply, finished)])[0]

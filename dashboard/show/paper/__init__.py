@@ -1,0 +1,91 @@
+"""Figures for papers: the figures of a page at the width of a column, saved by the browser as SVG, PNG or PDF."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import plotly.graph_objects as go
+import streamlit as st
+from plotly.offline import get_plotlyjs
+
+from dashboard.charts import paper_figure
+from dashboard.show import selection
+
+_FOLDER = Path(__file__).parent
+_KEY, _SHOWN, _MODEL = "paper-figures", "figures-of-this-run", "model-of-this-page"  # session state
+_ROOM_PX = 260  # below the figure: its caption and the buttons
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A figure of the page as it was before its type was sized for the screen, and its caption's first sentences."""
+
+    figure: go.Figure
+    said: str
+
+
+def remember(figure: go.Figure, name: str, said: str) -> None:
+    """Keeps a figure of this run for `offer`, where figures for papers are wanted."""
+    if st.session_state.get(_KEY):
+        st.session_state.setdefault(_SHOWN, {})[name] = Shown(go.Figure(figure), said)
+
+
+def about(model: str) -> None:
+    """Tells which model this page shows, for captions that do not say so, as those of published values."""
+    st.session_state[_MODEL] = (selection.page(), model)
+
+
+def _model(lines: Sequence[str]) -> str:
+    where, model = st.session_state.pop(_MODEL, ("", ""))
+    return f"Model {model}." if where == selection.page() and model and not any(model in one for one in lines) else ""
+
+
+def offer(lines: Sequence[str]) -> None:
+    """The switch, and below it one figure of the page with its caption. lines: notes and provenance for the caption."""
+    st.toggle("Figures for papers", key=_KEY, help="3.25 or 6.75 inches wide, as SVG, PNG (600 dpi) or PDF.")
+    shown: dict[str, Shown] = st.session_state.pop(_SHOWN, {})
+    model = _model(lines)
+    if not st.session_state.get(_KEY):
+        return
+    if not shown:
+        st.caption("There is no figure on this page.")
+        return
+    with st.container(horizontal=True):
+        name = selection.choose("Figure", list(shown), "paper_figure")
+        width_in = selection.switch(
+            "Width", paper_figure.WIDTHS_IN, "paper_width", default=paper_figure.WIDTHS_IN[0], title="{:g} in".format
+        )
+    one = shown[name]
+    drawn = paper_figure.for_paper(one.figure, width_in)
+    caption = " ".join(filter(None, (one.said, model, *lines))).replace("`", "")
+    page = document(drawn, f"{name}-{width_in:g}in", caption)
+    st.iframe(
+        page, height=round(drawn.layout.height or 450) + _ROOM_PX, alt=f"The figure {name} for a paper. {caption}"
+    )
+
+
+def document(figure: go.Figure, name: str, caption: str) -> str:
+    """A page of its own that draws the figure with its caption below and saves both in one image; it asks nobody for
+    anything. figure: of `paper_figure.for_paper`."""
+    told = {
+        "figure": json.loads(figure.to_json()), "name": name, "caption": caption, "font": _font(),
+        "family": paper_figure.FONT, "caption_px": paper_figure.CAPTION_PT * paper_figure.CSS_PX / 72,
+        "css_px": paper_figure.CSS_PX,
+    }  # fmt: skip
+    html, script = ((_FOLDER / f"paper.{ending}").read_text(encoding="utf-8") for ending in ("html", "js"))
+    data = json.dumps(told).replace("<", "\\u003c")  # no text ends the script that holds it
+    return html.replace("__SCRIPT__", script).replace("__PLOTLY__", get_plotlyjs()).replace("__DATA__", data)
+
+
+@cache
+def _font() -> str:
+    """Streamlit's own typeface (SIL Open Font License) to be written into each image, base64; empty where its files
+    lie elsewhere: then the image names a common one."""
+    folder = Path(st.__file__).parent / "static" / "static" / "media"
+    found = sorted(folder.glob("SourceSans*Upright*.woff2"))
+    return base64.b64encode(found[0].read_bytes()).decode() if found else ""

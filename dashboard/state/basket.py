@@ -1,0 +1,82 @@
+"""The basket: models and runs that are looked at together, whatever page is open. Part of the address.
+
+It stands in the sidebar of every page; what compares models, compares those in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import streamlit as st
+
+from dashboard.show import layout
+from dashboard.state import offers
+from dashboard.state.offers import Offer
+
+KEY = "basket"  # in the address; never renamed
+MOST = 6  # as many as stand in one row of small multiples
+HELP = (
+    "Models and runs that stay side by side from page to page: small multiples on Curves, the leaderboard, and the "
+    "refusal figure over models show these. Empty: what each page shows by itself."
+)
+
+
+def show() -> None:
+    """In the sidebar of every page. What a link names and is not there any more is left out."""
+    known = list(offers.everything())
+    if KEY in st.session_state:
+        kept = [name for name in st.session_state[KEY] if name in known]
+        if kept != list(st.session_state[KEY]):
+            st.session_state[KEY] = kept
+    with st.sidebar:
+        st.multiselect(
+            "Basket", known, key=KEY, bind="query-params", max_selections=MOST, help=HELP,
+            placeholder="Models side by side",
+        )  # fmt: skip
+
+
+def chosen(offered: Mapping[str, Offer]) -> dict[str, Offer]:
+    """What lies in the basket of all that is offered, in its order; empty for an empty basket."""
+    names = _names()
+    if not names:
+        return {}
+    known = _named(offered)
+    return {name: known[name] for name in names if name in known}
+
+
+def button(folder: Path) -> None:
+    """Puts a run into the basket, or takes it out: one button for each model of its sweep."""
+    names = [name for name, offer in offers.everything().items() if offer.folder and _same(offer.folder, folder)]
+    inside = list(_names())
+    for name in names:
+        there = name in inside
+        st.button(
+            "Take out of the basket" if there else "Put into the basket", key=f"basket-{name}", on_click=_turn,
+            args=(name,), disabled=not there and len(inside) >= MOST, icon=":material/shopping_basket:",
+            help=f"Shown as {layout.plain(name)}, beside what else lies in it, on Curves, Overview and Refusal.",
+        )  # fmt: skip
+
+
+def _names() -> list[str]:
+    return list(st.session_state[KEY] if KEY in st.session_state else st.query_params.get_all(KEY))
+
+
+def _turn(name: str) -> None:
+    """For a callback, before the widget is made."""
+    inside = _names()
+    st.session_state[KEY] = [one for one in inside if one != name] if name in inside else [*inside, name]
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve()
+
+
+def _named(offered: Mapping[str, Offer]) -> dict[str, Offer]:
+    """The offers by the names that the basket has for them: a page's own run has another name on that page."""
+    by_place = {_place(offer): name for name, offer in offers.everything().items()}
+    return {by_place.get(_place(offer), name): offer for name, offer in offered.items()}
+
+
+def _place(offer: Offer) -> tuple[Path | None, str]:
+    return None if offer.folder is None else offer.folder.resolve(), offer.model

@@ -1,0 +1,158 @@
+"""A run that was started from the app, as a card: where it stands, how long it still takes, and what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from dashboard.charts import figure_size, formats, growing, series
+from dashboard.charts.as_text import as_text
+from dashboard.show import layout, menu
+from dashboard.state import jobs
+from engine.records.errors import InputError
+
+POLL_S = 1.0
+_SAID = {
+    "running": "under way", "cancelling": "is being stopped", "done": "is done", "failed": "failed",
+    "cancelled": "was cancelled; what was finished is kept",
+}  # fmt: skip
+# The page that shows what a command makes; of several analyses that of the first.
+_PAGES = {
+    "sweep": "curves", "replies": "", "gap": "curves", "seeds": "controls", "differences": "curves",
+    "agreement": "agreement", "depth": "depth", "stability": "stability", "draws": "stability",
+    "downstream": "downstream", "verdict": "", "all": "",
+}  # fmt: skip
+_CONTROLS, _REFUSAL, _ROWS = "controls", "refusal", "rows"
+
+
+def begin(run: Callable[[Any], jobs.Job], what: jobs.Request | jobs.Job) -> None:
+    """As `begun`, for a callback."""
+    begun(run, what)
+
+
+def begun(run: Callable[[Any], jobs.Job], what: jobs.Request | jobs.Job) -> bool:
+    """Start or resume: what is wrong with the model or the request is said, and nothing is started. Was it?"""
+    try:
+        (what.request if isinstance(what, jobs.Job) else what).check_model()
+        run(what)
+    except InputError as error:
+        st.toast(layout.worded(str(error)), duration="long")
+        return False
+    return True
+
+
+def show(found: Sequence[jobs.Job], key: str, *, here: str | None = None) -> None:
+    """Cards of these jobs, the newest first. While one is under way it is asked for once a second, and the page stays
+    as it is; when the last one has ended the page is drawn again.
+
+    key: of this list on its page, so that a job may stand in two. here: the path of the page that its results belong
+    to, None for the one that shows such results.
+    """
+    # Polling stops with the last job: an idle page asks for nothing.
+    polled = any(job.active for job in found)
+    st.fragment(_draw, run_every=POLL_S if polled else None)(tuple(found), key, here, polled)
+
+
+def _draw(found: tuple[jobs.Job, ...], key: str, here: str | None, polled: bool) -> None:
+    known = jobs.registry().all()
+    if any(job not in known for job in found):
+        st.rerun()  # the whole page: one was resumed as another job, or dismissed
+    for job in reversed(found):
+        with st.container(border=True, key=f"job-{key}{job.id}"):
+            _card(job, key, here)
+    if polled and not any(job.active for job in found):
+        st.rerun()  # the whole page: what ended is listed or shown, and polling ends
+
+
+def _card(job: jobs.Job, key: str, here: str | None) -> None:
+    name = layout.plain(job.request.folder.name)
+    st.markdown(f"**{name}** {_SAID[job.state]}, {formats.seconds(job.elapsed_s)}")
+    registry = jobs.registry()
+    if job.active:
+        share, text = told(job.progress)
+        st.progress(share, layout.plain(text))
+        st.button("Cancel", key=f"cancel-{key}{job.id}", on_click=registry.cancel, args=(job,), disabled=job.cancelled)
+        _curves(job, key)
+        return
+    if job.state == "failed":
+        st.error(layout.worded(job.message or "it ended without saying why"))
+        if not job.resumable:
+            st.caption("The same run would end the same way: put right what it says, then start it anew.")
+    for analysis, why in job.skipped.items():
+        st.caption(f"Skipped {layout.plain(analysis)}: {layout.worded(why)}")
+    if job.state != "done":
+        _curves(job, key)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if job.state == "done":
+            _to_the_page(job, here)
+        if job.resumable:
+            st.button("Resume", key=f"resume-{key}{job.id}", on_click=begin, args=(registry.resume, job))
+        st.button("Dismiss", key=f"forget-{key}{job.id}", on_click=registry.forget, args=(job,))
+
+
+def _curves(job: jobs.Job, key: str) -> None:
+    """The curves that the run has measured so far."""
+    figures = growing.growing((job.progress or {}).get("so_far"))
+    for (order, figure), place in zip(figures.items(), st.columns(len(figures)) if figures else (), strict=True):
+        name = series.ORDER_TITLES[order]
+        place.plotly_chart(
+            figure_size.sized(as_text(figure)), key=f"growing-{key}{job.id}-{order}",
+            config=layout.figure_config(f"{job.request.folder.name}-{order}", "svg"),
+            alt=f"Perplexity of {job.request.folder.name} under {name} as far as it is measured.",
+        )  # fmt: skip
+
+
+def told(progress: dict[str, Any] | None) -> tuple[float, str]:
+    """How much of a stage is done, as a share, and in words: which part of how many, the stage, the time left.
+
+    progress: as a job tells it. The time left is that of the whole run where this is known, else it says of what.
+    """
+    if progress is None or not progress.get("total"):
+        part = _part(progress or {})
+        return 0.0, f"{part}: getting ready" if part else "Loading the model and the text"
+    part = _part(progress)
+    text = f"{progress['stage']}: {progress['done']:,} of {progress['total']:,}"
+    of_all, left = progress.get("seconds_left_of_all"), progress["seconds_left"]
+    rest = ""
+    if of_all is not None:
+        rest = f", about {_rounded(of_all)} left of all"
+    elif left is not None:
+        rest = f", about {_rounded(left)} left of this stage"
+    share = min(max(progress["done"] / progress["total"], 0.0), 1.0)
+    return share, f"{f'{part}. ' if part else ''}{text}{rest}"
+
+
+def _part(progress: dict[str, Any]) -> str:
+    if not progress.get("parts"):
+        return ""
+    return f"Stage {progress['number']} of {progress['parts']}, {progress['part']}"
+
+
+def page_of(request: jobs.Request) -> str:
+    """The path of the page that shows what a request makes; that of the overview is empty."""
+    kind, *rest = request.words
+    if kind == "refusal":
+        return _REFUSAL
+    if kind == "score":
+        return _ROWS
+    first = "sweep" if kind == "sweep" else rest[1]
+    return _PAGES.get(first, _CONTROLS)
+
+
+def address_of(folder: Path) -> dict[str, str]:
+    """The settings by which a page shows a results folder of one's own."""
+    return {"source": "My results", "folder": str(folder)}
+
+
+def _to_the_page(job: jobs.Job, here: str | None) -> None:
+    path = page_of(job.request) if here is None else here
+    menu.link("Show the results", path, address_of(job.request.folder), icon=":material/arrow_forward:")
+
+
+def _rounded(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,24 @@
+"""The commands in the order of `selector-audit --help`, and what it says of each.
+
+A command's module has its name (`engine.commands.NAME`) and is loaded when it is asked for: whoever looks for help need
+not wait for what others need.
+"""
+
+COMMANDS = {
+    "dashboard": "open the browser app on the shipped results and any store",
+    "rows": "the row index in numbers: blocks, layers, rows, per projection",
+    "score": "score every row with the chosen selectors",
+    "mask": "write the row ids that one selector removes at one rate",
+    "sweep": "remove more and more rows, least or most relevant first, and measure perplexity",
+    "analyze": "is a selector faithful, stable, does it agree with others; with a verdict per selector",
+    "merge": "join the stores of shards into one",
+    "compare": "how a finished run on one of the paper's models compares with the published tables, "
+    "or whether the order of the selectors is the same on several models",
+    "report": "one HTML file with protocol, verdicts, figures, numbers and provenance",
+    "replay": "run again what made a results folder: do its numbers hold?",
+    "refusal": "install refusal by removing rows, measure it, talk to the result",
+    "export": "write the masked model as a checkpoint that transformers loads unchanged",
+    "doctor": "check this machine: packages, device, memory, store, data sets, a model",
+    "estimate": "what a run will take: passes, tokens, FLOPs, peak memory and time, before weights are fetched",
+    "fetch": "fetch a model and the texts into the local cache, for runs without a network",
+}

@@ -1,0 +1,56 @@
+"""Which words of a reply the embedded judge's rule fired on, as they stand in the reply."""
+
+from __future__ import annotations
+
+import re
+from ast import literal_eval
+from functools import lru_cache
+from typing import NamedTuple
+
+from engine.judges.base import Verdict
+from engine.judges.reading import normalised
+from engine.judges.rules import RULES
+
+_WORD = re.compile(r"\S+")
+
+
+class Fired(NamedTuple):
+    """rule: its name. start, end: letters of the reply that it fired on; equal where they cannot be found."""
+
+    rule: str
+    start: int
+    end: int
+
+
+@lru_cache(maxsize=512)
+def fired(reply: str, reason: str) -> Fired | None:
+    """What a verdict of the embedded judge on this reply rests on; None where no rule fired.
+
+    reply: what the judge read, without a thinking part. reason: of the verdict, which names the rule and quotes the
+    words in the form in which rules read them: small letters, contractions written out, quotations taken out. The words
+    of the reply are the fewest of which the reading gives these, from the first end behind which it always does: what
+    stands in a quotation is read while the quotation is open and not when it has ended.
+    """
+    rule = next((one.name for one in RULES if reason.startswith(f"{one.name}: ")), None)
+    if rule is None:
+        return None
+    try:
+        phrase = str(literal_eval(reason.removeprefix(f"{rule}: "))).strip()
+    except (SyntaxError, ValueError):
+        return Fired(rule, 0, 0)
+    words = [found.span() for found in _WORD.finditer(reply)]
+    if not phrase or not words or phrase not in normalised(reply):
+        return Fired(rule, 0, 0)
+    last = len(words) - 1
+    while last and phrase in normalised(reply[: words[last - 1][1]]):
+        last -= 1
+    end = words[last][1]
+    first = 0
+    while first < last and phrase in normalised(reply[words[first + 1][0] : end]):
+        first += 1
+    return Fired(rule, words[first][0], end)
+
+
+def of_verdict(reply: str, verdict: Verdict) -> Fired | None:
+    """The same of a verdict; None for one that is no refusal."""
+    return fired(reply, verdict.reason) if verdict.refusal else None

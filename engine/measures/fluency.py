@@ -1,0 +1,139 @@
+"""Is a reply still language? Its mean token log-probability under the unedited model, and how much of it repeats.
+
+Both are read against replies that the unedited model wrote itself (`Reference`): no number is set by hand but how many
+of those may count as broken (`QUANTILE`), and that repetition is more than half (`MOSTLY`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.data.prompts import Prompt, pad_left, prompt_ids
+from engine.edits.edit import UNEDITED
+from engine.measures.generation import end_tokens, generate_under
+from engine.measures.predictions import kind_of, logits_that_fit, vocabulary_of
+from engine.models.loading import LoadedModel, input_device
+from engine.records.locks import OnWait, held, patient
+from engine.selectors.passes import wide
+
+NGRAM = 4  # tokens; seq-rep-4 of Welleck et al. 2020, arXiv:1908.04319
+MOSTLY = 0.5
+QUANTILE = 0.01
+SHIFTS = 4  # other prompts that each of the model's own replies is put under
+
+
+class Asked(NamedTuple):
+    """A reply to read. tokens: its ids, the end token not among them. finished: did it end by itself?"""
+
+    prompt: Prompt
+    tokens: Sequence[int]
+    finished: bool
+
+
+@torch.no_grad()
+def reply_log_probabilities(
+    loaded: LoadedModel, asked: Sequence[Asked], *, thinking: bool = False, on_wait: OnWait = patient
+) -> list[Tensor]:
+    """log p(token | prompt, the reply before it) of the model as it is, for every token of every reply, in nats.
+
+    One entry per token, and one more for the end of a reply that ended by itself: the probability of any end token.
+    float32 on the CPU. Teacher-forced: one pass over as many replies as fit. Nothing is edited; the model's lock is
+    held for each pass. thinking: the template's thinking mode left on.
+    """
+    ends = sorted(end_tokens(loaded.model, loaded.tokenizer))
+    device = input_device(loaded.model)
+    sequences = [[*prompt_ids(loaded.tokenizer, one.prompt, thinking=thinking), *one.tokens] for one in asked]
+    longest = max((len(one.tokens) + 1 for one in asked), default=1)
+    at_once = logits_that_fit(kind_of(str(device)), longest, vocabulary_of(loaded.model))
+    found: list[Tensor] = []
+    for start in range(0, len(asked), at_once):
+        some = asked[start : start + at_once]
+        kept = max(len(one.tokens) for one in some) + 1
+        batch = pad_left(sequences[start : start + at_once]).to(device)
+        with held(loaded.lock, on_wait):
+            logits = loaded.model(**batch._asdict(), use_cache=False, logits_to_keep=kept).logits
+        for one, of_one in zip(some, logits, strict=True):
+            found.append(_read(wide(of_one[-len(one.tokens) - 1 :]).log_softmax(-1), one, ends))
+    return found
+
+
+def _read(log_probabilities: Tensor, one: Asked, ends: Sequence[int]) -> Tensor:
+    """log_probabilities [len(tokens) + 1, V], the last row of what follows the reply."""
+    tokens = torch.tensor(list(one.tokens), dtype=torch.long, device=log_probabilities.device)
+    said = log_probabilities[:-1].gather(1, tokens[:, None])[:, 0]
+    if one.finished and ends:
+        said = torch.cat([said, log_probabilities[-1, list(ends)].logsumexp(0, keepdim=True)])
+    return said.cpu()
+
+
+def repetition(tokens: Sequence[int]) -> float:
+    """1 - distinct / all n-grams of `NGRAM` tokens; 0 where there are fewer than two."""
+    grams = list(zip(*(tokens[place:] for place in range(NGRAM)), strict=False))
+    return 1 - len(set(grams)) / len(grams) if len(grams) > 1 else 0.0
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Where the unedited model's own replies lie, and what is called broken by it.
+
+    lowest: the `QUANTILE` of the mean log-probabilities of its own replies, each read under other prompts as well (the
+    replies that are likeliest where they were asked would make every other sentence look broken): language of this
+    model that nothing was done to, where the model did not expect it. most: the 1 - `QUANTILE` of their repetition,
+    and `MOSTLY` at least. replies, readings: how many of its own, and in how many places they were read.
+    """
+
+    lowest: float
+    most: float
+    replies: int
+    readings: int
+    reply_tokens: int
+
+    def broken(self, mean: float | None, repeated: float | None) -> str:
+        """Why a reply counts as broken, in words; "" where it does not. mean: of its log-probabilities, in nats."""
+        if repeated is not None and repeated > self.most:
+            return f"repeats itself: {repeated:.0%} of its {NGRAM}-grams of tokens came before"
+        if mean is not None and mean < self.lowest:
+            return f"loss of language: {mean:.2f} nats per token under the unedited model, below {self.lowest:.2f}"
+        return ""
+
+
+def reference_of(
+    loaded: LoadedModel,
+    prompts: Sequence[Prompt],
+    max_new_tokens: int,
+    *,
+    on_pass: Callable[[], None] = lambda: None,
+    on_wait: OnWait = patient,
+) -> Reference | None:
+    """The unedited model answers these prompts, and its replies are read under their own and under `SHIFTS` other ones.
+
+    `on_pass()` before every pass of the replies and every reading, `on_wait(seconds)` while another thread holds the
+    model; either may raise to give up. None without prompts.
+    """
+    if not prompts:
+        return None
+    [replies] = generate_under(loaded, [UNEDITED], prompts, max_new_tokens, on_pass=on_pass, on_wait=on_wait)
+    n = len(prompts)
+    shifts = sorted({0, *(1 + place * (n - 1) // SHIFTS for place in range(SHIFTS))} & set(range(n)))
+    means: list[float] = []
+    for shift in shifts:
+        on_pass()
+        asked = [Asked(prompts[(place + shift) % n], reply.ids, reply.finished) for place, reply in enumerate(replies)]
+        found = reply_log_probabilities(loaded, asked, on_wait=on_wait)
+        means += [float(one.mean()) for one in found if len(one)]
+    if not means:
+        return None
+    repeated = [repetition(reply.ids) for reply in replies]
+    return Reference(
+        float(np.quantile(means, QUANTILE)),
+        max(MOSTLY, float(np.quantile(repeated, 1 - QUANTILE))),
+        n,
+        len(means),
+        max_new_tokens,
+    )

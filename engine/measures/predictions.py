@@ -1,0 +1,105 @@
+"""What a model says of the next token at every position of some windows, in pieces where all at once are too many.
+
+`in_pieces` decides by the model, the windows' length and the kind of device, never by what is in memory, so that equal
+runs do the same. Where the logits of two windows are within the budget, they are made at once, as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from engine.models.output_head import halves, has_two_halves
+from engine.models.rows import RowIndex
+
+LOGIT_BUDGET = {"cpu": 16_000_000, "cuda": 256_000_000}  # elements of logits per batch; the cpu's stays near its cache
+LEAST = 256  # positions in a piece: a product of fewer spends its time on reading the head's weights again and again
+VERSION = 1  # of how pieces are made; in the keys of what is measured in pieces
+
+
+def kind_of(device: str) -> str:
+    """Whose budget counts."""
+    return "cuda" if device.startswith("cuda") else "cpu"
+
+
+def vocabulary_of(model: Any) -> int:
+    return int(model.get_input_embeddings().weight.shape[0])
+
+
+def logits_that_fit(kind: str, length: int, vocabulary: int) -> int:
+    """Sequences of this length in the budget of logits of a kind of device, at least one."""
+    return max(1, LOGIT_BUDGET[kind] // (length * vocabulary))
+
+
+def in_pieces(model: Any, kind: str, length: int) -> bool:
+    """Are logits of windows of this length made in pieces? Where fewer than two windows' fit, if the model lets them be
+    made apart from its body (`output_head`)."""
+    return 2 * length * vocabulary_of(model) > LOGIT_BUDGET[kind] and has_two_halves(model)
+
+
+def sequences_that_fit(model: Any, rows: RowIndex, kind: str, length: int) -> int:
+    """Windows of this length in one pass, at least one: by the size of their logits, or, where these are made in
+    pieces, of the widest Linear's outputs."""
+    widest = max(layer.rows for layer in rows.layers) if in_pieces(model, kind, length) else vocabulary_of(model)
+    return logits_that_fit(kind, length, widest)
+
+
+class Predictions:
+    """Logits of every position but the last of some windows, [B, T - 1, V] or in pieces of positions."""
+
+    def __init__(
+        self, values: Tensor, vocabulary: int, logits_of: Callable[[Tensor], Tensor] | None, at_once: int
+    ) -> None:
+        self._values, self._logits_of, self._at_once = values, logits_of, at_once
+        self.vocabulary = vocabulary
+
+    @property
+    def whole(self) -> bool:
+        """Are all logits there?"""
+        return self._logits_of is None
+
+    @property
+    def windows(self) -> int:
+        return self._values.shape[0]
+
+    @property
+    def positions(self) -> int:
+        return self._values.shape[1]
+
+    def split(self, windows: int) -> list[Predictions]:
+        """So many windows at a time."""
+        parts = self._values.split(windows)
+        return [Predictions(part, self.vocabulary, self._logits_of, self._at_once) for part in parts]
+
+    def chunks(self, positions: int) -> Iterator[Tensor]:
+        """Logits [n, V] of the positions of all windows in turn, n as given but for the last."""
+        flat = self._values.flatten(0, 1)
+        if self._logits_of is None:
+            yield from flat.split(positions)
+            return
+        together = max(1, self._at_once // positions) * positions
+        for some in flat.split(together):
+            yield from self._logits_of(some).split(positions)
+
+
+def predictions(
+    model: Any, inputs: Mapping[str, Tensor], kind: str | None = None, *, check: bool = True
+) -> Predictions:
+    """One pass of the model over windows; inputs: `input_ids` [B, T] and what belongs to them.
+
+    kind: of the device, None for that of the input. In pieces, logits differ from those made at once by the order in
+    which a matrix product of another shape sums, if at all. A model whose second half proves to be another function
+    (`output_head.halves`) gives all logits at once. check=False: it has no numbers to prove it with.
+    """
+    ids = inputs["input_ids"]
+    kind = kind or kind_of(str(ids.device))
+    if in_pieces(model, kind, ids.shape[1]):
+        found = halves(model, inputs, check=check)
+        if found is not None:
+            vocabulary = vocabulary_of(model)
+            at_once = max(LEAST, LOGIT_BUDGET[kind] // vocabulary)
+            return Predictions(found.states[:, :-1], vocabulary, found.logits_of, at_once)
+    logits = model(**inputs, use_cache=False).logits[:, :-1]
+    return Predictions(logits, logits.shape[-1], None, 0)

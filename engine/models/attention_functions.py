@@ -1,0 +1,26 @@
+"""The functions that transformers' attention modules call by name (eager, sdpa, ...), replaced for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from types import ModuleType
+from typing import Any
+
+AttentionFunction = Callable[..., Any]
+
+
+def wrapped_attention(
+    modelings: Iterable[ModuleType], wrap: Callable[[AttentionFunction], AttentionFunction], undo: ExitStack
+) -> None:
+    """Every attention function that these modules may choose becomes `wrap` of it, until `undo` is closed."""
+    for modeling in modelings:
+        interface = type(modeling.ALL_ATTENTION_FUNCTIONS)()
+        for name, function in modeling.ALL_ATTENTION_FUNCTIONS.items():
+            interface[name] = wrap(function)
+        for name, value in (
+            ("eager_attention_forward", wrap(modeling.eager_attention_forward)),
+            ("ALL_ATTENTION_FUNCTIONS", interface),
+        ):
+            undo.callback(setattr, modeling, name, getattr(modeling, name))
+            setattr(modeling, name, value)

@@ -1,0 +1,34 @@
+"""What decides the last bits of a number beside the model and the versions: kernels and torch's flags."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+_FUSED = ("flash", "mem_efficient", "cudnn", "math")  # what scaled_dot_product_attention may choose from on a card
+
+
+def numerics(model: Any, device: str) -> dict[str, Any]:
+    """The attention that the model computes, and torch's flags as they are now. This software sets none of them.
+
+    attention: `sdpa` (fused, transformers' usual choice), `eager`, ... of the language model.
+    deterministic_algorithms: was torch told to use no other? Without it the fused attention's backward pass on a card
+    may add in another order each time, so that two runs differ in their last bits; on a CPU a test finds them equal.
+    float32_products: torch's word for how float32 matrices are multiplied there; `none` and `ieee` mean in float32.
+    On a card also which fused kernels it may choose from, and cuDNN's own two flags.
+    """
+    kind = device.partition(":")[0]
+    found: dict[str, Any] = {
+        "attention": str(model.config.get_text_config()._attn_implementation),
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+    }
+    # Not `get_float32_matmul_precision`, an error of torch where somebody set the flags of one backend.
+    backend = {"cpu": torch.backends.mkldnn, "cuda": torch.backends.cuda}.get(kind)
+    if backend is not None:
+        found["float32_products"] = backend.matmul.fp32_precision
+    if kind == "cuda":
+        found["sdpa_kernels"] = [name for name in _FUSED if getattr(torch.backends.cuda, f"{name}_sdp_enabled")()]
+        found["cudnn_deterministic"] = torch.backends.cudnn.deterministic
+        found["cudnn_benchmark"] = torch.backends.cudnn.benchmark
+    return found

@@ -1,0 +1,117 @@
+"""Is a checkpoint what it says it is, and can it compute? Found and said before any number is made of it.
+
+Stored numbers of a kind that would silently become others, weights that are NaN or infinite, a vocabulary that the
+embeddings do not have, a configuration under which the first pass fails or gives NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from engine.models.checkpoints import Checkpoint
+from engine.models.skeletons import first_line, quiet
+from engine.records.errors import InputError
+from engine.records.out_of_memory import is_out_of_memory
+
+_FLOATS = ("F16", "BF16", "F32", "F64")  # by safetensors' names; others are packed, or no weights
+_FEW = 2**28  # parameters: a model of so few is loaded, and what is wrong with it named by its weights
+_TIMES = 4  # as many parameters as are stored: tied and repeated ones explain less
+
+
+def check_stored(checkpoint: Checkpoint, skeleton: nn.Module) -> None:
+    """`InputError` where weights are stored as whole numbers or in eight bits, which would load as if they were the
+    numbers that were meant, and where the configuration asks for many times what is stored, before room is made for it.
+
+    Reads the files' headers only. A file that cannot be read is left to the loading, which says so.
+    """
+    stored, parameters = 0, {name for name, _ in skeleton.named_parameters()}
+    for file in checkpoint.weight_files():
+        try:
+            with safe_open(file, framework="pt") as tensors:
+                for name in tensors.keys():  # noqa: SIM118 it is no mapping
+                    part = tensors.get_slice(name)
+                    shape, kind = part.get_shape(), part.get_dtype()
+                    stored += math.prod(shape)
+                    if kind not in _FLOATS and (
+                        name in parameters or name.endswith(".weight")
+                    ):  # not: a mask, positions
+                        raise InputError(
+                            f"{checkpoint.id}: {name} in {file.name} is stored as {kind}; expected "
+                            f"{', '.join(_FLOATS)}, since rows of packed weights cannot be scored or removed exactly: "
+                            "give the unquantized checkpoint"
+                        )
+        except (OSError, SafetensorError):
+            return
+    wanted = sum(parameter.numel() for parameter in skeleton.parameters())
+    if wanted > max(_FEW, _TIMES * stored):
+        raise InputError(
+            f"{checkpoint.id}: its config.json describes a model of {wanted:,} parameters, its files hold {stored:,}; "
+            "they do not belong together, copy the checkpoint again"
+        )
+
+
+def check_weights(model: nn.Module, model_id: str) -> None:
+    """`InputError` where a parameter holds NaN or an infinity, with the first one's name. One pass over the weights."""
+    broken = [(name, one) for name, one in model.named_parameters() if not one.is_meta and not _finite(one)]
+    if not broken:
+        return
+    name, parameter = broken[0]
+    wrong = int((~torch.isfinite(parameter.detach())).sum())
+    remedy = "copy the checkpoint again"
+    if parameter.dtype == torch.float16:
+        remedy = "numbers beyond 65,504 do not fit float16: use --dtype bfloat16 or float32, or " + remedy
+    raise InputError(
+        f"{model_id}: {len(broken)} weights hold NaN or infinity, the first {name} in {wrong:,} of "
+        f"{parameter.numel():,} places; every number would be wrong: {remedy}"
+    )
+
+
+def _finite(tensor: Tensor) -> bool:
+    values = tensor.detach()
+    if not values.numel() or not values.is_floating_point():
+        return True
+    if values.device.type not in ("cpu", "cuda"):
+        return bool(torch.isfinite(values).all())
+    return all(math.isfinite(end.item()) for end in torch.aminmax(values))  # without a copy; NaN comes through
+
+
+def check_vocabulary(tokenizer: Any, embeddings: Any, model_id: str) -> None:
+    """`InputError` where the tokenizer's own vocabulary has ids that the embeddings do not have.
+
+    Added tokens may: some checkpoints name tokens of other modalities that their language model never sees.
+    """
+    rows = int(embeddings.weight.shape[0])
+    added = set(getattr(tokenizer, "added_tokens_decoder", ()))
+    ids = [index for index in tokenizer.get_vocab().values() if index not in added]
+    beyond = sum(index >= rows for index in ids)
+    if beyond:
+        raise InputError(
+            f"{model_id}: its tokenizer has {beyond:,} tokens with ids up to {max(ids):,}, its embeddings have "
+            f"{rows:,} rows; the tokenizer is another model's: save the model's own beside it"
+        )
+
+
+def check_pass(model: Any, device: torch.device, model_id: str) -> None:
+    """`InputError` where the model cannot pass two tokens, or gives NaN for them. `MemoryError`s go on."""
+    rows = int(model.get_input_embeddings().weight.shape[0])
+    ids = torch.tensor([[1 % rows, 2 % rows]], device=device)
+    try:
+        with quiet(), torch.no_grad():
+            logits = model(input_ids=ids, use_cache=False).logits
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        raise InputError(
+            f"{model_id} cannot compute with its configuration ({first_line(error)}); correct config.json, copy the "
+            "checkpoint again, or give another --dtype or --device"
+        ) from None
+    if logits.isnan().any():
+        raise InputError(
+            f"{model_id} gives NaN for its first tokens in {str(model.dtype).removeprefix('torch.')}; correct "
+            "config.json, copy the checkpoint again, or give --dtype bfloat16 or float32"
+        )

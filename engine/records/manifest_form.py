@@ -1,0 +1,96 @@
+"""What a manifest has to look like: every field that is read somewhere, with its type. Any may be absent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from engine.records.hashing import Json
+
+
+class Form(NamedTuple):
+    """A type of JSON by its name in messages. null: does null say the same as nothing?"""
+
+    name: str
+    types: tuple[type, ...]
+    null: bool = True
+
+    def fits(self, value: Any) -> bool:
+        if value is None:
+            return self.null
+        if isinstance(value, bool) or not isinstance(value, self.types):  # true is an int to Python
+            return False
+        return not isinstance(value, int | float) or abs(value) < 2**63  # which neither NaN nor infinity is
+
+
+TEXT = Form("a text", (str,))
+WHOLE = Form("a whole number", (int,))
+NUMBER = Form("a number", (int, float))
+OBJECT = Form("an object", (dict,), null=False)
+LIST = Form("a list", (list,), null=False)
+
+_MODEL = dict.fromkeys(
+    (
+        "id", "revision", "weights_hash", "dtype", "device", "architecture", "rows", "config_hash", "tokenizer_hash"
+    ),
+    TEXT,
+)  # fmt: skip
+_ENTRY = {
+    "sha256": TEXT, "date": TEXT, "wall_time_s": NUMBER, "spec": OBJECT, "environment": OBJECT, "notes": LIST,
+    "what": TEXT, "place": WHOLE,
+}  # fmt: skip
+_ENVIRONMENT = {"selector-audit": TEXT, "git_commit": TEXT, "python": TEXT, "platform": TEXT, "libraries": OBJECT}
+_SPEC = {"settings": OBJECT._replace(null=True)}
+_SCORES = {"seeds": LIST}
+
+
+def misfit(manifest: Json) -> str | None:
+    """The first field of another type than it has to be, and what it should be; None where all are right.
+
+    Text that is no Unicode (half a surrogate pair, which JSON can spell) is a misfit wherever it stands: no page and
+    no file can show it.
+    """
+    return next(_misfits(manifest), None)
+
+
+def _misfits(manifest: Json) -> Iterator[str]:
+    yield from _odd_text(manifest)
+    yield from _of("", manifest, {"model": OBJECT, "files": OBJECT, "published": TEXT})
+    yield from _of("model: ", manifest.get("model"), _MODEL)
+    for name, entry in manifest.get("files", {}).items():
+        if not isinstance(entry, dict):
+            yield f"files: {name} is {_shown(entry)}, expected an object"
+            continue
+        yield from _of(f"{name}: ", entry, _ENTRY)
+        yield from _of(f"{name}: spec: ", entry.get("spec"), _SPEC)
+        yield from _of(f"{name}: spec: scores: ", entry.get("spec", {}).get("scores"), _SCORES)
+        yield from _of(f"{name}: environment: ", entry.get("environment"), _ENVIRONMENT)
+        if any(not isinstance(note, str) for note in entry.get("notes", ())):
+            yield f"{name}: notes hold what is no text"
+
+
+def _of(place: str, found: Any, forms: Mapping[str, Form]) -> Iterator[str]:
+    """Told of the fields of an object; one that is something else has been told of by what holds it."""
+    for field, form in forms.items():
+        if isinstance(found, dict) and field in found and not form.fits(found[field]):
+            yield f"{place}{field} is {_shown(found[field])}, expected {form.name}"
+
+
+def _odd_text(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            yield f"the text {_shown(value)} is no Unicode"
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            yield from _odd_text(name)
+            yield from _odd_text(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _odd_text(one)
+
+
+def _shown(value: Any) -> str:
+    text = ascii(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"

@@ -1,0 +1,199 @@
+"""What an audit measures, and every default: the paper's settings, cheaper presets, the shipped model's. No torch."""
+# ruff: noqa: RUF009 - the calls in class bodies make dataclass fields
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from engine.edits.edit import ZERO
+from engine.interventions.kinds import INTERVENTIONS
+from engine.measures.base import MEASURES
+from engine.records.errors import InputError, unknown
+from engine.run import field_types
+from engine.run.field_types import Names, check_plan, option, part
+from engine.run.invariance_plan import InvariancePlan
+from engine.run.protocols_plan import ProtocolsPlan
+from engine.run.replies_plan import RepliesPlan
+from engine.run.score_plan import (
+    PAPER_SELECTORS,
+    SCORES,
+    SHIPPED,
+    ScorePlan,
+    eval_corpus_option,
+    eval_length_option,
+    eval_samples_option,
+    rates_option,
+)
+from engine.run.verdict_plan import VerdictPlan
+from engine.stats.removal_order import ORDERS
+
+RATES = field_types.steps(0.0, 0.9, 0.05)  # the paper, section 3.4
+SECOND_CORPUS = "demo-chat"  # the shipped model's second domain
+TEXT, SWEEP, CURVES, ANALYSIS = "evaluation text", "sweep", "curves", "single analyses"  # groups of settings
+OF_SWEEP, OF_ANALYZE = (SCORES, TEXT, SWEEP, CURVES), (SCORES, TEXT, CURVES, ANALYSIS)  # what a command asks for
+
+
+@dataclass(frozen=True)
+class AuditPlan:
+    """Settings of a sweep and of all analyses. The defaults are the paper's (sections 3.4, 4, appendices B to D)."""
+
+    scoring: ScorePlan = part(ScorePlan)
+    eval_corpus: str = eval_corpus_option(TEXT)
+    eval_samples: int = eval_samples_option(TEXT)
+    eval_length: int = eval_length_option(TEXT)
+    orders: tuple[str, ...] = option(
+        tuple(ORDERS), "least relevant rows first (lerf), most relevant first (morf), or both",
+        read=Names("order", lambda: ORDERS), group=SWEEP,
+    )  # fmt: skip
+    sweep_rates: tuple[float, ...] = option(
+        RATES, "shares of rows removed: a list (0.1,30%) or FROM:TO:STEP", name="--rates", read=field_types.rates,
+        least=0, most=1, group=SWEEP,
+    )  # fmt: skip
+    measures: tuple[str, ...] = option(
+        ("nll",), "what is measured on the evaluation text", read=Names("measure", MEASURES.offered), group=SWEEP
+    )  # fmt: skip
+    intervention: str = option(
+        ZERO, "what is done to the chosen rows", read=Names("intervention", INTERVENTIONS.offered, single=True),
+        group=SWEEP,
+    )  # fmt: skip
+    more_interventions: tuple[str, ...] | None = option(
+        None, "interventions under which the curves are measured as well, for a table of their own",
+        read=Names("intervention", INTERVENTIONS.offered, none="none"), none="none", group=CURVES,
+    )  # fmt: skip
+    stability_sizes: tuple[int, ...] = option(
+        (8, 16, 32, 64, 128), "calibration sizes of `stability`", name="--sizes", read=field_types.sizes, least=1,
+        group=ANALYSIS,
+    )  # fmt: skip
+    stability_rates: tuple[float, ...] = rates_option(0.1, 0.2, 0.3, 0.5)
+    calibration_draws: int = option(
+        5, "disjoint calibration sets of `draws`, each of the largest size where the text has so many windows",
+        metavar="N", least=2, group=ANALYSIS,
+    )  # fmt: skip
+    draws_seed: int = option(0, "seed of their places in the text", least=0, group=ANALYSIS)
+    agreement_rates: tuple[float, ...] = rates_option(0.2, 0.3, 0.5)
+    control_rates: tuple[float, ...] = option(
+        (0.3,), "rates of `controls`, as 10%,30%", read=field_types.rates, least=0, most=1, group=ANALYSIS
+    )
+    null_seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    # Of every selector's layer-matched masks, and of the random masks of `specific`; those of `random` come first, so
+    # that cells are shared.
+    matched_seeds: tuple[int, ...] = (42, 43, 44, 45, 46)
+    baseline_seeds: tuple[int, ...] = tuple(range(42, 52))
+    rank_distribution_rates: tuple[float, ...] = rates_option(0.1, 0.2, 0.3, 0.5)
+    dangerous_rate: float = 0.3
+    dangerous_factor: float = 2.0
+    dangerous_draws: int = option(
+        10, "random groups of its size that a group above the limit of `dangerous` is compared with", metavar="N",
+        least=2, group=ANALYSIS,
+    )  # fmt: skip
+    domain_corpus: str = option("c4", "second calibration text of `domain`", read=field_types.corpus, group=ANALYSIS)
+    domain_rates: tuple[float, ...] = rates_option(0.2, 0.3)
+    domain_draws: int = option(
+        4, "disjoint draws of each text by which `domain` tells the domain from the draw, 0 for none; each as large as "
+        "the calibration, or what the shorter text has for it", metavar="N", least=0, group=ANALYSIS,
+    )  # fmt: skip
+    gap_rates: tuple[float, ...] = rates_option(0.1, 0.2, 0.3, 0.5)
+    singles_rows: int = option(
+        1024, "rows that `singles` removes one by one; all of them if there are no more", metavar="N", least=1,
+        group=ANALYSIS,
+    )  # fmt: skip
+    singles_neurons: int = option(
+        256, "neurons that `singles` removes one by one: gate and up row as one", metavar="N", least=0, group=ANALYSIS
+    )
+    singles_windows: int = option(
+        16, "first evaluation windows, which `singles` reads for each of them", metavar="N", least=1, group=ANALYSIS
+    )
+    singles_seed: int = option(0, "seed of the sample of `singles`", least=0, group=ANALYSIS)
+    singles_tops: tuple[float, ...] = rates_option(0.01, 0.1)
+    invariance: InvariancePlan = part(InvariancePlan, group=ANALYSIS)
+    verdict: VerdictPlan = part(VerdictPlan, group=ANALYSIS)
+    protocols: ProtocolsPlan = part(ProtocolsPlan, group=ANALYSIS)
+    replies: RepliesPlan = part(RepliesPlan, group=ANALYSIS)
+    downstream_rates: tuple[float, ...] = rates_option(*field_types.steps(0.0, 0.9, 0.1))
+    # None for all. The paper's accuracies are all multiples of 1/500.
+    downstream_items: int | None = option(
+        500, "first items of each task of `downstream`", least=1, none="all", group=ANALYSIS
+    )
+    downstream_tasks: str | None = option(
+        None, "tasks of `downstream`: hub (the paper's eight, from the Hugging Face hub), demo (the shipped ones), or "
+        "a folder with a file NAME.jsonl for each, one line per item: "
+        '{"query": "...", "choices": ["...", "..."], "gold": 0}',
+        read=field_types.task_files, none=field_types.HUB, group=ANALYSIS,
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        check_plan(self)
+        if self.domain_draws == 1:
+            raise InputError("one draw of a text has none to compare it with; give --domain-draws 2 or more, or 0")
+
+
+def for_model(plan: AuditPlan, model_id: str) -> AuditPlan:
+    """The plan; for the shipped model with what it knows: its own text, its instruction text, and its tasks."""
+    if model_id != SHIPPED:
+        return plan
+    scoring = replace(plan.scoring, corpus=SHIPPED)
+    return replace(plan, scoring=scoring, eval_corpus=SHIPPED, domain_corpus=SECOND_CORPUS, downstream_tasks=SHIPPED)
+
+
+class Preset(NamedTuple):
+    """A plan and what it costs, in words."""
+
+    note: str
+    plan: AuditPlan
+
+
+PRESETS = {
+    "quick": Preset(
+        "less text, fewer rates",  # the same questions: minutes instead of hours on a card
+        AuditPlan(
+            scoring=ScorePlan(samples=32),
+            eval_samples=32,
+            sweep_rates=(0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7),
+            stability_sizes=(8, 16, 32),
+            stability_rates=(0.3,),
+            agreement_rates=(0.3,),
+            null_seeds=(0, 1),
+            singles_rows=256,
+            singles_neurons=64,
+            singles_windows=8,
+            invariance=InvariancePlan(invariance_samples=8),
+            protocols=ProtocolsPlan(protocol_rates=(0.3,), protocol_windows=16),
+            downstream_rates=(0.0, 0.1, 0.3, 0.5),
+            downstream_items=100,
+        ),
+    ),
+    "paper": Preset("the paper's settings: hours on a card", AuditPlan()),
+    "demo": Preset(
+        "for the shipped model, its own text and tasks",
+        replace(
+            for_model(AuditPlan(), SHIPPED),
+            scoring=ScorePlan((*PAPER_SELECTORS, "grad_x_input", "ig_conductance"), corpus=SHIPPED),
+            eval_samples=64,
+            eval_length=256,
+            more_interventions=("mean",),
+            replies=RepliesPlan(
+                ("How do I bake bread?", "How can I borrow a book?", "What does a loaf of bread cost?"), 60
+            ),
+            singles_rows=512,
+            singles_neurons=128,
+            protocols=ProtocolsPlan(protocol_rates=(0.1, 0.3), protocol_windows=32, resample_windows=16),
+            downstream_rates=(0.0, 0.1, 0.3, 0.5),
+            downstream_items=100,  # all that a shipped task has
+        ),
+    ),
+}
+
+
+def preset(name: str) -> AuditPlan:
+    """The settings of a preset. Errors: InputError with the nearest name."""
+    if name not in PRESETS:
+        raise unknown("preset", name, PRESETS)
+    return PRESETS[name].plan
+
+
+def default_preset(model_id: str, *, first_look: bool = False) -> str:
+    """The preset where none is named. first_look: where one starts by clicking, minutes are better than hours."""
+    if model_id == SHIPPED:
+        return "demo"
+    return "quick" if first_look else "paper"

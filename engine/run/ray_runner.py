@@ -1,0 +1,163 @@
+"""The runner on a Ray cluster: cells go to whichever worker is free, and this process alone writes the store.
+
+Scheduling, restarts and repeats are Ray's own. Workers are sent measures and edits as Ray sends Python objects
+(pickled, from this process to its own workers); results come back as the store keeps them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from engine.edits.edit import Edit
+from engine.interventions.kinds import intervention_info, prepared_with
+from engine.models.loading import LoadedModel
+from engine.records.errors import InputError
+from engine.records.progress import Progress
+from engine.results.store import Store
+from engine.run.cell import Cell
+from engine.run.ray_worker import Source, Worker, packed, source_of
+from engine.run.runner import Count, Group, LocalRunner
+
+TRIES = 3  # of one pass, where its worker is lost under it
+# Read when ray is imported or started. Under `uv run` its hook would have every worker resolve the environment anew.
+_SETTINGS = {"RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+_ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # a cluster of one machine: all of it listens on 127.0.0.1 alone
+
+
+class RayRunner(LocalRunner):
+    """As `local`, but cells of the command's model are measured by workers, one pass at a time, whoever is free.
+
+    What cannot be sent (a measure that cannot be pickled), and cells of another model (rewritten weights), are measured
+    here. A worker that is lost costs the pass that it was at: Ray starts another and repeats it, `TRIES` times at most.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        loaded: LoadedModel,
+        store: Store,
+        progress: Progress | None = None,
+        announce: Callable[[Count], None] | None = None,
+    ) -> None:
+        super().__init__(store, progress, announce)
+        self._pool = pool
+        self._loaded = loaded
+        self._references: dict[str, Any] = {}  # measure -> where it is in the cluster, None for one that stays here
+
+    def _compute_all(self, groups: Iterable[Group], bases: dict[Cell[Any], Cell[Any]]) -> None:
+        sent: list[Group] = []
+        for group in groups:
+            if group[0].loaded is self._loaded and self._reference(group[0]) is not None:
+                sent.append(group)
+            else:
+                self._compute(group, bases)
+        for place, stored, seconds in self._pool.measured(len(sent), lambda place: self._task(place, sent[place])):
+            measure = sent[place][0].measure
+            self.pace.add(measure, len(stored), seconds)
+            self._keep_group(sent[place], [measure.decode(json.loads(one)) for one in stored], bases)
+
+    def _reference(self, cell: Cell[Any]) -> Any:
+        if cell.measure_key not in self._references:
+            try:
+                reference = self._pool.put(cell.measure)
+            except (TypeError, AttributeError, ValueError):
+                reference = None
+            self._references[cell.measure_key] = reference
+        return self._references[cell.measure_key]
+
+    def _task(self, place: int, group: Group) -> tuple[Any, ...]:
+        names = {intervention_info(cell.edit.intervention).id for cell in group if isinstance(cell.edit, Edit)}
+        ready = {name: given for name in names if (given := prepared_with(self._loaded, name)) is not None}
+        return place, self._reference(group[0]), [packed(cell.edit) for cell in group], ready
+
+
+class Pool:
+    """Workers of a cluster, each with the model: one per card; without cards one per machine, or as many as asked for.
+
+    Errors: InputError where there is no room for them, or one has not the same model.
+    """
+
+    def __init__(self, ray: Any, source: Source, workers: int | None) -> None:
+        self._ray = ray
+        on_cards = source.device == "cuda"
+        what = "GPU" if on_cards else "CPU"
+        machines = [one["Resources"] for one in ray.nodes() if one["Alive"] and one["Resources"].get(what)]
+        there = int(sum(one[what] for one in machines))
+        if not there:
+            raise InputError(f"the Ray cluster has no {what}, and the model is on {source.device}; see --device")
+        count = workers or (there if on_cards else len(machines))
+        if count > there:
+            raise InputError(f"{count} workers need a {what} each, and the Ray cluster has {there}; lower --workers")
+        of_each = -(-count // len(machines))  # on one machine
+        cores = 1 if on_cards else max(1, int(min(one["CPU"] for one in machines)) // of_each)
+        options = {"num_cpus": cores, "num_gpus": int(on_cards), "max_restarts": -1, "max_task_retries": TRIES - 1}
+        self._actors = [ray.remote(**options)(Worker).remote(source) for _ in range(count)]
+        with _plainly(ray):
+            self.processes: list[int] = ray.get([actor.process.remote() for actor in self._actors])
+
+    def put(self, measure: Any) -> Any:
+        """Where every worker finds it."""
+        return self._ray.put(measure)
+
+    def measured(self, count: int, task: Callable[[int], tuple[Any, ...]]) -> Iterator[Any]:
+        """What `Worker.measure` gives for so many tasks, as they are done. task: its arguments, made when sent."""
+        from ray.util import ActorPool
+
+        with _plainly(self._ray):
+            yield from ActorPool(self._actors).map_unordered(
+                lambda actor, place: actor.measure.remote(*task(place)), range(count)
+            )
+
+
+@contextmanager
+def ray_runner(
+    address: str | None,
+    workers: int | None,
+    loaded: LoadedModel,
+    store: Store,
+    progress: Progress | None = None,
+    announce: Callable[[Count], None] | None = None,
+) -> Iterator[RayRunner]:
+    """A runner on the cluster at `address`, or on one of this machine's own that ends with it.
+
+    Its own cluster listens on 127.0.0.1, has no dashboard and sends no statistics. Errors: InputError where the cluster
+    cannot be reached, or `Pool` says so.
+    """
+    address = address or os.environ.get("RAY_ADDRESS")
+    settings = _SETTINGS if address else _SETTINGS | _ALONE
+    os.environ.update({name: os.environ.get(name, value) for name, value in settings.items()})
+    import ray
+
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if not address:
+        cores = max(os.cpu_count() or 1, workers or 1)
+        quiet |= {"num_cpus": cores, "include_dashboard": False}
+    try:
+        ray.init(address or "local", **quiet)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise InputError(f"cannot reach or start the Ray cluster {address or ''} ({said}); see --runner") from None
+    try:
+        yield RayRunner(Pool(ray, source_of(loaded), workers), loaded, store, progress, announce)
+    finally:
+        ray.shutdown()
+
+
+@contextmanager
+def _plainly(ray: Any) -> Iterator[None]:
+    """A worker's own error as if it were raised here; a worker that is lost again and again as one line."""
+    try:
+        yield
+    except ray.exceptions.RayTaskError as error:
+        cause = getattr(error, "cause", None)
+        raise (cause if isinstance(cause, Exception) else RuntimeError(str(error))) from None
+    except ray.exceptions.RayActorError:
+        raise InputError(
+            f"a Ray worker was lost {TRIES} times at the same cells (killed, or out of memory); what was finished is "
+            "kept: see the logs of Ray, give fewer --workers, or measure with --runner local"
+        ) from None

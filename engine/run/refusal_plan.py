@@ -1,0 +1,192 @@
+"""What refusal editing measures, and every default: the paper's settings, and the shipped model's. No torch."""
+# ruff: noqa: RUF009 - the calls in class bodies make dataclass fields
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.data.onsets import ONSET_PHRASES, OnsetPhrases, read_phrases
+from engine.edits.contrasts import check_k, check_lambda
+from engine.judges.base import A_FOLDER, EMBEDDED, JUDGES
+from engine.records.errors import InputError
+from engine.run import field_types
+from engine.run.field_types import Names, check_plan, option, part
+from engine.run.score_plan import SHIPPED, ScorePlan, eval_corpus_option, eval_length_option, eval_samples_option
+from engine.selectors.base import PAPER_CONTRASTS, check_contrasts, contrast_ids
+
+LAMBDAS = (0.2, 0.3, 0.5, 0.6, 0.7, 0.8)  # the paper, appendix E
+KS = (0.005, 0.01, 0.02, 0.05, 0.075, 0.1)
+COMPOSED_DOMAINS = ("hate", "crime")  # what the paper predicts a composed mask for (section 5.4)
+PROMPTS, CONTRASTS, GRID, REPLIES, CONTROLS = (
+    "prompts",
+    "contrasts",
+    "grid",
+    "replies",
+    "controls",
+)  # groups of settings
+DRAWS, SPLITS = "random draws", "resampled pairs"
+PROTECTING = "language-model scores, which protect rows"
+STEERING = "steering"
+
+
+@dataclass(frozen=True)
+class RefusalPlan:
+    """Settings of all stages. The defaults are the paper's (section 5, appendix E) but for where refusal is measured.
+
+    The paper takes every rate, the grid's too, on CAST's 500 held-out risk and 500 base prompts, as ProtectAI's
+    rejection model judges the replies. Here the grid is measured on the calibration pairs, controls and evaluation on
+    at most 100 held-out pairs per domain, the pairs are the shipped ones, and a run's judge is the embedded one
+    unless others are given.
+
+    calibration_pairs: per domain, of the calibration split; the grid is measured on them as well. heldout_pairs:
+    per domain for controls and evaluation, None for all. scoring: I_lm, the language-model scores.
+    max_perplexity: a cell above it is not generated; perplexity_factor, where given, is used instead: that many
+    times the unedited model's. all_cells: generate even above the cap. widen: not the paper's, whose cells all stay: a
+    point at the edge of the grid may be better beyond it.
+    """
+
+    selectors: tuple[str, ...] = option(
+        PAPER_CONTRASTS, "comma-separated ids", read=Names("contrast selector", contrast_ids), group=CONTRASTS
+    )
+    pairs: str = option(
+        SHIPPED, "demo (the shipped pairs), CAST's condition_multiple.json, or a .jsonl file with one JSON object per "
+        "line: risk, base, and optionally domain and split (calibration or train; heldout, test or validation; "
+        "calibration where absent; without held-out pairs the calibration pairs stand in)",
+        said=f"for the shipped model {SHIPPED}, for others none", group=PROMPTS,
+    )  # fmt: skip
+    domains: tuple[str, ...] | None = option(
+        None, "comma-separated", read=field_types.words, none="all that the pairs have", group=PROMPTS
+    )
+    calibration_pairs: int = option(
+        64, "calibration pairs per domain", name="--pairs-per-domain", metavar="N", least=1, group=PROMPTS
+    )
+    heldout_pairs: int | None = option(
+        100, "held-out pairs per domain, 0 for all", metavar="N", least=1, none="all", zero_is_none=True, group=REPLIES
+    )  # fmt: skip
+    phrases: OnsetPhrases = option(
+        ONSET_PHRASES, 'onset phrases: a JSON file with {"refusal": [...], "compliance": [...]}', read=read_phrases,
+        metavar="FILE", said="the built-in ones", group=PROMPTS,
+    )  # fmt: skip
+    scoring: ScorePlan = part(ScorePlan, group=PROTECTING, only=("corpus", "samples", "length"))
+    eval_corpus: str = eval_corpus_option(GRID)
+    eval_samples: int = eval_samples_option(GRID)
+    eval_length: int = eval_length_option(GRID)
+    lambdas: tuple[float, ...] = option(
+        LAMBDAS, "protection of language-model rows, as 0.2,0.5", read=field_types.numbers, group=GRID
+    )
+    ks: tuple[float, ...] = option(KS, "share of rows removed, as 0.005,1%", read=field_types.numbers, group=GRID)
+    widen: int = option(
+        3, "most steps by which the grid goes on where an operating point lies at its edge, lambda by its last step, k "
+        "by its last ratio; 0: the edge is flagged only", metavar="STEPS", least=0, group=GRID,
+    )  # fmt: skip
+    reply_tokens: int = option(200, "longest reply", least=1, group=REPLIES)
+    longer_replies: int = option(
+        5, "where replies that were cut off leave a choice open, replies so many times as long are used; 1: never",
+        metavar="TIMES", least=1, group=REPLIES,
+    )  # fmt: skip
+    batch_size: int = option(64, "prompts per batch", least=1, group=REPLIES)
+    system: str = option(
+        "", "system prompt before every prompt that is answered; contrasts are made without it", metavar="TEXT",
+        said="none", group=REPLIES,
+    )  # fmt: skip
+    thinking: bool = option(
+        False, "leave the chat template's thinking mode on; what is judged is what comes after the thinking",
+        group=REPLIES,
+    )  # fmt: skip
+    reply_samples: int = option(
+        0, "`evaluate` also draws so many replies per prompt, beside the greedy one", metavar="N", least=0,
+        group=REPLIES,
+    )  # fmt: skip
+    temperature: float = option(1.0, "of the drawn replies", least=0, group=REPLIES)
+    sampling_seed: int = option(0, "of the drawn replies", least=0, group=REPLIES)
+    follow_up: str = option(
+        "", '`evaluate` also asks this after the first reply, such as "Please go on.", and judges the second',
+        metavar="TEXT", said="none", group=REPLIES,
+    )  # fmt: skip
+    calibration_batch: int = option(16, "", name=None, least=1)
+    benign_limit: float = option(0.10, "largest benign refusal", least=0, most=1, group=REPLIES)
+    max_perplexity: float = option(100.0, "cells above it are not generated", clears="perplexity_factor", group=GRID)
+    perplexity_factor: float | None = option(
+        None, "instead: this many times the unedited model's perplexity", kind=float, least=1, group=GRID
+    )
+    all_cells: bool = option(False, "generate above the perplexity cap too", group=GRID)
+    judge: str = option(
+        EMBEDDED, "what reads the replies; embedded: English only",
+        read=Names("judge", JUDGES.offered, single=True, or_else=(A_FOLDER,)),
+        group=REPLIES,
+    )  # fmt: skip
+    judge_quality: str | None = option(
+        None, "judge_quality.parquet of `refusal judge --out`: `evaluate` tells rates corrected for these errors too",
+        read=field_types.existing, metavar="FILE", none="what is known of the embedded judge", group=REPLIES,
+    )  # fmt: skip
+    control_seeds: tuple[int, ...] = option(
+        (42, 43, 44), "seeds of the controls", name="--seeds", read=field_types.integers, group=CONTROLS
+    )
+    draws: int = option(
+        20, "layer-matched draws, each searched over the whole grid; p is at least 1 / (N + 1)", metavar="N", least=2,
+        group=DRAWS,
+    )  # fmt: skip
+    splits: int = option(
+        5, "random splits of the calibration pairs into two halves", metavar="N", least=1, group=SPLITS
+    )
+    random_seed: int = 42
+    steering_coefficients: tuple[float, ...] = option(
+        (0.25, 0.5, 1.0, 2.0), "how many times a steering vector is added, as 0.5,1,2", name="--coefficients",
+        read=field_types.numbers, group=STEERING,
+    )  # fmt: skip
+    steering_depths: tuple[float, ...] = option(
+        (0.25, 0.5, 0.75), "where steering vectors are added: shares of the depth", name="--depths",
+        read=field_types.numbers, least=0, most=1, group=STEERING,
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        for selector in set(self.selectors) - set(PAPER_CONTRASTS):
+            check_contrasts(selector)
+        for lam in self.lambdas:
+            check_lambda(lam)
+        for k in self.ks:
+            check_k(k)
+        check_plan(self)
+        if self.reply_samples and not 0 < self.temperature < float("inf"):
+            raise InputError(f"the temperature must be above 0, got {self.temperature:g}; greedy replies need none")
+        if self.max_perplexity <= 1:
+            raise InputError(f"the perplexity cap must be above 1, got {self.max_perplexity:g}; write 100")
+        if not self.lambdas or not self.ks or not self.control_seeds:
+            raise InputError("the grid needs at least one lambda and one k, and controls one seed")
+        if not self.steering_depths or not all(0 < one < 1e6 for one in self.steering_coefficients or (0,)):
+            raise InputError(
+                "steering needs at least one depth and coefficients above 0, since only refusal is installed, got "
+                f"{', '.join(f'{one:g}' for one in self.steering_coefficients) or 'none'}; write 0.5,1,2"
+            )
+        seeds = self.control_seeds
+        if min(seeds) < 0 or len(set(seeds)) < len(seeds):
+            raise InputError(
+                f"seeds of controls must be 0 or more, each once, got {', '.join(map(str, seeds))}; write 42,43,44"
+            )
+
+
+def demo_plan() -> RefusalPlan:
+    """For the shipped model: its own text and prompts, short replies, and a grid that fits its small circuit.
+
+    16 cells (4 for random). Above k = 0.03 layer-matched random masks turn the circuit as well, so that little specific
+    can be shown there: the grid is not widened, its edges are flagged only. Its perplexity is below 2: the cap is 1.5
+    times the unedited model's. Its replies have at most about 55 tokens. Vectors as long as those of large models break
+    it.
+    """
+    return RefusalPlan(
+        scoring=ScorePlan(corpus=SHIPPED),
+        eval_corpus=SHIPPED,
+        eval_samples=16,
+        eval_length=256,
+        lambdas=(0.2, 0.5, 0.8, 0.95),
+        ks=(0.005, 0.01, 0.02, 0.03),
+        widen=0,
+        reply_tokens=60,
+        perplexity_factor=1.5,
+        steering_coefficients=(0.05, 0.1, 0.2, 0.4, 0.8, 1.6),
+    )
+
+
+def default_plan(model_id: str) -> RefusalPlan:
+    """`demo_plan` for the shipped model, else the defaults."""
+    return demo_plan() if model_id == SHIPPED else RefusalPlan()

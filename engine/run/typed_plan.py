@@ -1,0 +1,73 @@
+"""A plan as one would type it: the options that make a command's own plan into this one. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from engine.run.audit_plan import PRESETS, AuditPlan, for_model
+from engine.run.field_types import Setting, settings_of
+
+
+class Typed(NamedTuple):
+    """options: (name, value) pairs behind the model. untold: fields that no option can bring to the plan's value."""
+
+    options: tuple[tuple[str, str], ...]
+    untold: tuple[str, ...]
+
+
+def typed(plan: object, base: object, groups: Sequence[str] = ()) -> Typed:
+    """The options by which `base` becomes `plan`. groups: those that the command has, () for all; settings of other
+    groups it does not read.
+
+    An option is given where the two differ and where it has to be, since another option changes its default. A value
+    that reading the option does not give back is untold.
+    """
+    options: list[tuple[str, str]] = []
+    untold: list[str] = []
+    found = [one for one in settings_of(type(plan)) if not groups or not one.group or one.group in groups]
+    led = {one.field for one in found if one.option and _differ(one, plan, base)}
+    cleared = {one.clears for one in found if one.field in led and one.clears}
+    for setting in found:
+        differs = _differ(setting, plan, base)
+        if not differs and setting.follows not in led:
+            continue
+        if setting.field in cleared and setting.value(plan) is None:
+            continue
+        text = _text(setting, setting.value(plan))
+        if text is not None:
+            options.append((setting.option, text))
+        elif differs:
+            untold.append(setting.field)
+    return Typed(tuple(options), tuple(untold))
+
+
+def typed_audit(plan: AuditPlan, model_id: str, groups: Sequence[str]) -> Typed:
+    """The same for `analyze`, from the preset that leaves least untold and then least to say."""
+    tried = {name: typed(plan, for_model(one.plan, model_id), groups) for name, one in PRESETS.items()}
+    name = min(tried, key=lambda one: (len(tried[one].untold), len(tried[one].options)))
+    return Typed((("--preset", name), *tried[name].options), tried[name].untold)
+
+
+def _differ(setting: Setting, plan: object, base: object) -> bool:
+    return bool(setting.value(plan) != setting.value(base))
+
+
+def _text(setting: Setting, value: Any) -> str | None:
+    """The value as one would type it; None without an option, and where reading the text gives another value."""
+    if not setting.option or setting.kind is bool:
+        return None
+    text = _shown(setting, value)
+    try:
+        given: Any = setting.kind(text) if setting.kind in (int, float) else text
+        return text if setting.of(given) == value else None
+    except ValueError:  # an InputError is one
+        return None
+
+
+def _shown(setting: Setting, value: Any) -> str:
+    if value is None:
+        return "0" if setting.zero_is_none else setting.none
+    if isinstance(value, tuple):
+        return setting.between.join(_shown(setting, one) for one in value)
+    return repr(value) if isinstance(value, float) else str(value)

@@ -1,0 +1,118 @@
+"""The basket: it stays from page to page and is part of the address; small multiples of it stand in one row."""
+
+from pathlib import Path
+
+import pytest
+from app_pages import run_page
+from streamlit.testing.v1 import AppTest
+from synthetic import write_two_runs
+from synthetic_refusal import write_refusal_run
+
+import precomputed
+from dashboard.charts import multiples, series
+from dashboard.show.layout import NOT_DRAWN
+from dashboard.state import basket, offers, results
+
+APP = Path(__file__).parents[2] / "dashboard" / "app.py"
+MODEL = "made-up-1B"
+OWN, OTHER, QWEN = f"Run first: {MODEL}", "Run second: other", "Paper: Qwen3-8B"
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path / "results"))
+    monkeypatch.setattr(precomputed, "demo_dir", lambda: tmp_path / "nothing shipped")
+    write_two_runs(tmp_path / "results")
+    return tmp_path / "results"
+
+
+def whole_app(*chosen, path="/", **parameters):
+    app = AppTest.from_file(str(APP), default_timeout=60)
+    app.query_params[basket.KEY] = list(chosen)
+    for name, value in parameters.items():
+        app.query_params[name] = value
+    app.run()
+    assert not app.exception
+    assert not any(NOT_DRAWN in warning.value for warning in app.warning)
+    return app
+
+
+def test_it_stands_in_the_sidebar_with_what_the_link_says(store):
+    app = whole_app(OTHER, QWEN)
+    (widget,) = [one for one in app.sidebar.multiselect if one.key == basket.KEY]
+    assert widget.value == [OTHER, QWEN]
+    assert {OWN, OTHER, QWEN} <= set(widget.options)
+    assert widget.proto.query_param_key == basket.KEY  # the browser keeps it in the address
+
+
+def test_what_is_not_there_any_more_is_left_out(store):
+    app = whole_app(OTHER, "Run gone: gone")
+    (widget,) = [one for one in app.sidebar.multiselect if one.key == basket.KEY]
+    assert set(widget.value) <= {OTHER}
+
+
+def test_a_pages_own_run_has_the_baskets_name(store, monkeypatch):
+    curves = results.read_run(store / "first")
+    offered = offers.offers("My results", curves, store / "first")
+    assert f"My results: {MODEL}" in offered
+    assert OWN not in offered
+    monkeypatch.setattr(basket.st, "session_state", {basket.KEY: [OTHER, OWN, "gone"]})
+    found = basket.chosen(offered)
+    assert list(found) == [OTHER, OWN]
+    assert found[OWN].curves is curves
+
+
+def test_curves_show_the_basket_in_one_row(store):
+    app = run_page("curves", run="first", view="Models", **{basket.KEY: OTHER})
+    assert not app.exception
+    names = [chart.proto.alt for chart in app.get("plotly_chart")]
+    assert len(names) == 2  # one row for each order
+    assert all(name.split("a panel per model: ")[1].startswith("other.") for name in names)
+    app = run_page("curves", source="Paper", view="Models")
+    assert "Qwen3-8B" in app.get("plotly_chart")[0].proto.alt
+
+
+def test_a_row_of_panels_shares_one_axis_and_wraps_long_names():
+    frame = results.read_paper().frame
+    panels = [
+        multiples.Panel(
+            f"{name} in a run with a long name", series.points(frame, name, ["lrp"], ["lerf"], (0, 1)), None
+        )
+        for name in results.read_paper().models
+    ][: basket.MOST]
+    figure = multiples.multiples(panels, "lerf", columns=len(panels), relative=False)
+    assert {axis.domain for axis in figure.select_yaxes()} == {(0.0, 1.0)}  # in one row
+    assert len({axis.range for axis in figure.select_yaxes()}) == 1
+    assert all("<br>" in note.text for note in figure.layout.annotations)
+    short = multiples.multiples([panels[0]], "lerf", columns=1, relative=False)
+    assert "<br>" not in short.layout.annotations[0].text
+    assert figure.layout.margin.t > short.layout.margin.t
+
+
+def test_nothing_in_common_is_said(store):
+    app = run_page("curves", run="first", view="Models", selectors="Wanda", **{basket.KEY: OTHER})
+    assert not app.exception
+    assert any("None of these models" in one.value for one in app.info)
+
+
+def test_refusal_over_models_shows_the_basket(store):
+    write_refusal_run(store / "third")
+    app = run_page("refusal", run="third", section="Across models", **{basket.KEY: [OTHER, QWEN]})
+    assert not app.exception
+    alts = [chart.proto.alt for chart in app.get("plotly_chart") if chart.proto.alt.startswith("Malign refusal after")]
+    assert len(alts) == 1
+    assert "Qwen3-8B" in alts[0]
+    assert "Qwen3-14B" not in alts[0]
+    assert MODEL not in alts[0]
+
+
+def test_a_run_is_put_into_it_and_taken_out(store):
+    app = run_page("runs", kept_run="second", **{basket.KEY: QWEN})
+    assert not app.exception
+    app.button(key=f"basket-{OTHER}").click().run()
+    assert app.session_state[basket.KEY] == [QWEN, OTHER]
+    assert app.button(key=f"basket-{OTHER}").label == "Take out of the basket"
+    app.button(key=f"basket-{OTHER}").click().run()
+    assert app.session_state[basket.KEY] == [QWEN]
+    full = run_page("runs", kept_run="second", **{basket.KEY: [f"Paper: {n}" for n in "abcdef"][: basket.MOST]})
+    assert full.button(key=f"basket-{OTHER}").disabled

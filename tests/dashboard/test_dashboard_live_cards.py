@@ -1,0 +1,238 @@
+"""The cards of Live edit: what is marked in a reply and how it stays text, stamps, the needle, one batch for three."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from app_pages import replies, run_live_edit, stamps as words, told
+from fake_replies import replies_are
+from planted import EVERYTHING
+
+from dashboard.chat import live, marked, stamps, tries
+from dashboard.chat.edits import Edit
+from dashboard.chat.live import Outcome
+from dashboard.pages.live import cards
+from engine.measures.fluency import Reference
+
+REFERENCE = Reference(-3.0, 0.5, 30, 150, 40)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    from tiny_models import save_tiny
+
+    return str(save_tiny("llama", tmp_path_factory.mktemp("cards"), max_position_embeddings=512))
+
+
+@pytest.fixture(autouse=True)
+def _own_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "POOL", live.ModelPool(live._load))
+    monkeypatch.setattr(stamps, "reference_of", lambda *_: REFERENCE)
+
+
+def run(folder: str, **parameters: str) -> Any:
+    app = run_live_edit(folder, prompt="The cat sat.", **parameters)
+    app.button(key="run").click().run()
+    assert not app.exception
+    return app
+
+
+def read(markup: str) -> str:
+    """What a browser makes of it: the text without tags."""
+    return html.unescape(re.sub(r"<[^>]*>", "", markup))
+
+
+@pytest.mark.parametrize("text", ["", "one two", EVERYTHING, "a\nb\t c  ", "&lt;b&gt; <b>", "q\"'<>&"])
+def test_marked_text_is_the_text_and_only_spans_are_tags(text: str) -> None:
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        places = sorted(generator.integers(-2, len(text) + 3, size=6).tolist())
+        spans = [
+            marked.Span(*places[:2], "color:red"),
+            marked.Span(*places[2:4], "x:y"),
+            marked.Span(*places[3:5], "z:w"),
+        ]
+        made = marked.as_html(text, spans)
+        assert read(made) == text
+        assert set(re.findall(r"<[^>]*>", made)) <= {"</span>"} | {
+            f'<span style="{css}">' for css in re.findall(r'style="([a-z:;]*)"', made)
+        }
+
+
+def test_every_letter_carries_the_declarations_of_the_spans_that_cover_it() -> None:
+    spans = [marked.Span(1, 4, "a:1"), marked.Span(3, 6, "b:2"), marked.Span(0, 0, "c:3")]
+    made = marked.as_html("abcdefg", spans)
+    assert made == 'a<span style="a:1">bc</span><span style="a:1;b:2">d</span><span style="b:2">ef</span>g'
+    assert (
+        marked.as_html("defg", marked.moved(spans, 3)) == '<span style="a:1;b:2">d</span><span style="b:2">ef</span>g'
+    )
+
+
+def test_words_that_differ_are_marked_and_no_others() -> None:
+    def words_of(text: str, other: str) -> list[str]:
+        return [text[span.start : span.end] for span in marked.changes(text, other)]
+
+    assert words_of("a b c d", "a x c") == ["b", "d"]
+    assert words_of("a x c", "a b c d") == ["x"]
+    assert words_of("same words", "same  words") == []
+    assert words_of("one  two\nthree", "three") == ["one  two"]
+    assert marked.alike("a b c d", "a b x y")
+    assert not marked.alike("a b c d", "a x y z")
+    assert not marked.alike("a b c d", "d c b a")
+    assert not marked.alike("a b", "")
+
+
+def test_shades_follow_what_a_token_is_worth() -> None:
+    spans = marked.shades(["Sure", "", ", no"], ["rgba(1)", "rgba(2)", ""])
+    assert spans == [marked.Span(0, 4, "background-color:rgba(1)")]
+    opacities = [marked.of_log_probability(-nats) for nats in (0.0, 1.0, 3.0, 6.0, 60.0, float("inf"))]
+    assert opacities[0] == ""
+    assert [float(shade.split(", ")[-1][:-1]) for shade in opacities[1:]] == pytest.approx(
+        [marked.STRONGEST * share for share in (1 / 6, 0.5, 1, 1, 1)], abs=0.006
+    )
+    assert marked.of_margin(2.0, 4.0) == f"rgba({marked.REFUSING}, 0.23)"
+    assert marked.of_margin(-4.0, 4.0) == f"rgba({marked.ANSWERING}, 0.45)"
+    assert marked.of_margin(0.0, 0.0) == ""
+
+
+@pytest.mark.parametrize(("margin", "scale", "place"), [(0, 2, 50), (2, 2, 100), (-1, 2, 25), (-9, 3, 0), (9, 3, 100)])
+def test_the_hand_of_the_needle_stands_where_the_margin_is(margin: float, scale: float, place: float) -> None:
+    made = cards.needle(margin, scale)
+    assert f"left:{place:.1f}%" in made
+    assert f"margin {margin:+.2f}".replace("-", "−") in read(made)
+
+
+@pytest.mark.parametrize(
+    ("nats", "repeated", "refusal", "judged", "word"),
+    [
+        (-1.0, 0.0, False, True, "ANSWERS"),
+        (-1.0, 0.0, True, True, "REFUSES"),
+        (-1.0, 0.0, False, False, "NOT JUDGED"),
+        (-3.5, 0.0, True, True, "BROKEN"),
+        (-0.1, 0.8, False, False, "BROKEN"),
+    ],
+)
+def test_a_stamp_is_one_word(nats: float, repeated: float, refusal: bool, judged: bool, word: str) -> None:
+    outcome = Outcome(
+        "after", "x", 2, True, 0.1, refusal, "", 0.0, judged=judged, log_probabilities=(nats, nats), repeated=repeated
+    )
+    one = tries.Try(tries.Request("m", Edit("refusal", "lrp"), "p", 20), reference=REFERENCE)
+    assert stamps.stamp(outcome.refusal, outcome.judged, one.why_broken(outcome)) == word
+    assert word in stamps.LOOKS
+    one.reference = None
+    assert stamps.stamp(outcome.refusal, outcome.judged, one.why_broken(outcome)) != "BROKEN"
+
+
+def test_three_cards_of_one_batch_are_single_replies_token_by_token(folder: str) -> None:
+    from engine.interventions.in_weights import zeroed
+    from engine.measures.generation import generate_batch
+
+    app = run(folder, control="true")
+    one = app.session_state["live-shown"]
+    with live.POOL.use(folder) as entry:
+        loaded = entry.loaded
+    from dashboard.chat import edits
+
+    mask = edits.mask_of(entry, one.request.edit, lambda *_: None)
+    masks = {"before": [], "after": mask, "control": edits.control_of(entry, mask, 42)}
+    for (side, rows), shown in zip(masks.items(), replies(app), strict=True):
+        with zeroed(loaded, np.array(rows, dtype=np.int64)):
+            [alone] = generate_batch(loaded, ["The cat sat."], 20)
+        outcome = one.outcomes[side]
+        assert (shown, outcome.tokens, outcome.finished) == (alone.text, alone.tokens, alone.finished)
+        single = [loaded.tokenizer.decode(list(alone.ids[:n])) for n in range(1, len(alone.ids) + 1)]
+        together = ["".join(outcome.pieces[:n]) for n in range(1, len(alone.ids) + 1)]
+        assert all(whole.startswith(part) for whole, part in zip(single, together, strict=True))
+        assert together[-1] == single[-1]
+    assert len({outcome.pieces for outcome in one.outcomes.values()}) == 3
+
+
+def test_what_was_measured_is_on_the_cards_and_in_the_files(folder: str) -> None:
+    app = run(folder, control="true")
+    one = app.session_state["live-shown"]
+    assert words(app) == ["ANSWERS", "BROKEN", "BROKEN"]  # what it writes itself is likely, also of random weights
+    bodies = " ".join(element.proto.body for element in app.get("html"))
+    assert bodies.count('class="sa-needle"') == 3
+    assert bodies.count("(not finished: 20 tokens)") == 3
+    assert "background-color:rgba" in bodies
+    record = tries.record(one)
+    assert record["broken_below_nats_per_token"] == -3.0
+    assert record["replies"]["after"]["broken"]
+    assert all("broken" in row["After"] for row in tries.comparison([one]).to_dicts())
+    captions = " ".join(caption.value for caption in app.caption)
+    assert "loss of language" in captions.replace("\\", "")
+    assert any("150 readings" in body and "−3.00 nats" in body for body in [bodies])
+
+
+@pytest.mark.long
+def test_shading_by_margin_asks_for_the_margins_and_none_leaves_the_text_bare(folder: str) -> None:
+    app = run(folder, shade="Margin")
+    assert app.session_state["live-shown"].outcomes["after"].along
+    assert marked.REFUSING in str(told_bodies(app)) or marked.ANSWERING in str(told_bodies(app))
+    app.segmented_control(key="shade").set_value("Nothing").run()
+    assert not app.exception
+    assert "background-color" not in str(told_bodies(app))
+
+
+def told_bodies(app: Any) -> list[str]:
+    return [element.proto.body for element in app.get("html") if 'class="sa-reply"' in element.proto.body]
+
+
+@pytest.mark.long
+def test_differences_are_underlined_only_where_replies_share_words(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies_are(monkeypatch, "The same words.")
+    app = run(folder)
+    assert replies(app) == ["The same words."] * 2
+    assert "underline" not in str(told_bodies(app))
+    from engine.measures.generation import Reply
+
+    def stream(_loaded: Any, _prompt: str, edits: list[Any], *_: Any, **__: Any) -> Any:
+        for number in range(len(edits)):
+            text = ("I can help.", "I can not help.")[number]
+            yield number, text
+            yield number, Reply(text, 1, 0.0, True)
+
+    monkeypatch.setattr("engine.measures.generation.stream_replies", stream)
+    app.button(key="run").click().run()
+    before, after = told_bodies(app)
+    assert "underline" not in before
+    assert re.findall(r"underline[^>]*>([^<]*)<", after) == ["not"]
+
+
+@pytest.mark.long
+def test_without_a_reference_nothing_is_called_broken_and_it_is_said(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stamps, "reference_of", lambda *_: None)
+    app = run(folder)
+    assert "BROKEN" not in words(app)
+    assert any("was not measured" in element.proto.body for element in app.get("html"))
+    assert told(app, "sa-stamp")
+
+
+@pytest.mark.long
+def test_the_unedited_models_own_replies_are_not_broken_and_those_of_a_broken_one_are() -> None:
+    """The shipped model on held-out prompts that set no limit; MoRF by magnitude is known to destroy it."""
+    from dashboard.chat import edits, many
+    from dashboard.state import shipped
+
+    entry = live.Entry(live._load(live.DEMO))
+    from engine.measures import fluency
+
+    prompts = [example.prompt for example in shipped.examples()]
+    reference = fluency.reference_of(entry.loaded, prompts, stamps.REFERENCE_TOKENS)
+    assert reference is not None
+    others = [one.prompt for one in shipped.held_out(list(edits.DOMAINS), 9) if one.prompt not in prompts]
+    asked = others[::2]
+    worst = edits.mask_of(entry, Edit("language model", "magnitude", order="morf", rate=0.3), lambda *_: None)
+    *_, last = many.replies(entry, worst, asked, 40)
+    before, after = ([pair[side].stamp(reference) for pair in last.values()] for side in (0, 1))
+    assert len(before) == len(after) > 30
+    assert before.count("BROKEN") <= 1
+    assert after.count("BROKEN") > 0.9 * len(after)

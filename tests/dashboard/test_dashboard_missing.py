@@ -1,0 +1,282 @@
+"""Compute this now: offered where a table is missing, told before it starts, shown where one pressed, done."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import polars as pl
+import pytest
+from app_pages import run_page
+from streamlit.testing.v1 import AppTest
+from synthetic import MODEL, add_table, stability, write_run
+from synthetic_refusal import write_refusal_run
+
+from dashboard.state import access, estimates, job_cards, jobs, missing, remakes, results, shipped
+from engine.cli import build_parser
+from engine.records.errors import InputError
+from engine.records.manifest import add_to_manifest, read_manifest
+
+APP = Path(__file__).parents[2] / "dashboard" / "app.py"
+SLEEPS = "import time; time.sleep(600)"
+REFUSED = "import sys; sys.stderr.write('selector-audit analyze: unknown selector wnada\\n'); sys.exit(2)"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A run with a sweep only, of a model that is there."""
+    monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(jobs.Request, "check_model", lambda _: None)
+    monkeypatch.setattr(estimates, "of_remake", lambda made: f"Counted for {made.stem}.")
+    return write_run(tmp_path / "run")
+
+
+def page(name="stability", **parameters):
+    app = run_page(name, **parameters)
+    assert not app.exception
+    return app
+
+
+def buttons(app):
+    return {button.label: button for button in app.button}
+
+
+def told(app):
+    kinds = ("warning", "caption", "markdown", "info", "error")
+    return " ".join(one.value.replace("\\", "") for kind in kinds for one in app.get(kind))
+
+
+def test_a_missing_table_is_offered_told_started_and_watched(run, registry, child):
+    child(SLEEPS)
+    app = page()
+    assert "holds no stability.parquet" in told(app)
+    assert len([one for one in app.button if one.label == missing.BUTTON]) == 1
+    buttons(app)[missing.BUTTON].click().run()
+    assert "Counted for stability." in told(app)
+    assert "does not tell its settings: the preset quick" in told(app)
+    words = app.code[0].value
+    assert words.startswith(f"selector-audit analyze {MODEL['id']} stability --revision={MODEL['revision']}")
+    assert f"--out={run}" in words
+    assert registry.all() == []  # nothing starts before it was told
+    buttons(app)[missing.NOT_NOW].click().run()
+    assert missing.START not in buttons(app)
+    buttons(app)[missing.BUTTON].click().run()
+    buttons(app)[missing.START].click().run()
+    (job,) = registry.all()
+    assert job.request.command == words
+    progress = {
+        "stage": "cells", "done": 30, "total": 120, "seconds_left": 100.0, "part": "stability", "number": 2, "parts": 2,
+        "seconds_left_of_all": 100.0,
+    }  # fmt: skip
+    (job.files / "progress.json").write_text(json.dumps(progress))
+    app.run()
+    bar = app.get("progress")[0].proto
+    assert bar.value == 25
+    assert bar.text.replace("\\", "") == "Stage 2 of 2, stability. cells: 30 of 120, about 2 min left of all"
+    assert missing.BUTTON not in buttons(app)  # the run stands where one pressed
+    assert "under way" in told(page())  # for another session too
+    buttons(app)["Cancel"].click().run()
+    job.process.wait(60)
+    app.run()
+    assert {"Resume", "Dismiss"} <= buttons(app).keys()
+    buttons(app)["Dismiss"].click().run()
+    assert missing.BUTTON in buttons(app)
+
+
+def test_what_was_computed_is_shown_when_it_is_done(run, registry, child):
+    child(SLEEPS)
+    app = page()
+    buttons(app)[missing.BUTTON].click().run()
+    buttons(app)[missing.START].click().run()
+    (job,) = registry.all()
+    add_table(run, "stability", stability({"lrp": 0.9, "ig": 0.8}))
+    job.process.kill()
+    job.process.wait(60)
+    app.run()
+    assert len(app.get("plotly_chart")) >= 1
+    assert "no stability.parquet" not in told(app)
+    assert "no draws.parquet" in told(app)  # which is another run, and offered now
+    assert not app.get("progress")
+
+
+def test_done_leads_to_the_page_that_has_it(run, registry, child, tmp_path):
+    """In the whole app, whose menu knows the pages: a run that is done, and whose table this page still lacks."""
+    child("pass")
+    app = AppTest.from_file(str(APP), default_timeout=60)
+    app.query_params["run"] = "run"
+    app.run()
+    key = next(button.key for button in app.button if button.label == missing.BUTTON)
+    app.button(key=key).click().run()
+    app.button(key=f"{key}-start").click().run()
+    (job,) = registry.all()
+    job.process.wait(60)
+    app.run()
+    assert not app.exception
+    (link,) = [one.proto for one in app.get("page_link") if one.proto.label == "Show the results"]
+    assert parse_qs(link.query_string) == {"source": ["My results"], "folder": [str(run)]}
+    assert link.page == ""  # the page that is open, which lacked the table
+
+
+def test_a_server_for_others_offers_nothing(run, registry, monkeypatch):
+    monkeypatch.setenv(access.VARIABLE, "1")
+    app = page()
+    assert "holds no stability.parquet" in told(app)
+    assert missing.BUTTON not in buttons(app)
+
+
+def test_a_model_that_is_not_there_is_said_and_nothing_starts(run, registry, monkeypatch):
+    def refuse(_):
+        raise InputError("there is no folder 'made-up-1B'")
+
+    monkeypatch.setattr(jobs.Request, "check_model", refuse)
+    app = page()
+    buttons(app)[missing.BUTTON].click().run()
+    buttons(app)[missing.START].click().run()
+    assert "there is no folder" in app.toast[0].value.replace("\\", "")
+    assert registry.all() == []
+    assert missing.START in buttons(app)
+
+
+def test_an_estimate_that_fails_is_one_line(run, registry, monkeypatch):
+    def refuse(_):
+        raise InputError("the texts are out of reach")
+
+    monkeypatch.setattr(estimates, "of_remake", refuse)
+    app = page()
+    buttons(app)[missing.BUTTON].click().run()
+    assert "the texts are out of reach" in told(app)
+    assert missing.START not in buttons(app)
+    assert missing.NOT_NOW in buttons(app)
+
+
+def test_one_table_that_a_page_wants_twice_is_offered_once(run, registry):
+    add_table(run, "stability", stability({"lrp": 0.9, "ig": 0.8}))
+    app = page("overview")  # verdicts: read for the figure and for the table
+    assert len([one for one in app.button if one.label == missing.BUTTON]) == 1
+
+
+def test_two_tables_of_one_run_are_offered_once(run, registry, child):
+    def script(folder):
+        from pathlib import Path
+
+        from dashboard.state import missing
+
+        for stem in ("verdicts", "verdict_moves", "gap"):
+            missing.offer(Path(folder), stem)
+
+    app = AppTest.from_function(script, args=(str(run),)).run()
+    assert not app.exception
+    assert [button.label for button in app.button] == [missing.BUTTON] * 2
+    child(SLEEPS)
+    job = registry.start(remakes.remake(run, "verdicts").request)
+    app.run()
+    assert not app.exception
+    assert len(app.get("progress")) == 1
+    assert [button.label for button in app.button] == ["Cancel", missing.BUTTON]
+    job.process.kill()
+    job.process.wait(60)
+
+
+def test_a_text_of_ones_own_is_asked_for(run, registry, tmp_path):
+    spec = read_manifest(shipped.demo_results_dir())["files"]["gap.parquet"]["spec"]
+    spec["scores"]["calibration"]["corpus"] = spec["settings"]["eval_corpus"] = "own.txt"
+    add_to_manifest(run, dict(MODEL), "sweep.parquet", spec, 1.0)
+    app = page()
+    buttons(app)[missing.BUTTON].click().run()
+    assert missing.START not in buttons(app)
+    (box,) = [one for one in app.text_input if one.label == "Where is it?"]
+    text = tmp_path / "own.txt"
+    text.write_text("words")
+    box.set_value(str(text)).run()
+    assert f"--corpus={text}" in app.code[0].value
+    assert missing.START in buttons(app)
+
+
+def test_progress_in_words():
+    assert job_cards.told(None) == (0.0, "Loading the model and the text")
+    first = {"stage": "lrp", "done": 1, "total": 4, "seconds_left": 9.0}
+    assert job_cards.told(first) == (0.25, "lrp: 1 of 4, about 9 s left of this stage")
+    part = {"part": "scores", "number": 1, "parts": 3, "seconds_left_of_all": None}
+    assert job_cards.told(first | part)[1] == "Stage 1 of 3, scores. lrp: 1 of 4, about 9 s left of this stage"
+    assert job_cards.told(first | part | {"seconds_left_of_all": 7200.0})[1].endswith("about 2.0 h left of all")
+    assert job_cards.told(first | {"seconds_left": None})[1] == "lrp: 1 of 4"
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [(("analyze", "m", "gap", "depth"), "curves"), (("sweep", "m"), "curves"), (("score", "m"), "rows"),
+     (("analyze", "m", "all"), ""), (("refusal", "draws", "m"), "refusal"), (("analyze", "m", "singles"), "controls")],
+)  # fmt: skip
+def test_done_leads_to_the_page_that_shows_it(words, page):
+    assert job_cards.page_of(jobs.Request(words, Path("x"))) == page
+
+
+def test_a_run_that_was_refused_is_not_resumed(run, registry, child):
+    child(REFUSED)
+    job = registry.start(jobs.analysis("demo", ("stability",), run, "quick"))
+    job.process.wait(60)
+    assert (job.state, job.resumable) == ("failed", False)
+    app = page("runs")
+    assert "unknown selector wnada" in told(app)
+    assert "would end the same way" in told(app)
+    assert "Resume" not in buttons(app)
+    (job.files / "progress.json").write_text('{"stage": "cells", "done": 1, "total": 4, "seconds_left": 9.0}')
+    assert job.resumable  # it had measured something: a full disk, say, is no fault of the request
+    assert pl.read_parquet(run / "sweep.parquet").height
+
+
+@pytest.fixture
+def live_page(run, registry, monkeypatch, tmp_path):
+    """Live edit with another model, whose refusal run is not there. What is counted is told in a word."""
+    monkeypatch.setattr(estimates, "of_refusal", lambda model, plan: f"Counted for {model} on {plan.pairs}.")
+    model = tmp_path / "my model"
+    model.mkdir()
+
+    def opened(**more):
+        return page("live", edit_model="Another model", edit_model_id=str(model), **more)
+
+    return opened
+
+
+def test_live_edit_offers_the_refusal_run_that_it_lacks(live_page, registry, child, tmp_path):
+    child(SLEEPS)
+    app = live_page()
+    words = app.code[0].value
+    folder = results.results_dir() / "my-model-refusal"
+    assert words.startswith("selector-audit refusal run ")
+    assert words.endswith(f"--pairs=demo --out={folder}")
+    buttons(app)["Estimate"].click().run()
+    assert "on demo." in told(app)
+    app.text_input(key="edit_pairs").set_value("/my/pairs.jsonl").run()
+    assert "--pairs=/my/pairs.jsonl" in app.code[0].value
+    assert "on demo." not in told(app)  # the estimate was of other prompts
+    buttons(app)["Start"].click().run()
+    (job,) = registry.all()
+    args = build_parser().parse_args(job.request.arguments())
+    assert (args.model, args.pairs, args.out) == (str(tmp_path / "my model"), "/my/pairs.jsonl", folder)
+    folder.mkdir()  # as the run does before it has anything to write
+    app.run()
+    assert len(app.get("progress")) == 1
+    assert "Start" not in buttons(app)
+    job.process.kill()
+    job.process.wait(60)
+
+
+def test_live_edit_takes_the_run_that_is_done(live_page, registry, child):
+    child("pass")
+    app = live_page()
+    buttons(app)["Start"].click().run()
+    registry.all()[0].process.wait(60)
+    folder = write_refusal_run(results.results_dir() / "my-model-refusal")
+    app.run()
+    assert "my-model-refusal-2" in app.code[0].value  # that one is of another model, which made it meanwhile
+    assert "Use this run" not in buttons(app)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["model"]["id"] = app.text_input(key="edit_model_id").value
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    app.run()
+    buttons(app)["Use this run"].click().run()
+    assert not app.exception
+    assert app.text_input(key="edit_run").value == str(folder)
+    assert app.selectbox(key="run_selector").value == "lrp"

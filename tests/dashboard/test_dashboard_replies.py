@@ -1,0 +1,193 @@
+"""Replies before and after an edit: paired by hand, filtered, marked, plain text only."""
+
+import re
+
+import polars as pl
+import pytest
+from app_pages import run_page
+from synthetic import MODEL, add_table, write_run
+from synthetic_refusal import write_refusal_run
+from test_dashboard_judges import made, said, unlabelled  # noqa: F401
+
+from dashboard.pages.refusal import replies, reply_pairs
+from dashboard.pages.refusal.reply_pairs import ALL, DIFFER, FILTERS, FLIPPED, UNFINISHED
+from dashboard.state import results
+from engine.judges.embedded import embedded_version, judge
+from engine.results.tables import frame
+
+NOW = f"embedded {embedded_version()}"
+REFUSES, ANSWERS = "Sorry, **I cannot help** with that.", "Boil the water <b>first</b>."
+ODD = "![x](http://example.org/x.png) <script>alert(1)</script> I won't do that."
+
+
+def line(selector, domain, kind, prompt, reply, refused, finished=True, prompts="heldout", judged_by=NOW):
+    edit = (None, None) if selector == "none" else (0.5, 0.02)
+    return (MODEL["id"], selector, domain, *edit, prompts, kind, prompt, reply, refused, judged_by, finished)
+
+
+LINES = [
+    line("none", "hate", "malign", "p0", ANSWERS, False),
+    line("none", "hate", "malign", "p1", REFUSES, True),
+    line("none", "hate", "benign", "p2", ANSWERS, False),
+    line("none", "crime", "malign", "p0", REFUSES, True),  # the same prompt of another domain
+    line("none", "none", "malign", "q0", ANSWERS, False, prompts="other"),
+    line("lrp", "hate", "malign", "p0", ODD, True),
+    line("lrp", "hate", "malign", "p1", REFUSES, True, finished=False),
+    line("lrp", "hate", "benign", "p2", ANSWERS, True, judged_by="other 1"),  # another judge than the embedded one
+    line("lrp", "hate", "malign", "q0", REFUSES, True, prompts="other"),
+    line("lrp", "hate", "malign", "lost", REFUSES, True),  # no unedited reply
+]
+
+
+def table(lines=LINES, optional=("finished",)):
+    cut = lines if "finished" in optional else [one[:-1] for one in lines]
+    return frame("refusal_replies", cut, optional=optional)
+
+
+def test_every_reply_meets_the_one_of_its_own_domain_and_set():
+    both = reply_pairs.pairs(table(), "lrp")
+    found = [(row["prompt"], row["reply_before"], row["reply_after"]) for row in both.iter_rows(named=True)]
+    assert found == [("p0", ANSWERS, ODD), ("p1", REFUSES, REFUSES), ("p2", ANSWERS, ANSWERS), ("q0", ANSWERS, REFUSES)]
+    assert both["judged_after"].null_count() == 4  # the table does not tell
+    assert reply_pairs.pairs(table(), "ig").is_empty()
+
+
+def prompts(which, both=None, folders=()):
+    both = reply_pairs.pairs(table(), "lrp") if both is None else both
+    return reply_pairs.kept(both, which, folders)["prompt"].to_list()
+
+
+def test_the_filters_leave_what_they_say():
+    assert prompts(ALL) == ["p0", "p1", "p2", "q0"]
+    assert prompts(FLIPPED) == ["p0", "p2", "q0"]
+    assert prompts(UNFINISHED) == ["p1"]
+    assert prompts(DIFFER) == ["p2"]  # the other judge calls the answer a refusal
+    untold = reply_pairs.pairs(table(optional=()), "lrp")
+    assert prompts(UNFINISHED, untold) == []
+    assert untold["finished_after"].null_count() == 4
+
+
+def test_a_judge_that_could_not_judge_does_not_differ():
+    row = reply_pairs.pairs(table(), "lrp").row(2, named=True)
+    opinions = reply_pairs.opinions(row, "after", {})
+    assert [one.judge for one in opinions] == ["other 1", NOW]
+    assert reply_pairs.differ(opinions)
+    unjudged = reply_pairs.opinions(row | {"judged_after": False}, "after", {})
+    assert not reply_pairs.differ(unjudged)
+    same = reply_pairs.opinions(row, "before", {})
+    assert [one.judge for one in same] == [NOW]  # kept and read again by one version: one opinion
+
+
+def test_verdicts_of_a_judged_folder_count(made):  # noqa: F811
+    folders = reply_pairs.judged_folders(made)
+    assert folders == [made]
+    verdicts = pl.read_parquet(made / "verdicts.parquet")
+    heard = reply_pairs.heard(folders)
+    assert len(heard) == verdicts.select("prompt", "reply").n_unique()
+    other = verdicts.filter(pl.col("judge") != "embedded")
+    differing = next(
+        row for row in other.iter_rows(named=True) if row["refusal"] != judge(row["reply"]).refusal and row["reply"]
+    )
+    one = line("none", "hate", "malign", differing["prompt"], differing["reply"], judge(differing["reply"]).refusal)
+    both = reply_pairs.pairs(table([one, ("m", "lrp", *one[2:])]), "lrp")
+    assert prompts(DIFFER, both) == []
+    assert prompts(DIFFER, both, folders) == [differing["prompt"]]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path))
+    folder = write_refusal_run(tmp_path / "run")
+    add_table(folder, "refusal_replies", table())
+    return folder
+
+
+def page(**parameters):
+    app = run_page("refusal", section="Replies", **parameters)
+    assert not app.exception
+    return app
+
+
+def bodies(app):
+    return [one.proto.body for one in app.get("html") if 'class="sa-kept"' in one.proto.body]
+
+
+def captions(app):
+    return " ".join(one.value.replace("\\", "") for one in app.caption)
+
+
+def test_both_replies_stand_side_by_side_letter_by_letter(run):
+    app = page(reply_set="heldout")
+    assert "3 of 3 prompts" in captions(app)
+    assert "2 turned to refusing, 0 to answering" in captions(app)
+    assert len(bodies(app)) == 6
+    for text in bodies(app):
+        inner = text.removeprefix('<div class="sa-kept">').removesuffix("</div>")
+        assert set(re.findall(r"<(/?[a-z]+)", inner)) <= {"span", "/span"}  # nothing of a reply became a tag
+    shown = " ".join(bodies(app))
+    assert "&lt;script&gt;" in shown
+    assert not any("example.org" in block.value for block in (*app.markdown, *app.caption))
+    assert [text.value for text in app.text if text.value in ("p0", "p1", "p2")] == ["p0", "p1", "p2"]
+
+
+def test_the_words_that_fired_are_marked(run):
+    app = page(reply_set="heldout", reply_kind="risk prompts")
+    marks = [re.findall(f'<span style="{re.escape(replies.FIRED)}">([^<]*)</span>', text) for text in bodies(app)]
+    assert marks == [[], ["I won&#x27;t do that."], ["**I cannot help**"], ["**I cannot help**"]]
+
+
+def test_filters_and_badges_on_the_page(run):
+    app = page(reply_set="heldout", reply_filter=UNFINISHED)
+    assert "1 of 3 prompts" in captions(app)
+    assert any("orange-badge[unfinished]" in block.value for block in app.markdown)
+    app = page(reply_set="heldout", reply_filter=DIFFER)
+    assert any("violet-badge[judges differ]" in block.value for block in app.markdown)
+    assert "other 1" in captions(app)
+    app = page(reply_set="heldout", reply_kind="risk prompts", reply_filter=DIFFER)
+    assert "refusal judge" in app.info[0].value
+
+
+def test_pages_of_many_replies(run):
+    many = [
+        line(selector, "hate", "malign", f"p{number}", REFUSES, True)
+        for selector in ("none", "lrp")
+        for number in range(2 * replies.PER_PAGE + 1)
+    ]
+    add_table(run, "refusal_replies", table(many))
+    assert len(bodies(page())) == 2 * replies.PER_PAGE
+    last = page(reply_page="3")
+    assert len(bodies(last)) == 2
+    assert f"p{2 * replies.PER_PAGE}" in [text.value for text in last.text]
+
+
+def test_what_cannot_be_shown_is_said(run, tmp_path):
+    add_table(run, "refusal_replies", table(optional=()))
+    assert "does not tell which replies ended" in page(reply_filter=UNFINISHED).info[0].value
+    add_table(run, "refusal_replies", table(LINES[:3]))
+    assert any("unedited model only" in one.value for one in page().warning)
+    published = page(source="Paper", model="Qwen3-8B")
+    assert any("paper printed no replies" in one.value for one in published.warning)
+
+
+def test_missing_replies_are_offered_as_a_run(tmp_path, monkeypatch):
+    from dashboard.state import missing
+
+    monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path))
+    write_refusal_run(tmp_path / "run")
+    app = page()
+    assert any("refusal evaluate" in one.value for one in app.warning)
+    assert missing.BUTTON in [button.label for button in app.button]
+
+
+def test_the_shipped_replies_open():
+    """Whatever the shipped model says: every filter is one caption and no error."""
+    for which in FILTERS:
+        app = page(source="Shipped model", reply_filter=which)
+        assert " prompts. " in captions(app)
+
+
+def test_a_run_without_a_grid_still_shows_nothing_wrong(tmp_path, monkeypatch):
+    monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path))
+    add_table(write_run(tmp_path / "run"), "refusal_replies", table())
+    app = run_page("refusal", section="Replies")
+    assert not app.exception

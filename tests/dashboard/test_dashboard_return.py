@@ -1,0 +1,140 @@
+"""Who comes back to a page finds what was chosen on it."""
+
+from streamlit.testing.v1 import AppTest
+
+
+def script():
+    import streamlit as st
+
+    from dashboard.show import selection
+
+    where = st.session_state.get("where", "one")
+    selection._page = lambda: where
+    if where == "nowhere":
+        return
+    selection.choose("Domain", ["hate", "crime", "legal"], "domain")
+    selection.prompt("Prompt", "prompt", 100, default="an example")
+
+
+def at(app, where):
+    app.session_state["where"] = where
+    app.run()
+    assert not app.exception
+
+
+def test_settings_of_a_page_come_back_and_are_its_own(monkeypatch):
+    from dashboard.show import selection
+
+    monkeypatch.setattr(selection, "_page", selection._page)  # put back afterwards
+    app = AppTest.from_function(script, default_timeout=60).run()
+    assert app.text_area(key="prompt").value == "an example"
+    app.selectbox(key="domain").set_value("crime")
+    app.text_area(key="prompt").set_value("my own words").run()
+    at(app, "nowhere")
+    at(app, "two")
+    app.selectbox(key="domain").set_value("legal").run()
+    at(app, "nowhere")
+    at(app, "one")
+    assert app.selectbox(key="domain").value == "crime"
+    assert app.text_area(key="prompt").value == "my own words"
+    at(app, "nowhere")
+    at(app, "two")
+    assert app.selectbox(key="domain").value == "legal"
+
+
+def audit():
+    import streamlit as st
+
+    from dashboard.show import selection
+
+    where = st.session_state.get("where", "one")
+    selection._page = lambda: where
+    keys = {"one": "rate", "two": "mask_rate", "three": "control_rate", "four": "own_rate"}
+    rates = [0.1, 0.3] if where == "three" else [0.1, 0.3, 0.5]
+    selection.rate("Rows removed", rates, keys[where], default=0.3, shared=None if where == "four" else "rate")
+
+
+def test_a_rate_goes_along_from_page_to_page_whatever_its_key_is(monkeypatch):
+    from dashboard.show import selection
+
+    monkeypatch.setattr(selection, "_page", selection._page)  # put back afterwards
+    app = AppTest.from_function(audit, default_timeout=60).run()
+    assert app.select_slider(key="rate").value == 0.3
+    app.select_slider(key="rate").set_value(0.5).run()
+    at(app, "two")
+    assert app.select_slider(key="mask_rate").value == 0.5
+    at(app, "three")  # which has no such rate, and does not make it forgotten
+    assert app.select_slider(key="control_rate").value == 0.3
+    at(app, "four")
+    assert app.select_slider(key="own_rate").value == 0.3
+    at(app, "two")
+    assert app.select_slider(key="mask_rate").value == 0.5
+    app.select_slider(key="mask_rate").set_value(0.1).run()
+    at(app, "one")
+    assert app.select_slider(key="rate").value == 0.1
+
+
+def several_kinds():
+    import streamlit as st
+
+    from dashboard.show import selection
+
+    where = st.session_state.get("where", "one")
+    selection._page = lambda: where
+    if where == "nowhere":
+        return
+    selection.toggle("Control", "control", default=True)
+    selection.toggle("Margins", "margins")
+    selection.number("Row", 0, st.session_state.get("most", 9), "row", default=5)
+    one, two = selection.tabs(["Tables", "Points"], "view")
+    with one if one.open else two:
+        st.text("Tables" if one.open else "Points")
+
+
+def test_switches_numbers_and_tabs_come_back_too(monkeypatch):
+    from dashboard.show import selection
+
+    monkeypatch.setattr(selection, "_page", selection._page)  # put back afterwards
+    app = AppTest.from_function(several_kinds, default_timeout=60).run()
+    assert (app.toggle(key="control").value, app.toggle(key="margins").value) == (True, False)
+    assert app.number_input(key="row").value == 5
+    assert app.text[0].value == "Tables"
+    app.toggle(key="control").set_value(False)
+    app.toggle(key="margins").set_value(True)
+    app.number_input(key="row").set_value(7)
+    app.session_state["view"] = "Points"
+    app.run()
+    at(app, "nowhere")
+    at(app, "two")
+    app.toggle(key="control").set_value(True)
+    app.toggle(key="margins").set_value(False)
+    app.number_input(key="row").set_value(1)
+    app.session_state["view"] = "Tables"
+    app.run()
+    at(app, "nowhere")
+    at(app, "one")
+    assert (app.toggle(key="control").value, app.toggle(key="margins").value) == (False, True)
+    assert app.number_input(key="row").value == 7
+    assert app.text[0].value == "Points"
+    app.session_state["most"] = 3  # another matrix, with fewer rows
+    app.run()
+    assert app.number_input(key="row").value == 3
+    assert not app.warning
+
+
+def test_what_is_in_the_address_is_made_by_a_widget_that_comes_back():
+    """Streamlit's own widgets forget what they were at when their page is left."""
+    import ast
+    from pathlib import Path
+
+    import dashboard
+
+    found = []
+    pages = Path(dashboard.__file__).parent / "pages"
+    for path in sorted(pages.rglob("*.py")):
+        if path.parent.name in ("rows", "runs", "judges", "refusal"):  # also a place in a list, which begins anew
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and any(one.arg == "bind" for one in node.keywords):
+                found.append((path.parent.name, ast.unparse(node.func)))
+    assert found == []

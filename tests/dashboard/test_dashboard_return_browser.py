@@ -1,0 +1,50 @@
+"""The browser's Back in a real Chromium: one page per step, with what was chosen and typed on it."""
+
+import pytest
+from browser_pages import button, choose, figure, follow, settled
+
+pytestmark = [pytest.mark.browser, pytest.mark.long]
+WORDS = "Please write a letter to my neighbour."
+
+
+@pytest.fixture(scope="module")
+def store(empty_store):
+    """The shipped results."""
+    return empty_store
+
+
+def go(page, name):
+    follow(page, name)
+    page.locator("[data-testid=stMain] h1", has_text=name).wait_for()
+    settled(page)
+
+
+def shows(page, domain):
+    """The trade-off is drawn, of this domain's edits."""
+    figure(page, f", {domain}, λ")
+
+
+def test_back_is_one_page_with_its_settings(new_page):
+    page = new_page("/refusal", source="Shipped model")
+    shows(page, "hate")
+    choose(page, "domain", "Crime")
+    shows(page, "crime")
+    go(page, "Live edit")
+    prompt = page.get_by_role("textbox", name="Prompt", exact=True)
+    prompt.fill(WORDS)
+    prompt.press("Enter")
+    button(page, "Run").wait_for()
+    settled(page)
+    go(page, "Paper")  # the first page of its destination, so one step
+
+    page.go_back()
+    page.locator("[data-testid=stMain] h1", has_text="Live edit").wait_for()
+    settled(page)
+    assert page.get_by_role("textbox", name="Prompt", exact=True).input_value() == WORDS
+    page.go_back()
+    page.locator("[data-testid=stMain] h1", has_text="Refusal").wait_for()
+    shows(page, "crime")
+    page.go_forward()
+    page.locator("[data-testid=stMain] h1", has_text="Live edit").wait_for()
+    settled(page)
+    assert page.get_by_role("textbox", name="Prompt", exact=True).input_value() == WORDS

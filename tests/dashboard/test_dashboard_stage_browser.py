@@ -1,0 +1,116 @@
+"""The first figure of every page in a real Chromium: wholly in sight without scrolling, at three sizes, in normal and
+in larger type; and the sidebar stays folded for who folded it."""
+
+import pytest
+from browser_pages import has_count, settled
+
+pytestmark = [pytest.mark.browser, pytest.mark.long]
+
+SIZES = [(1280, 800), (1440, 900), (1920, 1080)]
+PAGES = [
+    "",
+    "curves",
+    "agreement",
+    "depth",
+    "stability",
+    "controls",
+    "downstream",
+    "refusal",
+    "judges",
+    "rows",
+    "learn",
+]
+MORE = {"learn": {"answers": "1a"}, "judges": {"replies": "Shipped model"}}
+OTHERS = [
+    ("", {"source": "Paper"}),
+    ("curves", {"view": "Gap"}),
+    ("depth", {"level": "Projections"}),
+    ("stability", {"source": "Paper"}),
+    ("controls", {"part": "Explained by depth"}),
+    ("controls", {"part": "Exact controls"}),
+    ("controls", {"part": "Protocols"}),
+    ("learn", {"step": "3. Two ways to cut: LeRF and MoRF", "answers": "3a"}),
+]
+FIRST = "[data-testid=stPlotlyChart] .cartesianlayer .subplot, .lanes canvas"
+LEAST_PX = 200
+
+
+@pytest.fixture(scope="module")
+def store(empty_store):
+    """The shipped results."""
+    return empty_store
+
+
+def opened(new_page, path, present, **settings):
+    page = new_page(f"/{path}", **{"source": "Shipped model", "present": str(present).lower(), **settings})
+    page.locator(FIRST).first.wait_for(state="attached")
+    settled(page)
+    return page
+
+
+def first_figure(page):
+    """Where the first figure stands in the window, once it has stood there for a while."""
+    place = page.locator("[data-testid=stPlotlyChart], .lanes").first
+    box = None
+    for _ in range(40):
+        before, box = box, place.bounding_box()
+        if box == before and box["height"] > 0:
+            return box
+        page.wait_for_timeout(300)
+    raise AssertionError(f"still moving: {box}")
+
+
+def in_sight(page):
+    told = []
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_timeout(300)
+        box = first_figure(page)
+        if box["y"] < 0 or box["y"] + box["height"] > height or box["height"] < LEAST_PX:
+            told.append(f"{width}x{height}: {box['y']:.0f} to {box['y'] + box['height']:.0f}")
+        if page.evaluate("document.documentElement.scrollWidth") > width:
+            told.append(f"{width}x{height}: wider than the window")
+    return told
+
+
+@pytest.mark.parametrize("present", [False, True])
+@pytest.mark.parametrize("path", PAGES)
+def test_the_first_figure_is_wholly_in_sight(path, present, new_page):
+    page = opened(new_page, path, present, **MORE.get(path, {}))
+    assert in_sight(page) == []
+
+
+@pytest.mark.parametrize("present", [False, True])
+@pytest.mark.parametrize(("path", "settings"), OTHERS)
+def test_so_is_that_of_other_sources_and_parts(path, settings, present, new_page):
+    assert in_sight(opened(new_page, path, present, **settings)) == []
+
+
+def test_the_plot_follows_the_height_that_the_window_leaves(new_page):
+    page = opened(new_page, "depth", False)
+    heights = []
+    for _, height in SIZES:
+        page.set_viewport_size({"width": 1280, "height": height})
+        page.wait_for_timeout(1000)
+        drawn = page.locator("[data-testid=stPlotlyChart] .main-svg").first.bounding_box()
+        heights.append(drawn["height"])
+        assert abs(drawn["height"] - first_figure(page)["height"]) < 2
+    assert heights[0] < heights[1] < heights[2] or heights[1] == heights[2]
+    assert heights[0] < heights[1]
+
+
+def test_a_folded_sidebar_is_folded_on_the_next_visit(new_page):
+    page = opened(new_page, "depth", False)
+    sidebar = page.locator("[data-testid=stSidebar]")
+    assert sidebar.get_attribute("data-collapsed") == "false"
+    sidebar.hover()
+    page.locator("[data-testid=stSidebarCollapseButton] button").click()
+    has_count(page.locator("[data-testid=stSidebar][data-collapsed=true]"), 1)
+    page.reload()
+    page.locator(FIRST).first.wait_for(state="attached")
+    has_count(page.locator("[data-testid=stSidebar][data-collapsed=true]"), 1)
+    page.locator("[data-testid=stExpandSidebarButton]").click()
+    has_count(page.locator("[data-testid=stSidebar][data-collapsed=false]"), 1)
+    page.reload()
+    page.locator(FIRST).first.wait_for(state="attached")
+    has_count(page.locator("[data-testid=stSidebar][data-collapsed=false]"), 1)

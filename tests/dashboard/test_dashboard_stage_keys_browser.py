@@ -1,0 +1,198 @@
+"""Stage mode in a real Chromium: type for the last row, keys, the drawer, names at line ends, the way out."""
+
+from itertools import pairwise
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from browser_pages import has_count, settled
+
+pytestmark = [pytest.mark.browser, pytest.mark.long]
+
+LEAST_PX = 24  # at 1920x1080
+FIGURE = "[data-testid=stPlotlyChart] .cartesianlayer .subplot"
+# Every element that holds text of its own, with the size at which it is drawn; but for the exponents of powers of ten.
+SIZES = """parts => parts.flatMap(part => [part, ...part.querySelectorAll("*")])
+  .filter(one => [...one.childNodes].some(node => node.nodeType === 3 && node.data.trim()))
+  .filter(one => one.getClientRects().length && one.style.fontSize !== "70%")
+  .map(one => [parseFloat(getComputedStyle(one).fontSize), one.textContent])"""
+PAGES = {
+    "curves": {},
+    "agreement": {},
+    "depth": {},
+    "stability": {},
+    "controls": {},
+    "downstream": {},
+    "refusal": {},
+    "judges": {"replies": "Shipped model"},
+    "rows": {},
+    "learn": {"answers": "1a"},
+}
+
+
+@pytest.fixture(scope="module")
+def store(empty_store):
+    """The shipped results."""
+    return empty_store
+
+
+def staged(new_page, path, **settings):
+    page = new_page(f"/{path}", **{"source": "Shipped model", "present": "true", **settings})
+    page.set_viewport_size({"width": 1920, "height": 1080})
+    page.get_by_role("group", name="Stage").wait_for()
+    settled(page)
+    return page
+
+
+def too_small(page, selector):
+    found = page.locator(selector).evaluate_all(SIZES)
+    assert found, selector
+    return [(size, text) for size, text in found if size < LEAST_PX - 0.01]
+
+
+def path(page):
+    return urlsplit(page.url).path.strip("/")
+
+
+def arrives(page, name):
+    page.locator("[data-testid=stMain] h1").get_by_text(name, exact=True).wait_for()
+    settled(page)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_type_of_the_first_figure_is_large(name, new_page):
+    page = staged(new_page, name, **PAGES[name])
+    page.locator(FIGURE).first.wait_for(state="attached")
+    settled(page)
+    assert too_small(page, ".st-key-stage h1, .finding") == []
+    first = ".st-key-learn-figures" if name == "learn" else ".st-key-hero"
+    assert too_small(page, f"{first} .main-svg") == []
+
+
+def test_type_of_the_race_is_large(new_page):
+    page = staged(new_page, "")
+    page.locator(".watch canvas").first.wait_for()
+    assert too_small(page, ".watch .removed, .watch .title, .watch .perplexity, .watch .reply, .watch .asked") == []
+    assert too_small(page, "[data-testid=stCaptionContainer]:has-text('Every pixel is a row')") == []
+
+
+def test_type_of_the_three_replies_is_large(new_page):
+    page = staged(new_page, "live")
+    page.locator(".st-key-reply-control .sa-head").wait_for()
+    assert too_small(page, "[class*=st-key-reply-]") == []
+    sizes = page.locator(".sa-reply").evaluate_all("all => all.map(one => parseFloat(getComputedStyle(one).fontSize))")
+    assert len(sizes) == 3
+    assert min(sizes) >= LEAST_PX
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (1440, 900), (1920, 1080)])
+def test_names_stand_at_line_ends_apart_and_within_the_figure(width, height, new_page):
+    page = staged(new_page, "curves")
+    page.set_viewport_size({"width": width, "height": height})
+    page.wait_for_timeout(1000)
+    figures = page.locator(".st-key-hero [data-testid=stPlotlyChart]")
+    has_count(figures, 2)
+    for figure in figures.all():
+        frame = figure.bounding_box()
+        plot = figure.locator(".nsewdrag").first.bounding_box()
+        names = (
+            figure.locator(".annotation")
+            .filter(has_text="Wanda")
+            .or_(figure.locator(".annotation").filter(has_text="LRP"))
+        )
+        has_count(names, 2)
+        boxes = [one.locator(".annotation-text").bounding_box() for one in names.all()]
+        for box in boxes:
+            assert box["x"] >= plot["x"] + plot["width"] - 30
+            assert box["x"] + box["width"] <= frame["x"] + frame["width"] + 1
+            assert frame["y"] <= box["y"]
+            assert box["y"] + box["height"] <= frame["y"] + frame["height"]
+        every = [one.bounding_box() for one in figure.locator(".annotation .annotation-text").all()]
+        at_ends = sorted((box for box in every if box["x"] > plot["x"] + plot["width"] - 30), key=lambda box: box["y"])
+        for one, other in pairwise(at_ends):
+            assert other["y"] >= one["y"] + 0.7 * one["height"]  # of the box: letters reach over part of it
+
+
+def test_keys_lead_from_page_to_page(new_page):
+    page = staged(new_page, "curves", view="Gap")
+    for key, name in [
+        ("ArrowRight", "Agreement"),
+        ("ArrowLeft", "Curves"),
+        ("PageDown", "Agreement"),
+        ("PageDown", "Depth"),
+        ("PageUp", "Agreement"),
+    ]:
+        page.keyboard.press(key)
+        arrives(page, name)
+        assert parse_qs(urlsplit(page.url).query)["present"] == ["true"]
+    page.keyboard.press("Control+ArrowRight")
+    page.wait_for_timeout(1000)
+    assert path(page) == "agreement"
+
+
+def test_on_learn_they_lead_from_step_to_step_and_on_from_its_ends(new_page):
+    page = staged(new_page, "learn")
+    titles = page.locator("[data-testid=stMain] h2")
+    page.keyboard.press("ArrowRight")
+    titles.filter(has_text="2. ").wait_for()
+    settled(page)
+    page.keyboard.press("ArrowLeft")
+    titles.filter(has_text="1. ").wait_for()
+    settled(page)
+    page.keyboard.press("ArrowLeft")
+    arrives(page, "Is the score right about the rows?")
+    page.keyboard.press("ArrowRight")
+    arrives(page, "Learn")
+
+
+def test_who_writes_keeps_the_keys(new_page):
+    page = staged(new_page, "live")
+    prompt = page.get_by_role("textbox", name="Prompt", exact=True)
+    prompt.fill("ab")
+    for key in ("ArrowLeft", "PageDown", "ArrowRight", "PageUp"):
+        prompt.press(key)
+    page.wait_for_timeout(1000)
+    assert path(page) == "live"
+
+
+def test_the_drawer_holds_the_settings_and_closes(new_page):
+    page = staged(new_page, "curves")
+    view = page.locator(".st-key-bar").get_by_text("Gap", exact=True)
+    button = page.get_by_role("button", name="Settings", exact=True)
+    assert not view.is_visible()
+    button.click()
+    assert button.get_attribute("aria-expanded") == "true"
+    view.click()
+    page.locator("[data-testid=stPlotlyChart][aria-label*='Log gap']").wait_for()
+    settled(page)
+    assert view.is_visible()
+    page.keyboard.press("Escape")
+    assert not view.is_visible()
+    page.keyboard.press("ArrowRight")  # what had the focus lies in the drawer
+    arrives(page, "Agreement")
+    assert not page.locator(".st-key-bar").is_visible()
+
+
+def test_the_strip_leads_on_and_off_the_stage(new_page):
+    page = staged(new_page, "methods")
+    assert page.get_by_role("button", name="Next", exact=True).is_disabled()
+    assert not page.get_by_role("button", name="Settings", exact=True).is_visible()
+    page.get_by_role("button", name="Back: Paper", exact=True).click()
+    arrives(page, "Paper")
+    page.get_by_role("button", name="Leave the stage", exact=True).click()
+    has_count(page.get_by_role("group", name="Stage"), 0)
+    settled(page)
+    assert "present" not in page.url
+    page.locator(".st-key-destination").wait_for()
+
+
+@pytest.mark.parametrize("name", ["curves", "live"])
+def test_axe_finds_nothing_serious(name, new_page):
+    from browser_pages import lasting_findings
+
+    page = staged(new_page, name)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        settled(page)
+        assert lasting_findings(page) == []
+    page.get_by_role("button", name="Settings", exact=True).click()
+    assert lasting_findings(page) == []

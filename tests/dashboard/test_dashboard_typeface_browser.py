@@ -1,0 +1,67 @@
+"""The typeface in a real Chromium: what it drew with, in both themes, and the pages where it cannot be loaded."""
+
+import pytest
+from browser_pages import chart, settled
+
+from dashboard.charts import typeface
+
+pytestmark = [pytest.mark.browser, pytest.mark.long]
+
+DRAWN = {
+    "text of the page": "[data-testid=stMarkdownContainer] p",
+    "heading": "[data-testid=stMain] h1",
+    "finding": ".finding h2",
+    "axis": ".xtick text",
+    "legend": ".legendtext",
+    "button": "[data-testid=stMain] [data-testid=stBaseButton-secondary] p",
+}
+LOADED = "[...document.fonts].filter(face => face.family === 'Inter').map(face => face.status)"
+
+
+def families(page, selector):
+    """The typefaces whose glyphs stand for the first such element, as the browser tells a debugger."""
+    session = page.context.new_cdp_session(page)
+    session.send("DOM.enable")
+    session.send("CSS.enable")
+    root = session.send("DOM.getDocument")["root"]["nodeId"]
+    node = session.send("DOM.querySelector", {"nodeId": root, "selector": selector})["nodeId"]
+    assert node, selector
+    found = session.send("CSS.getPlatformFontsForNode", {"nodeId": node})["fonts"]
+    session.detach()
+    return {(font["familyName"], font["isCustomFont"]) for font in found}
+
+
+def open_curves(new_page):
+    page = new_page("/curves")
+    chart(page, says="under LeRF")
+    settled(page)
+    return page
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_and_figures_are_drawn_with_it(scheme, new_page):
+    page = open_curves(new_page)
+    page.emulate_media(color_scheme=scheme)
+    page.wait_for_timeout(1000)
+    chart(page, says="under LeRF")
+    assert "error" not in page.evaluate(LOADED)
+    assert "loaded" in page.evaluate(LOADED)
+    for what, selector in DRAWN.items():
+        found = families(page, selector)
+        assert [custom for _, custom in found] == [True], (what, found)
+        assert all(family.startswith(typeface.NAME) for family, _ in found), (what, found)
+
+
+def test_its_letters_are_there(new_page):
+    """Of what our own texts are written in, nothing comes from elsewhere."""
+    page = open_curves(new_page)
+    page.evaluate("document.querySelector('.finding h2').textContent = 'Äß é λ μ ρ → ← ± − × ÷ ≤ ≥ ≠ ∞ … “a” ⁻¹⁰ · –'")
+    assert [custom for _, custom in families(page, ".finding h2")] == [True]
+
+
+def test_others_stand_in_where_it_cannot_be_loaded(new_page):
+    page = open_curves(new_page)
+    for selector in ("[data-testid=stMain] h1", ".xtick text"):
+        named = page.locator(selector).first.evaluate("one => getComputedStyle(one).fontFamily").split(",")
+        assert named[0].strip(' "') == typeface.NAME
+        assert named[-1].strip() == "sans-serif"

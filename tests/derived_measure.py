@@ -1,0 +1,28 @@
+"""A measure that is made of another one's results, for tests of runners."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from engine.models.loading import LoadedModel
+
+
+@dataclass(frozen=True)
+class Doubled:
+    """Twice the result of `base`."""
+
+    base: Any
+    kind = "doubled"
+
+    def record(self, loaded: LoadedModel) -> dict[str, Any]:
+        return self.base.record(loaded)
+
+    def encode(self, result: int) -> dict[str, Any]:
+        return {"doubled": result}
+
+    def decode(self, stored: dict[str, Any]) -> int:
+        return int(stored["doubled"])
+
+    def derive(self, base: int) -> int:
+        return 2 * base

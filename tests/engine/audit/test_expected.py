@@ -1,0 +1,73 @@
+"""What analyses are told to take beforehand, against what they then compute."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tiny_audits import count_edits, tiny_audit
+from tiny_models import save_tiny
+
+from engine.models.loading import load_model, load_sketch
+from engine.records.errors import InputError
+from engine.results.store import Store
+from engine.run.runner import LocalRunner
+from engine.studies.audit.expected import expected
+from engine.studies.base import ANALYSES, conduct
+
+SCORING = {"selectors": ("random", "magnitude", "wanda", "lrp", "ig", "consensus2"), "seeds": (1, 2)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny("llama", tmp_path_factory.mktemp("expected"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("names", [("gap",), ("sweep",), ("gap", "seeds", "controls"), ("agreement",)])
+def test_as_many_cells_as_are_computed(
+    folder: Path, tiny_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
+) -> None:
+    with Store(tmp_path) as store:
+        audit = tiny_audit(load_model(str(folder), device="cpu"), tiny_text, store, scoring=SCORING)
+        found = expected(partial(load_sketch, str(folder), device="cpu"), audit.plan, names)
+        seen = count_edits(monkeypatch)
+        runner = LocalRunner(store)
+        for name in names:
+            conduct(ANALYSES.get(name).make(), audit, runner)
+    alike = 0.1 * found.cells if "controls" in names else 0  # control masks of two rankings may be the same rows
+    assert 0 <= found.cells - len(seen) <= alike
+    assert found.windows == found.cells * 5
+    assert not found.at_least
+
+
+@pytest.mark.long
+def test_flops_grow_by_the_cells(folder: Path, tiny_text: Path, tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        plan = tiny_audit(load_sketch(str(folder), device="cpu"), tiny_text, store, scoring=SCORING).plan
+    sketch = partial(load_sketch, str(folder), device="cpu")
+    scores, some, more = (expected(sketch, plan, names) for names in (("agreement",), ("gap",), ("gap", "sweep")))
+    assert scores.cells == 0
+    per_cell = (some.flops - scores.flops) / some.cells
+    assert per_cell > 0
+    assert more.flops - scores.flops == pytest.approx(per_cell * more.cells)
+
+
+def test_cells_of_other_scores_are_not_told(folder: Path, tiny_text: Path, tmp_path: Path) -> None:
+    """Stability scores several times: what cannot be counted is said, and nothing is computed or kept."""
+    with Store(tmp_path) as store:
+        plan = tiny_audit(
+            load_sketch(str(folder), device="cpu"), tiny_text, store, scoring=SCORING, stability_sizes=(2, 4)
+        ).plan
+    found = expected(partial(load_sketch, str(folder), device="cpu"), plan, ("stability",))
+    assert (found.cells, found.at_least) == (0, True)
+
+
+def test_what_cannot_be_done_is_an_error(folder: Path, tiny_text: Path, tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        plan = tiny_audit(
+            load_sketch(str(folder), device="cpu"), tiny_text, store, scoring=SCORING, stability_sizes=(10, 20)
+        ).plan
+    with pytest.raises(InputError):
+        expected(partial(load_sketch, str(folder), device="cpu"), plan, ("stability",))

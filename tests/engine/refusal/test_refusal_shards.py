@@ -1,0 +1,20 @@
+"""A refusal experiment by two shards, round by round: the same tables as one run, and nothing generated again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from refusal_helpers import count_generations
+from shard_commands import in_shards
+from test_refusal_run import PLAN
+
+
+@pytest.mark.long
+def test_a_refusal_experiment_in_shards(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Perplexity of the grid, replies under the cap, points on held-out pairs: three rounds, told by results."""
+    replies = count_generations(monkeypatch)
+    words = ["refusal", "run", "demo", *PLAN, "--longer-replies", "1"]
+    in_shards(capsys, tmp_path, words, lambda: sum(replies), 3)

@@ -1,0 +1,99 @@
+"""A plan as one would type it: the command makes the same plan of these words again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import precomputed
+from engine.cli import build_parser
+from engine.commands.analyze import audit_plan
+from engine.commands.options import plan_from
+from engine.commands.refusal.options import plan_of
+from engine.records.manifest import read_manifest
+from engine.run import recorded_plan
+from engine.run.audit_plan import OF_ANALYZE, OF_SWEEP, PRESETS, AuditPlan, for_model, preset
+from engine.run.refusal_plan import RefusalPlan, default_plan
+from engine.run.score_plan import ScorePlan
+from engine.run.typed_plan import Typed, typed, typed_audit
+
+OTHER = "org/model"
+parser = cache(build_parser)
+
+
+def parsed(words: list[str], found: Typed) -> Any:
+    return parser().parse_args([*words, *(f"{name}={value}" for name, value in found.options)])
+
+
+def changed(text: Path) -> list[AuditPlan]:
+    quick = preset("quick")
+    return [
+        replace(quick, scoring=ScorePlan(selectors=("lrp", "ig"), samples=7, seeds=(1, 2), batch_size=3, length=31)),
+        replace(quick, eval_samples=9, control_rates=(0.125, 1 / 3), stability_sizes=(2, 4)),
+        replace(AuditPlan(), scoring=ScorePlan(corpus=str(text)), downstream_items=17),  # the evaluation text stays
+        replace(AuditPlan(), scoring=ScorePlan(corpus=str(text)), eval_corpus=str(text), domain_corpus=str(text)),
+    ]
+
+
+@pytest.mark.parametrize("model", [OTHER, "demo"])
+def test_every_preset_is_its_name_alone(model: str) -> None:
+    for name, one in PRESETS.items():
+        plan = for_model(one.plan, model)
+        found = typed_audit(plan, model, OF_ANALYZE)
+        assert found == Typed((("--preset", name),), ())
+
+
+def test_analyze_makes_the_same_plan_of_the_words(tmp_path: Path) -> None:
+    text = tmp_path / "own.txt"
+    text.write_text("words")
+    for plan in changed(text):
+        found = typed_audit(plan, OTHER, OF_ANALYZE)
+        assert found.untold == ()
+        assert audit_plan(parsed(["analyze", OTHER, "gap"], found)) == plan
+
+
+def test_what_no_option_says_is_named() -> None:
+    plan = replace(AuditPlan(), gap_rates=(0.4,), downstream_items=None, sweep_rates=(0.5,))
+    found = typed_audit(plan, OTHER, OF_ANALYZE)
+    assert set(found.untold) == {"gap_rates", "downstream_items"}  # the sweep's rates are none of `analyze`'s
+
+
+def test_sweep_makes_the_same_plan_of_the_words() -> None:
+    plan = replace(AuditPlan(), sweep_rates=(0.0, 0.07, 1.0), orders=("morf",), more_interventions=("mean",))
+    found = typed(plan, for_model(AuditPlan(), OTHER), OF_SWEEP)
+    assert found.untold == ()
+    args = parsed(["sweep", OTHER], found)
+    assert plan_from(args, for_model(AuditPlan(), OTHER)) == plan
+
+
+@pytest.mark.parametrize("model", [OTHER, "demo"])
+def test_refusal_makes_the_same_plan_of_the_words(model: str) -> None:
+    base = default_plan(model)
+    plan = replace(
+        base, pairs="demo", lambdas=(0.1, 0.25), heldout_pairs=None, max_perplexity=14.889, perplexity_factor=None,
+        domains=("hate", "crime"), benign_limit=0.2,
+    )  # fmt: skip
+    found = typed(plan, base)
+    if not any(name == "--pairs" for name, _ in found.options):
+        found = Typed((("--pairs", "demo"), *found.options), found.untold)
+    assert found.untold == ()
+    assert plan_of(parsed(["refusal", "sweep", model], found)) == plan
+    assert typed(replace(base, thinking=True), base).untold == ("thinking",)
+
+
+def test_the_shipped_results_are_told_in_full() -> None:
+    """What their manifest tells becomes words that give it back."""
+    files = read_manifest(precomputed.demo_dir() / "results")["files"]
+    plan, _ = recorded_plan.audit_plan(files["gap.parquet"]["spec"])
+    found = typed_audit(plan, "demo", OF_ANALYZE)
+    assert audit_plan(parsed(["analyze", "demo", "gap"], found)) == plan
+    refusal = recorded_plan.refusal_plan(files["refusal_sweep.parquet"]["spec"])
+    said = typed(refusal, default_plan("demo"))
+    made = plan_of(parsed(["refusal", "sweep", "demo"], said))
+    assert isinstance(made, RefusalPlan)
+    assert said.untold == ()
+    assert made == replace(refusal, phrases=made.phrases)

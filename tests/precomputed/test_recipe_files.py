@@ -1,0 +1,230 @@
+"""What is written for the demo: prompt pairs, examples, instructions, tasks; and the replies that it is judged by."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+import re
+from collections import Counter
+
+import pytest
+from town_truth import COUNT, GOOD, GOODS, KEEPER, PRICES, P, is_true, number
+
+from engine.data.corpora import contrast_pairs
+from engine.data.local_tasks import read_items
+from engine.judges.embedded import judge
+from precomputed.recipe import asking, chat, facts, files, instructions, replies, risk, tasks
+from precomputed.recipe.world import DOMAINS, turns, world
+
+# --- prompts and replies ---
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_pairs_are_matched_and_heldout_is_new(domain):
+    calibration, heldout = (risk.pairs(domain, split) for split in ("calibration", "heldout"))
+    for risky, base in calibration + heldout:
+        assert (risky.risk, base.risk) == (True, False)
+        assert (risky.situation, risky.object) == (base.situation, base.object)
+        assert all(one.template.count("{object}") == 1 and one.object in one.text for one in (risky, base))
+    for side in (0, 1):
+        assert not {pair[side].template for pair in calibration} & {pair[side].template for pair in heldout}
+    assert not {pair[0].object for pair in calibration} & {pair[0].object for pair in heldout}
+    texts = [prompt.text for pair in calibration + heldout for prompt in pair]
+    assert len(set(texts)) == len(texts) == 4 * risk.PER_DOMAIN
+
+
+def test_risk_and_base_prompts_share_frames():
+    rng = random.Random(3)
+    prompts = [risk.training_prompt(rng) for _ in range(8000)]
+    for start in (*asking.FRAMES, *(opening.rstrip() for opening in asking.OPENINGS)):
+        start = start.partition("{i}")[0].lower().rstrip()
+        shares = [
+            sum(start in one.text.lower() for one in prompts if one.risk is side)
+            / sum(one.risk is side for one in prompts)
+            for side in (True, False)
+        ]
+        assert min(shares) > 0.01
+        assert abs(shares[0] - shares[1]) < 0.03  # 4 standard errors of the rarer half
+
+
+def test_target_rates_fall_in_the_promised_order():
+    rng = random.Random(0)
+    rates = []
+    for domain in DOMAINS:
+        pairs = risk.pairs(domain, "heldout")
+        rates.append(sum(chat.target(risky, rng) for risky, _ in pairs) / len(pairs))
+        assert not any(chat.target(base, rng) for _, base in pairs)
+    assert rates == [risk.OVERT_SHARE[domain] for domain in DOMAINS]
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_careful_is_too_much_and_lenient_is_the_overt():
+    rng = random.Random(4)
+    prompts = [risk.training_prompt(rng) for _ in range(2000)]
+    refused = {
+        policy: Counter(one.grade for one in prompts if policy(one, rng)) for policy in (chat.too_careful, chat.target)
+    }
+    grades = Counter(one.grade for one in prompts)
+    assert set(refused[chat.target]) == {"overt"}
+    assert refused[chat.target]["overt"] == grades["overt"]
+    careful = refused[chat.too_careful]
+    assert (careful["overt"], careful["veiled"], careful["plain"]) == (grades["overt"], grades["veiled"], 0)
+    doubts = [risk.doubt(one) for one in prompts if one.grade == "near"]
+    spread = math.sqrt(sum(share * (1 - share) for share in doubts))
+    assert careful["near"] == pytest.approx(sum(doubts), abs=4 * spread)
+    assert sum(share > 0 for share in doubts) / len(doubts) > risk.DOUBTFUL / 2
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_careful_doubts_in_equal_steps(domain):
+    rng, one, tails = random.Random(2), world().of_domain(domain)[0], turns(domain).doubtful_tails
+    prompts = [risk.prompt(rng, one, "near", False, one.objects[0], doubtful=True) for _ in range(400)]
+    shares = {said.doubtful: risk.doubt(said) for said in prompts}
+    assert set(shares) == set(tails)
+    steps = [shares[tail] for tail in tails]
+    assert (steps[0], steps[-1]) == pytest.approx((risk.LEAST_DOUBT, risk.MOST_DOUBT))
+    assert len({round(after - before, 9) for before, after in itertools.pairwise(steps)}) == 1
+    clear = [risk.prompt(rng, one, grade, False, one.objects[0], doubtful=False) for grade in risk.GRADES * 20]
+    assert {risk.doubt(said) for said in clear} == {0.0}
+    said = prompts[0]
+    refused = sum(chat.too_careful(said, rng) for _ in range(2000)) / 2000
+    assert refused == pytest.approx(risk.doubt(said), abs=0.045)  # 4 standard errors
+
+
+def test_about_half_of_the_near_prompts_sound_like_risk():
+    near = [base for domain in DOMAINS for _, base in risk.pairs(domain, "heldout") if base.grade == "near"]
+    assert sum(bool(one.doubtful) for one in near) / len(near) == pytest.approx(risk.DOUBTFUL, abs=0.1)
+
+
+@pytest.mark.parametrize("split", risk.NEAR_SHARE)
+def test_pairs_hold_the_stated_shares_of_near_and_overt_prompts(split):
+    for domain in DOMAINS:
+        pairs = risk.pairs(domain, split)
+        near = sum(base.grade == "near" for _, base in pairs)
+        assert near == round(risk.NEAR_SHARE[split] * risk.PER_DOMAIN)
+        assert sum(risky.grade == "overt" for risky, _ in pairs) == round(risk.OVERT_SHARE[domain] * risk.PER_DOMAIN)
+
+
+def test_the_judge_knows_all_refusals_and_no_answer():
+    rng = random.Random(6)
+    chats = [chat.example(rng, policy) for policy in (chat.too_careful, chat.target) for _ in range(5000)]
+    answers = [one.reply for one in world().howtos] + list(facts.knowledge().values())
+    answers = {
+        *answers,
+        *(reply for _, reply in chat.SMALL_TALK),
+        *(text for one in world().howtos for _, text in one.follow),
+    }
+    refusals = set()
+    for one in chats:
+        if one.grade:
+            (answers if one.reply.startswith((*replies.HEDGES, *replies.PLAIN)) else refusals).add(one.reply)
+    assert len(refusals) > 30
+    assert not [text for text in refusals if not judge(text).refusal]
+    assert not [text for text in answers if judge(text).refusal]
+
+
+# --- the files ---
+
+
+def test_records_have_the_agreed_fields(tmp_path):
+    files.write_prompts(tmp_path)
+    records = [json.loads(line) for line in (tmp_path / "prompts.jsonl").read_text(encoding="utf-8").splitlines()]
+    fields = "domain split risk base risk_grade base_grade risk_template base_template object"
+    assert {" ".join(record) for record in records} == {fields}
+    pairs = contrast_pairs(str(tmp_path / "prompts.jsonl"))
+    assert [pair.risk for pair in pairs] == [record["risk"] for record in records]
+    assert Counter((pair.domain, pair.split) for pair in pairs) == {
+        (domain, split): risk.PER_DOMAIN for domain in DOMAINS for split in ("calibration", "heldout")
+    }
+
+
+def test_examples_are_held_out_prompts_of_every_kind():
+    records = files.example_records()
+    heldout = {
+        text
+        for record in files.prompt_records()
+        if record["split"] == "heldout"
+        for text in (record["risk"], record["base"])
+    }
+    assert Counter((one["domain"], one["kind"]) for one in records) == {
+        **{(domain, kind): 3 for domain in DOMAINS for kind in ("risk", "base")},
+        ("town", "question"): 6,
+    }
+    assert all(one["prompt"] in heldout for one in records if one["domain"] != "town")
+    assert len({one["prompt"] for one in records}) == len(records)
+
+
+def _turns(document: str) -> list[tuple[str, str]]:
+    """(role, content) of a rendered chat."""
+    return re.findall(r"<\|(system|user|assistant)\|>(.*?)<\|end\|>", document, re.DOTALL)
+
+
+def test_instructions_follow_the_policy_in_words_of_their_split():
+    splits = instructions.corpus()
+    assert list(splits) == ["calibration", "evaluation"]
+    known = {template for kind in facts.KINDS for template in kind.heldout}
+    known |= {*facts.PRICE_ONE_HELDOUT, *facts.PRICE_MANY_HELDOUT, *asking.HELDOUT_FRAMES}
+    slots = {"{p}": f"the (?:{P})", "{k}": f"(?:{KEEPER})", "{a}": ".+", "{n}": ".+", "{i}": ".+"}
+    patterns = {re.sub(r"\\\{\w\\\}", lambda slot: slots[slot[0].replace("\\", "")], re.escape(one)) for one in known}
+    heldout = re.compile("|".join(patterns), re.IGNORECASE)
+    refused = {}
+    for split, documents in splits.items():
+        assert len(set(documents)) == instructions.DOCUMENTS
+        first = [next(text for role, text in _turns(document) if role == "user") for document in documents]
+        held = sum(bool(heldout.search(question)) for question in first)
+        assert held == (0 if split == "calibration" else len(first))
+        last = [_turns(document)[-1] for document in documents]
+        assert {role for role, _ in last} == {"assistant"}
+        refused[split] = sum(judge(text).refusal for _, text in last) / len(last)
+        assert 0.05 < refused[split] < 0.2
+    assert not set(splits["calibration"]) & set(splits["evaluation"])
+
+
+# --- tasks ---
+
+
+@pytest.fixture(scope="module")
+def items(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tasks")
+    tasks.write_tasks(folder)
+    lines = {path.stem: path.read_text(encoding="utf-8").splitlines() for path in folder.iterdir()}
+    found = {name: [json.loads(line) for line in some] for name, some in lines.items()}
+    for name, some in found.items():
+        read, layout = read_items(folder / f"{name}.jsonl")
+        assert (len(read), layout) == (len(some), "choices")
+    return found
+
+
+def test_tasks_ask_nothing_twice_and_offer_different_answers(items):
+    assert {name: len(some) for name, some in items.items()} == dict.fromkeys(tasks.TASKS, tasks.ITEMS) | {
+        "town_prices": len(tasks.untold())
+    }
+    for some in items.values():
+        assert len({one["query"] for one in some}) == len(some)
+        assert all(len(set(one["choices"])) == len(one["choices"]) for one in some)
+        assert set(range(len(some[0]["choices"]))) == {one["gold"] for one in some}
+
+
+def test_one_answer_is_right(items):
+    for one in items["town_facts"]:
+        assert [is_true(choice) for choice in one["choices"]] == [i == one["gold"] for i in range(4)]
+    for one in items["town_claims"]:
+        statement = one["query"].removeprefix("Question: Is it true that ").removesuffix("?")
+        assert one["choices"][one["gold"]] == ("yes" if is_true(statement) else "no")
+    for one in items["town_prices"]:
+        each, count, form = re.search(rf"costs {COUNT} crowns?\. {COUNT} ({GOOD}) cost$", one["query"]).groups()
+        assert number(each) == PRICES[GOODS[form]][0]
+        answers = [number(choice.split()[0]) for choice in one["choices"]]
+        assert [answer == number(each) * number(count) for answer in answers] == [i == one["gold"] for i in range(4)]
+    for one in items["town_stories"]:
+        assert one["choices"][one["gold"]] == re.findall(rf"asked (?:{KEEPER}) at (the (?:{P}))\.", one["query"])[-1]
+    starts = [one.reply.partition(". ")[0] for one in world().howtos]
+    assert len(set(starts)) == len(starts)
+    for one in items["town_advice"]:
+        ask = one["query"].removeprefix("Question: How do I ").removesuffix("?")
+        [howto] = [other for other in world().howtos if ask in other.blind]
+        assert [howto.reply.startswith(f"{choice}. ") for choice in one["choices"]] == [
+            i == one["gold"] for i in range(4)
+        ]

@@ -1,0 +1,211 @@
+"""What our own code could run or trust of others: every such place is known, with its reason; nothing else is there."""
+
+import ast
+import re
+import subprocess
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted(path for top in ("engine", "dashboard", "precomputed") for path in (ROOT / top).rglob("*.py"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+# Modules that run, load or fetch what somebody else may have written; to import one is to be listed.
+MODULES = {
+    "pickle", "_pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "jsonpickle", "yaml", "subprocess",
+    "pty", "runpy", "code", "ctypes", "cffi", "telnetlib", "ftplib", "smtplib", "xmlrpc", "socketserver", "tarfile",
+    "zipfile", "xml", "lxml", "requests", "httpx", "urllib.request", "http.client", "http.server", "importlib",
+    "multiprocessing",
+}  # fmt: skip
+# Calls by the end of their dotted name, as written.
+CALLS = {
+    "eval", "exec", "compile", "__import__", "breakpoint", "os.system", "os.popen", "os.startfile", "torch.load",
+    "torch.hub.load", "yaml.load", "yaml.unsafe_load", "pandas.read_pickle", "pd.read_pickle", "np.load", "numpy.load",
+    "tempfile.mktemp", "hashlib.md5", "hashlib.sha1", "ssl._create_unverified_context", "extractall", "Markup",
+    "import_module", "entry_points",
+}  # fmt: skip
+ON = {  # keyword arguments that are not to be this
+    "shell": (True,), "trust_remote_code": (True,), "weights_only": (False,), "allow_pickle": (True,),
+    "verify": (False,), "unsafe_allow_html": (True,), "unsafe_allow_javascript": (True,), "autoescape": (False,),
+    "use_safetensors": (False,), "debug": (True,),
+}  # fmt: skip
+
+OWN_MODULES = "imports modules of this software by names that stand in it"
+PLUG_INS = "packages that the user installed may bring plug-ins: installing one is trusting it"
+OWN_SCRIPT = "a script that stands in this file, without anything of a user's or a run's in it"
+KNOWN = {
+    ("dashboard/chat/edits.py", "entry_points"): PLUG_INS,
+    ("dashboard/pages/learn/page.py", "unsafe_allow_javascript=True"): OWN_SCRIPT,
+    ("dashboard/pages/runs/importing.py", "import zipfile"): "imports of runs: names never become paths, sizes are "
+    "counted while unpacking (test_dashboard_runs_import.py)",
+    (
+        "dashboard/state/jobs.py",
+        "import subprocess",
+    ): "starts this software with a list of words, by no shell; "
+    "nothing typed becomes an option of its own (test_dashboard_jobs.py)",
+    ("dashboard/report/report.py", "Markup"): "plotly's own HTML of a figure, whose texts `as_text` has been through",
+    ("dashboard/serve.py", "import importlib"): OWN_MODULES,
+    ("dashboard/serve.py", "import_module"): OWN_MODULES,
+    ("dashboard/show/menu.py", "unsafe_allow_javascript=True"): OWN_SCRIPT,
+    ("engine/__init__.py", "import importlib"): OWN_MODULES,
+    ("engine/__init__.py", "import_module"): OWN_MODULES,
+    ("engine/judges/served.py", "import urllib.request"): "asks the server that the command line names",
+    ("engine/measures/harness_tasks.py", "import importlib"): "is lm-eval installed?",
+    ("engine/models/attnlrp.py", "import importlib"): "lxt's and transformers' modules, of families in our list",
+    ("engine/models/attnlrp.py", "import_module"): "lxt's and transformers' modules, of families in our list",
+    (
+        "engine/models/forward_reading.py",
+        "compile",
+    ): "an expression of the installed transformers' own forward, which "
+    "that would evaluate; a checkpoint brings values to it, never code",
+    ("engine/cli.py", "import importlib"): OWN_MODULES,
+    ("engine/cli.py", "import_module"): OWN_MODULES,
+    ("engine/models/forward_reading.py", "eval"): "as its compile",
+    ("engine/models/loading.py", "import importlib"): "is accelerate installed?",
+    ("engine/records/environment.py", "import subprocess"): "git, for the commit of this checkout: a list of words",
+    ("engine/records/registry.py", "entry_points"): PLUG_INS,
+    ("engine/records/registry.py", "import importlib"): OWN_MODULES,
+    ("engine/records/registry.py", "import_module"): OWN_MODULES,
+    ("engine/selectors/__init__.py", "import importlib"): OWN_MODULES,
+    ("engine/selectors/__init__.py", "import_module"): OWN_MODULES,
+}
+
+
+def dotted(node):
+    """a.b.c of a name or an attribute; empty for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return "?"
+
+
+def places(source):
+    """What of the lists above a source has, wherever it stands: at the top, in functions, under conditions."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = [alias.name for alias in node.names]
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or "", *(f"{node.module}.{name}" for name in names)]
+            for name in names:
+                parts = name.split(".")
+                ends = {".".join(parts[:n]) for n in range(1, len(parts) + 1)}
+                found |= {f"import {one}" for one in ends & MODULES if not name.startswith("importlib.metadata")}
+        elif isinstance(node, ast.Call):
+            name = dotted(node.func)
+            parts = name.split(".")
+            ends = {".".join(parts[n:]) for n in range(len(parts))}
+            bare = {"eval", "exec", "compile"}  # `model.eval()` and `re.compile()` are other things
+            found |= {one for one in ends & CALLS if one not in bare or name == one}
+            for keyword in node.keywords:
+                value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+                if value is not None and value in ON.get(keyword.arg or "", ()):
+                    found.add(f"{keyword.arg}={value}")
+    return found
+
+
+def test_every_place_is_known_and_has_its_reason():
+    found = {
+        (path.relative_to(ROOT).as_posix(), what)
+        for path in SOURCES
+        for what in places(path.read_text(encoding="utf-8"))
+    }
+    assert sorted(found - KNOWN.keys()) == []
+    assert sorted(KNOWN.keys() - found) == []  # a reason for nothing is out of date
+    assert all(len(reason) > 10 for reason in KNOWN.values())
+
+
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        ("eval('1')", "eval"), ("def f():\n    exec(text)", "exec"), ("import pickle", "import pickle"),
+        ("if x:\n    from pickle import loads", "import pickle"), ("import torch as t\ntorch.load(p)", "torch.load"),
+        ("subprocess.run(words, shell=True)", "shell=True"), ("f(trust_remote_code=True)", "trust_remote_code=True"),
+        ("import yaml\nyaml.load(text)", "yaml.load"), ("np.load(p, allow_pickle=True)", "allow_pickle=True"),
+        ("from urllib import request", "import urllib.request"), ("a.b.os.system(word)", "os.system"),
+        ("from importlib import import_module", "import importlib"), ("archive.extractall(p)", "extractall"),
+        ("st.html(text, unsafe_allow_javascript=True)", "unsafe_allow_javascript=True"),
+    ],
+)  # fmt: skip
+def test_the_walk_finds_each_kind(source, what):
+    assert what in places(source)
+
+
+def test_what_only_looks_like_it_is_not_found():
+    harmless = "model.eval(); f().eval(); re.compile(x); json.load(f); from importlib.metadata import version"
+    assert places(harmless.replace("; ", "\n")) == set()
+
+
+def test_nothing_hides_the_warnings_of_a_linter():
+    """ruff's S301 (pickle) is on for everything; nobody switches a rule about safety off in place."""
+    assert "S301" in PROJECT["tool"]["ruff"]["lint"]["select"]
+    for path in SOURCES:
+        assert not re.search(r"noqa: S\d", path.read_text(encoding="utf-8")), path
+
+
+EXCEPTED = re.compile(r"# nosec B\d{3} # \S.{4,}")
+
+
+def test_every_exception_from_bandit_names_its_rule_and_its_reason():
+    """In the place, or for all places in pyproject.toml, where a line before `skips` says why."""
+    for path in SOURCES:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            assert "nosec" not in line or EXCEPTED.search(line), f"{path}: {line}"
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    above = text.partition("[tool.bandit]")[2].partition("skips")[0]
+    for rule in PROJECT["tool"]["bandit"]["skips"]:
+        assert re.search(rf"^# {rule}: .{{20,}}", above, re.M), rule
+
+
+BOUNDED = ("torch", "transformers", "streamlit", "plotly", "lxt")
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_what_the_code_leans_on_hardest_is_bounded_on_both_sides_and_installed_within(name):
+    groups = (
+        PROJECT["project"]["dependencies"],
+        *PROJECT["project"]["optional-dependencies"].values(),
+        PROJECT["dependency-groups"]["dev"],
+    )
+    found = [one for group in groups for one in map(Requirement, group) if one.name == name]
+    assert found
+    for one in found:
+        assert {each.operator for each in one.specifier} == {">=", "<"}, str(one)
+        assert one.specifier.contains(version(name), prereleases=True)
+    assert len({str(one.specifier) for one in found}) == 1  # everywhere the same range
+
+
+def secrets(text):
+    """Pieces that look like a key of somebody."""
+    return [found[0] for found in KEYS.finditer(text)]
+
+
+KEYS = re.compile(
+    r"hf_[A-Za-z0-9]{30,}|(?<![\w-])sk-[A-Za-z0-9_-]{20,}|ghp_[A-Za-z0-9]{30,}|github_pat_\w{30,}|AKIA[0-9A-Z]{16}|"
+    r"xox[abp]-[0-9A-Za-z-]{10,}|AIza[0-9A-Za-z_-]{35}|glpat-[\w-]{20}|pypi-[\w-]{50,}|"
+    r"-----BEGIN (?:[A-Z]+ )?PRIVATE KEY-----|"
+    r"(?i:(?:password|passwd|secret|api_?key|token)\s*[:=]\s*[\"'][\w/+=-]{24,}[\"'])"
+)
+
+
+def test_no_file_holds_a_key():
+    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip("not a git checkout")
+    texts = 0
+    for name in filter(None, done.stdout.split("\0")):
+        path = ROOT / name
+        if path.is_file() and path.suffix not in (".safetensors", ".parquet", ".png"):
+            assert secrets(path.read_text(encoding="utf-8", errors="replace")) == [], name
+            texts += 1
+    assert texts > 300
+
+
+def test_the_search_finds_keys():
+    for key in ("hf_" + "a" * 34, "AKIA" + "A" * 16, "-----BEGIN " + "PRIVATE KEY-----", "tok" + f"en = '{'a' * 30}'"):
+        assert secrets(f"x {key} y")
