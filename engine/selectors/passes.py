@@ -128,15 +128,18 @@ def windows_in_budget(kind: str, n_rows: int, vocabulary: int, tokens: int) -> i
     return max(1, ELEMENT_BUDGET[kind] // (3 * tokens * (n_rows + vocabulary)))
 
 
-def in_batches(work: Callable[[slice], Tensor], total: int, batch_size: int) -> Iterator[tuple[slice, Tensor]]:
+def in_batches(
+    work: Callable[[slice], Tensor], total: int, batch_size: int, first: int = 0
+) -> Iterator[tuple[slice, Tensor]]:
     """`work` over `total` items in batches; a batch that does not fit in memory is tried again at half the size.
 
-    `work` has to be without effect when it fails.
+    `work` has to be without effect when it fails. first: number of the first item in what the items were taken from;
+    batches end at multiples of their size there, so that two takings have the batches alike that lie in both.
     Errors: InputError where a single item does not fit.
     """
     done = 0
     while done < total:
-        part = slice(done, min(done + batch_size, total))
+        part = slice(done, min(done + batch_size - (first + done) % batch_size, total))
         result = none_without_memory(partial(work, part))
         if result is None:
             size = part.stop - part.start

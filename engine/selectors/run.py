@@ -280,7 +280,8 @@ class ScoringRun:
 
         self._report(stage, 0, wanted)
         total = torch.zeros(())
-        for part, sums in in_batches(batch, count, size):
+        first = self._windows.sample_ids[0] if self._windows is not None else 0
+        for part, sums in in_batches(batch, count, size, first):
             so_far = sums if part.start == 0 else total + sums
             total = so_far[-1]
             self._report(stage, min(part.stop, wanted), wanted)

@@ -9,7 +9,7 @@ from test_dashboard_lessons import gaps
 import precomputed
 from dashboard.chat import live, measure
 from dashboard.pages.learn.texts import LESSONS
-from dashboard.state import shipped
+from dashboard.state import missing, shipped
 
 TITLES = [f"{number}. {lesson.title}" for number, lesson in enumerate(LESSONS, 1)]
 
@@ -190,11 +190,12 @@ def other_results(tmp_path, monkeypatch):
     return folder
 
 
-def test_stability_that_was_not_measured_says_what_to_run(other_results):
+def test_stability_that_was_not_measured_is_offered_as_a_run(other_results):
     app = page(4, answers="4b")
     said = verdicts(app)
-    assert any("Not measured yet" in text and "analyze demo stability gap" in text for text in said)
+    assert any("no stability.parquet" in text.replace("\\", "") for text in said)
     assert any("nothing can be settled" in text for text in said)
+    assert missing.BUTTON in {button.label for button in app.button}
 
 
 def test_stability_and_gap_settle_the_question_once_they_are_there(other_results):

@@ -52,7 +52,7 @@ def test_what_is_proven(audit_and_tables) -> None:
         whole = name == "norms-whole"
         assert (row["proven"], row["windows"], row["windows_equal"]) == (not whole, 6, 0 if whole else 6)
         assert row["units"] > 0
-        assert (row["nll_difference"] == 0) == (not whole)
+        assert abs(row["nll_difference"]) <= (1e-5 if whole else 0)
         assert ("not bit-equal in float32" in row["reason"]) if whole else row["reason"] is None
     assert set(tables["invariance"]["rewrite"]) == set(RESCALED)  # nothing is said under what is not proven
     for stem, table in tables.items():
