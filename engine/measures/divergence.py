@@ -17,8 +17,7 @@ from engine.data.thinking import opened
 from engine.edits.edit import UNEDITED
 from engine.edits.steering import AnyEdit
 from engine.interventions.at_outputs import Outputs, edited_outputs
-from engine.measures.nll import LOSS_CHUNK
-from engine.measures.predictions import LOGIT_BUDGET
+from engine.measures.predictions import LOGIT_BUDGET, under_one_softmax
 from engine.models.loading import LoadedModel, input_device
 from engine.records.hashing import Json
 from engine.stats.paired import ratio_stderr
@@ -117,7 +116,7 @@ def token_kl(before: Tensor, after: Tensor) -> Tensor:
 
     before, after [T, V] logits of any float dtype; returns [T] float64, exactly 0 where they are equal
     """
-    chunk = max(1, LOSS_CHUNK // before.shape[-1])
+    chunk = under_one_softmax("cpu", before.shape[-1])
     parts = []
     for first, second in zip(before.split(chunk), after.split(chunk), strict=True):
         # Not every device (MPS) has float64.

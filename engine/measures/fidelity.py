@@ -14,7 +14,7 @@ from engine.data.corpora import Windows
 from engine.edits.edit import UNEDITED
 from engine.edits.steering import AnyEdit
 from engine.interventions.at_outputs import Outputs, edited_outputs, sees_sequences
-from engine.measures.nll import LOSS_CHUNK, pieces_record, windows_that_fit
+from engine.measures.nll import pieces_record, windows_that_fit
 from engine.measures.predictions import Predictions, predictions
 from engine.models.loading import LoadedModel, input_device
 from engine.records.errors import InputError
@@ -147,25 +147,23 @@ class _Unedited:
     """
 
     def __init__(self, said: Predictions) -> None:
-        self._size = max(1, LOSS_CHUNK // said.vocabulary)
         self._said = said
         self._kept = list(self._made()) if said.whole else None
 
     def _made(self) -> Iterator[_Chunk]:
-        for some in self._said.chunks(self._size):
+        for some in self._said.chunks():
             before = wide(some)
             lse = before.logsumexp(-1)
             yield _Chunk(before, lse, (before - lse[:, None]).exp(), before.argmax(-1))
 
     def compared(self, said: Predictions, ids: Tensor) -> list[tuple[float, float, int]]:
         """Nats, KL and equal tokens of each window [T], from what an edited model says of them."""
-        wanted = ids[:, 1:].flatten().split(self._size)
         chunks = self._made() if self._kept is None else self._kept
         parts = []
-        for (before, lse, p, top), some, targets in zip(chunks, said.chunks(self._size), wanted, strict=True):
+        for (before, lse, p, top), (some, targets) in zip(chunks, said.with_chunks(ids[:, 1:]), strict=True):
             after = wide(some)
             new = after.logsumexp(-1)
-            nats = new - after.gather(-1, targets.to(after.device)[:, None])[:, 0]
+            nats = new - after.gather(-1, targets[:, None])[:, 0]
             kl = ((new - lse) - (p * (after - before)).sum(-1)).clamp(min=0)
             parts.append(torch.stack([nats, kl, (after.argmax(-1) == top).to(nats.dtype)]))
         # On the CPU, since not every device (MPS) has float64.

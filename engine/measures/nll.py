@@ -35,7 +35,6 @@ from engine.stats.paired import ratio_stderr
 
 EDITS_TOGETHER = 8  # at most, in one pass over little text
 WINDOWS = "windows"  # what is halved where memory runs out
-LOSS_CHUNK = 4_000_000  # elements of float32 logits under one log-softmax
 
 
 @dataclass(frozen=True)
@@ -244,9 +243,7 @@ def token_nll(logits: Tensor, targets: Tensor) -> Tensor:
 
 def predicted_nll(said: Predictions, targets: Tensor) -> Tensor:
     """`token_nll` of predictions whose logits may come in pieces. targets [B, T]; returns [B, T] float32."""
-    chunk = max(1, LOSS_CHUNK // said.vocabulary)
     parts = [
-        functional.cross_entropy(some.float(), these.to(some.device), reduction="none")
-        for some, these in zip(said.chunks(chunk), targets.flatten().split(chunk), strict=True)
+        functional.cross_entropy(some.float(), these, reduction="none") for some, these in said.with_chunks(targets)
     ]
     return torch.cat(parts).view_as(targets)

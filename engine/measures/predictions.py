@@ -15,6 +15,9 @@ from engine.models.output_head import halves, has_two_halves
 from engine.models.rows import RowIndex
 
 LOGIT_BUDGET = {"cpu": 16_000_000, "cuda": 256_000_000}  # elements of logits per batch; the cpu's stays near its cache
+# Elements of logits under one softmax; the cpu's stay in its cache, the cuda's are few kernels.
+SOFTMAX_BUDGET = {"cpu": 250_000, "cuda": 4_000_000}
+LEAST_ROWS = 16  # under one softmax, so that every core has some
 LEAST = 256  # positions in a piece: a product of fewer spends its time on reading the head's weights again and again
 VERSION = 1  # of how pieces are made; in the keys of what is measured in pieces
 
@@ -26,6 +29,11 @@ def kind_of(device: str) -> str:
 
 def vocabulary_of(model: Any) -> int:
     return int(model.get_input_embeddings().weight.shape[0])
+
+
+def under_one_softmax(kind: str, vocabulary: int) -> int:
+    """Positions whose softmax over a vocabulary is made at once. Each has its own, so that no NLL hangs on how many."""
+    return max(LEAST_ROWS if kind == "cpu" else 1, SOFTMAX_BUDGET[kind] // vocabulary)
 
 
 def logits_that_fit(kind: str, length: int, vocabulary: int) -> int:
@@ -73,15 +81,24 @@ class Predictions:
         parts = self._values.split(windows)
         return [Predictions(part, self.vocabulary, self._logits_of, self._at_once) for part in parts]
 
-    def chunks(self, positions: int) -> Iterator[Tensor]:
-        """Logits [n, V] of the positions of all windows in turn, n as given but for the last."""
-        flat = self._values.flatten(0, 1)
+    def chunks(self) -> Iterator[Tensor]:
+        """Logits [n, V] of the positions of all windows in turn, as many as fit under one softmax."""
+        size = under_one_softmax(kind_of(str(self._values.device)), self.vocabulary)
         if self._logits_of is None:
-            yield from flat.split(positions)
+            for window in self._values:  # as they lie in memory: the last position of each, which is left out, is there
+                yield from window.split(size)
             return
-        together = max(1, self._at_once // positions) * positions
-        for some in flat.split(together):
-            yield from self._logits_of(some).split(positions)
+        together = max(1, self._at_once // size) * size
+        for some in self._values.flatten(0, 1).split(together):
+            yield from self._logits_of(some).split(size)
+
+    def with_chunks(self, values: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """`chunks`, each with the values of its positions. values [B, T - 1]; what is given [n] is on the logits'
+        device."""
+        flat, start = values.flatten(), 0
+        for some in self.chunks():
+            yield some, flat[start : start + len(some)].to(some.device)
+            start += len(some)
 
 
 def predictions(

@@ -49,6 +49,7 @@ class Column:
     """One column. type: of TYPES; range: of RANGES; null: may a line lack it; optional: may a table lack it.
 
     values: the only texts that there are, with spaces between them; empty: any.
+    spread: keys with spaces between them, of a count of a mask's rows: lines that agree in these hold one mask's.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Column:
     null: bool = False
     optional: bool = False
     values: str = ""
+    spread: str = ""
 
     @property
     def dtype(self) -> pl.DataType:

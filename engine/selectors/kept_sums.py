@@ -1,4 +1,4 @@
-"""What passes summed over whole batches, for texts that share these: two draws of one text may begin alike."""
+"""What passes summed over whole batches, for texts that share these: draws of one text may overlap."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ class KeptSums:
 
     Only whole batches are shared, the same windows in the same order and no others: which windows go through the model
     beside a window, and where a sum over tokens begins, can change its last bits (**choice**: equal bits before fewer
-    passes). On a CPU a batch that is passed again gives the bits that are kept here; on a card, where it may not, the
-    kept ones are one of the two.
+    passes). Batches end at multiples of their size from the start of the text, so that overlapping draws have most of
+    theirs in common. On a CPU a batch that is passed again gives the bits that are kept here; on a card, where it may
+    not, the kept ones are one of the two.
 
     Kept are the batches that come first, in memory only, until they take `largest` bytes; then nothing more.
     """

@@ -14,6 +14,7 @@ from engine.data.prompts import prompt_ids
 from engine.edits.edit import UNEDITED, edit_of
 from engine.edits.steering import Steering
 from engine.interventions.apply import applied
+from engine.measures import predictions
 from engine.measures.condition import Similarities, principal_direction, similarity
 from engine.measures.divergence import Kl, token_kl
 from engine.measures.states import block_states
@@ -50,7 +51,8 @@ def test_token_kl_is_the_same_in_chunks_and_in_float64_on_the_cpu(
     logits = torch.randn(2, 9, 5, generator=torch.Generator().manual_seed(1))
     whole = token_kl(*logits)
     assert float64_on_cpu
-    monkeypatch.setattr("engine.measures.divergence.LOSS_CHUNK", 10)
+    monkeypatch.setitem(predictions.SOFTMAX_BUDGET, "cpu", 10)
+    monkeypatch.setattr(predictions, "LEAST_ROWS", 1)
     assert torch.equal(token_kl(*logits), whole)
 
 

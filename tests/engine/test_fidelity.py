@@ -94,7 +94,8 @@ def test_windows_and_edits_in_any_number_of_passes(
     edits = edits_of(tiny_llama, tiny_windows)
     expected = Fidelity(tiny_windows).measure_each(tiny_llama, edits)
     monkeypatch.setitem(predictions.LOGIT_BUDGET, "cpu", budget)
-    monkeypatch.setattr("engine.measures.fidelity.LOSS_CHUNK", 700)
+    monkeypatch.setitem(predictions.SOFTMAX_BUDGET, "cpu", 700)
+    monkeypatch.setattr(predictions, "LEAST_ROWS", 1)
     found = Fidelity(tiny_windows).measure_each(tiny_llama, edits)
     for one, other in zip(found, expected, strict=True):
         assert one.window_nats == pytest.approx(other.window_nats, rel=1e-5)

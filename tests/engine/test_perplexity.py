@@ -10,6 +10,7 @@ import scipy.stats
 import torch
 
 import engine.measures.nll as module
+from engine.measures import predictions
 from engine.measures.nll import (
     NegativeLogLikelihood,
     negative_log_likelihood,
@@ -71,8 +72,9 @@ def test_batch_size_changes_only_the_last_bits(tiny_llama, tiny_windows):
 def test_chunks_of_the_loss_change_nothing(monkeypatch):
     logits, targets = torch.randn(2, 7, 11), torch.randint(11, (2, 7))
     whole = token_nll(logits, targets)
-    monkeypatch.setattr(module, "LOSS_CHUNK", 25)  # two positions at a time
-    torch.testing.assert_close(token_nll(logits, targets), whole)
+    monkeypatch.setitem(predictions.SOFTMAX_BUDGET, "cpu", 25)  # two positions at a time
+    monkeypatch.setattr(predictions, "LEAST_ROWS", 1)
+    assert torch.equal(token_nll(logits, targets), whole)
 
 
 def test_standard_error_is_that_of_the_window_means():

@@ -20,7 +20,7 @@ from engine.interventions.at_outputs import edited_outputs
 from engine.measures.fidelity import Fidelity
 from engine.measures.logit_bits import LogitBits
 from engine.measures.nll import Nll, predicted_nll, window_nll
-from engine.measures.predictions import LOGIT_BUDGET, in_pieces, predictions, sequences_that_fit
+from engine.measures.predictions import LOGIT_BUDGET, SOFTMAX_BUDGET, in_pieces, predictions, sequences_that_fit
 from engine.models.dry_passes import dry
 from engine.models.loading import LoadedModel
 from engine.models.output_head import halves, has_two_halves
@@ -44,6 +44,11 @@ def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.measures.predictions.LEAST", 1)
 
 
+def three_under_one_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SOFTMAX_BUDGET, "cpu", 300 * 3)
+    monkeypatch.setattr("engine.measures.predictions.LEAST_ROWS", 1)
+
+
 def windows(count: int = 6, length: int = 16) -> Windows:
     ids = torch.randint(5, 290, (count, length), generator=torch.Generator().manual_seed(1))
     return Windows("text", "hash", ids, tuple(range(count)))
@@ -58,12 +63,25 @@ def test_losses_in_pieces_are_those_at_once(family: str, monkeypatch: pytest.Mon
     assert predictions(model, {"input_ids": ids}).whole
     in_small_pieces(monkeypatch)
     assert not predictions(model, {"input_ids": ids}).whole
-    monkeypatch.setattr("engine.measures.nll.LOSS_CHUNK", 300 * 3)  # and three under one softmax
+    three_under_one_softmax(monkeypatch)  # and three under one softmax
     found = window_nll(model, ids)[0]
     assert float((found - whole).abs().max()) / 15 < SAME
     logits = model(ids).logits[:, :-1].double().numpy()
     slow = [-sum(log_softmax(row[t])[ids[b, t + 1]] for t in range(15)) for b, row in enumerate(logits)]
     torch.testing.assert_close(found, torch.tensor(slow), rtol=0, atol=15e-6)
+
+
+@torch.no_grad()
+def test_how_many_positions_are_under_one_softmax_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, ids = tiny_model("llama"), windows().input_ids
+    monkeypatch.setattr("engine.measures.predictions.LEAST_ROWS", 1)
+    found = []
+    for positions in (1, 4, 7, 15, 10**6):
+        monkeypatch.setitem(SOFTMAX_BUDGET, "cpu", 300 * positions)
+        sizes = [len(some) for some in predictions(model, {"input_ids": ids}).chunks()]
+        assert (max(sizes), sum(sizes)) == (min(positions, 15), 6 * 15)
+        found.append(window_nll(model, ids)[0])
+    assert all(torch.equal(one, found[0]) for one in found)
 
 
 @torch.no_grad()
@@ -116,7 +134,7 @@ def test_a_model_that_ends_otherwise_gives_all_logits_at_once(few: None, monkeyp
     assert halves(model, {"input_ids": ids}) is None
     said = predictions(model, {"input_ids": ids})
     assert said.whole
-    assert torch.equal(next(said.chunks(99)), model(input_ids=ids).logits[:, :-1].flatten(0, 1))
+    assert torch.equal(torch.cat([*said.chunks()]), model(input_ids=ids).logits[:, :-1].flatten(0, 1))
     monkeypatch.setattr(type(model), "forward", usual)
     model.lm_head = ByPosition(model.lm_head)
     assert not has_two_halves(model)
@@ -162,7 +180,7 @@ def test_fidelity_in_pieces(family: str, tmp_path: Path, monkeypatch: pytest.Mon
     text, edits = windows(), edits_of(loaded)
     whole = Fidelity(text).measure_each(loaded, edits)
     in_small_pieces(monkeypatch)
-    monkeypatch.setattr("engine.measures.fidelity.LOSS_CHUNK", 300 * 3)
+    three_under_one_softmax(monkeypatch)
     found = Fidelity(text).measure_each(loaded, edits)
     for one, other in zip(found, whole, strict=True):
         assert one.window_nats == pytest.approx(other.window_nats, abs=15 * SAME)
@@ -241,7 +259,7 @@ def test_the_peak_is_far_below_that_of_all_logits(monkeypatch: pytest.MonkeyPatc
                 lambda: predicted_nll(predictions(found.model, {"input_ids": ids}, "cpu", check=False), ids[:, 1:])
             ).peak_bytes
 
-    monkeypatch.setattr("engine.measures.nll.LOSS_CHUNK", 20_000 * 16)
+    monkeypatch.setitem(SOFTMAX_BUDGET, "cpu", 20_000 * 16)
     whole = peak()
     in_small_pieces(monkeypatch)
     monkeypatch.setitem(LOGIT_BUDGET, "cpu", 20_000 * 64)

@@ -121,6 +121,24 @@ def test_shares_are_compared_on_the_scale_of_one():
     assert not same_numbers("jaccard", old, new, about, 1e-4).holds
 
 
+@pytest.mark.parametrize("stem", ["mask_depth", "dangerous"])
+def test_rows_of_a_mask_may_change_places_at_the_cut(stem):
+    """The scores are another machine's: as many rows of the mask as the tolerance allows may be others."""
+    about = spec(stem)
+    column = "removed" if stem == "mask_depth" else "rows"
+    named = [("lrp", 0.3, 0, "mlp"), ("lrp", 0.3, 1, "mlp"), ("lrp", 0.5, 0, "mlp"), ("ig", 0.3, 0, "mlp")]
+    lines = [
+        dict(zip(("selector", "rate", "block", "sublayer", column), (*one, rows), strict=True))
+        for one, rows in zip(named, (1900, 100, 3900, 5), strict=True)
+    ]
+    fixed = {"model": "a model"} | ({"projection": "up_proj"} if stem == "mask_depth" else {})
+    old = frame(stem, [fixed | line for line in lines])
+    for line, rows, apart_by in ((1, 102, 2 / 2000), (1, 103, 3 / 2000), (2, 3904, 4 / 3900), (3, 6, 1 / 5)):
+        held = same_numbers(stem, old, moved(old, column, line, rows), about, 1e-3)
+        assert held.holds is (apart_by <= 1e-3)
+        assert [one.apart for one in held.differences] == ([] if held.holds else [pytest.approx(apart_by)])
+
+
 def test_arrays():
     draw = np.random.default_rng(1)
     old = {"lrp": draw.random(50).astype(np.float32), "random": draw.random((3, 50)).astype(np.float32)}

@@ -195,6 +195,16 @@ def test_batches_cover_everything_once_and_stay_small_after_a_failure() -> None:
     assert tried[:3] == [(0, 8), (0, 4), (0, 2)]
 
 
+def test_batches_end_at_multiples_of_their_size_in_what_the_items_were_taken_from() -> None:
+    def work(part: slice) -> torch.Tensor:
+        return torch.tensor(part.stop - part.start)
+
+    for first, ends in ((0, [4, 8, 10]), (4, [4, 8, 10]), (5, [3, 7, 10]), (7, [1, 5, 9, 10])):
+        found = [part for part, _ in in_batches(work, 10, 4, first)]
+        assert [part.stop for part in found] == ends
+        assert [part.start for part in found] == [0, *ends[:-1]]
+
+
 def test_one_window_that_does_not_fit_is_an_error_with_a_next_step() -> None:
     def work(_: slice) -> torch.Tensor:
         raise torch.OutOfMemoryError

@@ -48,7 +48,7 @@ class AuditInputs:
     progress: Progress | None = None
     nested: dict[AuditPlan, dict[str, dict[int, list[Ranking]]]] = field(default_factory=dict, init=False)
     made: dict[tuple[str, AuditPlan], Any] = field(default_factory=dict, init=False)  # once per analysis and plan
-    kept: KeptSums = field(default_factory=KeptSums, init=False)  # by scoring, for texts that begin alike
+    kept: KeptSums = field(default_factory=KeptSums, init=False)  # by scoring, for texts that overlap
     _scored_on: dict[str, Scored] = field(default_factory=dict, init=False)
     _texts: dict[tuple[str, str], Windows] = field(default_factory=dict, init=False)
     _ready: set[str] = field(default_factory=set, init=False)

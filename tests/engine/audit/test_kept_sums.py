@@ -79,6 +79,18 @@ def test_texts_that_begin_alike_share_whole_batches(
     assert counts[0] == counts[1] - PASSES * 2 * 4
 
 
+def test_texts_that_overlap_share_the_batches_inside_both(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
+    """Wherever a text begins, its batches end where those of the whole text do."""
+    kept = KeptSums()
+    compute_scores(tiny_llama, DATA, tiny_windows, batch_size=2, kept=kept)
+    for start, size, shared in ((1, 5, 2), (2, 3, 1), (3, 3, 1), (5, 1, 0)):
+        before, part = kept.spared, tiny_windows.part(start, size)
+        found = compute_scores(tiny_llama, DATA, part, batch_size=2, kept=kept)
+        assert kept.spared - before == PASSES * shared, (start, size)
+        alone = compute_scores(tiny_llama, DATA, part, batch_size=2)
+        assert all(torch.equal(found[name], alone[name]) for name in DATA)
+
+
 def test_what_is_not_the_same_work_is_not_shared(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
     kept = KeptSums()
 
