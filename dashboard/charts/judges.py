@@ -25,7 +25,7 @@ MEASURES = tuple(TITLES)
 _LOOKS = (("#7A88E7", "circle"), ("#DD7A02", "square"), ("#08A95B", "diamond"), ("#B70D9B", "triangle-up"))
 _PEOPLE = (palette.REFERENCE, "x")
 _SOURCE_PX, _GAP_PX, _BOTTOM_PX = 40, 52, 80
-_LABEL = 18  # characters of a source's name beside the axis; the whole name is in the hover
+_LABEL = 24  # characters of a source's name beside the axis; the whole name is in the hover
 
 
 def look(judge: str, judges: Sequence[str]) -> tuple[str, str]:

@@ -98,11 +98,12 @@ def _looks(axis: Axis, placed: Sequence[float]) -> dict[str, Any]:
     return looks
 
 
-def perplexity_scale(heights: Sequence[float], share: float = 0.06) -> dict[str, Any]:
-    """Range and labels 10^n of an axis that holds log10 perplexities, the finite ones, with a margin on both sides."""
+def perplexity_scale(heights: Sequence[float], share: float = 0.06, least: float = 0.03) -> dict[str, Any]:
+    """Range and labels 10^n of an axis that holds log10 perplexities, the finite ones, with a margin on both sides: a
+    share of their span, and no less than `least`, so that what hardly differs looks so."""
     heights = [height for height in heights if math.isfinite(height)]
     low, high = (min(heights), max(heights)) if heights else (0.0, 1.0)
-    margin = max(share * (high - low), 0.03)
+    margin = max(share * (high - low), least)
     low, high = low - margin, high + margin
     ticks = decade_ticks(low, high)
     return {

@@ -121,7 +121,7 @@ def _benign_across(figure: go.Figure, cells: pl.DataFrame, benign_limit: float) 
 def _perplexity_across(figure: go.Figure, cells: pl.DataFrame, unedited: pl.DataFrame) -> str:
     """The horizontal axis of perplexity; returns how to read it. What benign refusal is stands in the figure."""
     places = [*cells["log10_perplexity"].drop_nulls(), *unedited["log10_perplexity"].drop_nulls()]
-    figure.update_xaxes(**axes.titled("perplexity", **perplexity_scale(places)))
+    figure.update_xaxes(**axes.titled("perplexity", **perplexity_scale(places, share=0.1, least=0.003)))
     counts = cells["benign"].drop_nulls().value_counts().sort("count").row(-1, named=True)
     of = "all" if counts["count"] == cells.height else f"{counts['count']} of the"
     figure.add_annotation(

@@ -77,7 +77,7 @@ def clicked(key: str) -> list[dict[str, Any]]:
 
 
 def end(frame: pl.DataFrame | None, name: str, *lines: str) -> None:
-    """Ends a page: link, downloads of `frame` (what is shown, exact), figure format, then `lines` of small print.
+    """Ends a page: link, downloads of `frame` (what is shown, exact), format of its figures, `lines` of small print.
 
     name: of the downloaded files, without ending. lines: notes, then the provenance. None = nothing to download.
     """
@@ -91,11 +91,14 @@ def end(frame: pl.DataFrame | None, name: str, *lines: str) -> None:
                 "Download values (parquet)", _made(frame, lambda: _parquet(frame)), file_name=f"{name}.parquet",
                 mime="application/vnd.apache.parquet", on_click="ignore",
             )  # fmt: skip
-        selection.switch(
-            "Figure format", IMAGE_FORMATS, "figure", default=IMAGE_FORMATS[0], keep=True,
-            help_text="The camera in the corner of a figure saves it in this format, as it is on the screen.",
-        )  # fmt: skip
-    paper.offer(lines)
+        figures = paper.some()
+        if figures:
+            selection.switch(
+                "Figure format", IMAGE_FORMATS, "figure", default=IMAGE_FORMATS[0], keep=True,
+                help_text="The camera in the corner of a figure saves it in this format, as it is on the screen.",
+            )  # fmt: skip
+    if figures:
+        paper.offer(lines)
     layout.footnote(*lines)
 
 

@@ -57,6 +57,27 @@ def page():
     return AppTest.from_function(script, default_timeout=60).run()
 
 
+def test_a_page_without_a_figure_offers_none_and_keeps_the_switch():
+    def script():
+        import plotly.graph_objects as go
+        import streamlit as st
+
+        from dashboard.show import tools
+
+        if st.checkbox("figure", value=True):
+            tools.show(go.Figure(go.Bar(x=[1], y=[2]), {"height": 200}), "bars", "bars")
+        tools.end(None, "values")
+
+    app = AppTest.from_function(script, default_timeout=60).run()
+    app.toggle[0].set_value(True).run()
+    assert len(app.get("button_group")) == 2  # the format of the screen's figures, and the width
+    app.checkbox[0].uncheck().run()
+    assert not app.toggle
+    assert not app.get("button_group")
+    app.checkbox[0].check().run()
+    assert app.toggle[0].value is True
+
+
 def test_the_switch_shows_one_figure_with_finding_notes_and_provenance():
     app = page()
     assert not app.exception

@@ -18,6 +18,7 @@ from dashboard.show import selection
 
 _FOLDER = Path(__file__).parent
 _KEY, _SHOWN, _MODEL = "paper-figures", "figures-of-this-run", "model-of-this-page"  # session state
+_SOME = "a-figure-in-this-run"
 _ROOM_PX = 260  # below the figure: its caption and the buttons
 
 
@@ -31,8 +32,17 @@ class Shown:
 
 def remember(figure: go.Figure, name: str, said: str) -> None:
     """Keeps a figure of this run for `offer`, where figures for papers are wanted."""
+    st.session_state[_SOME] = True
     if st.session_state.get(_KEY):
         st.session_state.setdefault(_SHOWN, {})[name] = Shown(go.Figure(figure), said)
+
+
+def some() -> bool:
+    """Has this run shown a figure since this was last asked?"""
+    found = bool(st.session_state.pop(_SOME, False))
+    if not found and _KEY in st.session_state:
+        st.session_state[_KEY] = st.session_state[_KEY]  # a switch that is not drawn would be forgotten
+    return found
 
 
 def about(model: str) -> None:
@@ -51,9 +61,6 @@ def offer(lines: Sequence[str]) -> None:
     shown: dict[str, Shown] = st.session_state.pop(_SHOWN, {})
     model = _model(lines)
     if not st.session_state.get(_KEY):
-        return
-    if not shown:
-        st.caption("There is no figure on this page.")
         return
     with st.container(horizontal=True):
         name = selection.choose("Figure", list(shown), "paper_figure")
