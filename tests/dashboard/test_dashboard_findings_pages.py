@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 import precomputed
 from dashboard.charts import controls as controls_chart, formats, headline, palette, refusal_values
-from dashboard.charts.findings import accuracy, controls, quadrants, refusal, rows
+from dashboard.charts.findings import accuracy, controls, judges, quadrants, refusal, rows
 from dashboard.charts.refusal_values import RateChange
 from dashboard.pages.downstream.page import over_seeds
 from dashboard.state import results
@@ -388,3 +388,65 @@ def test_masks_of_several_domains_and_other_ways():
     assert "from" not in refusal.ways(rows_.head(2), lambda row: row["method"].upper(), "hate")
     none = rows_.with_columns(setting=pl.lit(None, pl.String))
     assert refusal.ways(none, str, "hate") == "Hate: no way has a setting within the limits"
+
+
+def judged_rates(*lines):
+    schema = dict.fromkeys(("source", "judge", "measure"), pl.String) | dict.fromkeys(
+        ("value", "low", "high"), pl.Float64
+    )
+    return pl.DataFrame([(*one[:4], one[3] - 0.1, one[3] + 0.1) for one in lines], schema=schema, orient="row")
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([], ""),
+        ([("all", "a", "refused", 0.4)], "a calls 40% of the replies refusals"),
+        ([("x", "a", "refused", 0.4), ("all", "a", "refused", 0.4)], "a calls 40% of “x” refusals"),
+        (
+            [("x", "a", "refused", 0.4), ("y{", "a", "refused", 0.8), ("all", "a", "refused", 0.6)],
+            "a calls most of “y{” refusals, 80%; least of “x”, 40%",
+        ),
+        (
+            [("x", "a", "refused", 0.4), ("y", "a", "refused", 0.5), ("all", "a", "refused", 0.45)],
+            "a calls about as much of every source refusals: 40% to 50%, and their intervals overlap",
+        ),
+        (
+            [("all", "a", "refused", 0.3), ("x", "a", "refused", 0.9), ("all", "b", "refused", 0.7)],
+            "Most replies are refusals to b, 70%; fewest to a, 30%",
+        ),
+        (
+            [("all", "a", "refused", 0.65), ("all", "b", "refused", 0.7)],
+            "2 judges call about as many replies refusals: 65% to 70%, and their intervals overlap",
+        ),
+        (
+            [("all", "a", "refused", 0.1), ("all", "a", "f1", 0.9), ("all", "b", "f1", 0.5), ("x", "b", "f1", 1.0)],
+            "a is nearest to people, F1 0.90; b, 0.50, furthest",
+        ),
+        (
+            [("all", "a", "f1", 0.9), ("all", "b", "f1", 0.8)],
+            "2 judges are about as near to people: F1 0.80 to 0.90, and their intervals overlap",
+        ),
+        ([("all", "a", "f1", 0.9)], "a agrees with people at F1 0.90 over all replies"),
+    ],
+)
+def test_rates_of_judges(lines, told):
+    assert judges.rates(judged_rates(*lines)) == told
+
+
+def test_the_ends_of_a_map_of_layers():
+    layers = pl.DataFrame(
+        {"block": [0, 0, 1], "projection": ["q_proj", "up_proj", "q_proj"], "value": [0.2, 0.9, 0.05]}
+    )
+    assert rows.spread(layers, "score", "LRP") == (
+        "LRP scores the rows of block 0 up_proj highest on average, those of block 1 q_proj lowest"
+    )
+    assert rows.spread(layers, "share", "LRP, LeRF 30%") == (
+        "LRP, LeRF 30% takes most of block 0 up_proj, 90% of its rows, and least of block 1 q_proj, 5%"
+    )
+    apart = layers.with_columns(value=pl.Series([12.4, -30.0, 1.0]))
+    assert rows.spread(apart, "difference", "LRP", "IG") == (
+        "LRP ranks the rows of block 0 q_proj higher than IG does, by 12 points, those of block 0 up_proj lower, by 30"
+    )
+    assert rows.spread(layers.with_columns(value=pl.lit(1.0)), "score", "LRP") == "LRP: all layers alike"
+    assert rows.spread(layers.with_columns(value=pl.lit(float("nan"))), "score", "LRP") == "LRP: no value is finite"

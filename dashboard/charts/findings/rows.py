@@ -81,6 +81,31 @@ def thickest(counts: pl.DataFrame, column: str, name: str, when: str) -> str:
     return f"{name} takes most of {_layer(most)}, {most['share']:.0%} of its rows, {when}{also}"
 
 
+def spread(layers: pl.DataFrame, kind: str, name: str, other: str = "") -> str:
+    """The layers at the ends of a map. layers: one per line, with `value`.
+
+    kind: `score` (mean score of its rows), `share` (of its rows that a mask takes, `name` being the mask) or
+    `difference` (mean percentile under `name` minus that under `other`, in points, whose mean over all rows is 0).
+    """
+    known = layers.filter(pl.col("value").is_finite()).sort("value", maintain_order=True)
+    if known.is_empty():
+        return f"{name}: no value is finite"
+    least, most = known.row(0, named=True), known.row(-1, named=True)
+    if least["value"] == most["value"]:
+        return f"{name}: all layers alike"
+    first, last = _layer(most), _layer(least)
+    if kind == "score":
+        return f"{name} scores the rows of {first} highest on average, those of {last} lowest"
+    if kind == "share":
+        return (
+            f"{name} takes most of {first}, {most['value']:.0%} of its rows, and least of {last}, {least['value']:.0%}"
+        )
+    up, down = (f"{abs(row['value']):.0f}" for row in (most, least))
+    return (
+        f"{name} ranks the rows of {first} higher than {other} does, by {up} points, those of {last} lower, by {down}"
+    )
+
+
 def _layer(row: Mapping[str, object]) -> str:
     return f"block {row['block']} {row['projection']}"
 

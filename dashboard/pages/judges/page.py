@@ -12,6 +12,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts import judges
+from dashboard.charts.findings import judges as findings
 from dashboard.charts.sortable import Sortable, sortable
 from dashboard.pages.judges import judged, pairs, replies as judges_replies
 from dashboard.pages.judges.judged import Judged
@@ -148,7 +149,8 @@ def _quality(found: Judged, stage: DeltaGenerator, bar: DeltaGenerator) -> pl.Da
     heading = "Judges and people" if found.quality is not None else "How often each judge calls a reply a refusal"
     figure = judges.rates(drawn, found.judges, heading)
     with layout.hero(stage):
-        tools.show(figure, "judge-rates", _alt(frame), key="judge-rates", hero=True)
+        told = findings.rates(drawn)
+        tools.show(figure, "judge-rates", _alt(frame), key="judge-rates", finding=told, hero=True)
     left_out = frame["source"].n_unique() - len(sources)
     labelled = found.quality is not None
     layout.footnote(

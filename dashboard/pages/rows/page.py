@@ -10,6 +10,7 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import formats, palette, rows
+from dashboard.charts.findings import rows as findings
 from dashboard.chat import edits, handed
 from dashboard.pages.rows import (
     behind as rows_behind,
@@ -43,13 +44,14 @@ _CLICKED = "rows-clicked"  # session state: the last click that was followed
 
 @dataclass(frozen=True)
 class _Map:
-    """The heatmap, its values, its alt text, a file name, and the mask that it shows, if it shows one."""
+    """The heatmap, its values, its alt text, a file name, the mask that it shows, if it shows one, and what it says."""
 
     figure: go.Figure
     frame: pl.DataFrame
     alt: str
     name: str
     mask: Kept | None = None
+    finding: str = ""
 
 
 def render() -> None:
@@ -69,7 +71,9 @@ def render() -> None:
             rows_brush.follow(found, points)
         one = _map(found)
     with layout.hero(stage):
-        tools.show(one.figure, one.name, one.alt, key=_MAP, clickable=True, brush=brushing, hero=True)
+        tools.show(
+            one.figure, one.name, one.alt, key=_MAP, clickable=True, brush=brushing, finding=one.finding, hero=True
+        )
     layout.how_to_read(HOW_TO_READ)
     _follow(found, points if len(points) == 1 or not brushing else [])
     with layout.told():
@@ -136,7 +140,7 @@ def _first() -> str:
 
 def _map(found: Scored) -> _Map:
     """Controls of the heatmap -> what it shows."""
-    mask = None
+    mask, other = None, ""
     measure = selection.switch("Show", (MEAN, SHARE, APART), "measure", default=MEAN)
     selector = selection.choose("Selector", found.selectors, "row_selector", title=palette.title, keep=True)
     title = palette.title(selector)
@@ -160,7 +164,7 @@ def _map(found: Scored) -> _Map:
         kind, name = "difference", f"ranks-{selector}-{other}"
     else:
         frame = scored.mean_scores(found, selector)
-        heading, below = f"{title}: mean score", "the scale is the selector's own"
+        heading, below = f"{title}: mean score", "mean score of each matrix's rows, on the selector's own scale"
         kind, name = "score", f"mean-score-{selector}"
     figure = rows.cells(
         frame, found.blocks, found.projections, heading=heading, below=below, kind=kind,
@@ -173,7 +177,8 @@ def _map(found: Scored) -> _Map:
         f"{top['block']} {top['projection']} ({top['value']:.3g}), lowest in block {low['block']} "
         f"{low['projection']} ({low['value']:.3g})."
     )
-    return _Map(figure, frame, alt, name, mask)
+    finding = findings.spread(frame, kind, heading if kind == "share" else title, palette.title(other) if other else "")
+    return _Map(figure, frame, alt, name, mask, finding)
 
 
 def _follow(found: Scored, clicked: list[dict[str, object]]) -> None:

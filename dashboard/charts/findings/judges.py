@@ -1,0 +1,64 @@
+"""Findings of judges: who is nearest to people, who calls most replies refusals, and whose replies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from dashboard.charts.judges import ALL, F1, REFUSED
+
+Row = dict[str, Any]
+
+
+def rates(frame: pl.DataFrame) -> str:
+    """What `dashboard.charts.judges.rates` draws, in one sentence; "" where it draws nothing.
+
+    frame: columns source, judge, measure, value, low, high. Where replies have human labels: whose F1 over all of them
+    is highest. Else, of several judges: who calls most replies refusals; of one: of which source. Where the intervals
+    of the highest and the lowest overlap, the sentence says that instead.
+    """
+    frame = frame.drop_nulls("value")
+    labelled = frame.filter(pl.col("measure") == F1, pl.col("source") == ALL)
+    refused = frame.filter(pl.col("measure") == REFUSED)
+    together, apart = refused.filter(pl.col("source") == ALL), refused.filter(pl.col("source") != ALL)
+    if labelled.height:
+        least, most = _ends(labelled)
+        if labelled.height == 1:
+            return f"{most['judge']} agrees with people at F1 {most['value']:.2f} over all replies"
+        if _overlap(least, most):
+            return f"{labelled.height} judges are about as near to people: F1 {_span(least, most, '.2f')}"
+        return f"{most['judge']} is nearest to people, F1 {most['value']:.2f}; {_said(least, '.2f')}, furthest"
+    if together.height > 1:
+        least, most = _ends(together)
+        if _overlap(least, most):
+            return f"{together.height} judges call about as many replies refusals: {_span(least, most, '.0%')}"
+        return f"Most replies are refusals to {_said(most, '.0%')}; fewest to {_said(least, '.0%')}"
+    if apart.is_empty():
+        return "".join(
+            f"{row['judge']} calls {row['value']:.0%} of the replies refusals" for row in together.to_dicts()
+        )
+    least, most = _ends(apart)
+    if apart.height > 1 and _overlap(least, most):
+        return f"{most['judge']} calls about as much of every source refusals: {_span(least, most, '.0%')}"
+    if apart.height == 1:
+        return f"{most['judge']} calls {most['value']:.0%} of “{most['source']}” refusals"
+    first = f"{most['judge']} calls most of “{most['source']}” refusals, {most['value']:.0%}"
+    return f"{first}; least of “{least['source']}”, {least['value']:.0%}"
+
+
+def _ends(rows: pl.DataFrame) -> tuple[Row, Row]:
+    ordered = rows.sort("value", maintain_order=True)
+    return ordered.row(0, named=True), ordered.row(-1, named=True)
+
+
+def _overlap(least: Row, most: Row) -> bool:
+    return bool(least["high"] >= most["low"])
+
+
+def _span(least: Row, most: Row, form: str) -> str:
+    return f"{least['value']:{form}} to {most['value']:{form}}, and their intervals overlap"
+
+
+def _said(row: Row, form: str) -> str:
+    return f"{row['judge']}, {row['value']:{form}}"
