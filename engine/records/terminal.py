@@ -13,9 +13,14 @@ _OBEYED = re.compile(
 
 def shown(text: str) -> str:
     r"""Text that a terminal only shows: what it would obey is written out, as \x1b for an escape character."""
-    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    return _OBEYED.sub(lambda found: _written(found[0]), text)
+
+
+def _written(one: str) -> str:
+    return one.encode("unicode_escape").decode("ascii")
 
 
 def one_line(text: str) -> str:
-    r"""The same on one line: line ends and tabs are written out too, as \n and \t."""
-    return shown(text).replace("\n", r"\n").replace("\t", r"\t")
+    r"""Text on one line with all that is in it in sight: what is no letter, mark, number, sign or blank is written out,
+    line ends as \n, characters without a width (in a reply of some scripts they mean something) as \u200b."""
+    return "".join(one if one.isprintable() else _written(one) for one in text)

@@ -17,7 +17,7 @@ from engine.commands import common
 from engine.records.files import write_parquet
 from engine.records.hashing import file_sha256
 from engine.records.manifest import add_to_manifest
-from engine.records.terminal import shown
+from engine.records.terminal import one_line, shown
 from engine.results.tables import frame
 
 TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
@@ -35,6 +35,12 @@ def test_every_character_of_unicode():
     text = "é 👩‍🚀 \u05d0\u0628 tab\there\n100 % [downstream] \\n"
     assert shown(text) == text
     assert shown("a\x1b[31mb\x07\u202ec\r\udcff") == "a\\x1b[31mb\\x07\\u202ec\\r\\udcff"
+
+
+def test_a_line_has_nothing_that_is_not_in_sight():
+    everything = "".join(map(chr, range(sys.maxunicode + 1)))
+    assert one_line(everything).isprintable()
+    assert one_line("a\u200bb\n\t\ufeffc\u2028 é 🙂") == "a\\u200bb\\n\\t\\ufeffc\\u2028 é 🙂"
 
 
 @pytest.fixture
