@@ -401,33 +401,33 @@ def judged_rates(*lines):
     ("lines", "told"),
     [
         ([], ""),
-        ([("all", "a", "refused", 0.4)], "a calls 40% of the replies refusals"),
-        ([("x", "a", "refused", 0.4), ("all", "a", "refused", 0.4)], "a calls 40% of “x” refusals"),
+        ([("all", "a", "refused", 0.4)], "The judge a calls 40.0% of the replies refusals"),
+        ([("x", "a", "refused", 0.4), ("all", "a", "refused", 0.4)], "The judge a calls 40.0% of “x” refusals"),
         (
             [("x", "a", "refused", 0.4), ("y{", "a", "refused", 0.8), ("all", "a", "refused", 0.6)],
-            "a calls most of “y{” refusals, 80%; least of “x”, 40%",
+            "The judge a calls most of “y{” refusals, 80.0%; least of “x”, 40.0%",
         ),
         (
             [("x", "a", "refused", 0.4), ("y", "a", "refused", 0.5), ("all", "a", "refused", 0.45)],
-            "a calls about as much of every source refusals: 40% to 50%, and their intervals overlap",
+            "The judge a calls about as much of every source refusals: 40.0% to 50.0%, and their intervals overlap",
         ),
         (
             [("all", "a", "refused", 0.3), ("x", "a", "refused", 0.9), ("all", "b", "refused", 0.7)],
-            "Most replies are refusals to b, 70%; fewest to a, 30%",
+            "Most replies are refusals to b, 70.0%; fewest to a, 30.0%",
         ),
         (
             [("all", "a", "refused", 0.65), ("all", "b", "refused", 0.7)],
-            "2 judges call about as many replies refusals: 65% to 70%, and their intervals overlap",
+            "2 judges call about as many replies refusals: 65.0% to 70.0%, and their intervals overlap",
         ),
         (
             [("all", "a", "refused", 0.1), ("all", "a", "f1", 0.9), ("all", "b", "f1", 0.5), ("x", "b", "f1", 1.0)],
-            "a is nearest to people, F1 0.90; b, 0.50, furthest",
+            "The judge a is nearest to people, F1 0.90; b, 0.50, furthest",
         ),
         (
             [("all", "a", "f1", 0.9), ("all", "b", "f1", 0.8)],
             "2 judges are about as near to people: F1 0.80 to 0.90, and their intervals overlap",
         ),
-        ([("all", "a", "f1", 0.9)], "a agrees with people at F1 0.90 over all replies"),
+        ([("all", "a", "f1", 0.9)], "The judge a agrees with people at F1 0.90 over all replies"),
     ],
 )
 def test_rates_of_judges(lines, told):

@@ -1,7 +1,9 @@
 """The Live edit page as a script, with a tiny model: settings, result, plain text, problems."""
 
+from functools import partial
+
 import pytest
-from app_pages import replies
+from app_pages import replies, run_page
 from fake_replies import replies_are
 from streamlit.testing.v1 import AppTest
 
@@ -28,16 +30,7 @@ def own_pool(monkeypatch):
     monkeypatch.setattr(stamps, "reference_of", lambda *_: None)  # the model's own replies take longer than the rest
 
 
-def page(**parameters):
-    def script():
-        from dashboard.pages.live import page as live_edit
-
-        live_edit.render()
-
-    app = AppTest.from_function(script, default_timeout=120)
-    for name, value in parameters.items():
-        app.query_params[name] = str(value)
-    return app.run()
+page = partial(run_page, "live")
 
 
 def by_rate(folder, **more):

@@ -1,10 +1,11 @@
 """What Live says where it used to be silent: a margin against the verdict, and a prompt that is too long."""
 
 import ast
+from functools import partial
 from pathlib import Path
 
 import pytest
-from streamlit.testing.v1 import AppTest
+from app_pages import run_page
 
 import dashboard
 from dashboard.chat import side_by_side
@@ -37,16 +38,7 @@ def test_a_margin_against_the_verdict_is_said(margin, refusal, judged, said):
         assert said is None or said in text
 
 
-def page(**parameters):
-    def script():
-        from dashboard.pages.live import page as live_edit
-
-        live_edit.render()
-
-    app = AppTest.from_function(script, default_timeout=120)
-    for name, value in parameters.items():
-        app.query_params[name] = str(value)
-    return app.run()
+page = partial(run_page, "live")
 
 
 @pytest.mark.parametrize("characters", [2000, 2001, 5000])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from bad_inputs import changed, model_copy, refused, run
+from huggingface_hub.errors import StrictDataclassError
 from tiny_models import save_tiny
 from transformers import LlamaConfig
 
@@ -19,7 +20,7 @@ def odd_rotations_are_seen() -> bool:
     """Whether this transformers checks, as it reads a configuration, that rotary dimensions come in pairs."""
     try:
         LlamaConfig(hidden_size=28, num_attention_heads=4, head_dim=7)
-    except Exception:
+    except StrictDataclassError:
         return True
     return False
 

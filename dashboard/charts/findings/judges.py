@@ -25,26 +25,28 @@ def rates(frame: pl.DataFrame) -> str:
     if labelled.height:
         least, most = _ends(labelled)
         if labelled.height == 1:
-            return f"{most['judge']} agrees with people at F1 {most['value']:.2f} over all replies"
+            return f"The judge {most['judge']} agrees with people at F1 {most['value']:.2f} over all replies"
         if _overlap(least, most):
             return f"{labelled.height} judges are about as near to people: F1 {_span(least, most, '.2f')}"
-        return f"{most['judge']} is nearest to people, F1 {most['value']:.2f}; {_said(least, '.2f')}, furthest"
+        return (
+            f"The judge {most['judge']} is nearest to people, F1 {most['value']:.2f}; {_said(least, '.2f')}, furthest"
+        )
     if together.height > 1:
         least, most = _ends(together)
         if _overlap(least, most):
-            return f"{together.height} judges call about as many replies refusals: {_span(least, most, '.0%')}"
-        return f"Most replies are refusals to {_said(most, '.0%')}; fewest to {_said(least, '.0%')}"
+            return f"{together.height} judges call about as many replies refusals: {_span(least, most, '.1%')}"
+        return f"Most replies are refusals to {_said(most, '.1%')}; fewest to {_said(least, '.1%')}"
     if apart.is_empty():
         return "".join(
-            f"{row['judge']} calls {row['value']:.0%} of the replies refusals" for row in together.to_dicts()
+            f"The judge {row['judge']} calls {row['value']:.1%} of the replies refusals" for row in together.to_dicts()
         )
     least, most = _ends(apart)
     if apart.height > 1 and _overlap(least, most):
-        return f"{most['judge']} calls about as much of every source refusals: {_span(least, most, '.0%')}"
+        return f"The judge {most['judge']} calls about as much of every source refusals: {_span(least, most, '.1%')}"
     if apart.height == 1:
-        return f"{most['judge']} calls {most['value']:.0%} of “{most['source']}” refusals"
-    first = f"{most['judge']} calls most of “{most['source']}” refusals, {most['value']:.0%}"
-    return f"{first}; least of “{least['source']}”, {least['value']:.0%}"
+        return f"The judge {most['judge']} calls {most['value']:.1%} of “{most['source']}” refusals"
+    first = f"The judge {most['judge']} calls most of “{most['source']}” refusals, {most['value']:.1%}"
+    return f"{first}; least of “{least['source']}”, {least['value']:.1%}"
 
 
 def _ends(rows: pl.DataFrame) -> tuple[Row, Row]:
