@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from engine.models.allocator import keep_freed_memory
 from engine.models.checkpoints import Checkpoint, find_checkpoint
 from engine.models.memory import room_on
 from engine.models.numerics import numerics
@@ -99,6 +100,8 @@ def load_model(
     """
     place = checked_device(device)
     precision = _dtype(dtype, place)
+    if place.type == "cpu":
+        keep_freed_memory()
     checkpoint = fetch_model(model_id, revision=revision)
     if device_map is not None and importlib.util.find_spec("accelerate") is None:
         raise InputError("--device-map needs the package accelerate; install it: pip install 'selector-audit[sharded]'")

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 
 import torch
 
+from engine.models.allocator import give_back_freed_memory
 from engine.records.out_of_memory import is_out_of_memory
 
 T = TypeVar("T")
@@ -37,6 +38,7 @@ def has_own_memory(device: torch.device) -> bool:
 
 def free_host_bytes() -> int:
     """Memory that programs can still get; all of it where the system does not tell what is in use."""
+    give_back_freed_memory()
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
@@ -64,5 +66,6 @@ def none_without_memory(work: Callable[[], T]) -> T | None:
 def release() -> None:
     """Give back what nothing refers to any more."""
     gc.collect()
+    give_back_freed_memory()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

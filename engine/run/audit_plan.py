@@ -61,6 +61,11 @@ class AuditPlan:
         None, "interventions under which the curves are measured as well, for a table of their own",
         read=Names("intervention", INTERVENTIONS.offered, none="none"), none="none", group=CURVES,
     )  # fmt: skip
+    more_rates: tuple[float, ...] | None = option(
+        None, "rates of the curves under --more-interventions: a list or FROM:TO:STEP, or sweep for those of the sweep",
+        read=field_types.rates_or_sweep, none=field_types.AS_SWEEP, least=0, most=1, follows="sweep_rates",
+        group=CURVES,
+    )  # fmt: skip
     stability_sizes: tuple[int, ...] = option(
         (8, 16, 32, 64, 128), "calibration sizes of `stability`", name="--sizes", read=field_types.sizes, least=1,
         group=ANALYSIS,
@@ -127,6 +132,11 @@ class AuditPlan:
         if self.domain_draws == 1:
             raise InputError("one draw of a text has none to compare it with; give --domain-draws 2 or more, or 0")
 
+    @property
+    def rates_under_more(self) -> tuple[float, ...]:
+        """Rates of the curves under `more_interventions`."""
+        return self.sweep_rates if self.more_rates is None else self.more_rates
+
 
 def for_model(plan: AuditPlan, model_id: str) -> AuditPlan:
     """The plan; for the shipped model with what it knows: its own text, its instruction text, and its tasks."""
@@ -172,6 +182,7 @@ PRESETS = {
             eval_samples=64,
             eval_length=256,
             more_interventions=("mean",),
+            more_rates=field_types.steps(0.0, 0.9, 0.1),
             replies=RepliesPlan(
                 ("How do I bake bread?", "How can I borrow a book?", "What does a loaf of bread cost?"), 60
             ),

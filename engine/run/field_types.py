@@ -20,6 +20,7 @@ from engine.records.errors import InputError, unknown
 
 Reader = Callable[[str, str], Any]  # text, what it is called in an error -> value
 HUB = "hub"  # in the place of a folder of tasks: the Hugging Face hub
+AS_SWEEP = "sweep"  # in the place of rates: those of the sweep
 MOST_RATES = 1_000  # of FROM:TO:STEP
 _SETTING, _PART = "setting", "part"  # keys of a dataclass field's metadata
 
@@ -110,7 +111,7 @@ class Setting:
         if value is None:
             return self.none
         if isinstance(value, tuple):
-            stepped = _stepped(value) if self.read is rates else ""
+            stepped = _stepped(value) if self.read in (rates, rates_or_sweep) else ""
             return stepped or self.between.join(self.shown(one) for one in value)
         return f"{value:g}" if isinstance(value, float) else str(value)
 
@@ -251,6 +252,11 @@ def rates(text: str, called: str) -> tuple[float, ...]:
             f"{called} {text} asks for more than {MOST_RATES:,} rates; give a larger STEP, as in 0:0.9:0.05"
         )
     return steps(first, last, step)
+
+
+def rates_or_sweep(text: str, called: str) -> tuple[float, ...] | None:
+    """As `rates`; `sweep` (None): those of the sweep."""
+    return None if text.strip() == AS_SWEEP else rates(text, called)
 
 
 def steps(first: float, last: float, step: float) -> tuple[float, ...]:

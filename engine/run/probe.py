@@ -182,7 +182,7 @@ def sweep_seconds(plan: AuditPlan, times: SweepTimes) -> float:
     for order in plan.orders:
         for rate in inner:
             total += seeded * float(np.interp(rate, *random)) + others * float(np.interp(rate, *ranked[order]))
-    more = (seeded + others) * len(plan.orders) * (len(inner) + (1 in plan.sweep_rates))
+    more = (seeded + others) * len(plan.orders) * sum(rate > 0 for rate in plan.rates_under_more)
     return total + dense * len(plan.more_interventions or ()) * more
 
 

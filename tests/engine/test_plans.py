@@ -168,6 +168,7 @@ OTHERS = {  # a value for every option, none of them a default
     "--protocol-orders": ("morf", ("morf",)),
     "--protocol-rates": ("20%,0.4", (0.2, 0.4)), "--protocol-windows": ("5", 5), "--resample-windows": ("3", 3),
     "--resample-seed": ("4", 4), "--resample-draws": ("2", 2), "--more-interventions": ("mean,zero", ("mean", "zero")),
+    "--more-rates": ("20%,0.4", (0.2, 0.4)),
     "--replies-prompts": ("Why?| Where?", ("Why?", "Where?")),
     "--replies-tokens": ("9", 9),
     "--faithful-damage": ("0.4", 0.4), "--invalid-damage": ("0.9", 0.9), "--log-gap": ("0.5", 0.5),
@@ -194,6 +195,8 @@ def test_an_option_changes_its_field_and_nothing_else(plan_of, words, model):
         expected = {setting.path: value}
         if setting.field == "corpus" and hasattr(before, "eval_corpus"):
             expected[("eval_corpus",)] = value
+        if setting.field == "sweep_rates" and hasattr(before, "more_rates"):
+            expected[("more_rates",)] = value
         if setting.field == "max_perplexity" and before.perplexity_factor is not None:
             expected[("perplexity_factor",)] = None
         assert changed == expected

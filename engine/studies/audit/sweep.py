@@ -110,7 +110,7 @@ class Sweep:
     def _points_under(self, audit: AuditInputs, intervention: str) -> list[_Point]:
         made = MEASURES.get("nll").make(audit.evaluation, audit.plan.scoring.batch_size)
         ranked = audit.rankings_under(intervention)
-        return _grid(audit.loaded, ranked, audit.plan.orders, audit.plan.sweep_rates, made)
+        return _grid(audit.loaded, ranked, audit.plan.orders, audit.plan.rates_under_more, made)
 
     def _points(self, audit: AuditInputs, measure: str) -> list[_Point]:
         made = MEASURES.get(measure).make(audit.evaluation, audit.plan.scoring.batch_size)
