@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
-_BLOCK_BYTES = 2**30  # larger ones, as weights are, still come from the system and go back to it
-_NEVER = 2**31 - 1  # the most that mallopt takes
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h
+BLOCK_BYTES = 2**30  # larger ones, as weights are, still come from the system and go back to it
+NEVER = 2**31 - 1  # the most that mallopt takes
 _OWN = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_MMAP_MAX_", "MALLOC_TOP_PAD_")
 
 
@@ -29,22 +29,22 @@ def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
 
 def give_back_freed_memory() -> None:
     """What is kept and not in use goes back to the system now."""
-    library = _glibc()
+    library = glibc()
     if library is not None:
         library.malloc_trim(0)
 
 
 @cache
 def _asked() -> bool:
-    library = _glibc()
+    library = glibc()
     if library is None:
         return False
-    blocks, kept = library.mallopt(_M_MMAP_THRESHOLD, _BLOCK_BYTES), library.mallopt(_M_TRIM_THRESHOLD, _NEVER)
+    blocks, kept = library.mallopt(M_MMAP_THRESHOLD, BLOCK_BYTES), library.mallopt(M_TRIM_THRESHOLD, NEVER)
     return bool(blocks and kept)
 
 
 @cache
-def _glibc() -> Any:
+def glibc() -> Any:
     """The C library where it is glibc, else None."""
     try:
         library = ctypes.CDLL(None)

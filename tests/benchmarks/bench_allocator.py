@@ -2,24 +2,20 @@
 
     uv run python tests/benchmarks/bench_allocator.py [MODEL] [--repeats 7]
 
-glibc raises its limits by itself to 32 MiB (blocks that come from the system one by one) and 64 MiB (free memory at the
-end that goes back); the peer has these. Prints seconds and ratios, asserts none.
+The peer's limits are those that glibc comes to by itself (`allocators.py`). Prints seconds and ratios, asserts none.
 """
 
 from __future__ import annotations
 
 import argparse
-import ctypes
 import statistics
 import tempfile
 import time
 
+import allocators
 from rich.console import Console
 
 from engine import Cell, LocalRunner, Nll, Store, compute_scores, edit_of, load_model, removed_rows, windows
-from engine.models import allocator
-
-GLIBC_BLOCK, GLIBC_KEPT = 32 * 2**20, 64 * 2**20
 
 
 def main() -> None:
@@ -27,14 +23,9 @@ def main() -> None:
     parser.add_argument("model", nargs="?", default="demo")
     parser.add_argument("--repeats", type=int, default=7)
     args = parser.parse_args()
-    loaded, library = load_model(args.model, device="cpu"), ctypes.CDLL(None)
+    loaded = load_model(args.model, device="cpu")
     text = windows("demo", loaded.tokenizer, role="evaluation", samples=64, length=256)
     scores = compute_scores(loaded, ["random"], None, seeds=(0,))["random"][0]
-
-    def limits(block: int, kept: int) -> None:
-        library.mallopt(allocator._M_MMAP_THRESHOLD, block)
-        library.mallopt(allocator._M_TRIM_THRESHOLD, kept)
-        allocator.give_back_freed_memory()
 
     def seconds(rate: float) -> float:
         edit = edit_of(removed_rows(scores, "lerf", rate), loaded.rows.n_rows)
@@ -48,9 +39,9 @@ def main() -> None:
     for rate in (0.0, 0.3, 0.6, 0.9):
         kept, given_back = [], []
         for _ in range(args.repeats):
-            limits(allocator._BLOCK_BYTES, allocator._NEVER)
+            allocators.of_the_engine()
             kept.append(seconds(rate))
-            limits(GLIBC_BLOCK, GLIBC_KEPT)
+            allocators.of_a_plain_script()
             given_back.append(seconds(rate))
         ours, plain = statistics.median(kept), statistics.median(given_back)
         console.print(f"{rate:5.0%} {ours:8.3f} {plain:13.3f} {plain / ours:7.2f}")

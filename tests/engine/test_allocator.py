@@ -9,7 +9,7 @@ import pytest
 
 from engine.models import allocator
 
-needs_glibc = pytest.mark.skipif(allocator._glibc() is None, reason="another C library")
+needs_glibc = pytest.mark.skipif(allocator.glibc() is None, reason="another C library")
 # Two blocks at a time, as a pass has several tensors; 48 MiB are above glibc's own largest limit.
 COUNTED = """
 import resource, sys
@@ -64,7 +64,7 @@ def test_a_variable_of_the_users_is_a_setting(name: str) -> None:
 
 
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allocator, "_glibc", lambda: None)
+    monkeypatch.setattr(allocator, "glibc", lambda: None)
     allocator._asked.cache_clear()
     try:
         assert not allocator.keep_freed_memory({})
