@@ -212,11 +212,11 @@ class _Tracer:
     def sweep(self) -> Iterator[Work]:
         plan = self.plan
         rankings = sum(len(plan.scoring.seeds) if get_selector(name).seeded else 1 for name in plan.scoring.selectors)
-        kinds, curves = plan.more_interventions or (), rankings * len(plan.orders)
-        # The model without an edit is one cell, and so is the one without any row.
-        cells = curves * sum(0 < rate < 1 for rate in plan.sweep_rates)
-        cells += (0 in (*plan.sweep_rates, *(plan.rates_under_more if kinds else ()))) + (1 in plan.sweep_rates)
-        cells += len(kinds) * curves * sum(rate > 0 for rate in plan.rates_under_more)
+        sweeps = [plan.sweep_rates, *[plan.rates_under_more] * len(plan.more_interventions or ())]
+        # The model without an edit is one cell, and under each intervention so is the one without any row.
+        cells = int(any(0 in rates for rates in sweeps))
+        for rates in sweeps:
+            cells += rankings * len(plan.orders) * sum(0 < rate < 1 for rate in rates) + (1 in rates)
         count, length = plan.eval_samples, plan.eval_length
         chosen = plan.scoring.batch_size or sequences_that_fit(self.dry.model, self.rows, self.kind, length)
         size = min(count, self.batch or chosen)

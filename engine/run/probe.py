@@ -182,7 +182,8 @@ def sweep_seconds(plan: AuditPlan, times: SweepTimes) -> float:
     for order in plan.orders:
         for rate in inner:
             total += seeded * float(np.interp(rate, *random)) + others * float(np.interp(rate, *ranked[order]))
-    more = (seeded + others) * len(plan.orders) * sum(rate > 0 for rate in plan.rates_under_more)
+    rates = plan.rates_under_more
+    more = (seeded + others) * len(plan.orders) * sum(0 < rate < 1 for rate in rates) + (1 in rates)
     return total + dense * len(plan.more_interventions or ()) * more
 
 

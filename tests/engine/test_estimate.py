@@ -143,6 +143,7 @@ def test_passes_and_batches_are_the_runs_own(wide: Path, tiny_text: Path, tmp_pa
     ids = torch.zeros(7, T, dtype=torch.int64)
     evaluation = evaluation_batch_size(sketch, Windows("text", "", ids, tuple(range(7))))
     scoring = min(10, windows_per_pass("auto", sketch.model, sketch.rows, T))
+    plan = replace(plan, more_interventions=("mean",), more_rates=(0.0, 0.5, 1.0))
     found = estimate(sketch, plan, RefusalPlan(), ["score", "sweep"])
     scores, sweep = of_stage(found, "score"), of_stage(found, "sweep")
     assert set(scores) == {"integrated gradients", "lrp"}  # whose last step gives the activations

@@ -119,7 +119,7 @@ def test_cells_take_what_masks_like_theirs_take() -> None:
     more = replace(plan, more_interventions=("mean",))
     assert sweep_seconds(more, times) == pytest.approx(expected + 4.0 * 5 * 2 * 4)
     fewer = replace(more, more_rates=(0.0, 0.3, 1.0))
-    assert sweep_seconds(fewer, times) == pytest.approx(expected + 4.0 * 5 * 2 * 2)
+    assert sweep_seconds(fewer, times) == pytest.approx(expected + 4.0 * (5 * 2 * 1 + 1))
     one_order = replace(plan, orders=("lerf",))
     assert sweep_seconds(one_order, times) == pytest.approx(4.0 + 3 * 11.0 + 2 * 5.75)
 
