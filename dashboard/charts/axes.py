@@ -39,6 +39,16 @@ def level(
     add(**place, line=palette.DOTTED, annotation={"text": text, "font": font}, annotation_position=at)
 
 
+def level_layout(text: str, y: float, size: int) -> dict[str, Any]:
+    """What `level` gives a figure with one plot at a height, for one that is made with it."""
+    line = {"type": "line", "xref": "x domain", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": palette.DOTTED}
+    note = {
+        "text": text, "xref": "x domain", "x": 1, "xanchor": "right", "y": y, "yanchor": "top", "showarrow": False,
+        "font": {"color": palette.REFERENCE, "size": size},
+    }  # fmt: skip
+    return {"shapes": [line], "annotations": [note]}
+
+
 def decade_ticks(low: float, high: float) -> list[float]:
     """Heights in log10 to label: whole decades; where few are in sight 1-2-5 steps; within one, round values."""
     if high - low < 0.5:

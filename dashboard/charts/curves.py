@@ -16,6 +16,8 @@ from dashboard.charts.formats import LN10
 
 HEIGHT, TOP, BOTTOM = 480, 70, 130  # pixels; below the plot: ticks, axis title, up to four lines of legend
 _BAND = 0.09  # of the axis: the band above it
+_TITLE_Y = 0.95
+_RATES_AXIS = axes.titled("rows removed", tickformat=".0%", tick0=0, nticks=10, tickangle=0)
 _STAYS = {"marker": {"opacity": 1.0}}  # what was not clicked, beside what was
 ORDER_HEADINGS = {
     "lerf": ("LeRF: lowest scores go first", "a good selector stays low"),
@@ -50,45 +52,47 @@ def curves(
     stand as arrows at the upper edge. Cells at a numerical ceiling do not stretch the axis: those beyond all others
     stand in a band above it. pinned: one curve as a broad band behind the others.
     """
-    figure = go.Figure()
     overlay_name = html.escape(overlay_name)  # plotly reads tags in text
     heights: list[float] = []
     ceilings: list[float] = []
 
     def measured(rows: pl.DataFrame, base: float | None) -> None:
-        known = (
-            [] if base is None else rows.filter(pl.col("nll").is_finite(), order=order).select("nll", "plateau").rows()
-        )
-        for nll, plateau in known:
-            (ceilings if plateau else heights).append((nll - base) / LN10)
+        for nll, plateau in zip(rows["nll"], rows["plateau"], strict=True) if base is not None else ():
+            if nll is not None and math.isfinite(nll):
+                (ceilings if plateau else heights).append((nll - base) / LN10)
 
+    traces: list[dict[str, Any]] = []
     if pinned is not None:
-        figure.add_trace(pinned_curve(pinned, order, relative))
-        measured(pinned.points, subtracted(pinned.baseline, relative))
-    layers: list[tuple[pl.DataFrame, float, bool]] = []
+        traces.append(pinned_curve(pinned, order, relative))
+        measured(pinned.points.filter(order=order), subtracted(pinned.baseline, relative))
+    layers: list[tuple[pl.DataFrame, float, bool]] = []  # of this order
     shift = subtracted(baseline, relative)
     if shift is not None:
-        layers.append((drawn, shift, False))
+        layers.append((drawn.filter(order=order), shift, False))
     other_shift = subtracted(overlay_baseline, relative)
     if overlay is not None and other_shift is not None:
-        layers.append((overlay, other_shift, True))
-    for frame, base, laid_over in layers:
-        part = frame.filter(pl.col("order") == order)
+        layers.append((overlay.filter(order=order), other_shift, True))
+    for part, base, laid_over in layers:
         measured(part, base)
-        for selector in palette.in_order(part["selector"].unique().to_list()):
-            rows = part.filter(pl.col("selector") == selector)
-            figure.add_trace(curve(rows, selector, base, laid_over, overlay_name))
+        by_selector = part.partition_by("selector", as_dict=True)
+        for selector in palette.in_order([selector for (selector,) in by_selector]):
+            traces.append(curve(by_selector[selector,], selector, base, laid_over, overlay_name))
     if overlay is not None:
-        figure.add_trace(_overlay_key(overlay_name))
-    _plateaus(figure, [(frame.filter(pl.col("order") == order), base) for frame, base, _ in layers])
+        traces.append(_overlay_key(overlay_name))
+    traces += _plateaus([(part, base) for part, base, _ in layers])
+    looks = lines.layout(*ORDER_HEADINGS[order], HEIGHT, BOTTOM, top=TOP)
+    looks["title"]["y"] = _TITLE_Y
     if baseline is not None and shift is not None:
         heights.append((baseline - shift) / LN10)
-        axes.level(figure, "unmasked model", y=heights[-1], size=figure_size.NOTE_PX)
-    top = perplexity_axis(figure, heights or ceilings, relative)
+        looks |= axes.level_layout("unmasked model", heights[-1], figure_size.NOTE_PX)
+    scale = _perplexity_scale(heights or ceilings, relative)
+    # At once: plotly looks at the whole figure again for each part that is added to it.
+    figure = go.Figure(traces, {**looks, "xaxis": _RATES_AXIS, "yaxis": scale})
+    top = float(scale["range"][1])
     if max(ceilings, default=top) > top:
         top = ceiling_band(figure)
-    _not_finite(figure, [frame.filter(pl.col("order") == order) for frame, _, _ in layers], top)
-    return _finished(figure, ORDER_HEADINGS[order])
+    _not_finite(figure, [part for part, _, _ in layers], top)
+    return figure
 
 
 def subtracted(baseline: float | None, relative: bool) -> float | None:
@@ -96,13 +100,14 @@ def subtracted(baseline: float | None, relative: bool) -> float | None:
     return baseline if relative else 0.0
 
 
-def curve(rows: pl.DataFrame, selector: str, base: float, laid_over: bool, name: str) -> go.Scatter:
+def curve(rows: pl.DataFrame, selector: str, base: float, laid_over: bool, name: str) -> dict[str, Any]:
+    """A trace, as plotly takes it."""
     look = palette.style(selector)
     drawn = [(nll - base) / LN10 if math.isfinite(nll) else None for nll in rows["nll"].fill_null(math.nan)]
     errors = [error / LN10 if error is not None and math.isfinite(error) else 0.0 for error in rows["error"]]
     label = f"{look.title} ({name})" if laid_over else look.title
     dash = palette.OVERLAY_DASH if laid_over else look.dash
-    return go.Scatter(
+    return _scatter(
         x=rows["rate"].to_list(), y=drawn, name=label, mode="lines+markers", connectgaps=False,
         legendgroup=selector, showlegend=not laid_over, opacity=0.75 if laid_over else 1.0,
         line={"color": look.colour, "width": 1.5 if laid_over else 2, "dash": dash},
@@ -114,14 +119,14 @@ def curve(rows: pl.DataFrame, selector: str, base: float, laid_over: bool, name:
     )  # fmt: skip
 
 
-def pinned_curve(pinned: Pinned, order: str, relative: bool) -> go.Scatter:
+def pinned_curve(pinned: Pinned, order: str, relative: bool) -> dict[str, Any]:
     """The pinned curve, broad and pale, in its selector's colour and symbol. Empty without the order or a baseline."""
     rows, base = pinned.points.filter(order=order), subtracted(pinned.baseline, relative)
     if base is None:
         rows, base = rows.clear(), 0.0
     look = palette.style(pinned.points["selector"][0])
     name = f"pinned: {html.escape(pinned.name)}"
-    return go.Scatter(
+    return _scatter(
         x=rows["rate"].to_list(), name=name, mode="lines+markers", opacity=0.4, connectgaps=False,
         y=[(nll - base) / LN10 if math.isfinite(nll) else None for nll in rows["nll"].fill_null(math.nan)],
         line={"color": look.colour, "width": 8}, marker={"color": look.colour, "size": 12, "symbol": look.symbol},
@@ -130,9 +135,13 @@ def pinned_curve(pinned: Pinned, order: str, relative: bool) -> go.Scatter:
     )  # fmt: skip
 
 
-def _overlay_key(name: str) -> go.Scatter:
+def _scatter(**looks: Any) -> dict[str, Any]:
+    return {"type": "scatter", **looks}
+
+
+def _overlay_key(name: str) -> dict[str, Any]:
     """One legend entry for everything that is laid over: it has the selectors' colours."""
-    return go.Scatter(
+    return _scatter(
         x=[None], y=[None], name=name, mode="lines+markers", hoverinfo="skip",
         line={"color": palette.REFERENCE, "width": 1.5, "dash": palette.OVERLAY_DASH},
         marker={"color": palette.REFERENCE, "size": 7, "symbol": "circle-open"},
@@ -156,7 +165,7 @@ def _hover(row: dict[str, Any]) -> str:
     return "<br>".join(said)
 
 
-def _plateaus(figure: go.Figure, layers: Sequence[tuple[pl.DataFrame, float]]) -> None:
+def _plateaus(layers: Sequence[tuple[pl.DataFrame, float]]) -> list[dict[str, Any]]:
     """Rings around published cells that stand at a numerical ceiling."""
     x: list[float] = []
     y: list[float] = []
@@ -164,13 +173,11 @@ def _plateaus(figure: go.Figure, layers: Sequence[tuple[pl.DataFrame, float]]) -
         at_ceiling = frame.filter(pl.col("plateau") & pl.col("nll").is_finite())
         x += at_ceiling["rate"].to_list()
         y += [(nll - base) / LN10 for nll in at_ceiling["nll"]]
-    if x:
-        ring = {"symbol": "circle-open", "size": 14, "color": palette.REFERENCE, "line": {"width": 1.5}}
-        figure.add_trace(
-            go.Scatter(
-                x=x, y=y, mode="markers", name="at numerical ceiling", marker=ring, hoverinfo="skip", unselected=_STAYS
-            )
-        )
+    if not x:
+        return []
+    ring = {"symbol": "circle-open", "size": 14, "color": palette.REFERENCE, "line": {"width": 1.5}}
+    name = "at numerical ceiling"
+    return [_scatter(x=x, y=y, mode="markers", name=name, marker=ring, hoverinfo="skip", unselected=_STAYS)]
 
 
 def _not_finite(figure: go.Figure, frames: Sequence[pl.DataFrame], top: float) -> None:
@@ -186,11 +193,16 @@ def _not_finite(figure: go.Figure, frames: Sequence[pl.DataFrame], top: float) -
 
 def perplexity_axis(figure: go.Figure, heights: Sequence[float], relative: bool) -> float:
     """Sets range and 10^n ticks of the y axis; returns the upper end of the range (in log10)."""
+    scale = _perplexity_scale(heights, relative)
+    figure.update_yaxes(scale)
+    return float(scale["range"][1])
+
+
+def _perplexity_scale(heights: Sequence[float], relative: bool) -> dict[str, Any]:
     scale = lines.perplexity_scale(heights)
     if relative:
         scale["ticktext"] = [f"×{text}" for text in scale["ticktext"]]
-    figure.update_yaxes(title="perplexity ÷ unmasked" if relative else "perplexity", **scale)
-    return float(scale["range"][1])
+    return {"title": {"text": "perplexity ÷ unmasked" if relative else "perplexity"}, **scale}
 
 
 def ceiling_band(figure: go.Figure) -> float:
@@ -289,5 +301,5 @@ def removed_rows(counts: pl.DataFrame) -> go.Figure:
 
 
 def _finished(figure: go.Figure, heading: tuple[str, str]) -> go.Figure:
-    figure.update_xaxes(**axes.titled("rows removed", tickformat=".0%", tick0=0, nticks=10, tickangle=0))
-    return lines.finished(figure, *heading, HEIGHT, BOTTOM, top=TOP).update_layout(title_y=0.95)
+    figure.update_xaxes(_RATES_AXIS)
+    return lines.finished(figure, *heading, HEIGHT, BOTTOM, top=TOP).update_layout(title_y=_TITLE_Y)

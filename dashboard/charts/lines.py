@@ -116,10 +116,19 @@ def finished(
     figure: go.Figure, heading: str, below: str = "", height: int = HEIGHT, bottom: int = BOTTOM, *, top: int = TOP
 ) -> go.Figure:
     """Heading, height, and the legend under the plot."""
+    return figure.update_layout(layout(heading, below, height, bottom, top=top))
+
+
+def layout(
+    heading: str, below: str = "", height: int = HEIGHT, bottom: int = BOTTOM, *, top: int = TOP
+) -> dict[str, Any]:
+    """What `finished` gives a figure, for one that is made with it."""
     text = f"{heading}<br><sub>{below}</sub>" if below else heading
-    figure.update_layout(
-        title={"text": text, "x": 0, "y": 1 - 24 / height, "yanchor": "top"},
-        height=height, hovermode="closest", dragmode=False, margin={"l": 10, "r": 10, "t": top, "b": bottom},
-        legend={"orientation": "h", "yanchor": "top", "y": -52 / (height - top - bottom), "xanchor": "left", "x": 0},
-    )  # fmt: skip
-    return figure
+    return {
+        "title": {"text": text, "x": 0, "y": 1 - 24 / height, "yanchor": "top"},
+        "height": height, "hovermode": "closest", "dragmode": False,
+        "margin": {"l": 10, "r": 10, "t": top, "b": bottom},
+        "legend": {
+            "orientation": "h", "yanchor": "top", "y": -52 / (height - top - bottom), "xanchor": "left", "x": 0,
+        },
+    }  # fmt: skip

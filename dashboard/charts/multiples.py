@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import wrap
+from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
@@ -79,8 +80,8 @@ def multiples(
     return figure.update_layout(title_yref="container", legend_y=-36 / plots)
 
 
-def _once(trace: go.Scatter, key: str, named: set[str]) -> go.Scatter:
+def _once(trace: dict[str, Any], key: str, named: set[str]) -> dict[str, Any]:
     """In the legend only the first time; a click there hides it in every panel."""
-    trace.legendgroup, trace.showlegend = key, key not in named
+    first = key not in named
     named.add(key)
-    return trace
+    return {**trace, "legendgroup": key, "showlegend": first}
