@@ -1,9 +1,8 @@
 """The C library's allocator: memory that a pass frees stays with the process, since the next pass wants as much.
 
 glibc takes each large block from the system and gives it back when it is freed; the system clears every page of the
-next one. Of a sweep of the shipped model on the CPU that was a fifth to a quarter of the time
-(`tests/benchmarks/bench_allocator.py`). No number changes by it. Other allocators and systems are left as they are, and
-so are settings of the user's.
+next one. `tests/benchmarks/bench_allocator.py` times both. No number changes by it. Other allocators and systems are
+left as they are, and so are settings of the user's.
 """
 
 from __future__ import annotations
