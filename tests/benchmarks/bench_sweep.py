@@ -5,8 +5,8 @@
 One thread, CPU time of the process, so that what else runs on the machine matters little; the two take turns, and every
 number is a median. The engine's side is `sweep_model`, mask by mask, with a store for each repeat: hashing and what the
 store writes are in it, the model's own load is not. The peer knows nothing of the engine but the rows to zero and the
-tokens, and has the C library's allocator as a plain script has it; its copy or load of the model is in it, once per
-mask. Prints seconds and their ratio (above 1: the engine is faster) per rate, over the grid, and over rates from 50%;
+tokens; its copy or load of the model is in it, once per mask, and it has the memory that the engine makes this process
+keep. Prints seconds and their ratio (above 1: the engine is faster) per rate, over the grid, and over rates from 50%;
 and the largest difference of an NLL. MODEL: default the shipped model. --random: random weights of that hidden size and
 number of blocks in its place, MLPs three times as wide.
 On few windows the engine measures several masks in one pass, which one mask at a time does not use: give 16 and more.
@@ -26,7 +26,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import allocators
 import torch
 import transformers
 from torch import Tensor
@@ -38,7 +37,6 @@ from engine.models.checkpoints import find_checkpoint
 
 RATES = (0.0, *(round(0.1 * step, 1) for step in range(1, 10)))
 ORDERS = ("lerf", "morf")
-ALLOCATORS = {"engine": allocators.of_the_engine, "plain": allocators.of_a_plain_script}
 
 
 def plain_script(make: Callable[[], Any], rows: dict[str, Tensor], text: Tensor) -> float:
@@ -146,7 +144,6 @@ def run(loaded: LoadedModel, args: argparse.Namespace, stores: Sequence[Store]) 
             sides: list[tuple[str, Callable[[Store], float]]] = [("engine", ours), ("plain", theirs)]
             for repeat, store in enumerate(stores[:-1]):
                 for name, work in sides if repeat % 2 == 0 else reversed(sides):
-                    ALLOCATORS[name]()
                     spent, nll[name] = timed(partial(work, store))
                     found[name].append(spent)
             difference = max(difference, abs(nll["engine"] - nll["plain"]))
