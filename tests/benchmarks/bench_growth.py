@@ -149,7 +149,7 @@ def draw(found: dict[str, list[Point]], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("svg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     figure, axes = pyplot.subplots(2, len(found), figsize=(11, 6), layout="constrained")
     for column, (name, points) in enumerate(found.items()):
@@ -160,6 +160,7 @@ def draw(found: dict[str, list[Point]], path: Path) -> None:
                 y = [getattr(one, what)[work] for one in points]
                 axis.loglog([one.x for one in points], y, marker="o", label=f"{work}: {slope:.2f}")
             axis.set(xlabel=name, ylabel=unit)
+            axis.xaxis.set_minor_formatter(ticker.NullFormatter())  # labels between the decades run into each other
             axis.legend(title="exponent", fontsize="small", frameon=False)
             axis.grid(alpha=0.3)
     figure.savefig(path, metadata={"Date": None})
