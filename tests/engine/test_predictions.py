@@ -215,7 +215,7 @@ def test_keys_and_batches_change_only_where_logits_come_in_pieces(
     measures: list[Any] = [Nll(text), Fidelity(text), LogitBits(text)]
     usual = [measure.record(loaded) for measure in measures]
     assert [record.keys() for record in usual] == [
-        {"tokens", "batch_size", "compaction"}, {"tokens", "batch"}, {"tokens", "batch_size"},
+        {"tokens", "batch_size", "compaction"}, {"tokens", "batch", "version"}, {"tokens", "batch_size"},
     ]  # fmt: skip
     monkeypatch.setitem(LOGIT_BUDGET, "cpu", 2 * 300 * 16)  # two windows' logits: at once as ever
     assert measures[0].record(loaded) == usual[0] | {"batch_size": 2}
