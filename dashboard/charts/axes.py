@@ -41,12 +41,12 @@ def level(
 
 def level_layout(text: str, y: float, size: int) -> dict[str, Any]:
     """What `level` gives a figure with one plot at a height, for one that is made with it."""
-    line = {"type": "line", "xref": "x domain", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": palette.DOTTED}
+    line = {"type": "line", "xref": "x domain", "x0": 0, "x1": 1, "yref": "y", "y0": y, "y1": y}
     note = {
-        "text": text, "xref": "x domain", "x": 1, "xanchor": "right", "y": y, "yanchor": "top", "showarrow": False,
-        "font": {"color": palette.REFERENCE, "size": size},
+        "text": text, "xref": "x domain", "x": 1, "xanchor": "right", "yref": "y", "y": y, "yanchor": "top",
+        "showarrow": False, "font": {"color": palette.REFERENCE, "size": size},
     }  # fmt: skip
-    return {"shapes": [line], "annotations": [note]}
+    return {"shapes": [line | {"line": palette.DOTTED}], "annotations": [note]}
 
 
 def decade_ticks(low: float, high: float) -> list[float]:

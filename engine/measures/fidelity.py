@@ -126,7 +126,7 @@ def _checked(loaded: LoadedModel, edit: AnyEdit, result: WindowFidelity) -> Wind
 
 
 def _likeliest(logits: Tensor) -> Tensor:
-    """As argmax over the last dimension, in a third of its time on a CPU."""
+    """As argmax over the last dimension, which takes a CPU longer."""
     return logits.max(-1).indices
 
 

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h
-BLOCK_BYTES = 2**30  # larger ones, as weights are, still come from the system and go back to it
-NEVER = 2**31 - 1  # the most that mallopt takes
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
+_BLOCK_BYTES = 2**30  # larger ones, as weights are, still come from the system and go back to it
+_NEVER = 2**31 - 1  # the most that mallopt takes
 _OWN = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_MMAP_MAX_", "MALLOC_TOP_PAD_")
 
 
@@ -38,7 +38,7 @@ def _asked() -> bool:
     library = glibc()
     if library is None:
         return False
-    blocks, kept = library.mallopt(M_MMAP_THRESHOLD, BLOCK_BYTES), library.mallopt(M_TRIM_THRESHOLD, NEVER)
+    blocks, kept = library.mallopt(_M_MMAP_THRESHOLD, _BLOCK_BYTES), library.mallopt(_M_TRIM_THRESHOLD, _NEVER)
     return bool(blocks and kept)
 
 

@@ -177,12 +177,12 @@ def sweep_seconds(plan: AuditPlan, times: SweepTimes) -> float:
         for order in plan.orders
     }
     inner = [rate for rate in plan.sweep_rates if 0 < rate < 1]
-    total = dense * (0 in plan.sweep_rates)
+    rates = plan.rates_under_more if plan.more_interventions else ()
+    total = dense * (0 in plan.sweep_rates or 0 in rates)
     total += float(np.interp(1.0, *random)) * (1 in plan.sweep_rates)
     for order in plan.orders:
         for rate in inner:
             total += seeded * float(np.interp(rate, *random)) + others * float(np.interp(rate, *ranked[order]))
-    rates = plan.rates_under_more
     more = (seeded + others) * len(plan.orders) * sum(0 < rate < 1 for rate in rates) + (1 in rates)
     return total + dense * len(plan.more_interventions or ()) * more
 

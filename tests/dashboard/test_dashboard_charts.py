@@ -2,12 +2,13 @@
 
 import math
 
+import plotly.graph_objects as go
 import polars as pl
 import pytest
 from synthetic import SLOPES, sweep, write_run
 
 from dashboard.charts import curves as curve_chart, palette, series
-from dashboard.charts.axes import decade_ticks
+from dashboard.charts.axes import decade_ticks, level, level_layout
 from dashboard.state import results
 
 LN10 = math.log(10)
@@ -190,3 +191,12 @@ def test_nothing_is_divided_by_an_unmasked_model_that_was_not_measured(drawn):
         drawn, "lerf", baseline=None, relative=True, overlay=drawn, overlay_baseline=2.0, overlay_name="x"
     )
     assert min(heights(one)) == pytest.approx(0.0)
+
+
+def test_a_level_is_the_same_in_a_figure_made_with_it():
+    added = go.Figure()
+    level(added, "unmasked model", y=0.7, size=11)
+    made = go.Figure(layout=level_layout("unmasked model", 0.7, 11))
+    assert made.layout.shapes == added.layout.shapes
+    assert made.layout.annotations == added.layout.annotations
+    assert made.layout != go.Figure(layout=level_layout("unmasked model", 0.6, 11)).layout

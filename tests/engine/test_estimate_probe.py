@@ -120,6 +120,8 @@ def test_cells_take_what_masks_like_theirs_take() -> None:
     assert sweep_seconds(more, times) == pytest.approx(expected + 4.0 * 5 * 2 * 4)
     fewer = replace(more, more_rates=(0.0, 0.3, 1.0))
     assert sweep_seconds(fewer, times) == pytest.approx(expected + 4.0 * (5 * 2 * 1 + 1))
+    without = replace(more, sweep_rates=plan.sweep_rates[1:], more_rates=(0.0, 0.3))
+    assert sweep_seconds(without, times) == pytest.approx(expected + 4.0 * 5 * 2)  # unedited, once all the same
     one_order = replace(plan, orders=("lerf",))
     assert sweep_seconds(one_order, times) == pytest.approx(4.0 + 3 * 11.0 + 2 * 5.75)
 
