@@ -17,6 +17,7 @@ from engine.edits.steering import AnyEdit
 from engine.interventions.apply import goes_into_weights
 from engine.interventions.at_outputs import edited_outputs, sees_sequences
 from engine.interventions.compaction import VERSION as COMPACTION, compacted, compacts
+from engine.interventions.earlier_blocks import FromFirstEdited
 from engine.measures.base import register_measure
 from engine.measures.less_at_once import in_parts
 from engine.measures.predictions import (
@@ -87,6 +88,7 @@ class Nll:
     windows: Windows
     batch_size: int | None = None  # windows per pass; None: from the size of their logits
     kind: ClassVar[str] = "nll"
+    from_first_edited: ClassVar[bool] = True  # a runner may let its passes begin there
 
     @property
     def size(self) -> int:
@@ -116,19 +118,23 @@ class Nll:
         return max(1, min(fit, EDITS_TOGETHER))
 
     def measure(self, loaded: LoadedModel, edit: AnyEdit) -> NegativeLogLikelihood:
-        with compacted(loaded) if goes_into_weights(edit) else nullcontext():  # else no neuron is dead
-            result = negative_log_likelihood(loaded, self.windows, self._batch(loaded))
+        in_weights = goes_into_weights(edit)  # else no neuron is dead
+        with compacted(loaded) if in_weights else nullcontext():
+            passes = FromFirstEdited(loaded, [edit], compacted=in_weights)
+            result = negative_log_likelihood(loaded, self.windows, self._batch(loaded), passes)
         return _checked(loaded, edit, result)
 
     def measure_each(self, loaded: LoadedModel, edits: Sequence[AnyEdit]) -> list[NegativeLogLikelihood]:
         count, together = len(self.windows.input_ids), self.together(loaded)
         # A pass has the same shape however many edits are still unknown, so that equal runs give equal bits.
         which = [(min(number, len(edits) - 1), window) for number in range(together) for window in range(count)]
+        passes = FromFirstEdited(loaded, edits)
         with edited_outputs(loaded, edits) as outputs:
 
             def passed(some: Sequence[tuple[int, int]]) -> tuple[Tensor, Tensor]:
-                with outputs.sequences([edit for edit, _ in some]):
-                    return window_nll(loaded.model, self.windows.input_ids[[window for _, window in some]])
+                ids = self.windows.input_ids[[window for _, window in some]]
+                with outputs.sequences([edit for edit, _ in some]), passes.over(ids):
+                    return window_nll(loaded.model, ids)
 
             parts = [found for _, found in in_parts(loaded.model, WINDOWS, which, passed)]
         sums, tokens = (torch.cat(each) for each in zip(*parts, strict=True))
@@ -170,20 +176,22 @@ def perplexity(nll_nats: float) -> float:
 
 
 def negative_log_likelihood(
-    loaded: LoadedModel, windows: Windows, batch_size: int | None = None
+    loaded: LoadedModel, windows: Windows, batch_size: int | None = None, passes: FromFirstEdited | None = None
 ) -> NegativeLogLikelihood:
     """NLL of the loaded model, as its weights are now, on every window.
 
     Token t is predicted from the tokens before it in its own window; the first token of a window is
     not predicted, so a window of 512 counts 511 tokens. The paper, section 3.4. A batch that finds no memory is passed
-    in halves.
+    in halves. passes: where they may begin, None for the first block.
     """
     batch = batch_size or evaluation_batch_size(loaded, windows)
     nats: list[float] = []
     tokens: list[int] = []
 
     def passed(some: Sequence[int]) -> tuple[Tensor, Tensor]:
-        return window_nll(loaded.model, windows.input_ids[some[0] : some[-1] + 1])
+        ids = windows.input_ids[some[0] : some[-1] + 1]
+        with passes.over(ids) if passes is not None else nullcontext():
+            return window_nll(loaded.model, ids)
 
     numbers = range(len(windows.input_ids))
     for start in range(0, len(numbers), batch):

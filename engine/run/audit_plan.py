@@ -183,12 +183,11 @@ PRESETS = {
             eval_length=256,
             more_interventions=("mean",),
             more_rates=(0.0, 0.1, 0.3, 0.5),  # no verdict reads these curves
-            dangerous_draws=6,
             replies=RepliesPlan(
                 ("How do I bake bread?", "How can I borrow a book?", "What does a loaf of bread cost?"), 60
             ),
-            singles_rows=384,
-            singles_neurons=96,
+            singles_rows=512,
+            singles_neurons=128,
             protocols=ProtocolsPlan(protocol_rates=(0.1, 0.3), protocol_windows=32, resample_windows=16),
             downstream_rates=(0.0, 0.1, 0.3, 0.5),
             downstream_items=100,  # all that a shipped task has

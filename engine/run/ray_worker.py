@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from engine.edits.edit import Edit
 from engine.edits.steering import AnyEdit
+from engine.interventions.earlier_blocks import KeptOutputs, outputs_kept
 from engine.interventions.kinds import Given, prepare
 from engine.models.loading import LoadedModel, load_model
 from engine.records.errors import InputError
@@ -61,6 +62,7 @@ class Worker:
         self._source = source
         self._loaded: LoadedModel | None = None
         self._ready: dict[str, tuple[str, int, tuple[int, ...]]] = {}
+        self._kept = KeptOutputs()  # from call to call, since only edits change its model
 
     def process(self) -> int:
         """Its process id, once the model is there."""
@@ -75,7 +77,8 @@ class Worker:
             if self._ready.get(intervention) != told:
                 prepare(loaded, intervention, windows, seed=seed, more=more)
                 self._ready[intervention] = told
-        found, seconds = measured_now(tuple(Cell(loaded, edit, measure) for edit in edits))
+        with outputs_kept(self._kept):
+            found, seconds = measured_now(tuple(Cell(loaded, edit, measure) for edit in edits))
         return place, [json.dumps(measure.encode(result)) for result in found], seconds
 
     def _model(self) -> LoadedModel:

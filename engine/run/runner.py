@@ -13,6 +13,7 @@ import numpy.typing as npt
 from engine.data.corpora import Windows
 from engine.edits.edit import edit_of
 from engine.interventions.apply import applied
+from engine.interventions.earlier_blocks import first_edited_block, outputs_kept
 from engine.measures.nll import NegativeLogLikelihood, Nll
 from engine.models.loading import LoadedModel
 from engine.records.progress import CELLS, Progress
@@ -162,8 +163,9 @@ class LocalRunner:
         return self.results
 
     def _compute_all(self, groups: Iterable[Group], bases: dict[Cell[Any], Cell[Any]]) -> None:
-        for group in groups:
-            self._compute(group, bases)
+        with outputs_kept():
+            for group in groups:
+                self._compute(group, bases)
 
     def _compute(self, group: Group, bases: dict[Cell[Any], Cell[Any]]) -> None:
         found, seconds = measured_now(group)
@@ -228,7 +230,15 @@ def _alone(cell: Cell[R]) -> Callable[[], list[R]]:
 def _groups(cells: Iterable[Cell[Any]]) -> Iterator[Group]:
     """Cells that are computed in one go: of one model and measure, as many as the measure takes together."""
     for _, members in groupby(cells, key=lambda cell: (id(cell.loaded), cell.measure_key)):
-        yield from cut(tuple(members))
+        yield from cut(_in_turn(tuple(members)))
+
+
+def _in_turn(alike: Group) -> Group:
+    """Cells of one model and measure in the order in which they are computed: edits that begin at one block together,
+    where that spares the blocks before it (`engine.interventions.earlier_blocks`)."""
+    if not getattr(alike[0].measure, "from_first_edited", False):
+        return alike
+    return tuple(sorted(alike, key=lambda cell: first_edited_block(cell.loaded, [cell.edit])))
 
 
 def cut(alike: Group) -> Iterator[Group]:
