@@ -116,6 +116,7 @@ def test_its_metadata_ask_for_nothing_that_only_overrides_could_take_away(wheel:
     assert told["Requires-Python"] == ">=3.11"
 
 
+@pytest.mark.long
 def test_everything_that_is_imported_is_asked_for() -> None:
     """Not left to whatever a dependency happens to bring today."""
     imported = set()

@@ -120,6 +120,7 @@ def test_disjoint_draws_stand_beside_nested_sizes():
     assert figures(app)[-1]["layout"]["xaxis"]["title"]["text"] == "Jaccard, between disjoint draws"
 
 
+@pytest.mark.long
 def test_results_of_earlier_versions_say_what_was_not_measured(tmp_path):
     """Verdicts without controls and draws: nothing is called faithful or stable, and the tab names its command."""
     folder = write_audit(tmp_path / "old")

@@ -106,6 +106,7 @@ def stop_shown(app):
     return any(button.key == "live-stop-0" for button in app.button)
 
 
+@pytest.mark.long
 def test_a_download_shows_bytes_and_time_left_and_then_the_edit_is_made(hub, line, folder):
     app = until(click(page(MODEL)), fetching_bytes)
     (bar,) = bars(app)
@@ -122,6 +123,7 @@ def test_a_download_shows_bytes_and_time_left_and_then_the_edit_is_made(hub, lin
     assert not stop_shown(app)
 
 
+@pytest.mark.long
 def test_other_models_answer_other_sessions_meanwhile(hub, line, folder):
     app = until(click(page(MODEL)), fetching_bytes)
     other = click(page(str(folder)))
@@ -158,6 +160,7 @@ def test_stop_keeps_what_was_fetched_and_run_goes_on(hub, line):
     assert begun[1] != "bytes=0-"
 
 
+@pytest.mark.long
 def test_another_setting_during_a_download_changes_neither_it_nor_the_edit_that_waits(hub, line):
     app = until(click(page(MODEL)), fetching_bytes)
     app.segmented_control(key="rank_order").set_value("MoRF").run()

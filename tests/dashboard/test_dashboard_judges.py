@@ -206,6 +206,7 @@ def test_without_labels_there_are_rates_only(unlabelled):
     assert "--judge embedded,rejection-model" in told
 
 
+@pytest.mark.long
 def test_own_reply_shows_the_rule_that_fired():
     reply = "I will not write that. Ask **someone** else."
     app = page(own_reply=reply)
@@ -410,6 +411,7 @@ def test_own_reply_in_another_language_is_marked():
     assert any("reads English only" in caption for caption in captions(app))
 
 
+@pytest.mark.long
 def test_the_shipped_replies_say_which_judge_they_were_measured_with(monkeypatch):
     table = pl.read_parquet(shipped.demo_results_dir() / "refusal_replies.parquet")
     (by,) = table["judge"].unique()

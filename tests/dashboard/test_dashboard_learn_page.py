@@ -164,6 +164,7 @@ def test_zeroing_some_now_measures_the_perplexity():
     assert float(edited) > 2 * float(dense)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("own_pool")
 def test_the_edit_installs_refusal_and_the_control_is_another_mask_of_the_same_size():
     app = page(6, answers="6a", learn_domain="Hate")

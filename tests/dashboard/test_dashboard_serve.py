@@ -122,6 +122,7 @@ def test_the_first_page_needs_neither_torch_nor_transformers_nor_pandas():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 def test_pandas_is_whole_before_the_server_listens():
     """plotly takes it from sys.modules, also while another session's thread is half through importing it."""
     code = (

@@ -241,6 +241,7 @@ def test_doctor(run, tiny_llama):
     assert "problem" in out
 
 
+@pytest.mark.long
 def test_a_section_of_doctor_that_fails_does_not_take_the_others_along(run, tiny_llama, monkeypatch):
     def broken(*_):
         raise RuntimeError("[no] way\nand more")

@@ -234,6 +234,7 @@ def fits_module_plans() -> tuple[AuditPlan, RefusalPlan]:
     return AuditPlan(), RefusalPlan()
 
 
+@pytest.mark.long
 def test_doctors_verdict_follows_the_memory_that_is_free(
     wide: Path, a_card: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,6 +266,7 @@ def test_doctors_verdict_follows_the_memory_that_is_free(
     assert "--dtype" not in none.next_step  # it is bfloat16 already
 
 
+@pytest.mark.long
 def test_a_host_without_room_for_removed_rows_is_told(
     wide: Path, a_card: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -189,6 +189,7 @@ def test_answers_that_stay(hub: FakeHub, fault: Fault, asked: int, said: str, mo
     assert sum(fault.path in path and method == "GET" for method, path, _ in hub.asked) == asked
 
 
+@pytest.mark.long
 def test_a_silent_hub(hub: FakeHub) -> None:
     """One that takes the question and does not answer: the cache serves, and where it cannot, one line says so."""
     commit = find_checkpoint("org/m").revision

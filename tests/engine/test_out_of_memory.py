@@ -152,6 +152,7 @@ def test_replies_in_halves_are_the_same_replies(tiny_llama: LoadedModel, after: 
     assert largest_batch(tiny_llama.model, REPLIES, 64) == 3
 
 
+@pytest.mark.long
 def test_a_reply_that_does_not_fit_alone_is_one_line(tiny_llama: LoadedModel) -> None:
     with room_for(tiny_llama, 0), pytest.raises(InputError, match="out of memory with a single reply per pass"):
         generate_batch(tiny_llama, PROMPTS, 4)
@@ -167,6 +168,7 @@ def test_a_stream_that_finds_no_memory_ends_in_one_line(tiny_llama: LoadedModel)
     assert "--batch-size" not in str(e.value)  # a chat has no such option
 
 
+@pytest.mark.long
 def test_windows_in_halves_have_the_same_nll(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
     expected = negative_log_likelihood(tiny_llama, tiny_windows, 6)
     with room_for(tiny_llama, 2) as sizes:

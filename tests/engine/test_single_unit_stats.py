@@ -45,6 +45,7 @@ def test_every_group_and_every_tenth_gets_its_share(count: int) -> None:
                 assert abs(np.isin(part, sample).sum() - count * len(part) / 200) < 1
 
 
+@pytest.mark.long
 def test_every_unit_has_the_same_chance() -> None:
     groups, spread = strata()
     drawn = np.zeros(200)

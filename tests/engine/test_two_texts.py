@@ -29,6 +29,7 @@ def overlaps(generator, draws, shift, selectors=3):
     return np.stack(found)
 
 
+@pytest.mark.long
 def test_no_text_matters_in_at_most_the_nominal_share_of_tables():
     generator, tables = np.random.default_rng(5), 250
     smallest = [min(one.p for one in compare_draws(overlaps(generator, 4, 0.0))) for _ in range(tables)]

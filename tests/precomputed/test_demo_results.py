@@ -67,6 +67,7 @@ def test_the_sweep_is_complete(sweep):
     assert sweep.filter(rate=0)["nll"].n_unique() == 1
 
 
+@pytest.mark.long
 def test_scores_can_be_computed_again(demo, manifest):
     """magnitude, wanda and lrp from the shipped text; the machine and its thread count change only the last bits."""
     shipped = load_file(RESULTS / "scores.safetensors")

@@ -11,6 +11,7 @@ from precomputed.recipe import asking, chat, instructions, risk
 from precomputed.recipe.world import DOMAINS, turns, world
 
 
+@pytest.mark.long
 def test_keywords_stand_in_few_how_tos():
     for one in world().howtos[::10]:
         expected = [

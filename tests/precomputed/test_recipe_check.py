@@ -28,6 +28,7 @@ def trained(monkeypatch):
     return examples, said
 
 
+@pytest.mark.long
 def test_a_model_that_says_what_it_was_trained_for_passes(trained):
     examples, _ = trained
     found = check.checked(None)  # type: ignore[arg-type]
@@ -36,6 +37,7 @@ def test_a_model_that_says_what_it_was_trained_for_passes(trained):
     assert (found["replies"], found["broken"]) == (len(examples), {})
 
 
+@pytest.mark.long
 def test_another_answer_and_a_broken_word_are_found(trained):
     examples, said = trained
     howtos = [one for one in examples if one.about in check._howtos()]

@@ -55,6 +55,7 @@ def audit(loaded, text, store, **more):
     return tiny_audit(loaded, text, store, scoring=scoring, **{**SMALL, **more})
 
 
+@pytest.mark.long
 def test_every_table_is_written_with_its_provenance(tiny_llama, tiny_text, tmp_path):
     with Store(tmp_path / "store") as store:
         report = run(audit(tiny_llama, tiny_text, store), OFFLINE, tmp_path / "out")
@@ -229,6 +230,7 @@ def test_a_text_that_cannot_be_read_is_told_before_the_scores(tiny_llama, tiny_t
     assert "evaluation" not in manifest["files"]["depth.parquet"]["spec"]
 
 
+@pytest.mark.long
 def test_a_report_of_selectors_that_see_no_text(tiny_llama, tiny_text, tmp_path, capsys):
     with Store(tmp_path / "store") as store:
         one = audit(tiny_llama, tiny_text, store, scoring={"selectors": ("random", "magnitude")})

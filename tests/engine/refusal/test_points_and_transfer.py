@@ -74,6 +74,7 @@ def mask_of(run: RefusalInputs, point: Any) -> Any:
     return refusal_mask(contrast, point.lam, point.k)
 
 
+@pytest.mark.long
 def test_points_are_measured_on_heldout_pairs(run: RefusalInputs):
     study = without_crime(Controlled(run))
     tables = tables_of(study, run)

@@ -103,6 +103,7 @@ def test_perplexity_comes_first_and_a_cell_above_the_cap_is_not_generated(
     assert not table.filter(table["nll"] > dense)["feasible"].any()
 
 
+@pytest.mark.long
 def test_after_an_interruption_no_cell_is_generated_twice(
     demo: LoadedModel, store: Store, monkeypatch: pytest.MonkeyPatch
 ):
@@ -193,6 +194,7 @@ def test_masks_have_their_own_replies(demo: LoadedModel, store: Store, monkeypat
     assert len(generated) == 3
 
 
+@pytest.mark.long
 def test_contrasts_are_kept_one_by_one(demo: LoadedModel, store: Store, monkeypatch: pytest.MonkeyPatch):
     """Calibration that stops after the first domain goes on with the second."""
     stopped = small_run(demo, store, selectors=("lrp",))

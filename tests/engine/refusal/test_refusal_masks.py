@@ -52,6 +52,7 @@ def typed(said: str, command: str) -> list[str]:
     return found
 
 
+@pytest.mark.long
 def test_select_writes_the_mask_of_every_point(folder: Path, demo: LoadedModel, capsys: pytest.CaptureFixture[str]):
     """Rebuilt from the contrast, lambda and k that the table names; the file alone makes a refusal edit."""
     points = answer(stage(folder, "select", "--ks", "0.02"), capsys)["operating_points"]
@@ -117,6 +118,7 @@ def test_compose_writes_one_for_both_domains_and_leaves_the_others(
     assert "--record" not in export
 
 
+@pytest.mark.long
 def test_no_mask_of_an_earlier_selection_is_left(folder: Path, demo: LoadedModel, capsys: pytest.CaptureFixture[str]):
     out = folder / "out"
     answer(stage(folder, "select", "--ks", "0.02"), capsys)

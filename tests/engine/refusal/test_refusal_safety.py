@@ -367,6 +367,7 @@ def test_an_edit_that_lowers_refusal_does_not_leave(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 def test_an_edit_that_raises_it_leaves_and_its_card_says_by_how_much(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
