@@ -110,7 +110,7 @@ class Pool:
 
         with _plainly(self._ray):
             yield from ActorPool(self._actors).map_unordered(
-                lambda actor, place: actor.measure.remote(*task(place)), range(count)
+                lambda actor, place: actor.measure.remote(*task(place)), list(range(count))
             )
 
 

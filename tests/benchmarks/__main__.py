@@ -28,6 +28,7 @@ RUNS: dict[str, str] = {
     "allocator": "bench_allocator.py",
     "grid": "bench_outputs.py",
     "generation": "bench_generation.py",
+    "generation-one-thread": "bench_generation.py --threads 1",
     "ig": "bench_ig.py",
     "shelf": "bench_shelf.py demo 1",
     "agreement": "bench_agreement.py",

@@ -1,12 +1,13 @@
 """Batched greedy replies against one prompt at a time with `generate` of transformers, in one run.
 
-    python tests/benchmarks/bench_generation.py
+    python tests/benchmarks/bench_generation.py [--threads N]
 
 The shipped model, both prompts of 64 held-out pairs, at most 60 new tokens; the replies must be the same.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
 import sys
 import time
@@ -37,6 +38,9 @@ def one_by_one(loaded: LoadedModel, prompts: list[str]) -> list[str]:
 
 def main() -> int:
     """Print both times; exit code 1 if batches are not `AT_LEAST` times faster or a reply differs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    torch.set_num_threads(parser.parse_args().threads)
     loaded = load_model("demo", dtype="float32", device="cpu")
     pairs = contrast_pairs("demo", "hate", "heldout")[:PAIRS]
     prompts = [pair.risk for pair in pairs] + [pair.base for pair in pairs]

@@ -1,6 +1,6 @@
 """Two Ray workers against one, on this machine, each with one thread, in turn.
 
-    uv run --with ray python tests/benchmarks/bench_ray.py [MODEL] [--rounds 3] [--cells 24] [--windows 128]
+    uv run --with ray python tests/benchmarks/bench_ray.py [MODEL] [--rounds 3] [--cells 24] [--windows 160]
 
 Seconds by the clock for the same cells, once the workers have their model: sending, hashing and what the store writes
 are in it. Prints every round's seconds, the mean seconds of a cell, and the ratio of the medians (above 1: two are
@@ -26,8 +26,8 @@ from engine.run.ray_runner import ray_runner
 def edits_of(loaded: LoadedModel, count: int) -> list:
     """Masks of 5 to 60% of the rows, in no order of their costs, and four more for the workers to begin with."""
     scores = compute_scores(loaded, ["random"], None, seeds=(0,))["random"][0]
-    total = count + 4
-    rates = [0.05 + 0.55 * ((7 * number) % total) / total for number in range(total)]
+    total = count + 4  # 28, which has no divisor in common with 9
+    rates = [0.05 + 0.55 * ((9 * number) % total) / total for number in range(total)]
     return [edit_of(removed_rows(scores, "lerf", rate), loaded.rows.n_rows) for rate in rates]
 
 
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("model", nargs="?", default="demo")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cells", type=int, default=24)
-    parser.add_argument("--windows", type=int, default=128)
+    parser.add_argument("--windows", type=int, default=160)
     args = parser.parse_args()
     loaded = load_model(args.model, device="cpu")
     text = windows("demo", loaded.tokenizer, role="evaluation", samples=args.windows, length=256)

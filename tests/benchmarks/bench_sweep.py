@@ -150,8 +150,9 @@ def run(loaded: LoadedModel, args: argparse.Namespace, stores: Sequence[Store], 
     medians: dict[float, tuple[float, float]] = {}
     difference = 0.0
     parameters = sum(parameter.numel() for parameter in loaded.model.parameters())
+    name = "random weights" if args.random else loaded.id
     sys.stdout.write(
-        f"{loaded.id}, {parameters:,} parameters, {text.input_ids.numel():,} tokens in windows of {args.length}, masks "
+        f"{name}, {parameters:,} parameters, {text.input_ids.numel():,} tokens in windows of {args.length}, masks "
         f"of {args.selector}, peer {args.peer}, {args.repeats} repeats, threads {args.threads}\n"
         " rate   engine s    plain s    ratio\n"
     )
