@@ -23,7 +23,7 @@ from engine.interventions.at_outputs import hooked
 from engine.interventions.uninterrupted import take_back, uninterrupted
 from engine.models.columns import column_index
 from engine.models.loading import LoadedModel, input_device
-from engine.models.memory import none_without_memory
+from engine.models.memory import has_own_memory, none_without_memory, room_on
 from engine.models.rows import decoder_blocks
 
 KEPT_BYTES = 2**30  # of outputs of one block, at most
@@ -99,8 +99,12 @@ class KeptOutputs:
 
     def add(self, key: bytes, output: Any) -> None:
         """Keep a copy, where there is room for it."""
-        size = (output[0] if isinstance(output, tuple) else output).nbytes
-        copy = none_without_memory(lambda: _copied(output)) if self._bytes + size <= KEPT_BYTES else None
+        stream: Tensor = output[0] if isinstance(output, tuple) else output
+        size = stream.nbytes
+        fits = self._bytes + size <= KEPT_BYTES
+        if fits and has_own_memory(stream.device):  # a card's is for passes first
+            fits = size <= room_on(stream.device).free // 4
+        copy = none_without_memory(lambda: _copied(output)) if fits else None
         if copy is not None:
             self._outputs[key] = copy
             self._bytes += size

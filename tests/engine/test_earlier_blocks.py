@@ -17,6 +17,7 @@ from engine.interventions.apply import applied
 from engine.interventions.earlier_blocks import FromFirstEdited, first_edited_block, outputs_kept
 from engine.measures.nll import Nll, window_nll
 from engine.models.columns import column_index
+from engine.models.memory import Room
 from engine.models.rows import decoder_blocks
 from engine.results.store import Store
 from engine.run.cell import Cell
@@ -295,3 +296,16 @@ def test_little_is_kept(deep, tiny_windows, monkeypatch):
                 window_nll(deep.model, some)
         assert [one.shape[0] for one in kept._outputs.values()] == [len(half)]
     assert getattr(earlier_module._here, "kept", None) is None
+
+
+def test_on_a_card_passes_come_first(deep, tiny_windows, monkeypatch):
+    """The rule of a card's memory, carried out here: a quarter of what is free at most."""
+    ids = tiny_windows.input_ids
+    size = ids.numel() * deep.model.config.hidden_size * 4
+    monkeypatch.setattr(earlier_module, "has_own_memory", lambda device: True)
+    for free, count in ((4 * size, 1), (4 * size - 1, 0)):
+        monkeypatch.setattr(earlier_module, "room_on", lambda device, free=free: Room(free, 10 * size))
+        with outputs_kept():
+            with FromFirstEdited(deep, [of_block(deep, 2, 0)]).over(ids):
+                window_nll(deep.model, ids)
+            assert len(earlier_module._here.kept._outputs) == count
