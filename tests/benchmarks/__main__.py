@@ -33,7 +33,7 @@ RUNS: dict[str, str] = {
     "shelf": "bench_shelf.py demo 1",
     "agreement": "bench_agreement.py",
     "scoring": "bench_scoring.py",
-    "estimate": "bench_estimate.py",
+    "estimate": "bench_estimate.py demo 3",
     "ray": "bench_ray.py",
     "growth": "bench_growth.py --rounds 2",
     "full-size": "bench_full_size.py",
