@@ -34,6 +34,13 @@ def drawn_by(app):
     return [one.proto.spec for one in charts_of(app)]
 
 
+def said(app):
+    """All text that stands on the page, lines of figures' headings among it."""
+    return " ".join(
+        [*(one.proto.body for one in app.get("html")), *(one.value for one in [*app.markdown, *app.caption])]
+    )
+
+
 @pytest.fixture
 def nothing_shipped(tmp_path, monkeypatch):
     monkeypatch.setattr(precomputed, "demo_dir", lambda: tmp_path / "nothing shipped")
@@ -195,11 +202,14 @@ def test_curves_under_several_interventions_have_a_switch(store):
     assert list(control.options) == ["zero", "mean", "resample"]
     assert control.value == "zero"
     drawn = drawn_by(app)
+    assert "lowest scores go first; a good selector stays low" in said(app)
     control.set_value("resample")
     app.run()
     assert problems(app) == []
     assert drawn_by(app) != drawn
     assert any("Rows changed by the intervention resample" in block.proto.body for block in app.get("html"))
+    told = "lowest scores go first{}; a good selector stays low"
+    assert told.format(" and are taken from another window") in said(app)
     again = page(run="results/first", intervention="resample")
     assert again.segmented_control(key="intervention").value == "resample"
     assert drawn_by(again) == drawn_by(app)

@@ -23,6 +23,8 @@ HOW_TO_READ = (
     "of a model that was scored leads to the rows that it removes."
 )
 
+INSTEAD = {"mean": "set to their mean", "resample": "taken from another window"}  # of the rows' outputs
+
 
 @dataclass(frozen=True)
 class Drawn:
@@ -62,7 +64,7 @@ def render() -> None:
         notes.insert(0, f"Rows changed by the intervention {under}; what is laid over or pinned is as its sweep is.")
     provenance = [curves.provenance, *([overlay.curves.provenance] if overlay else [])]
     if view == CURVES:
-        _curves_tab(picked, drawn, overlay, orders, relative, pinned, zeroed=under in ("", results.ZERO))
+        _curves_tab(picked, drawn, overlay, orders, relative, pinned, under)
         layout.how_to_read(HOW_TO_READ)
     elif view == GAP:
         _gap_tab(picked, drawn, overlay, pinned)
@@ -171,9 +173,11 @@ def _curves_tab(
     orders: list[str],
     relative: bool,
     pinned: curve_chart.Pinned | None,
-    *,
-    zeroed: bool,
+    under: str,
 ) -> None:
+    """under: the intervention that was chosen, "" where there is no choice."""
+    zeroed = under in ("", results.ZERO)
+    done = "" if zeroed else f" and are {INSTEAD.get(under, f'changed by {under}')}"
     unmasked = series.unmasked_nll(drawn.curves.frame, drawn.model)
     figures = {
         order: curve_chart.curves(
@@ -197,7 +201,7 @@ def _curves_tab(
                     key=point.key_of(order),
                     clickable=clickable,
                     finding=findings.curve(drawn.points, order, shift=curve_chart.subtracted(unmasked, relative)),
-                    below="; ".join(curve_chart.ORDER_HEADINGS[order]),
+                    below=f"{done}; ".join(curve_chart.ORDER_HEADINGS[order]),
                     hero=True,
                 )
 
