@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -17,7 +16,7 @@ from engine.records.errors import InputError
 POLL_S = 1.0
 _SAID = {
     "running": "under way", "cancelling": "is being stopped", "done": "is done", "failed": "failed",
-    "cancelled": "was cancelled; what was finished is kept",
+    "cancelled": "was cancelled",
 }  # fmt: skip
 # The page that shows what a command makes; of several analyses that of the first.
 _PAGES = {
@@ -25,7 +24,7 @@ _PAGES = {
     "agreement": "agreement", "depth": "depth", "stability": "stability", "draws": "stability",
     "downstream": "downstream", "verdict": "", "all": "",
 }  # fmt: skip
-_CONTROLS, _REFUSAL, _ROWS = "controls", "refusal", "rows"
+_CONTROLS, _REFUSAL, _ROWS, _JUDGES = "controls", "refusal", "rows", "judges"
 
 
 def begin(run: Callable[[Any], jobs.Job], what: jobs.Request | jobs.Job) -> None:
@@ -36,7 +35,7 @@ def begin(run: Callable[[Any], jobs.Job], what: jobs.Request | jobs.Job) -> None
 def begun(run: Callable[[Any], jobs.Job], what: jobs.Request | jobs.Job) -> bool:
     """Start or resume: what is wrong with the model or the request is said, and nothing is started. Was it?"""
     try:
-        (what.request if isinstance(what, jobs.Job) else what).check_model()
+        (what.request if isinstance(what, jobs.Job) else what).check()
         run(what)
     except InputError as error:
         st.toast(layout.worded(str(error)), duration="long")
@@ -69,7 +68,8 @@ def _draw(found: tuple[jobs.Job, ...], key: str, here: str | None, polled: bool)
 
 def _card(job: jobs.Job, key: str, here: str | None) -> None:
     name = layout.plain(job.request.folder.name)
-    st.markdown(f"**{name}** {_SAID[job.state]}, {formats.seconds(job.elapsed_s)}")
+    kept = "; what was finished is kept" if job.state == "cancelled" and job.request.keeps else ""
+    st.markdown(f"**{name}** {_SAID[job.state]}{kept}, {formats.seconds(job.elapsed_s)}")
     registry = jobs.registry()
     if job.active:
         share, text = told(job.progress)
@@ -134,6 +134,8 @@ def _part(progress: dict[str, Any]) -> str:
 def page_of(request: jobs.Request) -> str:
     """The path of the page that shows what a request makes; that of the overview is empty."""
     kind, *rest = request.words
+    if request.model_at is None:
+        return _JUDGES
     if kind == "refusal":
         return _REFUSAL
     if kind == "score":
@@ -142,14 +144,15 @@ def page_of(request: jobs.Request) -> str:
     return _PAGES.get(first, _CONTROLS)
 
 
-def address_of(folder: Path) -> dict[str, str]:
-    """The settings by which a page shows a results folder of one's own."""
-    return {"source": "My results", "folder": str(folder)}
+def address_of(request: jobs.Request) -> dict[str, str]:
+    """The settings by which a page shows what a request made."""
+    kind = ("replies", "A folder") if request.model_at is None else ("source", "My results")
+    return dict((kind, ("folder", str(request.folder))))
 
 
 def _to_the_page(job: jobs.Job, here: str | None) -> None:
     path = page_of(job.request) if here is None else here
-    menu.link("Show the results", path, address_of(job.request.folder), icon=":material/arrow_forward:")
+    menu.link("Show the results", path, address_of(job.request), icon=":material/arrow_forward:")
 
 
 def _rounded(seconds: float) -> str:

@@ -34,7 +34,8 @@ GRACE_S = 10.0  # from asking a job to stop to ending it
 
 @dataclass(frozen=True)
 class Request:
-    """What to run. words: the command, as ("analyze", "demo", "sweep"); the model is the word at `model_at`.
+    """What to run. words: the command, as ("analyze", "demo", "sweep"); the model is the word at `model_at`, or where
+    this is None the last word is a file of replies (`refusal judge`).
 
     options: further ones with their values, as (("--samples", "32"),); those without a value are left out.
     """
@@ -43,15 +44,22 @@ class Request:
     folder: Path
     options: tuple[tuple[str, str], ...] = ()
     store: Path | None = None
-    model_at: int = 1
+    model_at: int | None = 1
 
     @property
     def model(self) -> str:
-        return self.words[self.model_at]
+        return "" if self.model_at is None else self.words[self.model_at]
+
+    @property
+    def keeps(self) -> bool:
+        """Does it keep what it has measured while it runs, so that it can go on later?"""
+        return self.model_at is not None
 
     def arguments(self) -> list[str]:
-        """The words after `selector-audit`. `InputError` for a model that would be read as an option."""
-        if not self.model or self.model.startswith("-"):
+        """The words after `selector-audit`. `InputError` for a model or a file that would be read as an option."""
+        if self.model_at is None and (not self.words[-1] or self.words[-1].startswith("-")):
+            raise InputError(f"the replies are a CSV, JSONL or parquet file, got {self.words[-1]!r}")
+        if self.model_at is not None and (not self.model or self.model.startswith("-")):
             raise InputError(f"the model is a folder, `demo` or a Hugging Face id, got {self.model!r}")
         given = [*self.options, ("--out", str(self.folder))]
         if self.store is not None:
@@ -63,12 +71,18 @@ class Request:
         """What one would type."""
         return shlex.join(["selector-audit", *self.arguments()])
 
-    def check_model(self) -> None:
+    def check(self) -> None:
         """`InputError` where the model is not to be had: no such folder, no such name on the hub, or one that this
-        software does not load. Of a model of the hub its small files are fetched."""
+        software does not load; or where the file holds no replies. Of a model of the hub its small files are fetched.
+        """
+        from engine.judges.given_replies import read_replies
         from engine.models.checkpoints import find_checkpoint
 
         self.arguments()
+        if self.model_at is None:
+            access.need("reading files by their path")
+            read_replies(Path(self.words[-1]))
+            return
         checkpoint = find_checkpoint(self.model, dict(self.options).get("--revision"), weights=False)
         checkpoint.config()
 
@@ -92,6 +106,11 @@ def refusal(
 ) -> Request:
     """`refusal STAGE`, as `refusal run`."""
     return Request(("refusal", stage, model), folder, tuple(options), store, model_at=2)
+
+
+def judging(file: Path, judges: str, folder: Path) -> Request:
+    """`refusal judge`. judges: as `--judge` takes them."""
+    return Request(("refusal", "judge", str(file)), folder, (("--judge", judges),), model_at=None)
 
 
 @dataclass
@@ -127,8 +146,10 @@ class Job:
 
     @property
     def resumable(self) -> bool:
-        """Could the same request get further? Not one that is done, nor one that was refused as wrong input before
-        anything was measured: it would be refused again."""
+        """Could the same request get further? Not one that is done, nor one that keeps nothing, nor one that was
+        refused as wrong input before anything was measured: it would be refused again."""
+        if not self.request.keeps:
+            return False
         refused = self.process.poll() == WRONG_INPUT and self.progress is None
         return self.state == "cancelled" or (self.state == "failed" and not refused)
 

@@ -27,7 +27,7 @@ REFUSED = "import sys; sys.stderr.write('selector-audit analyze: unknown selecto
 def run(tmp_path, monkeypatch):
     """A run with a sweep only, of a model that is there."""
     monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path))
-    monkeypatch.setattr(jobs.Request, "check_model", lambda _: None)
+    monkeypatch.setattr(jobs.Request, "check", lambda _: None)
     monkeypatch.setattr(estimates, "of_remake", lambda made: f"Counted for {made.stem}.")
     return write_run(tmp_path / "run")
 
@@ -129,7 +129,7 @@ def test_a_model_that_is_not_there_is_said_and_nothing_starts(run, registry, mon
     def refuse(_):
         raise InputError("there is no folder 'made-up-1B'")
 
-    monkeypatch.setattr(jobs.Request, "check_model", refuse)
+    monkeypatch.setattr(jobs.Request, "check", refuse)
     app = page()
     buttons(app)[missing.BUTTON].click().run()
     buttons(app)[missing.START].click().run()

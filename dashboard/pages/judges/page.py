@@ -14,7 +14,7 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard.charts import judges
 from dashboard.charts.findings import judges as findings
 from dashboard.charts.sortable import Sortable, sortable
-from dashboard.pages.judges import judged, pairs, replies as judges_replies
+from dashboard.pages.judges import judged, pairs, replies as judges_replies, start
 from dashboard.pages.judges.judged import Judged
 from dashboard.show import grid, layout, selection, tools
 from dashboard.state import access, results, shipped
@@ -48,13 +48,14 @@ def render() -> None:
     elif found is not None and found.folder == shipped.demo_results_dir():
         shown, name = _quality(found, stage, bar), "judge-rates"
         judges_replies.every(found)
-        with st.expander("Judge other replies, or with a second judge"):
-            _how_to(results.store_results_dir() / "judged")
     elif found is not None:
         view = selection.switch("Show", (QUALITY, SIDE_BY_SIDE), "judge_view", default=QUALITY, place=bar)
         with layout.told():
             shown = _quality(found, stage, bar) if view == QUALITY else judges_replies.section(found)
         name = "judge-rates" if view == QUALITY else "judge-disagreements"
+    if isinstance(found, Judged):
+        with st.expander("Judge other replies, or with a second judge"):
+            _how_to(results.store_results_dir() / "judged")
     layout.how_to_read(HOW_TO_READ)
     _try_one()
     tools.end(shown, name, found.provenance if found else "")
@@ -110,9 +111,10 @@ def _first(store: Path) -> str:
 
 
 def _how_to(out: Path) -> None:
+    start.form()
     place = shlex.quote(str(out))
     st.markdown(
-        "**Making a folder.** Give replies as CSV, JSONL or parquet, with columns `prompt` and `reply` and, where you "
+        "**By a command.** Give replies as CSV, JSONL or parquet, with columns `prompt` and `reply` and, where you "
         "have them, `model`, people's `human_label` and `finished` (false where a reply was cut off). `--judge` takes "
         + ", ".join(f"`{one.id}` ({layout.plain(one.title)})" for one in JUDGES)
         + ", or a folder with a classifier. Those that are models are downloaded once, or read from a folder behind a "

@@ -1,0 +1,78 @@
+"""Judges: a file of replies is judged from here. The command, what it takes, Start, and how far it has come."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import streamlit as st
+
+from dashboard.show import layout, menu
+from dashboard.state import access, job_cards, jobs, results
+from engine.judges.base import EMBEDDED, JUDGES
+from engine.judges.embedded import EmbeddedJudge
+from engine.judges.given_replies import GivenReply, read_replies
+from engine.judges.heard import verdicts_on
+from engine.records.errors import InputError
+
+FILE, WITH, START = "File of replies", "Judges", "Judge them"
+TRIED = 50  # replies that the embedded judge is timed on
+
+
+def form() -> None:
+    """Nothing where the app may start no run."""
+    if access.limited():
+        return
+    with st.container(border=True, key="judge-form"):
+        first, second = st.columns(2)
+        typed = first.text_input(
+            FILE, key="judge_file", placeholder="replies.csv",
+            help="On this machine: CSV, JSONL or parquet with a column `reply`, and where you have them `prompt`, "
+            "`model`, people's `human_label` and `finished`.",
+        ).strip()  # fmt: skip
+        chosen = second.multiselect(
+            WITH, JUDGES.offered(), [EMBEDDED], key="judge_with", accept_new_options=True,
+            help="Two are compared. A judge that asks a model takes it behind a colon, as in `strongreject:FOLDER`; a "
+            "folder with a classifier is a judge too.",
+        )  # fmt: skip
+        if typed:
+            with layout.told():
+                _ready(Path(typed).expanduser(), chosen)
+    own = [job for job in jobs.registry().all() if job.request.model_at is None]
+    if own:
+        job_cards.show(own, "judge-", here=menu.here())
+
+
+def _ready(file: Path, judges: list[str]) -> None:
+    """The command, what it takes, and the button. `InputError` where there is nothing to judge, or nobody."""
+    replies = read_replies(file)
+    if not judges:
+        raise InputError(f"no judge is chosen; available: {', '.join(JUDGES.offered())}, or a folder")
+    request = jobs.judging(file, ",".join(judges), _free(file))
+    st.code(request.command, language=None, wrap_lines=True)
+    st.caption(layout.plain(expected(replies, judges)))
+    st.button(START, key="judge-start", type="primary", on_click=job_cards.begin, args=(jobs.registry().start, request))
+
+
+def _free(file: Path) -> Path:
+    """A folder beside the runs that is not there yet."""
+    top, name, number = results.results_dir() / "judged", file.stem, 1
+    while (top / name).exists():
+        number += 1
+        name = f"{file.stem}-{number}"
+    return top / name
+
+
+def expected(replies: list[GivenReply], judges: list[str]) -> str:
+    """How many replies, and how long they take: of the embedded judge by some of them, of others it is not known."""
+    count = f"{len(replies):,} {'reply' if len(replies) == 1 else 'replies'}"
+    said = []
+    if EMBEDDED in judges:
+        some = [one.exchange for one in replies[:TRIED]]
+        begun = time.perf_counter()
+        verdicts_on(EmbeddedJudge(), some)
+        seconds = (time.perf_counter() - begun) / len(some) * len(replies)
+        said.append(f"the embedded judge reads them in about {max(1, round(seconds)):,} s, by the first {len(some)}")
+    if set(judges) - {EMBEDDED}:
+        said.append("a judge that is a model has to be loaded first, and its time is not known before")
+    return f"{count}: {'; '.join(said)}."
