@@ -14,6 +14,7 @@ from engine.judges.embedded import EmbeddedJudge
 from engine.judges.given_replies import GivenReply, read_replies
 from engine.judges.heard import verdicts_on
 from engine.records.errors import InputError
+from engine.run.field_types import parts
 
 FILE, WITH, START = "File of replies", "Judges", "Judge them"
 TRIED = 50  # replies that the embedded judge is timed on
@@ -30,14 +31,14 @@ def form() -> None:
             help="On this machine: CSV, JSONL or parquet with a column `reply`, and where you have them `prompt`, "
             "`model`, people's `human_label` and `finished`.",
         ).strip()  # fmt: skip
-        chosen = second.multiselect(
-            WITH, JUDGES.offered(), [EMBEDDED], key="judge_with", accept_new_options=True,
-            help="Two are compared. A judge that asks a model takes it behind a colon, as in `strongreject:FOLDER`; a "
-            "folder with a classifier is a judge too.",
+        chosen = second.text_input(
+            WITH, EMBEDDED, key="judge_with",
+            help=f"Of {', '.join(JUDGES.offered())}, or a folder with a classifier; two, separated by a comma, are "
+            "compared. A judge that asks a model takes it behind a colon, as in `strongreject:FOLDER`.",
         )  # fmt: skip
         if typed:
             with layout.told():
-                _ready(Path(typed).expanduser(), chosen)
+                _ready(Path(typed).expanduser(), parts(chosen))
     own = [job for job in jobs.registry().all() if job.request.model_at is None]
     if own:
         job_cards.show(own, "judge-", here=menu.here())
@@ -47,7 +48,7 @@ def _ready(file: Path, judges: list[str]) -> None:
     """The command, what it takes, and the button. `InputError` where there is nothing to judge, or nobody."""
     replies = read_replies(file)
     if not judges:
-        raise InputError(f"no judge is chosen; available: {', '.join(JUDGES.offered())}, or a folder")
+        raise InputError(f"no judge is given; available: {', '.join(JUDGES.offered())}, or a folder")
     request = jobs.judging(file, ",".join(judges), _free(file))
     st.code(request.command, language=None, wrap_lines=True)
     st.caption(layout.plain(expected(replies, judges)))
