@@ -79,7 +79,7 @@ def _card(job: jobs.Job, key: str, here: str | None) -> None:
         return
     if job.state == "failed":
         st.error(layout.worded(job.message or "it ended without saying why"))
-        if not job.resumable:
+        if not job.resumable and job.request.keeps:
             st.caption("The same run would end the same way: put right what it says, then start it anew.")
     for analysis, why in job.skipped.items():
         st.caption(f"Skipped {layout.plain(analysis)}: {layout.worded(why)}")

@@ -134,24 +134,11 @@ def reply(page, side):
     return page.locator(f".st-key-reply-{side} .sa-reply")
 
 
-def until(page, act, seen, timeout_ms=MODEL_TIMEOUT_MS / 4):
-    """Acts, and once more where nothing came of it: what is done while a page is being drawn can be lost."""
-    from playwright.sync_api import TimeoutError as NothingCame
-
-    for _ in range(3):
-        act()
-        try:
-            seen.wait_for(timeout=timeout_ms)
-            return
-        except NothingCame:
-            settled(page)
-    seen.wait_for()
-
-
 def run(page):
     """Press Run and wait for both replies; returns their texts."""
     old = page.locator(".st-key-reply-after").inner_text()
-    until(page, button(page, "Run").click, page.locator(".st-key-reply-after").get_by_text("tokens").first)
+    button(page, "Run").click()
+    page.locator(".st-key-reply-after").get_by_text("tokens").first.wait_for(timeout=MODEL_TIMEOUT_MS)
     page.locator("[data-testid=stPlotlyChart][aria-label*='projection']").wait_for(timeout=MODEL_TIMEOUT_MS)
     settled(page)
     assert page.locator(".st-key-reply-after").inner_text() != old or old

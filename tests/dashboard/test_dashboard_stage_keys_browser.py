@@ -4,7 +4,7 @@ from itertools import pairwise
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from browser_pages import has_count, settled, until
+from browser_pages import has_count, settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 
@@ -132,9 +132,11 @@ def test_keys_lead_from_page_to_page(new_page):
 def test_on_learn_they_lead_from_step_to_step_and_on_from_its_ends(new_page):
     page = staged(new_page, "learn")
     titles = page.locator("[data-testid=stMain] h2")
-    until(page, lambda: page.keyboard.press("ArrowRight"), titles.filter(has_text="2. "))
+    page.keyboard.press("ArrowRight")
+    titles.filter(has_text="2. ").wait_for()
     settled(page)
-    until(page, lambda: page.keyboard.press("ArrowLeft"), titles.filter(has_text="1. "))
+    page.keyboard.press("ArrowLeft")
+    titles.filter(has_text="1. ").wait_for()
     settled(page)
     page.keyboard.press("ArrowLeft")
     arrives(page, "Is the score right about the rows?")

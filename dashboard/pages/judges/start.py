@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import streamlit as st
@@ -46,13 +48,19 @@ def form() -> None:
 
 def _ready(file: Path, judges: list[str]) -> None:
     """The command, what it takes, and the button. `InputError` where there is nothing to judge, or nobody."""
-    replies = read_replies(file)
+    said = _expected(file, results.stamp(file), tuple(judges))
     if not judges:
         raise InputError(f"no judge is given; available: {', '.join(JUDGES.offered())}, or a folder")
     request = jobs.judging(file, ",".join(judges), _free(file))
     st.code(request.command, language=None, wrap_lines=True)
-    st.caption(layout.plain(expected(replies, judges)))
+    st.caption(layout.plain(said))
     st.button(START, key="judge-start", type="primary", on_click=job_cards.begin, args=(jobs.registry().start, request))
+
+
+@lru_cache(maxsize=4)
+def _expected(file: Path, _stamp: object, judges: tuple[str, ...]) -> str:
+    """Read and timed once for a file, not whenever the page is drawn."""
+    return expected(read_replies(file), judges)
 
 
 def _free(file: Path) -> Path:
@@ -64,7 +72,7 @@ def _free(file: Path) -> Path:
     return top / name
 
 
-def expected(replies: list[GivenReply], judges: list[str]) -> str:
+def expected(replies: Sequence[GivenReply], judges: Sequence[str]) -> str:
     """How many replies, and how long they take: of the embedded judge by some of them, of others it is not known."""
     count = f"{len(replies):,} {'reply' if len(replies) == 1 else 'replies'}"
     said = []
