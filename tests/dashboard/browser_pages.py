@@ -1,5 +1,8 @@
 """What the browser tests do with an open page of the app."""
 
+import time
+from weakref import WeakKeyDictionary
+
 FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -20,10 +23,48 @@ WATCH_STAGE = (  # of Watch it break: the component lives in a shadow root
     " return find(document) })()"
 )
 WATCH_RACE = {"watch_a": "LRP, least relevant first", "watch_b": "LRP, most relevant first"}
+STEP_MS = 20
+_RUNS = WeakKeyDictionary()  # page -> ScriptRuns
+
+
+class ScriptRuns:
+    """What a page and the server have said to each other about the script: whether a run that was asked for has yet to
+    begin, or one that began has yet to end. The page itself says so only once the server has answered."""
+
+    def __init__(self, page):
+        self.asked = self.begun = False
+        page.on("websocket", self._listen)
+        _RUNS[page] = self
+
+    def _listen(self, socket):
+        socket.on("framesent", self._sent)
+        socket.on("framereceived", self._received)
+
+    def _sent(self, frame):
+        from streamlit.proto.BackMsg_pb2 import BackMsg
+
+        if BackMsg.FromString(frame).WhichOneof("type") == "rerun_script":
+            self.asked = True
+
+    def _received(self, frame):
+        from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+
+        message = ForwardMsg.FromString(frame)
+        kind = message.WhichOneof("type")
+        if kind == "new_session":
+            self.asked, self.begun = False, True
+        elif kind == "script_finished" and message.script_finished != ForwardMsg.FINISHED_EARLY_FOR_RERUN:
+            self.begun = False
 
 
 def settled(page):
-    """The script has ended. Wait for the new content before."""
+    """What was done last has reached the server, and the script has ended. Wait for the new content before."""
+    page.wait_for_timeout(STEP_MS)  # what the browser has sent is heard of meanwhile
+    runs = _RUNS[page]
+    end = time.monotonic() + TIMEOUT_MS / 1000
+    while runs.asked or runs.begun:
+        assert time.monotonic() < end, "the script does not end"
+        page.wait_for_timeout(STEP_MS)
     page.locator(
         "[data-testid=stApp][data-test-script-state=notRunning][data-test-connection-state=CONNECTED]"
     ).wait_for()

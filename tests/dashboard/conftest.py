@@ -22,7 +22,7 @@ from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 import pytest
-from browser_pages import FLAGS, TIMEOUT_MS
+from browser_pages import FLAGS, TIMEOUT_MS, ScriptRuns
 from synthetic import write_run
 
 ROOT = Path(__file__).parents[2]
@@ -185,6 +185,7 @@ def new_page(browser, server):
         context.set_default_timeout(TIMEOUT_MS)
         context.route("**/*", answer)
         page = context.new_page()
+        ScriptRuns(page)
         page.goto(address or f"{server}{path}?{urlencode(parameters, doseq=True)}")
         return page
 

@@ -6,10 +6,10 @@ from streamlit.testing.v1 import AppTest
 def script():
     import streamlit as st
 
-    from dashboard.show import selection
+    from dashboard.show import kept, selection
 
     where = st.session_state.get("where", "one")
-    selection._page = lambda: where
+    kept.page = lambda: where
     if where == "nowhere":
         return
     selection.choose("Domain", ["hate", "crime", "legal"], "domain")
@@ -23,9 +23,9 @@ def at(app, where):
 
 
 def test_settings_of_a_page_come_back_and_are_its_own(monkeypatch):
-    from dashboard.show import selection
+    from dashboard.show import kept
 
-    monkeypatch.setattr(selection, "_page", selection._page)  # put back afterwards
+    monkeypatch.setattr(kept, "page", kept.page)  # put back afterwards
     app = AppTest.from_function(script, default_timeout=60).run()
     assert app.text_area(key="prompt").value == "an example"
     app.selectbox(key="domain").set_value("crime")
@@ -45,19 +45,19 @@ def test_settings_of_a_page_come_back_and_are_its_own(monkeypatch):
 def audit():
     import streamlit as st
 
-    from dashboard.show import selection
+    from dashboard.show import kept, selection
 
     where = st.session_state.get("where", "one")
-    selection._page = lambda: where
+    kept.page = lambda: where
     keys = {"one": "rate", "two": "mask_rate", "three": "control_rate", "four": "own_rate"}
     rates = [0.1, 0.3] if where == "three" else [0.1, 0.3, 0.5]
     selection.rate("Rows removed", rates, keys[where], default=0.3, shared=None if where == "four" else "rate")
 
 
 def test_a_rate_goes_along_from_page_to_page_whatever_its_key_is(monkeypatch):
-    from dashboard.show import selection
+    from dashboard.show import kept
 
-    monkeypatch.setattr(selection, "_page", selection._page)  # put back afterwards
+    monkeypatch.setattr(kept, "page", kept.page)  # put back afterwards
     app = AppTest.from_function(audit, default_timeout=60).run()
     assert app.select_slider(key="rate").value == 0.3
     app.select_slider(key="rate").set_value(0.5).run()
@@ -77,10 +77,10 @@ def test_a_rate_goes_along_from_page_to_page_whatever_its_key_is(monkeypatch):
 def several_kinds():
     import streamlit as st
 
-    from dashboard.show import selection
+    from dashboard.show import kept, selection
 
     where = st.session_state.get("where", "one")
-    selection._page = lambda: where
+    kept.page = lambda: where
     if where == "nowhere":
         return
     selection.toggle("Control", "control", default=True)
@@ -92,9 +92,9 @@ def several_kinds():
 
 
 def test_switches_numbers_and_tabs_come_back_too(monkeypatch):
-    from dashboard.show import selection
+    from dashboard.show import kept
 
-    monkeypatch.setattr(selection, "_page", selection._page)  # put back afterwards
+    monkeypatch.setattr(kept, "page", kept.page)  # put back afterwards
     app = AppTest.from_function(several_kinds, default_timeout=60).run()
     assert (app.toggle(key="control").value, app.toggle(key="margins").value) == (True, False)
     assert app.number_input(key="row").value == 5
@@ -120,6 +120,68 @@ def test_switches_numbers_and_tabs_come_back_too(monkeypatch):
     app.run()
     assert app.number_input(key="row").value == 3
     assert not app.warning
+
+
+def every_kind():
+    import streamlit as st
+
+    from dashboard.show import kept, selection
+
+    where = st.session_state.get("where", "one")
+    kept.page = lambda: where
+    if where == "nowhere" or st.session_state.get("left"):
+        return
+    selection.choose("Source", ["shipped", "mine"], "source", keep=True)
+    selection.choose("Domain", ["hate", "crime", "legal"], "domain")
+    selection.switch("Order", ["LeRF", "MoRF"], "order", default="LeRF")
+    selection.choose_several("Selectors", ["LRP", "IG", "Random"], "selectors")
+    selection.rate_range("Rates", [0.1, 0.3, 0.5], "rates", title=str)
+    selection.rate("Rows removed", [0.1, 0.3, 0.5], "rate", default=0.3, shared="rate")
+    selection.toggle("Control", "control")
+    selection.number("Row", 0, 9, "row", default=5)
+    selection.text("Name", "name", default="an example")
+    selection.prompt("Prompt", "prompt", 100, default="an example")
+
+
+def values(app):
+    found = {
+        one.key: one.value
+        for one in (*app.selectbox, *app.select_slider, *app.toggle, *app.number_input, *app.text_input, *app.text_area)
+    }
+    return found | {one.key: one.value for one in app.get("button_group")}
+
+
+def test_a_run_that_ends_before_its_widgets_does_not_lose_what_was_chosen(monkeypatch):
+    """As it does where another page is opened right after the choice."""
+    from dashboard.show import kept
+
+    monkeypatch.setattr(kept, "page", kept.page)  # put back afterwards
+    app = AppTest.from_function(every_kind, default_timeout=60).run()
+    first = values(app)
+    app.selectbox(key="source").set_value("mine")
+    app.selectbox(key="domain").set_value("legal")
+    app.button_group(key="order").set_value("MoRF")
+    app.button_group(key="selectors").set_value(["LRP", "IG"])
+    app.select_slider(key="rates").set_range(0.1, 0.3)
+    app.select_slider(key="rate").set_value(0.5)
+    app.toggle(key="control").set_value(True)
+    app.number_input(key="row").set_value(7)
+    app.text_input(key="name").set_value("  mine ")
+    app.text_area(key="prompt").set_value("my own words")
+    app.session_state["left"] = True
+    app.run()
+    app.session_state["left"] = False
+    at(app, "nowhere")
+    app.query_params.clear()  # as in the browser, where another page has neither its settings nor its widgets
+    for key in first:
+        del app.session_state[key]
+    at(app, "one")
+    chosen = {
+        "source": "mine", "domain": "legal", "order": "MoRF", "selectors": ["LRP", "IG"], "rates": (0.1, 0.3),
+        "rate": 0.5, "control": True, "row": 7, "name": "mine", "prompt": "my own words",
+    }  # fmt: skip
+    assert values(app) == chosen
+    assert not [key for key, value in chosen.items() if first[key] == value]
 
 
 def test_what_is_in_the_address_is_made_by_a_widget_that_comes_back():

@@ -33,7 +33,7 @@ def prompt(ask: DeltaGenerator, chips: DeltaGenerator, domain: str, possible: bo
     with ask.form("ask", border=False), st.container(horizontal=True, vertical_alignment="bottom"):
         text = selection.text(
             "Prompt", "prompt", default=offered[0].prompt if offered else "",
-            placeholder="Write a prompt and press Enter",
+            placeholder="Write a prompt and press Enter", in_form=True,
         )  # fmt: skip
         pressed = st.form_submit_button("Run", type="primary", key="run", disabled=not possible)
     with chips:

@@ -11,7 +11,7 @@ from dashboard.charts import formats, palette
 from dashboard.chat import edits, handed, live, thinking
 from dashboard.chat.tries import Request
 from dashboard.pages.live import asking, offer, own_run
-from dashboard.show import selection
+from dashboard.show import kept, selection
 from dashboard.state import access, shipped
 from engine.records.errors import InputError
 from engine.run.refusal_plan import RefusalPlan
@@ -158,7 +158,7 @@ def _arrive() -> None:
     del st.query_params[edits.HANDED]
     found = handed.read(text)
     if found is not None:
-        selection.forget_page()
+        kept.forget_page()
         _put(*found)
 
 

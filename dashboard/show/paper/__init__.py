@@ -14,7 +14,7 @@ import streamlit as st
 from plotly.offline import get_plotlyjs
 
 from dashboard.charts import paper_figure
-from dashboard.show import selection
+from dashboard.show import kept, selection
 
 _FOLDER = Path(__file__).parent
 _KEY, _SHOWN, _MODEL = "paper-figures", "figures-of-this-run", "model-of-this-page"  # session state
@@ -47,12 +47,12 @@ def some() -> bool:
 
 def about(model: str) -> None:
     """Tells which model this page shows, for captions that do not say so, as those of published values."""
-    st.session_state[_MODEL] = (selection.page(), model)
+    st.session_state[_MODEL] = (kept.page(), model)
 
 
 def _model(lines: Sequence[str]) -> str:
     where, model = st.session_state.pop(_MODEL, ("", ""))
-    return f"Model {model}." if where == selection.page() and model and not any(model in one for one in lines) else ""
+    return f"Model {model}." if where == kept.page() and model and not any(model in one for one in lines) else ""
 
 
 def offer(lines: Sequence[str]) -> None:
