@@ -24,6 +24,7 @@ from engine.edits.steering import AnyEdit
 from engine.interventions.at_outputs import Outputs, edit_batches, edited_outputs, mixable
 from engine.measures.less_at_once import in_parts, saying_what_fits
 from engine.measures.sampling import Sampling, drawn
+from engine.models import kv_cache
 from engine.models.loading import LoadedModel, input_device
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, patient
@@ -194,11 +195,11 @@ class _Decoder:
                 input_ids=self.input_ids,
                 attention_mask=self.attention_mask,
                 position_ids=self.position_ids,
-                past_key_values=self.cache,
                 use_cache=True,
                 logits_to_keep=1,
+                **kv_cache.given(self.model, self.cache),
             )
-        self.cache = output.past_key_values
+        self.cache = kv_cache.kept(output)
         tokens = self._chosen(output.logits[:, -1]).to(self.input_ids.device)
         self.input_ids = tokens[:, None]
         self.position_ids = self.position_ids[:, -1:] + 1

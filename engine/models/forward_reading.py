@@ -16,11 +16,13 @@ from typing import Any
 
 from torch import nn
 
+from engine.models.kv_cache import NAMES
+
 INPUT = "x"  # what the first argument is called in every expression
 INTERFACE = "attention"  # what transformers chooses by name: eager, sdpa, flash, ...
 # Arguments of the attention function that no rule depends on: what is attended to, and a factor of its scores.
 _CONSTANTS = ("dropout", "scaling", "sliding_window")
-_NO_CACHE = {"past_key_values": None}  # scoring keeps no keys and values
+_NO_CACHE: dict[str, Any] = dict.fromkeys(NAMES)  # scoring keeps no keys and values
 _SHOWN = 110  # characters of an expression in a message
 _PARTS = 5000  # of an expression, from which it is not followed further: each use of a variable repeats it
 _READ = 80  # up to which a difference in several places is shown as one

@@ -21,6 +21,7 @@ from engine.interventions.compaction import compacts
 from engine.measures.generation import REPLIES
 from engine.measures.nll import predicted_nll
 from engine.measures.predictions import predictions, sequences_that_fit
+from engine.models import kv_cache
 from engine.models.dry_passes import DryModel, PassCost, dry
 from engine.models.gated_mlps import gated_mlps
 from engine.models.loading import DTYPES, LoadedModel
@@ -255,8 +256,8 @@ class _Tracer:
         with torch.no_grad():
             prompt = self.dry.cost(lambda: passed(longest))
             caches: list[Any] = []
-            grown = self.dry.cost(lambda: caches.append(passed(longest + new - 1).past_key_values))
-            step = self.dry.cost(lambda: passed(1, past_key_values=caches[0]))
+            grown = self.dry.cost(lambda: caches.append(kv_cache.kept(passed(longest + new - 1))))
+            step = self.dry.cost(lambda: passed(1, **kv_cache.given(model, caches[0])))
         batches = math.ceil(len(texts) / size)
         flops = (prompt.flops + (new - 1) * step.flops) * len(texts) // size
         peak = max(prompt.peak_bytes, grown.left_bytes + step.peak_bytes)

@@ -90,7 +90,8 @@ def test_capped_logits_are_noticed(dtype: torch.dtype) -> None:
     ("weight", "said"),
     [
         ("lm_head.weight", "cannot be tried on MistralForCausalLM: its logits are no finite numbers"),
-        ("model.layers.1.self_attn.q_proj.weight", "nan of the relevance is missing at the input"),  # sdpa hides it
+        # On some processors sdpa hides it from the logits.
+        ("model.layers.1.self_attn.q_proj.weight", "no finite numbers|nan of the relevance is missing at the input"),
     ],
 )
 def test_what_is_not_a_number_is_noticed(weight: str, said: str) -> None:
