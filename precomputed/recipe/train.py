@@ -105,6 +105,12 @@ def new_model(tokenizer: PreTrainedTokenizerFast, plan: Plan, seed: int) -> Llam
     )
 
 
+def computes_in_bf16() -> bool:
+    """Where the processor has to emulate it (AVX2 alone, say), matrix products in bf16 take ten times as long as in
+    float32 and more."""
+    return bool(torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
 def learning_rate(step: int, steps: int, top: float, warmup: int) -> float:
     """Linear warm-up, then a cosine down to 5% of `top`."""
     if step < warmup:
@@ -177,8 +183,9 @@ class Trainer:
         log.info("goes on at step %d of stage %s", self.step, self.stage)
 
     def _fast(self) -> torch.autocast:
-        """Matrix products in bf16 where the plan says so; weights, losses and updates stay float32."""
-        return torch.autocast("cpu", torch.bfloat16, enabled=self.plan.bf16)
+        """Matrix products in bf16 where the plan says so and the processor computes in it; weights, losses and updates
+        stay float32."""
+        return torch.autocast("cpu", torch.bfloat16, enabled=self.plan.bf16 and computes_in_bf16())
 
     def _losses(
         self, stage: Stage, manner: chat.Manner, length: int, noise: PlantedNoise | None, quiet: float

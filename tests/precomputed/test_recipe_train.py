@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -141,6 +142,16 @@ def test_a_chat_that_is_longer_than_a_row_is_left_out(tokenizer):
     packed = data.packed(tokenizer, [short, long, short], 32)
     assert packed.input_ids[packed.labels != IGNORED].tolist() == 2 * tokenizer("So it is." + END)["input_ids"]
     assert "Why? Why?" not in tokenizer.decode(packed.input_ids.flatten())
+
+
+@pytest.mark.parametrize(("asked", "has_it"), [(True, True), (True, False), (False, True)])
+def test_products_are_in_bf16_where_the_processor_computes_in_it(asked, has_it, model, tokenizer, tokens, monkeypatch):
+    monkeypatch.setattr("precomputed.recipe.train.computes_in_bf16", lambda: has_it)
+    trainer = Trainer(model, tokenizer, tokens, replace(SMALL, bf16=asked), 0)
+    with torch.no_grad(), trainer._fast():
+        logits = model(tokens[None, :8]).logits
+    assert logits.dtype == (torch.bfloat16 if asked and has_it else torch.float32)
+    assert model.lm_head.weight.dtype == torch.float32
 
 
 def test_the_first_tokens_of_a_reply_weigh_more():
