@@ -30,7 +30,8 @@ from engine.models.rows import Layer, RowIndex, Side, decoder_blocks
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, held, patient
 
-EDITS_AT_ONCE = 16  # masks on the device at a time where many edits meet few prompts
+EDITS_AT_ONCE = 16  # masks on the device at a time where many edits meet few prompts,
+MASK_BYTES = 2**28  # or more, up to so many bytes of them
 
 T = TypeVar("T")
 _Hook = Callable[[nn.Module, tuple[Any, ...], Any], Any]
@@ -265,7 +266,8 @@ def edit_batches(
     if batch_size < 1:
         raise InputError(f"the batch size must be at least 1, got {batch_size}")
     by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
-    at_once = max(EDITS_AT_ONCE, -(-batch_size // max(len(lengths), 1))) if mixable(loaded, edits) else 1
+    filling = min(-(-batch_size // max(len(lengths), 1)), MASK_BYTES // loaded.rows.n_rows)
+    at_once = max(EDITS_AT_ONCE, filling) if mixable(loaded, edits) else 1
     for first in range(0, len(edits), at_once):
         group = range(first, min(first + at_once, len(edits)))
         pairs = [(edit, item) for item in by_length for edit in group]

@@ -22,14 +22,14 @@ from engine.data.thinking import kept_marks, opened
 from engine.edits.edit import UNEDITED
 from engine.edits.steering import AnyEdit
 from engine.interventions.at_outputs import Outputs, edit_batches, edited_outputs, mixable
-from engine.measures.less_at_once import in_parts, saying_what_fits
+from engine.measures.less_at_once import in_parts, saying_what_fits, take_fewer
 from engine.measures.sampling import Sampling, drawn
 from engine.models import kv_cache
 from engine.models.loading import LoadedModel, input_device
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, patient
 
-BATCH_SIZE = 64
+BATCH_SIZE = 256  # small batches leave matrix products and cards idle
 REPLIES = "replies"  # what is halved where memory runs out
 # Sequences that ended are dropped from the batch once this share of it is idle: dropping copies the cache.
 IDLE_SHARE = 0.25
@@ -93,7 +93,8 @@ def generate_under(
 
     A batch holds prompts of similar length under any of the edits (see `at_outputs`); a reply does not depend on its
     neighbours in float32 (in bfloat16 it can, so the batch size belongs into a manifest). The model's lock is held
-    for each pass alone. A batch for which memory runs out, however late, is written again in halves.
+    for each pass alone. A batch is smaller from the first where its keys and values would crowd the host's memory
+    (`kv_cache.sequences_that_fit`); one for which memory runs out, however late, is written again in halves.
     `InputError` where prompt and reply would not fit into the model's context, or one reply not into memory.
     """
     encoded = [checked_prompt(loaded, prompt, max_new_tokens, system, thinking) for prompt in prompts]
@@ -106,7 +107,11 @@ def generate_under(
         decoder = _Decoder(loaded, sequences, outputs, which, on_wait, sampling=sampling, numbers=numbers)
         return _batch(decoder, max_new_tokens, on_pass)
 
-    for group, batches in edit_batches(loaded, edits, [len(ids) for ids in encoded], batch_size):
+    lengths = [len(ids) for ids in encoded]
+    fit = kv_cache.sequences_that_fit(loaded.model, max(lengths, default=0) + max_new_tokens, batch_size)
+    if fit < batch_size:
+        take_fewer(loaded.model, REPLIES, fit)
+    for group, batches in edit_batches(loaded, edits, lengths, batch_size):
         with edited_outputs(loaded, [edits[edit] for edit in group]) as outputs:
             for batch in batches:
                 for pairs, found in in_parts(loaded.model, REPLIES, batch, partial(written, outputs, group.start)):

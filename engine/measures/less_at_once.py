@@ -36,14 +36,19 @@ def in_parts(
         if found is None:
             if len(part) == 1:
                 raise too_much("", 1, what)
-            _fitted.setdefault(model, {})[what] = len(part) // 2
+            take_fewer(model, what, len(part) // 2)
             continue
         yield part, found
         done += len(part)
 
 
+def take_fewer(model: nn.Module, what: str, size: int) -> None:
+    """From now on `in_parts` takes `size` at a time at most."""
+    _fitted.setdefault(model, {})[what] = largest_batch(model, what, size)
+
+
 def largest_batch(model: nn.Module, what: str, wanted: int) -> int:
-    """How many at a time fitted: `wanted`, unless `in_parts` had to take fewer."""
+    """How many at a time: `wanted`, unless fewer had to be taken before."""
     return min(wanted, _fitted.get(model, {}).get(what, wanted))
 
 

@@ -84,7 +84,7 @@ class RefusalPlan:
         5, "where replies that were cut off leave a choice open, replies so many times as long are used; 1: never",
         metavar="TIMES", least=1, group=REPLIES,
     )  # fmt: skip
-    batch_size: int = option(64, "prompts per batch", least=1, group=REPLIES)
+    batch_size: int = option(256, "replies that are written at once at most", least=1, group=REPLIES)
     system: str = option(
         "", "system prompt before every prompt that is answered; contrasts are made without it", metavar="TEXT",
         said="none", group=REPLIES,

@@ -27,6 +27,7 @@ RUNS: dict[str, str] = {
     "earlier-blocks": "bench_earlier_blocks.py",
     "allocator": "bench_allocator.py",
     "grid": "bench_outputs.py",
+    "grid-34M": "bench_outputs.py --random 512 8 --pairs 16",
     "generation": "bench_generation.py",
     "generation-one-thread": "bench_generation.py --threads 1",
     "ig": "bench_ig.py",

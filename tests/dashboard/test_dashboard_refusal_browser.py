@@ -31,17 +31,21 @@ def heading(page, name):
 def open_by_mark(page, says, number, name):
     """Click the n-th mark of a figure once its label names the cell, so that no click falls on what stands beside it.
 
-    A figure that is still being placed moves away from the pointer: then the mark is looked for again.
+    A figure that is still being placed moves away from the pointer, and one that is drawn again loses its label: then
+    the mark is looked for again.
     """
     for _ in range(20):
         figure = chart(page, says=says)
         figure.scroll_into_view_if_needed()
-        box = figure.locator(".scatterlayer .trace .points path.point").nth(number).bounding_box()
+        mark = figure.locator(".scatterlayer .trace .points path.point").nth(number)
+        box = mark.bounding_box()
         page.mouse.move(0, 0)
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-        page.wait_for_timeout(PAUSE_MS)
-        labels = figure.locator(".hoverlayer .hovertext").all_text_contents()
-        if any(label.startswith(name) for label in labels):
+        labels = []
+        for _ in range(2):
+            page.wait_for_timeout(PAUSE_MS)
+            labels = figure.locator(".hoverlayer .hovertext").all_text_contents()
+        if any(label.startswith(name) for label in labels) and mark.bounding_box() == box:
             break
     else:
         raise AssertionError(f"mark {number} of {says!r} shows {labels}, not {name}")

@@ -15,7 +15,7 @@ from engine.models.rows import row_index
 from engine.records.errors import InputError
 
 EXPERTS, INNER, HIDDEN, TOKENS = 4, 6, 10, 9
-IN_FLOAT32 = ("BeamExperts", "Inkling2Experts")  # their gate computes in float32 whatever it is given
+IN_FLOAT32 = ("BeamExperts", "Inkling2Experts", "Inkling2LoopExperts")  # gate or sum, whatever they are given
 
 
 def with_weights(experts: Any) -> Any:

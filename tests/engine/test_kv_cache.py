@@ -13,6 +13,7 @@ from torch import nn
 from transformers import DynamicCache
 
 from engine.models import kv_cache
+from engine.models.memory import Room
 
 
 class Newer(nn.Module):
@@ -48,3 +49,25 @@ def test_a_token_after_kept_ones_is_what_the_whole_text_gives(family: str) -> No
     grown = kv_cache.kept(last)
     assert grown is not None
     assert grown.get_seq_length() == 4
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3", "gpt2", "gpt_neox", "gemma3"])
+def test_the_bytes_of_a_token_are_those_that_its_keys_and_values_take(family: str) -> None:
+    model, ids = tiny_model(family), torch.arange(1, 11)[None]
+    with torch.no_grad():
+        found = kv_cache.kept(model(input_ids=ids, use_cache=True))
+    assert found is not None
+    taken = sum(part.nbytes for layer in found.layers for part in (layer.keys, layer.values))
+    told = kv_cache.bytes_of_token(model) * ids.shape[1]
+    assert told > taken if family == "gemma3" else told == taken  # Gemma's windows are shorter
+
+
+def test_a_batch_takes_half_of_the_free_memory_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model("llama")
+    of_sequence = 30 * kv_cache.bytes_of_token(model)
+    monkeypatch.setattr(kv_cache, "room_on", lambda _: Room(7 * of_sequence, 100 * of_sequence))
+    assert kv_cache.sequences_that_fit(model, 30, 64) == 3
+    assert kv_cache.sequences_that_fit(model, 30, 2) == 2
+    monkeypatch.setattr(kv_cache, "room_on", lambda _: Room(0, 100 * of_sequence))
+    assert kv_cache.sequences_that_fit(model, 30, 64) == 1
+    assert kv_cache.sequences_that_fit(model.to("meta"), 30, 64) == 1  # no card: the host's memory
