@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from engine.models.memory import has_own_memory, room_on
+from engine.models.memory import has_own_memory, host_bytes, room_on
 
 if TYPE_CHECKING:
     from transformers import Cache
 
 CACHE = "cache"
 SHARE = 0.5  # of the host's free memory, for keys and values; a choice
+LITTLE = 1 / 16  # of all its memory: what is not asked about, since to ask gives back memory that the next pass wants
 NAMES = (CACHE, "past_key_values")  # also those of a transformers output's fields
 
 
@@ -46,12 +47,12 @@ def bytes_of_token(model: nn.Module) -> int:
 
 def sequences_that_fit(model: nn.Module, tokens: int, wanted: int) -> int:
     """How many sequences of so many tokens a batch may hold: `wanted`, fewer where their keys and values would take
-    more than `SHARE` of the host's free memory.
+    more than `SHARE` of the host's free memory and more than `LITTLE` of all.
 
     A system that runs out of the host's memory ends the process; a card's says so, and the batch is halved then.
     """
     device = next(model.parameters()).device
     needed = bytes_of_token(model) * tokens
-    if has_own_memory(device) or not needed:
+    if has_own_memory(device) or needed * wanted <= LITTLE * host_bytes():
         return wanted
     return max(1, min(wanted, int(SHARE * room_on(device).free) // needed))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,11 @@ from tiny_models import tiny_model
 from torch import nn
 from transformers import DynamicCache
 
+from engine.data.prompts import prompt_ids
+from engine.measures import less_at_once
+from engine.measures.generation import REPLIES, generate_batch
 from engine.models import kv_cache
+from engine.models.loading import LoadedModel
 from engine.models.memory import Room
 
 
@@ -62,12 +67,39 @@ def test_the_bytes_of_a_token_are_those_that_its_keys_and_values_take(family: st
     assert told > taken if family == "gemma3" else told == taken  # Gemma's windows are shorter
 
 
+def host(monkeypatch: pytest.MonkeyPatch, free: int, total: int) -> None:
+    monkeypatch.setattr(kv_cache, "room_on", lambda _: Room(free, total))
+    monkeypatch.setattr(kv_cache, "host_bytes", lambda: total)
+
+
 def test_a_batch_takes_half_of_the_free_memory_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_model("llama")
     of_sequence = 30 * kv_cache.bytes_of_token(model)
-    monkeypatch.setattr(kv_cache, "room_on", lambda _: Room(7 * of_sequence, 100 * of_sequence))
+    host(monkeypatch, 7 * of_sequence, 16 * of_sequence)
     assert kv_cache.sequences_that_fit(model, 30, 64) == 3
     assert kv_cache.sequences_that_fit(model, 30, 2) == 2
-    monkeypatch.setattr(kv_cache, "room_on", lambda _: Room(0, 100 * of_sequence))
+    host(monkeypatch, 0, 16 * of_sequence)
     assert kv_cache.sequences_that_fit(model, 30, 64) == 1
     assert kv_cache.sequences_that_fit(model.to("meta"), 30, 64) == 1  # no card: the host's memory
+    host(monkeypatch, 0, 64 * 16 * of_sequence)
+    assert kv_cache.sequences_that_fit(model, 30, 64) == 64  # a sixteenth of all
+
+
+def test_replies_of_fewer_at_once_are_the_same(tiny_llama: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts = ["sat on", "The cat sat on the mat.", "it ran", "No way.", "Sure."]
+    expected = [reply.ids for reply in generate_batch(tiny_llama, prompts, 8)]
+    longest = max(len(prompt_ids(tiny_llama.tokenizer, prompt)) for prompt in prompts)
+    of_sequence = (longest + 8) * kv_cache.bytes_of_token(tiny_llama.model)
+    host(monkeypatch, 4 * of_sequence, 4 * of_sequence)
+    monkeypatch.setattr(less_at_once, "_fitted", weakref.WeakKeyDictionary())
+    sizes: list[int] = []
+    hook = tiny_llama.model.register_forward_pre_hook(
+        lambda _module, _args, given: sizes.append(len(given["input_ids"])), with_kwargs=True
+    )
+    try:
+        found = [reply.ids for reply in generate_batch(tiny_llama, prompts, 8)]
+    finally:
+        hook.remove()
+    assert found == expected
+    assert max(sizes) == 2
+    assert less_at_once.largest_batch(tiny_llama.model, REPLIES, 256) == 2  # as manifests say
