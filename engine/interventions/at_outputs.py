@@ -266,8 +266,10 @@ def edit_batches(
     if batch_size < 1:
         raise InputError(f"the batch size must be at least 1, got {batch_size}")
     by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
-    filling = min(-(-batch_size // max(len(lengths), 1)), MASK_BYTES // loaded.rows.n_rows)
-    at_once = max(EDITS_AT_ONCE, filling) if mixable(loaded, edits) else 1
+    at_once = EDITS_AT_ONCE if mixable(loaded, edits) else 1
+    if 1 < at_once < len(edits):
+        filling = -(-batch_size // max(len(lengths), 1))
+        at_once = max(at_once, min(filling, MASK_BYTES // loaded.rows.n_rows))
     for first in range(0, len(edits), at_once):
         group = range(first, min(first + at_once, len(edits)))
         pairs = [(edit, item) for item in by_length for edit in group]

@@ -144,8 +144,7 @@ class Scripted(nn.Module):
 def scripted(text: str, ends: list[int] | int | None, then: list[int]) -> Any:
     tokenizer = tiny_tokenizer()
     script = tokenizer(text)["input_ids"] + then + [5] * 20
-    rows = SimpleNamespace(n_rows=1)
-    return SimpleNamespace(model=Scripted(script, ends), tokenizer=tokenizer, rows=rows, lock=threading.RLock())
+    return SimpleNamespace(model=Scripted(script, ends), tokenizer=tokenizer, lock=threading.RLock())
 
 
 TEXT = "Sorry: naïve ☃ snow 🙂 ok"
