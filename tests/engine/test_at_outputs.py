@@ -137,6 +137,17 @@ def test_many_edits_meet_few_prompts_in_several_groups(
     assert generate_under(tiny_llama, edits[:2], [], NEW) == [[], []]
 
 
+@pytest.mark.parametrize(("rows_of_masks", "groups"), [(100, [40]), (20, [20, 20]), (0, [16, 16, 8])])
+def test_masks_on_the_device_are_bounded(
+    tiny_llama: LoadedModel, monkeypatch: pytest.MonkeyPatch, rows_of_masks: int, groups: list[int]
+) -> None:
+    monkeypatch.setattr(at_outputs, "MASK_BYTES", rows_of_masks * tiny_llama.rows.n_rows)
+    edits = edits_of(tiny_llama, 40)
+    found = list(at_outputs.edit_batches(tiny_llama, edits, [3], 64))
+    assert [len(group) for group, _ in found] == groups
+    assert [edit for _, batches in found for batch in batches for edit, _ in batch] == list(range(40))
+
+
 def test_bfloat16_is_bit_equal_too(tiny_family: LoadedModel, tiny_windows: Windows) -> None:
     """Both ways sum the same numbers in the same order."""
     loaded = load_model(tiny_family.id, dtype="bfloat16", device="cpu")
