@@ -94,7 +94,7 @@ def generate_under(
     A batch holds prompts of similar length under any of the edits (see `at_outputs`); a reply does not depend on its
     neighbours in float32 (in bfloat16 it can, so the batch size belongs into a manifest). The model's lock is held
     for each pass alone. A batch is smaller from the first where its keys and values would crowd the host's memory
-    (`kv_cache.sequences_that_fit`); one for which memory runs out, however late, is written again in halves.
+    (`kv_cache.sequences_in_memory`); one for which memory runs out, however late, is written again in halves.
     `InputError` where prompt and reply would not fit into the model's context, or one reply not into memory.
     """
     encoded = [checked_prompt(loaded, prompt, max_new_tokens, system, thinking) for prompt in prompts]
@@ -108,8 +108,9 @@ def generate_under(
         return _batch(decoder, max_new_tokens, on_pass)
 
     lengths = [len(ids) for ids in encoded]
-    fit = kv_cache.sequences_that_fit(loaded.model, max(lengths, default=0) + max_new_tokens, batch_size)
-    if fit < batch_size:
+    wanted = min(batch_size, len(edits) * len(prompts))
+    fit = kv_cache.sequences_in_memory(loaded.model, max(lengths, default=0) + max_new_tokens, wanted)
+    if fit < wanted:
         take_fewer(loaded.model, REPLIES, fit)
     for group, batches in edit_batches(loaded, edits, lengths, batch_size):
         with edited_outputs(loaded, [edits[edit] for edit in group]) as outputs:

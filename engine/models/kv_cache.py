@@ -45,7 +45,7 @@ def bytes_of_token(model: nn.Module) -> int:
     return int(2 * blocks * heads * width) * next(model.parameters()).dtype.itemsize
 
 
-def sequences_that_fit(model: nn.Module, tokens: int, wanted: int) -> int:
+def sequences_in_memory(model: nn.Module, tokens: int, wanted: int) -> int:
     """How many sequences of so many tokens a batch may hold: `wanted`, fewer where their keys and values would take
     more than `SHARE` of the host's free memory and more than `LITTLE` of all.
 

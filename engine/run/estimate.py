@@ -23,6 +23,7 @@ from engine.measures.nll import predicted_nll
 from engine.measures.predictions import predictions, sequences_that_fit
 from engine.models import kv_cache
 from engine.models.dry_passes import DryModel, PassCost, dry
+from engine.models.experts import has_experts
 from engine.models.gated_mlps import gated_mlps
 from engine.models.loading import DTYPES, LoadedModel
 from engine.models.memory import has_own_memory
@@ -247,7 +248,10 @@ class _Tracer:
         pairs = read_pairs(plan.pairs, CALIBRATION, plan.domains, plan.calibration_pairs)
         texts = [text for some in pairs.values() for pair in some for text in (pair.risk, pair.base)]
         longest = max(len(prompt_ids(tokenizer, text, system=plan.system, thinking=plan.thinking)) for text in texts)
-        size, new, model = min(len(texts), self.batch or plan.batch_size), plan.reply_tokens, self.dry.model
+        new, model = plan.reply_tokens, self.dry.model
+        most = self.batch or plan.batch_size
+        edits = 1 if has_experts(model) else max(1, most // len(texts))  # of the grid, that share a batch
+        size = min(most, edits * len(texts))
 
         def passed(length: int, **more: Any) -> Any:
             ids = torch.zeros(size, length, dtype=torch.int64)

@@ -106,8 +106,7 @@ def new_model(tokenizer: PreTrainedTokenizerFast, plan: Plan, seed: int) -> Llam
 
 
 def computes_in_bf16() -> bool:
-    """Where the processor has to emulate it (AVX2 alone, say), matrix products in bf16 take ten times as long as in
-    float32 and more."""
+    """Not where the processor has to emulate it (AVX2 alone, say), which is slower than float32."""
     return bool(torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 

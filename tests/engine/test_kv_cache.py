@@ -76,13 +76,13 @@ def test_a_batch_takes_half_of_the_free_memory_at_most(monkeypatch: pytest.Monke
     model = tiny_model("llama")
     of_sequence = 30 * kv_cache.bytes_of_token(model)
     host(monkeypatch, 7 * of_sequence, 16 * of_sequence)
-    assert kv_cache.sequences_that_fit(model, 30, 64) == 3
-    assert kv_cache.sequences_that_fit(model, 30, 2) == 2
+    assert kv_cache.sequences_in_memory(model, 30, 64) == 3
+    assert kv_cache.sequences_in_memory(model, 30, 2) == 2
     host(monkeypatch, 0, 16 * of_sequence)
-    assert kv_cache.sequences_that_fit(model, 30, 64) == 1
-    assert kv_cache.sequences_that_fit(model.to("meta"), 30, 64) == 1  # no card: the host's memory
+    assert kv_cache.sequences_in_memory(model, 30, 64) == 1
+    assert kv_cache.sequences_in_memory(model.to("meta"), 30, 64) == 1  # no card: the host's memory
     host(monkeypatch, 0, 64 * 16 * of_sequence)
-    assert kv_cache.sequences_that_fit(model, 30, 64) == 64  # a sixteenth of all
+    assert kv_cache.sequences_in_memory(model, 30, 64) == 64  # a sixteenth of all
 
 
 def test_replies_of_fewer_at_once_are_the_same(tiny_llama: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:

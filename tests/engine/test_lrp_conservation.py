@@ -9,7 +9,7 @@ import pytest
 import torch
 from test_attnlrp import gradients, same
 from tiny_models import LRP_FAMILIES, STRUCTURE_FAMILIES, tiny_config, tiny_model
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 from transformers.models.mistral.modeling_mistral import MistralMLP
 
@@ -90,7 +90,7 @@ def test_capped_logits_are_noticed(dtype: torch.dtype) -> None:
     ("weight", "said"),
     [
         ("lm_head.weight", "cannot be tried on MistralForCausalLM: its logits are no finite numbers"),
-        # On some processors sdpa hides it from the logits.
+        # On some processors sdpa hides it from the logits, and relevance shows it.
         ("model.layers.1.self_attn.q_proj.weight", "no finite numbers|nan of the relevance is missing at the input"),
     ],
 )
@@ -98,6 +98,19 @@ def test_what_is_not_a_number_is_noticed(weight: str, said: str) -> None:
     model = tiny_model("mistral").requires_grad_(False)
     model.get_parameter(weight)[0, 0] = torch.nan
     with pytest.raises(InputError, match=said):
+        check_rules(model)
+
+
+def test_relevance_that_is_not_a_number_is_noticed_where_the_logits_are() -> None:
+    model = tiny_model("mistral").requires_grad_(False)
+
+    def spoil(_module: nn.Module, _args: Any, output: Any) -> None:
+        hidden = output if isinstance(output, torch.Tensor) else output[0]
+        if hidden.requires_grad:
+            hidden.register_hook(lambda gradient: torch.full_like(gradient, torch.nan))
+
+    model.model.layers[1].register_forward_hook(spoil)
+    with pytest.raises(InputError, match="nan of the relevance is missing at the input"):
         check_rules(model)
 
 
