@@ -196,6 +196,15 @@ def test_replies_hold_their_cache(wide: Path) -> None:
     assert half.peak_bytes < 0.7 * work.peak_bytes
 
 
+@pytest.mark.parametrize(("batch_size", "sequences"), [(3, 3), (4, 4), (10, 8), (11, 8), (12, 12)])
+def test_a_batch_of_replies_holds_those_of_as_many_whole_edits_as_fit(
+    wide: Path, batch_size: int, sequences: int
+) -> None:
+    plan = RefusalPlan(domains=("hate",), calibration_pairs=2, reply_tokens=5, batch_size=batch_size)
+    (work,) = estimate(load_sketch(str(wide), device="cpu"), plans(), plan, ["replies"]).work
+    assert work.batch == sequences
+
+
 def test_a_model_that_cannot_be_traced_is_one_line(wide: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def looks_at_numbers(*_: Any, **__: Any) -> None:
         if torch.ones(1).sum() > 0:
