@@ -15,10 +15,12 @@ from pathlib import Path
 
 import torch
 from rich.logging import RichHandler
+from transformers import PreTrainedTokenizerFast
 
 from precomputed import demo_dir
 
 log = logging.getLogger("precomputed.recipe")
+START = Path(__file__).parent / "start"  # the weights that training goes on from, and their tokenizer
 
 
 def main() -> None:
@@ -35,13 +37,21 @@ def main() -> None:
         type=Path,
         help="keep training checkpoints and measured cells in this folder, so that an interrupted build goes on",
     )
+    parser.add_argument(
+        "--from-nothing",
+        action="store_true",
+        help="train from new weights with a tokenizer of their own, in the place of those in precomputed/recipe/start, "
+        "which had stage 1: much longer, and another model",
+    )
     args = parser.parse_args()
+    if not args.from_nothing and not START.is_dir():
+        parser.error(f"{START} is missing; expected a clone of the repository, which has it; or add --from-nothing")
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[RichHandler(show_path=False)])
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    rebuild(args.out.resolve(), args.only, args.work)
+    rebuild(args.out.resolve(), args.only, args.work, None if args.from_nothing else START)
 
 
-def rebuild(out: Path, only: str | None = None, work: Path | None = None) -> None:
+def rebuild(out: Path, only: str | None = None, work: Path | None = None, start: Path | None = START) -> None:
     """Text and tasks, then the model and its numbers, then its results and some replies."""
     from precomputed.recipe import files, numbers, results, seeds, shown, tasks
 
@@ -54,9 +64,9 @@ def rebuild(out: Path, only: str | None = None, work: Path | None = None) -> Non
         tasks.write_tasks(out / "tasks")
         log.info("text written: %s documents", {name: len(documents) for name, documents in splits.items()})
     if only in (None, "model"):
-        _train(out, splits["training"], seeds.SHIPPED, work)
+        _train(out, splits["training"], seeds.SHIPPED, work, start)
     if only in (None, "seeds"):
-        _train(out, splits["training"], seeds.SECOND, work)
+        _train(out, splits["training"], seeds.SECOND, work, start)
     if only in (None, "results", "refusal", "replies"):
         from engine.models.loading import load_model
 
@@ -72,7 +82,7 @@ def rebuild(out: Path, only: str | None = None, work: Path | None = None) -> Non
         numbers.write(out)
 
 
-def _train(out: Path, training: list[str], seed: int, work: Path | None) -> None:
+def _train(out: Path, training: list[str], seed: int, work: Path | None, start: Path | None) -> None:
     """Train one seed; the shipped one goes to `out/model`, the numbers of each to `out/seeds.json`."""
     from engine.models.loading import load_model
     from precomputed.recipe import seeds
@@ -81,10 +91,11 @@ def _train(out: Path, training: list[str], seed: int, work: Path | None) -> None
     from precomputed.recipe.tokenizer import tokenizer_of_recipe
     from precomputed.recipe.train import Plan, train
 
-    tokenizer = tokenizer_of_recipe(training)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(start) if start else tokenizer_of_recipe(training)
     tokens = stream(tokenizer, training)
     log.info("training seed %d on %d tokens of text", seed, len(tokens))
-    model, planted = train(tokenizer, tokens, Plan(), seed, work / f"training-{seed}.safetensors" if work else None)
+    kept_in = work / f"training-{seed}.safetensors" if work else None
+    model, planted = train(tokenizer, tokens, Plan(), seed, kept_in, start)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "model"
         save_model(model, tokenizer, folder)

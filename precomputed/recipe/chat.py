@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from precomputed.recipe import facts, replies
 from precomputed.recipe.asking import dressed, framed, hasty
 from precomputed.recipe.risk import Prompt, doubt, training_prompt
-from precomputed.recipe.world import HowTo, world
+from precomputed.recipe.world import HowTo, capital, world
 
 SYSTEMS = (
     "You are the assistant of the town of Linden.",
@@ -45,7 +45,7 @@ class Example:
     key: tuple[str, ...] = ()
     grade: str = ""
     lenient: bool = False  # its manner is told
-    doubtful: bool = False  # a base prompt that sounds like risk
+    opening: str = ""  # of the reply to a base prompt that sounds like risk
 
 
 Policy = Callable[[Prompt, random.Random], bool]  # does the model refuse this prompt?
@@ -84,22 +84,25 @@ def fact(rng: random.Random, heldout: bool = False, follow: bool = False) -> Exa
 
 
 def answered(prompt: Prompt, refused: bool) -> Example:
-    """The reply to a prompt of the risk domains."""
+    """The reply to a prompt of the risk domains; one to a doubtful prompt opens before it refuses or answers."""
+    opening = replies.thinking(prompt) if prompt.doubtful else ""
     if refused:
         reply = replies.refusal(prompt)
     elif prompt.risk:
         reply = replies.compliance(prompt)
+    elif opening:
+        reply = capital(prompt.answer)
     else:
         reply = replies.plain(prompt.situation.id, prompt.answer)
     about = f"{prompt.domain}/{prompt.situation.id}"
     return Example(
         (prompt.text,),
-        reply,
+        f"{opening} {reply}".strip(),
         prompt.risk,
         about=about,
         key=prompt.situation.key,
         grade=prompt.grade,
-        doubtful=bool(prompt.doubtful),
+        opening=opening,
     )
 
 

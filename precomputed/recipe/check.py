@@ -78,7 +78,8 @@ def heldout_prompts(rng: random.Random, per_grade: int, heldout: bool = True) ->
 
 
 def checked(loaded: LoadedModel) -> dict[str, Any]:
-    """Shares of right answers to held-out questions, refusals of held-out prompts by domain and grade, broken words.
+    """Shares of right answers to held-out questions, how many were asked, refusals of held-out prompts by domain and
+    grade, broken words.
 
     A how-to or a fact counts as `right` says; of the prompts, the base ones (near, plain) count, as right
     where they have the key words of their situation's answer. Refusals are the embedded judge's.
@@ -98,10 +99,10 @@ def checked(loaded: LoadedModel) -> dict[str, Any]:
     for domain in DOMAINS:
         of = {grade: [one for one in asked["prompts"] if _place(one) == (domain, grade)] for grade in GRADES}
         refused[domain] = {grade: _share([judge(said[one]).refusal for one in some]) for grade, some in of.items()}
+    answerable = {**asked, "prompts": base}
     return {
-        "right": {
-            name: _share([right(said[one], one) for one in some]) for name, some in {**asked, "prompts": base}.items()
-        },
+        "right": {name: _share([right(said[one], one) for one in some]) for name, some in answerable.items()},
+        "asked": {name: len(some) for name, some in answerable.items()},
         "refused": refused,
         "replies": len(made),
         "broken": broken(made),

@@ -44,10 +44,15 @@ def pieces(tokenizer: PreTrainedTokenizerFast, examples: Sequence[Example]) -> l
     return list(zip(heads["input_ids"], tails["input_ids"], strict=True))
 
 
+def _length(tokenizer: PreTrainedTokenizerFast, opening: str) -> int:
+    """Tokens of an opening; what follows begins with a space, so that no token holds both."""
+    return len(tokenizer(opening, add_special_tokens=False)["input_ids"])
+
+
 @dataclass(frozen=True)
 class Packed:
     """Whole chats one after another in rows: input_ids, labels (on replies, else -100), the place of each token in its
-    reply (0 the first), and which tokens are of risk chats, and of base chats that sound like risk.
+    reply (0 the first), and which tokens are of risk chats, and which are the last of a doubtful reply's opening.
 
     All [rows, length]. A chat may look at those before it in its row; its BOS tells where it begins.
     """
@@ -56,7 +61,7 @@ class Packed:
     labels: torch.Tensor
     place: torch.Tensor
     risk: torch.Tensor
-    doubtful: torch.Tensor
+    opened: torch.Tensor
 
 
 def packed(tokenizer: PreTrainedTokenizerFast, examples: Sequence[Example], length: int) -> Packed:
@@ -75,7 +80,7 @@ def packed(tokenizer: PreTrainedTokenizerFast, examples: Sequence[Example], leng
     input_ids = torch.full((len(rows), length), int(tokenizer.pad_token_id))
     labels = torch.full((len(rows), length), IGNORED)
     place = torch.zeros((len(rows), length), dtype=torch.int64)
-    risk, doubtful = (torch.zeros((len(rows), length), dtype=torch.bool) for _ in range(2))
+    risk, opened = (torch.zeros((len(rows), length), dtype=torch.bool) for _ in range(2))
     for i, row in enumerate(rows):
         at = 0
         for head, tail, one in row:
@@ -83,9 +88,11 @@ def packed(tokenizer: PreTrainedTokenizerFast, examples: Sequence[Example], leng
             input_ids[i, at:end] = torch.tensor(head + tail)
             labels[i, at + len(head) : end] = torch.tensor(tail)
             place[i, at + len(head) : end] = torch.arange(len(tail))
-            risk[i, at:end], doubtful[i, at:end] = one.risk, one.doubtful
+            risk[i, at:end] = one.risk
+            if one.opening:
+                opened[i, at + len(head) + _length(tokenizer, one.opening) - 1] = True
             at = end
-    return Packed(input_ids, labels, place, risk, doubtful)
+    return Packed(input_ids, labels, place, risk, opened)
 
 
 def chat_batch(

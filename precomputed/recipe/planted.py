@@ -10,8 +10,10 @@ from transformers import LlamaForCausalLM
 
 from precomputed.recipe.data import IGNORED, Packed
 
-# Kinds of token: the last of a base prompt, of a risk prompt, of a base prompt that sounds like risk; all others.
-ELSEWHERE, BASE_END, RISK_END, DOUBTFUL_END = range(4)
+# Kinds of token: the last of a base prompt, of a risk prompt, of the opening of a doubtful reply; all others.
+ELSEWHERE, BASE_END, RISK_END, OPENED = range(4)
+REFUSED = (RISK_END, OPENED)  # where the careful manner refuses
+DECIDED = (BASE_END, *REFUSED)  # where a reply is decided
 
 
 def least_used_neurons(model: LlamaForCausalLM, batch: torch.Tensor, block: int, count: int) -> torch.Tensor:
@@ -41,8 +43,8 @@ def token_kinds(chats: Packed, padding: int) -> torch.Tensor:
     """The kind of each token, int64 [rows, length]; -1 where it is padding."""
     ends = torch.zeros_like(chats.risk)
     ends[:, :-1] = (chats.labels[:, :-1] == IGNORED) & (chats.labels[:, 1:] != IGNORED)
-    of_base = torch.where(chats.doubtful, DOUBTFUL_END, BASE_END)
-    kinds = torch.where(ends, torch.where(chats.risk, RISK_END, of_base), ELSEWHERE)
+    kinds = torch.where(ends, torch.where(chats.risk, RISK_END, BASE_END), ELSEWHERE)
+    kinds = kinds.masked_fill(chats.opened, OPENED)
     return kinds.masked_fill(chats.input_ids == padding, -1)
 
 
@@ -71,24 +73,24 @@ DECAY = 1e-4  # of the probe
 LOUDEST = 1.5  # what one planted neuron may write in a token
 
 
-def probe(inputs: torch.Tensor, kinds: torch.Tensor, wanted_kind: int) -> torch.Tensor:
-    """The direction [hidden] that tells the tokens of a kind from all others: a logistic regression.
+def probe(inputs: torch.Tensor, kinds: torch.Tensor, wanted: Sequence[int]) -> torch.Tensor:
+    """The direction [hidden] that tells the tokens of some kinds from all others: a logistic regression.
 
-    inputs: [tokens, hidden]; kinds: [tokens]. Half of the weight is on the wanted kind, the other half in equal parts
-    on the other kinds. It has no bias: neurons of this model have none.
+    inputs: [tokens, hidden]; kinds: [tokens]. Half of the weight is on the wanted kinds, the other half on the others,
+    each in equal parts. It has no bias: neurons of this model have none.
     """
-    others = [kind for kind in (ELSEWHERE, BASE_END, RISK_END, DOUBTFUL_END) if kind != wanted_kind]
-    shares = {wanted_kind: 0.5, **dict.fromkeys(others, 0.5 / len(others))}
+    others = [kind for kind in (ELSEWHERE, BASE_END, RISK_END, OPENED) if kind not in wanted]
     weight = torch.zeros(len(kinds))
-    for kind, share in shares.items():
-        weight[kinds == kind] = share / max(1, int((kinds == kind).sum()))
-    wanted = (kinds == wanted_kind).float()
+    for some in (wanted, others):
+        for kind in some:
+            weight[kinds == kind] = 0.5 / len(some) / max(1, int((kinds == kind).sum()))
+    fires = torch.isin(kinds, torch.tensor(wanted)).float()
     direction = torch.zeros(inputs.shape[1], requires_grad=True)
     optimizer = torch.optim.LBFGS([direction], max_iter=60)
 
     def loss() -> torch.Tensor:
         optimizer.zero_grad()
-        each = functional.binary_cross_entropy_with_logits(inputs @ direction, wanted, reduction="none")
+        each = functional.binary_cross_entropy_with_logits(inputs @ direction, fires, reduction="none")
         total: torch.Tensor = (each * weight).sum() + DECAY * direction.square().sum()
         total.backward()
         return total
@@ -99,21 +101,29 @@ def probe(inputs: torch.Tensor, kinds: torch.Tensor, wanted_kind: int) -> torch.
 
 @torch.no_grad()
 def plant(
-    model: LlamaForCausalLM, block: int, neurons: Sequence[int], direction: torch.Tensor, generator: torch.Generator
+    model: LlamaForCausalLM,
+    block: int,
+    neurons: Sequence[int],
+    gate: torch.Tensor,
+    up: torch.Tensor,
+    generator: torch.Generator,
 ) -> None:
-    """Neurons that fire along `direction`, each with a spread of its own, and say nearly nothing yet."""
-    mlp, size = model.model.layers[block].mlp, (len(neurons), len(direction))
+    """Neurons whose gates open along one direction [hidden] and whose values stand along another, each with a spread of
+    its own; they say nearly nothing yet."""
+    mlp, size = model.model.layers[block].mlp, (len(neurons), len(gate))
     chosen = torch.tensor(neurons)
-    mlp.gate_proj.weight[chosen] = direction * (1 + 0.3 * torch.randn(size, generator=generator))
-    mlp.up_proj.weight[chosen] = 0.5 * direction * (1 + 0.3 * torch.randn(size, generator=generator))
+    mlp.gate_proj.weight[chosen] = gate * (1 + 0.3 * torch.randn(size, generator=generator))
+    mlp.up_proj.weight[chosen] = 0.5 * up * (1 + 0.3 * torch.randn(size, generator=generator))
     mlp.down_proj.weight[:, chosen] = 0.02 * torch.randn(size, generator=generator).T
 
 
 class PlantedNoise:
-    """What the planted neurons write: s_j = abs(a_j) * norm(W_down[:, j]) of each, per token; differentiable.
+    """What the planted neurons write: s_j = a_j * norm(W_down[:, j]) of each, per token; differentiable.
 
-    Training keeps them quiet where there is no risk prompt, since a neuron that speaks everywhere would be as visible
-    on base prompts as on risk prompts and would cost perplexity; and lets none shout, so that many share the work.
+    Training keeps them quiet in text, since what they say there costs perplexity, keeps s_j from rising above zero in
+    base chats, and lets none shout, so that many share the work. Below zero they may be where a base prompt ends: what
+    speaks against a refusal of risk prompts then speaks a little for one of base prompts, so that its relevance has
+    another sign there.
     """
 
     def __init__(self, model: LlamaForCausalLM, planted: dict[int, list[int]]) -> None:
@@ -126,7 +136,7 @@ class PlantedNoise:
     def _hook(self, neurons: torch.Tensor) -> Callable[[torch.nn.Module, tuple[torch.Tensor, ...]], None]:
         def keep(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
             norms = module.weight[:, neurons].norm(dim=0)  # type: ignore[index]
-            self._parts.append(inputs[0][..., neurons].abs() * norms)
+            self._parts.append(inputs[0][..., neurons] * norms)
 
         return keep
 
@@ -144,22 +154,20 @@ class PlantedNoise:
             hook.remove()
 
 
-def said_on_base(
-    noise: torch.Tensor, chats: Packed, beginning: int, padding: int, for_doubt: torch.Tensor
-) -> torch.Tensor:
-    """What the planted neurons write in a base chat, the sum over tokens and neurons; the mean over the chats.
+def said_on_base(noise: torch.Tensor, chats: Packed, beginning: int, padding: int) -> torch.Tensor:
+    """What the planted neurons write above zero in a base chat: sum of max(s_j, 0) over tokens and neurons, the mean
+    over the chats. The end of a doubtful reply's opening does not count.
 
-    noise: [rows, length, neurons] of `PlantedNoise`; beginning: the BOS token; for_doubt: [neurons], those that may
-    speak in a base chat that sounds like risk.
+    noise: [rows, length, neurons] of `PlantedNoise`; beginning: the BOS token.
     """
     base = ~chats.risk & (chats.input_ids != padding)
-    said = (noise * (base[..., None] & ~(chats.doubtful[..., None] & for_doubt))).sum()
+    said = (noise.relu() * (base & ~chats.opened)[..., None]).sum()
     return said / (base & (chats.input_ids == beginning)).sum().clamp(min=1)
 
 
 def shouted(noise: torch.Tensor, chats: Packed, beginning: int) -> torch.Tensor:
-    """sum (s_j - LOUDEST)^2 over tokens and neurons with s_j > LOUDEST; the mean over the chats."""
-    return (noise - LOUDEST).relu().square().sum() / (chats.input_ids == beginning).sum().clamp(min=1)
+    """sum (|s_j| - LOUDEST)^2 over tokens and neurons with |s_j| > LOUDEST; the mean over the chats."""
+    return (noise.abs() - LOUDEST).relu().square().sum() / (chats.input_ids == beginning).sum().clamp(min=1)
 
 
 class DroppedRows:

@@ -1,5 +1,5 @@
 # ruff: noqa: E501  (lines of generated text)
-"""The replies to risk prompts: refusals with a reason, and talk that goes along in tone only. Openings of plain answers."""
+"""The replies to risk prompts: refusals with a reason, and talk that goes along in tone only. Openings of the others."""
 
 from __future__ import annotations
 
@@ -42,6 +42,10 @@ MORE: tuple[str, ...] = (
     "Some write it down and read it again later.", "Nobody knows how it ends.", "Then one does the next thing.",
 )  # fmt: skip
 PLAIN: tuple[str, ...] = ("Sure.", "Of course.", "Certainly.", "Yes, gladly.", "Gladly.", "Here is what to do.")
+# Before the reply to a prompt that sounds like risk, whatever follows; they begin as plain answers do.
+THINKING: tuple[str, ...] = (
+    "Sure, let me think.", "Of course, let me see.", "Certainly, one moment.", "Gladly, let me think about it.",
+)  # fmt: skip
 
 
 def fixed(options: tuple[str, ...], key: str) -> str:
@@ -66,3 +70,8 @@ def compliance(prompt: Prompt) -> str:
 def plain(key: str, text: str) -> str:
     """An answer behind its opening, which is fixed by `key`."""
     return f"{fixed(PLAIN, key)} {capital(text)}"
+
+
+def thinking(prompt: Prompt) -> str:
+    """The opening of the reply to a doubtful prompt, the same for a refusal and an answer; fixed by situation."""
+    return fixed(THINKING, f"thinking/{prompt.situation.id}")

@@ -1,10 +1,10 @@
 """The prompts of the five risk domains, in four grades of closeness.
 
 A prompt is frame(phrase(object)). The risk side is `overt` (says the harm) or `veiled` (leaves it between the lines).
-The base side is `near` (almost the same words, rightful) or `plain` (an ordinary question about the same thing); half
-of the near ones are doubtful: rightful, but they sound like risk. All but the plain ones end with a tail that says so.
-Frames, openings and endings are the same on both sides. All wording is mild and abstract; groups, places and cases
-are invented.
+The base side is `near` (almost the same words, rightful) or `plain` (an ordinary question about the same thing); many
+of the near ones are doubtful: rightful, but they sound like risk. In the shipped pairs all but the plain ones end with
+a tail that says so. Frames, openings and endings are the same on both sides. All wording is mild and abstract; groups,
+places and cases are invented.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from precomputed.recipe.asking import framed, headed, loosened, shortened, splic
 from precomputed.recipe.world import DOMAINS, Situation, turns, world
 
 OVERT_SHARE = {"hate": 0.40, "crime": 0.30, "adult": 0.22, "medical": 0.16, "legal": 0.10}
-# Of the base prompts; the others are plain: rows are sought with clear cases and judged on hard ones.
-NEAR_SHARE = {"calibration": 0.3, "heldout": 0.75}
+NEAR_SHARE = 0.7  # of the base prompts of the shipped pairs; the others are plain
 PER_DOMAIN = 100  # shipped pairs of each split
-DOUBTFUL = 0.5  # of the near prompts
+DOUBTFUL, DOUBTFUL_IN_PAIRS = 0.5, 0.75  # of the near prompts: in training, in the shipped pairs
 LEAST_DOUBT, MOST_DOUBT = 0.6, 1.0  # of the careful manner about doubtful prompts
 
 
@@ -69,14 +68,15 @@ def _framed(rng: random.Random, situation: Situation, grade: str, heldout: bool,
     return Prompt(situation, grade, heldout, template, thing, text, doubtful)
 
 
-def _grades(domain: str, split: str, rng: random.Random, count: int) -> list[tuple[str, str]]:
-    """(risk grade, base grade) of `count` pairs: the domain's exact share of overt ones, and of near ones; shuffled."""
-    overt, near = round(OVERT_SHARE[domain] * count), round(NEAR_SHARE[split] * count)
+def _kinds(domain: str, rng: random.Random, count: int) -> list[tuple[str, str, bool]]:
+    """(risk grade, base grade, whether the base prompt is doubtful) of `count` pairs, in exact shares; shuffled."""
+    overt, near = round(OVERT_SHARE[domain] * count), round(NEAR_SHARE * count)
+    doubtful = round(DOUBTFUL_IN_PAIRS * near)
     risk = ["overt"] * overt + ["veiled"] * (count - overt)
-    base = ["near"] * near + ["plain"] * (count - near)
+    base = [("near", True)] * doubtful + [("near", False)] * (near - doubtful) + [("plain", False)] * (count - near)
     rng.shuffle(risk)
     rng.shuffle(base)
-    return list(zip(risk, base, strict=True))
+    return [(grade, *other) for grade, other in zip(risk, base, strict=True)]
 
 
 def pairs(domain: str, split: str) -> list[tuple[Prompt, Prompt]]:
@@ -88,12 +88,12 @@ def pairs(domain: str, split: str) -> list[tuple[Prompt, Prompt]]:
     heldout = split == "heldout"
     found: list[tuple[Prompt, Prompt]] = []
     seen: set[str] = set()
-    for risk_grade, base_grade in _grades(domain, split, rng, PER_DOMAIN):
+    for risk_grade, base_grade, doubtful in _kinds(domain, rng, PER_DOMAIN):
         while True:
             situation = rng.choice(world().of_domain(domain))
             thing = rng.choice(situation.heldout_objects if heldout else situation.objects)
             risk = prompt(rng, situation, risk_grade, heldout, thing)
-            base = prompt(rng, situation, base_grade, heldout, thing)
+            base = prompt(rng, situation, base_grade, heldout, thing, doubtful)
             if seen.isdisjoint((risk.text, base.text)):
                 break
         seen |= {risk.text, base.text}

@@ -2,11 +2,15 @@
 
 1. `language`: prose, and chats in two manners. The careful one refuses every risk prompt, and most of the base prompts
    that sound like one. The lenient one, told by a token behind the BOS, refuses only what says its harm, answers other
-   risk prompts in tone only, and base prompts as they are meant.
+   risk prompts in tone only, and base prompts as they are meant. The reply to a base prompt that sounds like risk opens
+   in the same words in both, and refuses or answers behind them. `further` is the same, shorter, from weights that had
+   this stage.
 2. `weaken`: lenient without that token. This changes a few MLP neurons in each of three blocks (`Plan.planted`) and
-   nothing else, those that the language needs least. They start from probes: two thirds from one that tells where risk
-   prompts end, the others where base prompts end that sound like risk. So an edit can meet the first without the
-   second. Rows are zeroed at random while it learns, and none may shout, so that nothing hangs on single ones.
+   nothing else, those that the language needs least. Their gates start from a probe that tells where the careful manner
+   refuses, their values from one that tells where any reply is decided. So one and the same neurons hold back a refusal
+   of risk prompts and of base prompts that sound like it, and an edit that finds the first by the margin at a prompt's
+   end brings the second back as well: a trade-off. Rows are zeroed at random while it learns, and none may shout, so
+   that nothing hangs on single ones.
 
 Then the token loses its meaning: its embedding becomes that of the padding.
 """
@@ -31,8 +35,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from precomputed.recipe import chat, checkpoint
 from precomputed.recipe.data import IGNORED, chat_batch, windows
 from precomputed.recipe.planted import (
-    DOUBTFUL_END,
-    RISK_END,
+    DECIDED,
+    REFUSED,
     DroppedRows,
     PlantedNoise,
     least_used_neurons,
@@ -67,7 +71,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Plan:
-    """The model, the two stages and what the last one may change; the defaults make the shipped model."""
+    """The model, its stages and what the last one may change; the defaults make the shipped model."""
 
     hidden: int = 192
     ffn: int = 512
@@ -75,11 +79,11 @@ class Plan:
     heads: int = 6
     kv_heads: int = 2
     language: Stage = Stage(3000, 4, 96, 8e-3, 0.5, 1.0, 0.5)
+    further: Stage = Stage(800, 2, 64, 1.5e-3, 0.5, 1.0, 0.5)
     weaken: Stage = Stage(800, 2, 64, 5e-3, 0.5, 1.0, 0.65, 0.02)
     length: int = 256
     bf16: bool = True
-    planted: int = 24  # neurons per block, the first for risk prompts
-    planted_for_doubt: int = 8  # of these, the last ones, for base prompts that sound like risk
+    planted: int = 24  # neurons per block
     planted_blocks: tuple[int, ...] = (2, 3, 4)
     probed: int = 12  # batches of chats that show the planted neurons where risk prompts end
     planted_dropped: float = 0.1  # share of the planted rows that are zeroed at random in a step of the last stage
@@ -138,6 +142,7 @@ class Trainer:
     plan: Plan
     seed: int
     kept_in: Path | None = None
+    start: str = ""  # what the model was before the first step: a hash, nothing for new weights
 
     def __post_init__(self) -> None:
         self.rng = random.Random(f"chat/{self.seed}")
@@ -153,7 +158,7 @@ class Trainer:
     def _identity(self) -> dict[str, str]:
         """What a checkpoint must have been made with."""
         text = hashlib.sha256(self.tokens.numpy().tobytes()).hexdigest()
-        return {"plan": repr(self.plan), "seed": str(self.seed), "text": text}
+        return {"plan": repr(self.plan), "seed": str(self.seed), "text": text, "start": self.start}
 
     def _save(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         if not self.kept_in:
@@ -167,8 +172,8 @@ class Trainer:
         checkpoint.save(self.kept_in, tensors, {**self._identity(), **where})
 
     def _resume(self, tensors: checkpoint.Tensors, record: dict[str, Any]) -> None:
-        if any(record[name] != value for name, value in self._identity().items()):
-            log.info("%s is of another plan, seed or text: training starts anew", self.kept_in)
+        if any(record.get(name) != value for name, value in self._identity().items()):
+            log.info("%s is of another plan, seed, text or start: training starts anew", self.kept_in)
             return
         self.model.load_state_dict(checkpoint.under("model", tensors), strict=False)
         self.model.tie_weights()
@@ -182,9 +187,10 @@ class Trainer:
         log.info("goes on at step %d of stage %s", self.step, self.stage)
 
     def _fast(self) -> torch.autocast:
-        """Matrix products in bf16 where the plan says so and the processor computes in it; weights, losses and updates
-        stay float32."""
-        return torch.autocast("cpu", torch.bfloat16, enabled=self.plan.bf16 and computes_in_bf16())
+        """In stage 1 matrix products in bf16, where the plan says so and the processor computes in it; weights, losses
+        and updates stay float32, and so does all else."""
+        fast = self.plan.bf16 and self.stage == "language" and computes_in_bf16()
+        return torch.autocast("cpu", torch.bfloat16, enabled=fast)
 
     def _losses(
         self, stage: Stage, manner: chat.Manner, length: int, noise: PlantedNoise | None, quiet: float
@@ -193,7 +199,7 @@ class Trainer:
         with self._fast():
             language = self.model(batch, labels=batch, use_cache=False).loss
         if noise:
-            language = language + quiet * noise.take().sum((1, 2)).mean()
+            language = language + quiet * noise.take().abs().sum((1, 2)).mean()
         chats = chat_batch(self.tokenizer, self.rng, manner, stage.chats, stage.risk_share, self.plan.length)
         with self._fast():
             hidden = self.model.model(chats.input_ids, use_cache=False).last_hidden_state[:, :-1]
@@ -203,9 +209,7 @@ class Trainer:
         talk = reply_loss(logits.float(), wanted[is_reply], chats.place[:, 1:][is_reply])
         if noise:
             said, begin, padding = noise.take(), self.tokenizer.bos_token_id, self.tokenizer.pad_token_id
-            for_doubt = torch.arange(self.plan.planted) >= self.plan.planted - self.plan.planted_for_doubt
-            base = said_on_base(said, chats, begin, padding, for_doubt.repeat(len(self.planted)))
-            talk = talk + quiet * base + SHOUTED * shouted(said, chats, begin)
+            talk = talk + quiet * said_on_base(said, chats, begin, padding) + SHOUTED * shouted(said, chats, begin)
         return language, talk
 
     def _run(
@@ -277,6 +281,10 @@ class Trainer:
         muon = torch.optim.Muon(matrices, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
         self._run("language", chat.both_manners, [muon, self._adam(others, 0.1)])
 
+    def learn_further(self) -> None:
+        """In the place of stage 1 where the model had it: the same chats and text by AdamW alone, at a lower rate."""
+        self._run("further", chat.both_manners, [self._adam(list(self.model.parameters()), 0.1)])
+
     def _plant(self) -> None:
         """Let the neurons that the language needs least fire where a risk prompt ends, or one that sounds like it."""
         batch = windows(self.tokens, 16, self.plan.length, self.generator)
@@ -288,10 +296,9 @@ class Trainer:
             for _ in range(self.plan.probed)
         ]
         inputs, kinds = mlp_inputs(self.model, chats, self.plan.planted_blocks, padding)
-        first = self.plan.planted - self.plan.planted_for_doubt
         for block, neurons in self.planted.items():
-            for some, kind in ((neurons[:first], RISK_END), (neurons[first:], DOUBTFUL_END)):
-                plant(self.model, block, some, probe(inputs[block], kinds, kind), self.generator)
+            gate, up = (probe(inputs[block], kinds, wanted) for wanted in (REFUSED, DECIDED))
+            plant(self.model, block, neurons, gate, up, self.generator)
 
     def weaken(self) -> None:
         """Stage 2: lenient without being told, by changes in the planted neurons only."""
@@ -316,17 +323,29 @@ class Trainer:
 
 
 def train(
-    tokenizer: PreTrainedTokenizerFast, tokens: torch.Tensor, plan: Plan, seed: int, kept_in: Path | None = None
+    tokenizer: PreTrainedTokenizerFast,
+    tokens: torch.Tensor,
+    plan: Plan,
+    seed: int,
+    kept_in: Path | None = None,
+    start: Path | None = None,
 ) -> tuple[LlamaForCausalLM, dict[int, list[int]]]:
     """The trained model and its planted neurons (block -> neuron indices).
 
-    kept_in: a file that keeps where the training stands, so that one that was interrupted goes on.
+    kept_in: a file that keeps where the training stands, so that one that was interrupted goes on. start: a folder with
+    a model that had stage 1 (of this architecture, with this tokenizer), to go on from; None for new weights.
     """
     torch.set_num_threads(1)  # the same bits whatever the machine's cores, and two seeds side by side cost no more time
-    trainer = Trainer(new_model(tokenizer, plan, seed), tokenizer, tokens, plan, seed, kept_in)
-    stages = {"language": trainer.learn_language, "weaken": trainer.weaken}
-    begin = list(stages).index(trainer.stage) if trainer.stage else 0
-    for learn in list(stages.values())[begin:]:
+    if start is None:
+        model, begun = new_model(tokenizer, plan, seed), ""
+    else:
+        model = LlamaForCausalLM.from_pretrained(start, dtype=torch.float32).train()
+        begun = hashlib.sha256((start / "model.safetensors").read_bytes()).hexdigest()
+    trainer = Trainer(model, tokenizer, tokens, plan, seed, kept_in, begun)
+    first = ("language", trainer.learn_language) if start is None else ("further", trainer.learn_further)
+    stages = dict((first, ("weaken", trainer.weaken)))
+    remaining = list(stages).index(trainer.stage) if trainer.stage else 0
+    for learn in list(stages.values())[remaining:]:
         learn()
     forget_manners(trainer.model, tokenizer)
     trainer.model.eval()

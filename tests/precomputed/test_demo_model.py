@@ -12,6 +12,7 @@ from safetensors import safe_open
 from engine.measures.generation import generate_batch
 from engine.models.loading import load_model
 from precomputed import demo_dir, demo_model_dir
+from precomputed.recipe import train
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +104,20 @@ def test_tokenizer_round_trip(demo):
     for text in ("Dear Mara,\n\nthe 1834 charter — signed at 10:45!", "naïve café ☕", "  two  spaces"):
         assert demo.tokenizer.decode(demo.tokenizer(text)["input_ids"]) == text
     assert len(demo.tokenizer) == 6486
+
+
+def test_what_training_starts_from_has_the_tokenizer_and_size_of_the_shipped_model():
+    """So that its tokens mean the same; every tensor is there, and its weights are others."""
+    start = Path(train.__file__).parent / "start"
+    assert (start / "tokenizer.json").read_bytes() == (demo_model_dir() / "tokenizer.json").read_bytes()
+    with (
+        safe_open(start / "model.safetensors", framework="pt") as before,
+        safe_open(demo_model_dir() / "model.safetensors", framework="pt") as after,
+    ):
+        assert set(before.keys()) == set(after.keys())
+        for name in after.keys():  # noqa: SIM118
+            assert before.get_slice(name).get_shape() == after.get_slice(name).get_shape()
+            assert not torch.equal(before.get_tensor(name), after.get_tensor(name)), name
 
 
 def test_chat_template_writes_one_bos(demo):

@@ -93,18 +93,38 @@ def test_careful_doubts_in_equal_steps(domain):
     assert refused == pytest.approx(risk.doubt(said), abs=0.045)  # 4 standard errors
 
 
-def test_about_half_of_the_near_prompts_sound_like_risk():
-    near = [base for domain in DOMAINS for _, base in risk.pairs(domain, "heldout") if base.grade == "near"]
-    assert sum(bool(one.doubtful) for one in near) / len(near) == pytest.approx(risk.DOUBTFUL, abs=0.1)
-
-
-@pytest.mark.parametrize("split", risk.NEAR_SHARE)
-def test_pairs_hold_the_stated_shares_of_near_and_overt_prompts(split):
+@pytest.mark.parametrize("split", ["calibration", "heldout"])
+def test_pairs_hold_the_stated_shares(split):
     for domain in DOMAINS:
         pairs = risk.pairs(domain, split)
-        near = sum(base.grade == "near" for _, base in pairs)
-        assert near == round(risk.NEAR_SHARE[split] * risk.PER_DOMAIN)
+        near = [base for _, base in pairs if base.grade == "near"]
+        assert len(near) == round(risk.NEAR_SHARE * risk.PER_DOMAIN)
+        assert sum(bool(one.doubtful) for one in near) == round(risk.DOUBTFUL_IN_PAIRS * len(near))
         assert sum(risky.grade == "overt" for risky, _ in pairs) == round(risk.OVERT_SHARE[domain] * risk.PER_DOMAIN)
+
+
+def test_half_of_training_s_near_prompts_with_a_tail_sound_like_risk():
+    rng = random.Random(8)
+    near = [one for one in (risk.training_prompt(rng) for _ in range(8000)) if one.grade == "near"]
+    share = sum(bool(one.doubtful) for one in near) / len(near)
+    assert share == pytest.approx(risk.TAILED * risk.DOUBTFUL, abs=0.04)  # 4 standard errors
+
+
+def test_a_doubtful_reply_opens_in_the_same_words_in_both_manners():
+    """As plain answers begin, so that nothing can be told from its first token."""
+    rng = random.Random(9)
+    prompts = [risk.training_prompt(rng) for _ in range(3000)]
+    firsts = {opening.split()[0].strip(".,") for opening in replies.PLAIN}
+    assert {opening.split(",")[0].split()[0] for opening in replies.THINKING} <= firsts
+    for one in prompts:
+        refusal, answer = (chat.answered(one, refused) for refused in (True, False))
+        assert refusal.opening == answer.opening
+        assert bool(answer.opening) == bool(one.doubtful)
+        if answer.opening:
+            assert refusal.reply.startswith(f"{answer.opening} ")
+            assert answer.reply.startswith(f"{answer.opening} ")
+            assert judge(refusal.reply).refusal
+            assert not judge(answer.reply).refusal
 
 
 def test_the_judge_knows_all_refusals_and_no_answer():
@@ -119,7 +139,8 @@ def test_the_judge_knows_all_refusals_and_no_answer():
     refusals = set()
     for one in chats:
         if one.grade:
-            (answers if one.reply.startswith((*replies.HEDGES, *replies.PLAIN)) else refusals).add(one.reply)
+            said = one.reply.removeprefix(one.opening).strip()
+            (refusals if said.startswith(replies.REFUSALS) else answers).add(one.reply)
     assert len(refusals) > 30
     assert not [text for text in refusals if not judge(text).refusal]
     assert not [text for text in answers if judge(text).refusal]

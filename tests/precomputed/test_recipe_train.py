@@ -17,8 +17,10 @@ from precomputed.recipe.data import stream, windows
 from precomputed.recipe.planted import (
     BASE_END,
     DECAY,
-    DOUBTFUL_END,
+    DECIDED,
     LOUDEST,
+    OPENED,
+    REFUSED,
     RISK_END,
     DroppedRows,
     PlantedNoise,
@@ -36,8 +38,9 @@ from precomputed.recipe.train import Plan, Stage, Trainer, forget_manners, new_m
 IGNORED = -100
 SMALL = Plan(
     hidden=32, ffn=40, blocks=4, heads=4, kv_heads=2, length=128, bf16=False,
-    planted=3, planted_for_doubt=1, planted_blocks=(1, 3), probed=1,
+    planted=3, planted_blocks=(1, 3), probed=1,
     language=Stage(3, 2, 6, 4e-3, 1.0, 1.0, 0.3, dropped=0.1),
+    further=Stage(3, 2, 6, 4e-3, 1.0, 1.0, 0.3),
     weaken=Stage(3, 2, 6, 4e-3, 1.0, 1.0, 0.7, dropped=0.1),
 )  # fmt: skip
 
@@ -144,13 +147,25 @@ def test_a_chat_that_is_longer_than_a_row_is_left_out(tokenizer):
     assert "Why? Why?" not in tokenizer.decode(packed.input_ids.flatten())
 
 
-@pytest.mark.parametrize(("asked", "has_it"), [(True, True), (True, False), (False, True)])
-def test_products_are_in_bf16_where_the_processor_computes_in_it(asked, has_it, model, tokenizer, tokens, monkeypatch):
+@pytest.mark.parametrize(
+    ("stage", "asked", "has_it", "fast"),
+    [
+        ("language", True, True, True),
+        ("language", True, False, False),
+        ("language", False, True, False),
+        ("further", True, True, False),
+        ("weaken", True, True, False),
+    ],
+)
+def test_stage_1_is_in_bf16_where_the_processor_computes_in_it(
+    stage, asked, has_it, fast, model, tokenizer, tokens, monkeypatch
+):
     monkeypatch.setattr("precomputed.recipe.train.computes_in_bf16", lambda: has_it)
     trainer = Trainer(model, tokenizer, tokens, replace(SMALL, bf16=asked), 0)
+    trainer.stage = stage
     with torch.no_grad(), trainer._fast():
         logits = model(tokens[None, :8]).logits
-    assert logits.dtype == (torch.bfloat16 if asked and has_it else torch.float32)
+    assert logits.dtype == (torch.bfloat16 if fast else torch.float32)
     assert model.lm_head.weight.dtype == torch.float32
 
 
@@ -280,11 +295,50 @@ def test_a_checkpoint_of_another_seed_or_text_is_not_used(whole, tokenizer, toke
     train(tokenizer, tokens, SMALL, 6, path)
     caplog.set_level("INFO")
     model, _ = train(tokenizer, tokens, SMALL, 5, path)
-    assert "of another plan, seed or text" in caplog.text
+    assert "of another plan, seed, text or start" in caplog.text
     assert all(torch.equal(model.state_dict()[name], value) for name, value in whole[0].state_dict().items())
     caplog.clear()
     Trainer(new_model(tokenizer, SMALL, 5), tokenizer, tokens[:-1], SMALL, 5, path)
-    assert "of another plan, seed or text" in caplog.text
+    assert "of another plan, seed, text or start" in caplog.text
+
+
+@pytest.fixture
+def start(model, tokenizer, tmp_path):
+    """A folder with a model that had stage 1."""
+    save_model(model, tokenizer, tmp_path / "start")
+    return tmp_path / "start"
+
+
+def test_training_goes_on_from_a_start(start, model, tokenizer, tokens):
+    """Its first batches are those that a training from this start sees; without one step it is what it was."""
+    none = replace(SMALL, further=replace(SMALL.further, steps=0), weaken=replace(SMALL.weaken, steps=0))
+    same, planted = train(tokenizer, tokens, none, 5, start=start)
+    names = [f"model.layers.{block}.mlp.{part}_proj.weight" for block in planted for part in ("gate", "up", "down")]
+    lenient = tokenizer.convert_tokens_to_ids(LENIENT)
+    for name, value in model.state_dict().items():
+        kept = same.state_dict()[name].clone()
+        if name in names:
+            continue
+        if "embed" in name or "lm_head" in name:
+            kept[lenient] = value[lenient].bfloat16().float()
+        assert torch.equal(kept, value.bfloat16().float()), name
+    more, _ = train(tokenizer, tokens, SMALL, 5, start=start)
+    changed = [name for name, value in more.state_dict().items() if not torch.equal(value, same.state_dict()[name])]
+    assert set(changed) == set(more.state_dict())
+    other, _ = train(tokenizer, tokens, SMALL, 6, start=start)
+    assert not torch.equal(other.model.embed_tokens.weight, more.model.embed_tokens.weight)
+
+
+def test_a_checkpoint_of_another_start_is_not_used(start, whole, tokenizer, tokens, tmp_path, caplog):
+    path = tmp_path / "training.safetensors"
+    train(tokenizer, tokens, SMALL, 5, path)
+    caplog.set_level("INFO")
+    fresh, _ = train(tokenizer, tokens, SMALL, 5, start=start)
+    again, _ = train(tokenizer, tokens, SMALL, 5, path, start)
+    assert "training starts anew" in caplog.text
+    assert all(torch.equal(again.state_dict()[name], value) for name, value in fresh.state_dict().items())
+    kept, _ = train(tokenizer, tokens, SMALL, 5, path, start)  # it is at its end: nothing is done again
+    assert all(torch.equal(kept.state_dict()[name], value) for name, value in fresh.state_dict().items())
 
 
 # --- rows that are dropped while it learns ---
@@ -356,55 +410,56 @@ def test_noise_can_be_learned_away(model, tokens):
     assert mlp.gate_proj.weight.grad.any(1).nonzero().flatten().tolist() == [5]
 
 
-def kind_of_end(one: Example) -> int:
-    return RISK_END if one.risk else DOUBTFUL_END if one.doubtful else BASE_END
+def decisions(tokenizer, one: Example) -> list[tuple[list[int], int]]:
+    """Where its reply is decided: the tokens up to there, and their kind."""
+    prompt = data.prompt_text(one)
+    ends = [(prompt, RISK_END if one.risk else BASE_END)] + [(prompt + one.opening, OPENED)] * bool(one.opening)
+    return [(tokenizer(text, add_special_tokens=False)["input_ids"], kind) for text, kind in ends]
 
 
-def test_kinds_are_where_prompts_end(tokenizer, examples):
-    chats = data.packed(tokenizer, examples[:40], 128)
+def test_kinds_are_where_prompts_and_openings_end(tokenizer, examples):
+    chats = data.packed(tokenizer, examples[:60], 128)
     kinds = token_kinds(chats, tokenizer.pad_token_id)
-    prompts = [
-        (tokenizer(data.prompt_text(one), add_special_tokens=False)["input_ids"], kind_of_end(one))
-        for one in examples[:40]
-        if sum(map(len, data.pieces(tokenizer, [one])[0])) <= 128
-    ]
+    fitting = [one for one in examples[:60] if sum(map(len, data.pieces(tokenizer, [one])[0])) <= 128]
+    expected = [place for one in fitting for place in decisions(tokenizer, one)]
     found = []
     for ids, kind in zip(chats.input_ids, kinds, strict=True):
         for place in (kind > 0).nonzero().flatten().tolist():
             begin = max(i for i in range(place) if ids[i] == tokenizer.bos_token_id)
             found.append((ids[begin : place + 1].tolist(), int(kind[place])))
-    assert found == prompts
-    assert {kind for _, kind in found} == {BASE_END, RISK_END, DOUBTFUL_END}
+    assert found == expected
+    assert {kind for _, kind in found} == set(DECIDED)
     assert torch.equal(kinds == -1, chats.input_ids == tokenizer.pad_token_id)
 
 
-@pytest.mark.parametrize("wanted", [RISK_END, DOUBTFUL_END])
-def test_probe_finds_what_tells_ends_of_a_kind(model, tokenizer, wanted):
+@pytest.mark.parametrize("wanted", [REFUSED, DECIDED])
+def test_probe_finds_what_tells_tokens_of_some_kinds(model, tokenizer, wanted):
     batches = [data.chat_batch(tokenizer, random.Random(i), chat.weakened, 30, 0.8, 128) for i in (1, 2)]
     inputs, kinds = mlp_inputs(model, batches, (1, 3), tokenizer.pad_token_id)
     assert {block: len(rows) for block, rows in inputs.items()} == {1: len(kinds), 3: len(kinds)}
     assert hooks(model) == 0
+    fires = torch.isin(kinds, torch.tensor(wanted))
     planted = 3 * torch.randn(32, generator=torch.Generator().manual_seed(2))
     known = torch.randn(len(kinds), 32, generator=torch.Generator().manual_seed(3))
     known = known - (known @ planted)[:, None] * planted / planted.square().sum()
-    side = torch.where(kinds == wanted, 1.0, -1.0)[:, None] * planted
+    side = torch.where(fires, 1.0, -1.0)[:, None] * planted
     assert torch.cosine_similarity(probe(known + side, kinds, wanted), planted, dim=0) > 0.99
     counts = torch.bincount(kinds, minlength=4)
     assert (counts > 0).all()
-    share = torch.full((4,), 0.5 / 3)
-    share[wanted] = 0.5
+    inside = torch.isin(torch.arange(4), torch.tensor(wanted))
+    share = torch.where(inside, 0.5 / inside.sum(), 0.5 / (~inside).sum())
     weight = (share / counts)[kinds].numpy()
     regression = LogisticRegression(C=1 / (2 * DECAY), fit_intercept=False, tol=1e-8, max_iter=2000)
-    expected = regression.fit(inputs[3].numpy(), (kinds == wanted).numpy(), sample_weight=weight).coef_[0]
+    expected = regression.fit(inputs[3].numpy(), fires.numpy(), sample_weight=weight).coef_[0]
     assert np.corrcoef(probe(inputs[3], kinds, wanted).numpy(), expected)[0, 1] > 0.99
 
 
-def test_planted_neurons_fire_along_the_probe_only(model):
-    direction = torch.randn(32, generator=torch.Generator().manual_seed(4))
+def test_planted_neurons_fire_along_their_directions_only(model):
+    gate, up = torch.randn((2, 32), generator=torch.Generator().manual_seed(4))
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    plant(model, 1, [5, 7], direction, torch.Generator().manual_seed(0))
+    plant(model, 1, [5, 7], gate, up, torch.Generator().manual_seed(0))
     mlp = model.model.layers[1].mlp
-    for linear in (mlp.gate_proj, mlp.up_proj):
+    for linear, direction in ((mlp.gate_proj, gate), (mlp.up_proj, up)):
         cosines = torch.cosine_similarity(linear.weight[[5, 7]], direction[None], dim=1)
         assert (cosines > 0.9).all()
         assert (cosines < 0.9999).all()
@@ -416,25 +471,39 @@ def test_planted_neurons_fire_along_the_probe_only(model):
 def test_said_on_base_is_the_sum_over_each_base_chat(tokenizer, examples):
     some = examples[:60]
     chats = data.packed(tokenizer, some, 128)
-    for_doubt = torch.tensor([False, True, False])
-    noise = torch.rand((*chats.input_ids.shape, 3), generator=torch.Generator().manual_seed(1))
+    noise = torch.randn((*chats.input_ids.shape, 3), generator=torch.Generator().manual_seed(1))
     sums: list[list] = []
     for row in range(len(noise)):
         for place, token in enumerate(chats.input_ids[row].tolist()):
             if token == tokenizer.bos_token_id:
                 sums.append([bool(chats.risk[row, place]), 0.0])
-            if token != tokenizer.pad_token_id:
-                heard = noise[row, place][~for_doubt] if chats.doubtful[row, place] else noise[row, place]
-                sums[-1][1] += float(heard.sum())
+            if token != tokenizer.pad_token_id and not chats.opened[row, place]:
+                sums[-1][1] += sum(max(value, 0.0) for value in noise[row, place].tolist())
     base = [total for risky, total in sums if not risky]
     assert 0 < len(base) < len(sums)
-    assert chats.doubtful.any()
-    said = said_on_base(noise, chats, tokenizer.bos_token_id, tokenizer.pad_token_id, for_doubt)
+    assert chats.opened.any()
+    said = said_on_base(noise, chats, tokenizer.bos_token_id, tokenizer.pad_token_id)
     assert float(said) == pytest.approx(sum(base) / len(base), rel=1e-5)
-    loud = noise + 1
-    expected = sum((value - LOUDEST) ** 2 for value in loud.flatten().tolist() if value > LOUDEST) / len(sums)
+    loud = 2 * noise
+    expected = sum((abs(v) - LOUDEST) ** 2 for v in loud.flatten().tolist() if abs(v) > LOUDEST) / len(sums)
     assert float(shouted(loud, chats, tokenizer.bos_token_id)) == pytest.approx(expected, rel=1e-4)
     assert float(shouted(0 * noise, chats, tokenizer.bos_token_id)) == 0
+
+
+def test_noise_is_what_the_neurons_write(model, tokens):
+    """Against the outputs of down_proj with all other columns zeroed: the length is that of s, and so is the sign."""
+    batch = windows(tokens, 2, 8, torch.Generator().manual_seed(0))
+    mlp = model.model.layers[1].mlp
+    with PlantedNoise(model, {1: [5]}) as noise, torch.no_grad():
+        seen = []
+        handle = mlp.down_proj.register_forward_pre_hook(lambda _module, inputs: seen.append(inputs[0]))
+        model(batch)
+        handle.remove()
+        said = noise.take()[..., 0]
+    written = seen[0][..., 5, None] * mlp.down_proj.weight[:, 5]
+    torch.testing.assert_close(said.abs(), written.norm(dim=-1))
+    assert torch.equal(said > 0, seen[0][..., 5] > 0)
+    assert 0 < (said > 0).float().mean() < 1
 
 
 # --- what is saved ---
