@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Mode = Literal["refusal", "language model"]
 Progress = Callable[[str, int, int], None]
 LAMBDAS = (0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.95)  # the paper's grid, appendix E, and the last of the shipped model's
-KS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1)  # and the step between for small models
+KS = (0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.075, 0.08, 0.1)  # and the steps of the shipped model
 RATES = tuple(round(0.05 * step, 2) for step in range(1, 19))
 # The built-in selectors that contrast prompts: asking the registry for them would load torch before the first edit.
 REFUSAL_SELECTORS = tuple(palette.in_order([*PAPER_CONTRASTS, *ALSO_CONTRASTS]))

@@ -168,10 +168,9 @@ class RefusalPlan:
 def demo_plan() -> RefusalPlan:
     """For the shipped model: its own text and prompts, short replies, and a grid that fits its small circuit.
 
-    16 cells (4 for random). Above k = 0.03 layer-matched random masks turn the circuit as well, so that little specific
-    can be shown there: the grid is not widened, its edges are flagged only. Its perplexity is below 2: the cap is 1.5
-    times the unedited model's. Its replies have at most about 55 tokens. Vectors as long as those of large models break
-    it.
+    16 cells (4 for random), k doubled from one to the next, from few refused base prompts to many under lrp's edits.
+    The grid is not widened, its edges are flagged only. Its perplexity is below 2: the cap is 1.5 times the unedited
+    model's. Its replies have at most about 55 tokens. Vectors as long as those of large models break it.
     """
     return RefusalPlan(
         scoring=ScorePlan(corpus=SHIPPED),
@@ -179,7 +178,7 @@ def demo_plan() -> RefusalPlan:
         eval_samples=16,
         eval_length=256,
         lambdas=(0.2, 0.5, 0.8, 0.95),
-        ks=(0.005, 0.01, 0.02, 0.03),
+        ks=(0.01, 0.02, 0.04, 0.08),
         widen=0,
         reply_tokens=60,
         perplexity_factor=1.5,

@@ -281,11 +281,11 @@ def test_what_is_no_edit_in_a_link_is_left_out(text):
 
 def test_random_rows_of_the_shipped_grid_are_taken_over_whatever_protects_them():
     """Their cells have lambda 0 and are handed over with the folder of their run."""
-    given = {"selector": "random", "domain": "crime", "lambda": 0.0, "k": 0.03, "model": "demo", "run": "/shipped"}
+    given = {"selector": "random", "domain": "crime", "lambda": 0.0, "k": 0.04, "model": "demo", "run": "/shipped"}
     app = shipped_page(edit=json.dumps(given))
     assert not app.exception
     assert (app.selectbox(key="domain").value, app.selectbox(key="edit_selector").value) == ("crime", "random")
-    assert app.select_slider(key="k").value == 0.03
+    assert app.select_slider(key="k").value == 0.04
 
 
 def test_an_edit_in_a_link_is_taken_over_once():

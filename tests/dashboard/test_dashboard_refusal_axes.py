@@ -57,7 +57,8 @@ def test_the_marks_of_the_shipped_model_are_not_stacked():
     table = pl.read_parquet(folder / "refusal_sweep.parquet")
     part = refusals.edited(refusals.cells(table, None)).drop_nulls(["malign", "benign"])
     figure = refusal_chart.trade_off(part, part.clear(), part["id"][0], 0.1, "a")
-    places = [x for trace in figure.data if trace.customdata is not None for x in trace.x]
+    marks = [trace for trace in figure.data if trace.customdata is not None]
+    places = [place for trace in marks for place in zip(trace.x, trace.y, strict=True)]
     most = max(places.count(x) for x in set(places))
     assert most <= 0.1 * len(places)
 

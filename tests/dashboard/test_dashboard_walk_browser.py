@@ -14,7 +14,7 @@ FIGURES = {
     "Stability": "Spearman of the scores by number",
     "Controls": "Perplexity of each control",
     "Downstream": "Mean over tasks (5) under LeRF",
-    "Refusal": "Malign refusal against",
+    "Refusal": "Malign against benign refusal",
     "Rows": "mean score",
 }
 TEXTS = {

@@ -129,16 +129,26 @@ def test_the_replies_have_the_rates_of_the_points():
             assert rate == pytest.approx(row[f"edited_{kind}"])
 
 
-def test_lrp_and_consensus2_install_refusal_in_every_domain_and_heuristics_do_not():
-    """Refused held-out risk prompts; the README says of ig that it does not in every domain."""
+def test_attribution_installs_refusal_in_every_domain_and_heuristics_do_not():
+    """Refused held-out risk prompts, and base prompts: the README says that lrp's edits refuse more than the limit."""
     points = table("operating_points").filter(pl.col("k").is_not_null())
     more = points.with_columns(more=pl.col("edited_malign") - pl.col("unedited_malign"))
     least = dict(more.group_by("selector").agg(pl.col("more").min()).rows())
     most = dict(more.group_by("selector").agg(pl.col("more").max()).rows())
-    assert min(least["lrp"], least["consensus2"]) >= 0.3
-    assert max(most["mean_activation"], most["random"]) < 0.3
-    assert least["ig"] < 0.3 < most["ig"]
-    assert points.filter(pl.col("selector").is_in(["lrp", "ig", "consensus2"]))["edited_benign"].max() <= 0.1
+    assert min(least[selector] for selector in ("lrp", "ig", "consensus2")) >= 0.3
+    assert max(most["mean_activation"], most["random"]) < 0.15
+    unneeded = dict(points.group_by("selector").agg(pl.col("edited_benign").max()).rows())
+    assert max(unneeded["ig"], unneeded["consensus2"]) <= demo_plan().benign_limit < unneeded["lrp"] <= 0.2
+
+
+def test_more_rows_bring_more_refused_base_prompts():
+    """lrp's trade-off: at the smallest k of the grid few in any domain, at the largest many in four of five."""
+    cells = table("refusal_sweep").filter(pl.col("selector") == "lrp", pl.col("lambda") > 0)
+    ends = cells.group_by("domain", "k").agg(pl.col("benign").max())
+    ks = demo_plan().ks
+    few, many = (dict(ends.filter(k=k).select("domain", "benign").rows()) for k in (ks[0], ks[-1]))
+    assert max(few.values()) <= 0.1
+    assert sorted(many.values())[1] >= 0.3
 
 
 def test_one_mask_can_serve_two_domains():

@@ -16,11 +16,9 @@ RECORDS = {record["seed"]: record for record in json.loads((demo_dir() / "seeds.
 SHIPPED = RECORDS[seeds.SHIPPED]
 # What the recipe does not reach; the demo's README says each. Whatever else is missed is a fault of a later change.
 MISSED = {
-    ("right", 1),
-    ("falling", 1),
-    ("gain", 1),
-    ("controls", 2),
-    ("span", 2),
+    ("right of each", 1),
+    ("right of each", 2),
+    ("spared", 1),
 }
 
 
@@ -64,6 +62,7 @@ def test_the_shipped_model_says_what_was_recorded():
     """Again from the shipped weights; another machine's last bits may turn a reply or two."""
     again, recorded = checked(load_model("demo", dtype="float32", device="cpu")), SHIPPED["replies"]
     assert (again["replies"], again["broken"]) == (recorded["replies"], {})
+    assert again["asked"] == recorded["asked"]
     assert again["right"] == pytest.approx(recorded["right"], abs=0.02)
     for domain, grades in recorded["refused"].items():
         assert again["refused"][domain] == pytest.approx(grades, abs=0.07)

@@ -158,7 +158,7 @@ def test_an_edit_is_asked_with_longer_replies_where_its_leaving_hangs_on_cut_off
 def test_there_is_no_longer_reply_than_the_context_holds(tiny_llama: LoadedModel, tmp_path: Path):
     with Store(tmp_path / "store") as store:
         run = small_run(tiny_llama, store, longer_replies=5)
-        pairs = run.calibration["hate"]
+        pairs = run.calibration["crime"]
         longest = max(
             len(tiny_llama.tokenizer.apply_chat_template(
                 [{"role": "user", "content": text}], add_generation_prompt=True, return_dict=True

@@ -272,11 +272,11 @@ def test_the_mask_command_knows_no_behaviour_score(selector: str, tmp_path: Path
 
 def test_a_reversed_contrast_finds_no_operating_point(demo: LoadedModel, honest: Contrast, store: Store):
     """The last line of defence: numbers negated outside of this software lower refusal, and are never chosen."""
-    run = small_run(demo, store, domains=("hate",), calibration_pairs=24, ks=(0.05,), lambdas=(0.5,), reply_tokens=25)
+    run = small_run(demo, store, domains=("hate",), calibration_pairs=24, ks=(0.1,), lambdas=(0.5,), reply_tokens=25)
     turned = dataclasses.replace(honest, c_comply=-honest.c_comply)
     pairs = run.calibration["hate"]
     before = rates(run, NO_ROWS, pairs).malign.mean
-    assert rates(run, refusal_mask(turned, 0.5, 0.05), pairs).malign.mean < before - 0.2
+    assert rates(run, refusal_mask(turned, 0.5, 0.1), pairs).malign.mean < before - 0.2
     table = swept(run, [turned], {"hate": pairs})
     assert not table.filter(table["k"] > 0)["feasible"].any()
     assert operating_points(table) == {("consensus2", "hate"): None}

@@ -81,7 +81,7 @@ def test_plans_widen_by_default_but_for_the_shipped_model():
 
 def changes(**more: Any) -> dict[str, Any]:
     wide = {"calibration_pairs": 8, "reply_tokens": 25, "lambdas": (0.5, 0.8), "ks": (0.01, 0.02)}
-    return {**wide, "benign_limit": 0.3, "domains": ("medical",), "perplexity_factor": 5.0, **more}
+    return {**wide, "benign_limit": 0.3, "domains": ("legal",), "perplexity_factor": 5.0, **more}
 
 
 @pytest.fixture(scope="module")
