@@ -91,7 +91,11 @@ def _train(out: Path, training: list[str], seed: int, work: Path | None, start: 
     from precomputed.recipe.tokenizer import tokenizer_of_recipe
     from precomputed.recipe.train import Plan, train
 
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(start) if start else tokenizer_of_recipe(training)
+    tokenizer = (
+        PreTrainedTokenizerFast.from_pretrained(start)  # nosec B615 # local
+        if start
+        else tokenizer_of_recipe(training)
+    )
     tokens = stream(tokenizer, training)
     log.info("training seed %d on %d tokens of text", seed, len(tokens))
     kept_in = work / f"training-{seed}.safetensors" if work else None
