@@ -53,6 +53,7 @@ def test_one_edit_and_equal_perplexities_have_no_better_axis():
 
 
 def test_the_marks_of_the_shipped_model_are_not_stacked():
+    """Many edits refuse no base prompt, but not equally many risk prompts: few marks lie on one another."""
     folder = shipped.demo_results_dir()
     table = pl.read_parquet(folder / "refusal_sweep.parquet")
     part = refusals.edited(refusals.cells(table, None)).drop_nulls(["malign", "benign"])
