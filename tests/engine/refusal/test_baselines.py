@@ -450,10 +450,10 @@ def test_the_command_says_what_each_way_does(tmp_path: Path, capsys: pytest.Capt
 
 @pytest.mark.skipif(not CAST.exists(), reason="CAST's data is not here")
 def test_our_openings_point_where_casts_do(demo: LoadedModel, tmp_path: Path) -> None:
-    """Vectors from our phrases and from the reference data's openings behind the same CAST prompts. Blocks 2 to 4
-    of the shipped model: in the others, nearer to single words, of which the two lists share few, they do not agree
-    (cosines of -.49, .07 and .15). Two random directions have a cosine of more than .22 in one of 700 cases (192 dimensions, three standard
-    deviations of 1 / sqrt(192))."""
+    """Vectors from our phrases and from the reference data's openings behind the same CAST prompts, in blocks 2 to 4 of
+    the shipped model. In the others the two do not agree (cosines of -.49, .07 and .15): its tokens are words, of which
+    the two lists share few. Two random directions have a cosine of more than .22 in one of 700 cases (192 dimensions,
+    three standard deviations of 1 / sqrt(192))."""
     given = json.loads((CAST / "behavior_refusal.json").read_text(encoding="utf-8"))
     theirs = OnsetPhrases(given["non_compliant_responses"], given["compliant_responses"])
     pairs = read_pairs(str(CAST / "condition_multiple.json"), "calibration", ["hate"], 40)["hate"]
