@@ -14,6 +14,7 @@ from engine.models.allocator import keep_freed_memory
 from engine.models.checkpoints import Checkpoint, find_checkpoint
 from engine.models.memory import room_on
 from engine.models.numerics import numerics
+from engine.models.products import offer_faster_products
 from engine.models.rows import Layer, RowIndex, decoder, row_index
 from engine.models.skeletons import auto_class, configuration, first_line, quiet, shortened, skeleton
 from engine.models.sound import check_pass, check_stored, check_vocabulary, check_weights
@@ -116,6 +117,8 @@ def load_model(
         )
     model.eval().requires_grad_(False)
     rows = row_index(model)
+    if place.type == "cpu":
+        offer_faster_products(model)
     check_weights(model, checkpoint.id)
     check_vocabulary(tokenizer, model.get_input_embeddings(), checkpoint.id)
     _first_pass(model, checkpoint.id, precision)

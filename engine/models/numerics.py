@@ -6,16 +6,19 @@ from typing import Any
 
 import torch
 
+from engine.models.products import NAME, are_offered
+
 _FUSED = ("flash", "mem_efficient", "cudnn", "math")  # what scaled_dot_product_attention may choose from on a card
 
 
 def numerics(model: Any, device: str) -> dict[str, Any]:
-    """The attention that the model computes, and torch's flags as they are now. This software sets none of them.
+    """The attention that the model computes, and torch's flags as they are now, none of which this software sets.
 
     attention: `sdpa` (fused, transformers' usual choice), `eager`, ... of the language model.
     deterministic_algorithms: was torch told to use no other? Without it the fused attention's backward pass on a card
     may add in another order each time, so that two runs differ in their last bits; on a CPU a test finds them equal.
     float32_products: torch's word for how float32 matrices are multiplied there; `none` and `ieee` mean in float32.
+    large_products: `onednn` where cells multiply large ones so (`engine.models.products`).
     On a card also which fused kernels it may choose from, and cuDNN's own two flags.
     """
     kind = device.partition(":")[0]
@@ -27,6 +30,8 @@ def numerics(model: Any, device: str) -> dict[str, Any]:
     backend = {"cpu": torch.backends.mkldnn, "cuda": torch.backends.cuda}.get(kind)
     if backend is not None:
         found["float32_products"] = backend.matmul.fp32_precision
+    if kind == "cpu" and are_offered():
+        found["large_products"] = NAME
     if kind == "cuda":
         found["sdpa_kernels"] = [name for name in _FUSED if getattr(torch.backends.cuda, f"{name}_sdp_enabled")()]
         found["cudnn_deterministic"] = torch.backends.cudnn.deterministic

@@ -26,6 +26,7 @@ RUNS: dict[str, str] = {
     "sweep-150M": "bench_sweep.py --random 1024 10 --threads 2 --repeats 1",
     "earlier-blocks": "bench_earlier_blocks.py",
     "allocator": "bench_allocator.py",
+    "products": "bench_products.py",
     "grid": "bench_outputs.py",
     "grid-34M": "bench_outputs.py --random 512 8 --pairs 16",
     "generation": "bench_generation.py",

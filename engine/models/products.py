@@ -1,0 +1,88 @@
+"""Matrix products of float32 Linears by oneDNN, where a processor makes torch's usual ones slow: AMD's.
+
+torch multiplies float32 matrices by MKL, which keeps to older instructions on an AMD processor. oneDNN, which torch has
+as well, does not. The sums are the same to within rounding, in another order. A model's Linears know both ways from
+`offer_faster_products` on; a pass takes the faster one inside `faster_products`, in its own thread, without gradients.
+`tests/benchmarks/bench_products.py` times both.
+"""
+
+from __future__ import annotations
+
+import platform
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from engine.models.forwards import set_forward
+
+LEAST = 10_000_000  # multiplications in a product; for fewer, oneDNN's preparations cost more than it gains
+NAME = "onednn"
+_AMD = "AuthenticAMD"  # as the processor calls its maker
+_here = threading.local()
+
+
+@contextmanager
+def faster_products() -> Iterator[None]:
+    """Inside: this thread's passes multiply large float32 matrices in the faster way."""
+    before = getattr(_here, "wanted", False)
+    _here.wanted = True
+    try:
+        yield
+    finally:
+        _here.wanted = before
+
+
+def offer_faster_products(model: nn.Module) -> None:
+    """Every Linear of a model on the CPU can take the faster way; nothing where there is none."""
+    if are_offered():
+        for module in model.modules():
+            if type(module) is nn.Linear:
+                set_forward(module, _forward)
+
+
+def _forward(linear: nn.Linear, input: Tensor) -> Tensor:
+    weight = linear.weight
+    if not getattr(_here, "wanted", False) or not _takes(input, weight):
+        return functional.linear(input, weight, linear.bias)
+    found: Tensor = torch.ops.mkldnn._linear_pointwise(input, weight, linear.bias, "none", [], "")
+    return found
+
+
+def _takes(input: Tensor, weight: Tensor) -> bool:
+    """A large product of plain float32 matrices on the CPU, of which no gradient is asked."""
+    if input.dtype != torch.float32 or weight.dtype != torch.float32 or input.device.type != "cpu":
+        return False
+    if torch.is_grad_enabled() and (input.requires_grad or weight.requires_grad):
+        return False
+    return input.numel() * weight.shape[0] >= LEAST and weight.is_contiguous()
+
+
+@cache
+def are_offered() -> bool:
+    """Is it a processor of AMD's, and has torch both ways?"""
+    both = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
+    return both and _AMD in _processor() and _works()
+
+
+def _processor() -> str:
+    try:
+        return Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return platform.processor()
+
+
+def _works() -> bool:
+    """torch's name for oneDNN's Linear is its own, so another version may not have it."""
+    generator = torch.Generator().manual_seed(0)
+    input, weight = (torch.randn(3, 5, generator=generator) for _ in range(2))
+    try:
+        found = torch.ops.mkldnn._linear_pointwise(input, weight, None, "none", [], "")
+    except (AttributeError, RuntimeError, TypeError):
+        return False
+    return torch.allclose(found, functional.linear(input, weight), atol=1e-5)
