@@ -54,7 +54,10 @@ def main() -> None:
 def rebuild(out: Path, only: str | None = None, work: Path | None = None, start: Path | None = START) -> None:
     """Text and tasks, then the model and its numbers, then its results and some replies."""
     from precomputed.recipe import files, numbers, results, seeds, shown, tasks
+    from precomputed.recipe.same_bits import keep_to_common_instructions
 
+    if only in (None, "model", "seeds") and not keep_to_common_instructions():
+        log.warning("this processor has no AVX2, so that weights will not have the bits of those shipped")
     torch.manual_seed(0)
     splits = files.corpus() if only in (None, "text", "model", "seeds") else {}
     if only in (None, "text"):
