@@ -26,6 +26,7 @@ from engine.measures.less_at_once import in_parts, saying_what_fits, take_fewer
 from engine.measures.sampling import Sampling, drawn
 from engine.models import kv_cache
 from engine.models.loading import LoadedModel, input_device
+from engine.models.products import faster_products
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, patient
 
@@ -196,7 +197,7 @@ class _Decoder:
     @torch.no_grad()
     def next_tokens(self) -> Tensor:
         """Arg max or drawn tokens [batch], which become the next input."""
-        with self.outputs.sequences(self.which, self.on_wait):
+        with self.outputs.sequences(self.which, self.on_wait), faster_products():
             output = self.model(
                 input_ids=self.input_ids,
                 attention_mask=self.attention_mask,

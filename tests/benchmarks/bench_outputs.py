@@ -34,7 +34,6 @@ from engine.interventions.in_weights import zeroed
 from engine.measures.generation import BATCH_SIZE, generate_batch, generate_under
 from engine.models.checkpoints import find_checkpoint
 from engine.models.loading import LoadedModel, load_model
-from engine.models.products import faster_products
 from precomputed import demo_dir
 
 DOMAIN, SELECTOR, LAMBDA = "hate", "lrp", 0.5
@@ -48,14 +47,13 @@ def in_turn(loaded: LoadedModel, edits: list[Edit], prompts: list[str]) -> Texts
     """One mask after the other in the weights, its prompts as batches."""
     replies = []
     for edit in edits:
-        with zeroed(loaded, edit.units), faster_products():  # as a runner does
+        with zeroed(loaded, edit.units):
             replies.append([reply.text for reply in generate_batch(loaded, prompts, REPLY_TOKENS)])
     return replies
 
 
 def together(loaded: LoadedModel, edits: list[Edit], prompts: list[str]) -> Texts:
-    with faster_products():
-        return [[reply.text for reply in some] for some in generate_under(loaded, edits, prompts, REPLY_TOKENS)]
+    return [[reply.text for reply in some] for some in generate_under(loaded, edits, prompts, REPLY_TOKENS)]
 
 
 class Plain:
