@@ -1,4 +1,5 @@
-"""Cells of a sweep with float32 products by oneDNN, which the engine takes on AMD's processors, and by MKL, in turn.
+"""Cells of a sweep, and three replies at once, with float32 products by oneDNN, which the engine takes on AMD's
+processors, and by MKL, in turn.
 
     uv run python tests/benchmarks/bench_products.py [MODEL] [--random WIDTH LAYERS] [--threads 1] [--repeats 5]
 
@@ -21,9 +22,11 @@ from torch import nn
 
 import engine
 from engine import Cell, LoadedModel, LocalRunner, Nll, Store, compute_scores, edit_of, load_model, removed_rows
+from engine.measures.generation import generate_under
 from engine.models import products
 
 RATES = (0.0, 0.3, 0.6, 0.9)
+TOKENS = 30
 WAYS = (products.LEAST, 2**62)  # least size of a product that oneDNN gets: as it is, and never
 
 
@@ -39,7 +42,9 @@ def main() -> None:
         loaded = load_model(random_model(folder, *args.random) if args.random else args.model, dtype="float32")
         if not products.are_offered():
             sys.exit("no processor of AMD's, or torch without MKL or oneDNN: the engine takes MKL's products only")
-        cells(loaded, args.repeats, time.process_time if args.threads == 1 else time.perf_counter)
+        clock = time.process_time if args.threads == 1 else time.perf_counter
+        cells(loaded, args.repeats, clock)
+        replies(loaded, args.repeats, clock)
         shapes(loaded)
 
 
@@ -63,6 +68,26 @@ def cells(loaded: LoadedModel, repeats: int, clock: Callable[[], float]) -> None
         said = f"rate {rate:3.0%}: {faster:.3f} s with oneDNN, {plain:.3f} s without: {plain / faster:.2f}"
         sys.stdout.write(f"{said}; NLL {apart:.1e} nats apart\n")
         sys.stdout.flush()
+
+
+def replies(loaded: LoadedModel, repeats: int, clock: Callable[[], float]) -> None:
+    """As Live edit writes them: one prompt, unedited and under two edits."""
+    scores = compute_scores(loaded, ["random"], None, seeds=(0,))["random"][0]
+    edits = [edit_of(removed_rows(scores, "lerf", rate), loaded.rows.n_rows) for rate in (0.0, 0.01, 0.02)]
+    seconds: dict[int, list[float]] = {way: [] for way in WAYS}
+    found = {}
+    for repeat in range(repeats + 1):
+        for way in WAYS:
+            products.LEAST = way
+            start = clock()
+            found[way] = [reply.text for [reply] in generate_under(loaded, edits, ["Where can I buy bread?"], TOKENS)]
+            if repeat:
+                seconds[way].append(clock() - start)
+    faster, plain = (statistics.median(seconds[way]) for way in WAYS)
+    same = "the same replies" if found[WAYS[0]] == found[WAYS[1]] else "replies differ"
+    said = f"three replies of up to {TOKENS} tokens: {faster:.3f} s with oneDNN, {plain:.3f} s without"
+    sys.stdout.write(f"{said}: {plain / faster:.2f}; {same}\n")
+    sys.stdout.flush()
 
 
 def shapes(loaded: LoadedModel) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from engine import Cell, LocalRunner, Nll, Store, edit_of
+from engine.measures.generation import generate_under
 from engine.models import products
 
 BY_ONEDNN = "mkldnn::_linear_pointwise"
@@ -159,3 +160,17 @@ def test_a_runners_cells_take_it_and_say_the_same(offered, tmp_path, tiny_window
     assert used(lambda: measured(0))
     assert not used(lambda: measured(2**62))
     assert torch.allclose(measured(1), measured(2**61), rtol=1e-6)
+
+
+@needs_onednn
+def test_replies_take_it_and_say_the_same(offered, tmp_path, monkeypatch):
+    loaded = load_tiny("llama", tmp_path / "model")
+    edits = [edit_of(rows, loaded.rows.n_rows) for rows in ([], [3, 40, 41])]
+
+    def replies(least: int) -> list[list[tuple[int, ...]]]:
+        monkeypatch.setattr(products, "LEAST", least)
+        return [[reply.ids for reply in some] for some in generate_under(loaded, edits, ["a b c", "d"], 8)]
+
+    assert used(lambda: replies(0))
+    assert not used(lambda: replies(2**62))
+    assert replies(1) == replies(2**61)
