@@ -15,6 +15,7 @@ from engine.edits.steering import AnyEdit
 from engine.measures.nll import token_nll
 from engine.measures.predictions import kind_of, logits_that_fit, vocabulary_of
 from engine.models.loading import LoadedModel, input_device
+from engine.models.products import faster_products
 from engine.records.hashing import Json
 
 _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # bytes of a float -> as many bits
@@ -69,7 +70,8 @@ class LogitBits:
         finite = True
         for chunk in self.windows.input_ids.split(self._batch(loaded)):
             ids = chunk.to(input_device(loaded.model))
-            logits = loaded.model(input_ids=ids, use_cache=False).logits
+            with faster_products(wanted=False):  # a rewrite's own Linears, those of decoys, do without
+                logits = loaded.model(input_ids=ids, use_cache=False).logits
             finite = finite and bool(logits.isfinite().all())
             hashes += [_hash(one) for one in logits]
             nats += token_nll(logits[:, :-1], ids[:, 1:].to(logits.device)).cpu().double().sum(-1).tolist()

@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from engine import Cell, LocalRunner, Nll, Store, edit_of
+from engine.interventions.rewrites import make_rewrite, rewritten
 from engine.measures.generation import generate_under
+from engine.measures.logit_bits import LogitBits
 from engine.models import products
 
 BY_ONEDNN = "mkldnn::_linear_pointwise"
@@ -174,3 +176,16 @@ def test_replies_take_it_and_say_the_same(offered, tmp_path, monkeypatch):
     assert used(lambda: replies(0))
     assert not used(lambda: replies(2**62))
     assert replies(1) == replies(2**61)
+
+
+@needs_onednn
+def test_bits_are_compared_without_it(offered, tmp_path, tiny_windows, monkeypatch):
+    loaded = load_tiny("llama", tmp_path / "model")
+    monkeypatch.setattr(products, "LEAST", 0)
+    with Store(tmp_path / "store") as store:
+        cell = Cell(loaded, edit_of([], loaded.rows.n_rows), LogitBits(tiny_windows))
+        assert not used(lambda: LocalRunner(store).run([cell]))
+        with rewritten(loaded, make_rewrite("decoys", loaded, seed=0)) as inside:
+            decoys = Cell(inside, cell.edit, cell.measure)
+            found = LocalRunner(store).run([cell, decoys])
+            assert found[decoys].same_function(found[cell])
