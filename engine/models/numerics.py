@@ -18,7 +18,7 @@ def numerics(model: Any, device: str) -> dict[str, Any]:
     deterministic_algorithms: was torch told to use no other? Without it the fused attention's backward pass on a card
     may add in another order each time, so that two runs differ in their last bits; on a CPU a test finds them equal.
     float32_products: torch's word for how float32 matrices are multiplied there; `none` and `ieee` mean in float32.
-    large_products: `onednn` where cells multiply large ones so (`engine.models.products`).
+    large_products: `onednn` where cells and replies multiply large float32 ones so (`engine.models.products`).
     On a card also which fused kernels it may choose from, and cuDNN's own two flags.
     """
     kind = device.partition(":")[0]
@@ -30,7 +30,7 @@ def numerics(model: Any, device: str) -> dict[str, Any]:
     backend = {"cpu": torch.backends.mkldnn, "cuda": torch.backends.cuda}.get(kind)
     if backend is not None:
         found["float32_products"] = backend.matmul.fp32_precision
-    if kind == "cpu" and are_offered():
+    if kind == "cpu" and model.dtype == torch.float32 and are_offered():
         found["large_products"] = NAME
     if kind == "cuda":
         found["sdpa_kernels"] = [name for name in _FUSED if getattr(torch.backends.cuda, f"{name}_sdp_enabled")()]

@@ -57,7 +57,7 @@ def rebuild(out: Path, only: str | None = None, work: Path | None = None, start:
     from precomputed.recipe.same_bits import keep_to_common_instructions
 
     if only in (None, "model", "seeds") and not keep_to_common_instructions():
-        log.warning("this processor has no AVX2, so that weights will not have the bits of those shipped")
+        log.warning("this process does not keep to AVX2, so that weights may not have the bits of those shipped")
     torch.manual_seed(0)
     splits = files.corpus() if only in (None, "text", "model", "seeds") else {}
     if only in (None, "text"):

@@ -9,7 +9,7 @@ import torch
 
 INSTRUCTIONS = "AVX2"  # what x86 processors of the last ten years have; torch's kernels for AVX-512 round otherwise
 SETTING = "ATEN_CPU_CAPABILITY"  # torch looks here when it first computes
-# MKL, which multiplies the matrices, takes one way on every processor of AMD's, unless one of these asks for another.
+# MKL, which multiplies, gave the same bits on AMD's processors with and without AVX-512; these settings change them.
 OTHER_WAYS = ("MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS")
 
 

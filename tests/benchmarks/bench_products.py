@@ -95,7 +95,7 @@ def shapes(loaded: LoadedModel) -> None:
     linears = {tuple(linear.weight.shape): linear for linear in loaded.model.modules() if type(linear) is nn.Linear}
     with torch.inference_mode():
         for (outputs, inputs), linear in linears.items():
-            tokens = 128 if outputs == loaded.model.config.vocab_size else 2048  # logits are made in pieces
+            tokens = 128 if outputs == loaded.model.config.vocab_size else 2048  # the head has many outputs
             input = torch.randn(tokens, inputs)
             billions = 2 * input.numel() * outputs / 1e9
 

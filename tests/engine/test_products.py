@@ -7,11 +7,11 @@ import threading
 
 import pytest
 import torch
-from tiny_models import load_tiny
+from tiny_models import load_tiny, save_tiny
 from torch import Tensor, nn
 from torch.nn import functional
 
-from engine import Cell, LocalRunner, Nll, Store, edit_of
+from engine import Cell, LocalRunner, Nll, Store, edit_of, load_model
 from engine.interventions.rewrites import make_rewrite, rewritten
 from engine.measures.generation import generate_under
 from engine.measures.logit_bits import LogitBits
@@ -189,3 +189,10 @@ def test_bits_are_compared_without_it(offered, tmp_path, tiny_windows, monkeypat
             decoys = Cell(inside, cell.edit, cell.measure)
             found = LocalRunner(store).run([cell, decoys])
             assert found[decoys].same_function(found[cell])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_manifest_says_so_where_it_can_happen(offered, tmp_path, dtype):
+    loaded = load_model(str(save_tiny("llama", tmp_path)), dtype=dtype, device="cpu")
+    said = loaded.fingerprint["numerics"].get("large_products")
+    assert said == (products.NAME if dtype == "float32" and products.are_offered() else None)
