@@ -86,7 +86,8 @@ if TYPE_CHECKING:
         load_rows as load_rows,
         load_sketch as load_sketch,
     )
-    from engine.models.rows import RowIndex as RowIndex, row_index as row_index
+    from engine.models.row_index import RowIndex as RowIndex
+    from engine.models.rows import row_index as row_index
     from engine.records.errors import InputError as InputError
     from engine.results.store import Store as Store
     from engine.run.audit_plan import AuditPlan as AuditPlan

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from engine.models.attnlrp import attn_lrp
-from engine.models.rows import RowIndex
+from engine.models.row_index import RowIndex
 
 Outputs = dict[str, Tensor]
 Target = Callable[[Any], Tensor]  # the model's output -> scalar

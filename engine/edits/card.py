@@ -16,7 +16,7 @@ from engine.edits.edit import Edit
 from engine.edits.effect import Effect
 from engine.edits.mask_files import UNTOLD
 from engine.models.checkpoints import DEMO, Checkpoint
-from engine.models.rows import RowIndex
+from engine.models.row_index import RowIndex
 from engine.records.environment import environment
 from engine.records.errors import InputError
 from engine.records.hashing import Json, canonical

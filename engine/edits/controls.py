@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.edits.masks import Mask, checked_mask, removed_count
-from engine.models.rows import RowIndex
+from engine.models.row_index import RowIndex
 from engine.selectors.consensus2 import borda, rank
 from engine.stats.removal_order import removal_order
 

@@ -15,7 +15,7 @@ from engine.edits.masks import Mask, checked_mask
 from engine.records.hashing import Json
 
 if TYPE_CHECKING:
-    from engine.models.rows import Side
+    from engine.models.row_index import Side
 
 ZERO = "zero"
 Kind = Literal["refusal", "language model", "hand-made"]

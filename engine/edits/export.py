@@ -21,7 +21,8 @@ from engine.edits.effect import Effect
 from engine.edits.masks import Mask, checked_mask
 from engine.edits.stored_rows import Stored
 from engine.models.checkpoints import SMALL_FILES, Checkpoint
-from engine.models.rows import RowIndex, row_index
+from engine.models.row_index import RowIndex
+from engine.models.rows import row_index
 from engine.models.skeletons import skeleton
 from engine.records.errors import InputError
 from engine.records.leftovers import sweep, temporary

@@ -14,7 +14,7 @@ from engine.edits.masks import removed_count
 from engine.stats.removal_order import removal_order
 
 if TYPE_CHECKING:
-    from engine.models.rows import Side
+    from engine.models.row_index import Side
     from engine.models.units import Units
 
 

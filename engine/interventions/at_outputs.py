@@ -26,7 +26,8 @@ from engine.interventions.kinds import Intervention, intervention_of
 from engine.interventions.uninterrupted import take_back, uninterrupted
 from engine.models.columns import column_index
 from engine.models.loading import LoadedModel, input_device
-from engine.models.rows import Layer, RowIndex, Side, decoder_blocks
+from engine.models.row_index import Layer, RowIndex, Side
+from engine.models.rows import decoder_blocks
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, held, patient
 

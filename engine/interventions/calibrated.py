@@ -13,7 +13,7 @@ from engine.data.corpora import Windows
 from engine.interventions.in_weights import is_masked
 from engine.models.columns import column_index
 from engine.models.loading import LoadedModel, input_device
-from engine.models.rows import Layer
+from engine.models.row_index import Layer
 
 TOKENS_AT_ONCE = 4096
 Place = tuple[str, str]  # path of a Linear, side

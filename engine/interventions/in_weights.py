@@ -17,7 +17,8 @@ from engine.edits.masks import checked_mask
 from engine.interventions.saved_rows import kept_on_host, row_bytes, saved_rows
 from engine.interventions.uninterrupted import take_back, uninterrupted
 from engine.models.loading import LoadedModel
-from engine.models.rows import RowIndex, row_index
+from engine.models.row_index import RowIndex
+from engine.models.rows import row_index
 from engine.records.errors import InputError
 
 _guard = threading.Lock()

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from engine.data.corpora import Windows
     from engine.models.loading import LoadedModel
-    from engine.models.rows import Layer
+    from engine.models.row_index import Layer
 
 
 class Intervention(Protocol):

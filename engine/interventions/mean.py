@@ -11,7 +11,7 @@ from engine.data.corpora import Windows
 from engine.interventions.calibrated import Place, place_of, read
 from engine.interventions.kinds import register_intervention
 from engine.models.loading import LoadedModel
-from engine.models.rows import Layer
+from engine.models.row_index import Layer
 from engine.records.errors import InputError
 from engine.records.hashing import Json
 from engine.selectors.passes import wide

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from engine.interventions.kinds import register_intervention
-from engine.models.rows import Layer
+from engine.models.row_index import Layer
 
 _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # bytes of a float -> as many bits
 

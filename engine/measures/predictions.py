@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from engine.models.output_head import halves, has_two_halves
-from engine.models.rows import RowIndex
+from engine.models.row_index import RowIndex
 
 LOGIT_BUDGET = {"cpu": 16_000_000, "cuda": 256_000_000}  # elements of logits per batch; the cpu's stays near its cache
 # Elements of logits under one softmax; the cpu's stay in its cache, the cuda's are few kernels.

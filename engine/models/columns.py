@@ -9,7 +9,7 @@ from engine.models.experts import gated_experts
 from engine.models.gated_mlps import gated_mlps
 from engine.models.heads import attentions
 from engine.models.loading import LoadedModel
-from engine.models.rows import Layer, RowIndex
+from engine.models.row_index import Layer, RowIndex
 
 
 def column_index(loaded: LoadedModel) -> RowIndex:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from engine.models.links import sublayers, value_links
-from engine.models.rows import Layer, RowIndex
+from engine.models.row_index import Layer, RowIndex
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from engine.models.experts import Expert
 from engine.models.gated_mlps import GATED, gated_mlps
-from engine.models.rows import Layer, RowIndex, Sublayer
+from engine.models.row_index import Layer, RowIndex, Sublayer
 
 _OUTPUTS = ("o_proj", "out_proj", "dense")  # what families call attention's last Linear
 _DOWNS = ("down_proj", "fc2", "dense_4h_to_h", "c_proj")  # and the MLP's

@@ -15,7 +15,8 @@ from engine.models.checkpoints import Checkpoint, find_checkpoint
 from engine.models.memory import room_on
 from engine.models.numerics import numerics
 from engine.models.products import offer_faster_products
-from engine.models.rows import Layer, RowIndex, decoder, row_index
+from engine.models.row_index import Layer, RowIndex
+from engine.models.rows import decoder, row_index
 from engine.models.skeletons import auto_class, configuration, first_line, quiet, shortened, skeleton
 from engine.models.sound import check_pass, check_stored, check_vocabulary, check_weights
 from engine.models.transfers import Transfer

@@ -29,7 +29,7 @@ from engine.models.experts import gated_experts, has_experts, routed
 from engine.models.gated_mlps import gated_mlps
 from engine.models.heads import attentions
 from engine.models.loading import LoadedModel
-from engine.models.rows import Layer, Side
+from engine.models.row_index import Layer, Side
 
 ROW, NEURON, HEAD, EXPERT = "row", "neuron", "head", "expert"
 

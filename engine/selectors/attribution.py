@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from engine.models.rows import RowIndex
+from engine.models.row_index import RowIndex
 from engine.records.errors import InputError, unknown
 from engine.selectors.checks import check_finite
 from engine.selectors.gradients import IG_STEPS, METHODS, Inputs, LogitGradient, Method, Reduce, Wanted

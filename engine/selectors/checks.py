@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from engine.models.rows import RowIndex
+from engine.models.row_index import RowIndex
 from engine.records.errors import InputError
 
 _NEXT_STEP = {"float16": "run again with --dtype bfloat16 or float32", "bfloat16": "run again with --dtype float32"}

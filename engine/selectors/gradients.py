@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from engine.models.attnlrp import attn_lrp, plain_gradients
 from engine.models.experts import routed
-from engine.models.rows import RowIndex
+from engine.models.row_index import RowIndex
 from engine.records.errors import InputError
 from engine.selectors.passes import OnLinear, embed, watching, wide
 from engine.selectors.seen import Seen

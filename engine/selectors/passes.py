@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from engine.models.experts import routed
 from engine.models.memory import none_without_memory
-from engine.models.rows import RowIndex
+from engine.models.row_index import RowIndex
 from engine.records.errors import InputError
 from engine.selectors.base import Objective
 from engine.selectors.seen import Seen

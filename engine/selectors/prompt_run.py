@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine.data.prompts import EncodedPrompts, encode_prompts
 from engine.models.loading import LoadedModel, input_device
-from engine.models.rows import RowIndex
+from engine.models.row_index import RowIndex
 from engine.records.errors import InputError
 from engine.records.progress import Progress
 from engine.selectors.attribution import Method, per_prompt_relevance

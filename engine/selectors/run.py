@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor, nn
 
-from engine.models.rows import RowIndex
+from engine.models.row_index import RowIndex
 from engine.records.errors import InputError, unknown
 from engine.records.progress import Progress
 from engine.selectors.activations import ActivationStatistics, split_statistics, window_statistics

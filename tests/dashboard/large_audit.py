@@ -20,7 +20,7 @@ from made_up_audit import NAME, SEEDS
 from synthetic import MODEL, add_table, write_run
 
 from engine.edits.ranked_edits import Ranking
-from engine.models.rows import Layer, RowIndex
+from engine.models.row_index import Layer, RowIndex
 from engine.records.manifest import add_to_manifest
 
 BLOCKS = 48

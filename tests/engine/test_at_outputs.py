@@ -27,7 +27,7 @@ from engine.measures.generation import generate_batch, generate_under, stream_re
 from engine.measures.margin import margins, margins_under
 from engine.measures.nll import window_nll
 from engine.models.loading import LoadedModel, load_model
-from engine.models.rows import Layer
+from engine.models.row_index import Layer
 from engine.records.errors import InputError
 
 PROMPTS = [

@@ -31,7 +31,7 @@ from engine.interventions.kinds import (
 )
 from engine.measures.nll import window_nll
 from engine.models.loading import LoadedModel
-from engine.models.rows import Layer
+from engine.models.row_index import Layer
 from engine.models.units import UNITS, Units
 from engine.records.errors import InputError
 

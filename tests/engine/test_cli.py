@@ -205,7 +205,7 @@ def test_a_missing_model_is_one_line(run, tmp_path):
 
 
 def test_an_unexpected_failure_is_exit_code_1(run, monkeypatch):
-    monkeypatch.setattr("engine.models.rows.row_index", lambda *args, **kwargs: 1 / 0)
+    monkeypatch.setattr("engine.models.plain_layouts.plain_layout", lambda *args, **kwargs: 1 / 0)
     code, _, err = run("rows", "demo", store=False)
     assert code == 1
     assert "failed: ZeroDivisionError" in err
@@ -216,7 +216,7 @@ def test_an_interrupt_says_that_work_is_kept(run, monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("engine.models.rows.row_index", interrupted)
+    monkeypatch.setattr("engine.models.plain_layouts.plain_layout", interrupted)
     code, _, err = run("rows", "demo", store=False)
     assert code == 130
     assert "goes on from there" in err

@@ -10,7 +10,7 @@ from engine.edits.masks import (
     removed_count,
     removed_rows,
 )
-from engine.models.rows import Layer, RowIndex
+from engine.models.row_index import Layer, RowIndex
 from engine.records.errors import InputError
 from engine.stats.removal_order import removal_order, removed_first
 

@@ -12,7 +12,8 @@ import transformers
 from tiny_models import BLOCKS, FAMILIES, tiny_config
 from torch import nn
 
-from engine.models.rows import PROJECTIONS, RowIndex, decoder, row_index
+from engine.models.row_index import PROJECTIONS, RowIndex
+from engine.models.rows import decoder, row_index
 from engine.records.errors import InputError
 
 

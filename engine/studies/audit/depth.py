@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from engine.edits.masks import removed_count
 from engine.edits.ranked_edits import Ranking
-from engine.models.rows import Layer, RowIndex
+from engine.models.row_index import Layer, RowIndex
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results

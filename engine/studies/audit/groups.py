@@ -12,7 +12,7 @@ import polars as pl
 
 from engine.edits.masks import Mask, removed_rows
 from engine.measures.nll import NegativeLogLikelihood
-from engine.models.rows import RowIndex
+from engine.models.row_index import RowIndex
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results

@@ -11,7 +11,7 @@ from engine.data.corpora import Pair
 from engine.edits.contrasts import refusal_mask
 from engine.edits.controls import shuffled
 from engine.edits.masks import Mask
-from engine.models.rows import RowIndex
+from engine.models.row_index import RowIndex
 from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.runner import Results

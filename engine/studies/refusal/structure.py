@@ -11,7 +11,7 @@ import polars as pl
 
 from engine.edits.contrasts import Contrast
 from engine.edits.masks import Mask, removed_count
-from engine.models.rows import RowIndex
+from engine.models.row_index import RowIndex
 from engine.stats.removal_order import removal_order
 from engine.stats.similarity import expected_random_jaccard, jaccard
 

@@ -14,7 +14,7 @@ from tiny_audits import controls, lowest, nll_of, specific, tiny_audit, verdicts
 from engine.edits.edit import Edit
 from engine.measures.nll import NegativeLogLikelihood, Nll
 from engine.models.loading import LoadedModel
-from engine.models.rows import RowIndex
+from engine.models.row_index import RowIndex
 from engine.results.store import Store
 from engine.results.tables import spec
 from engine.selectors import ScoringRun, register_selector
