@@ -1,4 +1,4 @@
-"""Skip the MLP neurons that a mask has killed: the same function from smaller matrices, while it is measured."""
+"""Skip what a mask has killed: the same function without dead neurons and idle attention, while it is measured."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from engine.interventions.idle_attention import alive_rows, spare, spares
 from engine.interventions.uninterrupted import take_back, uninterrupted
 from engine.models.gated_mlps import gated_mlps
 from engine.models.loading import LoadedModel
 from engine.models.memory import none_without_memory
 
-VERSION = 2  # part of cache keys: smaller matrices round differently in the last bits
+VERSION = 3  # part of cache keys: smaller matrices round differently in the last bits
 _LIMIT_BYTES = 4_000_000_000  # of MLP weights; the smaller copies come on top of them
 # Bytes that the neurons of one token fill a multiple of. CPU: a cache line (16 neurons in float32, 32 in bfloat16).
 # CUDA: what NVIDIA's guide to matrix products asks for on cards from the A100 on (64 neurons in half precision).
@@ -26,10 +27,12 @@ _Steps = list[Callable[[], object]]
 
 
 def compacts(loaded: LoadedModel) -> bool:
-    """Does `compacted` do anything for this model? A property of the model and the kind of device, never of the load.
+    """Can `compacted` do anything for this model? A property of the model and the kind of device, never of the load."""
+    return skips_neurons(loaded) or spares(loaded)
 
-    On CPUs and CUDA cards, for up to 4 GB of gated MLPs; other devices keep the dense zeros.
-    """
+
+def skips_neurons(loaded: LoadedModel) -> bool:
+    """On CPUs and CUDA cards, for up to 4 GB of gated MLPs; elsewhere dead neurons stay dense zeros."""
     linears = [linear for mlp in gated_mlps(loaded.model) for linear in mlp]
     size = sum(weight.numel() * weight.element_size() for linear in linears for weight in linear.parameters())
     return _kind(loaded) in ALIGNED_BYTES and bool(linears) and size <= _LIMIT_BYTES
@@ -52,20 +55,19 @@ def kept_neurons(neurons: int, alive: int, itemsize: int, kind: str) -> int:
 
 @contextmanager
 def compacted(loaded: LoadedModel) -> Iterator[None]:
-    """Inside: gated MLPs without their dead neurons, for evaluation only. Outside: the very same parameters.
+    """Inside: gated MLPs without their dead neurons, and attentions without what is idle in them
+    (`engine.interventions.idle_attention`), for evaluation only. Outside: the very same parameters.
 
-    A neuron is dead when its gate row or its up row is all zero: its column of down_proj then meets zeros only. How
-    many go is `kept_neurons`' to say. An MLP for whose smaller copy there is no memory stays as it is.
-    To be used inside `zeroed`, whose lock it relies on. The rows of down_proj and of the attention stay as they are.
+    A neuron is dead when its gate row or its up row is all zero, so that its column of down_proj meets zeros only, or
+    when all rows of down_proj are. How many go is `kept_neurons`' to say. An MLP for whose smaller copy there is no
+    memory stays as it is. To be used inside `zeroed`, whose lock it relies on.
     """
-    if not compacts(loaded):
-        yield
-        return
     steps: _Steps = []
     restore = partial(take_back, steps, threading.Lock())
     try:
         with torch.no_grad():
-            for gate, up, down in gated_mlps(loaded.model):
+            spare(loaded, steps)
+            for gate, up, down in gated_mlps(loaded.model) if skips_neurons(loaded) else ():
                 _compact(gate, up, down, _kind(loaded), steps)
         yield
     finally:
@@ -81,7 +83,7 @@ def _kind(loaded: LoadedModel) -> str:
 
 
 def _compact(gate: nn.Linear, up: nn.Linear, down: nn.Linear, kind: str, steps: _Steps) -> None:
-    chosen = _alive_rows(gate) & _alive_rows(up)
+    chosen = alive_rows(gate) & alive_rows(up) & alive_rows(down).any()
     neurons, alive = len(chosen), int(chosen.sum())
     kept = kept_neurons(neurons, alive, gate.weight.element_size(), kind)
     if kept == neurons:
@@ -95,11 +97,6 @@ def _compact(gate: nn.Linear, up: nn.Linear, down: nn.Linear, kind: str, steps: 
 def _smaller(gate: nn.Linear, up: nn.Linear, down: nn.Linear, kept: Tensor) -> list[tuple[nn.Linear, str, Tensor]]:
     found = [(linear, name, value[kept]) for linear in (gate, up) for name, value in linear.named_parameters()]
     return [*found, (down, "weight", down.weight[:, kept].contiguous())]
-
-
-def _alive_rows(linear: nn.Linear) -> Tensor:
-    alive = (linear.weight != 0).any(dim=1)
-    return alive if linear.bias is None else alive | (linear.bias != 0)
 
 
 def _swap(linear: nn.Linear, name: str, values: Tensor, steps: _Steps) -> None:

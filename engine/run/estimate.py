@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from engine.data.pairs import CALIBRATION, read_pairs
 from engine.data.prompts import prompt_ids
-from engine.interventions.compaction import compacts
+from engine.interventions.compaction import skips_neurons
 from engine.measures.generation import REPLIES
 from engine.measures.nll import predicted_nll
 from engine.measures.predictions import predictions, sequences_that_fit
@@ -148,7 +148,7 @@ class _Tracer:
         self.mlp_bytes = itemsize * sum(
             p.numel() for mlp in gated_mlps(sketch.model) for linear in mlp for p in linear.parameters()
         )
-        self.compacts = compacts(sketch)
+        self.skips_neurons = skips_neurons(sketch)
 
     def scores(self) -> Iterator[Work]:
         scoring = self.plan.scoring
@@ -233,7 +233,7 @@ class _Tracer:
         kept, copies = round(most * self.row_bytes), 0
         if self.kind == "cpu":  # smaller copies of the MLPs stand in for those with dead neurons
             kept = max(round(rate * self.row_bytes + (1 - rate) * self.mlp_bytes) for rate in (0.0, *plan.sweep_rates))
-        elif self.compacts and most > 0:  # on a card they lie beside the weights
+        elif self.skips_neurons and most > 0:  # on a card they lie beside the weights
             least = min(rate for rate in plan.sweep_rates if rate > 0)
             copies = round((1 - least) * self.mlp_bytes)
         total = cells * count * cost.flops // size

@@ -10,7 +10,8 @@ import torch
 from tiny_models import load_tiny, save_tiny
 
 from engine.interventions import compaction as compaction_module
-from engine.interventions.compaction import compacted, compacts, kept_neurons
+from engine.interventions.compaction import compacted, compacts, kept_neurons, skips_neurons
+from engine.interventions.idle_attention import spares
 from engine.interventions.in_weights import zeroed
 from engine.measures.nll import negative_log_likelihood
 from engine.models.gated_mlps import gated_mlps
@@ -114,6 +115,14 @@ def test_a_neuron_is_skipped_if_its_gate_or_its_up_row_is_removed(wide, tiny_win
         assert torch.equal(mlp.down_proj.weight, before[:, [0, 1, 2, 3, *range(40, WIDTH)]])
 
 
+def test_an_mlp_that_nobody_reads_is_skipped(wide, tiny_windows):
+    with zeroed(wide, mlp_rows(wide, "down_proj", 1)):
+        dense = negative_log_likelihood(wide, tiny_windows).nats_per_token
+        with compacted(wide):
+            assert widths(wide) == [[WIDTH] * 3, [0] * 3]
+            assert negative_log_likelihood(wide, tiny_windows).nats_per_token == pytest.approx(dense, rel=1e-6)
+
+
 def test_an_mlp_without_room_for_its_copy_stays_dense(wide, tiny_windows, monkeypatch):
     def full(*_):
         raise torch.OutOfMemoryError
@@ -138,7 +147,8 @@ def test_the_very_same_parameters_are_back_also_after_an_exception(tiny_family, 
 
 def test_which_models_are_compacted(tiny_family):
     gated = any(hasattr(module, "gate_proj") for module in tiny_family.model.modules())
-    assert compacts(tiny_family) == compacts(replace(tiny_family, device="cuda:1")) == gated
+    assert skips_neurons(tiny_family) == skips_neurons(replace(tiny_family, device="cuda:1")) == gated
+    assert compacts(tiny_family) == (gated or spares(tiny_family))
     assert not compacts(replace(tiny_family, device="mps"))
 
 
@@ -148,11 +158,11 @@ def test_an_activation_that_does_not_map_zero_to_zero_is_left_alone(tiny_llama):
     try:
         for mlp in mlps:
             mlp.act_fn = torch.nn.Sigmoid()
-        assert not compacts(tiny_llama)
+        assert not skips_neurons(tiny_llama)
     finally:
         for mlp in mlps:
             mlp.act_fn = original
-    assert compacts(tiny_llama)
+    assert skips_neurons(tiny_llama)
 
 
 def test_an_mlp_with_more_in_it_is_left_alone(tiny_llama):
@@ -165,10 +175,10 @@ def test_an_mlp_with_more_in_it_is_left_alone(tiny_llama):
         try:
             for mlp in mlps:
                 change(mlp)
-            assert not compacts(tiny_llama)
+            assert not skips_neurons(tiny_llama)
         finally:
             for mlp in mlps:
                 for name in ("ffn_sub_norm", "activation_sparsity"):
                     if hasattr(mlp, name):
                         delattr(mlp, name)
-    assert compacts(tiny_llama)
+    assert skips_neurons(tiny_llama)
