@@ -24,7 +24,7 @@ from engine.run.estimate import SCORE, SWEEP, Estimate, Work
 from engine.selectors import compute_scores, get_selector
 
 BUDGET_S = 10.0
-_RANDOM, _MAGNITUDE = "random", "magnitude"  # which need no text
+_RANDOM, _RANKED = "random", "wanda"  # the cheapest that reads text: others rank by what they see, as it does
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class _PassTimes:
 
 
 def _cells(loaded: LoadedModel, plan: AuditPlan, work: Sequence[Work], speed: float, share_s: float) -> Timed:
-    """The unedited model and masks of `random` and `magnitude` at some rates, each on as many windows as the share
+    """The unedited model and masks of `random` and `wanda` at some rates, each on as many windows as the share
     allows, up to a batch."""
     (whole,) = work
     length, batch = plan.eval_length, whole.batch
@@ -144,14 +144,15 @@ def _cells(loaded: LoadedModel, plan: AuditPlan, work: Sequence[Work], speed: fl
     windows = max(1, windows)
     text = _random_text(loaded, windows, length)
     seed = plan.scoring.seeds[0]
-    scores = compute_scores(loaded, [_RANDOM, _MAGNITUDE], None, seeds=(seed,)) if rates else {}
+    some = _random_text(loaded, 1, length)
+    scores = compute_scores(loaded, [_RANDOM, _RANKED], some, seeds=(seed,)) if rates else {}
     random: dict[float, CellTime] = {}
     ranked: dict[tuple[str, float], CellTime] = {}
     for ranking in rankings({name: values.numpy() for name, values in scores.items()}, (seed,), ZERO):
         for rate in rates:
-            for order in plan.orders if ranking.selector == _MAGNITUDE else plan.orders[:1]:
+            for order in plan.orders if ranking.selector == _RANKED else plan.orders[:1]:
                 found = _cell_time(loaded, ranking.edit(order, rate), text)
-                if ranking.selector == _MAGNITUDE:
+                if ranking.selector == _RANKED:
                     ranked[order, rate] = found
                 else:
                     random[rate] = found
@@ -160,7 +161,7 @@ def _cells(loaded: LoadedModel, plan: AuditPlan, work: Sequence[Work], speed: fl
     said = f"the unedited model on {_windows(windows, length)}"
     if masks:
         at = ", ".join(f"{rate:g}" for rate in rates)
-        said += f" and {masks} masks of {_RANDOM} and {_MAGNITUDE} (rates {at}); other masks kill other neurons"
+        said += f" and {masks} masks of {_RANDOM} and {_RANKED} (rates {at}); other masks kill other neurons"
     return Timed(SWEEP, sweep_seconds(plan, times), f"{said}, of {whole.what}", time.perf_counter() - start)
 
 

@@ -85,7 +85,7 @@ def test_what_is_timed_is_scaled(
     cells = 5 * 2 * 3 + 2
     assert sweep.seconds == pytest.approx(cells * 7 * 2.0)
     assert sweep.made_from == (
-        "the unedited model on 7 windows of 16 tokens and 9 masks of random and magnitude (rates 0.1, 0.4, 0.8); other "
+        "the unedited model on 7 windows of 16 tokens and 9 masks of random and wanda (rates 0.1, 0.4, 0.8); other "
         f"masks kill other neurons, of {cells} cells"
     )
     assert score.took_s + sweep.took_s == pytest.approx(clock.now)
@@ -93,7 +93,7 @@ def test_what_is_timed_is_scaled(
     some = probe(tiny_llama, plan, found, SPEED, 30.0)
     assert [one.seconds for one in some] == pytest.approx([score.seconds, sweep.seconds])
     assert "on 1 window of 16 tokens" in some[0].made_from
-    assert "on 2 windows of 16 tokens and 3 masks of random and magnitude (rates 0.4)" in some[1].made_from
+    assert "on 2 windows of 16 tokens and 3 masks of random and wanda (rates 0.4)" in some[1].made_from
     # With so little that the products alone would take longer, nothing runs.
     before = clock.now
     none = probe(tiny_llama, plan, found, 1.0, 10.0)
@@ -150,7 +150,7 @@ def test_the_command_says_what_it_timed(folder: Path, capsys: Any) -> None:
     told = capsys.readouterr().out
     assert "score: about" in told
     assert "sweep: about" in told
-    assert "masks of random and magnitude" in told
+    assert "masks of random and wanda" in told
     with pytest.raises(SystemExit):
         main([*given, "--probe", "soon"])
     assert "a probe takes some seconds, got 'soon'; write 10" in capsys.readouterr().err
