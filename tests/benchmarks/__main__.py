@@ -22,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 RUNS: dict[str, str] = {
     "sweep": "bench_sweep.py demo --threads 2",
     "sweep-one-thread": "bench_sweep.py demo",
+    "sweep-random-masks": "bench_sweep.py demo --threads 2 --selector random",
     "sweep-34M": "bench_sweep.py --random 512 8 --threads 2",
     "sweep-150M": "bench_sweep.py --random 1024 10 --threads 2 --repeats 1",
     "earlier-blocks": "bench_earlier_blocks.py",
