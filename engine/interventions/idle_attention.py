@@ -110,9 +110,12 @@ class _Plan:
 
 
 def _spared(loaded: LoadedModel) -> list[Attention]:
-    """Attentions by transformers' fused function, of four Linears and nothing else that adds a constant."""
-    found = []
-    for attention in attentions(loaded.model, loaded.rows).attentions:
+    """Attentions by transformers' fused function, of four Linears and nothing else that adds a constant. None where
+    there are others too, which may read keys and values of these (Gemma 3n's do).
+    """
+    known = attentions(loaded.model, loaded.rows)
+    found: list[Attention] = []
+    for attention in () if known.without else known.attentions:
         module = _module(loaded.model, attention)
         linears = [_linear(loaded.model, attention, part) for part in _PARTS]
         others = [child for child in module.children() if not any(child is linear for linear in linears)]

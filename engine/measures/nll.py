@@ -80,9 +80,10 @@ class NegativeLogLikelihood:
 
 @dataclass(frozen=True)
 class Nll:
-    """The measure: NLL of every window. Neurons that an edit in the weights kills, and attention that it makes idle, are
-    skipped (`engine.interventions.compaction`); the key says so, since it can change the last bits, and where logits
-    are made in pieces of positions (`engine.measures.predictions`): where those of two windows are beyond the budget.
+    """The measure: NLL of every window. Neurons that an edit in the weights kills are skipped, and attention that it
+    makes idle (`engine.interventions.compaction`); the key says so, since it can change the last bits. It also says
+    where logits are made in pieces of positions (`engine.measures.predictions`): where those of two windows are beyond
+    the budget.
     """
 
     windows: Windows

@@ -11,13 +11,16 @@ import torch
 from tiny_models import load_tiny, save_tiny
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
+from transformers import AutoModelForCausalLM, Gemma3nTextConfig
 
 from engine.interventions import idle_attention
 from engine.interventions.compaction import compacted
 from engine.interventions.idle_attention import NAME, spare, spares
 from engine.interventions.in_weights import zeroed
 from engine.measures.nll import negative_log_likelihood, window_nll
+from engine.models.heads import attentions
 from engine.models.loading import LoadedModel, load_model
+from engine.models.rows import row_index
 
 FAMILIES = ("llama", "qwen2", "qwen3", "mistral", "gemma3_text", "olmo", "phi", "gemma3", "mixtral")
 SPARED = ("llama", "qwen2", "qwen3", "mistral", "gemma3_text", "olmo")
@@ -244,6 +247,21 @@ def test_which_attentions_are_left_alone(tmp_path):
         ), with_kwargs=True)  # fmt: skip
     assert spares(other)
     assert named(other) == {"sdpa"}
+
+
+def test_a_model_whose_attentions_share_keys_and_values_is_left_alone(tiny_llama):
+    """Gemma 3n's last blocks have no keys and values of their own: what an earlier one computes is read there too."""
+    config = Gemma3nTextConfig(
+        vocab_size=300, vocab_size_per_layer_input=300, hidden_size=32, hidden_size_per_layer_input=8,
+        intermediate_size=40, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+        num_kv_shared_layers=2, laurel_rank=4, altup_num_inputs=2, sliding_window=64,
+        layer_types=["sliding_attention", "full_attention"] * 2, activation_sparsity_pattern=[0.0] * 4,
+    )  # fmt: skip
+    model = AutoModelForCausalLM.from_config(config).eval().requires_grad_(False)
+    loaded = replace(tiny_llama, model=model, rows=row_index(model))
+    assert len(attentions(model, loaded.rows).attentions) == 2
+    assert not spares(loaded)
+    assert named(loaded) == {"sdpa"}
 
 
 def test_the_proof_is_made_once(tmp_path, tiny_windows, monkeypatch):
