@@ -132,6 +132,7 @@ def test_keys_lead_from_page_to_page(new_page):
 def test_on_learn_they_lead_from_step_to_step_and_on_from_its_ends(new_page):
     page = staged(new_page, "learn")
     titles = page.locator("[data-testid=stMain] h2")
+    page.locator(".st-key-learn-next button").wait_for()  # a busy browser draws it after the script has ended
     page.keyboard.press("ArrowRight")
     titles.filter(has_text="2. ").wait_for()
     settled(page)
