@@ -1,4 +1,4 @@
-"""A model's modules to its row index. The only file that knows about architectures."""
+"""A model's modules to its row index, by names and shapes alone, whatever the architecture."""
 
 from __future__ import annotations
 

@@ -43,7 +43,9 @@ def controls(destinations: Mapping[str, Sequence[Page]], current: Page) -> None:
                 with st.container(key=f"stage-{way}"):
                     st.page_link(page)
         _component()(
-            data={way: page.title if page else "" for way, page in ways.items()}, key="stage-buttons",
+            data={way: page.title if page else "" for way, page in ways.items()}
+            | {"steps": current.url_path == "learn"},
+            key="stage-buttons",
             on_leave_change=_leave,
         )  # fmt: skip
 

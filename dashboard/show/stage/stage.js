@@ -13,8 +13,10 @@ const OWN = [
 const DRAWER = "data-stage-drawer";
 const SETTINGS = ".st-key-bar, .st-key-live-bar";
 
-function target(way) {
+// steps: does this page have steps? Until they are drawn, a key leads nowhere.
+function target(way, steps) {
   const step = document.querySelector(STEPS[way]);
+  if (steps && !step) return null;
   return step && !step.disabled ? step : document.querySelector(LINKS[way]);
 }
 
@@ -37,8 +39,9 @@ class Strip {
     this.drawer(document.documentElement.hasAttribute(DRAWER));
   }
 
-  // data: the titles of the pages before and after, empty where there is none.
+  // data: the titles of the pages before and after, empty where there is none; steps.
   told(data) {
+    this.steps = data.steps;
     for (const [way, word] of [["back", "Back"], ["next", "Next"]]) {
       const button = this.root.querySelector(`.${way}`);
       const said = data[way] ? `${word}: ${data[way]}` : word;
@@ -58,7 +61,7 @@ class Strip {
   }
 
   lead(way) {
-    const found = target(way);
+    const found = target(way, this.steps);
     if (!found) return;
     this.drawer(false);
     found.click();
