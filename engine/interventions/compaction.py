@@ -1,8 +1,7 @@
-"""Skip what a mask has killed: the same function without dead neurons and idle attention, while it is measured."""
+"""Skip what a mask has killed: the same function without dead neurons and rows and idle attention, while measured."""
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,24 +10,22 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from engine.interventions.idle_attention import alive_rows, spare, spares
+from engine.interventions.dead_rows import ALIGNED_BYTES, alive_rows, leave_out, linears_of_rows, rounded_up
+from engine.interventions.idle_attention import spare, spares
 from engine.interventions.uninterrupted import take_back, uninterrupted
 from engine.models.gated_mlps import gated_mlps
 from engine.models.loading import LoadedModel
 from engine.models.memory import none_without_memory
 
-VERSION = 3  # part of cache keys: smaller matrices round differently in the last bits
+VERSION = 4  # part of cache keys: smaller matrices round differently in the last bits
 _LIMIT_BYTES = 4_000_000_000  # of MLP weights; the smaller copies come on top of them
-# Bytes that the neurons of one token fill a multiple of. CPU: a cache line (16 neurons in float32, 32 in bfloat16).
-# CUDA: what NVIDIA's guide to matrix products asks for on cards from the A100 on (64 neurons in half precision).
-ALIGNED_BYTES = {"cpu": 64, "cuda": 128}
 LEAST_GONE = 0.05  # share of an MLP's neurons; for less, copying the rest does not pay
 _Steps = list[Callable[[], object]]
 
 
 def compacts(loaded: LoadedModel) -> bool:
     """Can `compacted` do anything for this model? A property of the model and the kind of device, never of the load."""
-    return skips_neurons(loaded) or spares(loaded)
+    return bool(linears_of_rows(loaded)) or skips_neurons(loaded) or spares(loaded)
 
 
 def skips_neurons(loaded: LoadedModel) -> bool:
@@ -48,15 +45,15 @@ def kept_neurons(neurons: int, alive: int, itemsize: int, kind: str) -> int:
 
     itemsize: bytes per number of the weights. kind: cpu or cuda.
     """
-    step = ALIGNED_BYTES[kind] // itemsize
-    kept = min(neurons, math.ceil(alive / step) * step)
+    kept = min(neurons, rounded_up(alive, itemsize, kind))
     return kept if neurons - kept >= LEAST_GONE * neurons else neurons
 
 
 @contextmanager
 def compacted(loaded: LoadedModel) -> Iterator[None]:
-    """Inside: gated MLPs without their dead neurons, and attentions without what is idle in them
-    (`engine.interventions.idle_attention`), for evaluation only. Outside: the very same parameters.
+    """Inside: gated MLPs without their dead neurons, attentions without what is idle in them
+    (`engine.interventions.idle_attention`), other Linears without their dead rows (`engine.interventions.dead_rows`),
+    for evaluation only. Outside: the very same parameters.
 
     A neuron is dead when its gate row or its up row is all zero, so that its column of down_proj meets zeros only, or
     when all rows of down_proj are. How many go is `kept_neurons`' to say. An MLP for whose smaller copy there is no
@@ -66,9 +63,12 @@ def compacted(loaded: LoadedModel) -> Iterator[None]:
     restore = partial(take_back, steps, threading.Lock())
     try:
         with torch.no_grad():
-            spare(loaded, steps)
+            unread = spare(loaded, steps)
             for gate, up, down in gated_mlps(loaded.model) if skips_neurons(loaded) else ():
                 _compact(gate, up, down, _kind(loaded), steps)
+            for linear in linears_of_rows(loaded):
+                if linear not in unread:
+                    leave_out(linear, _kind(loaded), steps)
         yield
     finally:
         try:

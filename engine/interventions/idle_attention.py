@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from engine.interventions.dead_rows import alive_rows, zeros
 from engine.interventions.uninterrupted import take_back, uninterrupted
 from engine.models.forwards import set_forward
 from engine.models.heads import Attention, attentions
@@ -39,11 +40,12 @@ def spares(loaded: LoadedModel) -> bool:
     return bool(_spared(loaded))
 
 
-def spare(loaded: LoadedModel, steps: _Steps) -> None:
+def spare(loaded: LoadedModel, steps: _Steps) -> set[nn.Module]:
     """The model's attentions do without what zero rows of their Linears make idle, until `steps` are taken back.
 
     For evaluation in one thread, under the model's lock. That what is left out changes nothing is proven once for a
     model, by passes of a few tokens with random weights in its attentions. Without that proof, nothing is left out.
+    Returns the Linears that compute nothing.
     """
     found = []
     for attention in _spared(loaded):
@@ -51,15 +53,11 @@ def spare(loaded: LoadedModel, steps: _Steps) -> None:
         plan = _plan(loaded, attention, alive)
         if plan is not None:
             found.append((attention, plan))
-    if found and _is_proven(loaded, steps):
-        for attention, plan in found:
-            _follow(loaded.model, attention, plan, steps)
-
-
-def alive_rows(linear: nn.Linear) -> Tensor:
-    """Rows of which a weight or the bias is not zero: [rows] of bool."""
-    alive = (linear.weight != 0).any(dim=1)
-    return alive if linear.bias is None else alive | (linear.bias != 0)
+    if not found or not _is_proven(loaded, steps):
+        return set()
+    for attention, plan in found:
+        _follow(loaded.model, attention, plan, steps)
+    return {_linear(loaded.model, attention, part) for attention, plan in found for part in plan.unread}
 
 
 class _Plan:
@@ -174,16 +172,12 @@ def _follow(model: nn.Module, attention: Attention, plan: _Plan, steps: _Steps) 
 
     def unread(parts: str) -> None:
         for part in parts:
-            set_forward(_linear(model, attention, part), _zeros, steps)
+            set_forward(_linear(model, attention, part), zeros, steps)
 
     plan.own, plan.on_no_scores = module.config, partial(unread, "qk")
     steps.append(partial(setattr, module, "config", plan.own))
     module.config = plan
     unread(plan.unread)
-
-
-def _zeros(linear: nn.Linear, input: Tensor) -> Tensor:
-    return input.new_zeros(*input.shape[:-1], linear.out_features)
 
 
 def _attend(
