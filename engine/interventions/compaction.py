@@ -63,12 +63,12 @@ def compacted(loaded: LoadedModel) -> Iterator[None]:
     restore = partial(take_back, steps, threading.Lock())
     try:
         with torch.no_grad():
-            unread = spare(loaded, steps)
+            spared = spare(loaded, steps)
             for gate, up, down in gated_mlps(loaded.model) if skips_neurons(loaded) else ():
                 _compact(gate, up, down, _kind(loaded), steps)
             for linear in linears_of_rows(loaded):
-                if linear not in unread:
-                    leave_out(linear, _kind(loaded), steps)
+                if linear not in spared.unread:
+                    leave_out(linear, _kind(loaded), steps, spared.live_inputs.get(linear))
         yield
     finally:
         try:

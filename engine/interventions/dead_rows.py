@@ -41,16 +41,25 @@ def rounded_up(alive: int, itemsize: int, kind: str) -> int:
     return math.ceil(alive / step) * step
 
 
-def kept_rows(rows: int, inputs: int, alive: int, itemsize: int, kind: str) -> int:
-    """How many of a Linear's rows are computed while `alive` of them are not dead; `rows` where it is left as it is.
+def kept_shape(shape: tuple[int, int], alive: tuple[int, int], itemsize: int, kind: str) -> tuple[int, int]:
+    """How much of a Linear is computed, as rows and inputs; `shape` where it is left as it is.
 
-    One dead row at least is among them, whose zero the others read. The cost is kept / rows of the dense product and
-    PLACING / inputs for the gather; above WORTH the Linear stays as it is.
+    shape: rows and inputs. alive: how many rows are not dead, and how many inputs are not always zero. Of the rows kept
+    one at least is dead, whose zero the others read. Of rows R and inputs I, r and i cost r i / (R I) of the dense
+    product, with PLACING / I to put the outputs in their places where r < R, and PLACING i / (R I) to gather the inputs
+    where i < I. What costs least is taken, if it costs at most WORTH.
     """
-    if not alive:
-        return 0
-    kept = rounded_up(alive + 1, itemsize, kind)
-    return kept if kept < rows and kept / rows + PLACING[kind] / max(inputs, 1) <= WORTH else rows
+    (rows, inputs), placing = shape, PLACING[kind]
+    if not alive[0] or not inputs:
+        return 0 if not alive[0] else rows, inputs
+
+    def cost(some: tuple[int, int]) -> float:
+        placed = placing * (some[0] < rows) / inputs + placing * (some[1] < inputs) * some[1] / (rows * inputs)
+        return some[0] * some[1] / (rows * inputs) + placed
+
+    fewer = min(rows, rounded_up(alive[0] + 1, itemsize, kind)), min(inputs, rounded_up(alive[1], itemsize, kind))
+    best = min([fewer, (fewer[0], inputs), (rows, fewer[1])], key=cost)
+    return best if cost(best) <= WORTH else shape
 
 
 def linears_of_rows(loaded: LoadedModel) -> list[nn.Linear]:
@@ -64,17 +73,22 @@ def linears_of_rows(loaded: LoadedModel) -> list[nn.Linear]:
     return linears if loaded.device.partition(":")[0] in ALIGNED_BYTES and size <= _LIMIT_BYTES else []
 
 
-def leave_out(linear: nn.Linear, kind: str, steps: _Steps) -> None:
-    """The Linear computes its live rows only, until `steps` are taken back; all where there is no memory for a copy."""
-    alive = alive_rows(linear)
-    living = int(alive.sum())
-    kept = kept_rows(linear.out_features, linear.weight.shape[1], living, linear.weight.element_size(), kind)
-    if not living:
+def leave_out(linear: nn.Linear, kind: str, steps: _Steps, live_inputs: Tensor | None = None) -> None:
+    """The Linear computes its live rows only, until `steps` are taken back; all where there is no memory for a copy.
+
+    live_inputs: [in] of bool, inputs that are not always zero; None for all.
+    """
+    alive, shape = alive_rows(linear), (linear.weight.shape[0], linear.weight.shape[1])
+    if live_inputs is None:
+        live_inputs = alive.new_ones(shape[1])
+    counts = int(alive.sum()), int(live_inputs.sum())
+    kept = kept_shape(shape, counts, linear.weight.element_size(), kind)
+    if not counts[0]:
         set_forward(linear, zeros, steps)
-    elif kept < linear.out_features:
-        found = none_without_memory(partial(_smaller, linear, alive, kept - living))
+    elif kept != shape:
+        found = none_without_memory(partial(_smaller, linear, alive, live_inputs.to(alive.device), kept))
         if found is not None:
-            set_forward(linear, partial(_placed, *found), steps)
+            set_forward(linear, found, steps)
 
 
 def zeros(linear: nn.Linear, input: Tensor) -> Tensor:
@@ -82,17 +96,51 @@ def zeros(linear: nn.Linear, input: Tensor) -> Tensor:
     return input.new_zeros(*input.shape[:-1], linear.out_features)
 
 
-def _smaller(linear: nn.Linear, alive: Tensor, dead: int) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Weights and bias of the live rows and of the first `dead` others, and where each output is among theirs."""
+class _Smaller:
+    """weight [r, i], bias [r]. places [out]: where each output is among the r, None for all in their order. inputs [i]:
+    which are read, None for all.
+    """
+
+    def __init__(
+        self, weight: Tensor, bias: Tensor | None = None, places: Tensor | None = None, inputs: Tensor | None = None
+    ) -> None:
+        self._weight, self._bias, self._places, self._inputs = weight, bias, places, inputs
+
+    def __call__(self, linear: nn.Linear, input: Tensor) -> Tensor:
+        found = product(_gathered(input, self._inputs), self._weight, self._bias)
+        return _gathered(found, self._places)
+
+
+def with_inputs(weight: Tensor, live: Tensor) -> Callable[[nn.Linear, Tensor], Tensor]:
+    """The forward of a Linear of this weight that reads these inputs only. live [in] of bool"""
+    inputs = live.nonzero().flatten()
+    return _Smaller(weight[:, inputs], inputs=inputs)
+
+
+def _smaller(linear: nn.Linear, alive: Tensor, live_inputs: Tensor, kept: tuple[int, int]) -> _Smaller:
+    weight = linear.weight.detach()
+    bias = None if linear.bias is None else linear.bias.detach()
+    places = inputs = None
+    if kept[0] < len(alive):
+        chosen, gone = _filled(alive, kept[0])
+        places = chosen.cumsum(0) - 1
+        places[gone] = places[gone[0]].clone()
+        rows = chosen.nonzero().flatten()
+        weight, bias = weight[rows], None if bias is None else bias[rows]
+    if kept[1] < len(live_inputs):
+        inputs = _filled(live_inputs, kept[1])[0].nonzero().flatten()
+        weight = weight[:, inputs].contiguous()
+    return _Smaller(weight, bias, places, inputs)
+
+
+def _filled(alive: Tensor, kept: int) -> tuple[Tensor, Tensor]:
+    """`kept` of them, the live ones first among them; and which are not alive."""
     gone = (~alive).nonzero().flatten()
     chosen = alive.clone()
-    chosen[gone[:dead]] = True
-    places = chosen.cumsum(0) - 1
-    places[gone] = places[gone[0]].clone()
-    rows = chosen.nonzero().flatten()
-    return linear.weight[rows], None if linear.bias is None else linear.bias[rows], places
+    chosen[gone[: kept - int(alive.sum())]] = True
+    return chosen, gone
 
 
-def _placed(weight: Tensor, bias: Tensor | None, places: Tensor, _: nn.Linear, input: Tensor) -> Tensor:
-    found = product(input, weight, bias)
-    return found.gather(-1, places.expand(*found.shape[:-1], -1))
+def _gathered(values: Tensor, numbers: Tensor | None) -> Tensor:
+    """Of the last dimension. As indexing, which takes a CPU up to twice as long."""
+    return values if numbers is None else values.gather(-1, numbers.expand(*values.shape[:-1], -1))

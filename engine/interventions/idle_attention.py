@@ -12,13 +12,13 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from engine.interventions.dead_rows import alive_rows, zeros
+from engine.interventions.dead_rows import alive_rows, with_inputs, zeros
 from engine.interventions.uninterrupted import take_back, uninterrupted
 from engine.models.forwards import set_forward
 from engine.models.heads import Attention, attentions
@@ -26,9 +26,7 @@ from engine.models.loading import LoadedModel, input_device
 
 NAME = "selector_audit_idle"  # of this attention among those that transformers chooses from
 _FUSED = "sdpa"  # in whose place it stands: without a mask that one is causal, and nothing is added to its scores
-LEAST_IDLE = (
-    3 / 8
-)  # share of heads; for fewer, copying the rest took as long or longer: 1.28 for 1 of 6, .99 for 3 of 8
+LEAST_IDLE = 3 / 8  # of the heads; for fewer, copying the rest took as long: 1.28 for 1 of 6, .99 for 3 of 8
 _PARTS = "qkvo"
 _Steps = list[Callable[[], object]]
 _Alive = Mapping[str, Tensor]  # of each part [rows] of bool
@@ -40,24 +38,38 @@ def spares(loaded: LoadedModel) -> bool:
     return bool(_spared(loaded))
 
 
-def spare(loaded: LoadedModel, steps: _Steps) -> set[nn.Module]:
+class Spared(NamedTuple):
+    """What is left to the Linears of attentions: which compute nothing, and which inputs of others are not always 0."""
+
+    unread: set[nn.Module]
+    live_inputs: dict[nn.Module, Tensor]  # of an o_proj: [in] of bool
+
+
+def spare(loaded: LoadedModel, steps: _Steps) -> Spared:
     """The model's attentions do without what zero rows of their Linears make idle, until `steps` are taken back.
 
     For evaluation in one thread, under the model's lock. That what is left out changes nothing is proven once for a
     model, by passes of a few tokens with random weights in its attentions. Without that proof, nothing is left out.
-    Returns the Linears that compute nothing.
     """
     found = []
     for attention in _spared(loaded):
         alive = {part: alive_rows(_linear(loaded.model, attention, part)).cpu() for part in _PARTS}
         plan = _plan(loaded, attention, alive)
-        if plan is not None:
-            found.append((attention, plan))
-    if not found or not _is_proven(loaded, steps):
-        return set()
-    for attention, plan in found:
-        _follow(loaded.model, attention, plan, steps)
-    return {_linear(loaded.model, attention, part) for attention, plan in found for part in plan.unread}
+        if plan is not None or not alive["v"].all():
+            found.append((attention, plan, alive["v"]))
+    spared = Spared(set(), {})
+    if found and _is_proven(loaded, steps):
+        for attention, plan, values in found:
+            spared.live_inputs[_linear(loaded.model, attention, "o")] = _heard(attention, values)
+            if plan is not None:
+                _follow(loaded.model, attention, plan, steps)
+                spared.unread.update(_linear(loaded.model, attention, part) for part in plan.unread)
+    return spared
+
+
+def _heard(attention: Attention, values: Tensor) -> Tensor:
+    """Which inputs of o_proj are not always zero, [H d] of bool, where these rows of v_proj are alive."""
+    return values.view(-1, attention.size).repeat_interleave(attention.group, 0).flatten()
 
 
 class _Plan:
@@ -238,7 +250,7 @@ def _changes_nothing(loaded: LoadedModel, steps: _Steps) -> bool:
     model, found = loaded.model, _spared(loaded)
     vocabulary = int(model.get_input_embeddings().weight.shape[0])
     ids = (torch.arange(6).view(2, 3) % vocabulary).to(input_device(model))
-    kinds = ("o", "v", "q", "k", "half of v", "half of q")
+    kinds = ("o", "v", "q", "k", "half of v", "half of q", "some of v")
     for turn in range(0, len(kinds), len(found)):
         of_each = [(attention, kinds[(turn + place) % len(kinds)]) for place, attention in enumerate(found)]
         dense, spared = (_logits(loaded, ids, of_each, leave_out, steps) for leave_out in (False, True))
@@ -260,17 +272,21 @@ def _logits(
         for attention, kind in of_each:
             alive = {}
             for part in _PARTS:
-                linear = _linear(loaded.model, attention, part)
+                linear = _linear(loaded.model, attention, part)  # at last o_proj
                 alive[part] = torch.ones(linear.out_features, dtype=torch.bool)
                 if kind[-1] == part:
                     heads = linear.out_features // attention.size
-                    alive[part][: math.ceil(heads / 2) * attention.size if "half" in kind else None] = False
+                    gone = slice(math.ceil(heads / 2) * attention.size if "half" in kind else None)
+                    alive[part][slice(None, None, 2) if "some" in kind else gone] = False
                 weight = torch.randn(linear.weight.shape, generator=generator) * alive[part][:, None]
                 weight /= linear.in_features**0.5
                 set_forward(linear, partial(_times, weight.to(linear.weight)), steps)
             plan = _plan(loaded, attention, alive)
             if leave_out and plan is not None:
                 _follow(loaded.model, attention, plan, steps)
+            if leave_out and "some" in kind:
+                live = _heard(attention, alive["v"]).to(linear.weight.device)
+                set_forward(linear, with_inputs(weight.to(linear.weight), live), steps)
         logits: Tensor = loaded.model(input_ids=ids, use_cache=False).logits
         return logits
     finally:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from engine.edits.edit import Edit
+from engine.interventions.apply import goes_into_weights
+from engine.interventions.compaction import VERSION as COMPACTION, compacted, compacts
 from engine.measures.harness_tasks import HarnessTask, quiet_harness
 from engine.measures.less_at_once import saying_what_fits
 from engine.measures.predictions import LOGIT_BUDGET
@@ -98,7 +101,9 @@ class Harness:
 
 @dataclass(frozen=True, eq=False)
 class TaskScores:
-    """The measure: a task's metric per item. The key covers requests and answers, versions, and the batch size."""
+    """The measure: a task's metric per item. What an edit in the weights kills is skipped
+    (`engine.interventions.compaction`). The key covers requests and answers, versions, batch size, and the skipping.
+    """
 
     harness: Harness
     task: HarnessTask
@@ -106,7 +111,10 @@ class TaskScores:
     kind: ClassVar[str] = "harness"
 
     def record(self, loaded: LoadedModel) -> Json:
-        return {**self.task.record(), "lm_eval": installed_version("lm_eval"), "batch_size": self.batch_size}
+        return {
+            **self.task.record(), "lm_eval": installed_version("lm_eval"), "batch_size": self.batch_size,
+            "compaction": COMPACTION if compacts(loaded) else None,
+        }  # fmt: skip
 
     def encode(self, result: ItemScores) -> Json:
         return {"values": result.values}
@@ -115,7 +123,8 @@ class TaskScores:
         return ItemScores(tuple(stored["values"]))
 
     def measure(self, loaded: LoadedModel, edit: Edit) -> ItemScores:
-        with saying_what_fits(f"on {self.task.name}", self.batch_size, "requests"):
+        skipping = compacted(loaded) if goes_into_weights(edit) else nullcontext()
+        with saying_what_fits(f"on {self.task.name}", self.batch_size, "requests"), skipping:
             return self.harness.scores(self.task, self.batch_size)
 
 

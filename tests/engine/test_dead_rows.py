@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from engine.interventions import dead_rows
 from engine.interventions.compaction import compacted
-from engine.interventions.dead_rows import kept_rows, leave_out, linears_of_rows, zeros
+from engine.interventions.dead_rows import WORTH, kept_shape, leave_out, linears_of_rows, zeros
 from engine.interventions.in_weights import zeroed
 from engine.measures.nll import negative_log_likelihood
 from engine.models.loading import LoadedModel, load_model
@@ -48,17 +48,46 @@ def random_mask(loaded: LoadedModel, generator: np.random.Generator, *shares: fl
 
 
 def test_the_rule():
-    """Where nothing is alive; rounding, with a zero for the others; where the gather costs what the product gains."""
-    assert kept_rows(192, 192, 0, FLOAT, "cpu") == 0
-    assert kept_rows(192, 192, 95, FLOAT, "cpu") == 96
-    assert kept_rows(192, 192, 96, FLOAT, "cpu") == 112  # one more at least
-    assert kept_rows(192, 192, 190, FLOAT, "cpu") == kept_rows(192, 192, 192, FLOAT, "cpu") == 192
-    assert kept_rows(192, 36, 10, FLOAT, "cpu") == 192  # narrow: the gather costs as much as the product
-    assert kept_rows(2048, 2048, 1500, HALF, "cpu") == 1504
-    assert kept_rows(2048, 2048, 1000, HALF, "cuda") == 2048  # the gather is worth half the product there
-    assert kept_rows(2048, 2048, 700, HALF, "cuda") == 704
-    assert kept_rows(8192, 8192, 5000, HALF, "cuda") == 5056
-    assert kept_rows(192, 0, 100, FLOAT, "cpu") == 192  # a down_proj without neurons
+    """Where nothing is alive; rounding, with a zero for the others; where a gather costs what the product gains."""
+
+    def rows(count: int, inputs: int, alive: int, itemsize: int, kind: str) -> int:
+        kept = kept_shape((count, inputs), (alive, inputs), itemsize, kind)
+        assert kept[1] == inputs
+        return kept[0]
+
+    assert rows(192, 192, 0, FLOAT, "cpu") == 0
+    assert rows(192, 192, 95, FLOAT, "cpu") == 96
+    assert rows(192, 192, 96, FLOAT, "cpu") == 112  # one more at least
+    assert rows(192, 192, 190, FLOAT, "cpu") == rows(192, 192, 192, FLOAT, "cpu") == 192
+    assert rows(192, 36, 10, FLOAT, "cpu") == 192  # narrow: the gather costs as much as the product
+    assert rows(2048, 2048, 1500, HALF, "cpu") == 1504
+    assert rows(2048, 2048, 1000, HALF, "cuda") == 2048  # the gather is worth half the product there
+    assert rows(2048, 2048, 700, HALF, "cuda") == 704
+    assert rows(8192, 8192, 5000, HALF, "cuda") == 5056
+    assert rows(192, 0, 100, FLOAT, "cpu") == 192  # a down_proj without neurons
+
+    assert kept_shape((192, 192), (192, 100), FLOAT, "cpu") == (192, 112)
+    assert kept_shape((192, 192), (192, 180), FLOAT, "cpu") == (192, 192)
+    assert kept_shape((192, 192), (100, 100), FLOAT, "cpu") == (112, 112)  # .34 and .30 of gathers
+    assert kept_shape((192, 192), (100, 170), FLOAT, "cpu") == (112, 192)
+    assert kept_shape((192, 192), (190, 100), FLOAT, "cpu") == (192, 112)
+    assert kept_shape((192, 192), (100, 0), FLOAT, "cpu") == (192, 0)
+
+
+def test_the_rule_takes_what_costs_least():
+    """Against its formula over all that could be kept."""
+    generator = np.random.default_rng(0)
+    for _ in range(500):
+        rows, inputs = (int(16 * generator.integers(1, 60)) for _ in range(2))
+        alive = int(generator.integers(1, rows + 1)), int(generator.integers(0, inputs + 1))
+        costs = {(rows, inputs): WORTH}
+        for r in {rows, *(n for n in range(0, rows, 16) if n > alive[0])}:
+            for i in {inputs, *(n for n in range(0, inputs, 16) if n >= alive[1])}:
+                if (r, i) != (rows, inputs):
+                    places = 36 * rows if r < rows else 0
+                    costs[r, i] = (r * i + places + (36 * i if i < inputs else 0)) / (rows * inputs)
+        kept = kept_shape((rows, inputs), alive, FLOAT, "cpu")
+        assert costs[kept] <= min(costs.values()) + 1e-12
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -76,8 +105,9 @@ def test_any_mask_says_what_dense_zeros_say(family, device, tmp_path, tiny_windo
 
 
 @pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("heard", [None, 0, 7, 24])
 @pytest.mark.parametrize("alive", [0, 1, 5, 31, 32])
-def test_a_linear_says_the_same(alive, bias, always_worth_it):
+def test_a_linear_says_the_same(alive, heard, bias, always_worth_it):
     generator = torch.Generator().manual_seed(alive)
     linear, steps = nn.Linear(24, 32, bias=bias), []
     with torch.no_grad():
@@ -87,10 +117,19 @@ def test_a_linear_says_the_same(alive, bias, always_worth_it):
         if bias:
             linear.bias[gone] = 0
     input = torch.randn(2, 3, 24, generator=generator)
+    live = None
+    if heard is not None:
+        live = torch.zeros(24, dtype=torch.bool)
+        live[torch.randperm(24, generator=generator)[:heard]] = True
+        input[..., ~live] = 0
     dense = linear(input)
-    leave_out(linear, "cpu", steps)
-    assert bool(steps) == (alive < 31)  # with a zero for the others, 31 would be all
-    found = linear(input)
+    leave_out(linear, "cpu", steps, live)
+    assert bool(steps) == (alive < 31 or heard in (0, 7))  # with a zero for the others, 31 would be all
+    with FlopCounterMode(display=False) as counter:
+        found = linear(input)
+    if alive:
+        rows, inputs = min(32, alive + 1), 24 if heard is None else heard
+        assert counter.get_total_flops() in (2 * 6 * rows * inputs, 2 * 6 * 32 * inputs * (not inputs))
     assert torch.allclose(found, dense, atol=1e-6)
     assert (found[..., gone] == 0).all()
     for step in steps:
@@ -110,26 +149,30 @@ def test_a_row_with_a_bias_is_alive():
 
 
 def test_products_take_the_share_of_the_rule(wide, tiny_windows):
-    """By torch's own count, for the Linears that are no gate and no up."""
+    """By torch's own count, for the Linears that are no gate and no up; o_proj does not read dead values."""
     positions = tiny_windows.input_ids.numel()
     generator = np.random.default_rng(0)
+    ours = {one.name: one for one in wide.rows.layers if one.projection not in ("gate_proj", "up_proj")}
+    linears = {name: wide.model.get_submodule(name) for name in ours}
+    assert set(linears.values()) == set(linears_of_rows(wide))
     for share in (0, 0.2, 0.5, 0.8):
-        mask = [one.start + generator.permutation(one.rows)[: round(share * one.rows)] for one in wide.rows.layers]
         mask = np.concatenate(
-            [
-                rows
-                for rows, one in zip(mask, wide.rows.layers, strict=True)
-                if one.projection not in ("gate_proj", "up_proj")
-            ]
+            [one.start + generator.permutation(one.rows)[: round(share * one.rows)] for one in ours.values()]
         )
-        ours = set(linears_of_rows(wide))
         with zeroed(wide, mask):
-            living = {one: int((one.weight != 0).any(1).sum()) for one in ours}
+            alive = {name: (one.weight != 0).any(1) for name, one in linears.items()}
             dense, before = counted(wide, tiny_windows)
             with compacted(wide):
                 found, after = counted(wide, tiny_windows)
-        kept = {one: kept_rows(one.out_features, one.in_features, living[one], FLOAT, "cpu") for one in ours}
-        gone = sum(2 * positions * one.in_features * (one.out_features - kept[one]) for one in ours)
+        gone = 0
+        for name, one in linears.items():
+            shape = one.out_features, one.in_features
+            heard = shape[1]
+            if name.endswith("o_proj"):
+                values = alive[name.replace("o_proj", "v_proj")]
+                heard = int(values.sum()) * shape[1] // len(values)
+            kept = kept_shape(shape, (int(alive[name].sum()), heard), FLOAT, "cpu")
+            gone += 2 * positions * (shape[0] * shape[1] - kept[0] * kept[1])
         assert before - after == gone
         assert (gone > 0) == (share >= 0.5)
         assert found == pytest.approx(dense, rel=1e-6)

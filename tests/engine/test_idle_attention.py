@@ -287,6 +287,26 @@ def test_the_proof_sees_a_mean_that_is_another(family, tmp_path, monkeypatch):
         step()  # nothing is left to do
 
 
+def test_the_proof_sees_dimensions_that_are_mixed(tmp_path, tiny_windows):
+    """Between its values and o_proj a head may turn them: then a dead value is no dead input."""
+    loaded = load_tiny("llama", tmp_path)
+    width = size(loaded)
+
+    def turned(_: nn.Module, args: tuple[Any]) -> tuple[Any]:
+        return (args[0].view(*args[0].shape[:-1], -1, width).roll(1, -1).view(args[0].shape),)
+
+    for name, module in loaded.model.named_modules():
+        if name.endswith("o_proj"):
+            module.register_forward_pre_hook(turned)
+    steps: list[Any] = []
+    assert not idle_attention._is_proven(loaded, steps)
+    with zeroed(loaded, rows(loaded, "v_proj")[::2]):
+        dense = negative_log_likelihood(loaded, tiny_windows).nats_per_token
+        with compacted(loaded):
+            assert spare(loaded, steps).live_inputs == {}
+            assert negative_log_likelihood(loaded, tiny_windows).nats_per_token == pytest.approx(dense, rel=1e-6)
+
+
 def test_a_proof_that_is_interrupted_leaves_nothing_behind(tmp_path, tiny_windows, monkeypatch):
     loaded = load_tiny("llama", tmp_path)
     before = [{**vars(module)} for module in loaded.model.modules()]
