@@ -29,12 +29,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
+from engine.data.corpora import Windows
 from engine.edits.edit import Edit, edit_of
 from engine.interventions import at_outputs as outputs_module
 from engine.interventions.apply import applied
 from engine.interventions.at_outputs import edited_outputs
+from engine.measures.fidelity import Fidelity
 from engine.measures.generation import _Decoder
-from engine.measures.nll import predicted_nll, window_nll
+from engine.measures.nll import nats_of_tokens, predicted_nll, window_nll
 from engine.measures.predictions import LOGIT_BUDGET, in_pieces, predictions
 from engine.models.loading import LoadedModel, load_sketch
 from engine.run.audit_plan import AuditPlan
@@ -52,11 +54,11 @@ GRADIENTS = {"lrp": ["lrp"], "plain gradients": ["grad_x_input"], "integrated gr
 
 
 class Held(TorchDispatchMode):
-    """Bytes of the storages that are alive on a kind of device, and their peak."""
+    """Bytes of the storages that are alive on a kind of device, and their peak; how often the host asks for numbers."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()
-        self.kind, self.now, self.peak = kind, 0, 0
+        self.kind, self.now, self.peak, self.asked = kind, 0, 0, 0
         self._alive: dict[int, weakref.ref[Any]] = {}
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -64,6 +66,9 @@ class Held(TorchDispatchMode):
         for leaf in tree_leaves(out):
             if isinstance(leaf, Tensor) and leaf.device.type == self.kind:
                 self._add(leaf)
+        there = any(isinstance(leaf, Tensor) and leaf.device.type == self.kind for leaf in tree_leaves((args, kwargs)))
+        if there and any(isinstance(leaf, Tensor) and leaf.device.type == "cpu" for leaf in tree_leaves(out)):
+            self.asked += 1  # the device is waited for
         return out
 
     def _add(self, tensor: Tensor) -> None:
@@ -206,8 +211,12 @@ def sweep(loaded: LoadedModel, ids: Tensor) -> dict[str, Callable[[], object]]:
         with torch.no_grad():
             predicted_nll(predictions(loaded.model, {"input_ids": ids.to(loaded.device)}), ids[:, 1:])
 
+    tokens = Windows("pretended", "", ids, tuple(range(len(ids))))
+
     return {
         "nll": nll, "nll, windows": lambda: window_nll(loaded.model, ids),
+        "nll, batches": lambda: nats_of_tokens(loaded, tokens, 1),
+        "fidelity": lambda: Fidelity(tokens).of_tokens(loaded, edits(loaded)),
         "nll, rows removed in the weights": in_weights,
         "nll, rows removed at the outputs": at_outputs, "nll, logits in pieces": pieces,
     }  # fmt: skip
@@ -256,14 +265,15 @@ def main() -> int:
         for what, work in passes.items():
             if what in args.without.split(","):
                 continue
-            held.peak = before = held.now
+            held.peak, held.asked = held.now, 0
+            before = held.now
             try:
                 work()
             except RuntimeError as error:
                 tell({"stage": stage, "what": what, "error": str(error).splitlines()[0][:300]})
                 continue
             found = {"stage": stage, "what": what, "peak_bytes": held.peak - before, "left_bytes": held.now - before}
-            tell({**found, "estimate_bytes": peaks.get(what)})
+            tell({**found, "estimate_bytes": peaks.get(what), "asked": held.asked})
 
     with pretended(args.folder) as (loaded, held):
         ids = torch.zeros(WINDOWS, LENGTH, dtype=torch.int64)

@@ -15,7 +15,7 @@ from engine.edits.edit import UNEDITED
 from engine.edits.steering import AnyEdit
 from engine.interventions.at_outputs import Outputs, edited_outputs, sees_sequences
 from engine.measures.nll import pieces_record, windows_that_fit
-from engine.measures.predictions import Predictions, predictions
+from engine.measures.predictions import Predictions, predictions, sent
 from engine.models.loading import LoadedModel, input_device
 from engine.records.errors import InputError
 from engine.records.hashing import Json
@@ -89,27 +89,37 @@ class Fidelity:
     def measure(self, loaded: LoadedModel, edit: AnyEdit) -> WindowFidelity:
         raise RuntimeError("fidelity needs the unedited model beside the edited one: call `measure_each`")
 
-    @torch.inference_mode()
     def measure_each(self, loaded: LoadedModel, edits: Sequence[AnyEdit]) -> list[WindowFidelity]:
         """Under each edit. Unedited and edited passes have the same shape, so that an edit of nothing gives 0 exactly,
         and a pass has the same shape however many edits are still unknown, so that equal runs give equal bits.
         """
+        tokens = (self.windows.input_ids.shape[1] - 1,) * self.size
+        found = []
+        for edit, parts in zip(edits, self.of_tokens(loaded, edits), strict=True):
+            # On the CPU, since not every device (MPS) has float64.
+            sums = torch.cat([part.cpu().double().sum(-1) for part in parts], -1)
+            nats, kl, same = sums.tolist()
+            windows = WindowFidelity(tuple(nats), tuple(kl), tuple(map(round, same)), tokens, self.windows.blocks)
+            found.append(_checked(loaded, edit, windows))
+        return found
+
+    @torch.inference_mode()
+    def of_tokens(self, loaded: LoadedModel, edits: Sequence[AnyEdit]) -> list[list[Tensor]]:
+        """For each edit and pass nats, KL and equal tokens of every predicted token, [3, windows, T - 1] on the device:
+        no pass waits for another.
+        """
         at_once, copies = self._shape(loaded)
-        sums: list[list[tuple[float, float, int]]] = [[] for _ in edits]
+        values: list[list[Tensor]] = [[] for _ in edits]
         with edited_outputs(loaded, [UNEDITED, *edits]) as outputs:
-            for ids in self.windows.input_ids.split(at_once):
+            for windows in self.windows.input_ids.split(at_once):
+                ids = sent(windows, input_device(loaded.model))
                 before = _Unedited(_said(loaded, outputs, [0] * copies, ids)[0])
                 for first in range(0, len(edits), copies):
                     group = [min(first + number, len(edits) - 1) for number in range(copies)]
                     after = _said(loaded, outputs, [place + 1 for place in group], ids)
                     for place, said in dict(zip(group, after, strict=True)).items():
-                        sums[place] += before.compared(said, ids)
-        tokens = (self.windows.input_ids.shape[1] - 1,) * self.size
-        found = []
-        for edit, windows in zip(edits, sums, strict=True):
-            nats, kl, same = zip(*windows, strict=True)
-            found.append(_checked(loaded, edit, WindowFidelity(nats, kl, same, tokens, self.windows.blocks)))
-        return found
+                        values[place].append(before.compared(said, ids))
+        return values
 
     def _shape(self, loaded: LoadedModel) -> tuple[int, int]:
         """Windows per pass, and how many edits they are passed under at once."""
@@ -133,8 +143,7 @@ def _likeliest(logits: Tensor) -> Tensor:
 def _said(loaded: LoadedModel, outputs: Outputs, group: Sequence[int], ids: Tensor) -> list[Predictions]:
     """Of the windows [w, T] under each edit of the group, from one pass."""
     with outputs.sequences([edit for edit in group for _ in ids]):
-        given = ids.repeat(len(group), 1).to(input_device(loaded.model))
-        return predictions(loaded.model, {"input_ids": given}).split(len(ids))
+        return predictions(loaded.model, {"input_ids": ids.repeat(len(group), 1)}).split(len(ids))
 
 
 class _Chunk(NamedTuple):
@@ -162,8 +171,8 @@ class _Unedited:
             p = log_p.exp()
             yield _Chunk(p, (p * log_p).sum(-1), _likeliest(before))
 
-    def compared(self, said: Predictions, ids: Tensor) -> list[tuple[float, float, int]]:
-        """Nats, KL and equal tokens of each window [T], from what an edited model says of them."""
+    def compared(self, said: Predictions, ids: Tensor) -> Tensor:
+        """Nats, KL and equal tokens, [3, windows, T - 1], from what an edited model says of the windows [w, T]."""
         chunks = self._made() if self._kept is None else self._kept
         parts = []
         for (p, p_log_p, top), (some, targets) in zip(chunks, said.with_chunks(ids[:, 1:]), strict=True):
@@ -172,6 +181,4 @@ class _Unedited:
             nats = -log_q.gather(-1, targets[:, None])[:, 0]
             kl = (p_log_p - (p * log_q).sum(-1)).clamp(min=0)
             parts.append(torch.stack([nats, kl, (_likeliest(after) == top).to(nats.dtype)]))
-        # On the CPU, since not every device (MPS) has float64.
-        sums = torch.cat(parts, -1).cpu().double().view(3, said.windows, said.positions).sum(-1)
-        return [(nats, kl, round(same)) for nats, kl, same in sums.t().tolist()]
+        return torch.cat(parts, -1).view(3, said.windows, said.positions)

@@ -26,6 +26,7 @@ from engine.measures.predictions import (
     in_pieces,
     kind_of,
     predictions,
+    sent,
     sequences_that_fit,
 )
 from engine.models.loading import LoadedModel, input_device
@@ -132,19 +133,17 @@ class Nll:
         passes = FromFirstEdited(loaded, edits)
         with edited_outputs(loaded, edits) as outputs:
 
-            def passed(some: Sequence[tuple[int, int]]) -> tuple[Tensor, Tensor]:
+            def passed(some: Sequence[tuple[int, int]]) -> Tensor:
                 ids = self.windows.input_ids[[window for _, window in some]]
                 with outputs.sequences([edit for edit, _ in some]), passes.over(ids):
-                    return window_nll(loaded.model, ids)
+                    return _token_nats(loaded.model, ids)
 
             parts = [found for _, found in in_parts(loaded.model, WINDOWS, which, passed)]
-        sums, tokens = (torch.cat(each) for each in zip(*parts, strict=True))
+        sums, tokens = _summed(parts)
         found = []
         for number, edit in enumerate(edits):
             part = slice(number * count, (number + 1) * count)
-            result = NegativeLogLikelihood(
-                tuple(sums[part].tolist()), tuple(tokens[part].tolist()), self.windows.blocks
-            )
+            result = NegativeLogLikelihood(tuple(sums[part]), tuple(tokens[part]), self.windows.blocks)
             found.append(_checked(loaded, edit, result))
         return found
 
@@ -185,21 +184,31 @@ def negative_log_likelihood(
     not predicted, so a window of 512 counts 511 tokens. The paper, section 3.4. A batch that finds no memory is passed
     in halves. passes: where they may begin, None for the first block.
     """
-    batch = batch_size or evaluation_batch_size(loaded, windows)
-    nats: list[float] = []
-    tokens: list[int] = []
+    sums, tokens = _summed(nats_of_tokens(loaded, windows, batch_size, passes))
+    return NegativeLogLikelihood(tuple(sums), tuple(tokens), windows.blocks)
 
-    def passed(some: Sequence[int]) -> tuple[Tensor, Tensor]:
+
+def nats_of_tokens(
+    loaded: LoadedModel, windows: Windows, batch_size: int | None = None, passes: FromFirstEdited | None = None
+) -> list[Tensor]:
+    """Of each batch the NLL of every predicted token, [b, T - 1] float32 on its device: no batch waits for another."""
+    batch = batch_size or evaluation_batch_size(loaded, windows)
+
+    def passed(some: Sequence[int]) -> Tensor:
         ids = windows.input_ids[some[0] : some[-1] + 1]
         with passes.over(ids) if passes is not None else nullcontext():
-            return window_nll(loaded.model, ids)
+            return _token_nats(loaded.model, ids)
 
     numbers = range(len(windows.input_ids))
-    for start in range(0, len(numbers), batch):
-        for _, (sums, counts) in in_parts(loaded.model, WINDOWS, numbers[start : start + batch], passed):
-            nats += sums.tolist()
-            tokens += counts.tolist()
-    return NegativeLogLikelihood(tuple(nats), tuple(tokens), windows.blocks)
+    parts = (in_parts(loaded.model, WINDOWS, numbers[start : start + batch], passed) for start in numbers[::batch])
+    return [nats for batches in parts for _, nats in batches]
+
+
+def _summed(batches: Sequence[Tensor]) -> tuple[list[float], list[int]]:
+    """Nats and tokens of each window. On the CPU, since not every device (MPS) has float64."""
+    sums = [nats.cpu().double().sum(-1) for nats in batches]
+    tokens = [nats.shape[1] for nats in batches for _ in nats]
+    return [one for some in sums for one in some.tolist()], tokens
 
 
 def evaluation_batch_size(loaded: LoadedModel, windows: Windows) -> int:
@@ -227,19 +236,23 @@ def window_nll(model: nn.Module, input_ids: Tensor, attention_mask: Tensor | Non
     input_ids [B, T], attention_mask [B, T] of 0/1 or None for no padding
     returns   nats [B] float64, tokens [B] int64, both on the CPU
     """
-    device = input_device(model)
-    ids = input_ids.to(device)
-    inputs: dict[str, Tensor] = {"input_ids": ids}
-    real = torch.ones_like(ids[:, 1:], dtype=torch.bool)
-    if attention_mask is not None:
-        mask = attention_mask.to(device)
-        inputs["attention_mask"] = mask
-        inputs["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
-        real = (mask[:, 1:] * mask[:, :-1]).bool()
-    nats = predicted_nll(predictions(model, inputs), ids[:, 1:])  # [B, T-1]
-    real = real.cpu()
+    if attention_mask is None:
+        attention_mask = torch.ones_like(input_ids)
+        nats = _token_nats(model, input_ids)
+    else:
+        positions = (attention_mask.cumsum(-1) - 1).clamp(min=0)
+        nats = _token_nats(model, input_ids, attention_mask=attention_mask, position_ids=positions)
+    real = (attention_mask[:, 1:] * attention_mask[:, :-1]).bool().cpu()
     # On the CPU, since not every device (MPS) has float64.
     return nats.cpu().double().masked_fill(~real, 0.0).sum(-1), real.sum(-1)
+
+
+@torch.inference_mode()
+def _token_nats(model: nn.Module, input_ids: Tensor, **more: Tensor) -> Tensor:
+    """NLL of every token but the first, [B, T - 1] float32 on the device, which is not waited for."""
+    device = input_device(model)
+    inputs = {name: sent(values, device) for name, values in {"input_ids": input_ids, **more}.items()}
+    return predicted_nll(predictions(model, inputs), inputs["input_ids"][:, 1:])
 
 
 def token_nll(logits: Tensor, targets: Tensor) -> Tensor:

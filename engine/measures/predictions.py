@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from engine.models.output_head import halves, has_two_halves
@@ -52,6 +53,11 @@ def sequences_that_fit(model: Any, rows: RowIndex, kind: str, length: int) -> in
     pieces, of the widest Linear's outputs."""
     widest = max(layer.rows for layer in rows.layers) if in_pieces(model, kind, length) else vocabulary_of(model)
     return logits_that_fit(kind, length, widest)
+
+
+def sent(values: Tensor, device: torch.device) -> Tensor:
+    """On the device; a card is not waited for, which has its own copy of what the host may change then."""
+    return values.to(device, non_blocking=device.type == "cuda")
 
 
 class Predictions:

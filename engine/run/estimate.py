@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from engine.data.pairs import CALIBRATION, read_pairs
 from engine.data.prompts import prompt_ids
 from engine.interventions.compaction import skips_neurons
+from engine.interventions.dead_rows import linears_of_rows
 from engine.measures.generation import REPLIES
 from engine.measures.nll import predicted_nll
 from engine.measures.predictions import predictions, sequences_that_fit
@@ -145,10 +146,10 @@ class _Tracer:
         linears = [sketch.model.get_submodule(layer.name) for layer in self.rows.layers]
         itemsize = DTYPES[sketch.dtype].itemsize
         self.row_bytes = itemsize * sum(p.numel() for linear in linears for p in linear.parameters())
-        self.mlp_bytes = itemsize * sum(
-            p.numel() for mlp in gated_mlps(sketch.model) for linear in mlp for p in linear.parameters()
-        )
-        self.skips_neurons = skips_neurons(sketch)
+        # Of which a cell makes smaller copies where a mask leaves less of them, those of down_proj one after the other.
+        neurons = [linear for mlp in gated_mlps(sketch.model) for linear in mlp] if skips_neurons(sketch) else []
+        copied = [*neurons, *linears_of_rows(sketch)]
+        self.copied_bytes = itemsize * sum(p.numel() for linear in copied for p in linear.parameters())
 
     def scores(self) -> Iterator[Work]:
         scoring = self.plan.scoring
@@ -231,11 +232,11 @@ class _Tracer:
             cost = self.dry.cost(nll)
         most = max(plan.sweep_rates, default=0.0)
         kept, copies = round(most * self.row_bytes), 0
-        if self.kind == "cpu":  # smaller copies of the MLPs stand in for those with dead neurons
-            kept = max(round(rate * self.row_bytes + (1 - rate) * self.mlp_bytes) for rate in (0.0, *plan.sweep_rates))
-        elif self.skips_neurons and most > 0:  # on a card they lie beside the weights
-            least = min(rate for rate in plan.sweep_rates if rate > 0)
-            copies = round((1 - least) * self.mlp_bytes)
+        some = [rate for rate in plan.sweep_rates if rate > 0]
+        if self.kind == "cpu":  # smaller copies of Linears lie beside the rows that were removed
+            kept = max([round(rate * self.row_bytes + (1 - rate) * self.copied_bytes) for rate in some], default=0)
+        elif some:  # on a card they lie beside the weights
+            copies = round((1 - min(some)) * self.copied_bytes)
         total = cells * count * cost.flops // size
         passes = cells * math.ceil(count / size)
         peak = cost.peak_bytes + copies

@@ -21,7 +21,7 @@ PASSES = {
     "scoring": {"activations", "lrp", "plain gradients", "integrated gradients", "masked gradients"},
     "sweep": {
         "nll", "nll, windows", "nll, rows removed in the weights", "nll, rows removed at the outputs",
-        "nll, logits in pieces",
+        "nll, logits in pieces", "nll, batches", "fidelity",
     },
     "generation": {"replies"},
 }  # fmt: skip
@@ -56,6 +56,13 @@ def test_every_pass_runs_on_one_device_and_takes_what_the_estimate_says(folder: 
     assert compared.keys() == {"activations", "lrp", "plain gradients", "integrated gradients", "nll"}
     for one in compared.values():
         assert one["peak_bytes"] == pytest.approx(one["estimate_bytes"], rel=0.15), one
+
+
+def test_no_batch_of_a_cell_waits_for_another(folder: Path) -> None:
+    """What the host asks of the device, it asks when all batches are on their way; `window_nll` asks for its sums."""
+    asked = {one["what"]: one["asked"] for one in child(folder)[1] if one["stage"] == "sweep"}
+    assert asked["nll, batches"] == asked["fidelity"] == 0
+    assert asked["nll, windows"] == 1
 
 
 @pytest.mark.parametrize("stage", ["scoring", "sweep", "generation"])
