@@ -21,9 +21,10 @@ from engine.models.products import product
 # Bytes that the rows kept, as outputs of one token, fill a multiple of. CPU: a cache line (16 rows in float32, 32 in
 # bfloat16). CUDA: what NVIDIA's guide to matrix products asks for on cards from the A100 on (64 in half precision).
 ALIGNED_BYTES = {"cpu": 64, "cuda": 128}
-# What putting an output in its place costs, in multiplications of the product. CPU: 31 to 40, timed for 192 to 2,048
-# inputs. CUDA: not timed; by the data sheet a card multiplies some 1,000 times while it reads and writes a number.
-PLACING = {"cpu": 36, "cuda": 1000}
+# What putting an output in its place costs, in multiplications of the product. CPU: medians of the benchmark
+# `dead-rows` were 39 and 41. CUDA: not timed; by the data sheet a card multiplies some 1,000 times while it reads and
+# writes a number.
+PLACING = {"cpu": 41, "cuda": 1000}
 WORTH = 0.9  # share of the dense product's cost; above it a Linear is left as it is
 _LIMIT_BYTES = 4_000_000_000  # of weights; the smaller copies come on top of them
 _Steps = list[Callable[[], object]]
@@ -142,5 +143,5 @@ def _filled(alive: Tensor, kept: int) -> tuple[Tensor, Tensor]:
 
 
 def _gathered(values: Tensor, numbers: Tensor | None) -> Tensor:
-    """Of the last dimension. As indexing, which takes a CPU up to twice as long."""
+    """Of the last dimension. As indexing, which takes a CPU longer (`dead-rows`)."""
     return values if numbers is None else values.gather(-1, numbers.expand(*values.shape[:-1], -1))

@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from engine.interventions import dead_rows
 from engine.interventions.compaction import compacted
-from engine.interventions.dead_rows import WORTH, kept_shape, leave_out, linears_of_rows, zeros
+from engine.interventions.dead_rows import PLACING, WORTH, kept_shape, leave_out, linears_of_rows, zeros
 from engine.interventions.in_weights import zeroed
 from engine.measures.nll import negative_log_likelihood
 from engine.models.loading import LoadedModel, load_model
@@ -68,7 +68,7 @@ def test_the_rule():
 
     assert kept_shape((192, 192), (192, 100), FLOAT, "cpu") == (192, 112)
     assert kept_shape((192, 192), (192, 180), FLOAT, "cpu") == (192, 192)
-    assert kept_shape((192, 192), (100, 100), FLOAT, "cpu") == (112, 112)  # .34 and .30 of gathers
+    assert kept_shape((192, 192), (100, 100), FLOAT, "cpu") == (112, 112)  # .34 and .34 of gathers
     assert kept_shape((192, 192), (100, 170), FLOAT, "cpu") == (112, 192)
     assert kept_shape((192, 192), (190, 100), FLOAT, "cpu") == (192, 112)
     assert kept_shape((192, 192), (100, 0), FLOAT, "cpu") == (192, 0)
@@ -84,8 +84,8 @@ def test_the_rule_takes_what_costs_least():
         for r in {rows, *(n for n in range(0, rows, 16) if n > alive[0])}:
             for i in {inputs, *(n for n in range(0, inputs, 16) if n >= alive[1])}:
                 if (r, i) != (rows, inputs):
-                    places = 36 * rows if r < rows else 0
-                    costs[r, i] = (r * i + places + (36 * i if i < inputs else 0)) / (rows * inputs)
+                    places = PLACING["cpu"] * rows if r < rows else 0
+                    costs[r, i] = (r * i + places + (PLACING["cpu"] * i if i < inputs else 0)) / (rows * inputs)
         kept = kept_shape((rows, inputs), alive, FLOAT, "cpu")
         assert costs[kept] <= min(costs.values()) + 1e-12
 
