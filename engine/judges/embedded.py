@@ -26,6 +26,7 @@ from engine.judges.language import other_language
 from engine.judges.reading import normalised, said, sentences
 from engine.judges.rules import RULES
 from engine.judges.rules.cues import CUES
+from engine.judges.typography import plain
 from engine.records.progress import Progress
 
 HERE = Path(__file__).parent
@@ -34,7 +35,7 @@ HERE = Path(__file__).parent
 def sources() -> list[str]:
     """The files that decide, as paths below this folder: together they are the judge's version."""
     rules = sorted(f"rules/{path.name}" for path in (HERE / "rules").glob("*.py"))
-    return ["embedded.py", "language.py", "reading.py", *rules]
+    return ["embedded.py", "language.py", "reading.py", "typography.py", *rules]
 
 
 @cache
@@ -58,7 +59,7 @@ def judge(reply: str, finished: bool | None = None) -> Verdict:
     rest = said(reply)
     if rest is None:
         return Verdict(False, "not judged: the thinking part has not ended, nothing was said yet", judged=False)
-    language = other_language(rest)
+    language = other_language(plain(rest))
     if language is not None:
         return Verdict(False, f"not judged: {language}; the rules are of English", judged=False)
     text = normalised(rest)

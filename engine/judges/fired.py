@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from ast import literal_eval
+from bisect import bisect_left
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -28,8 +29,8 @@ def fired(reply: str, reason: str) -> Fired | None:
 
     reply: what the judge read, without a thinking part. reason: of the verdict, which names the rule and quotes the
     words in the form in which rules read them: small letters, contractions written out, quotations taken out. The words
-    of the reply are the fewest of which the reading gives these, from the first end behind which it always does: what
-    stands in a quotation is read while the quotation is open and not when it has ended.
+    of the reply end where the reading first gives these, and begin where it no longer would without the first; both
+    are looked for by halving, as every look reads the reply anew.
     """
     rule = next((one.name for one in RULES if reason.startswith(f"{one.name}: ")), None)
     if rule is None:
@@ -41,13 +42,9 @@ def fired(reply: str, reason: str) -> Fired | None:
     words = [found.span() for found in _WORD.finditer(reply)]
     if not phrase or not words or phrase not in normalised(reply):
         return Fired(rule, 0, 0)
-    last = len(words) - 1
-    while last and phrase in normalised(reply[: words[last - 1][1]]):
-        last -= 1
+    last = bisect_left(range(len(words) - 1), True, key=lambda at: phrase in normalised(reply[: words[at][1]]))
     end = words[last][1]
-    first = 0
-    while first < last and phrase in normalised(reply[words[first + 1][0] : end]):
-        first += 1
+    first = bisect_left(range(last), True, key=lambda at: phrase not in normalised(reply[words[at + 1][0] : end]))
     return Fired(rule, words[first][0], end)
 
 

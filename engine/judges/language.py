@@ -60,7 +60,9 @@ WORDS = {
 }
 _SETS = {language: frozenset(words.split()) for language, words in WORDS.items()}
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]*)?")
-_SENTENCE_START = re.compile(r"(?:\A|[.!?¿¡:]\s*|\n)[\W\d_]*[^\W\d_]")
+# What stands between two words, with the letter behind it: every match goes on where the last one ended.
+_LETTER_AFTER = re.compile(r"([\W\d_]++)([^\W\d_]|\Z)|\A[^\W\d_]")
+_SENTENCE_END = re.compile(r"[.!?¿¡:\n]")
 _ELIDED = re.compile(r"\b(qu|[ldjnsc])'(?=\w)")
 _DISTINCT = 3  # different function words that a language has to show
 _SHARE = 0.2  # of all words
@@ -68,7 +70,9 @@ _LEAD = 2  # times as many as in English
 
 
 def other_language(text: str) -> str | None:
-    """The name of the language that a text is in, where that is clearly not English; None for English or unclear.
+    """The name of the language of a text, where that is clearly not English; None for English or unclear.
+
+    text: in `plain` typography.
 
     By script: more than half of at least 4 letters are of one other script. By words, in Latin letters: at least 3
     different function words of a language, a fifth of all words but not all of them, and more than twice as many as
@@ -80,9 +84,15 @@ def other_language(text: str) -> str | None:
         if counts["Japanese"] > _MANY_KANA * letters:
             return "Japanese"
         return max((name for name in counts if name != "Japanese"), key=counts.__getitem__)
-    text = text.lower() if text.isupper() else _SENTENCE_START.sub(lambda found: found[0].lower(), text)
-    words = _WORD.findall(_ELIDED.sub(r"\1' ", text.replace("’", "'")))
+    text = text.lower() if text.isupper() else _LETTER_AFTER.sub(_small_at_start, text)
+    words = _WORD.findall(_ELIDED.sub(r"\1' ", text))
     return _by_words(Counter(words)) if words else None
+
+
+def _small_at_start(found: re.Match[str]) -> str:
+    between = found[1]
+    starts = not found.start() or _SENTENCE_END.search(between)
+    return found[0].lower() if starts else found[0]
 
 
 def _by_words(words: Counter[str]) -> str | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
+from engine.judges.typography import plain
+
 _THOUGHT = r"(?:think(?:ing)?|thoughts?|reason(?:ing)?)"
 _CLOSED_THOUGHT = re.compile(rf"(?is)\A.*</{_THOUGHT}>")  # up to the last end; the beginning may stand in the prompt
 _OPEN_THOUGHT = re.compile(rf"(?i)\A\s*<{_THOUGHT}>")
 
-_CURLY = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "*": None, "_": None})
 _CODE = re.compile(r"```.*?(?:```|$)", re.DOTALL)
 _ALL_QUOTED = re.compile(r"""\A\s*(?:"([^"]*)"|'((?:[^']|(?<=\w)'(?=\w))*)')\s*\Z""")
 _BLOCK_QUOTE = re.compile(r"(?m)^[ \t]*>.*$")
@@ -37,6 +38,7 @@ _REWRITES = (
     (re.compile(r"[ \t]+"), " "),
 )
 _SINGLE_QUOTED = re.compile(r"(?<!\w)'(?=(?:i|we|sorry|no|my|as an)\b)[^\n\"]{1,400}?'(?!\w)")
+_PIECE = re.compile(r"\S(?:.{0,599}(?!\S)|.{599}|.*)")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|\n+")
 
 
@@ -51,7 +53,7 @@ def normalised(reply: str) -> str:
 
     A reply that stands in quotation marks as a whole is what the speaker says.
     """
-    text = _CODE.sub(" ", reply.translate(_CURLY).lower())
+    text = _CODE.sub(" ", plain(reply).lower())
     if whole := _ALL_QUOTED.match(text):
         text = whole[1] or whole[2] or ""
     text = _unless_all(_BLOCK_QUOTE, text)
@@ -64,8 +66,11 @@ def normalised(reply: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences and lines of a normalised text."""
-    return [sentence.strip() for sentence in _SENTENCE_END.split(text) if sentence.strip()]
+    """The sentences and lines of a normalised text; one that is longer than any sentence is, in pieces.
+
+    So a rule, which may take the square of a sentence's length, takes time that grows with the number of sentences.
+    """
+    return [piece for sentence in _SENTENCE_END.split(text) for piece in _PIECE.findall(sentence.strip())]
 
 
 def _unless_all(pattern: re.Pattern[str], text: str, instead: str = "") -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import time
 from functools import cache
 from pathlib import Path
 
@@ -114,14 +113,6 @@ def test_every_rule_is_named_once_and_uses_known_cues() -> None:
     names = [rule.name for rule in RULES]
     assert len(names) == len(set(names))
     assert {cue for rule in RULES for cue in rule.needs | rule.unless} <= CUES.keys()
-
-
-@pytest.mark.parametrize("text", ["the ", "it is ", "i will ", "sorry ", "no, ", "making ", '"a ', "- x\n", "a"])
-def test_degenerate_replies_are_judged_in_bounded_time(text: str) -> None:
-    """A masked model repeats itself: no pattern may backtrack over such a reply for seconds."""
-    start = time.perf_counter()
-    judge(text * (4000 // len(text)))
-    assert time.perf_counter() - start < 2
 
 
 @cache
