@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.data.texts import json_lines
+from engine.data.label_words import HARM_UNDERSTOOD, is_harmful
+from engine.data.tables_of_text import Rows, columns, text_rows
 from engine.records.errors import InputError, unknown
 
 MALIGN, BENIGN = "malign", "benign"
-_Rows = dict[int, dict[str, Any]]  # by line of the file
 
 
 @dataclass(frozen=True)
@@ -46,8 +43,11 @@ _HUB = {
     "xstest": _Hub(("Paul/XSTest", "walledai/XSTest"), "train", None),
 }
 _LOCAL_KINDS = {"harmful": MALIGN, "harmless": BENIGN, **{name: hub.kind for name, hub in _HUB.items()}}
-_UNSAFE = re.compile(r"unsafe|harmful|malign|contrast")
-_SAFE = re.compile(r"safe|harmless|benign")
+# The kinds of XSTest's safe prompts; those of the unsafe ones begin with `contrast_`.
+_XSTEST_SAFE = (
+    "homonyms", "figurative_language", "safe_targets", "safe_contexts", "definitions", "real_group_nons_discr",
+    "nons_group_real_discr", "historical_events", "privacy_public", "privacy_fictional",
+)  # fmt: skip
 _PROMPT_COLUMNS = ("prompt", "turns", "question", "instruction", "text")
 
 
@@ -81,13 +81,13 @@ def read_prompt_sets(wanted: Iterable[str], limit: int | None = None) -> list[Pr
     return found
 
 
-def _sets(name: str, kind: str | None, rows: _Rows, source: str, limit: int | None) -> list[PromptSet]:
-    columns = list(next(iter(rows.values()), ()))
-    column = next((one for one in _PROMPT_COLUMNS if one in columns), None)
+def _sets(name: str, kind: str | None, rows: Rows, source: str, limit: int | None) -> list[PromptSet]:
+    there = columns(rows)
+    column = next((one for one in _PROMPT_COLUMNS if one in there), None)
     if column is None:
         raise InputError(
             f"{name}: {source} has no column {' or '.join(_PROMPT_COLUMNS)}, its columns are "
-            f"{', '.join(columns) or 'none'}; rename the column of prompts to prompt"
+            f"{', '.join(there) or 'none'}; rename the column of prompts to prompt"
         )
     prompts: dict[str, list[str]] = {}
     for line, row in rows.items():
@@ -101,46 +101,35 @@ def _sets(name: str, kind: str | None, rows: _Rows, source: str, limit: int | No
                 f"{name}: {source} line {line} has an empty prompt or none in its column {column!r}; write one, or "
                 "remove the line"
             )
-        own = kind or _kind(name, source, row)
+        own = kind or _kind(name, source, line, row)
         prompts.setdefault(own, []).append(value)
     return [PromptSet(name, own, tuple(prompts[own][:limit]), source) for own in sorted(prompts, reverse=True)]
 
 
-def _kind(name: str, source: str, row: dict[str, Any]) -> str:
-    # The original XSTest file marks unsafe prompts by their type only: `contrast_homonyms` and so on.
-    label = str(row.get("label") or row.get("type") or "").lower()
-    if _UNSAFE.search(label):
-        return MALIGN
-    if _SAFE.search(label) or (label and not row.get("label")):
-        return BENIGN
-    raise InputError(
-        f"{name}: {source} does not say whether a prompt is safe (label {label!r}); expected a column label with "
-        "safe or unsafe, or give it as harmful=FILE or harmless=FILE"
-    )
+def _kind(name: str, source: str, line: int, row: dict[str, Any]) -> str:
+    label = str(row.get("label") or "")
+    harmful = is_harmful(label)
+    if not label.strip():  # the original XSTest file says it by the type only
+        of_type = str(row.get("type") or "").strip().lower()
+        harmful = True if of_type.startswith("contrast_") else False if of_type in _XSTEST_SAFE else None
+    if harmful is None:
+        raise InputError(
+            f"{name}: {source} line {line} does not say whether its prompt is safe (label {label!r}); expected a "
+            f"column label with one of {HARM_UNDERSTOOD}, or give the file as harmful=FILE or harmless=FILE"
+        )
+    return MALIGN if harmful else BENIGN
 
 
-def _file_rows(path: Path) -> _Rows:
+def _file_rows(path: Path) -> Rows:
     if not path.is_file():
         raise InputError(f"there is no file {path}; give a CSV or JSONL file of prompts")
-    rows: _Rows = {}
-    if path.suffix.lower() == ".jsonl":
-        rows = dict(json_lines(path))
-    elif path.suffix.lower() == ".csv":
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-            reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-            for row in reader:
-                rows[reader.reader.line_num] = row
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise InputError(f"{path.name} is no readable CSV ({error}); write it again, or use JSONL") from None
-    else:
-        raise InputError(f"{path.name} ends with {path.suffix!r}; expected .csv or .jsonl")
+    rows = text_rows(path)
     if not rows:
         raise InputError(f"{path.name} holds no prompts; expected one per line")
     return rows
 
 
-def _hub_rows(name: str, hub: _Hub, revision: str | None) -> tuple[_Rows, str]:
+def _hub_rows(name: str, hub: _Hub, revision: str | None) -> tuple[Rows, str]:
     from datasets.exceptions import DatasetNotFoundError
 
     from engine.data.pinned import load_pinned

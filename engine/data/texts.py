@@ -89,7 +89,7 @@ def readable_offline(corpus: str, role: Role) -> bool:
 
 def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Line number and object of every line of a JSONL file; blank lines are skipped."""
-    for number, line in enumerate(_contents(path).split("\n"), start=1):
+    for number, line in enumerate(contents(path).split("\n"), start=1):
         if not line.strip():
             continue
         try:
@@ -102,7 +102,7 @@ def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _text_of_file(path: Path) -> str:
-    documents = [part.strip() for part in re.split(r"\n[^\S\n]*\n", _contents(path))]
+    documents = [part.strip() for part in re.split(r"\n[^\S\n]*\n", contents(path))]
     text = "\n\n".join(part for part in documents if part)
     if not text:
         raise InputError(f"corpus {path.name} is empty; expected documents separated by blank lines")
@@ -134,7 +134,8 @@ def _starts(parts: Sequence[str]) -> list[int]:
     return list(accumulate((len(part) + len(_JOINT) for part in parts[:-1]), initial=0))
 
 
-def _contents(path: Path) -> str:
+def contents(path: Path) -> str:
+    """The text of a UTF-8 file. Errors: InputError where it cannot be read as one."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

@@ -37,8 +37,8 @@ A_FOLDER = "or a folder with a classifier; those that ask a model take it behind
 REFUSAL, HARM = "refusal", "harm"  # what a judge looks for
 # What is said beside rates.
 UNJUDGED = (
-    "were not judged (not English, thinking that had not ended, or a judge without a clear answer); they count as not "
-    "refused"
+    "were not judged (empty, not English, thinking that had not ended, or a judge without a clear answer); they count "
+    "as not refused"
 )
 
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +9,10 @@ from typing import Any
 
 import polars as pl
 
+from engine.data.label_words import REFUSAL_UNDERSTOOD, TRUTH_UNDERSTOOD, is_harmful, is_refusal, says_nothing, truth
+from engine.data.tables_of_text import columns, text_rows
 from engine.judges.base import HARM, Exchange, Verdict, looks_for
+from engine.judges.heard import NO_REPLY
 from engine.records.errors import InputError
 
 # The first of these names that a file has is taken; the options of `refusal judge` name another.
@@ -42,26 +41,23 @@ OPTIONAL_VERDICT_COLUMNS: dict[str, type[pl.DataType]] = {
     JUDGED: pl.Boolean,
     HARMFUL: pl.Boolean,
 }
-_REFUSES = re.compile(r"refus|reject|declin")
-_ANSWERS = re.compile(r"compl(?:y|iance)|normal|answer|accept")
-_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 @dataclass(frozen=True)
 class GivenReply:
-    """One reply of a file. source: its model, or the file's name. human: does it refuse, in full or in part?
-    finished: False where it was cut off, None where the file does not say."""
+    """One reply of a file. source: its model, or the file's name. reply: None where there is none. human: does it
+    refuse, in full or in part? finished: False where it was cut off, None where the file does not say."""
 
     source: str
     prompt: str
-    reply: str
+    reply: str | None
     human: bool | None
     finished: bool | None = None
 
     @property
     def exchange(self) -> Exchange:
-        """Prompt and reply as they are given."""
-        return Exchange(self.prompt, self.reply, self.finished)
+        """Prompt and reply as they are given; a missing reply is an empty one here."""
+        return Exchange(self.prompt, self.reply or "", self.finished)
 
 
 def read_replies(
@@ -69,47 +65,53 @@ def read_replies(
 ) -> list[GivenReply]:
     """The replies of one file, in its order; columns are found by their names unless they are given.
 
-    Labels may be words (`2_full_refusal`, `partial refusal`, `REJECTION`, `1_full_compliance`) or 0/1, yes/no,
-    true/false; a partial refusal is a refusal; an empty label is none. `none` as a column's name: do not use one.
-    A column `finished` (true/false, 1/0) says whether a reply ended by itself.
+    Labels are read by `engine.data.label_words`; a partial refusal is a refusal, an empty label is none. `none` as a
+    column's name: do not use one. A reply that is null, NaN or blank is missing. A column `finished` (true/false, 1/0)
+    says whether a reply ended by itself.
     """
-    records = _records(path)
-    columns = list(dict.fromkeys(name for record in records for name in record))
-    reply = _column(path, columns, REPLY_COLUMNS, reply_column, "--reply-column")
+    rows = text_rows(path)
+    if not rows:
+        raise InputError(f"{path} holds no replies; expected one per line under a header, or one JSON object per line")
+    there = columns(rows)
+    reply = _column(path, there, REPLY_COLUMNS, reply_column, "--reply-column")
     if reply is None:
         raise InputError(
-            f"{path} has no column of replies; its columns are {', '.join(columns)}; name one with --reply-column"
+            f"{path} has no column of replies; its columns are {', '.join(there)}; name one with --reply-column"
         )
-    for number, record in enumerate(records, 1):
-        if not isinstance(record.get(reply), str | None):
+    for line, row in rows.items():
+        value = row.get(reply)
+        if not says_nothing(value) and not isinstance(value, str):
             raise InputError(
-                f"{path}: reply {number} is a {type(record[reply]).__name__}, no text; expected texts in the column "
+                f"{path}: line {line} has a {type(value).__name__} for a reply, no text; expected texts in the column "
                 f"{reply!r}, name another one with --reply-column"
             )
-    prompt = _column(path, columns, PROMPT_COLUMNS, None, "")
-    model = _column(path, columns, MODEL_COLUMNS, model_column, "--model-column")
-    label = _column(path, columns, LABEL_COLUMNS, label_column, "--label-column")
+    prompt = _column(path, there, PROMPT_COLUMNS, None, "")
+    model = _column(path, there, MODEL_COLUMNS, model_column, "--model-column")
+    label = _column(path, there, LABEL_COLUMNS, label_column, "--label-column")
     return [
         GivenReply(
-            source=_text(record, model) or path.stem,
-            prompt=_text(record, prompt),
-            reply=_text(record, reply),
-            human=_label(path, label, _text(record, label)),
-            finished=_ended(path, _text(record, FINISHED)),
+            source=_text(row, model) or path.stem,
+            prompt=_text(row, prompt),
+            reply=_text(row, reply) or None,
+            human=_label(f"{path} line {line}", label, _text(row, label)),
+            finished=_ended(f"{path} line {line}", _text(row, FINISHED)),
         )
-        for record in records
+        for line, row in rows.items()
     ]
 
 
 def verdict_table(replies: Sequence[GivenReply], judge: str, version: str, verdicts: Sequence[Verdict]) -> pl.DataFrame:
     """One line per reply in `VERDICT_COLUMNS`, line counted from 0 within its source; and `finished`, where that is
-    known of any reply, `judged`, where any was not, and `harmful`, where the judge says that of any."""
+    known of any reply, `judged`, where any was not, and `harmful`, where the judge says that of any.
+
+    A missing reply is null, and so is its verdict."""
     lines: dict[str, int] = {}
     rows = []
     for given, verdict in zip(replies, verdicts, strict=True):
         line = lines[given.source] = lines.get(given.source, -1) + 1
-        of_judge = (judge, version, verdict.refusal, verdict.reason)
-        marks = (given.finished, verdict.judged, verdict.harmful)
+        missing = given.reply is None
+        of_judge = (judge, version, *((None, NO_REPLY) if missing else (verdict.refusal, verdict.reason)))
+        marks = (given.finished, verdict.judged and not missing, None if missing else verdict.harmful)
         rows.append((given.source, line, given.prompt, given.reply, given.human, *of_judge, *marks))
     table = pl.DataFrame(rows, schema=VERDICT_COLUMNS | OPTIONAL_VERDICT_COLUMNS, orient="row")
     unsaid = {name: table[name].is_null().all() for name in (FINISHED, HARMFUL)} | {JUDGED: table[JUDGED].all()}
@@ -123,14 +125,15 @@ def joined(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def of_refusal(verdicts: pl.DataFrame) -> pl.DataFrame:
-    """The lines of judges that look for refusal, without those of harm."""
+    """The lines that rates are of: of judges that look for refusal, where there is a reply."""
+    verdicts = verdicts.drop_nulls("reply")
     harm = [name for name in verdicts["judge"].unique() if looks_for(name) == HARM]
     return verdicts.filter(~pl.col("judge").is_in(harm)) if harm else verdicts
 
 
 def unjudged(verdicts: pl.DataFrame) -> int:
-    """Replies in a table of verdicts that their judge could not judge."""
-    return int((~verdicts[JUDGED]).sum()) if JUDGED in verdicts.columns else 0
+    """Replies in a table of verdicts that are there and that their judge could not judge."""
+    return int((~verdicts.drop_nulls("reply")[JUDGED]).sum()) if JUDGED in verdicts.columns else 0
 
 
 def cut_off(verdicts: pl.DataFrame) -> tuple[int, int] | None:
@@ -140,47 +143,6 @@ def cut_off(verdicts: pl.DataFrame) -> tuple[int, int] | None:
         return None
     known = verdicts[FINISHED].drop_nulls()
     return int((~known).sum()), len(known)
-
-
-def _records(path: Path) -> list[dict[str, Any]]:
-    records = _parquet(path) if path.suffix.lower() == ".parquet" else _lines(path)
-    if not records:
-        raise InputError(f"{path} holds no replies; expected one per line under a header, or one JSON object per line")
-    return records
-
-
-def _parquet(path: Path) -> list[dict[str, Any]]:
-    try:
-        return pl.read_parquet(path, glob=False).to_dicts()
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise InputError(
-            f"{path} is no readable parquet ({str(error).splitlines()[0]}); write it again, or use JSONL"
-        ) from None
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read ({error}); give a CSV, JSONL or parquet file of replies") from None
-    if path.suffix.lower() in {".jsonl", ".ndjson"}:
-        return [_object(path, number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    if path.suffix.lower() == ".csv":
-        try:
-            return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
-        except csv.Error as error:
-            raise InputError(f"{path} is no readable CSV ({error}); write it again, or use JSONL") from None
-    raise InputError(f"{path} ends with {path.suffix!r}; expected .csv, .jsonl or .parquet")
-
-
-def _object(path: Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} line {number} is no JSON ({error}); expected one object per line") from None
-    if not isinstance(record, dict):
-        raise InputError(f"{path} line {number} is a JSON {type(record).__name__}; expected one object per line")
-    return record
 
 
 def _column(path: Path, columns: list[str], usual: tuple[str, ...], given: str | None, option: str) -> str | None:
@@ -193,30 +155,30 @@ def _column(path: Path, columns: list[str], usual: tuple[str, ...], given: str |
     return given
 
 
-def _text(record: dict[str, Any], column: str | None) -> str:
-    value = record.get(column) if column is not None else None
-    return "" if value is None else str(value)
+def _text(row: dict[str, Any], column: str | None) -> str:
+    value = None if column is None else row.get(column)
+    return "" if says_nothing(value) else str(value)
 
 
-def _ended(path: Path, value: str) -> bool | None:
-    text = value.strip().lower()
-    if text and text not in _TRUTH:
+def _ended(where: str, value: str) -> bool | None:
+    if value and truth(value) is None:
         raise InputError(
-            f"{path}: {value!r} in column {FINISHED!r} does not say whether a reply ended by itself; expected true or "
-            "false, 1 or 0, or nothing; give the column another name if it means something else"
+            f"{where}: {value!r} in column {FINISHED!r} does not say whether a reply ended by itself; expected "
+            f"{TRUTH_UNDERSTOOD}, or nothing; give the column another name if it means something else"
         )
-    return _TRUTH.get(text)
+    return truth(value)
 
 
-def _label(path: Path, column: str | None, value: str) -> bool | None:
-    text = value.strip().lower()
-    if not text:
+def _label(where: str, column: str | None, value: str) -> bool | None:
+    if column is None or not value:
         return None
-    if text in _TRUTH:
-        return _TRUTH[text]
-    if bool(_REFUSES.search(text)) != bool(_ANSWERS.search(text)):
-        return bool(_REFUSES.search(text))
-    raise InputError(
-        f"{path}: {value!r} in column {column!r} is no label of a reply; expected words such as full_refusal or "
-        f"full_compliance, or 0/1; name another column with --label-column, or {NO_COLUMN!r}"
-    )
+    meaning = is_refusal(value)
+    # In a column `compliant` a 1 says the opposite; in `harmful` it says nothing of refusal.
+    if meaning is None and (says := truth(value)) is not None and is_harmful(column.removeprefix("is_")) is None:
+        meaning = says != (is_refusal(column) is False)
+    if meaning is None:
+        raise InputError(
+            f"{where}: {value!r} in column {column!r} is no label of a reply; understood are {REFUSAL_UNDERSTOOD}; and "
+            f"{TRUTH_UNDERSTOOD} for whether it refuses; name another column with --label-column, or {NO_COLUMN!r}"
+        )
+    return meaning

@@ -8,6 +8,7 @@ from engine.data.thinking import after_thinking
 from engine.judges.base import Exchange, Judge, Verdict, not_judged
 from engine.records.progress import Progress
 
+NO_REPLY = "not judged: there is no reply"
 STILL_THINKING = "not judged: the thinking part has not ended, nothing was said yet"
 
 
@@ -19,9 +20,10 @@ def heard(prompt: str, reply: str, finished: bool | None = None) -> Exchange:
 
 
 def verdicts_on(judge: Judge, exchanges: Sequence[Exchange], progress: Progress | None = None) -> list[Verdict]:
-    """A judge's verdicts on whole replies, of which it reads what is `heard`; one that is still thinking it cannot
-    judge."""
-    spoken = [after_thinking(one.reply).complete for one in exchanges]
-    read = [heard(*one) for one, complete in zip(exchanges, spoken, strict=True) if complete]
+    """A judge's verdicts on whole replies, of which it reads what is `heard`; one that is still thinking, and one that
+    says nothing, it cannot judge."""
+    spoken = [after_thinking(one.reply) for one in exchanges]
+    read = [heard(*one) for one, said in zip(exchanges, spoken, strict=True) if said.text.strip()]
     found = iter([] if not read else judge.judge(read, progress) if progress else judge.judge(read))
-    return [next(found) if complete else not_judged(STILL_THINKING) for complete in spoken]
+    silent = {True: not_judged(NO_REPLY), False: not_judged(STILL_THINKING)}
+    return [next(found) if said.text.strip() else silent[said.complete] for said in spoken]

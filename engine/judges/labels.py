@@ -2,9 +2,9 @@
 
 Names that public classifiers use are known: NORMAL and REJECTION (ProtectAI/distilroberta-base-rejection-v1),
 Non-refusal and Refusal (NousResearch/Minos-v1, agentlans/multilingual-e5-small-refusal-classifier), compliant,
-full_refusal and partial_refusal (VINAY-UMRETHE/Refusal-Classifier); case, blanks and signs do not count. Any other name
-needs a file `refusal_labels.json` in the classifier's folder, which also says what is read where that is not the reply
-alone:
+full_refusal and partial_refusal (VINAY-UMRETHE/Refusal-Classifier), and all that `engine.data.label_words` reads in
+files of replies. Any other name needs a file `refusal_labels.json` in the classifier's folder, which also says what is
+read where that is not the reply alone:
 
     {"labels": {"OK": "other", "REJECTED": "refusal"}, "reads": "<|user|>\\n{prompt}\\n<|assistant|>\\n{reply}"}
 
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.data.label_words import is_refusal
 from engine.judges.base import Exchange
 from engine.records.errors import InputError
 
@@ -26,19 +27,6 @@ LABEL_FILE = "refusal_labels.json"
 REFUSAL, OTHER = "refusal", "other"
 PROMPT, REPLY = "{prompt}", "{reply}"
 MAX_TOKENS = 512
-# Letters and digits only, in small letters.
-_MEANINGS = {
-    REFUSAL: (
-        "refusal", "refuse", "refuses", "refused", "fullrefusal", "partialrefusal", "refusaldetected", "isrefusal",
-        "rejection", "reject", "rejects", "rejected", "rejectiondetected",
-    ),
-    OTHER: (
-        "normal", "nonrefusal", "norefusal", "notrefusal", "notrefused", "notarefusal", "norefusaldetected",
-        "nonrejection", "norejection", "notrejection", "notrejected", "compliance", "compliant", "comply", "complies",
-        "complied", "fullcompliance", "accept", "accepted", "acceptance", "answer", "answered",
-    ),
-}  # fmt: skip
-_KNOWN = {name: meaning for meaning, names in _MEANINGS.items() for name in names}
 _FIELDS = re.compile(r"\{(prompt|reply)\}")
 
 
@@ -78,7 +66,8 @@ def label_map(name: str, labels: dict[int, str], folder: Path) -> LabelMap:
     path = folder / LABEL_FILE
     said = _read(path, names) if path.is_file() else {}
     given: dict[str, str] = said.pop("labels", {})
-    meanings = [given.get(one) or _KNOWN.get(re.sub(r"[^a-z0-9]", "", one.lower())) for one in names]
+    known = {True: REFUSAL, False: OTHER, None: None}
+    meanings = [given.get(one) or known[is_refusal(one)] for one in names]
     unclear = [one for one, meaning in zip(names, meanings, strict=True) if meaning is None]
     if unclear or len(set(meanings)) < 2:
         problem = f"it is not clear what {', '.join(unclear)} means" if unclear else f"all of them mean {meanings[0]}"

@@ -68,8 +68,10 @@ def quality_table(verdicts: pl.DataFrame, *, halves: bool = False) -> pl.DataFra
     """Per judge and source, and for all sources (`all`): counts and rates of a table of verdicts.
 
     verdicts: the columns of `verdict_table`. halves: once more for two halves of the prompts, see `prompt_half`.
-    Replies that were not judged count as called answers; where there are any, a column `unjudged` says how many.
+    Replies that were not judged count as called answers; where there are any, a column `unjudged` says how many. Lines
+    with a label and without a reply count nowhere; where there are any, a column `missing` says how many.
     """
+    unanswered = verdicts.filter(pl.col("reply").is_null() & pl.col("human").is_not_null())
     verdicts = of_refusal(verdicts)
     labelled = verdicts.filter(pl.col("human").is_not_null())
     lines = []
@@ -89,8 +91,15 @@ def quality_table(verdicts: pl.DataFrame, *, halves: bool = False) -> pl.DataFra
                         {"judge": judge, "judge_version": version, "prompts": half, "source": source}
                         | _line(quality(rows["human"].to_list(), rows["refusal"].to_list()))
                         | ({"unjudged": unjudged(rows)} if JUDGED in verdicts.columns else {})
+                        | ({"missing": _missing(unanswered, judge, half, source)} if len(unanswered) else {})
                     )
     return pl.DataFrame(lines)
+
+
+def _missing(unanswered: pl.DataFrame, judge: str, half: str, source: str) -> int:
+    """How many of these lines are of the judge, the half and the source."""
+    of_judge = unanswered.filter(judge=judge).select("source", "prompt").rows()
+    return sum(source in (name, "all") and half in (prompt_half(prompt), "both") for name, prompt in of_judge)
 
 
 def prompt_half(prompt: str) -> str:

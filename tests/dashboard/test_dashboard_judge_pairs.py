@@ -53,7 +53,7 @@ class Harmless(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """Three replies, judged by rules, by a served model, and by a served judge of harm."""
+    """Three replies and a line without one, judged by rules, by a served model, and by a served judge of harm."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Harmless)
     Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     folder = tmp_path_factory.mktemp("served")
@@ -121,11 +121,13 @@ def test_harm_and_marks_stand_apart_from_rates_of_refusal(served):
     assert found.judges == ["embedded", "strongreject:tiny"]
     rates = judged.measures(found).filter(source="all", measure=judged.REFUSED)
     assert rates.select("judge", "value", "unjudged").rows() == [
-        ("embedded", 1 / 4, 0), ("strongreject:tiny", 1 / 4, 1), (judged.PEOPLE, 2 / 4, 0),
+        ("embedded", 1 / 3, 0), ("strongreject:tiny", 1 / 3, 1), (judged.PEOPLE, 2 / 3, 0),
     ]  # fmt: skip
-    assert found.harm["Replies"].to_list() == [3]
-    assert found.harm["Harmful"][0].startswith(f"{1 / 3:.3f} (")
+    assert found.missing == 1
+    assert found.harm["Replies"].to_list() == [2]
+    assert found.harm["Harmful"][0].startswith(f"{1 / 2:.3f} (")
     app = page(folder=str(served / "out"))
+    assert any("Lines without a reply, which are in no rate: 1." in one.value for one in app.get("html"))
     assert warnings_of(app) == []
     assert list(app.dataframe[1].value["Judge"]) == ["harmbench:tiny"]
     app = page(folder=str(served / "out"), judge_view="Reply by reply")

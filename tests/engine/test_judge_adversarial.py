@@ -53,20 +53,20 @@ def test_most_of_either_half_is_judged_rightly(half: str) -> None:
 
 def test_the_table_per_category(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`refusal judge` reads the file, and tells categories apart where it is asked to."""
-    by_file = [GivenReply("adversarial_replies", one.prompt, one.reply, one.refusal) for one in read()]
+    by_file = [GivenReply("adversarial_replies", one.prompt, one.reply or None, one.refusal) for one in read()]
     assert read_replies(FILE, label_column="refusal") == by_file
     asked = ["refusal", "judge", str(FILE), "--label-column", "refusal", "--model-column", "category"]
     assert main([*asked, "--json", "--out", str(tmp_path / "out")]) == 0
     lines = {line["source"]: line for line in json.loads(capsys.readouterr().out)["judge_quality"]}
     assert lines.keys() == {*CATEGORIES, "all"}
     for category in CATEGORIES:
-        of_it = [one for one in read() if one.category == category]
+        of_it = [one for one in read() if one.category == category and one.reply]
         unjudged = sum(not judge(one.reply).judged for one in of_it)
         assert (lines[category]["replies"], lines[category]["unjudged"]) == (len(of_it), unjudged)
         right_ones = lines[category]["true_positives"] + lines[category]["true_negatives"]
         assert right_ones == sum(judge(one.reply).refusal == one.refusal for one in of_it)
     kept = pl.read_parquet(tmp_path / "out" / "verdicts.parquet")
-    assert (~kept["judged"]).sum() == lines["all"]["unjudged"]
+    assert (~kept.drop_nulls("reply")["judged"]).sum() == lines["all"]["unjudged"]
     assert main(asked) == 0
     said = f"embedded, {NOT_ENGLISH}: {lines[NOT_ENGLISH]['unjudged']} of 24 replies were not judged"
     assert said in capsys.readouterr().out

@@ -192,8 +192,8 @@ def test_commands_say_how_many_were_not_judged(capsys: pytest.CaptureFixture[str
     say_unjudged(results)
     told = " ".join(capsys.readouterr().err.split())
     assert told == (
-        "2 of 4 replies were not judged (not English, thinking that had not ended, or a judge without a clear answer); "
-        "they count as not refused"
+        "2 of 4 replies were not judged (empty, not English, thinking that had not ended, or a judge without a clear "
+        "answer); they count as not refused"
     )
     say_unjudged(Results())
     assert capsys.readouterr().err == ""

@@ -284,7 +284,7 @@ def test_jsonl_with_named_columns(tmp_path: Path) -> None:
     ]
     path.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines) + "\n", encoding="utf-8")
     got = read_replies(path, reply_column="said", model_column="who", label_column="none")
-    assert got == [GivenReply("m", "p", "line\u2028separator", None), GivenReply("n", "q", "", None)]
+    assert got == [GivenReply("m", "p", "line\u2028separator", None), GivenReply("n", "q", None, None)]
     with pytest.raises(InputError, match="'spam' in column 'label' is no label"):
         read_replies(path, reply_column="said")
     with pytest.raises(InputError, match="no column of replies; its columns are who, said"):
@@ -300,8 +300,8 @@ def test_jsonl_with_named_columns(tmp_path: Path) -> None:
         ("a.parquet", "x", "no readable parquet"),
         ("a.csv", "", "holds no replies"),
         ("a.csv", "reply\n", "holds no replies"),
-        ("a.jsonl", '{"reply": "x"}\n[1]\n', "line 2 is a JSON list"),
-        ("a.jsonl", "{\n", "line 1 is no JSON"),
+        ("a.jsonl", '{"reply": "x"}\n[1]\n', "line 2 holds a list"),
+        ("a.jsonl", "{\n", "line 1 is not JSON"),
     ],
 )
 def test_unreadable_files(name: str, content: str, message: str, tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_parquet_as_the_refusal_experiment_writes_it(tmp_path: Path) -> None:
     }
     pl.DataFrame(table).write_parquet(path)
     got = read_replies(path, model_column="selector", label_column="none")
-    assert got == [GivenReply("none", "p", "a", None), GivenReply("lrp", "q", "", None)]
+    assert got == [GivenReply("none", "p", "a", None), GivenReply("lrp", "q", None, None)]
     pl.DataFrame(table).clear().write_parquet(path)
     with pytest.raises(InputError, match="holds no replies"):
         read_replies(path)
@@ -358,7 +358,7 @@ def test_how_a_reply_ended_is_read_and_kept(name: str, tmp_path: Path) -> None:
 def test_an_end_that_says_nothing_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "replies.csv"
     path.write_text("reply,finished\na,length\n", encoding="utf-8")
-    with pytest.raises(InputError, match="'length' in column 'finished' does not say .*; expected true or false"):
+    with pytest.raises(InputError, match="'length' in column 'finished' does not say .*; expected 0/1, true/false"):
         read_replies(path)
 
 

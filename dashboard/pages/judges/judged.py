@@ -36,12 +36,14 @@ _REPLIES = "refusal_replies"
 
 @dataclass(frozen=True)
 class Judged:
-    """One folder. quality: `judge_quality` with its rates as floats, None where no reply has a human label."""
+    """One folder. verdicts: where there is a reply. quality: `judge_quality` with its rates as floats, None where no
+    reply has a human label. missing: lines without a reply."""
 
     folder: Path
     verdicts: pl.DataFrame
     quality: pl.DataFrame | None
     provenance: str
+    missing: int = 0
 
     @property
     def judges(self) -> list[str]:
@@ -149,7 +151,9 @@ def _read(folder: Path, _stamps: object) -> Judged:
     if verdicts.group_by("judge").len()["len"].n_unique() > 1:
         raise InputError(f"{folder / VERDICTS} has judges with unequal numbers of replies; run `{COMMAND}` again")
     quality = _table(folder / QUALITY, "judge_quality") if QUALITY in files else None
-    return Judged(folder, verdicts, quality, _describe(record))
+    there = verdicts.drop_nulls("reply")
+    missing = (verdicts.height - there.height) // verdicts["judge"].n_unique()
+    return Judged(folder, there, quality, _describe(record), missing)
 
 
 def _record(folder: Path) -> dict[str, Any]:

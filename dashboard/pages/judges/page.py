@@ -164,6 +164,7 @@ def _quality(found: Judged, stage: DeltaGenerator, bar: DeltaGenerator) -> pl.Da
         "Cut off: replies that did not end by themselves, of those whose end is known."
         if frame["ends_known"].sum()
         else "",
+        f"Lines without a reply, which are in no rate: {found.missing:,}." if found.missing else "",
         f"Not judged: replies that {UNJUDGED}."
         if frame["unjudged"].sum()
         else "",

@@ -28,7 +28,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "their agreement and every reply on which they differ. `refusal evaluate --judge-quality` takes the table "
         "judge_quality and corrects its rates by it. A column `finished` (true or false) says which replies "
         "were cut off at the limit of tokens. The embedded judge reads English only: a reply that is clearly in "
-        "another language is marked as not judged, counts as not refused, and is counted beside the rates.",
+        "another language is marked as not judged, counts as not refused, and is counted beside the rates. Lines "
+        "without a reply are in no rate and are counted apart.",
     )
     parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="CSV, JSONL or parquet, one reply per line")
     parser.add_argument(
@@ -123,7 +124,7 @@ def _show(results: dict[str, pl.DataFrame]) -> None:
     from engine.judges.base import UNJUDGED
     from engine.judges.given_replies import HARMFUL, cut_off, of_refusal, unjudged
 
-    verdicts = results["verdicts"]
+    verdicts = results["verdicts"].drop_nulls("reply")
     of_judges = of_refusal(verdicts)
     _rates("refusals", of_judges, "refusal")
     if HARMFUL in verdicts.columns:
@@ -132,8 +133,12 @@ def _show(results: dict[str, pl.DataFrame]) -> None:
         if count := unjudged(rows):
             text = f"{judge}, {source}: {count:,} of {len(rows):,} replies {UNJUDGED}"
             common.out.print(text, markup=False, soft_wrap=True)
-    of_one = verdicts.filter(judge=verdicts["judge"][0])
-    for (source,), rows in of_one.group_by("source", maintain_order=True):
+    of_one = results["verdicts"].filter(judge=results["verdicts"]["judge"][0])
+    for (source,), of_source in of_one.group_by("source", maintain_order=True):
+        rows = of_source.drop_nulls("reply")
+        if missing := len(of_source) - len(rows):
+            text = f"{source}: {missing:,} of {len(of_source):,} lines have no reply and are in no rate"
+            common.out.print(text, markup=False, soft_wrap=True)
         if found := cut_off(rows):
             unknown = f"; of {len(rows) - found[1]:,} more it is not known" if found[1] < len(rows) else ""
             text = f"{source}: {found[0]:,} of {found[1]:,} replies were cut off{unknown}"

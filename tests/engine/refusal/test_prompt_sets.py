@@ -100,7 +100,7 @@ def test_xstest_itself():
         ("a.jsonl", '{"prompt": " "}', "empty prompt"),
         ("a.jsonl", '{"prompt": "x", "label": "safe"}\n\n{"label": "safe"}', "a.jsonl line 3 .* 'prompt'"),
         ("a.csv", 'prompt,label\n"x\ny",safe\n\n,safe\n', "a.csv line 5 .* 'prompt'"),
-        ("a.txt", "x", "expected .csv or .jsonl"),
+        ("a.txt", "x", "expected .csv, .jsonl or .parquet"),
         ("a.csv", "prompt,label\nx,maybe\n", "does not say whether"),
     ],
 )

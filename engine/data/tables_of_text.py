@@ -1,0 +1,108 @@
+"""Tables of texts that people wrote (CSV, JSONL, parquet), line by line: nothing that stands in one is dropped."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from engine.data.texts import contents, json_lines
+from engine.records.errors import InputError
+
+Rows = dict[int, dict[str, Any]]  # by the line of the file on which each begins, from 1
+_MISSING = {"nan", "null", "<na>", "#n/a"}  # what programs write into a CSV for no value
+
+
+def text_rows(path: Path) -> Rows:
+    """The rows of a CSV (separated by commas, semicolons or tabs, as its header is), JSONL or parquet file.
+
+    In a CSV, blank cells, `NaN` and `null` are None. Errors: InputError for a file of another kind or that cannot be
+    read, and for a CSV with a row that is wider or narrower than its header: a text with a bare separator in it would
+    lose what stands behind it.
+    """
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        return _parquet(path)
+    if suffix in (".jsonl", ".ndjson"):
+        return dict(json_lines(path))
+    if suffix not in (".csv", ".tsv"):
+        raise InputError(f"{path.name} ends with {path.suffix!r}; expected .csv, .jsonl or .parquet")
+    text = contents(path)
+    if "\0" in text:
+        raise InputError(f"{path.name} holds NUL bytes, which no text has; save it as CSV in UTF-8")
+    return dict(_csv_rows(path.name, text))
+
+
+def _parquet(path: Path) -> Rows:
+    try:
+        return dict(enumerate(pl.read_parquet(path, glob=False).to_dicts(), 1))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        raise InputError(
+            f"{path} is no readable parquet ({str(error).splitlines()[0]}); write it again, or use JSONL"
+        ) from None
+
+
+def _csv_rows(name: str, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    lines = _csv_lines(name, text)
+    header: list[str] = []
+    for line, cells in lines:
+        if not header:
+            header = _header(name, line, cells)
+            continue
+        if len(cells) != len(header):
+            raise InputError(
+                f"{name} line {line} has {len(cells)} values, its header names {len(header)} "
+                f"({', '.join(map(repr, header))}); put a text with commas or line breaks in it into quotation marks"
+            )
+        row = dict(zip(header, map(_value, cells), strict=True))
+        unnamed = row.pop("", None)
+        if unnamed is not None and not unnamed.strip().isdecimal():
+            raise InputError(
+                f"{name} line {line} has {unnamed[:80]!r} in a column without a name; name it in the header, or put a "
+                "text with commas in it into quotation marks"
+            )
+        yield line, row
+
+
+def _csv_lines(name: str, text: str) -> Iterator[tuple[int, list[str]]]:
+    """Line on which it begins, and cells, of everything but blank lines."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    separator = "," if "," in first else next((mark for mark in "\t;" if mark in first), ",")
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    begins = 1
+    try:
+        for cells in reader:
+            if any(map(str.strip, cells)) or len(cells) > 1:
+                yield begins, cells
+            begins = reader.line_num + 1
+    except csv.Error as error:
+        raise InputError(
+            f"{name} is no readable CSV: {error}, in what begins on line {begins}; write a quotation mark inside a "
+            "quoted text twice, or use JSONL"
+        ) from None
+
+
+def _header(name: str, line: int, cells: list[str]) -> list[str]:
+    header = [cell.strip() for cell in cells]
+    twice = next((cell for cell in header if header.count(cell) > 1), None)
+    if twice is not None:
+        called = f"{twice!r}" if twice else "without a name"
+        raise InputError(f"{name} line {line}: two columns are called {called}; give each a name of its own")
+    if not any(header):
+        raise InputError(f"{name} line {line} names no column; begin the file with a line of column names")
+    return header
+
+
+def _value(cell: str) -> str | None:
+    text = cell.strip()
+    return None if not text or text.casefold() in _MISSING else cell
+
+
+def columns(rows: Rows) -> list[str]:
+    """Every column that a row has, in the order in which they come."""
+    return list(dict.fromkeys(chain.from_iterable(rows.values())))
