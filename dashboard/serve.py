@@ -55,12 +55,13 @@ def main(
     port: None = the first free one from 8501 on. address: 127.0.0.1 unless others are meant to connect; these then need
     the token that is printed, and what `access` says is off unless allow_runs.
     preload_model: load the shipped model in the background once the first page is up.
-    Raises `InputError` for a store that is no folder and for a port that is taken.
+    Raises `InputError` for a store that is no folder, an address that is not this machine's and a port that is taken.
     """
     if store is not None:
         if not store.is_dir():
             raise InputError(f"there is no folder {store}; give an existing store or results folder with --store")
         os.environ[STORE_VARIABLE] = str(store.resolve())
+    _check_address(address)
     chosen = _free_port(address) if port is None else _checked_port(port, address)
 
     import streamlit as st
@@ -197,14 +198,31 @@ def _checked_port(port: int, address: str) -> int:
 
 
 def _is_free(port: int, address: str) -> bool:
+    return _cannot_listen(address, port) is None
+
+
+def _check_address(address: str) -> None:
+    """Errors: InputError for what is no address of this machine, whatever the port."""
+    why = _cannot_listen(address, 0) if address else "it is empty"
+    if why is not None:
+        raise InputError(
+            f"cannot listen on the address {address!r} ({why}); give 127.0.0.1 for this machine only, 0.0.0.0 for all "
+            "that can reach it, or one of its own names or numbers"
+        )
+
+
+def _cannot_listen(address: str, port: int) -> str | None:
+    """Why nothing can listen there, None where something can. Port 0: any that is free."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))
-        except OSError:
-            return False
-    return True
+        except OSError as error:
+            return error.strerror or str(error)
+        except (ValueError, TypeError):  # a zero byte, a part longer than names have
+            return "it is no name of a machine"
+    return None
 
 
 def _import_what_the_first_page_needs() -> None:

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from engine.commands.common import as_json, err, out
+from engine.commands.common import as_json, err, only_the_answer, out
 from engine.commands.listed import COMMANDS
 from engine.models import downloads
-from engine.records.environment import installed_version
-from engine.records.errors import CheckFailed, Ended, InputError, disk_problem
+from engine.records.environment import check_threads, installed_version
+from engine.records.errors import CheckFailed, Ended, InputError, disk_problem, is_panic
 from engine.records.out_of_memory import is_out_of_memory
 from engine.records.terminal import one_line
 from engine.results import damage
@@ -65,7 +65,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(words)
     damage.new_run()
     try:
-        code = args.run(args)
+        check_threads()
+        with only_the_answer(args):
+            code = args.run(args)
     except Ended as end:
         if not as_json(args, end.answer):
             out.print(str(end))
@@ -85,9 +87,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         said = disk_problem(error)
         return _fail(args, said or f"failed: {type(error).__name__}: {error}; --debug shows where", 2 if said else 1)
     except UnicodeEncodeError as error:
-        said = f"a name holds {error.object[error.start : error.end]!a}, which is no Unicode and cannot be shown"
-        return _fail(args, f"{said}; rename the folder or the file", 2)
-    except Exception as error:
+        said = f"a name or an option holds {error.object[error.start : error.end]!a}, which is no Unicode"
+        return _fail(args, f"{said}; rename the folder or the file, or write the option anew", 2)
+    except SystemExit as end:  # of a plug-in or a library: no command of ours ends that way
+        if isinstance(end.__context__, BrokenPipeError):  # rich, where the reader of our output went away
+            return 1
+        return _fail(args, f"failed: a plug-in or a library ended the program (sys.exit, {end.code!r})", 1)
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
         if isinstance(error, ValueError) and "embedded null" in str(error):
             return _fail(args, "a path has a zero byte in it, which no file can have; give another one", 2)
         if is_out_of_memory(error):

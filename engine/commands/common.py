@@ -6,9 +6,9 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 from rich.segment import Segment
@@ -34,6 +34,8 @@ class Terminal(Console):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(markup=False, emoji=False, highlight=False, **settings)
+        if self.width < 1:  # COLUMNS=0: nothing at all would be shown
+            self.width = 80
 
     def print(self, *objects: Any, **settings: Any) -> None:
         # Before rich, which drops some control characters and takes others to be of no width.
@@ -44,6 +46,7 @@ class Terminal(Console):
             yield one if one.control else Segment(shown(one.text), one.style)
 
 
+_stdout: TextIO | None = None  # the real one, while `only_the_answer`
 out = Terminal(soft_wrap=True)
 err = Terminal(stderr=True)
 
@@ -231,13 +234,28 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     out.print(table)
 
 
+@contextmanager
+def only_the_answer(args: argparse.Namespace) -> Iterator[None]:
+    """With --json whatever a library or a plug-in prints goes to stderr, so that stdout is the one JSON object."""
+    global _stdout
+    if not getattr(args, "json", False):
+        yield
+        return
+    _stdout = sys.stdout
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _stdout = None
+
+
 def print_json(value: object) -> None:
     """One JSON object on stdout; a table is a list of its rows."""
 
     def plain(other: Any) -> Any:
         return other.to_dicts() if hasattr(other, "to_dicts") else str(other)
 
-    sys.stdout.write(json.dumps(value, indent=1, default=plain) + "\n")
+    (_stdout or sys.stdout).write(json.dumps(value, indent=1, default=plain) + "\n")
 
 
 def say_notes(folder: Path) -> list[str]:

@@ -175,9 +175,16 @@ class _Now:
             if any(part.touched[edit] for edit in self.distinct):
                 units = self.units(part, values, layer)
                 if _reads_tokens(part.intervention):
-                    values = part.intervention.apply_from(values, units, layer, self._sources(part.intervention))
+                    said = part.intervention.apply_from(values, units, layer, self._sources(part.intervention))
                 else:
-                    values = part.intervention.apply(values, units, layer)
+                    said = part.intervention.apply(values, units, layer)
+                if not isinstance(said, Tensor) or said.shape != values.shape:
+                    raise InputError(
+                        f"the intervention {type(part.intervention).__name__} gave "
+                        f"{list(said.shape) if isinstance(said, Tensor) else type(said).__name__} for the output of "
+                        f"{layer.name}; expected a tensor of its shape, {list(values.shape)}"
+                    )
+                values = said.to(values.dtype)
         return values
 
     def _sources(self, intervention: Any) -> Tensor:

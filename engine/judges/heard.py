@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from engine.data.thinking import after_thinking
 from engine.judges.base import Exchange, Judge, Verdict, not_judged
+from engine.records.errors import InputError
 from engine.records.progress import Progress
+from engine.records.registry import plug_in_code
 
 NO_REPLY = "not judged: there is no reply"
 STILL_THINKING = "not judged: the thinking part has not ended, nothing was said yet"
@@ -21,9 +23,17 @@ def heard(prompt: str, reply: str, finished: bool | None = None) -> Exchange:
 
 def verdicts_on(judge: Judge, exchanges: Sequence[Exchange], progress: Progress | None = None) -> list[Verdict]:
     """A judge's verdicts on whole replies, of which it reads what is `heard`; one that is still thinking, and one that
-    says nothing, it cannot judge."""
+    says nothing, it cannot judge. Errors: InputError for a judge that does not give one verdict each."""
     spoken = [after_thinking(one.reply) for one in exchanges]
     read = [heard(*one) for one, said in zip(exchanges, spoken, strict=True) if said.text.strip()]
-    found = iter([] if not read else judge.judge(read, progress) if progress else judge.judge(read))
+    with plug_in_code("judge", judge.id):
+        verdicts = [] if not read else list(judge.judge(read, progress) if progress else judge.judge(read))
+    if len(verdicts) != len(read) or not all(isinstance(one, Verdict) for one in verdicts):
+        kinds = ", ".join(sorted({type(one).__name__ for one in verdicts})) or "none"
+        raise InputError(
+            f"the judge {judge.id!r} gave {len(verdicts):,} verdicts ({kinds}) on {len(read):,} replies; expected one "
+            "Verdict each"
+        )
+    in_turn = iter(verdicts)
     silent = {True: not_judged(NO_REPLY), False: not_judged(STILL_THINKING)}
-    return [next(found) if said.text.strip() else silent[said.complete] for said in spoken]
+    return [next(in_turn) if said.text.strip() else silent[said.complete] for said in spoken]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 from functools import cache
@@ -9,8 +10,21 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, ver
 from pathlib import Path
 from typing import Any
 
+from engine.records.errors import InputError
+
 _LIBRARIES = ("torch", "transformers", "lxt", "tokenizers", "datasets", "numpy", "safetensors")
+TESTED = Path(__file__).with_name("tested_versions.txt")
+_MOST_THREADS = 1_024  # each has a stack of its own
 _NOT_DATA = ":(exclude)precomputed/demo"  # a git pathspec
+
+
+def check_threads() -> None:
+    """`InputError` for a number of threads at which polars panics instead of reading its first table."""
+    given = os.environ.get("POLARS_MAX_THREADS", "")
+    if given.strip().isdigit() and not 1 <= int(given) <= _MOST_THREADS:
+        raise InputError(
+            f"POLARS_MAX_THREADS must be in 1 to {_MOST_THREADS:,}, got {given}; unset it, or give the number of cores"
+        )
 
 
 @cache
@@ -20,6 +34,12 @@ def installed_version(distribution: str) -> str | None:
         return version(distribution)
     except PackageNotFoundError:
         return None
+
+
+def tested_versions() -> dict[str, str]:
+    """The release of each package with which all tests last passed, by its name: the lines of `TESTED`."""
+    lines = TESTED.read_text(encoding="utf-8").splitlines()
+    return dict(line.split("==", 1) for line in lines if line and not line.startswith("#"))
 
 
 @cache

@@ -37,6 +37,11 @@ def disk_problem(error: OSError) -> str | None:
     return f"{what}; name another place" if error.errno in _ODD_PLACE else None
 
 
+def is_panic(error: BaseException) -> bool:
+    """Did a library's Rust code fail (polars, tokenizers)? That is none of its errors, and not even an `Exception`."""
+    return type(error).__name__ == "PanicException"
+
+
 class CheckFailed(Exception):
     """Everything ran, and what was to be checked does not hold. One line like an `InputError`'s, exit code 1."""
 

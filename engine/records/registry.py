@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
@@ -77,7 +79,8 @@ class Registry(Generic[T]):
     def load_plug_in(self, entry_point: EntryPoint) -> None:
         """Load one entry point of the group."""
         try:
-            entry_point.load()
+            with redirect_stdout(sys.stderr), plug_in_code(self.kind, entry_point.name):
+                entry_point.load()
             if entry_point.name not in self._entries:
                 raise InputError(f"{entry_point.value} registers no {self.kind} {entry_point.name!r}")
         except Exception as error:  # third-party code: whatever it raises must not take the others down
@@ -97,6 +100,19 @@ class Registry(Generic[T]):
             self._loaded = True
             for entry_point in entry_points(group=self.group):
                 self.load_plug_in(entry_point)
+
+
+@contextmanager
+def plug_in_code(kind: str, name: str) -> Iterator[None]:
+    """Code that a plug-in may have brought: where it ends the program (`sys.exit`), that is an InputError that names
+    it, so that neither a server's thread nor what others have to do ends with it."""
+    try:
+        yield
+    except SystemExit as end:
+        raise InputError(
+            f"the {kind} {name!r} ended the program (sys.exit, {end.code!r}); repair or uninstall the package that "
+            "brings it"
+        ) from end
 
 
 def offered(built_in: Iterable[str], entries: Iterable[str], group: str) -> list[str]:

@@ -11,7 +11,7 @@ from engine.interventions.kinds import INTERVENTIONS
 from engine.measures.base import MEASURES
 from engine.records.errors import InputError, unknown
 from engine.run import field_types
-from engine.run.field_types import Names, check_plan, option, part
+from engine.run.field_types import MOST_DRAWS, Names, check_plan, option, part
 from engine.run.invariance_plan import InvariancePlan
 from engine.run.protocols_plan import ProtocolsPlan
 from engine.run.replies_plan import RepliesPlan
@@ -73,7 +73,7 @@ class AuditPlan:
     stability_rates: tuple[float, ...] = rates_option(0.1, 0.2, 0.3, 0.5)
     calibration_draws: int = option(
         5, "disjoint calibration sets of `draws`, each of the largest size where the text has so many windows",
-        metavar="N", least=2, group=ANALYSIS,
+        metavar="N", least=2, most=MOST_DRAWS, group=ANALYSIS,
     )  # fmt: skip
     draws_seed: int = option(0, "seed of their places in the text", least=0, group=ANALYSIS)
     agreement_rates: tuple[float, ...] = rates_option(0.2, 0.3, 0.5)
@@ -90,13 +90,13 @@ class AuditPlan:
     dangerous_factor: float = 2.0
     dangerous_draws: int = option(
         10, "random groups of its size that a group above the limit of `dangerous` is compared with", metavar="N",
-        least=2, group=ANALYSIS,
+        least=2, most=MOST_DRAWS, group=ANALYSIS,
     )  # fmt: skip
     domain_corpus: str = option("c4", "second calibration text of `domain`", read=field_types.corpus, group=ANALYSIS)
     domain_rates: tuple[float, ...] = rates_option(0.2, 0.3)
     domain_draws: int = option(
         4, "disjoint draws of each text by which `domain` tells the domain from the draw, 0 for none; each as large as "
-        "the calibration, or what the shorter text has for it", metavar="N", least=0, group=ANALYSIS,
+        "the calibration, or what the shorter text has for it", metavar="N", least=0, most=MOST_DRAWS, group=ANALYSIS,
     )  # fmt: skip
     gap_rates: tuple[float, ...] = rates_option(0.1, 0.2, 0.3, 0.5)
     singles_rows: int = option(

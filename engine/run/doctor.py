@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from engine.records.environment import installed_version
+from engine.records.environment import TESTED, installed_version, tested_versions
 from engine.records.errors import InputError
 
 GIB = 2**30
@@ -62,6 +62,12 @@ def _packages() -> Iterator[Finding]:
         yield Finding("problem", "packages", versions, f"install {', '.join(missing)}: `uv sync`")
     else:
         yield Finding("ok", "packages", versions)
+    here = {name: (installed_version(name) or "").partition("+")[0] for name in tested_versions()}
+    differ = {name: version for name, version in tested_versions().items() if here[name] not in ("", version)}
+    if differ:
+        found_here = ", ".join(f"{name} {here[name]} (with {version})" for name, version in differ.items())
+        next_step = f"if something fails: uv pip install -c {TESTED} {' '.join(differ)}"
+        yield Finding("note", "versions", f"not those that all tests last passed with: {found_here}", next_step)
     if found["lxt"] is None:
         without = "lxt is not installed: lrp, relp and consensus2 cannot run, everything else can"
         yield Finding("note", "attnlrp", without, "pip install --no-deps 'lxt>=2.1'")

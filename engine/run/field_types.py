@@ -22,6 +22,9 @@ Reader = Callable[[str, str], Any]  # text, what it is called in an error -> val
 HUB = "hub"  # in the place of a folder of tasks: the Hugging Face hub
 AS_SWEEP = "sweep"  # in the place of rates: those of the sweep
 MOST_RATES = 1_000  # of FROM:TO:STEP
+MOST_VALUES = 1_000  # of a list
+MOST_COUNT = 10**8  # of windows, tokens, rows: beyond what any corpus or model has
+MOST_DRAWS = 10_000  # of what is repeated, each time with masks of its own
 _SETTING, _PART = "setting", "part"  # keys of a dataclass field's metadata
 
 
@@ -94,17 +97,29 @@ class Setting:
     def check(self, value: Any, called: str) -> None:
         """Errors: InputError for a value outside of the range or the choices."""
         several = value if isinstance(value, tuple) else (value,)
+        if len(several) > MOST_VALUES:
+            raise InputError(f"{called} takes at most {MOST_VALUES:,} values, got {len(several):,}")
+        whole = self.kind is int or self.read in (integers, seeds, sizes)
         if isinstance(self.read, Names) and not (self.read.none and value is None):
             self.read.check(several)
         for one in several:
             if self.choices and one not in self.choices:
                 raise unknown(self.field, one, self.choices)
-            if one is None or (self.least is None and self.most is None):
-                continue
-            if self.most is None and one < self.least:
-                raise InputError(f"{called} must be at least {self.least:g}, got {one}")
-            if self.most is not None and not (self.least or 0) <= one <= self.most:
-                raise InputError(f"{called} must be in [{self.least or 0:g}, {self.most:g}], got {one:g}; write 0.1")
+            if one is not None and (whole or (isinstance(one, int | float) and not isinstance(one, bool))):
+                self._check_number(one, called, whole=whole)
+
+    def _check_number(self, one: Any, called: str, *, whole: bool) -> None:
+        if whole and type(one) is not int:
+            raise InputError(f"{called} must be a whole number, got {one!r}")
+        if (one != one and self.most is None) or abs(one) >= 2**63:
+            raise InputError(f"{called} must be a number below 2^63, got {float(one):.3g}")
+        if self.least is not None and one < self.least and (whole or self.most is None):
+            raise InputError(f"{called} must be at least {self.least:g}, got {one}")
+        most = self.most if self.most is not None or not whole or "seed" in self.field else MOST_COUNT
+        if most is not None and not (self.least or 0) <= one <= most:
+            example = "" if whole else "; write 0.1"
+            got = f"{one:,}" if whole else f"{one:g}"
+            raise InputError(f"{called} must be in [{self.least or 0:g}, {most:,.12g}], got {got}{example}")
 
     def shown(self, value: Any) -> str:
         """A value as one would type it; None in words."""

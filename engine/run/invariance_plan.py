@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.run.field_types import Names, check_plan, option
+from engine.run.field_types import MOST_DRAWS, Names, check_plan, option
 from engine.stats.exact_controls import REWRITES
 
 
@@ -20,7 +20,7 @@ class InvariancePlan:
     )
     rewrite_seed: int = option(0, "seed of what `invariance` draws", least=0)
     rescaling_power: int = option(4, "`invariance` rescales by 2^-N to 2^N", metavar="N", least=1, most=16)
-    decoys: int = option(16, "neurons that `invariance` plants", metavar="N", least=1)
+    decoys: int = option(16, "neurons that `invariance` plants", metavar="N", least=1, most=MOST_DRAWS)
     decoy_power: int = option(8, "decoys are 2^N times the neurons they copy", metavar="N", least=1, most=16)
     invariance_rate: float = option(0.3, "", name=None, least=0, most=1)
 

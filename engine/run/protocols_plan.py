@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from engine.interventions.kinds import INTERVENTIONS
 from engine.run import field_types
-from engine.run.field_types import Names, check_plan, option
+from engine.run.field_types import MOST_DRAWS, Names, check_plan, option
 from engine.stats.protocols import METRICS, UNIT_KINDS, USUAL_UNITS
 from engine.stats.removal_order import ORDERS
 
@@ -41,7 +41,11 @@ class ProtocolsPlan:
     )  # fmt: skip
     resample_seed: int = option(0, "seed of which of them stands for which evaluation window", least=0)
     resample_draws: int = option(
-        1, "seeds of resampling, from --resample-seed on, that `protocols` takes the mean over", metavar="N", least=1
+        1,
+        "seeds of resampling, from --resample-seed on, that `protocols` takes the mean over",
+        metavar="N",
+        least=1,
+        most=MOST_DRAWS,
     )
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from engine.edits.contrasts import check_k, check_lambda
 from engine.judges.base import A_FOLDER, EMBEDDED, JUDGES
 from engine.records.errors import InputError
 from engine.run import field_types
-from engine.run.field_types import Names, check_plan, option, part
+from engine.run.field_types import MOST_DRAWS, Names, check_plan, option, part
 from engine.run.score_plan import SHIPPED, ScorePlan, eval_corpus_option, eval_length_option, eval_samples_option
 from engine.selectors.base import PAPER_CONTRASTS, check_contrasts, contrast_ids
 
@@ -77,12 +77,12 @@ class RefusalPlan:
     ks: tuple[float, ...] = option(KS, "share of rows removed, as 0.005,1%", read=field_types.numbers, group=GRID)
     widen: int = option(
         3, "most steps by which the grid goes on where an operating point lies at its edge, lambda by its last step, k "
-        "by its last ratio; 0: the edge is flagged only", metavar="STEPS", least=0, group=GRID,
+        "by its last ratio; 0: the edge is flagged only", metavar="STEPS", least=0, most=MOST_DRAWS, group=GRID,
     )  # fmt: skip
     reply_tokens: int = option(200, "longest reply", least=1, group=REPLIES)
     longer_replies: int = option(
         5, "where replies that were cut off leave a choice open, replies so many times as long are used; 1: never",
-        metavar="TIMES", least=1, group=REPLIES,
+        metavar="TIMES", least=1, most=MOST_DRAWS, group=REPLIES,
     )  # fmt: skip
     batch_size: int = option(256, "replies that are written at once at most", least=1, group=REPLIES)
     system: str = option(
@@ -124,10 +124,10 @@ class RefusalPlan:
     )
     draws: int = option(
         20, "layer-matched draws, each searched over the whole grid; p is at least 1 / (N + 1)", metavar="N", least=2,
-        group=DRAWS,
+        most=MOST_DRAWS, group=DRAWS,
     )  # fmt: skip
     splits: int = option(
-        5, "random splits of the calibration pairs into two halves", metavar="N", least=1, group=SPLITS
+        5, "random splits of the calibration pairs into two halves", metavar="N", least=1, most=MOST_DRAWS, group=SPLITS
     )
     random_seed: int = 42
     steering_coefficients: tuple[float, ...] = option(

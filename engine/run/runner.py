@@ -18,6 +18,7 @@ from engine.measures.nll import NegativeLogLikelihood, Nll
 from engine.models.loading import LoadedModel
 from engine.models.products import faster_products
 from engine.records.progress import CELLS, Progress
+from engine.records.registry import plug_in_code
 from engine.results.store import Store
 from engine.run.cell import Cell
 from engine.run.pace import Pace, told
@@ -211,10 +212,11 @@ class LocalRunner:
 def measured_now(group: Group) -> tuple[list[Any], float]:
     """The results of cells that are measured in one pass, and how many seconds that took."""
     first = group[0]
-    if _together(first) > 1:
-        return _timed(lambda: first.measure.measure_each(first.loaded, [cell.edit for cell in group]))
-    with applied(first.loaded, first.edit):
-        return _timed(_alone(first))
+    with plug_in_code("measure", first.measure.kind):
+        if _together(first) > 1:
+            return _timed(lambda: first.measure.measure_each(first.loaded, [cell.edit for cell in group]))
+        with applied(first.loaded, first.edit):
+            return _timed(_alone(first))
 
 
 def _timed(measure: Callable[[], list[R]]) -> tuple[list[R], float]:

@@ -10,6 +10,14 @@ from engine.records.errors import InputError
 _NEXT_STEP = {"float16": "run again with --dtype bfloat16 or float32", "bfloat16": "run again with --dtype float32"}
 
 
+def real_tensor(name: str, values: object) -> Tensor:
+    """What a selector gave. Errors: InputError unless it is a tensor of real numbers."""
+    if not isinstance(values, Tensor) or values.is_complex():
+        kind = f"a tensor of {values.dtype}" if isinstance(values, Tensor) else f"a {type(values).__name__}"
+        raise InputError(f"selector {name!r} gave {kind}; expected a torch tensor of real numbers, one per row")
+    return values
+
+
 def check_finite(name: str, values: Tensor, rows: RowIndex, dtype: str) -> None:
     """Errors: InputError naming the first layer with NaN or infinite values.
 

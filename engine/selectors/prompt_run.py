@@ -13,9 +13,10 @@ from engine.models.loading import LoadedModel, input_device
 from engine.models.row_index import RowIndex
 from engine.records.errors import InputError
 from engine.records.progress import Progress
+from engine.records.registry import plug_in_code
 from engine.selectors.attribution import Method, per_prompt_relevance
 from engine.selectors.base import PromptSelector, check_contrasts, new_scorer
-from engine.selectors.checks import check_finite
+from engine.selectors.checks import check_finite, real_tensor
 from engine.selectors.layer_ranks import percentile_ranks
 
 BatchSums = Callable[[EncodedPrompts], Tensor]
@@ -68,8 +69,8 @@ class PromptRun:
         """C_comply of a selector, float64 [N] on the CPU. Errors: InputError where it has none, or not one per row."""
         check_contrasts(selector)
         scorer = cast(PromptSelector, new_scorer(selector))
-        with torch.no_grad():
-            values = scorer.contrast(self).detach().cpu().double()
+        with torch.no_grad(), plug_in_code("selector", selector):
+            values = real_tensor(selector, scorer.contrast(self)).detach().cpu().double()
         if list(values.shape) != [self.rows.n_rows]:
             raise InputError(
                 f"selector {selector!r} gave a contrast of shape {list(values.shape)}; expected [{self.rows.n_rows}]"

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from engine.models.row_index import RowIndex
 from engine.records.errors import InputError, unknown
 from engine.records.progress import Progress
+from engine.records.registry import plug_in_code
 from engine.selectors.activations import ActivationStatistics, split_statistics, window_statistics
 from engine.selectors.attribution import Method
 from engine.selectors.base import (
@@ -24,7 +25,7 @@ from engine.selectors.base import (
     get_selector,
     new_scorer,
 )
-from engine.selectors.checks import check_finite
+from engine.selectors.checks import check_finite, real_tensor
 from engine.selectors.kept_sums import KeptSums
 from engine.selectors.passes import BatchSize, in_batches, windows_per_pass
 from engine.selectors.relevance_sums import Asked, Statistic, checked_asks, needs_plain, relevance_sums, same_pass
@@ -101,9 +102,10 @@ def check_request(
 
 def check_model(loaded: LoadedModel, selector: str) -> None:
     """`InputError` where the selector says that it cannot score such a model; needs no weights."""
-    check = getattr(new_scorer(selector), "check", None)
-    if check is not None:
-        check(loaded)
+    with plug_in_code("selector", selector):
+        check = getattr(new_scorer(selector), "check", None)
+        if check is not None:
+            check(loaded)
 
 
 class ScoringRun:
@@ -163,8 +165,8 @@ class ScoringRun:
     def scores(self, selector: str) -> Tensor:
         """Checked scores of a selector, float32 on the CPU, computed at most once in this run."""
         if selector not in self._scores:
-            with torch.no_grad():
-                values = new_scorer(selector).score(self)
+            with torch.no_grad(), plug_in_code("selector", selector):
+                values = real_tensor(selector, new_scorer(selector).score(self))
             self._scores[selector] = self._checked(get_selector(selector), values.detach().float().cpu())
             if self._finished is not None:
                 self._finished(selector, self._scores[selector])

@@ -49,6 +49,15 @@ def test_a_wrong_store_or_a_taken_port_is_one_line(tmp_path):
         serve.main(port=70_000)
 
 
+@pytest.mark.parametrize("port", [None, 8790])
+@pytest.mark.parametrize("address", ["nonsense.invalid", "203.0.113.7", "", "a b", "[::1]", "::zz", "a" * 80, "a\0b"])
+def test_what_is_no_address_of_this_machine_is_named(address, port):
+    with pytest.raises(InputError) as told:
+        serve.main(address=address, port=port)
+    assert f"cannot listen on the address {address!r}" in str(told.value)
+    assert "give 127.0.0.1" in str(told.value)
+
+
 SERVER_WITH_A_RUN = """
 import signal, sys, threading, time, urllib.request
 from pathlib import Path

@@ -259,6 +259,27 @@ def test_a_section_of_doctor_that_fails_does_not_take_the_others_along(run, tiny
     assert "RuntimeError: [no] way" in out
 
 
+def test_doctor_names_packages_that_are_not_those_that_the_tests_passed_with(run, monkeypatch, tmp_path):
+    from engine.records import environment
+
+    listed = environment.tested_versions()
+    assert {"torch", "transformers", "polars", "streamlit", "lxt"} <= listed.keys()
+    here = {name: environment.installed_version(name).partition("+")[0] for name in listed}
+    other = tmp_path / "versions.txt"
+    other.write_text("# passed\n" + "".join(f"{name}=={here[name]}\n" for name in listed if name != "polars"))
+    monkeypatch.setattr(environment, "TESTED", other)
+    _, out, _ = run("doctor", "--json")
+    assert "versions" not in {one["subject"] for one in json.loads(out)["findings"]}
+    with other.open("a") as file:
+        file.write("polars==0.1\nno_such_package==3\n")
+    _, out, _ = run("doctor", "--json")
+    (finding,) = [one for one in json.loads(out)["findings"] if one["subject"] == "versions"]
+    assert finding["state"] == "note"
+    assert f"polars {here['polars']} (with 0.1)" in finding["found"]
+    assert "torch" not in finding["found"]
+    assert "no_such_package" not in finding["found"]
+
+
 def test_doctor_says_which_extra_to_install(run, monkeypatch):
     """Brackets are text here, and the way in which the terminal's library marks colours."""
     monkeypatch.setattr("engine.run.doctor.installed_version", lambda name: None if name == "lm_eval" else "1.0")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+
+from engine.records.environment import TESTED
 
 ROOT = Path(__file__).resolve().parents[2]
 EXTRAS = ("lrp", "sharded", "downstream")
@@ -74,6 +77,17 @@ def _torch_here() -> str:
     return torch.__version__.partition("+")[0]
 
 
+def keep(versions: dict[str, str]) -> None:
+    """Write what all tests passed with, of what our own package asks for, as a constraints file that `doctor` reads."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    asked = [*project["dependencies"], *(one for extra in EXTRAS for one in project["optional-dependencies"][extra])]
+    names = sorted(re.match(r"[\w.-]+", one)[0].lower() for one in asked)  # type: ignore[index]
+    folded = {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in versions.items()}
+    lines = [f"{name}=={folded[name].partition('+')[0]}" for name in names]
+    head = "# All tests last passed with these releases (`python -m tests.harness versions --keep`).\n"
+    TESTED.write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
+
+
 def tests(python: Path, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """pytest on this checkout, by another environment's Python."""
     env = {
@@ -90,6 +104,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--python", default=f"{sys.version_info.major}.{sys.version_info.minor}")
     parser.add_argument("--torch", default=HELD, help=f"{HELD} at the version here, {RESOLVED}, or a version")
     parser.add_argument("--tests", default="", help="words for pytest, blank between them; the plain tests by default")
+    parser.add_argument("--keep", action="store_true", help=f"if all pass, write {TESTED.name}, which `doctor` reads")
     given = parser.parse_args(words)
     out = Console(highlight=False, soft_wrap=True)
     start = time.monotonic()
@@ -105,4 +120,6 @@ def main(words: Sequence[str]) -> int:
     out.print(ended.stdout[-20_000:], markup=False)
     out.print(ended.stderr[-2_000:], markup=False)
     out.print(f"exit code {ended.returncode}, {(time.monotonic() - start) / 60:.1f} min")
+    if given.keep and not ended.returncode and not given.tests:
+        keep(versions)
     return 1 if ended.returncode else 0

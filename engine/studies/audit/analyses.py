@@ -14,6 +14,7 @@ from engine.records.hashing import Json
 from engine.records.manifest import check_folder, read_manifest
 from engine.records.out_of_memory import is_out_of_memory
 from engine.records.progress import Stopwatch, begin, grower
+from engine.records.registry import plug_in_code
 from engine.results.folders import read_table, table_names, write_tables
 from engine.run.runner import Runner
 from engine.run.scoring import write_scores
@@ -59,7 +60,8 @@ def run_analyses(audit: AuditInputs, names: Sequence[str], folder: Path, runner:
     cells = []
     for name, study in made.items():
         try:
-            cells += list(study.cells(audit, runner.results))
+            with plug_in_code("analysis", name):
+                cells += list(study.cells(audit, runner.results))
         except InputError as error:
             if not skip:
                 raise
@@ -75,7 +77,8 @@ def run_analyses(audit: AuditInputs, names: Sequence[str], folder: Path, runner:
         begin(audit.progress, name, number, 1 + len(studies))
         watch, tables = Stopwatch(), None
         try:
-            tables = conduct(study, audit, runner)
+            with plug_in_code("analysis", name):
+                tables = conduct(study, audit, runner)
         except Measured:
             continue
         except (InputError, RuntimeError, MemoryError) as error:  # of a later stage, or of a measure
@@ -119,7 +122,8 @@ def possible(
         try:
             if info.reads_text and unreadable is not None:
                 raise unreadable
-            getattr(info.make(), "check", lambda _: None)(audit)
+            with plug_in_code("analysis", info.id):
+                getattr(info.make(), "check", lambda _: None)(audit)
         except InputError as error:
             if not skip:
                 raise
