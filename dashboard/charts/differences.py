@@ -71,7 +71,7 @@ def pairs(found: pl.DataFrame, rate: float) -> go.Figure:
 def table(found: pl.DataFrame) -> pl.DataFrame:
     """The same for people."""
     return found.select(
-        pl.col("selector_a", "selector_b").map_elements(palette.title, return_dtype=pl.String).name.keep(),
+        *(formats.texts(found[name], palette.title).alias(name) for name in ("selector_a", "selector_b")),
         pl.col("difference", "stderr", "low", "high").round(4),
         pl.col("p_holm").round(4),
     )

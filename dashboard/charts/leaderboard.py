@@ -99,18 +99,15 @@ def _less(value: float | None, other: float | None) -> float | None:
 
 def table(lines: pl.DataFrame) -> Sortable:
     """The leaderboard for people: words are sorted by how good they are, what was not measured stands as –."""
-    texts = lines.select(
-        Model="model",
-        Selector=pl.col("selector").map_elements(palette.title, return_dtype=pl.String),
-        **{
-            GAP: _number("log_gap", "{:+.2f}") + _star("gap_at_ceiling"),
-            HARM: _number("harm", "{:+.3f}") + _star("harm_at_ceiling"), SHARE: _number("damage", "{:.2f}"),
-            VERDICT: pl.col("validity").replace(_WORDS).fill_null("–"),
-            STABLE: pl.col("stability").replace(_STABLE_WORDS).fill_null("–"),
-            DRAWS: _number("draw_jaccard", "{:.2f}"), NESTED: _number("spearman", "{:.3f}"),
-        },
-        Source="source",
-    )  # fmt: skip
+    measured: dict[str, pl.Expr | pl.Series] = {
+        GAP: _number(lines["log_gap"], "+.2f") + _star("gap_at_ceiling"),
+        HARM: _number(lines["harm"], "+.3f") + _star("harm_at_ceiling"), SHARE: _number(lines["damage"], ".2f"),
+        VERDICT: pl.col("validity").replace(_WORDS).fill_null("–"),
+        STABLE: pl.col("stability").replace(_STABLE_WORDS).fill_null("–"),
+        DRAWS: _number(lines["draw_jaccard"], ".2f"), NESTED: _number(lines["spearman"], ".3f"),
+    }  # fmt: skip
+    selectors = formats.texts(lines["selector"], palette.title)
+    texts = lines.select(Model="model", Selector=selectors, **measured, Source="source")
     numbers = lines.select(
         **{
             GAP: pl.col("log_gap"), HARM: pl.col("harm"), SHARE: pl.col("damage"),
@@ -121,11 +118,8 @@ def table(lines: pl.DataFrame) -> Sortable:
     return sortable(texts, numbers)
 
 
-def _number(name: str, form: str) -> pl.Expr:
-    def shown(value: float | None) -> str:
-        return "–" if value is None else form.format(value).replace("-", "−")
-
-    return pl.col(name).map_elements(shown, return_dtype=pl.String, skip_nulls=False)
+def _number(column: pl.Series, form: str) -> pl.Series:
+    return formats.texts(column, lambda value: f"{value:{form}}".replace("-", "−")).fill_null("–")
 
 
 def _star(name: str) -> pl.Expr:

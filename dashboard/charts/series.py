@@ -88,7 +88,7 @@ def gaps(curve_points: pl.DataFrame) -> pl.DataFrame:
 def value_table(curve_points: pl.DataFrame) -> Sortable:
     """Perplexities for people: one row per order and rate, one column per selector; * at a numerical ceiling."""
     shown = curve_points.with_columns(
-        text=perplexity_texts(pl.col("nll")) + pl.when("plateau").then(pl.lit(" *")).otherwise(pl.lit("")),
+        text=perplexity_texts(curve_points["nll"]) + pl.when("plateau").then(pl.lit(" *")).otherwise(pl.lit("")),
         number=perplexities(pl.col("nll")),
         Order=pl.col("order").replace(ORDER_TITLES),
     )
@@ -100,7 +100,7 @@ def value_table(curve_points: pl.DataFrame) -> Sortable:
         )
         for values in ("text", "number")
     )
-    texts = texts.with_columns(pl.col("Removed").map_elements(formats.rate, return_dtype=pl.String))
+    texts = texts.with_columns(Removed=formats.texts(texts["Removed"], formats.rate))
     return sortable(texts, numbers.drop("Order"))
 
 
@@ -108,10 +108,10 @@ def gap_table(gap_rows: pl.DataFrame) -> Sortable:
     """The gap for people: one row per selector and rate, printed gap and log gap."""
     lerf, morf = pl.col("nll_lerf"), pl.col("nll_morf")
     texts = gap_rows.select(
-        pl.col("selector").map_elements(palette.title, return_dtype=pl.String).alias("Selector"),
-        pl.col("rate").map_elements(formats.rate, return_dtype=pl.String).alias("Removed"),
-        perplexity_texts(lerf).alias("PPL LeRF"),
-        perplexity_texts(morf).alias("PPL MoRF"),
+        formats.texts(gap_rows["selector"], palette.title).alias("Selector"),
+        formats.texts(gap_rows["rate"], formats.rate).alias("Removed"),
+        perplexity_texts(gap_rows["nll_lerf"]).alias("PPL LeRF"),
+        perplexity_texts(gap_rows["nll_morf"]).alias("PPL MoRF"),
         pl.col("gap").alias("PPL MoRF − LeRF"),
         pl.col("log_gap").round(2).alias("log gap (nats)"),
     )

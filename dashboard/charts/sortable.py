@@ -38,6 +38,6 @@ def perplexities(nll: pl.Expr) -> pl.Expr:
     return pl.when(known < _LARGEST_NLL).then(known.exp()).otherwise(pl.when(known.is_not_null()).then(math.inf))
 
 
-def perplexity_texts(nll: pl.Expr) -> pl.Expr:
+def perplexity_texts(nll: pl.Series) -> pl.Series:
     """The same for people; `–` where there is none."""
-    return nll.map_elements(formats.perplexity, return_dtype=pl.String, skip_nulls=False)
+    return formats.texts(nll, formats.perplexity).fill_null("–")

@@ -246,9 +246,8 @@ def _claims(run: Run) -> pl.DataFrame:
 
 def _accuracies(tasks: pl.DataFrame) -> pl.DataFrame:
     """Mean accuracy over the tasks: a line per rate, a column per selector."""
-    means = _means(tasks, ["selector", "rate"], ["accuracy"]).with_columns(
-        pl.col("accuracy").round(3), Removed=pl.col("rate").map_elements(formats.rate, return_dtype=pl.String)
-    )
+    means = _means(tasks, ["selector", "rate"], ["accuracy"])
+    means = means.with_columns(pl.col("accuracy").round(3), Removed=formats.texts(means["rate"], formats.rate))
     return means.pivot("selector", index="Removed", values="accuracy")
 
 

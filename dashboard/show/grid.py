@@ -23,7 +23,7 @@ def show(table: Sortable, **options: Any) -> None:
 
 def _styled(table: Sortable) -> Any:
     """Streamlit takes a pandas styler's texts for the cells and its numbers for sorting and copying."""
-    frame = table.numbers.to_pandas()
+    frame = table.numbers.to_arrow().to_pandas()  # polars' own `to_pandas` keeps the interpreter while it waits
     style = frame.style
     for name in table.texts.columns:
         texts: dict[object, str] = {}

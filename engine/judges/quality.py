@@ -79,11 +79,7 @@ def quality_table(verdicts: pl.DataFrame, *, halves: bool = False) -> pl.DataFra
         of_judge = labelled.filter(pl.col("judge") == judge)
         version = verdicts.filter(pl.col("judge") == judge)["judge_version"][0]
         for half in ("both", *(HALVES if halves else ())):
-            part = (
-                of_judge
-                if half == "both"
-                else of_judge.filter(pl.col("prompt").map_elements(prompt_half, return_dtype=pl.String) == half)
-            )
+            part = of_judge if half == "both" else of_half(of_judge, half)
             for source in (*part["source"].unique(maintain_order=True), "all"):
                 rows = part if source == "all" else part.filter(pl.col("source") == source)
                 if len(rows):
@@ -105,6 +101,11 @@ def _missing(unanswered: pl.DataFrame, judge: str, half: str, source: str) -> in
 def prompt_half(prompt: str) -> str:
     """Which half of the prompts: by the first byte of the prompt's SHA-256, the same for every source."""
     return HALVES[hashlib.sha256(prompt.encode()).digest()[0] % 2]
+
+
+def of_half(replies: pl.DataFrame, half: str) -> pl.DataFrame:
+    """The replies whose prompt is in this half."""
+    return replies.filter(pl.Series([prompt_half(prompt) == half for prompt in replies["prompt"]], dtype=pl.Boolean))
 
 
 def cohens_kappa(first: Sequence[bool], second: Sequence[bool]) -> float | None:

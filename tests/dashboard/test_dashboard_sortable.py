@@ -33,7 +33,7 @@ def test_what_is_no_number_is_null_and_what_is_too_large_is_infinite():
     nll = pl.DataFrame({"nll": [2.0, None, math.inf, 1000.0, math.nan, 556.0]})
     found = nll.select(perplexities(pl.col("nll")))["nll"].to_list()
     assert found == [pytest.approx(math.exp(2)), None, math.inf, math.inf, None, pytest.approx(math.exp(556))]
-    texts = nll.select(perplexity_texts(pl.col("nll")))["nll"].to_list()
+    texts = perplexity_texts(nll["nll"]).to_list()
     assert texts == [formats.perplexity(value) for value in nll["nll"]]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import palette
+from dashboard.charts import formats, palette
 from dashboard.show import grid, selection
 from dashboard.state import sources
 from engine.stats import claims, verdict_moves
@@ -28,7 +28,7 @@ def show(source: sources.Source) -> pl.DataFrame:
     shown = table.filter(pl.col("tier").is_in(tiers))
     st.dataframe(
         shown.select(
-            pl.col("selector").map_elements(palette.title, return_dtype=pl.String).alias("Selector"),
+            formats.texts(shown["selector"], palette.title).alias("Selector"),
             grid.told("claim").alias("Claim"),
             pl.col("tier").alias("Evidence"),
             pl.col("number").alias("Number"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import depth_share as chart, palette
+from dashboard.charts import depth_share as chart, formats, palette
 from dashboard.charts.findings import controls as findings
 from dashboard.pages.controls import more
 from dashboard.show import selection, tools
@@ -57,8 +57,9 @@ def show(source: sources.Source) -> pl.DataFrame:
 
 def _table(chosen: pl.DataFrame) -> pl.DataFrame:
     order = {name: place for place, name in enumerate(palette.in_order(chosen["selector"].to_list()))}
-    return chosen.sort(pl.col("selector").replace_strict(order, return_dtype=pl.Int64)).select(
-        pl.col("selector").map_elements(palette.title, return_dtype=pl.String).alias("Selector"),
+    chosen = chosen.sort(pl.col("selector").replace_strict(order, return_dtype=pl.Int64))
+    return chosen.select(
+        formats.texts(chosen["selector"], palette.title).alias("Selector"),
         pl.col("answer").alias("Against its controls"),
         pl.col("difference").round(4).alias("Nats per token"),
         pl.col("low").round(4).alias("95% from"),

@@ -119,8 +119,9 @@ def _decoys_hover(row: Row) -> str:
 
 def _answers(verdicts: pl.DataFrame) -> pl.DataFrame:
     order = {name: place for place, name in enumerate(palette.in_order(verdicts["selector"].to_list()))}
-    return verdicts.sort(pl.col("selector").replace_strict(order, return_dtype=pl.Int64)).select(
-        pl.col("selector").map_elements(palette.title, return_dtype=pl.String).alias("Selector"),
+    verdicts = verdicts.sort(pl.col("selector").replace_strict(order, return_dtype=pl.Int64))
+    return verdicts.select(
+        formats.texts(verdicts["selector"], palette.title).alias("Selector"),
         pl.col("invariance").replace(WORDS).alias("Ranking"),
         pl.col("decoys_protected").alias("Decoys protected"),
         grid.told("reasons").alias("In words"),

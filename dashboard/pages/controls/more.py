@@ -181,9 +181,9 @@ def _draws(table: pl.DataFrame, rate: float) -> None:
         "jaccard_between": "between them", "drop": "the text adds", "p_family": "p",
     }  # fmt: skip
     shown = table.select(
-        pl.col("selector").map_elements(palette.title, return_dtype=pl.String).alias("Selector"),
+        formats.texts(table["selector"], palette.title).alias("Selector"),
         *(pl.col(column).alias(title) for column, title in columns.items()),
-        pl.struct(table.columns).map_elements(two_texts.sentence, return_dtype=pl.String).alias("In words"),
+        formats.texts(table.to_dicts(), two_texts.sentence).alias("In words"),
     )
     config = {title: st.column_config.NumberColumn(format="%.3f") for title in columns.values()}
     alt = "Per selector: overlap of masks from draws of one text and of two"

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from dashboard.charts import palette
+from dashboard.charts import formats, palette
 from dashboard.charts.judges import ALL, MEASURES, REFUSED
 from dashboard.state import results, shipped
 from dashboard.state.results import JUDGED, stamp
@@ -18,7 +18,7 @@ from engine.judges.base import Exchange
 from engine.judges.embedded import EmbeddedJudge, embedded_version
 from engine.judges.given_replies import FINISHED, HARMFUL, JUDGED as COULD_JUDGE, cut_off, of_refusal, unjudged
 from engine.judges.heard import verdicts_on
-from engine.judges.quality import agreement_table, disagreements, prompt_half
+from engine.judges.quality import agreement_table, disagreements, of_half
 from engine.records.errors import InputError
 from engine.records.hashing import SCHEMA_VERSION, file_sha256
 from engine.results.folders import UNREADABLE
@@ -107,9 +107,7 @@ def _embedded(folder: Path, _stamp: object) -> tuple[pl.DataFrame, str]:
     asked = zip(frame["prompt"], frame["reply"], ended, strict=True)
     verdicts = verdicts_on(EmbeddedJudge(), [Exchange(*one) for one in asked])
     read = [verdict.judged for verdict in verdicts]
-    edit = pl.col("selector").map_elements(
-        lambda name: "no edit" if name == "none" else palette.title(name), return_dtype=pl.String
-    )
+    edit = formats.texts(frame["selector"], lambda name: "no edit" if name == "none" else palette.title(name))
     kind = pl.col("kind").replace_strict({"malign": "risk", "benign": "base"}, default=pl.col("kind"))
     columns = frame.with_columns(
         source=kind + ": " + edit, human=pl.lit(None, pl.Boolean),
@@ -207,7 +205,7 @@ def measures(judged: Judged, half: str = BOTH) -> pl.DataFrame:
     """
     verdicts = judged.verdicts
     if half != BOTH:
-        verdicts = verdicts.filter(pl.col("prompt").map_elements(prompt_half, return_dtype=pl.String) == half)
+        verdicts = of_half(verdicts, half)
     rows: list[tuple[Any, ...]] = []
     sides = {judge: verdicts.filter(judge=judge) for judge in judged.judges}
     if PEOPLE in judged.sides:

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.charts import judges, palette
+from dashboard.charts import formats, judges, palette
 from dashboard.charts.sortable import Sortable, sortable
 from dashboard.show import grid, layout, selection, tools
 from dashboard.state import results
@@ -49,7 +49,7 @@ def chosen(folder: Path) -> Evaluated:
 def section(found: Evaluated, place: DeltaGenerator) -> pl.DataFrame:
     """Kappa of every pair of judges as a figure, both rates in a table; returns the lines that are shown."""
     labelled = found.frame.with_columns(
-        place=pl.struct(pl.all()).map_elements(_place, return_dtype=pl.String),
+        place=formats.texts(found.frame.to_dicts(), _place),
         pair=pl.col("judge_a") + " / " + pl.col("judge_b"),
     )
     pairs = labelled["pair"].unique(maintain_order=True).to_list()
@@ -83,14 +83,14 @@ def _place(row: dict[str, str | float | None]) -> str:
 
 
 def _table(frame: pl.DataFrame) -> Sortable:
-    def told(value: str, form: str) -> pl.Expr:
-        return pl.struct(value, f"{value}_low", f"{value}_high").map_elements(
+    def told(value: str, form: str) -> pl.Series:
+        return formats.texts(
+            frame.to_dicts(),
             lambda row: (
                 "–"
                 if row[value] is None
                 else f"{row[value]:{form}} ({row[f'{value}_low']:{form}} – {row[f'{value}_high']:{form}})"
             ),
-            return_dtype=pl.String,
         )
 
     table = frame.select(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 import streamlit as st
 
+from dashboard.charts import formats
 from dashboard.charts.sortable import sortable
 from dashboard.pages.judges import judged
 from dashboard.pages.judges.judged import Judged
@@ -64,11 +65,11 @@ def _agreement(table: pl.DataFrame, a: str, b: str) -> None:
     )
     shown = table.select(
         Source="source", Replies="replies",
-        Same=pl.struct("agreement", "agreement_low", "agreement_high").map_elements(
+        Same=formats.texts(
+            table.to_dicts(),
             lambda row: f"{row['agreement']:.1%} ({row['agreement_low']:.1%} – {row['agreement_high']:.1%})",
-            return_dtype=pl.String,
         ),
-        Kappa=pl.Series([_kappa(kappa) for kappa in table["kappa"]], dtype=pl.String),
+        Kappa=formats.texts(table["kappa"], _kappa).fill_null(_kappa(None)),
         both_refuse="both", only_a="only_a", only_b="only_b", neither="neither",
     ).rename({
         "both_refuse": "Both see a refusal", "only_a": f"Only {a}", "only_b": f"Only {b}", "neither": "Neither",

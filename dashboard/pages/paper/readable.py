@@ -67,14 +67,14 @@ def _long(stored: pl.DataFrame) -> Sortable:
 
 def _told(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     """Names for people in the columns that say what a row is about."""
-    changed = {}
+    changed: dict[str, pl.Expr | pl.Series] = {}
     for name in keys:
         if name in _SELECTORS:
-            changed[name] = pl.col(name).map_elements(_title, return_dtype=pl.String)
+            changed[name] = formats.texts(frame[name], _title)
         elif name == "order":
             changed[name] = pl.col(name).replace(ORDER_TITLES)
         elif name in ("rate", "k"):
-            changed[name] = pl.col(name).map_elements(formats.rate, return_dtype=pl.String)
+            changed[name] = formats.texts(frame[name], formats.rate)
     return frame.with_columns(**changed)
 
 

@@ -159,13 +159,13 @@ def _quadrant(verdicts: pl.DataFrame, published: bool) -> None:
         "A verdict also asks for clear differences and layer-matched controls; its reasons are in the table."
     )
     table = verdicts.select(
-        pl.col("selector").map_elements(palette.title, return_dtype=pl.String).alias("Selector"),
+        formats.texts(verdicts["selector"], palette.title).alias("Selector"),
         pl.col("validity").alias("Validity"),
         pl.col("specific").alias("Specific"),
         pl.col("stability").alias("Stability"),
         pl.col("stable_but_invalid").alias("Stable but invalid"),
         pl.col("log_gap").round(3).alias("log gap (nats)"),
-        perplexity_texts(pl.col("lerf_nll")).alias("LeRF perplexity"),
+        perplexity_texts(verdicts["lerf_nll"]).alias("LeRF perplexity"),
         grid.told("reasons").alias("Why"),
     )
     grid.show(sortable(table, verdicts.select(perplexities(pl.col("lerf_nll")).alias("LeRF perplexity"))))
