@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.data.texts import check_characters
 from engine.records.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,9 +47,11 @@ def read_phrases(path: str | Path, called: str = "--phrases") -> OnsetPhrases:
     """Onset phrases from a JSON file; the lists are checked against the model's tokens by `onset_tokens`."""
     expected = 'expected {"refusal": [phrases], "compliance": [phrases]}'
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8-sig"))
+        written = Path(path).read_text(encoding="utf-8-sig")
+        content = json.loads(written)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{called}: {path} cannot be read as JSON ({error}); {expected}") from None
+    check_characters(written, content, f"{called}: {path}")
     lists: list[list[str]] = []
     for kind in OnsetPhrases._fields:
         phrases = content.get(kind) if isinstance(content, dict) else None

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from engine.data.corpora import Pair, contrast_pairs
 from engine.data.splits import CALIBRATION, HELDOUT, splits_of
+from engine.data.texts import check_characters
 from engine.records.errors import InputError, unknown
 from engine.records.hashing import Json
 
@@ -71,9 +72,11 @@ def pairs_record(source: str, pairs: Iterable[Pair]) -> Json:
 
 def _cast_pairs(path: Path) -> list[Pair]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
+        written = path.read_text(encoding="utf-8-sig")
+        content = json.loads(written)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read ({error}); give CAST's condition_multiple.json") from None
+    check_characters(written, content, path.name)
     splits = content if isinstance(content, dict) else {}
     meant = splits_of(path.name, splits)
     names = [

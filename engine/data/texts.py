@@ -98,7 +98,24 @@ def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             raise InputError(f"{path.name} line {number} is not JSON ({error}); expected one object per line") from None
         if not isinstance(entry, dict):
             raise InputError(f"{path.name} line {number} holds a {type(entry).__name__}; expected a JSON object")
+        check_characters(line, entry, f"{path.name} line {number}")
         yield number, entry
+
+
+def check_characters(written: str, content: object, place: str) -> None:
+    """`InputError` where JSON holds half a character, which no tokenizer takes and no file can hold.
+
+    written: the JSON itself; content: what it says.
+    """
+    if "\\ud" not in written.lower():
+        return
+    try:
+        json.dumps(content, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{place} holds {error.object[error.start]!a}, half of a character that is written in two (a lone "
+            "surrogate); write its other half as well, or remove it"
+        ) from None
 
 
 def _text_of_file(path: Path) -> str:

@@ -23,7 +23,6 @@ HUB = "hub"  # in the place of a folder of tasks: the Hugging Face hub
 AS_SWEEP = "sweep"  # in the place of rates: those of the sweep
 MOST_RATES = 1_000  # of FROM:TO:STEP
 MOST_VALUES = 1_000  # of a list
-MOST_COUNT = 10**8  # of windows, tokens, rows: beyond what any corpus or model has
 MOST_DRAWS = 10_000  # of what is repeated, each time with masks of its own
 _SETTING, _PART = "setting", "part"  # keys of a dataclass field's metadata
 
@@ -90,6 +89,7 @@ class Setting:
         """The value of what was typed. Errors: InputError that names the option."""
         if self.zero_is_none and given == 0:
             return None
+        str(given).encode()  # bytes that are no Unicode: told now, not by the file that is to hold them at the end
         value = self.read(given, self.option) if self.read else given
         self.check(value, self.option)
         return value
@@ -111,15 +111,13 @@ class Setting:
     def _check_number(self, one: Any, called: str, *, whole: bool) -> None:
         if whole and type(one) is not int:
             raise InputError(f"{called} must be a whole number, got {one!r}")
-        if (one != one and self.most is None) or abs(one) >= 2**63:
+        if (one != one and self.most is None) or (abs(one) >= 2**63 and (not whole or "seed" in self.field)):
             raise InputError(f"{called} must be a number below 2^63, got {float(one):.3g}")
         if self.least is not None and one < self.least and (whole or self.most is None):
             raise InputError(f"{called} must be at least {self.least:g}, got {one}")
-        most = self.most if self.most is not None or not whole or "seed" in self.field else MOST_COUNT
-        if most is not None and not (self.least or 0) <= one <= most:
-            example = "" if whole else "; write 0.1"
-            got = f"{one:,}" if whole else f"{one:g}"
-            raise InputError(f"{called} must be in [{self.least or 0:g}, {most:,.12g}], got {got}{example}")
+        if self.most is not None and not (self.least or 0) <= one <= self.most:
+            got = f"{one:,}" if whole else f"{one:g}; write 0.1"
+            raise InputError(f"{called} must be in [{self.least or 0:g}, {self.most:,.12g}], got {got}")
 
     def shown(self, value: Any) -> str:
         """A value as one would type it; None in words."""

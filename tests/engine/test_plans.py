@@ -278,8 +278,6 @@ def test_every_field_of_a_plan_is_frozen_and_within_its_own_range(plan):
         (lambda: RefusalPlan(lambdas=()), "at least one lambda"),
         (lambda: RefusalPlan(control_seeds=(1, 1)), "each once"),
         # What only a file can hold: other kinds of numbers, and sizes that no machine would ever be done with.
-        (lambda: ScorePlan(samples=10**12), r"samples must be in \[1, 100,000,000\], got 1,000,000,000,000"),
-        (lambda: ScorePlan(length=10**30), "length must be a number below 2\\^63, got 1e\\+30"),
         (lambda: ScorePlan(samples=1e308), "samples must be a whole number, got 1e\\+308"),
         (lambda: ScorePlan(seeds=(1, 10**30)), "seeds must be a number below 2\\^63"),
         (lambda: ScorePlan(seeds=(1, 2.0)), r"seeds must be a whole number, got 2\.0"),
@@ -291,7 +289,6 @@ def test_every_field_of_a_plan_is_frozen_and_within_its_own_range(plan):
         (lambda: InvariancePlan(decoys=10**9), "decoys must be in"),
         (lambda: ProtocolsPlan(resample_draws=10**9), "resample draws must be in"),
         (lambda: RefusalPlan(draws=10**9), "draws must be in"),
-        (lambda: RefusalPlan(reply_tokens=10**12), "reply tokens must be in"),
         (lambda: sizes("8", "--sizes"), "--sizes needs at least two sizes"),
         (lambda: rates("1:0:0.1", "--control-rates"), "--control-rates FROM:TO:STEP needs FROM <= TO"),
     ],
