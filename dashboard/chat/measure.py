@@ -81,16 +81,18 @@ def evaluation_windows(loaded: LoadedModel) -> Windows:
 def _nll(
     loaded: LoadedModel, tokens: Windows, carrying: AbstractContextManager[None], progress: Progress, what: str
 ) -> NegativeLogLikelihood:
-    from engine.measures.nll import NegativeLogLikelihood, window_nll
+    from engine.measures.nll import NegativeLogLikelihood, negative_log_likelihood
 
     nats: list[float] = []
     counts: list[int] = []
     with carrying:
-        for batch in tokens.input_ids.split(_WINDOWS_AT_ONCE):
-            progress(f"NLL {what}", len(nats), len(tokens.input_ids))
-            batch_nats, batch_counts = window_nll(loaded.model, batch)
-            nats += batch_nats.tolist()
-            counts += batch_counts.tolist()
+        count = len(tokens.sample_ids)
+        for start in range(0, count, _WINDOWS_AT_ONCE):
+            progress(f"NLL {what}", start, count)
+            some = tokens.part(start, min(_WINDOWS_AT_ONCE, count - start))
+            batch = negative_log_likelihood(loaded, some, _WINDOWS_AT_ONCE)
+            nats += batch.window_nats
+            counts += batch.window_tokens
     return NegativeLogLikelihood(tuple(nats), tuple(counts), tokens.blocks)
 
 

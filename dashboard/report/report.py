@@ -23,6 +23,7 @@ from dashboard.charts import curves as curve_chart, figure_size, formats, palett
 from dashboard.charts.as_text import as_text
 from dashboard.charts.task_titles import task_title
 from dashboard.state import results
+from engine.data.window_starts import start_in_words
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.records.model_names import model_name, model_to_type
@@ -151,6 +152,7 @@ def _template() -> jinja2.Template:
         "chance_sentence": partial(chance_sentence, title=task_title),
         "task_names": lambda tasks: [task_title(task) for task in tasks["task"].unique(maintain_order=True)],
         "shortfalls": shortfalls,
+        "start_in_words": start_in_words,
         "sufficiency": _sufficiency,
         "gaps": _gaps,
         "errors_words": _errors_words,

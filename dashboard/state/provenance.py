@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from engine.data.window_starts import start_in_words
 from engine.records.model_names import model_name
 from engine.records.shortfalls import shortfalls
 
@@ -16,6 +17,7 @@ def describe_run(manifest: dict[str, Any], entry: dict[str, Any]) -> str:
     environment = entry.get("environment") or {}
     spec = entry.get("spec") or {}
     corpus = spec.get("evaluation") or spec.get("corpus") or spec.get("eval_corpus")
+    text = _text(spec)
     if isinstance(corpus, dict):
         corpus = corpus.get("corpus") or corpus.get("id")
     intervention = (spec.get("settings") or {}).get("intervention")
@@ -28,6 +30,7 @@ def describe_run(manifest: dict[str, Any], entry: dict[str, Any]) -> str:
         f"weights {str(model['weights_hash'])[:12]}" if model.get("weights_hash") else None,
         f"{model['dtype']}" if model.get("dtype") else None,
         f"evaluated on {corpus}" if corpus else None,
+        f"window start {start_in_words(text)}" if text else None,
         f"rows changed by {intervention}" if intervention not in (None, "zero") else None,
         f"thinking {spec['thinking_mode']}" if spec.get("thinking_mode") else None,
         f"scores without the first {skipped} positions of each window" if skipped else None,
@@ -38,3 +41,16 @@ def describe_run(manifest: dict[str, Any], entry: dict[str, Any]) -> str:
         *shortfalls(spec),
     ]
     return " · ".join(part for part in parts if part)
+
+
+def before_windows(manifest: dict[str, Any], entry: dict[str, Any]) -> tuple[int, ...] | None:
+    """The tokens before each window of the text behind a table, () for none; None where nobody knows."""
+    text = _text(entry.get("spec") or {})
+    return None if "published" in manifest or text is None else tuple(text.get("window_prefix", ()))
+
+
+def _text(spec: dict[str, Any]) -> dict[str, Any] | None:
+    """The record of the text that was measured, else of that behind the scores."""
+    scores = spec.get("scores")
+    found = spec.get("evaluation") or (scores if isinstance(scores, dict) else spec).get("calibration")
+    return found if isinstance(found, dict) else None

@@ -8,7 +8,7 @@ line says what to do.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -52,10 +52,11 @@ remake = folders.remake
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it was written, and one line on where its numbers come from."""
+    """A table as it was written, one line on where its numbers come from, and `provenance.before_windows`."""
 
     frame: pl.DataFrame
     provenance: str
+    before_windows: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Curves:
     provenance: str
     published: bool = False
     errors: str = "evaluation windows"  # what errors of a point take as independent
+    before_windows: tuple[int, ...] | None = None
 
     @property
     def models(self) -> list[str]:
@@ -183,7 +185,7 @@ def _read_table(folder: Path, stem: str, _table_stamp: object, _manifest_stamp: 
     manifest = read_manifest(folder)
     entry = manifest["files"][f"{stem}.parquet"]
     learn_titles(entry)
-    return Table(frame, describe_run(manifest, entry))
+    return Table(frame, describe_run(manifest, entry), provenance.before_windows(manifest, entry))
 
 
 def learn_titles(entry: dict[str, Any]) -> None:
@@ -221,7 +223,7 @@ def read_interventions(folder: Path) -> dict[str, Curves]:
         further = read_table(folder, INTERVENTIONS)
         for name in further.frame["intervention"].unique(maintain_order=True):
             part = further.frame.filter(pl.col("intervention") == name)
-            found.setdefault(name, _curves(Table(part, further.provenance), published=False))
+            found.setdefault(name, _curves(replace(further, frame=part), published=False))
     return found
 
 
@@ -245,7 +247,7 @@ def _curves(table: Table, *, published: bool) -> Curves:
         frame, errors = frame.with_columns(nll_stderr="stderr_blocks"), units_in_words(table.frame)
     ordered = frame.select(pl.col(name).cast(kind) for name, kind in CURVE_SCHEMA.items())
     ordered = ordered.sort("selector", "order", "rate", "seed", maintain_order=True)
-    return Curves(ordered, table.provenance, published, errors)
+    return Curves(ordered, table.provenance, published, errors, table.before_windows)
 
 
 def stamp(path: Path) -> tuple[int, int] | None:

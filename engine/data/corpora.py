@@ -14,6 +14,7 @@ from torch import Tensor
 
 from engine.data.splits import CALIBRATION, splits_of
 from engine.data.texts import Role, available_corpora, json_lines, reachable, read_text
+from engine.data.window_starts import WINDOW_STARTS, before_each, start_record
 from engine.records.errors import InputError, unknown
 from engine.records.shipped import demo_dir
 from engine.stats.blocks import Blocks, window_blocks
@@ -28,17 +29,23 @@ _LONG_DOCUMENT = 1_000_000  # characters
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """Consecutive windows of one tokenised text, all full, none padded."""
+    """Consecutive windows of one tokenised text, all full, none padded.
+
+    A model reads each behind `prefix` (`read_ids`). No token of it is predicted, nor the window's first one, and it
+    counts in no mean over tokens.
+    """
 
     corpus: str
     corpus_hash: str  # SHA-256 of the text
-    input_ids: Tensor  # [n, length] int64, CPU
+    input_ids: Tensor  # [n, length] int64, CPU: the text's own tokens
     sample_ids: tuple[int, ...]  # number of each window, counted from the start of the text
     role: Role | None = None
     samples_requested: int | None = None  # more than n where the text was too short
     source_revision: str | None = None  # commit of a hub data set
     skipped_tokens: int = 0  # left out before the first window
     documents: Tensor | None = None  # [n, length] int64: number of the document each token is of, where that is known
+    window_start: str = "stream"
+    prefix: tuple[int, ...] = ()  # tokens before each window
 
     def first(self, n: int) -> Windows:
         """The first n windows: calibration sets of growing size are nested."""
@@ -62,10 +69,18 @@ class Windows:
         return found or window_blocks(len(self.sample_ids))
 
     @cached_property
+    def read_ids(self) -> Tensor:
+        """What a model reads: [n, prefix + length] int64, CPU."""
+        if not self.prefix:
+            return self.input_ids
+        return torch.cat([torch.tensor(self.prefix).expand(len(self.input_ids), -1), self.input_ids], dim=1)
+
+    @cached_property
     def token_hash(self) -> str:
-        """SHA-256 of shape and tokens: for cache keys."""
+        """SHA-256 of shape and tokens: for cache keys. Without a prefix it is what it was before there were any."""
         tokens = self.input_ids.numpy().astype("<i8")
-        return hashlib.sha256(f"{tokens.shape}".encode() + tokens.tobytes()).hexdigest()
+        told = f"{tokens.shape}{self.prefix or ''}"
+        return hashlib.sha256(told.encode() + tokens.tobytes()).hexdigest()
 
     def record(self) -> dict[str, Any]:
         """What a manifest says about these tokens. documents: how many evaluation windows are of, and in how many
@@ -82,6 +97,7 @@ class Windows:
             "length": self.input_ids.shape[1],
             "sample_ids": list(self.sample_ids),
             "skipped_tokens": self.skipped_tokens,
+            **start_record(self.window_start, self.prefix),
             **errors,
         }
 
@@ -95,13 +111,25 @@ class Pair(NamedTuple):
     split: str
 
 
-def windows(corpus: str, tokenizer: Any, *, role: Role, samples: int, length: int, skip_tokens: int = 0) -> Windows:
+def windows(
+    corpus: str,
+    tokenizer: Any,
+    *,
+    role: Role,
+    samples: int,
+    length: int,
+    skip_tokens: int = 0,
+    window_start: str = WINDOW_STARTS[0],
+) -> Windows:
     """The first `samples` windows of `length` tokens of a corpus.
 
-    The documents are joined by blank lines, tokenised once (with the tokenizer's own BOS, if it has one,
-    at the very start only) and cut into consecutive windows from the start; what does not fill a window
-    is left out. A text that is too short gives fewer windows, and `samples_requested` keeps the wish.
+    The documents are joined by blank lines, tokenised once and cut into consecutive windows from the start; what does
+    not fill a window is left out. A text that is too short gives fewer windows, and `samples_requested` keeps the wish.
     The paper, section 3.4; consecutive windows for calibration too are a choice, so that sizes are nested.
+
+    window_start: `text`: a model reads each window as the tokenizer begins a text, behind the BOS where it puts one
+    before a text (**choice**: a model that always saw one is another model without). `stream`: the tokens as they
+    come, a BOS and what else the tokenizer adds being tokens of the text's first and last window.
 
     corpus: a registered name (`available_corpora`), a text file whose documents are separated by blank
     lines, or a JSONL file with a `text` field. role chooses the split of a registered corpus: calibration
@@ -111,7 +139,10 @@ def windows(corpus: str, tokenizer: Any, *, role: Role, samples: int, length: in
     if samples < 1 or length < 2:
         raise InputError(f"windows need samples >= 1 and length >= 2, got {samples} windows of {length} tokens")
     name, text, revision, starts = read_text(corpus, role)
-    ids, places = _first_tokens(text, tokenizer, skip_tokens + samples * length, with_places=starts is not None)
+    prefix = before_each(tokenizer, window_start)
+    ids, places = _first_tokens(
+        text, tokenizer, skip_tokens + samples * length, window_start, with_places=starts is not None
+    )
     ids, places = ids[skip_tokens:], places[skip_tokens:]
     n = len(ids) // length
     if n == 0:
@@ -130,6 +161,8 @@ def windows(corpus: str, tokenizer: Any, *, role: Role, samples: int, length: in
         source_revision=revision,
         skipped_tokens=skip_tokens,
         documents=_documents(starts, places[: n * length], length),
+        window_start=window_start,
+        prefix=prefix,
     )
 
 
@@ -183,7 +216,20 @@ def contrast_pairs(source: str, domain: str | None = None, split: str | None = N
     return pairs
 
 
-def _first_tokens(text: str, tokenizer: Any, needed: int, *, with_places: bool = False) -> tuple[list[int], list[int]]:
+def tokens_of(
+    text: str, tokenizer: Any, window_start: str, *, with_places: bool = False
+) -> tuple[list[int], list[int]]:
+    """The text's tokens, under `stream` with what the tokenizer adds, and where in it each begins if that is wanted."""
+    # verbose=False: a text longer than the model's context is what windows are cut from, not a mistake.
+    more = {"return_offsets_mapping": True} if with_places else {}
+    found = tokenizer(text, add_special_tokens=window_start == "stream", verbose=False, **more)
+    places = [start for start, _ in found["offset_mapping"]] if with_places else []
+    return cast("list[int]", found["input_ids"]), places
+
+
+def _first_tokens(
+    text: str, tokenizer: Any, needed: int, window_start: str, *, with_places: bool = False
+) -> tuple[list[int], list[int]]:
     """The first `needed` tokens of the text, or all of them if there are fewer, and where in it each begins (empty
     unless asked for, and where the tokenizer cannot tell).
 
@@ -194,11 +240,11 @@ def _first_tokens(text: str, tokenizer: Any, needed: int, *, with_places: bool =
     spare, characters = 64, 8 * needed
     with_places = with_places and getattr(tokenizer, "is_fast", False)
     while (end := _boundary(text, characters)) != -1:
-        ids, places = _tokens(text[:end], tokenizer, with_places)
+        ids, places = tokens_of(text[:end], tokenizer, window_start, with_places=with_places)
         if len(ids) >= needed + spare:
             return ids[:needed], places[:needed]
         characters *= 2
-    ids, places = _tokens(text, tokenizer, with_places)
+    ids, places = tokens_of(text, tokenizer, window_start, with_places=with_places)
     return ids[:needed], places[:needed]
 
 
@@ -218,11 +264,3 @@ def _boundary(text: str, start: int) -> int:
         end = text.find(" ", start, start + _LONG_DOCUMENT)
         return start if end == -1 else end
     return end
-
-
-def _tokens(text: str, tokenizer: Any, with_places: bool) -> tuple[list[int], list[int]]:
-    # verbose=False: a text longer than the model's context is what windows are cut from, not a mistake.
-    more = {"return_offsets_mapping": True} if with_places else {}
-    found = tokenizer(text, verbose=False, **more)
-    places = [start for start, _ in found["offset_mapping"]] if with_places else []
-    return cast("list[int]", found["input_ids"]), places

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from engine.data.corpora import Windows
+from engine.data.corpora import Windows, tokens_of
 from engine.data.texts import read_text
+from engine.data.window_starts import WINDOW_STARTS, before_each, start_record
 from engine.records.errors import InputError
 from engine.records.hashing import Json
 
@@ -39,6 +40,7 @@ class Draws:
         first = self.sets[0].record()
         return {
             **{key: first[key] for key in ("corpus", "corpus_hash", "source_revision", "role", "length")},
+            **start_record(self.sets[0].window_start, self.sets[0].prefix),
             "samples": self.size,
             "samples_requested": self.size_wanted,
             "draws": len(self.sets),
@@ -50,18 +52,21 @@ class Draws:
 
 
 def disjoint_draws(
-    corpus: str, tokenizer: Any, *, draws: int, size: int, least: int, length: int, seed: int, without: range = range(0)
-) -> Draws:
+    corpus: str, tokenizer: Any, *, draws: int, size: int, least: int, length: int, seed: int,
+    without: range = range(0), window_start: str = WINDOW_STARTS[0],
+) -> Draws:  # fmt: skip
     """`draws` stretches of `size` consecutive windows of `length` tokens, at random places of the whole text.
 
     Consecutive windows, as the calibration text itself is (**choice**): neighbours are alike, so that windows picked
     one by one would make every set alike too. A text that is too short gives smaller draws, down to `least` windows,
-    then fewer of them. without: tokens that no window may touch (evaluation text of the same file).
+    then fewer of them. without: tokens that no window may touch (evaluation text of the same file). window_start: as of
+    `windows`.
 
     Errors: TooFewDraws where not even two draws of `least` windows fit.
     """
     name, text, revision, _ = read_text(corpus, "calibration")
-    ids = tokenizer(text, verbose=False)["input_ids"]
+    prefix = before_each(tokenizer, window_start)
+    ids, _ = tokens_of(text, tokenizer, window_start)
     runs = _runs(len(ids) // length, length, without)
     available = sum(len(run) for run in runs)
     for count in range(draws, 1, -1):
@@ -80,6 +85,8 @@ def disjoint_draws(
                         role="calibration",
                         samples_requested=size,
                         source_revision=revision,
+                        window_start=window_start,
+                        prefix=prefix,
                     )
                     for start in starts
                 )  # fmt: skip

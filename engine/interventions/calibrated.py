@@ -12,12 +12,14 @@ from torch import Tensor, nn
 from engine.data.corpora import Windows
 from engine.interventions.in_weights import is_masked
 from engine.models.columns import column_index
+from engine.models.experts import routed
 from engine.models.loading import LoadedModel, input_device
 from engine.models.row_index import Layer
+from engine.selectors.seen import Seen
 
 TOKENS_AT_ONCE = 4096
 Place = tuple[str, str]  # path of a Linear, side
-See = Callable[[Place, Tensor], None]
+See = Callable[[Place, Tensor, Seen], None]
 
 
 def places(loaded: LoadedModel) -> Iterator[Layer]:
@@ -32,15 +34,18 @@ def place_of(layer: Layer) -> Place:
 
 @torch.no_grad()
 def read(loaded: LoadedModel, windows: Windows, see: See) -> None:
-    """The unedited model passes over the windows, in their order; `see(place, values)` gets [B, T, rows] of each place
-    (an expert's: [tokens, rows]). `RuntimeError` within `zeroed`: that model is not the unedited one.
+    """The unedited model passes over the windows, in their order; `see(place, values, seen)` gets [B, T, rows] of each
+    place (an expert's: [tokens, rows]) and which tokens these are. `RuntimeError` within `zeroed`: that model is not
+    the unedited one.
     """
     own = threading.get_ident()
+    shape = (0, 0)
 
     def watch(layer: Layer) -> Callable[..., None]:
-        def hook(_module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+        def hook(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
             if threading.get_ident() == own:
-                see(place_of(layer), output if layer.side == "output" else args[0])
+                seen = Seen(shape, args[1] if routed(module) else None)
+                see(place_of(layer), output if layer.side == "output" else args[0], seen)
 
         return hook
 
@@ -51,7 +56,8 @@ def read(loaded: LoadedModel, windows: Windows, see: See) -> None:
         try:
             for layer in places(loaded):
                 handles.append(loaded.model.get_submodule(layer.name).register_forward_hook(watch(layer)))
-            for chunk in windows.input_ids.split(max(1, TOKENS_AT_ONCE // windows.input_ids.shape[1])):
+            for chunk in windows.read_ids.split(max(1, TOKENS_AT_ONCE // windows.read_ids.shape[1])):
+                shape = (chunk.shape[0], chunk.shape[1])
                 loaded.model(input_ids=chunk.to(input_device(loaded.model)), use_cache=False)
         finally:
             for handle in handles:

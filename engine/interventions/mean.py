@@ -15,6 +15,7 @@ from engine.models.row_index import Layer
 from engine.records.errors import InputError
 from engine.records.hashing import Json
 from engine.selectors.passes import wide
+from engine.selectors.seen import Seen
 
 
 @register_intervention("mean", title="Mean")
@@ -49,8 +50,15 @@ class Mean:
             sums: dict[Place, Tensor] = {}
             counts: dict[Place, int] = {}
 
-            def add(place: Place, values: Tensor) -> None:
-                flat = wide(values).flatten(0, -2)
+            first = len(self._windows.prefix)
+
+            def add(place: Place, values: Tensor, seen: Seen) -> None:
+                if first and seen.count != values.shape[:-1].numel():
+                    raise InputError(
+                        f"{place[0]} sees some tokens and does not say which, so that its mean cannot leave out what "
+                        "stands before each window; give --window-start stream, or use zero"
+                    )
+                flat = wide(seen.counting(values, first)).flatten(0, -2)
                 total = flat.sum(0).cpu().double()
                 sums[place] = sums[place] + total if place in sums else total
                 counts[place] = counts.get(place, 0) + len(flat)

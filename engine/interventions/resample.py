@@ -43,7 +43,7 @@ class Resample:
 
     def prepare(self, loaded: LoadedModel, windows: Windows) -> None:
         """Errors: InputError, before any pass, where the outputs would not fit."""
-        count, length = windows.input_ids.shape
+        count, length = windows.read_ids.shape
         size = next(loaded.model.parameters()).element_size()
         needed = count * length * sum(layer.rows for layer in places(loaded)) * size
         if needed > LARGEST_BYTES:
@@ -64,7 +64,7 @@ class Resample:
                 return
             assert self._windows is not None
             parts: dict[Place, list[Tensor]] = {}
-            read(loaded, self._windows, lambda place, values: parts.setdefault(place, []).append(values.cpu()))
+            read(loaded, self._windows, lambda place, values, _: parts.setdefault(place, []).append(values.cpu()))
             for place, some in parts.items():
                 if some[0].ndim != 3:
                     raise InputError(
@@ -77,7 +77,7 @@ class Resample:
     def sources(self, input_ids: Tensor) -> Tensor:
         """Number of the other window of every sequence. input_ids [B, T]; returns [B] int64 on the CPU"""
         assert self._windows is not None
-        kept = self._windows.input_ids
+        kept = self._windows.read_ids
         if input_ids.shape[-1] != kept.shape[1]:
             raise InputError(
                 f"resample has other windows of {kept.shape[1]} tokens, got a pass of {input_ids.shape[-1]}; positions "

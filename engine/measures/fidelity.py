@@ -105,20 +105,20 @@ class Fidelity:
 
     @torch.inference_mode()
     def of_tokens(self, loaded: LoadedModel, edits: Sequence[AnyEdit]) -> list[list[Tensor]]:
-        """For each edit and pass nats, KL and equal tokens of every predicted token, [3, windows, T - 1] on the device:
-        no pass waits for another.
+        """For each edit and pass nats, KL and equal tokens of every predicted token, [3, windows, length - 1] on the
+        device: no pass waits for another.
         """
         at_once, copies = self._shape(loaded)
         values: list[list[Tensor]] = [[] for _ in edits]
         with edited_outputs(loaded, [UNEDITED, *edits]) as outputs:
-            for windows in self.windows.input_ids.split(at_once):
+            for windows in self.windows.read_ids.split(at_once):
                 ids = sent(windows, input_device(loaded.model))
                 before = _Unedited(_said(loaded, outputs, [0] * copies, ids)[0])
                 for first in range(0, len(edits), copies):
                     group = [min(first + number, len(edits) - 1) for number in range(copies)]
                     after = _said(loaded, outputs, [place + 1 for place in group], ids)
                     for place, said in dict(zip(group, after, strict=True)).items():
-                        values[place].append(before.compared(said, ids))
+                        values[place].append(before.compared(said, ids)[..., len(self.windows.prefix) :])
         return values
 
     def _shape(self, loaded: LoadedModel) -> tuple[int, int]:

@@ -68,18 +68,20 @@ class LogitBits:
         hashes: list[str] = []
         nats: list[float] = []
         finite = True
-        for chunk in self.windows.input_ids.split(self._batch(loaded)):
+        first = len(self.windows.prefix)  # the position of a window's first token
+        for chunk in self.windows.read_ids.split(self._batch(loaded)):
             ids = chunk.to(input_device(loaded.model))
             with faster_products(wanted=False):  # a rewrite's own Linears, those of decoys, do without
                 logits = loaded.model(input_ids=ids, use_cache=False).logits
             finite = finite and bool(logits.isfinite().all())
             hashes += [_hash(one) for one in logits]
-            nats += token_nll(logits[:, :-1], ids[:, 1:].to(logits.device)).cpu().double().sum(-1).tolist()
+            predicted = token_nll(logits[:, first:-1], ids[:, first + 1 :].to(logits.device))
+            nats += predicted.cpu().double().sum(-1).tolist()
         count, length = self.windows.input_ids.shape
         return Bits(tuple(hashes), tuple(nats), count * (length - 1), finite)
 
     def _batch(self, loaded: LoadedModel) -> int:
-        count, length = self.windows.input_ids.shape
+        count, length = self.windows.read_ids.shape
         fit = logits_that_fit(kind_of(loaded.device), length, vocabulary_of(loaded.model))  # every logit is looked at
         return self.batch_size or min(fit, count)
 

@@ -134,9 +134,9 @@ class Nll:
         with edited_outputs(loaded, edits) as outputs:
 
             def passed(some: Sequence[tuple[int, int]]) -> Tensor:
-                ids = self.windows.input_ids[[window for _, window in some]]
+                ids = self.windows.read_ids[[window for _, window in some]]
                 with outputs.sequences([edit for edit, _ in some]), passes.over(ids):
-                    return _token_nats(loaded.model, ids)
+                    return _token_nats(loaded.model, ids)[:, len(self.windows.prefix) :]
 
             parts = [found for _, found in in_parts(loaded.model, WINDOWS, which, passed)]
         sums, tokens = _summed(parts)
@@ -180,9 +180,10 @@ def negative_log_likelihood(
 ) -> NegativeLogLikelihood:
     """NLL of the loaded model, as its weights are now, on every window.
 
-    Token t is predicted from the tokens before it in its own window; the first token of a window is
-    not predicted, so a window of 512 counts 511 tokens. The paper, section 3.4. A batch that finds no memory is passed
-    in halves. passes: where they may begin, None for the first block.
+    Token t is predicted from the tokens before it in its own window and from what stands before the window; the first
+    token of a window is not predicted, with a BOS before it either, so a window of 512 counts 511 tokens. The paper,
+    section 3.4. A batch that finds no memory is passed in halves. passes: where they may begin, None for the first
+    block.
     """
     sums, tokens = _summed(nats_of_tokens(loaded, windows, batch_size, passes))
     return NegativeLogLikelihood(tuple(sums), tuple(tokens), windows.blocks)
@@ -191,13 +192,14 @@ def negative_log_likelihood(
 def nats_of_tokens(
     loaded: LoadedModel, windows: Windows, batch_size: int | None = None, passes: FromFirstEdited | None = None
 ) -> list[Tensor]:
-    """Of each batch the NLL of every predicted token, [b, T - 1] float32 on its device: no batch waits for another."""
+    """Of each batch the NLL of every predicted token, [b, length - 1] float32 on its device: no batch waits for
+    another."""
     batch = batch_size or evaluation_batch_size(loaded, windows)
 
     def passed(some: Sequence[int]) -> Tensor:
-        ids = windows.input_ids[some[0] : some[-1] + 1]
+        ids = windows.read_ids[some[0] : some[-1] + 1]
         with passes.over(ids) if passes is not None else nullcontext():
-            return _token_nats(loaded.model, ids)
+            return _token_nats(loaded.model, ids)[:, len(windows.prefix) :]
 
     numbers = range(len(windows.input_ids))
     parts = (in_parts(loaded.model, WINDOWS, numbers[start : start + batch], passed) for start in numbers[::batch])
@@ -218,12 +220,12 @@ def evaluation_batch_size(loaded: LoadedModel, windows: Windows) -> int:
 
 def windows_that_fit(loaded: LoadedModel, windows: Windows) -> int:
     """As many windows of this length as the budget allows, at least one (`sequences_that_fit`)."""
-    return sequences_that_fit(loaded.model, loaded.rows, kind_of(loaded.device), windows.input_ids.shape[1])
+    return sequences_that_fit(loaded.model, loaded.rows, kind_of(loaded.device), windows.read_ids.shape[1])
 
 
 def pieces_record(loaded: LoadedModel, windows: Windows) -> Json:
     """For the keys of what is measured with logits in pieces; empty where they are made at once."""
-    pieces = in_pieces(loaded.model, kind_of(loaded.device), windows.input_ids.shape[1])
+    pieces = in_pieces(loaded.model, kind_of(loaded.device), windows.read_ids.shape[1])
     return {"logits_in_pieces": PIECES} if pieces else {}
 
 

@@ -53,10 +53,10 @@ def row_examples(
     values = torch.empty(len(chosen), 0)  # [rows, <= top], the strongest outputs so far
     places = torch.empty(len(chosen), 0, dtype=torch.int64)  # window * length + position of each
     if len(chosen):
-        batch = windows_per_pass(batch_size, loaded.model, loaded.rows, length)
+        batch = windows_per_pass(batch_size, loaded.model, loaded.rows, windows.read_ids.shape[1])
         with loaded.lock:
             for part, outputs in in_batches(
-                lambda part: outputs_of(loaded, windows.input_ids[part], chosen), len(windows.input_ids), batch
+                lambda part: outputs_of(loaded, windows, part, chosen), len(windows.input_ids), batch
             ):
                 here = torch.arange(part.start * length, part.stop * length).expand(len(chosen), -1)
                 values, places = torch.cat([values, outputs], 1), torch.cat([places, here], 1)

@@ -22,20 +22,17 @@ from engine.selectors.seen import Seen
 
 @torch.inference_mode()
 def row_outputs(loaded: LoadedModel, windows: Windows, row_id: int, *, batch_size: BatchSize = "auto") -> Tensor:
-    """h_i at every token: output i of the row's Linear, of the token that is read there. One forward pass, under the
-    model's lock.
+    """h_i at every token of the text: output i of the row's Linear, of the token that is read there. One forward pass,
+    under the model's lock.
 
     returns [windows, T] float32 on the CPU; 0 at tokens that a routed expert does not see
     Errors: InputError for a row id that is not this model's.
     """
     chosen = torch.from_numpy(checked_mask([row_id], loaded.rows.n_rows))
-    n, length = windows.input_ids.shape
-    batch = windows_per_pass(batch_size, loaded.model, loaded.rows, length)
+    batch = windows_per_pass(batch_size, loaded.model, loaded.rows, windows.read_ids.shape[1])
     with loaded.lock:
-        parts = [
-            found for _, found in in_batches(lambda part: outputs_of(loaded, windows.input_ids[part], chosen), n, batch)
-        ]
-    return torch.cat(parts, 1).view(n, length)
+        found = in_batches(lambda part: outputs_of(loaded, windows, part, chosen), len(windows.input_ids), batch)
+        return torch.cat([outputs for _, outputs in found], 1).view(windows.input_ids.shape)
 
 
 def row_relevance(
@@ -53,10 +50,10 @@ def row_relevance(
     """
     (row,) = checked_mask([row_id], loaded.rows.n_rows).tolist()
     mine = next(layer for layer in loaded.rows.layers if layer.start <= row < layer.start + layer.rows)
-    n, length = windows.input_ids.shape
+    n, length = windows.read_ids.shape
 
     def work(part: slice) -> Tensor:
-        ids = windows.input_ids[part]
+        ids = windows.read_ids[part]
         found = torch.zeros(ids.shape)
 
         def reduce(layer: int, values: Tensor) -> None:
@@ -68,17 +65,18 @@ def row_relevance(
 
         with loaded.lock:
             relevance(method, loaded.model, loaded.rows, ids, gradient_of, reduce)
-        return found
+        return found[:, len(windows.prefix) :]
 
     batch = windows_per_pass(batch_size, loaded.model, loaded.rows, length)
     return torch.cat([found for _, found in in_batches(work, n, batch)])
 
 
-def outputs_of(loaded: LoadedModel, input_ids: Tensor, chosen: Tensor) -> Tensor:
-    """Outputs of the chosen rows (ascending) at every token of some windows. [B, T] -> [rows, B * T] float32, CPU
+def outputs_of(loaded: LoadedModel, windows: Windows, part: slice, chosen: Tensor) -> Tensor:
+    """Outputs of the chosen rows (ascending) at every token of some of the windows. [rows, B * length] float32, CPU
 
     A routed expert's are 0 at tokens that it does not see. The caller holds the model's lock, in inference mode.
     """
+    input_ids, first = windows.read_ids[part], len(windows.prefix)
     local = {}
     for layer in loaded.rows.layers:
         inside = chosen[(chosen >= layer.start) & (chosen < layer.start + layer.rows)]
@@ -88,10 +86,10 @@ def outputs_of(loaded: LoadedModel, input_ids: Tensor, chosen: Tensor) -> Tensor
 
     def keep(layer: int, _: Tensor, output: Tensor, where: Seen) -> None:
         if layer in local:
-            picked = where.by_token(output[..., local[layer].to(output.device)]).flatten(0, 1)
+            picked = where.by_token(output[..., local[layer].to(output.device)])[:, first:].flatten(0, 1)
             seen[layer] = wide(picked).T.cpu()
 
     with watching(loaded.model, loaded.rows, (input_ids.shape[0], input_ids.shape[1]), keep):
         loaded.model(input_ids=input_ids.to(input_device(loaded.model)), use_cache=False, logits_to_keep=1)
-    unseen = torch.zeros(1, input_ids.numel())
+    unseen = torch.zeros(1, input_ids[:, first:].numel())
     return torch.cat([seen.get(layer, unseen.expand(len(rows), -1)) for layer, rows in local.items()])

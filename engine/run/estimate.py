@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from engine.data.pairs import CALIBRATION, read_pairs
 from engine.data.prompts import prompt_ids
+from engine.data.window_starts import before_each
 from engine.interventions.compaction import skips_neurons
 from engine.interventions.dead_rows import linears_of_rows
 from engine.measures.generation import REPLIES
@@ -142,6 +143,7 @@ class _Tracer:
     def __init__(self, sketch: LoadedModel, plan: AuditPlan, refusal: RefusalPlan, batch: int | None) -> None:
         self.sketch, self.rows, self.plan, self.refusal, self.batch = sketch, sketch.rows, plan, refusal, batch
         self.kind = "cuda" if sketch.device.startswith("cuda") else "cpu"
+        self.before = len(before_each(sketch.tokenizer, plan.scoring.window_start))  # tokens before each window
         self.vocabulary = int(sketch.model.get_input_embeddings().weight.shape[0])
         linears = [sketch.model.get_submodule(layer.name) for layer in self.rows.layers]
         itemsize = DTYPES[sketch.dtype].itemsize
@@ -153,7 +155,7 @@ class _Tracer:
 
     def scores(self) -> Iterator[Work]:
         scoring = self.plan.scoring
-        count, tokens = scoring.samples, scoring.length
+        count, tokens = scoring.samples, scoring.length + self.before
         chosen = scoring.batch_size or windows_in_budget(self.kind, self.rows.n_rows, self.vocabulary, tokens)
         size = min(count, self.batch or chosen)
         ids = torch.zeros(size, tokens, dtype=torch.int64)
@@ -220,7 +222,7 @@ class _Tracer:
         cells = int(any(0 in rates for rates in sweeps))
         for rates in sweeps:
             cells += rankings * len(plan.orders) * sum(0 < rate < 1 for rate in rates) + (1 in rates)
-        count, length = plan.eval_samples, plan.eval_length
+        count, length = plan.eval_samples, plan.eval_length + self.before
         chosen = plan.scoring.batch_size or sequences_that_fit(self.dry.model, self.rows, self.kind, length)
         size = min(count, self.batch or chosen)
         ids = torch.zeros(size, length, dtype=torch.int64)

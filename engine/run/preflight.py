@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from engine.data.corpora import windows
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
+from engine.run.plan_text import calibration_text
 from engine.run.score_plan import ScorePlan
 from engine.selectors import get_selector, with_needs
 from engine.selectors.run import check_model
@@ -56,4 +56,4 @@ def remaining(selectors: Iterable[str], left_out: LeftOut, *, named: bool) -> tu
 def check_text(sketch: LoadedModel, plan: ScorePlan) -> None:
     """`InputError` where the calibration text cannot be read or is too short, if a selector of the plan reads it."""
     if not all(get_selector(name).data_free for name in with_needs(plan.selectors)):
-        windows(plan.corpus, sketch.tokenizer, role="calibration", samples=plan.samples, length=plan.length)
+        calibration_text(sketch, plan)

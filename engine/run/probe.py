@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from engine.data.corpora import Windows
+from engine.data.window_starts import before_each
 from engine.edits.edit import UNEDITED, ZERO, Edit
 from engine.edits.ranked_edits import rankings
 from engine.interventions.apply import applied, goes_into_weights
@@ -92,7 +93,7 @@ def _scores(loaded: LoadedModel, plan: AuditPlan, work: Sequence[Work], speed: f
         """Seconds of all passes, and of the rest."""
         passes, begin = _PassTimes(), time.perf_counter()
         compute_scores(
-            loaded, scoring.selectors, _random_text(loaded, windows, length), seeds=scoring.seeds,
+            loaded, scoring.selectors, _random_text(loaded, plan, windows, length), seeds=scoring.seeds,
             objective=scoring.objective, batch_size=windows, progress=passes, skip_first=scoring.skip_first,
         )  # fmt: skip
         return passes.seconds, time.perf_counter() - begin - passes.seconds
@@ -126,12 +127,13 @@ def _cells(loaded: LoadedModel, plan: AuditPlan, work: Sequence[Work], speed: fl
     allows, up to a batch."""
     (whole,) = work
     length, batch = plan.eval_length, whole.batch
-    bound = whole.flops / speed / (whole.tokens / length)
+    some = _random_text(loaded, plan, 1, length)
+    bound = whole.flops / speed / (whole.tokens / some.read_ids.numel())
     if bound > share_s:
         return _too_long(SWEEP, f"{_windows(1, length)} of the evaluation text", bound, share_s)
     start = time.perf_counter()
-    _cell_time(loaded, UNEDITED, _random_text(loaded, 1, length))  # what a first pass sets up
-    one = _cell_time(loaded, UNEDITED, _random_text(loaded, 1, length))
+    _cell_time(loaded, UNEDITED, some)  # what a first pass sets up
+    one = _cell_time(loaded, UNEDITED, some)
     rates: tuple[float, ...] = ()
     windows = 1
     if plan.intervention == ZERO:
@@ -142,9 +144,8 @@ def _cells(loaded: LoadedModel, plan: AuditPlan, work: Sequence[Work], speed: fl
             if windows:
                 break
     windows = max(1, windows)
-    text = _random_text(loaded, windows, length)
+    text = _random_text(loaded, plan, windows, length)
     seed = plan.scoring.seeds[0]
-    some = _random_text(loaded, 1, length)
     scores = compute_scores(loaded, [_RANDOM, _RANKED], some, seeds=(seed,)) if rates else {}
     random: dict[float, CellTime] = {}
     ranked: dict[tuple[str, float], CellTime] = {}
@@ -209,15 +210,16 @@ def _cell_time(loaded: LoadedModel, edit: Edit, text: Windows) -> CellTime:
     with applied(loaded, edit), compacted(loaded) if goes_into_weights(edit) else nullcontext():
         inside = time.perf_counter()
         with faster_products():  # as a runner does
-            window_nll(loaded.model, text.input_ids)  # on the CPU when it is back
+            window_nll(loaded.model, text.read_ids)  # on the CPU when it is back
         passed = time.perf_counter() - inside
     return CellTime(time.perf_counter() - start - passed, passed / len(text.input_ids))
 
 
-def _random_text(loaded: LoadedModel, windows: int, length: int) -> Windows:
+def _random_text(loaded: LoadedModel, plan: AuditPlan, windows: int, length: int) -> Windows:
     vocabulary = int(loaded.model.get_input_embeddings().weight.shape[0])
     ids = torch.randint(vocabulary, (windows, length), generator=torch.Generator().manual_seed(0))
-    return Windows("probe", "", ids, tuple(range(windows)))
+    prefix = before_each(loaded.tokenizer, plan.scoring.window_start)
+    return Windows("probe", "", ids, tuple(range(windows)), prefix=prefix)
 
 
 def _too_long(stage: str, what: str, bound_s: float, share_s: float) -> Timed:

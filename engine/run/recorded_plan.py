@@ -10,6 +10,7 @@ from typing import Any
 
 from engine.data.local_tasks import SHIPPED as SHIPPED_TASKS
 from engine.data.texts import available_corpora
+from engine.data.window_starts import recorded_start
 from engine.records.errors import InputError
 from engine.records.hashing import Json
 from engine.run.audit_plan import AuditPlan
@@ -19,8 +20,9 @@ from engine.run.score_plan import SHIPPED, ScorePlan
 _SCORING = "scoring"  # has a record of its own
 
 
-def score_plan(record: Json, texts: Sequence[Path] = ()) -> ScorePlan:
-    """The plan of scores from their record. texts: files, of which the one with the recorded name is taken.
+def score_plan(record: Json, texts: Sequence[Path] = (), evaluation: Json | None = None) -> ScorePlan:
+    """The plan of scores from their record. texts: files, of which the one with the recorded name is taken. evaluation:
+    the record of the text that was measured beside scores that read none.
 
     How many windows went into one pass is not recorded: it changes rounding only.
     Errors: InputError for a text that is no corpus by name and not among the files.
@@ -32,6 +34,7 @@ def score_plan(record: Json, texts: Sequence[Path] = ()) -> ScorePlan:
         "skip_first": record.get("skip_first", 0),
     }
     calibration = record.get("calibration")
+    given["window_start"] = recorded_start(calibration or evaluation)
     if calibration:
         given["corpus"] = text_named(calibration["corpus"], texts)
         given["samples"] = calibration.get("samples_requested") or calibration["samples"]
@@ -51,7 +54,8 @@ def audit_plan(spec: Json, reads: Sequence[str] = (), texts: Sequence[Path] = ()
     for name in reads:
         find = _tasks_named if name == "downstream_tasks" else text_named
         settings[name] = find(settings[name], texts) if settings.get(name) else settings.get(name)
-    plan: AuditPlan = _made(AuditPlan, settings, notes, {_SCORING: score_plan(spec["scores"], texts)})
+    scoring = score_plan(spec["scores"], texts, spec.get("evaluation"))
+    plan: AuditPlan = _made(AuditPlan, settings, notes, {_SCORING: scoring})
     return plan, notes
 
 
@@ -68,6 +72,7 @@ def refusal_plan(spec: Json, texts: Sequence[Path] = (), **more: Any) -> Refusal
         corpus=text_named(scored["corpus"], texts),
         samples=scored.get("samples_requested") or scored["samples"],
         length=scored["length"],
+        window_start=recorded_start(text),
     )
     given: dict[str, Any] = {
         "selectors": tuple(spec["selectors"]),

@@ -67,7 +67,7 @@ class RefusalPlan:
         ONSET_PHRASES, 'onset phrases: a JSON file with {"refusal": [...], "compliance": [...]}', read=read_phrases,
         metavar="FILE", said="the built-in ones", group=PROMPTS,
     )  # fmt: skip
-    scoring: ScorePlan = part(ScorePlan, group=PROTECTING, only=("corpus", "samples", "length"))
+    scoring: ScorePlan = part(ScorePlan, group=PROTECTING, only=("corpus", "samples", "length", "window_start"))
     eval_corpus: str = eval_corpus_option(GRID)
     eval_samples: int = eval_samples_option(GRID)
     eval_length: int = eval_length_option(GRID)

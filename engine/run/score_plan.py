@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from engine.data.window_starts import WINDOW_STARTS
 from engine.run import field_types
 from engine.run.field_types import Names, check_plan, option
 from engine.selectors.base import OBJECTIVES, SEEDS, check_skip_first, selector_ids
@@ -27,6 +28,11 @@ class ScorePlan:
     corpus: str = option("wikitext2", "calibration text: wikitext2, c4, demo, a .txt or a .jsonl file", group=SCORES)
     samples: int = option(128, "calibration windows", least=1, group=SCORES)
     length: int = option(128, "tokens per calibration window", name="--max-length", least=2, group=SCORES)
+    window_start: str = option(
+        WINDOW_STARTS[0], "how every window of text begins, the evaluation's too: text, behind the BOS where the "
+        "tokenizer puts one before a text; stream, wherever the text was cut", choices=WINDOW_STARTS, group=SCORES,
+        label="Windows begin as",
+    )  # fmt: skip
     seeds: tuple[int, ...] = option(
         SEEDS, "seeds of the random selector", read=field_types.seeds, least=0, group=SCORES
     )

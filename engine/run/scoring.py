@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from engine.data.corpora import Windows, windows
+from engine.data.corpora import Windows
 from engine.models.experts import has_experts
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
@@ -21,6 +21,7 @@ from engine.records.manifest import add_to_manifest, check_folder
 from engine.records.progress import Progress, Stopwatch
 from engine.results.arrays import Arrays
 from engine.results.store import Store
+from engine.run.plan_text import calibration_text
 from engine.run.score_plan import ScorePlan
 from engine.selectors import compute_scores, formula, get_selector, with_needs
 from engine.selectors.base import titles_record
@@ -69,7 +70,7 @@ def score_model(
     names = with_needs(plan.selectors)
     tokens = None
     if not all(get_selector(name).data_free for name in names):
-        tokens = windows(plan.corpus, loaded.tokenizer, role="calibration", samples=plan.samples, length=plan.length)
+        tokens = calibration_text(loaded, plan)
     scores = score_tokens(loaded, plan, plan.selectors, tokens, store=store, progress=progress, kept=kept)
     spec: Json = {
         "selectors": list(plan.selectors),

@@ -79,7 +79,7 @@ def nested_scores(
         # A size would walk the path for its activations alone: they have a pass of their own.
         asked = tuple(one for one in asked if one != ACTIVATIONS)
     missing = [size for size in ordered if not set(selectors) <= set(there.get(size, ()))]
-    text = _Text(windows.input_ids, tuple(ordered), max(missing, default=available), {})
+    text = _Text(windows.read_ids, tuple(ordered), max(missing, default=available), {})
     same = (seeds, cast(Objective, objective), batch_size, progress)
     runs = {
         size: _PrefixRun(

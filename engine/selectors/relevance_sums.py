@@ -67,8 +67,8 @@ def relevance_sums(
     input_ids [B, T]; asked: of one pass; centre: for relp, the mean output of every layer; ends: the sums over the
     first so many windows of the batch, a vector for each, None for all B.
     A window of T tokens counts T - 1 positions: the last one predicts nothing, and its relevance is zero. The first
-    `skip_first` are not counted either, though what they predict is part of F. A routed expert counts those that it
-    sees.
+    `skip_first` are not counted either, though what they predict is part of F (of a BOS before the window that changes
+    no score: no later position takes part in it). A routed expert counts those that it sees.
 
     statistics: of ig's pass and plain gradients' the activations as well, at the end of the path, where the batch goes
     through as it is.

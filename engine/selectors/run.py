@@ -112,7 +112,8 @@ class ScoringRun:
     """What a selector may ask for. Every pass runs when first asked for and once only.
 
     asked: what the selectors of the run will ask of relevances, so that a pass sums it all when it runs.
-    skip_first: positions at the start of each window that every mean over tokens leaves out.
+    skip_first: positions at the start of each sequence of `input_ids` that every mean over tokens leaves out: what
+    stands before a window, and as many of its own as the run was told.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class ScoringRun:
     ) -> None:
         self.loaded = loaded
         self._kept = kept
-        self.skip_first = skip_first
+        self.skip_first = skip_first + (len(windows.prefix) if windows is not None else 0)
         self.seeds = tuple(seeds)
         self.objective: Objective = objective
         self._windows = windows
@@ -154,12 +155,14 @@ class ScoringRun:
 
     @property
     def input_ids(self) -> Tensor:
-        """Calibration windows [n, T] on the CPU. Errors: InputError where there are none or T < 2."""
+        """Calibration windows as the model reads them [n, T] on the CPU. Errors: InputError where there are none or
+        they have fewer than 2 tokens."""
         if self._windows is None or not len(self._windows.input_ids):
             raise InputError("this selector needs calibration text, got none; give a corpus")
-        ids: Tensor = self._windows.input_ids
-        if ids.shape[1] < 2:
-            raise InputError(f"calibration windows need at least 2 tokens to predict one, got {ids.shape[1]}")
+        length = self._windows.input_ids.shape[1]
+        if length < 2:
+            raise InputError(f"calibration windows need at least 2 tokens to predict one, got {length}")
+        ids: Tensor = self._windows.read_ids
         return ids
 
     def scores(self, selector: str) -> Tensor:

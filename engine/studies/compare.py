@@ -9,6 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
+from engine.data.window_starts import start_in_words
 from engine.records.errors import InputError, unknown
 from engine.records.hashing import Json
 from engine.records.manifest import read_manifest
@@ -122,6 +123,9 @@ def departures(run: Json, paper: Json) -> tuple[str, ...]:
             here, printed = (_setting(side, path) for side in sides)
             if here is not None and printed is not None and here != printed:
                 found.setdefault(f"{what} {here}, the paper's is {printed}", []).append(stem)
+        if _setting(sides[0], ("evaluation", "window_prefix")):
+            start = start_in_words(sides[0]["evaluation"])
+            found.setdefault(f"window start {start}, the paper does not tell its own", []).append(stem)
     return tuple(f"{text} ({', '.join(tables)})" for text, tables in found.items())
 
 

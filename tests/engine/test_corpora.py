@@ -80,14 +80,19 @@ def test_a_prefix_gives_the_tokens_of_the_whole(needed: int, monkeypatch: pytest
     long = text(documents=3000)
     whole = TOKENIZER(long)["input_ids"]
     seen: list[int] = []
-    real = engine.data.corpora._tokens
-    monkeypatch.setattr(engine.data.corpora, "_tokens", lambda t, *more: seen.append(len(t)) or real(t, *more))
+    real = engine.data.corpora.tokens_of
+
+    def counted(text: str, *more: Any, **named: Any) -> Any:
+        seen.append(len(text))
+        return real(text, *more, **named)
+
+    monkeypatch.setattr(engine.data.corpora, "tokens_of", counted)
     places = [start for start, _ in TOKENIZER(long, return_offsets_mapping=True)["offset_mapping"]]
-    assert engine.data.corpora._first_tokens(long, TOKENIZER, needed) == (whole[:needed], [])
-    found = engine.data.corpora._first_tokens(long, TOKENIZER, needed, with_places=True)
+    assert engine.data.corpora._first_tokens(long, TOKENIZER, needed, "text") == (whole[:needed], [])
+    found = engine.data.corpora._first_tokens(long, TOKENIZER, needed, "text", with_places=True)
     assert found == (whole[:needed], places[:needed])
     assert max(seen) < len(long) / 4
-    everything, _ = engine.data.corpora._first_tokens(long, TOKENIZER, 10**9)
+    everything, _ = engine.data.corpora._first_tokens(long, TOKENIZER, 10**9, "text")
     assert everything == whole
 
 
@@ -103,13 +108,14 @@ def test_real_text() -> None:
     assert got.input_ids.flatten().tolist() == TOKENIZER(documents[: wanted * 10])["input_ids"][:wanted]
 
 
-def test_bos_stands_at_the_very_start_only(tmp_path: Path) -> None:
+def test_in_the_stream_a_bos_stands_at_the_very_start_only(tmp_path: Path) -> None:
     tokenizer = tiny_tokenizer()
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
         single="<bos> $A <eos>", special_tokens=[("<bos>", 0), ("<eos>", 1)]
     )
     source = write(tmp_path / "a.txt", text(documents=200))
-    got = cut(source, tokenizer=tokenizer)
+    got = windows(str(source), tokenizer, role="evaluation", samples=3, length=16, window_start="stream")
+    assert torch.equal(got.read_ids, got.input_ids)
     assert (got.input_ids == 0).nonzero().tolist() == [[0, 0]]
     assert not (got.input_ids == 1).any()
     assert torch.equal(got.input_ids.flatten()[1:], cut(source).input_ids.flatten()[:-1])
@@ -168,6 +174,7 @@ def test_record_is_json_and_names_no_folder(tiny_text: Path) -> None:
         "length": 16,
         "sample_ids": [0, 1],
         "skipped_tokens": 0,
+        "window_start": "text",
     }
 
 

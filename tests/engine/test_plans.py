@@ -145,7 +145,7 @@ def test_the_api_has_the_same_defaults():
 OTHERS = {  # a value for every option, none of them a default
     "--selectors": ("lrp,random", ("lrp", "random")), "--corpus": ("c4", "c4"), "--samples": ("9", 9),
     "--max-length": ("7", 7), "--objective": ("logit", "logit"), "--batch-size": ("3", 3),
-    "--skip-first": ("2", 2),
+    "--skip-first": ("2", 2), "--window-start": ("stream", "stream"),
     "--eval-corpus": ("c4", "c4"), "--eval-samples": ("5", 5), "--eval-length": ("6", 6),
     "--orders": ("morf", ("morf",)), "--rates": ("10%,0.3", (0.1, 0.3)), "--sizes": ("4,2,2", (2, 4)),
     "--control-rates": ("0:0.2:0.1", (0.0, 0.1, 0.2)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,6 +79,7 @@ def render() -> None:
             )
         values = _models_tab(beside, drawn, orders, relative, pinned)
         notes = ["Models differ in size, text and vocabulary: compare shapes, not heights."]
+        notes += _starts([(offer.name, offer.curves) for offer in beside])
         provenance = [offer.curves.provenance for offer in beside]
     elif view == DIFFERENCES:
         with layout.told():
@@ -324,4 +326,16 @@ def _notes(drawn: Drawn, overlay: Drawn | None) -> list[str]:
         notes.append(f"Error bars: standard error over {drawn.curves.errors}.")
     if overlay and overlay.model != drawn.model:
         notes.append(f"Two models are drawn ({drawn.name}, {overlay.name}): compare shapes, not heights.")
-    return notes
+    return notes + _starts([(one.source, one.curves) for one in (drawn, overlay) if one])
+
+
+def _starts(shown: Sequence[tuple[str, results.Curves]]) -> list[str]:
+    """NLLs of windows behind a BOS and of windows without one do not compare, of one model either."""
+    begun = {name: curves.before_windows for name, curves in shown if curves.before_windows is not None}
+    if len(set(begun.values())) < 2:
+        return []
+    told = [
+        f"{name}: {f'behind the tokens {list(one)}' if one else 'with nothing before them'}"
+        for name, one in begun.items()
+    ]
+    return [f"Windows do not begin alike ({'; '.join(told)}): compare shapes, not heights."]

@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from engine.data.corpora import Windows, available_corpora, calibration_tokens, reachable, windows
+from engine.data.corpora import Windows, available_corpora, calibration_tokens, reachable
 from engine.edits.edit import UNEDITED
 from engine.edits.ranked_edits import Ranking
 from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.cell import Cell
+from engine.run.plan_text import calibration_text
 from engine.run.runner import Results
 from engine.selectors import get_selector
 from engine.stats.blocks import block_error
@@ -61,7 +62,7 @@ class Domain:
         if all(get_selector(name).data_free for name in scoring.selectors):
             return
         if second not in available_corpora():
-            windows(second, audit.loaded.tokenizer, role="calibration", samples=scoring.samples, length=scoring.length)
+            calibration_text(audit.loaded, scoring, corpus=second)
         elif problem := reachable(second):
             raise InputError(problem)
 

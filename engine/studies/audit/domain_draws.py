@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from engine.data.corpora import Windows, windows
+from engine.data.corpora import Windows
 from engine.edits.masks import removed_rows
+from engine.run.plan_text import calibration_text
 from engine.stats.similarity import average_ranks, jaccards, rank_correlations
 from engine.stats.two_texts import LEVEL, compare_draws
 from engine.studies.audit.inputs import AuditInputs
@@ -26,9 +27,7 @@ def text_draws(audit: AuditInputs) -> tuple[list[Windows], list[Windows]] | None
     plan, scoring = audit.plan, audit.plan.scoring
     count = plan.domain_draws
     read = [
-        windows(
-            corpus, audit.loaded.tokenizer, role="calibration", samples=count * scoring.samples, length=scoring.length
-        )
+        calibration_text(audit.loaded, scoring, corpus=corpus, samples=count * scoring.samples)
         for corpus in (scoring.corpus, plan.domain_corpus)
     ]
     size = min(len(text.sample_ids) for text in read) // count

@@ -118,7 +118,7 @@ def _drawn(audit: AuditInputs) -> Drawn:
     return disjoint_draws(
         scoring.corpus, audit.loaded.tokenizer,
         draws=plan.calibration_draws, size=max(plan.stability_sizes), least=min(plan.stability_sizes),
-        length=scoring.length, seed=plan.draws_seed, without=evaluated,
+        length=scoring.length, seed=plan.draws_seed, without=evaluated, window_start=scoring.window_start,
     )  # fmt: skip
 
 

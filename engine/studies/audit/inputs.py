@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy.typing as npt
 from torch import Tensor
 
-from engine.data.corpora import Windows, calibration_tokens, windows
+from engine.data.corpora import Windows
 from engine.edits.edit import UNEDITED, Edit, edit_of
 from engine.edits.ranked_edits import Ranking, rankings
 from engine.interventions.at_outputs import sees_sequences
@@ -24,6 +24,7 @@ from engine.records.shortfalls import shortfalls
 from engine.results.store import Store
 from engine.run.audit_plan import AuditPlan
 from engine.run.cell import Cell
+from engine.run.plan_text import calibration_text, evaluation_text
 from engine.run.score_plan import ScorePlan
 from engine.run.scoring import Scored, score_model, score_tokens
 from engine.selectors.kept_sums import KeptSums
@@ -128,9 +129,7 @@ class AuditInputs:
                 f"calibration reads {scoring.samples} x {scoring.length} tokens; raise --samples or lower --eval-length"
             )
         samples = min(plan.protocols.resample_windows, there)
-        return windows(
-            scoring.corpus, self.loaded.tokenizer, role="calibration", samples=samples, length=plan.eval_length
-        )
+        return calibration_text(self.loaded, scoring, samples=samples, length=plan.eval_length)
 
     def ranking(self, selector: str) -> Ranking:
         """The selector's ranking, of a seeded selector the first."""
@@ -139,10 +138,7 @@ class AuditInputs:
     @cached_property
     def calibration(self) -> Windows:
         """The plan's calibration windows, the same that `scored` uses."""
-        scoring = self.plan.scoring
-        return windows(
-            scoring.corpus, self.loaded.tokenizer, role="calibration", samples=scoring.samples, length=scoring.length
-        )
+        return calibration_text(self.loaded, self.plan.scoring)
 
     @cached_property
     def evaluation(self) -> Windows:
@@ -151,16 +147,8 @@ class AuditInputs:
 
     def evaluation_of(self, corpus: str, calibrated_on: str) -> Windows:
         """The evaluation windows of a corpus, cut like the plan's."""
-        plan, scoring = self.plan, self.plan.scoring
         if (corpus, calibrated_on) not in self._texts:
-            self._texts[corpus, calibrated_on] = windows(
-                corpus,
-                self.loaded.tokenizer,
-                role="evaluation",
-                samples=plan.eval_samples,
-                length=plan.eval_length,
-                skip_tokens=calibration_tokens(corpus, calibrated_on, scoring.samples * scoring.length),
-            )
+            self._texts[corpus, calibrated_on] = evaluation_text(self.loaded, self.plan, corpus, calibrated_on)
         return self._texts[corpus, calibrated_on]
 
     @cached_property

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.data.corpora import Windows, windows
+from engine.data.corpora import Windows
 from engine.edits.edit import UNEDITED
 from engine.edits.masks import removed_rows
 from engine.edits.ranked_edits import Ranking, rankings
@@ -21,6 +21,7 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.cell import Cell
+from engine.run.plan_text import calibration_text
 from engine.run.runner import LocalRunner, Results
 from engine.run.score_plan import ScorePlan
 from engine.stats.blocks import block_difference
@@ -120,7 +121,7 @@ def measured(audit: AuditInputs) -> Measured:
     plan, loaded = audit.plan.invariance, audit.loaded
     scoring = audit.plan.scoring
     scoring = replace(scoring, samples=min(plan.invariance_samples, scoring.samples))
-    text = windows(scoring.corpus, loaded.tokenizer, role="calibration", samples=scoring.samples, length=scoring.length)
+    text = calibration_text(loaded, scoring)
     before = _rankings(audit, loaded, scoring)
     bits = _bits(audit, loaded, text)
     under = tuple(_under(audit, name, scoring, text, bits) for name in plan.rewrites)

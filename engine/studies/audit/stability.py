@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from engine.data.corpora import Windows, calibration_tokens, windows
+from engine.data.corpora import Windows, calibration_tokens
 from engine.edits.ranked_edits import Ranking, rankings
 from engine.measures.nll import perplexity
 from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.cell import Cell
+from engine.run.plan_text import calibration_text
 from engine.run.runner import Results
 from engine.run.scoring import score_at_sizes
 from engine.selectors import get_selector
@@ -112,4 +113,4 @@ def _calibration(audit: AuditInputs) -> Windows:
     shared_file = calibration_tokens(audit.plan.eval_corpus, scoring.corpus, 1) > 0
     if largest <= scoring.samples or shared_file:
         return audit.calibration
-    return windows(scoring.corpus, audit.loaded.tokenizer, role="calibration", samples=largest, length=scoring.length)
+    return calibration_text(audit.loaded, scoring, samples=largest)

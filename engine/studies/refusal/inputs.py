@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.data.corpora import Pair, Windows, calibration_tokens, windows
+from engine.data.corpora import Pair, Windows
 from engine.data.onsets import onset_tokens
 from engine.data.pairs import CALIBRATION, HELDOUT, has_split, pairs_record, read_pairs
 from engine.data.prompts import Prompt, thinking_record
+from engine.data.window_starts import before_each, start_record
 from engine.edits.contrasts import INSTALLS_ONLY, Contrast, refusal_mask
 from engine.edits.edit import UNEDITED, Edit, edit_of
 from engine.edits.masks import Mask
@@ -32,6 +33,7 @@ from engine.records.hashing import Json
 from engine.records.progress import Progress
 from engine.results.store import Store
 from engine.run.cell import Cell
+from engine.run.plan_text import calibration_text, evaluation_text
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import LocalRunner, Results, Runner
 from engine.selectors.base import get_selector, titles_record
@@ -134,22 +136,12 @@ class RefusalInputs:
     @cached_property
     def evaluation(self) -> Windows:
         """The text whose perplexity an edit should keep."""
-        plan = self.plan
-        used = plan.scoring.samples * plan.scoring.length
-        return windows(
-            plan.eval_corpus,
-            self.loaded.tokenizer,
-            role="evaluation",
-            samples=plan.eval_samples,
-            length=plan.eval_length,
-            skip_tokens=calibration_tokens(plan.eval_corpus, plan.scoring.corpus, used),
-        )
+        return evaluation_text(self.loaded, self.plan)
 
     @cached_property
     def _lm_text(self) -> Windows:
         """What the scores of the language model are made from, as `score_model` reads it."""
-        plan = self.plan.scoring
-        return windows(plan.corpus, self.loaded.tokenizer, role="calibration", samples=plan.samples, length=plan.length)
+        return calibration_text(self.loaded, self.plan.scoring)
 
     @cached_property
     def contrasts(self) -> list[Contrast]:
@@ -297,6 +289,7 @@ class RefusalInputs:
                 "samples": found,
                 "length": scoring.length,
                 **({} if found == scoring.samples else {"samples_requested": scoring.samples}),
+                **start_record(scoring.window_start, before_each(self.loaded.tokenizer, scoring.window_start)),
             },
             "batch_size": plan.calibration_batch,
             "random_seed": plan.random_seed,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from engine.data.window_starts import without_starts
 from engine.edits.contrasts import Contrast
 from engine.edits.edit import UNEDITED, Edit
 from engine.records.errors import InputError
@@ -203,7 +204,7 @@ def with_earlier(folder: Path, spec: Json, table: pl.DataFrame) -> tuple[pl.Data
     except InputError:
         return table, {}
     own = {name: value for name, value in kept_spec.items() if name != _SEEDS}
-    if own != spec or not set(KEY) <= set(earlier.columns):
+    if without_starts(own) != without_starts(spec) or not set(KEY) <= set(earlier.columns):
         return table, {}
     kept = earlier.drop([name for name in table.columns if name not in KEY], strict=False)
     controlled = set(_CONTROLLED) & set(kept.columns)

@@ -210,7 +210,8 @@ def _judge(spec: Json) -> Judge:
 def _identity(value: Any) -> Any:
     """Of a text: its tokens' source and the windows, whose revision or path may differ."""
     if isinstance(value, dict) and "corpus_hash" in value:
-        return {name: value.get(name) for name in ("corpus_hash", "sample_ids", "length", "skipped_tokens")}
+        told = ("corpus_hash", "sample_ids", "length", "skipped_tokens", "window_prefix")
+        return {name: value.get(name) for name in told}
     return value
 
 

@@ -39,7 +39,7 @@ class Where:
     @cached_property
     def windows(self) -> Cell[tuple[float, ...]]:
         """Similarities of the evaluation text's windows, each as if it were a prompt."""
-        return Cell(self.run.loaded, UNEDITED, self.condition.of(self.run.evaluation.input_ids.tolist()))
+        return Cell(self.run.loaded, UNEDITED, self.condition.of(self.run.evaluation.read_ids.tolist()))
 
     def holds(self, results: Results, cell: Cell[tuple[float, ...]]) -> list[bool]:
         """Does the condition hold, text by text?"""
