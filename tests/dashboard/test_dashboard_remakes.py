@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from synthetic import MODEL, write_run
 
@@ -9,6 +11,7 @@ import precomputed
 from dashboard.state import estimates, remakes, results, shipped
 from engine.cli import build_parser, main
 from engine.commands.analyze import audit_plan
+from engine.data.window_starts import recorded_start
 from engine.records.errors import InputError
 from engine.records.manifest import add_to_manifest, read_manifest
 from engine.results.folders import MissingTable
@@ -29,7 +32,9 @@ def test_the_settings_of_a_folder_are_those_of_the_run(run):
     made = remakes.remake(run, "gap")
     assert made.notes == ()
     args = build_parser().parse_args(made.request.arguments())
-    assert audit_plan(args) == for_model(preset("demo"), "demo") == made.plan
+    plan = for_model(preset("demo"), "demo")
+    start = recorded_start(spec["evaluation"])  # stream where results were made before there was a choice
+    assert audit_plan(args) == replace(plan, scoring=replace(plan.scoring, window_start=start)) == made.plan
     assert made.analyses == ("gap",)
     assert (args.revision, args.dtype, args.out) == (MODEL["revision"], MODEL["dtype"], run)
 
