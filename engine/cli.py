@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from engine.commands import outputs
 from engine.commands.common import as_json, err, only_the_answer, out
 from engine.commands.listed import COMMANDS
 from engine.models import downloads
@@ -67,6 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         check_threads()
         with only_the_answer(args):
+            outputs.check(args)
             code = args.run(args)
     except Ended as end:
         if not as_json(args, end.answer):

@@ -21,7 +21,7 @@ from dashboard.state import access, provenance
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.results import folders
-from engine.results.store import default_store_dir
+from engine.results.places import default_store_dir
 from engine.results.tables import TABLES
 from engine.stats.table_estimates import has_blocks, units_in_words
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 from rich.console import Console
 from rich.segment import Segment
 
+from engine.commands import outputs
 from engine.records.errors import InputError
+from engine.records.files import make_folder
 from engine.records.manifest import MANIFEST, notes_of, read_manifest
 from engine.records.progress import ProgressFile, SoFar
 from engine.records.terminal import shown
@@ -72,6 +74,7 @@ def add_storage(parser: argparse.ArgumentParser, *, folder: bool = True) -> None
     parser.add_argument("--store", type=Path, help="folder of cached results (default: the user's cache folder)")
     if folder:
         parser.add_argument("--out", type=Path, help="folder for the tables (default: results/MODEL inside the store)")
+        parser.set_defaults(writes=outputs.results)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -130,12 +133,8 @@ def one_judge(name: str, device: str = "cpu") -> Judge:
 def output_folder(args: argparse.Namespace, store: Store) -> Path:
     """`--out`, or the model's own folder inside the store; made if absent."""
     folder: Path = args.out or store.results_dir(args.model)
-    if getattr(args, "shard", None):  # which writes no tables
-        return folder
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {folder} ({error.strerror}); give another one with --out") from None
+    if not getattr(args, "shard", None):  # which writes no tables
+        make_folder(folder)
     return folder
 
 

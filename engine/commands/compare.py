@@ -13,7 +13,7 @@ from engine.commands import common
 from engine.commands.listed import COMMANDS
 from engine.edits.masks import parse_rate
 from engine.records.errors import InputError
-from engine.results.store import Store
+from engine.results.places import results_dir
 
 RATE = "0.3"  # the paper's reference rate
 WORST, FURTHEST = 10, 3  # cells that are listed: with a standard error, and without one of each quantity
@@ -58,10 +58,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _folder(args: argparse.Namespace, model: str) -> Path:
     folder = Path(model)
-    if (folder / "manifest.json").is_file():
-        return folder
-    with Store(args.store) as store:
-        return store.results_dir(model)
+    return folder if (folder / "manifest.json").is_file() else results_dir(args.store, model)
 
 
 def _print_replication(args: argparse.Namespace, folders: list[Path]) -> None:

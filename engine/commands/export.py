@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from engine.commands import common, edit_options
+from engine.commands import common, edit_options, outputs
 from engine.commands.listed import COMMANDS
 from engine.run.refusal_plan import RefusalPlan
 
@@ -31,6 +31,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "object",
     )
     common.add_run(parser, run, folder=False)
+    parser.set_defaults(writes=outputs.checkpoint)
 
 
 def run(args: argparse.Namespace) -> None:

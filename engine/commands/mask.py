@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from engine.commands import common, options
+from engine.commands import common, options, outputs
 from engine.commands.listed import COMMANDS
 from engine.edits.masks import parse_rate
 from engine.records.errors import InputError
@@ -38,6 +38,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     scoring = {"": AuditPlan().scoring, "shipped model": for_model(AuditPlan(), SHIPPED).scoring}
     options.add_options(parser, scoring, but=["selectors"])
     common.add_run(parser, run, folder=False)
+    parser.set_defaults(writes=outputs.mask)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from engine.commands import common
+from engine.commands import common, outputs
 from engine.commands.listed import COMMANDS
-from engine.records.errors import InputError
-from engine.results.store import Store
+from engine.results.places import results_dir
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -27,20 +26,16 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--out", type=Path, default=Path("report.html"), help="file to write (default report.html)")
     common.add_storage(parser, folder=False)
     common.add_json(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, writes=outputs.report)
 
 
 def run(args: argparse.Namespace) -> None:
     from dashboard.report.report import build
     from engine.records.files import write_atomic
 
-    if args.out.suffix not in (".html", ".htm"):
-        raise InputError(f"--out must name an .html file, got {args.out}")
-    if not args.out.resolve().parent.is_dir():
-        raise InputError(f"there is no folder {args.out.resolve().parent}; make it, or give another --out")
     folders = [_folder(model, args.store) for model in args.models]
     page = build(folders).encode()
-    write_atomic(args.out, page)
+    write_atomic(args.out, page, outputs.REPORT)
     if common.as_json(
         args, {"file": str(args.out), "bytes": len(page), "folders": [str(folder) for folder in folders]}
     ):
@@ -54,8 +49,7 @@ def _folder(model: str, store_folder: Path | None) -> Path:
 
     if (Path(model) / "manifest.json").is_file():
         return Path(model)
-    with Store(store_folder) as store:
-        folder = store.results_dir(model)
+    folder = results_dir(store_folder, model)
     if not (folder / "sweep.parquet").is_file() and model == "demo":
         return demo_dir() / "results"
     return folder

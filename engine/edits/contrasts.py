@@ -18,9 +18,13 @@ from safetensors.numpy import save
 
 from engine.edits.masks import Mask, removed_count
 from engine.records.errors import InputError
-from engine.records.files import same_bytes, write_atomic
+from engine.records.files import FileKind, make_folder, same_bytes, tensors_metadata, write_atomic
+from engine.records.manifest import is_listed
 from engine.stats.removal_order import removal_order
 
+CONTRASTS = FileKind(
+    "a file of contrasts", lambda path: is_listed(path) or tensors_metadata(path).keys() == {"manifest", "sha256"}
+)
 INSTALLS_ONLY = "this software only installs refusal and never selects rows in order to remove it"
 
 
@@ -98,9 +102,9 @@ def save_contrasts(path: Path, results: Sequence[Contrast], manifest: str) -> No
     """`contrast.safetensors`: `SELECTOR/DOMAIN/c_comply` and `SELECTOR/lm_rank`; metadata: manifest, checksum."""
     tensors = {f"{one.selector}/{one.domain}/c_comply": one.c_comply for one in results}
     tensors |= {f"{one.selector}/lm_rank": one.lm_rank for one in results}
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     metadata = {"manifest": manifest, "sha256": checksum(tensors)}
-    write_atomic(path, same_bytes(save(tensors, metadata=metadata)))
+    write_atomic(path, same_bytes(save(tensors, metadata=metadata)), CONTRASTS)
 
 
 def load_contrasts(path: Path) -> tuple[list[Contrast], str]:

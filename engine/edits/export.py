@@ -6,7 +6,6 @@ the source's: shards stay shards, tied weights stay written once, and no model i
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ from engine.models.row_index import RowIndex
 from engine.models.rows import row_index
 from engine.models.skeletons import skeleton
 from engine.records.errors import InputError
-from engine.records.leftovers import sweep, temporary
+from engine.records.files import check_new, new_folder, write_atomic
 from engine.records.progress import Progress
 
 CARD = "README.md"
@@ -59,21 +58,13 @@ def export_masked(
     rows = row_index(model)
     mask = checked_mask(edit.units, rows.n_rows)
     stored = Stored.of(checkpoint, model)
-    sweep(out.absolute())  # a killed export leaves a copy of the weights
-    partial = temporary(out.absolute())
-    try:
-        _make(partial)
+    with new_folder(out) as partial:
         _copy(checkpoint, partial, progress)
         _zero_stored_rows(partial, model, rows, mask, stored)
         exported_hash = Checkpoint(str(partial), partial, None).weights_hash()
         files = file_hashes(partial, but=CARD)
         card = model_card(checkpoint, edit, rows, exported_hash, effect, record, files=files)
-        (partial / CARD).write_text(card, encoding="utf-8")
-        if out.is_dir():
-            out.rmdir()  # empty, as checked; os.replace wants it gone on some systems
-        os.replace(partial, out)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        write_atomic(partial / CARD, card.encode())
     return Exported(out, len(mask), exported_hash)
 
 
@@ -86,17 +77,7 @@ def check_place(edit: Edit, out: Path) -> None:
             "this mask removes the most relevant rows first (MoRF), which is a measurement; "
             "export a LeRF mask or a refusal mask"
         )
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} is there already and not empty; give a new folder with --out")
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot make a folder beside {folder.parent} ({error.strerror}); give another --out"
-        ) from None
+    check_new(out)
 
 
 def _copy(checkpoint: Checkpoint, folder: Path, progress: Progress | None) -> None:

@@ -14,8 +14,9 @@ from engine.edits.edit import Kind
 from engine.edits.masks import Mask, checked_mask
 from engine.records.environment import environment
 from engine.records.errors import InputError
-from engine.records.files import write_atomic
+from engine.records.files import FileKind, make_folder, tensors_metadata, write_atomic
 from engine.records.hashing import SCHEMA_VERSION, Json, canonical
+from engine.records.manifest import is_listed
 
 HAND_MADE: Kind = "hand-made"  # `kind` in the spec of a mask whose rows a person chose
 UNTOLD = "from a file"  # `made` in masks that an earlier Rows page passed on without their spec
@@ -25,8 +26,8 @@ _MADE = re.compile(r"(?P<selector>.+), (?P<order>lerf|morf), rate (?P<rate>\d+(\
 
 def write_mask(path: Path, removed: Mask, model: Json, spec: Json) -> None:
     """Write the removed row ids and how they were chosen."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, mask_bytes(removed, model, spec))
+    make_folder(path.parent)
+    write_atomic(path, mask_bytes(removed, model, spec), MASK)
 
 
 def mask_bytes(removed: Mask, model: Json, spec: Json) -> bytes:
@@ -64,12 +65,31 @@ def read_mask(path: Path, n_rows: int, weights_hash: str | None = None) -> tuple
 
 def read_spec(path: Path) -> Json:
     """The spec of a mask file, for whom it is looked for by it; empty for any other file."""
+    return spec_of(_manifest(path))
+
+
+def _manifest(path: Path) -> Json:
+    """The manifest in a mask file; empty for any other file."""
+    try:
+        manifest = json.loads(tensors_metadata(path).get("manifest", ""))
+    except (ValueError, RecursionError):
+        return {}
+    return manifest if isinstance(manifest, dict) else {}
+
+
+def _is_mask(path: Path) -> bool:
+    """By tensor and manifest; one that a results folder lists may be damaged."""
+    if path.name.startswith("mask-") and is_listed(path):
+        return True
     try:
         with safe_open(path, framework="numpy") as file:
-            manifest = json.loads((file.metadata() or {})["manifest"])
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError):
-        return {}
-    return spec_of(manifest) if isinstance(manifest, dict) else {}
+            names = list(file.keys())
+    except (OSError, SafetensorError):
+        return False
+    return names == [_TENSOR] and isinstance(_manifest(path).get("model"), dict)
+
+
+MASK = FileKind("a mask file", _is_mask)
 
 
 def spec_of(manifest: Json) -> Json:

@@ -64,7 +64,7 @@ def _promised(path: Path) -> str | None:
 
 
 def _memory_file() -> Path:
-    from engine.results.store import default_store_dir
+    from engine.results.places import default_store_dir
 
     return default_store_dir() / _MEMORY
 

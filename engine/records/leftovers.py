@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import secrets
 import shutil
 import time
 from pathlib import Path
@@ -14,16 +15,20 @@ IDLE_S = 24 * 3600.0  # of another machine's: it may still write there, and its 
 
 
 def temporary(path: Path) -> Path:
-    """`.NAME.HOST.PID.part` beside `path`: what this process writes before it gets its name."""
-    return path.with_name(f".{path.name}.{_host()}.{os.getpid()}{SUFFIX}")
+    """`.NAME.HOST.PID.part` beside `path`: what this process writes before it gets its name; where there is
+    something of that name, `.NAME.HOST.PID.RANDOM.part`.
+    """
+    begin = f".{path.name}.{_host()}.{os.getpid()}"
+    plain = path.with_name(begin + SUFFIX)
+    return path.with_name(f"{begin}.{secrets.token_hex(4)}{SUFFIX}") if os.path.lexists(plain) else plain
 
 
 def sweep(path: Path) -> list[Path]:
     """Remove what processes that are no more left of `path` beside it; returns what went.
 
-    A file or folder `.NAME.HOST.PID.part` (or `.NAME.PID.part`, as earlier versions wrote) goes where no process PID
-    is on this machine; one of another machine, whose processes cannot be seen from here, where nobody touched it for a
-    day. Links are removed, not followed. What cannot be removed stays, without a word: it is in nobody's way.
+    A file or folder of such a name (or `.NAME.PID.part`, as earlier versions wrote) goes where no process PID is on
+    this machine; one of another machine, whose processes cannot be seen from here, where nobody touched it for a day.
+    Links are removed, not followed. What cannot be removed stays, without a word: it is in nobody's way.
     """
     gone = []
     try:
@@ -42,7 +47,8 @@ def sweep(path: Path) -> list[Path]:
 
 
 def _is_leftover(found: Path, name: str) -> bool:
-    told = re.fullmatch(rf"\.{re.escape(name)}\.(?:([A-Za-z0-9-]+)\.)?([0-9]{{1,9}}){re.escape(SUFFIX)}", found.name)
+    own = r"(?:([A-Za-z0-9-]+)\.)?([0-9]{1,9})(?:\.[0-9a-f]{8})?"
+    told = re.fullmatch(rf"\.{re.escape(name)}\.{own}{re.escape(SUFFIX)}", found.name)
     if told is None:
         return False
     if told[1] in (None, _host()):

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from engine.records.environment import environment
 from engine.records.errors import InputError
-from engine.records.files import write_atomic
+from engine.records.files import FileKind, json_object, write_atomic
 from engine.records.hashing import SCHEMA_VERSION, Json, file_sha256
 from engine.records.manifest_form import misfit
 from engine.records.shortfalls import shortfalls
 
 MANIFEST = "manifest.json"
+MANIFEST_FILE = FileKind("a manifest", lambda path: path.name == MANIFEST and is_manifest(path))
 _RUN = "numerics"  # of a model's fingerprint: how this run computed with it
 
 
@@ -48,6 +49,21 @@ def read_manifest(folder: Path) -> Json:
     return manifest
 
 
+def is_manifest(path: Path) -> bool:
+    """Is this a manifest of ours, also of a newer version? A `manifest.json` of web pages, say, is none."""
+    found = json_object(path)
+    files = found.get("files")
+    if not isinstance(found.get("schema_version"), int) or not isinstance(files, dict):
+        return False
+    return all(isinstance(entry, dict) and "sha256" in entry for entry in files.values())
+
+
+def is_listed(path: Path) -> bool:
+    """Does a manifest beside this file name it?"""
+    manifest = path.with_name(MANIFEST)
+    return manifest.is_file() and is_manifest(manifest) and path.name in json_object(manifest)["files"]
+
+
 def add_to_manifest(folder: Path, model: Json, filename: str, spec: Json, wall_time_s: float) -> Json:
     """Record `filename`, just written into `folder`, in the folder's manifest; returns the file's entry.
 
@@ -71,7 +87,7 @@ def add_to_manifest(folder: Path, model: Json, filename: str, spec: Json, wall_t
         entry["notes"] = notes
     manifest["model"] = {name: value for name, value in model.items() if name != _RUN}
     manifest["files"][filename] = entry
-    write_atomic(path, (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode())
+    write_atomic(path, (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode(), MANIFEST_FILE)
     return entry
 
 
@@ -90,7 +106,7 @@ def drop_from_manifest(folder: Path, filenames: Collection[str]) -> None:
         return
     manifest = read_manifest(folder)
     manifest["files"] = {name: entry for name, entry in manifest["files"].items() if name not in filenames}
-    write_atomic(folder / MANIFEST, (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode())
+    write_atomic(folder / MANIFEST, (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode(), MANIFEST_FILE)
 
 
 def check_folder(folder: Path, model: Json) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from engine.records.errors import InputError
-from engine.records.files import write_atomic
+from engine.records.files import FileKind, check_file, check_folder_of, json_object, write_atomic
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
 SoFar = Callable[[], dict[str, object]]  # of a table that grows: {"table", "columns", "rows"}
@@ -16,12 +17,20 @@ INTERVAL_S = 0.5  # between two writes of one stage
 CELLS = "cells"  # the stage that is over all cells of a command, whatever they are for
 
 
+PROGRESS = FileKind(
+    "a progress file",  # an empty one is what `mktemp` makes, and holds nothing to lose
+    lambda path: not path.stat().st_size or {"stage", "done", "total", "seconds_left"} <= json_object(path).keys(),
+    "--progress-file",
+)
+
+
 class ProgressFile:
     """Called with (stage, done, total); keeps one JSON object in the file, replaced atomically.
 
     {"stage": text, "done": int, "total": int, "seconds_left": float or null}: seconds_left of this stage only,
     from its own pace; null until it has moved. At most one write per `INTERVAL_S`, but the first and the last
-    of a stage are always written. Errors: `InputError` where the file cannot be written.
+    of a stage are always written. Errors: `InputError` at the start where the file is none of ours, or has no
+    folder; what fails later, as on a full disk, is told once and does not end the run.
 
     Where the command tells its parts (`begin`), also "part": text, "number": int, from 1, and "parts": int, of so many;
     and "seconds_left_of_all": float or null: the stage `CELLS` is over all cells that are known to be wanted, so that
@@ -32,15 +41,10 @@ class ProgressFile:
     """
 
     def __init__(self, path: Path) -> None:
-        try:
-            path.lstat()
-        except FileNotFoundError:
-            if not path.parent.is_dir():
-                raise InputError(f"there is no folder {path.parent}; give another --progress-file") from None
-        except (OSError, ValueError) as error:
-            said = getattr(error, "strerror", None) or error
-            raise InputError(f"cannot write {path} ({said}); give another --progress-file") from None
+        check_file(path, PROGRESS)
+        check_folder_of(path, PROGRESS, made=False)
         self.path = path
+        self._failed = False
         self._stage = ""
         self._told: dict[str, object] = {}
         self._part: dict[str, object] = {}
@@ -77,9 +81,11 @@ class ProgressFile:
         if self._part:
             record["seconds_left_of_all"] = self._told["seconds_left"] if self._stage == CELLS else None
         try:
-            write_atomic(self.path, (json.dumps(record) + "\n").encode())
-        except OSError as error:
-            raise InputError(f"cannot write {self.path} ({error.strerror}); give another --progress-file") from None
+            write_atomic(self.path, (json.dumps(record) + "\n").encode(), PROGRESS)
+        except (OSError, InputError) as error:
+            if not self._failed:
+                sys.stderr.write(f"note: progress cannot be told ({error}); the run goes on\n")
+            self._failed = True
 
 
 def begin(progress: Progress | None, part: str, number: int, parts: int) -> None:

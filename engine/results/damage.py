@@ -2,13 +2,55 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import sqlite3
 import sys
 from pathlib import Path
 
 from engine.records.errors import InputError
+from engine.records.leftovers import temporary
 
 FOLDER = "damaged"
+_LONGEST_BYTES = 511  # of a path, with the zero byte behind it SQLite's own limit
+_ROOM, _WRITABLE = "free some space", "make it and its files readable and writable"
+_NO_LOCKS = "its file system has no locks or no shared memory, as SQLite needs them: move it to a disk of this machine"
+_BY_CODE = {
+    sqlite3.SQLITE_FULL: _ROOM,
+    sqlite3.SQLITE_IOERR_WRITE: _ROOM,
+    sqlite3.SQLITE_IOERR_SHMSIZE: _ROOM,
+    sqlite3.SQLITE_IOERR: f"{_ROOM}, or look at the disk",
+    sqlite3.SQLITE_READONLY: _WRITABLE,
+    sqlite3.SQLITE_PERM: _WRITABLE,
+    sqlite3.SQLITE_AUTH: _WRITABLE,
+    sqlite3.SQLITE_CANTOPEN: _WRITABLE,
+    sqlite3.SQLITE_BUSY: "end what holds it",
+    sqlite3.SQLITE_LOCKED: "end what holds it",
+    sqlite3.SQLITE_IOERR_LOCK: _NO_LOCKS,
+    sqlite3.SQLITE_IOERR_UNLOCK: _NO_LOCKS,
+    sqlite3.SQLITE_IOERR_RDLOCK: _NO_LOCKS,
+    sqlite3.SQLITE_IOERR_CHECKRESERVEDLOCK: _NO_LOCKS,
+    sqlite3.SQLITE_IOERR_SHMMAP: _NO_LOCKS,
+    sqlite3.SQLITE_IOERR_SHMOPEN: _NO_LOCKS,
+    sqlite3.SQLITE_IOERR_SHMLOCK: _NO_LOCKS,
+    sqlite3.SQLITE_PROTOCOL: _NO_LOCKS,
+    sqlite3.SQLITE_NOLFS: _ROOM,
+    sqlite3.SQLITE_NOMEM: "free some memory",
+}
+_BY_NUMBER = {
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EFBIG: _ROOM,
+    errno.EROFS: _WRITABLE,
+    errno.EACCES: _WRITABLE,
+    errno.EPERM: _WRITABLE,
+    errno.EEXIST: "something else is in the place of a folder: move that away",
+    errno.ENOTDIR: "something else is in the place of a folder: move that away",
+    errno.EISDIR: "a folder is in the place of a file: move that away",
+    errno.ENAMETOOLONG: "move it to a shorter path",
+    errno.ENOENT: "a folder above it is gone: make it again",
+    errno.ELOOP: "links lead in a circle: name the folder itself",
+}
 _told: set[Path] = set()
 
 
@@ -56,6 +98,19 @@ def unusable(store: Path, error: BaseException | str) -> InputError:
     """The store cannot be read or written at all, whatever is in it."""
     why = (getattr(error, "strerror", None) or str(error)) if isinstance(error, BaseException) else error
     return InputError(
-        f"cannot use the store {store} ({why}); what was finished is kept there: free some space, make it writable or "
-        "end what holds it, or give another folder with --store"
+        f"cannot use the store {store} ({why}); what was finished is kept there: {_next_step(store, error)}, or give "
+        "another folder with --store"
     )
+
+
+def _next_step(store: Path, error: BaseException | str) -> str:
+    """What helps, by what SQLite or the system reports."""
+    if isinstance(error, sqlite3.Error):
+        code = getattr(error, "sqlite_errorcode", -1)
+        beyond = len(os.fsencode(temporary(store.absolute() / "cells") / "cache.db-journal")) - _LONGEST_BYTES
+        if code & 0xFF == sqlite3.SQLITE_CANTOPEN and beyond > 0:
+            return f"its path is too long for SQLite by {beyond} bytes: move it to a shorter one"
+        return _BY_CODE.get(code) or _BY_CODE.get(code & 0xFF, "look at the disk and the permissions of its files")
+    if isinstance(error, OSError):
+        return _BY_NUMBER.get(error.errno or 0, "look at the disk and the permissions of its files")
+    return "name another place" if isinstance(error, ValueError) else "end what holds it"

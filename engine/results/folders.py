@@ -8,14 +8,47 @@ from pathlib import Path
 import polars as pl
 
 from engine.records.errors import InputError
-from engine.records.files import write_parquet
+from engine.records.files import FileKind, make_folder, tensors_metadata, write_parquet
 from engine.records.hashing import Json, file_sha256
-from engine.records.manifest import add_to_manifest, check_folder, read_manifest
+from engine.records.manifest import add_to_manifest, check_folder, is_listed, read_manifest
 from engine.records.model_names import model_name
 from engine.results.tables import TABLES, checked, command
 
 # A panic of polars is none of its errors, and not even an `Exception`.
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, TypeError)
+
+
+def _is_table(path: Path) -> bool:
+    """Is it listed in the manifest or, where a process was killed before that, a table of this stem by its columns?"""
+    if is_listed(path):
+        return True
+    try:
+        columns = pl.read_parquet_schema(path)
+    except (*UNREADABLE, OSError):
+        return False
+    if path.stem not in TABLES:
+        return mark_of(path) == path.stem
+    about = TABLES.get(path.stem)
+    return columns.keys() >= about.schema().keys() and all(about.column(name) for name in columns)
+
+
+def marked(what: str) -> dict[str, str]:
+    """Metadata that tells what wrote a table, where its columns do not."""
+    return {"selector-audit": what}
+
+
+def mark_of(path: Path) -> str | None:
+    """What `marked` was given; None where the file holds nothing of it."""
+    try:
+        return pl.read_parquet_metadata(path).get("selector-audit")
+    except (*UNREADABLE, OSError):
+        return None
+
+
+TABLE = FileKind("a table", _is_table)
+SCORES = FileKind(
+    "a file of scores", lambda path: is_listed(path) or {"model", "spec"} <= tensors_metadata(path).keys()
+)
 
 
 class MissingTable(InputError):
@@ -36,10 +69,10 @@ def write_tables(
     """
     named = {stem: with_model_name(table, model_fingerprint) for stem, table in tables.items()}
     right = {stem: checked(stem, table, f"table {stem}") if stem in TABLES else table for stem, table in named.items()}
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     check_folder(folder, model_fingerprint)
     for stem, table in right.items():
-        write_parquet(folder / f"{stem}.parquet", table)
+        write_parquet(folder / f"{stem}.parquet", table, TABLE, None if stem in TABLES else marked(stem))
         add_to_manifest(folder, model_fingerprint, f"{stem}.parquet", spec, elapsed_s)
 
 

@@ -19,7 +19,8 @@ from engine.records.progress import Progress
 from engine.results.arrays import ArrayFiles, checksum as arrays_checksum, read_checked
 from engine.results.cells import LARGE_FILE, Cells, checksum
 from engine.results.damage import unusable
-from engine.results.store import Store, default_store_dir
+from engine.results.places import default_store_dir
+from engine.results.store import Store
 
 STAGE = "merge"
 _Found = dict[str, tuple[str, Path]]  # key -> checksum, and the first store that has it

@@ -6,25 +6,20 @@ nothing pickled is ever read. Imports neither torch nor transformers.
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable
 from pathlib import Path
-
-import platformdirs
 
 from engine.records.errors import InputError
 from engine.records.hashing import Json
 from engine.results.arrays import ArrayFiles, Arrays
 from engine.results.cells import Cells
-
-
-def default_store_dir() -> Path:
-    """`$SELECTOR_AUDIT_STORE`, or `selector-audit` in the user's cache folder."""
-    given = os.environ.get("SELECTOR_AUDIT_STORE")
-    if given:
-        return Path(given).expanduser()
-    return platformdirs.user_cache_path("selector-audit", appauthor=False)
+from engine.results.places import (
+    INSIDE,
+    check_store,
+    default_store_dir,  # noqa: F401 - where others look for it
+    results_dir,
+    store_folder,
+)
 
 
 class Store:
@@ -44,14 +39,18 @@ class Store:
     """
 
     def __init__(self, folder: Path | str | None = None) -> None:
-        self.folder = Path(folder).expanduser() if folder else default_store_dir()
+        self.folder = store_folder(folder)
         try:
-            for part in (self.folder, self.folder / "cells", self.folder / "arrays", self.folder / "results"):
+            check_store(self.folder)
+            for part in (self.folder, *(self.folder / name for name in INSIDE)):
                 part.mkdir(parents=True, exist_ok=True)
                 part.chmod(0o700)
-        except OSError as error:
+        except InputError:  # it is a ValueError
+            raise
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
             raise InputError(
-                f"cannot write to the store {self.folder} ({error.strerror}); give a writable folder with --store"
+                f"cannot write to the store {self.folder} ({why}); give a writable folder with --store"
             ) from None
         self._cells = Cells(self.folder)
         self._arrays = ArrayFiles(self.folder)
@@ -84,9 +83,7 @@ class Store:
 
     def results_dir(self, model_id: str) -> Path:
         """Default folder for the tables of one model."""
-        name = Path(model_id).resolve().name if Path(model_id).is_dir() else model_id
-        slug = re.sub(r"[^A-Za-z0-9._-]+", "--", name).strip("-.") or "model"
-        return self.folder / "results" / slug
+        return results_dir(self.folder, model_id)
 
     def close(self) -> None:
         self._cells.close()

@@ -20,6 +20,7 @@ from engine.records.hashing import Json, cache_key, canonical
 from engine.records.manifest import add_to_manifest, check_folder
 from engine.records.progress import Progress, Stopwatch
 from engine.results.arrays import Arrays
+from engine.results.folders import SCORES, TABLE
 from engine.results.store import Store
 from engine.run.plan_text import calibration_text
 from engine.run.score_plan import ScorePlan
@@ -185,8 +186,8 @@ def write_scores(folder: Path, loaded: LoadedModel, scored: Scored) -> Json:
     check_folder(folder, loaded.fingerprint)
     metadata = {"model": canonical(loaded.fingerprint), "spec": canonical(scored.spec)}
     tensors = {name: values.contiguous() for name, values in scored.scores.items()}
-    write_atomic(folder / "scores.safetensors", same_bytes(save(tensors, metadata=metadata)))
-    write_parquet(folder / "rows.parquet", loaded.rows.frame())
+    write_atomic(folder / "scores.safetensors", same_bytes(save(tensors, metadata=metadata)), SCORES)
+    write_parquet(folder / "rows.parquet", loaded.rows.frame(), TABLE)
     add_to_manifest(folder, loaded.fingerprint, "rows.parquet", {}, 0.0)
     return add_to_manifest(folder, loaded.fingerprint, "scores.safetensors", scored.spec, scored.elapsed_s)
 

@@ -298,7 +298,8 @@ def test_the_command_exports_a_mask_that_rows_offered_for_download(tmp_path: Pat
     mask = random_mask(loaded.rows.n_rows, 0.01)
     (tmp_path / "mine.safetensors").write_bytes(export(Kept("mine | <b>", mask), loaded.fingerprint))
     out = tmp_path / "out"
-    options = ["--mask", str(tmp_path / "mine.safetensors"), "--store", str(tmp_path), "--heldout-pairs", "4"]
+    store = str(tmp_path / "store")
+    options = ["--mask", str(tmp_path / "mine.safetensors"), "--store", store, "--heldout-pairs", "4"]
     assert main(["export", "demo", *options, "--out", str(out)]) == 0
     card = (out / "README.md").read_text(encoding="utf-8")
     assert "hand-made-edit" in front_matter(card)["tags"]  # type: ignore[operator]

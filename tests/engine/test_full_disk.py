@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from engine.cli import main
+from engine.edits.mask_files import mask_bytes
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
@@ -153,7 +154,8 @@ def test_a_failed_write_of_a_command_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out = tmp_path / "mask.safetensors"
-    out.write_bytes(b"what was there")
+    before = mask_bytes(np.arange(3), {"id": "a", "weights_hash": "b"}, {})
+    out.write_bytes(before)
 
     def fail(*_: object) -> None:
         raise OSError(number, os.strerror(number), "a temporary name")
@@ -165,7 +167,7 @@ def test_a_failed_write_of_a_command_is_one_line(
     lines = capsys.readouterr().err.strip().splitlines()
     assert lines[-1].startswith(f"selector-audit mask: cannot read or write {out} ({os.strerror(number)})")
     assert not any("Traceback" in line for line in lines)
-    assert out.read_bytes() == b"what was there"
+    assert out.read_bytes() == before
     assert [path.name for path in tmp_path.glob(".*")] == []
 
 

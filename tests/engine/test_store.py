@@ -20,7 +20,8 @@ from engine.records.errors import InputError
 from engine.records.files import write_atomic
 from engine.records.hashing import cache_key
 from engine.records.manifest import add_to_manifest, read_manifest
-from engine.results.store import Store, default_store_dir
+from engine.results.places import default_store_dir
+from engine.results.store import Store
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 MODEL = {"id": "tiny", "weights_hash": "a" * 64, "dtype": "float32"}

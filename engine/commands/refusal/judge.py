@@ -7,9 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.commands import common
+from engine.commands import common, outputs
 from engine.judges.base import judge_choices
-from engine.records.errors import InputError
 from engine.run.refusal_plan import RefusalPlan
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="folder for verdicts.parquet, judge_quality.parquet, judge_agreement.parquet, disagreements.parquet",
     )
     common.add_json(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, writes=outputs.judged)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -92,24 +91,19 @@ def run(args: argparse.Namespace) -> None:
 
 def _write(folder: Path, results: dict[str, pl.DataFrame], files: list[Path], judges: list[tuple[str, str]]) -> None:
     from engine.records.environment import environment
-    from engine.records.files import write_atomic, write_parquet
+    from engine.records.files import make_folder, remove, write_atomic, write_parquet
     from engine.records.hashing import SCHEMA_VERSION, file_sha256
-    from engine.records.manifest import MANIFEST
+    from engine.results.folders import marked
 
-    if (folder / MANIFEST).exists():
-        raise InputError(
-            f"{folder} holds the results of a model, whose verdicts.parquet would be lost; give another --out"
-        )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {folder} ({error.strerror}); give another --out") from None
+    outputs.check_judged_folder(folder, files)
+    make_folder(folder)
     written = [name for name, table in results.items() if len(table)]
     for name in results:
         path = folder / f"{name}.parquet"
-        path.unlink(missing_ok=True)  # of an earlier run with other judges
         if name in written:
-            write_parquet(path, results[name])
+            write_parquet(path, results[name], outputs.JUDGE_TABLE, marked(outputs.JUDGE_MARK))
+        else:  # of an earlier run with other judges
+            remove(path, outputs.JUDGE_TABLE)
     record = {
         "schema_version": SCHEMA_VERSION,
         "replies": {file.name: file_sha256(file) for file in files},
@@ -117,7 +111,11 @@ def _write(folder: Path, results: dict[str, pl.DataFrame], files: list[Path], ju
         "files": {f"{name}.parquet": file_sha256(folder / f"{name}.parquet") for name in written},
         "environment": environment(),
     }
-    write_atomic(folder / "judge.json", (json.dumps(record, indent=1, sort_keys=True) + "\n").encode())
+    write_atomic(
+        folder / outputs.JUDGE_FILE,
+        (json.dumps(record, indent=1, sort_keys=True) + "\n").encode(),
+        outputs.JUDGE_RECORD,
+    )
 
 
 def _show(results: dict[str, pl.DataFrame]) -> None:

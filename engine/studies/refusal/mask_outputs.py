@@ -11,10 +11,10 @@ from typing import Protocol, runtime_checkable
 
 from engine.data.pairs import pairs_record
 from engine.edits.edit import Edit
-from engine.edits.mask_files import mask_bytes, read_spec
+from engine.edits.mask_files import MASK, mask_bytes, read_spec
 from engine.judges.refusals import judge_record
 from engine.models.loading import LoadedModel
-from engine.records.files import write_atomic
+from engine.records.files import remove, write_atomic
 from engine.records.hashing import Json
 from engine.records.manifest import add_to_manifest, drop_from_manifest
 from engine.run.runner import Results
@@ -67,9 +67,9 @@ def write_masks(folder: Path, loaded: LoadedModel, table: str, edits: Sequence[E
     stale = [path for path in kept_masks(folder, table).values() if path.name not in names]
     drop_from_manifest(folder, [path.name for path in stale])
     for path in stale:
-        path.unlink()
+        remove(path, MASK)
     for name, edit in zip(names, edits, strict=True):
-        write_atomic(folder / name, mask_bytes(edit.units, loaded.fingerprint, edit.spec))
+        write_atomic(folder / name, mask_bytes(edit.units, loaded.fingerprint, edit.spec), MASK)
         add_to_manifest(folder, loaded.fingerprint, name, edit.spec, elapsed_s)
 
 
