@@ -17,10 +17,11 @@ from engine.models import downloads
 from engine.records.environment import check_threads, installed_version
 from engine.records.errors import CheckFailed, Ended, InputError, disk_problem, is_panic
 from engine.records.out_of_memory import is_out_of_memory
-from engine.records.terminal import one_line
+from engine.records.terminal import one_line, patient_log
 from engine.results import damage
 
 _MORE_ROOM = "what was finished is kept; free the device, or use --dtype bfloat16, shorter texts or a larger device"
+_WRITTEN = "files that the command wrote are whole, and what was measured is kept: free some space there"
 _LONGEST = 1_400  # characters of an error
 _STOPPED = "stopped; what was finished is kept, the same command goes on from there"
 
@@ -57,7 +58,26 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+    """Run one command and return its exit code. A log (stderr) that cannot be written ends no run."""
+    with patient_log():
+        code = _run(argv)
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, where a failure can be told, and not when Python ends
+        except OSError as error:
+            _leave_stdout()
+            if not code and not isinstance(error, BrokenPipeError):
+                err.print(f"selector-audit: cannot write to standard output ({error.strerror}); {_WRITTEN}")
+            return code or 1
+        return code
+
+
+def _leave_stdout() -> None:
+    """Python flushes standard output once more when it ends: that must not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run(argv: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     parser = build_parser(next((word for word in words if not word.startswith("-")), ""))
     for word in words:
@@ -83,10 +103,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         downloads.leave(code)
         return code
     except BrokenPipeError:  # the reader of our output went away (`| head`)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave_stdout()
         return 1
     except OSError as error:
         said = disk_problem(error)
+        if said and error.filename is None and error.filename2 is None:
+            said = f"cannot write to standard output or a file ({error.strerror}); {_WRITTEN}"
         return _fail(args, said or f"failed: {type(error).__name__}: {error}; --debug shows where", 2 if said else 1)
     except UnicodeEncodeError as error:
         said = f"a name or an option holds {error.object[error.start : error.end]!a}, which is no Unicode"

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from engine.records.errors import InputError
-from engine.records.files import PLAIN, FileKind, check_file, check_folder_of, check_new, json_object, what_is
+from engine.records.files import FileKind, check_file, check_folder_of, check_new, json_object, what_is
 from engine.records.manifest import MANIFEST, MANIFEST_FILE
 from engine.records.progress import PROGRESS
-from engine.results.places import INSIDE, check_store, results_dir, store_folder
+from engine.results.places import OWN, check_store, results_dir, store_folder
 
 CONTRAST_FILE, SCORE_FILE, JUDGE_FILE = "contrast.safetensors", "scores.safetensors", "judge.json"
 JUDGE_MARK = "refusal judge"  # in the metadata of its tables
@@ -33,7 +33,7 @@ def check(args: argparse.Namespace) -> None:
         writes(args)
     if getattr(args, "progress_file", None) is not None:
         check_file(args.progress_file, PROGRESS)
-        check_folder_of(args.progress_file, PROGRESS, made=False)
+        check_folder_of(args.progress_file, PROGRESS.option, made=False)
         _check_apart(args)
 
 
@@ -134,14 +134,14 @@ JUDGE_TABLE = FileKind("a table of judges", _is_judge_table)
 
 def _check_one(path: Path, kind: FileKind, *, made: bool = True) -> None:
     check_file(path, kind)
-    check_folder_of(path, kind, made=made)
+    check_folder_of(path, kind.option, made=made)
 
 
 def _check_folder(folder: Path) -> None:
     """`InputError` for what is no folder, and for one that cannot be made."""
     if os.path.lexists(folder) and not folder.is_dir():
         raise InputError(f"{folder} is {what_is(folder)}, and --out names a folder; give another --out")
-    check_folder_of(folder / MANIFEST, PLAIN, made=True)
+    check_folder_of(folder / MANIFEST, "--out", made=True)
 
 
 def _check_outside(path: Path | None, store: Path | None, option: str) -> None:
@@ -149,7 +149,7 @@ def _check_outside(path: Path | None, store: Path | None, option: str) -> None:
     if path is None:
         return
     top, place = store_folder(store).resolve(), path.resolve()
-    for part in (top / name for name in INSIDE if name != "results"):
+    for part in (top / name for name in OWN):
         if place == part or part in place.parents:
             raise InputError(f"{path} lies where the store {top} keeps its own files; give another {option}")
 

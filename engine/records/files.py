@@ -70,17 +70,17 @@ def what_is(path: Path) -> str:
     return _WORDS.get(stat.S_IFMT(path.lstat().st_mode), "of an unknown kind")
 
 
-def check_folder_of(path: Path, kind: FileKind, *, made: bool) -> None:
+def check_folder_of(path: Path, option: str, *, made: bool) -> None:
     """`InputError` unless the folder of `path` is there and can be written to or, if it is `made`, can be made."""
     for folder in path.absolute().parents:
         if folder.is_dir():
             if not os.access(folder, os.W_OK | os.X_OK):
-                raise InputError(f"cannot write to the folder {folder}; give another {kind.option}")
+                raise InputError(f"cannot write to the folder {folder}; give another {option}")
             return
         if os.path.lexists(folder):
-            raise InputError(f"{folder} is no folder; give another {kind.option}")
+            raise InputError(f"{folder} is no folder; give another {option}")
         if not made:
-            raise InputError(f"there is no folder {folder}; make it, or give another {kind.option}")
+            raise InputError(f"there is no folder {folder}; make it, or give another {option}")
 
 
 def make_folder(folder: Path, option: str = "--out") -> None:

@@ -42,7 +42,7 @@ class ProgressFile:
 
     def __init__(self, path: Path) -> None:
         check_file(path, PROGRESS)
-        check_folder_of(path, PROGRESS, made=False)
+        check_folder_of(path, PROGRESS.option, made=False)
         self.path = path
         self._failed = False
         self._stage = ""

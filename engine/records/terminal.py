@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO
 
 # Control characters (escape sequences begin with one) but line ends and tabs, what turns the direction of writing, and
 # halves of characters, as in file names that are no UTF-8, which cannot be written at all.
@@ -24,3 +29,40 @@ def one_line(text: str) -> str:
     r"""Text on one line with all that is in it in sight: what is no letter, mark, number, sign or blank is written out,
     line ends as \n, characters without a width (in a reply of some scripts they mean something) as \u200b."""
     return "".join(one if one.isprintable() else _written(one) for one in text)
+
+
+class _PatientStream:
+    """A text stream for which a full disk, or a reader who went away, is no error: what cannot be written is lost."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def patient_log() -> Iterator[None]:
+    """Meanwhile nothing that is written to stderr raises: no run loses its tables because its log is full."""
+    log = sys.stderr
+    if log is None:  # closed, which Python and rich take for nowhere
+        yield
+        return
+    sys.stderr = _PatientStream(log)
+    try:
+        yield
+    finally:
+        sys.stderr = log
+        try:
+            log.flush()
+        except OSError:  # once more when Python ends, with another exit code
+            os.dup2(os.open(os.devnull, os.O_WRONLY), log.fileno())

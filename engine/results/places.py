@@ -9,9 +9,10 @@ from pathlib import Path
 import platformdirs
 
 from engine.records.errors import InputError
-from engine.records.files import what_is
+from engine.records.files import check_folder_of, what_is
 from engine.results.damage import FOLDER
 
+OWN = ("cells", "arrays", FOLDER)
 INSIDE = ("cells", "arrays", "results")
 _BESIDE = ("file_hashes.json", "replayed")  # of `engine.models.hashes` and `engine.commands.replay`
 
@@ -43,6 +44,7 @@ def check_store(folder: Path) -> None:
     """
     if os.path.lexists(folder) and not folder.is_dir():
         raise InputError(f"{folder} is {what_is(folder)}, and a store is a folder; give another --store")
+    check_folder_of(folder / "cells", "--store", made=True)
     try:
         names = {name for name in os.listdir(folder) if not name.startswith(".")} if folder.is_dir() else set()
     except OSError as error:

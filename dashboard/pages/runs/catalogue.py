@@ -13,7 +13,7 @@ from dashboard.state import access, results
 from dashboard.state.results import stamp
 from engine.records.errors import InputError
 from engine.records.hashing import file_sha256
-from engine.records.manifest import MANIFEST, read_manifest
+from engine.records.manifest import MANIFEST, is_manifest, read_manifest
 from engine.records.model_names import model_name
 
 results_dir, store_dir = results.results_dir, results.store_dir
@@ -97,21 +97,23 @@ def checked_name(name: str) -> str:
 
 
 def delete(folder: Path, top: Path) -> list[str]:
-    """Delete a run below `top`: its manifest and the files that commands write. Returns what was left in place.
+    """Delete a run below `top`: the files that its manifest lists, and the manifest. Returns what was left in place.
 
     Nothing else is touched, no folder inside it either; the folder goes when it is empty. `InputError` for a
-    folder that is not inside `top` (links are followed first) or holds no manifest.
+    folder that is not inside `top` (links are followed first) or holds no manifest of ours.
     """
     access.need("deleting runs")
     real, inside = folder.resolve(), top.resolve()
     if folder.is_symlink() or inside not in real.parents:
         raise InputError(f"{folder} is not inside {top}; only runs of this folder can be deleted here")
-    if not (real / MANIFEST).is_file():
-        raise InputError(f"{folder} holds no {MANIFEST}, so it is not a run; delete it yourself if you are sure")
+    if not is_manifest(real / MANIFEST):
+        raise InputError(
+            f"{folder} holds no {MANIFEST} that this software wrote, so it is not a run; delete it yourself if you are "
+            "sure"
+        )
     # The manifest goes last: until then the rest of an interrupted deletion is still offered for deletion.
-    own = [path for path in real.iterdir() if path.is_file() and path.suffix in WRITTEN and path.name != MANIFEST]
-    for path in [*own, real / MANIFEST]:
-        path.unlink()
+    for name in [*_entries(read_manifest(real)), MANIFEST]:
+        (real / name).unlink(missing_ok=True)
     left = sorted(path.name for path in real.iterdir())
     if not left:
         real.rmdir()

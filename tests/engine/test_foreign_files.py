@@ -1,0 +1,522 @@
+"""No command writes over what it did not write: each output is new, its own earlier one, or refused before any work."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from safetensors.numpy import save_file
+
+from engine.cli import main
+from engine.commands import outputs
+from engine.commands.outputs import check_results_folder
+from engine.edits.contrasts import Contrast, save_contrasts
+from engine.edits.mask_files import write_mask
+from engine.records.errors import InputError
+from engine.records.files import FileKind
+from engine.records.progress import ProgressFile
+from engine.records.shipped import demo_dir
+from engine.results.folders import write_tables
+from engine.results.store import Store
+
+ROOT = Path(__file__).resolve().parents[2]
+MODEL = {"id": "tiny", "weights_hash": "0" * 64, "dtype": "float32"}
+Put = Callable[[Path], None]
+
+
+def text(path: Path) -> None:
+    path.write_text("a diary\n")
+
+
+def config(path: Path) -> None:
+    path.write_text(json.dumps({"model_type": "llama", "hidden_size": 8}))
+
+
+def other_manifest(path: Path) -> None:
+    path.write_text(json.dumps({"name": "a web page", "icons": [], "files": {"a": 1}}))
+
+
+def weights(path: Path) -> None:
+    save_file({"model.embed_tokens.weight": np.ones((4, 4), np.float32)}, path, metadata={"format": "pt"})
+
+
+def tensors(path: Path) -> None:
+    save_file({"removed": np.arange(3)}, path)
+
+
+def table(path: Path) -> None:
+    pl.DataFrame({"day": [1, 2], "nll": [0.5, 0.25]}).write_parquet(path)
+
+
+def comma_separated(path: Path) -> None:
+    path.write_text("reply,label\nno,refusal\n")
+
+
+def page(path: Path) -> None:
+    path.write_text('<!doctype html>\n<html lang="en"><head><title>Selector audit: my notes</title>')
+
+
+def read_only(path: Path) -> None:
+    OWN["mask"](path)
+    path.chmod(0o444)
+
+
+def folder(path: Path) -> None:
+    path.mkdir()
+    (path / "note").write_text("inside")
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def listening(path: Path) -> None:
+    here = os.getcwd()
+    os.chdir(path.parent)  # a socket's whole name is short
+    try:
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+def device(path: Path) -> None:
+    try:
+        os.mknod(path, 0o666 | 0o020000, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("only root makes devices")
+
+
+def linked(put: Put) -> Put:
+    def link(path: Path) -> None:
+        target = path.with_name("what-the-link-leads-to")
+        put(target)
+        path.symlink_to(target)
+
+    return link
+
+
+def dangling(path: Path) -> None:
+    path.symlink_to(path.with_name("nowhere"))
+
+
+def own_mask(path: Path) -> None:
+    write_mask(path, np.arange(3), MODEL, {"selector": "magnitude"})
+
+
+def own_progress(path: Path) -> None:
+    ProgressFile(path)("sweep", 1, 2)
+
+
+def own_report(path: Path) -> None:
+    template = (ROOT / "dashboard/report/report.html.jinja").read_text(encoding="utf-8")
+    path.write_text("\n\n" + template[template.index("<!doctype html>") :], encoding="utf-8")
+
+
+def own_table(path: Path) -> None:
+    scratch = path.with_name("scratch-of-a-table")
+    shipped = pl.read_parquet(demo_dir() / "results" / "sweep.parquet")
+    write_tables(scratch, {"sweep": shipped}, MODEL, {}, 0.1)
+    shutil.move(scratch / "sweep.parquet", path)
+    shutil.rmtree(scratch)
+
+
+def own_contrasts(path: Path) -> None:
+    save_contrasts(path, [Contrast("lrp", "hate", np.zeros(4), np.ones(4))], "{}")
+
+
+def own_scores(path: Path) -> None:
+    shutil.copyfile(demo_dir() / "results" / "scores.safetensors", path)
+
+
+OWN: dict[str, Put] = {
+    "mask": own_mask, "progress": own_progress, "report": own_report, "table": own_table,
+    "contrasts": own_contrasts, "scores": own_scores,
+}  # fmt: skip
+FOREIGN: dict[str, Put] = {
+    one.__name__: one
+    for one in (
+        text, config, other_manifest, weights, tensors, table, comma_separated, page, read_only, folder, pipe,
+        listening, device, dangling,
+    )
+} | {f"link to {put.__name__}": linked(put) for put in (text, weights, folder, pipe, device, own_mask)}  # fmt: skip
+ANSWERS = "reply,label\nI cannot help with that.,1\nSure.,0\n"
+
+
+@pytest.fixture(autouse=True)
+def no_work(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Whoever begins to work in these tests fails: everything is refused before."""
+    if "works" in request.fixturenames:
+        return
+
+    def begins(*_: object, **__: object) -> None:
+        raise AssertionError("the command began to work")
+
+    for name in ("models.loading.load_sketch", "models.loading.load_model", "models.checkpoints.find_checkpoint"):
+        monkeypatch.setattr(f"engine.{name}", begins)
+    monkeypatch.setattr("engine.judges.base.open_judges", begins)
+    monkeypatch.setattr("dashboard.report.report.build", begins, raising=False)
+
+
+@pytest.fixture
+def works() -> None:
+    """Marks a test whose commands do work."""
+
+
+def state(top: Path) -> dict[str, tuple[int, bytes]]:
+    """Kind, mode and bytes of everything below a folder."""
+    found = {}
+    for path in sorted(top.rglob("*")):
+        status = path.lstat()
+        content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+        found[str(path.relative_to(top))] = (status.st_mode, content)
+    return found
+
+
+def commands(out: str, tmp: Path) -> dict[str, list[str]]:
+    """Every command that writes a file of a name that is given, with `out` as that name."""
+    replies = tmp.parent / f"{tmp.name}-replies.csv"
+    replies.write_text(ANSWERS)
+    model = ["--store", str(tmp.parent / f"{tmp.name}-store")]
+    progress = ["--progress-file", out, *model]
+    return {
+        "mask": ["mask", "demo", "--selector", "magnitude", "--rate", "0.1", "--out", out, *model],
+        "report": ["report", "demo", "--out", out, *model],
+        "progress of score": ["score", "demo", *progress],
+        "progress of mask": ["mask", "demo", "--selector", "lrp", "--rate", "0.1", "--out", f"{out}.new", *progress],
+        "progress of doctor": ["doctor", *progress],
+        "progress of fetch": ["fetch", "demo", *progress[:2]],
+        "progress of rows": ["rows", "demo", *progress[:2]],
+        "progress of judge": ["refusal", "judge", str(replies), *progress[:2]],
+        "progress of replay": ["replay", str(demo_dir() / "results"), *progress],
+        "progress of merge": ["merge", str(tmp), *progress],
+    }
+
+
+OF_COMMANDS = list(commands("", Path("/tmp/none")))
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    (line,) = err.strip().splitlines()
+    assert not out
+    assert "give another" in line or "--out" in line or "--store" in line, line
+    return line
+
+
+@pytest.mark.parametrize("victim", [*FOREIGN, *(f"own {name}" for name in OWN)])
+@pytest.mark.parametrize("command", OF_COMMANDS)
+def test_a_file_of_another_kind_is_refused(
+    command: str, victim: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind = command.split()[0]
+    put = FOREIGN.get(victim) or OWN[victim.removeprefix("own ")]
+    if victim == f"own {kind}":
+        pytest.skip("its own earlier output")
+    path = tmp_path / ("victim.html" if kind == "report" else "victim")
+    put(path)
+    before = state(tmp_path)
+    line = refused(commands(str(path), tmp_path)[command], capsys)
+    assert str(path) in line
+    assert state(tmp_path) == before
+
+
+RESULT_NAMES = {
+    "manifest.json": ("text", "config", "other_manifest", "folder", "pipe", "device", "own mask", "own progress"),
+    "scores.safetensors": ("weights", "tensors", "text", "dangling", "own mask", "own contrasts", "link to weights"),
+    "contrast.safetensors": ("weights", "text", "own scores", "own mask"),
+    "rows.parquet": ("table", "text", "folder", "own table"),
+    "sweep.parquet": ("table", "text", "read_only", "link to pipe"),
+    "verdicts.parquet": ("table", "own table"),
+    "mask-lrp-hate.safetensors": ("weights", "tensors", "text", "own contrasts", "listening"),
+}
+MODEL_NAMES = ("config.json", "model.safetensors", "model-00001-of-00002.safetensors", "tokenizer.json", "a.gguf")
+OF_FOLDERS = [
+    "score demo", "sweep demo", "analyze demo", "refusal run demo", "refusal calibrate demo", "refusal select demo",
+    "refusal structure demo", "refusal compose demo",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "victim"), [(name, victim) for name, victims in RESULT_NAMES.items() for victim in victims]
+)
+def test_no_result_takes_the_place_of_another_file(
+    name: str, victim: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (FOREIGN.get(victim) or OWN[victim.removeprefix("own ")])(out / name)
+    before = state(out)
+    for command in OF_FOLDERS:
+        line = refused([*command.split(), "--out", str(out), "--store", str(tmp_path / "store")], capsys)
+        assert name in line
+    assert state(out) == before
+    default = tmp_path / "second" / "results" / "demo"  # the same without --out
+    default.parent.mkdir(parents=True)
+    out.rename(default)
+    assert name in refused(["sweep", "demo", "--store", str(tmp_path / "second")], capsys)
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_no_results_go_among_the_files_of_a_model(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_bytes(b"a model")
+    before = state(tmp_path)
+    for command in OF_FOLDERS:
+        assert "holds a model" in refused([*command.split(), "--out", str(tmp_path)], capsys)
+    assert "holds other files" in refused(["sweep", "demo", "--store", str(tmp_path)], capsys)
+    assert "not empty" in refused(["export", "demo", "--mask", "none", "--out", str(tmp_path)], capsys)
+    assert state(tmp_path) == before
+
+
+@pytest.mark.parametrize("victim", ["text", "pipe", "device", "listening", "dangling", "link to text"])
+@pytest.mark.parametrize("below", ["", "/a/b"])
+def test_what_is_no_folder_holds_no_output(
+    victim: str, below: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, replies = tmp_path / "place", tmp_path / "replies.csv"
+    FOREIGN[victim](place)
+    replies.write_text(ANSWERS)
+    before, out, store = state(tmp_path), f"{place}{below}", str(tmp_path / "store")
+    for command in (*OF_FOLDERS, "export demo --mask none"):
+        refused([*command.split(), "--out", out, "--store", store], capsys)
+    refused(["refusal", "judge", str(replies), "--out", out], capsys)
+    if victim != "dangling" or below:
+        refused(["mask", "demo", "--selector", "lrp", "--rate", "0.1", "--out", f"{out}/m", "--store", store], capsys)
+    for command in ("sweep demo", "merge a", "doctor", "mask demo --selector lrp --rate 0.1 --out m"):
+        refused([*command.split(), "--store", out], capsys) if command != "doctor" or not below else None
+    assert state(tmp_path) == before
+
+
+def test_a_store_begins_in_no_folder_of_somebody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = tmp_path / "mine"
+    (mine / "results").mkdir(parents=True)
+    (mine / "results" / "thesis.txt").write_text("years of work")
+    (mine / "letter.txt").write_text("dear all")
+    mine.chmod(0o755)
+    before = state(tmp_path)
+    for command in ("sweep demo", "score demo", "merge x", "refusal sweep demo", "replay x"):
+        assert "letter.txt" in refused([*command.split(), "--store", str(mine)], capsys)
+    assert state(tmp_path) == before
+    for store in (tmp_path / "new", tmp_path / "empty", tmp_path / "hidden"):
+        store.mkdir(exist_ok=True)
+        (tmp_path / "hidden" / ".DS_Store").write_text("") if store.name == "hidden" else None
+        Store(store).close()
+        (store / "note.txt").write_text("beside a store")
+        Store(store).close()  # which it is now
+
+
+@pytest.mark.parametrize("part", ["cells", "cells/cache.db", "arrays", "arrays/deep/er", "damaged"])
+def test_no_output_goes_where_a_store_keeps_its_own(
+    part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store(tmp_path / "store") as store:
+        store.put("kept", {"nll": 1.5})
+    before, place = state(tmp_path), str(tmp_path / "store" / part)
+    for command in ("sweep demo --out", "mask demo --selector lrp --rate 0.1 --out", "report demo --out"):
+        out = place + "/a.html" * ("report" in command)
+        refused([*command.split(), out, "--store", str(tmp_path / "store")], capsys)
+    refused(["score", "demo", "--progress-file", f"{place}", "--store", str(tmp_path / "store")], capsys)
+    assert state(tmp_path) == before
+
+
+def test_two_outputs_have_two_places(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    asked = ["--selector", "lrp", "--rate", "0.1", "--out", str(out / "m")]
+    for words in (
+        ["mask", "demo", *asked, "--progress-file", str(out / "m")],
+        ["mask", "demo", *asked, "--progress-file", f"{out}/../out/m"],
+        ["sweep", "demo", "--out", str(out), "--progress-file", str(out / "manifest.json")],
+        ["sweep", "demo", "--out", str(out), "--progress-file", str(out / "sweep.parquet")],
+        ["export", "demo", "--mask", "x", "--out", str(out), "--progress-file", str(out / "p.json")],
+    ):
+        refused([*words, "--store", str(tmp_path / "store")], capsys)
+    assert state(out) == {}
+
+
+def test_what_is_read_is_not_written_over(works: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    replies = tmp_path / "replies.csv"
+    replies.write_text(ANSWERS)
+    assert "is a file" in refused(["refusal", "judge", str(replies), "--out", str(replies)], capsys)
+    out = tmp_path / "out"
+    for _ in range(2):  # its own earlier tables are written anew
+        assert main(["refusal", "judge", str(replies), "--out", str(out)]) == 0
+    assert {path.name for path in out.iterdir()} >= {"judge.json", "verdicts.parquet", "judge_quality.parquet"}
+    before = state(out)
+    verdicts = out / "verdicts.parquet"
+    assert "is read" in refused(["refusal", "judge", str(verdicts), "--out", str(out)], capsys)
+    assert "verdicts.parquet" in refused(["sweep", "demo", "--out", str(out)], capsys)  # another kind of that name
+    assert state(out) == before
+    shutil.copytree(out, tmp_path / "later")
+    (tmp_path / "later" / "judge.json").unlink()  # as a process leaves it that is killed before its last file
+    assert main(["refusal", "judge", str(replies), "--out", str(tmp_path / "later")]) == 0
+    table(tmp_path / "later" / "verdicts.parquet")
+    (tmp_path / "later" / "judge.json").unlink()
+    assert "verdicts.parquet" in refused(["refusal", "judge", str(replies), "--out", str(tmp_path / "later")], capsys)
+
+
+def test_the_issue_on_a_copy_of_the_shipped_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(demo_dir() / "model", model)
+    before = state(model)
+    made = ["mask", str(model), "--selector", "magnitude", "--rate", "0.1", "--store", str(tmp_path / "store"), "--out"]
+    for path in sorted(model.iterdir()):
+        refused([*made, str(path)], capsys)
+        refused([*made, str(tmp_path / "m"), "--progress-file", str(path)], capsys)
+    refused([*made, str(model)], capsys)
+    refused([*made, "/dev/null"], capsys)
+    refused([*made, str(tmp_path / "m"), "--progress-file", "/dev/stdout"], capsys)
+    assert state(model) == before
+    assert not Path("/dev/null").is_file()
+
+
+def test_own_earlier_outputs_are_written_anew(works: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, mask, told, report = tmp_path / "out", tmp_path / "deep" / "m", tmp_path / "p.json", tmp_path / "r.html"
+    told.touch()  # as mktemp does
+    few = ["--selectors", "magnitude", "--rates", "0,0.3", "--eval-samples", "2", "--eval-length", "16"]
+    few += ["--orders", "lerf", "--device", "cpu"]
+    store = ["--store", str(tmp_path / "store"), "--progress-file", str(told), "--json"]
+    for _ in range(2):
+        assert main(["sweep", "demo", *few, "--out", str(out), *store]) == 0, capsys.readouterr().err
+        assert main(["mask", "demo", "--selector", "magnitude", "--rate", "0.1", "--out", str(mask), *store]) == 0
+        assert main(["report", str(out), "--out", str(report), *store]) == 0
+        (out / "manifest.json").unlink() if _ else None
+    check_results_folder(out)  # as a process leaves it that is killed before the manifest
+    for path, other in ((mask, report), (told, mask), (report, told)):
+        shutil.copyfile(path, tmp_path / "kept")
+        shutil.copyfile(other, path)
+        with pytest.raises(InputError, match="is not a"):
+            outputs.check_file(path, {mask: outputs_of("MASK"), told: outputs.PROGRESS, report: outputs.REPORT}[path])
+        shutil.copyfile(tmp_path / "kept", path)
+
+
+def outputs_of(name: str) -> FileKind:
+    from engine.edits import mask_files
+
+    kind: FileKind = getattr(mask_files, name)
+    return kind
+
+
+def test_a_table_of_a_plug_in_is_known_by_its_mark(tmp_path: Path) -> None:
+    own = {"of-a-plug-in": pl.DataFrame({"a": [1]})}
+    write_tables(tmp_path, own, MODEL, {}, 0.1)
+    (tmp_path / "manifest.json").unlink()
+    write_tables(tmp_path, own, MODEL, {}, 0.1)
+    (tmp_path / "manifest.json").unlink()
+    table(tmp_path / "of-a-plug-in.parquet")
+    with pytest.raises(InputError, match="not a table that this software wrote"):
+        write_tables(tmp_path, own, MODEL, {}, 0.1)
+
+
+def test_what_comes_between_check_and_write_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "mask"
+    fsync = os.fsync
+
+    def late(number: int) -> None:
+        fsync(number)
+        if not path.exists():
+            path.write_text("somebody was faster")
+
+    monkeypatch.setattr(os, "fsync", late)
+    with pytest.raises(InputError, match="there already"):
+        own_mask(path)
+    assert path.read_text() == "somebody was faster"
+    assert [one.name for one in tmp_path.iterdir()] == ["mask"]
+
+
+def test_names_on_the_way_take_nobodys_place(tmp_path: Path) -> None:
+    from engine.records.leftovers import temporary
+
+    for put in (text, folder, pipe, linked(text)):
+        place = tmp_path / put.__name__
+        place.mkdir()
+        put(taken := temporary(place / "mask"))
+        before = state(place)
+        own_mask(place / "mask")
+        assert {name: kept for name, kept in state(place).items() if name != "mask"} == before
+        assert temporary(place / "mask") != taken
+
+
+def test_a_second_name_of_a_file_keeps_its_bytes(tmp_path: Path) -> None:
+    own_mask(tmp_path / "mask")
+    os.link(tmp_path / "mask", tmp_path / "second")
+    before = (tmp_path / "second").read_bytes()
+    write_mask(tmp_path / "mask", np.arange(7), MODEL, {})
+    assert (tmp_path / "second").read_bytes() == before != (tmp_path / "mask").read_bytes()
+
+
+# Calls that write or remove, and where else they may stand: they touch what is this software's own there.
+METHODS = {
+    "write_text", "write_bytes", "unlink", "rmdir", "touch", "symlink_to", "hardlink_to", "save_file",
+    "save_pretrained", "write_csv", "write_parquet", "write_ndjson", "write_ipc", "sink_parquet", "sink_csv",
+    "savez", "write_html", "write_image",
+}  # fmt: skip
+FUNCTIONS = {
+    "os": {"replace", "rename", "renames", "remove", "unlink", "link", "symlink", "truncate", "rmdir", "removedirs"},
+    "shutil": {"rmtree", "copyfile", "copy", "copy2", "copytree", "move"},
+}
+ELSEWHERE = {
+    "engine/records/files.py": "this is the place",
+    "engine/records/leftovers.py": "names that only a dead process of ours had",
+    "engine/edits/export.py": "copies into the new folder",
+    "engine/edits/stored_rows.py": "rows of the copy in the new folder",
+    "engine/results/cells.py": "the index, whose new folder is its own; entries set aside have free names",
+    "engine/results/damage.py": "moves damaged entries to free names",
+    "engine/models/parts.py": "parts of files in the hub's cache, under the hub's names",
+    "engine/models/downloads.py": "unfinished files of this process in the hub's cache",
+    "engine/commands/replay.py": "the mark in a store, which is known to be one",
+    "dashboard/state/jobs.py": "a temporary folder of its own",
+    "dashboard/pages/runs/importing.py": "a hidden folder of its own, which takes a free name",
+    "dashboard/pages/runs/catalogue.py": "deletes what a manifest of ours lists, asked by its reader",
+    "dashboard/pages/rows/row_sets.py": "a temporary folder of its own",
+}
+
+
+def writers(tree: ast.AST) -> Iterator[str]:
+    """The calls that write to, remove or rename a file; not those into a buffer."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        of, _, name = ast.unparse(node.func).rpartition(".")
+        given = [*node.args, *(one.value for one in node.keywords)]
+        words = [one.value for one in given if isinstance(one, ast.Constant)]
+        writes = any(isinstance(one, str) and re.fullmatch("[rbt]*[wax+][bt+]*", one) for one in words)
+        into_a_buffer = any(ast.unparse(one) == "buffer" for one in node.args)
+        moves = name == "rename" and bool(node.args) and isinstance(node.args[0], ast.BinOp)  # tables have it as well
+        opens = name in ("open", "fdopen", "memmap") and writes
+        if opens or moves or (of and name in METHODS and not into_a_buffer) or name in FUNCTIONS.get(of, ()):
+            yield name
+
+
+def test_one_module_writes() -> None:
+    found = {}
+    for room in ("engine", "dashboard"):
+        for path in sorted((ROOT / room).rglob("*.py")):
+            if names := sorted(set(writers(ast.parse(path.read_text(encoding="utf-8"))))):
+                found[path.relative_to(ROOT).as_posix()] = names
+    assert {path: names for path, names in found.items() if path not in ELSEWHERE} == {}
+    assert set(ELSEWHERE) <= set(found), "no longer writes"
+
+
+def test_whoever_writes_says_which_kind() -> None:
+    """But for what lies in a store or a cache, whose folders are this software's own."""
+    own = {"engine/results/arrays.py", "engine/results/merge.py", "engine/data/kept_documents.py"}
+    own |= {"engine/models/hashes.py", "engine/judges/measured_quality.py", "engine/edits/export.py"}
+    for path in sorted((ROOT / "engine").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("write_atomic", "write_parquet"):
+                name = path.relative_to(ROOT).as_posix()
+                assert len(node.args) > 2 or name in own, f"{name}:{node.lineno}"
