@@ -108,11 +108,11 @@ def check_judged_folder(folder: Path, read: Iterable[Path]) -> None:
     if (folder / MANIFEST).exists():
         raise InputError(f"{folder} holds the results of a model, whose tables would be lost; give another --out")
     check_file(folder / JUDGE_FILE, JUDGE_RECORD)
-    given = {path.resolve(): path for path in read}
+    given = {_real(path) for path in read}
     for stem in JUDGED:
         table = folder / f"{stem}.parquet"
         check_file(table, JUDGE_TABLE)
-        if table.resolve() in given:
+        if _real(table) in given:
             raise InputError(f"{table} is read, and would be written over; give another --out")
 
 
@@ -148,7 +148,7 @@ def _check_outside(path: Path | None, store: Path | None, option: str) -> None:
     """`InputError` for an output at or in the folders where a store keeps its cells."""
     if path is None:
         return
-    top, place = store_folder(store).resolve(), path.resolve()
+    top, place = _real(store_folder(store)), _real(path)
     for part in (top / name for name in OWN):
         if place == part or part in place.parents:
             raise InputError(f"{path} lies where the store {top} keeps its own files; give another {option}")
@@ -159,8 +159,13 @@ def _check_apart(args: argparse.Namespace) -> None:
     out: Path | None = getattr(args, "out", None)
     if out is None:
         return
-    told, place = args.progress_file.resolve(), out.resolve()
+    told, place = _real(args.progress_file), _real(out)
     names = {JUDGE_FILE, *(f"{stem}.parquet" for stem in JUDGED)}
     taken = args.command == "export" or told.name in names or _result_kind(told.name) is not None
     if told == place or (told.parent == place and taken):
         raise InputError(f"{args.progress_file} is also what --out names; give another --progress-file")
+
+
+def _real(path: Path) -> Path:
+    """Where links lead; those in a circle lead nowhere, and are told elsewhere."""
+    return Path(os.path.realpath(path))

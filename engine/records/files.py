@@ -78,7 +78,7 @@ def check_folder_of(path: Path, option: str, *, made: bool) -> None:
                 raise InputError(f"cannot write to the folder {folder}; give another {option}")
             return
         if os.path.lexists(folder):
-            raise InputError(f"{folder} is no folder; give another {option}")
+            raise InputError(f"{folder} is no folder; give a writable folder with {option}")
         if not made:
             raise InputError(f"there is no folder {folder}; make it, or give another {option}")
 

@@ -211,7 +211,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     out, err = capsys.readouterr()
     (line,) = err.strip().splitlines()
     assert not out
-    assert "give another" in line or "--out" in line or "--store" in line, line
+    assert re.search("--(out|store|progress-file)", line), line
     return line
 
 
