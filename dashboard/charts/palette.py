@@ -86,6 +86,11 @@ def _plug_in_title(selector: str) -> str:
     return f"{name} ({selector})" if name in others else name
 
 
+def capital(name: str) -> str:
+    """A domain's name at the beginning of a line; all else of it stays as it was written."""
+    return name[:1].upper() + name[1:]
+
+
 def title(selector: str) -> str:
     """A selector's name for people."""
     return style(selector).title

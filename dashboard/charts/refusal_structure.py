@@ -136,7 +136,7 @@ def reversal(table: pl.DataFrame, domain: str) -> go.Figure:
     figure.update_xaxes(**axes.titled("malign refusal after the edit", tickformat=".0%", range=[-0.03, 1.03]))
     figure.update_yaxes(**axes.places([_short(model) for model in models]))
     return finished(
-        figure, f"Which method installs more refusal? {domain.capitalize()}", "each at its own operating point",
+        figure, f"Which method installs more refusal? {palette.capital(domain)}", "each at its own operating point",
         _TOP + _BOTTOM + 40 * max(len(models), 3), bottom=_BOTTOM,
     )  # fmt: skip
 

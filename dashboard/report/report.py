@@ -29,7 +29,7 @@ from engine.records.manifest import read_manifest
 from engine.records.model_names import model_name, model_to_type
 from engine.records.shortfalls import shortfalls
 from engine.results.folders import read_table
-from engine.results.tables import command as command_of
+from engine.results.tables import command as command_of, with_domain_names
 from engine.stats import claims, verdict_moves
 from engine.stats.control_answers import control_answers
 from engine.stats.protocol_claims import summary as protocols_summary
@@ -75,7 +75,7 @@ class Run:
         """A table, None where this analysis was not run or found nothing to measure. Errors: InputError if damaged."""
         if f"{stem}.parquet" not in self.manifest.get("files", {}):
             return None
-        found = read_table(self.folder, stem)
+        found = with_domain_names(read_table(self.folder, stem))
         if stem == "verdicts":
             found = as_judged_now(found)
         return None if found.is_empty() else found

@@ -22,7 +22,7 @@ from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.results import folders
 from engine.results.places import default_store_dir
-from engine.results.tables import TABLES
+from engine.results.tables import TABLES, with_domain_names
 from engine.stats.table_estimates import has_blocks, units_in_words
 
 SWEEP, ROWS = "sweep", "rows"  # stems that several pages name
@@ -185,7 +185,11 @@ def _read_table(folder: Path, stem: str, _table_stamp: object, _manifest_stamp: 
     manifest = read_manifest(folder)
     entry = manifest["files"][f"{stem}.parquet"]
     learn_titles(entry)
-    return Table(frame, describe_run(manifest, entry), provenance.before_windows(manifest, entry))
+    return Table(
+        with_domain_names(frame),
+        describe_run(manifest, entry),
+        provenance.before_windows(manifest, entry),
+    )
 
 
 def learn_titles(entry: dict[str, Any]) -> None:

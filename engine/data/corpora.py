@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,10 +13,11 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from engine.data.splits import CALIBRATION, splits_of
+from engine.data.splits import CALIBRATION, HELDOUT, splits_of
 from engine.data.texts import Role, available_corpora, json_lines, reachable, read_text
 from engine.data.window_starts import WINDOW_STARTS, before_each, start_record
-from engine.records.errors import InputError, unknown
+from engine.records.domain_names import domain_ids, find_domain
+from engine.records.errors import InputError
 from engine.records.shipped import demo_dir
 from engine.stats.blocks import Blocks, window_blocks
 from engine.stats.documents import document_blocks
@@ -204,16 +206,44 @@ def contrast_pairs(source: str, domain: str | None = None, split: str | None = N
                 raise InputError(f"{path.name} line {number}: {field} must be a text, got {value!r}")
         pairs.append(Pair(*values))
     meant = splits_of(path.name, [pair.split for pair in pairs])
-    pairs = [pair._replace(split=meant[pair.split]) for pair in pairs]
+    ids = domain_ids(pair.domain for pair in pairs)
+    pairs = [pair._replace(domain=ids[pair.domain], split=meant[pair.split]) for pair in pairs]
+    check_pairs(path.name, pairs)
     if not pairs:
         raise InputError(f"{path.name} holds no pairs; expected one JSON object with risk and base per line")
     for field, wanted in (("domain", domain), ("split", split)):
         if wanted is not None:
             there = {getattr(pair, field) for pair in pairs}
-            if wanted not in there:
-                raise unknown(field, wanted, there)
+            wanted = find_domain(wanted, there, field)
             pairs = [pair for pair in pairs if getattr(pair, field) == wanted]
     return pairs
+
+
+def check_pairs(source: str, pairs: Sequence[Pair]) -> None:
+    """`InputError` where a risk prompt is its base prompt, and where a held-out pair is one of calibration: texts that
+    differ in case, blanks, Unicode form or the sign at their end only are the same."""
+    texts = {pair: (_same(pair.risk), _same(pair.base)) for pair in pairs}
+    equal = [pair for pair in pairs if len({*texts[pair]}) == 1]
+    _refuse(source, equal, pairs, "pairs have one text for risk and base; give each risk prompt a harmless neighbour")
+    calibration = {texts[pair] for pair in pairs if pair.split == CALIBRATION}
+    heldout = [pair for pair in pairs if pair.split == HELDOUT]
+    known = [pair for pair in heldout if texts[pair] in calibration]
+    _refuse(source, known, heldout, "held-out pairs are calibration pairs too; leave each in one of the two splits")
+
+
+def _refuse(source: str, wrong: Sequence[Pair], among: Sequence[Pair], why: str) -> None:
+    if wrong:
+        raise InputError(
+            f"{source}: {len(wrong):,} of {len(among):,} ({len(wrong) / len(among):.0%}) {why}; the first is "
+            f"{wrong[0].risk[:80]!r} with {wrong[0].base[:80]!r}"
+        )
+
+
+def _same(text: str) -> str:
+    """A prompt without what does not make it another one."""
+    plain = "".join(one for one in unicodedata.normalize("NFKC", text) if unicodedata.category(one) != "Cf")
+    words = " ".join(plain.casefold().split())
+    return words.rstrip(" .!?…") or words
 
 
 def tokens_of(

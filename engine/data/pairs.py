@@ -7,10 +7,11 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from engine.data.corpora import Pair, contrast_pairs
+from engine.data.corpora import Pair, check_pairs, contrast_pairs
 from engine.data.splits import CALIBRATION, HELDOUT, splits_of
-from engine.data.texts import check_characters
-from engine.records.errors import InputError, unknown
+from engine.data.texts import check_characters, json_lines
+from engine.records.domain_names import domain_ids, find_domain
+from engine.records.errors import InputError
 from engine.records.hashing import Json
 
 __all__ = ["CALIBRATION", "CAST_DOMAINS", "HELDOUT", "has_split", "pairs_record", "read_pairs"]
@@ -33,7 +34,8 @@ def read_pairs(
 
     source: `demo`; a JSONL file with `risk` and `base` and optionally `domain` and `split`; or a .json file of
     CAST's layout, where every entry of `train` (calibration) and `test` (held out) is a base prompt with one
-    risk prompt per domain. Splits may have their other names (`engine.data.splits`). domains: None for all there are.
+    risk prompt per domain. Splits may have their other names (`engine.data.splits`). Domains have their ids here
+    (`engine.records.domain_names`). domains: names or ids, None for all there are.
     """
     if per_domain is not None and per_domain < 1:
         raise InputError(f"pairs per domain must be at least 1, got {per_domain}")
@@ -46,10 +48,19 @@ def read_pairs(
         members = found.setdefault(pair.domain, [])
         if per_domain is None or len(members) < per_domain:
             members.append(pair)
-    for domain in domains or ():
-        if domain not in found:
-            raise unknown("domain", domain, found)
-    return {domain: found[domain] for domain in domains or found}
+    wanted = found if not domains else [find_domain(domain, found) for domain in domains]
+    return {domain: found[domain] for domain in wanted}
+
+
+def domain_spellings(source: str) -> dict[str, list[str]]:
+    """Id -> how its name is spelled in the file, of every domain that is spelled in several ways."""
+    if source == "demo" or Path(source).suffix == ".json":
+        return {}
+    names = [str(entry.get("domain", "")) for _, entry in json_lines(Path(source).expanduser())]
+    found: dict[str, list[str]] = {}
+    for name, domain in domain_ids(filter(None, names)).items():
+        found.setdefault(domain, []).append(name)
+    return {domain: spelled for domain, spelled in found.items() if len(spelled) > 1}
 
 
 def has_split(source: str, split: str) -> bool:
@@ -99,4 +110,5 @@ def _cast_pairs(path: Path) -> list[Pair]:
                         f"'base' and {', '.join(map(repr, CAST_DOMAINS))}"
                     )
                 pairs.append(Pair(domain, str(texts[0]), str(texts[1]), meant[name]))
+    check_pairs(path.name, pairs)
     return pairs

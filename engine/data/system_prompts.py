@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from engine.records.domain_names import domain_name
+
 
 class Wording(NamedTuple):
     """One system prompt. strength: its place from mild (1) to strict."""
@@ -33,5 +35,5 @@ _WORDINGS = {
 
 def wordings(domain: str) -> list[Wording]:
     """Our own wordings for a domain, from mild to strict."""
-    topic = TOPICS.get(domain, domain)
+    topic = TOPICS.get(domain, domain_name(domain))
     return [Wording(name, place, text.format(topic=topic)) for place, (name, text) in enumerate(_WORDINGS.items(), 1)]

@@ -8,6 +8,7 @@ from pathlib import Path
 from engine.edits.contrasts import INSTALLS_ONLY, load_contrasts, refusal_mask
 from engine.edits.edit import Edit, edit_of
 from engine.edits.mask_files import HAND_MADE, read_mask, spec_of
+from engine.records.domain_names import find_domain
 from engine.records.errors import InputError, unknown
 from engine.records.manifest import MANIFEST, read_manifest
 from engine.stats.removal_order import ORDERS
@@ -52,8 +53,7 @@ def edit_from_contrast(
         if len(of_selector) > 1:
             raise InputError(f"{path} has several domains; give --domain, one of {', '.join(sorted(of_selector))}")
         domain = next(iter(of_selector))
-    if domain not in of_selector:
-        raise unknown("domain", domain, of_selector)
+    domain = find_domain(domain, of_selector)
     made_for = _weights_hash(path, manifest)
     contrast = of_selector[domain]
     if weights_hash not in (None, made_for) or contrast.c_comply.size != n_rows:

@@ -1,20 +1,26 @@
-"""Texts that held fewer windows than were asked for: what a manifest's spec says of it, in words."""
+"""What a manifest's spec says in words: texts that held fewer windows than were asked for, names that are one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from engine.records.domain_names import domain_name
 from engine.records.hashing import Json
 
 
 def shortfalls(spec: Any) -> list[str]:
-    """One sentence for every short text that is recorded anywhere in a spec, each once.
+    """One sentence for every short text that is recorded anywhere in a spec, each once, and for every domain whose name
+    its pairs spell in several ways.
 
     A record (`Windows.record`, `Draws.record`) is short where `samples` is below `samples_requested`, or `draws` below
     `draws_requested`.
     """
-    return list(dict.fromkeys(_sentence(record) for record in _short_records(spec)))
+    spelled = spec.get("domain_spellings", {}) if isinstance(spec, dict) else {}
+    return [
+        *dict.fromkeys(_sentence(record) for record in _short_records(spec)),
+        *(f"{', '.join(map(repr, names))} are one domain, {domain_name(one)}" for one, names in spelled.items()),
+    ]
 
 
 def _short_records(value: Any) -> Iterator[Json]:

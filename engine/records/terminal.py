@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
+from engine.records.domain_names import with_names
+
 # Control characters (escape sequences begin with one) but line ends and tabs, what turns the direction of writing, and
 # halves of characters, as in file names that are no UTF-8, which cannot be written at all.
 _OBEYED = re.compile(
@@ -17,8 +19,9 @@ _OBEYED = re.compile(
 
 
 def shown(text: str) -> str:
-    r"""Text that a terminal only shows: what it would obey is written out, as \x1b for an escape character."""
-    return _OBEYED.sub(lambda found: _written(found[0]), text)
+    r"""Text that a terminal only shows: what it would obey is written out, as \x1b for an escape character; domains
+    by their names."""
+    return _OBEYED.sub(lambda found: _written(found[0]), with_names(text))
 
 
 def _written(one: str) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 
 import polars as pl
 
+from engine.records.domain_names import is_domain_id, with_names, without_markup
 from engine.records.errors import InputError
 from engine.records.registry import Registry
 
@@ -216,6 +217,15 @@ def checked(stem: str, table: pl.DataFrame, where: str, *, published: bool = Fal
     return table
 
 
+def with_domain_names(table: pl.DataFrame) -> pl.DataFrame:
+    """The table for people: names of domains in the place of their ids, without what Markdown or a chart would obey."""
+    columns = [name for name in table.columns if name.startswith("domain") or name.endswith("_domain")]
+    for name in (name for name in columns if table.schema[name] == pl.String):
+        shown = {one: without_markup(with_names(one)) for one in table[name].drop_nulls().unique()}
+        table = table.with_columns(pl.col(name).replace(shown))
+    return table
+
+
 def _refuse_unknown(stem: str, names: Sequence[str], where: str) -> None:
     if names:
         known = [column.name for column in spec(stem).columns]
@@ -239,7 +249,7 @@ def _wrong(values: pl.Series, column: Column, *, nulls: bool) -> str | None:
         other = sorted(set(there.unique().to_list()) - set(column.values.split()))
         return f"{name} is {other[0]!r}, expected {' or '.join(column.values.split())}" if other else None
     if column.type == "id":
-        odd = [text for text in there.unique().to_list() if not is_id(text)]
+        odd = [text for text in there.unique().to_list() if not is_id(text) and not is_domain_id(text)]
         return f"{name} is {odd[0]!r}, expected an id: letters, digits and . _ - only" if odd else None
     if not there.dtype.is_numeric():
         return None

@@ -105,13 +105,13 @@ def reversal(table: pl.DataFrame, domain: str) -> str:
     """In how many models LRP's edit refuses more than IG's on one domain, as measured."""
     wide = table.filter(domain=domain).pivot("selector", index="model", values="malign", aggregate_function="first")
     if not {"lrp", "ig"} <= set(wide.columns):
-        return f"{domain.capitalize()}: no model has an edit of both LRP and IG"
+        return f"{palette.capital(domain)}: no model has an edit of both LRP and IG"
     both = wide.drop_nulls(["lrp", "ig"])
     more, fewer = (int((both[a] > both[b]).sum()) for a, b in (("lrp", "ig"), ("ig", "lrp")))
     alike = both.height - more - fewer
     tail = f", as much in {alike}" if alike else ""
     return (
-        f"{domain.capitalize()}: LRP installs more refusal than IG in {more} of {both.height} models, less in "
+        f"{palette.capital(domain)}: LRP installs more refusal than IG in {more} of {both.height} models, less in "
         f"{fewer}{tail}"
     )
 
@@ -182,7 +182,7 @@ def ways(rows: pl.DataFrame, title: Callable[[Row], str], domain: str) -> str:
         row for row in rows.iter_rows(named=True) if row["edited_malign"] is not None and row["setting"] is not None
     ]
     if not known:
-        return f"{domain.capitalize()}: no way has a setting within the limits"
+        return f"{palette.capital(domain)}: no way has a setting within the limits"
     best = max(known, key=lambda row: row["edited_malign"])
     after = best["edited_malign"], best["edited_malign_low"], best["edited_malign_high"]
     near = [
@@ -190,7 +190,7 @@ def ways(rows: pl.DataFrame, title: Callable[[Row], str], domain: str) -> str:
         for row in known
         if row is not best and same(after, (row["edited_malign"], row["edited_malign_low"], row["edited_malign_high"]))
     ]
-    first = f"{domain.capitalize()}: {title(best)} refuses most risk prompts, {after[0]:.0%}"
+    first = f"{palette.capital(domain)}: {title(best)} refuses most risk prompts, {after[0]:.0%}"
     others = f"; {NO_DIFFERENCE} from {len(near)} other way{'s' if len(near) > 1 else ''}" if near else ""
     return first + others
 

@@ -83,7 +83,7 @@ def _point() -> tuple[Point, str]:
     first, second = st.columns(2)
     with first:
         domains = frame["domain"].unique(maintain_order=True).to_list()
-        domain = selection.choose("Domain", domains, "learn_domain", title=str.capitalize, keep=True)
+        domain = selection.choose("Domain", domains, "learn_domain", title=palette.capital, keep=True)
     there = palette.in_order(frame.filter(pl.col("domain") == domain)["selector"].unique().to_list())
     selector = selection.choose("Selector", there, "learn_by", title=palette.title, keep=True, place=second)
     return frame.filter(pl.col("domain") == domain, pl.col("selector") == selector).row(0, named=True), found.provenance

@@ -42,7 +42,7 @@ def settings(model_id: str) -> Edit:
 def _cell(folder: Path, grid: pl.DataFrame, edited: pl.DataFrame) -> Edit:
     columns = st.columns(3)
     domains = edited["domain"].unique(maintain_order=True).to_list()
-    domain = selection.choose("Domain", domains, "run_domain", title=str.capitalize, place=columns[0])
+    domain = selection.choose("Domain", domains, "run_domain", title=palette.capital, place=columns[0])
     of_domain = edited.filter(domain=domain)
     selectors = palette.in_order(of_domain["selector"].unique().to_list())
     selector = selection.choose("Selector", selectors, "run_selector", title=palette.title, place=columns[1])

@@ -182,7 +182,7 @@ def _put(model: str, edit: edits.Edit) -> None:
 
 def _refusal() -> edits.Edit:
     columns = st.columns(4)
-    domain = selection.choose("Domain", edits.DOMAINS, "domain", title=str.capitalize, place=columns[0])
+    domain = selection.choose("Domain", edits.DOMAINS, "domain", title=palette.capital, place=columns[0])
     with columns[1]:
         selector = selection.choose("Selector", edits.refusal_selectors(), "edit_selector", title=palette.title)
     point = _on_the_sliders(shipped.operating_point(selector, domain))

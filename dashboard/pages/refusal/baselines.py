@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import formats, refusal_baselines as chart, refusal_values as refusals
+from dashboard.charts import formats, palette, refusal_baselines as chart, refusal_values as refusals
 from dashboard.charts.findings import refusal as findings
 from dashboard.charts.sortable import Sortable, perplexities, sortable
 from dashboard.show import grid, layout, selection, tools
@@ -18,7 +18,7 @@ def section(source: sources.Source) -> None:
     """The figure of one domain, and the settings behind it."""
     table = source.table(STEM)
     domains = table["domain"].unique(maintain_order=True).to_list()
-    domain = selection.choose("Refuse", domains, "baselines_domain", title=str.capitalize)
+    domain = selection.choose("Refuse", domains, "baselines_domain", title=palette.capital)
     rows = chart.final(table, domain)
     st.caption(
         "Each way at its strongest setting within the same limits of benign refusal and perplexity, which were met on "

@@ -62,7 +62,7 @@ def _language(source: sources.Source) -> None:
     domains = table["domain"].unique(maintain_order=True).to_list()
     strengths = sorted(set(table.filter(pl.col("selector") != "random")["lambda"])) or [0.0]
     with st.container(horizontal=True, gap="medium"):
-        domain = selection.choose("Masks of domain", domains, "language_domain", title=str.capitalize)
+        domain = selection.choose("Masks of domain", domains, "language_domain", title=palette.capital)
         lam = (
             selection.pick("λ", strengths, "language_lambda", default=strengths[0], title="{:g}".format)
             if len(strengths) > 1
@@ -127,7 +127,7 @@ def _models(source: sources.Source) -> None:
         table = together
     domain = selection.choose(
         "Over models, domain", table["domain"].unique(maintain_order=True).to_list(), "models_domain",
-        title=str.capitalize,
+        title=palette.capital,
     )  # fmt: skip
     figure, told = refusal_structure_chart.reversal(table, domain), findings.reversal(table, domain)
     tools.show(figure, "reversal", _reversal_alt(table, domain), finding=told)

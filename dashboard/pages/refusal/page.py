@@ -47,9 +47,7 @@ def _grid(source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | No
     domains = cells["domain"].unique(maintain_order=True).to_list()
     available = palette.in_order(cells["selector"].unique().to_list())
     with source.bar:
-        domain = selection.choose(
-            "Domain", [*domains, ALL], "domain", default=domains[0], title=lambda name: name.capitalize()
-        )
+        domain = selection.choose("Domain", [*domains, ALL], "domain", default=domains[0], title=palette.capital)
         which = selection.switch("Show", (GRID, CHOSEN), "show", default=GRID)
     with source.drawer():
         selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)

@@ -71,7 +71,7 @@ def _chosen(table: pl.DataFrame, edits: list[str]) -> tuple[pl.DataFrame, tuple[
         first = st.session_state.get("domain")
         domain = selection.choose(
             "Domain of the edit", domains, "reply_domain", default=first if first in domains else None,
-            title=str.capitalize,
+            title=palette.capital,
         )  # fmt: skip
         both = both.filter(domain=domain)
         sets = both["prompts"].unique(maintain_order=True).to_list()

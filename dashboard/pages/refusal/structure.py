@@ -66,7 +66,7 @@ def _parts(source: sources.Source) -> None:
     table = source.table("refusal_shares")
     domains = table["domain"].unique(maintain_order=True).to_list()
     with st.container(horizontal=True, gap="medium"):
-        domain = selection.choose("Structure of domain", domains, "structure_domain", title=str.capitalize)
+        domain = selection.choose("Structure of domain", domains, "structure_domain", title=palette.capital)
         table = _ranking(table.filter(domain=domain))
     left, right = st.columns(2)
     with left:

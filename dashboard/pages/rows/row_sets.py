@@ -16,6 +16,7 @@ from dashboard.charts import palette
 from dashboard.pages.rows.scored import Scored
 from engine.edits.mask_files import HAND_MADE, UNTOLD, mask_bytes, read_mask, spec_of
 from engine.edits.masks import Mask
+from engine.records.domain_names import with_names
 from engine.records.errors import InputError
 from engine.records.hashing import Json
 from engine.stats.similarity import expected_random_jaccard, jaccard
@@ -40,7 +41,7 @@ class Kept:
         if {"selector", "order", "rate"} <= spec.keys():
             return f"{spec['selector']}, {spec['order']}, rate {spec['rate']}"
         if {"selector", "domain", "lambda", "k"} <= spec.keys():
-            return f"{spec['selector']}, {spec['domain']}, lambda {spec['lambda']}, k {spec['k']}"
+            return f"{spec['selector']}, {with_names(str(spec['domain']))}, lambda {spec['lambda']}, k {spec['k']}"
         return UNTOLD if spec.get("made") == UNTOLD else HAND_MADE
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from engine.edits.contrasts import Contrast
 from engine.edits.edit import UNEDITED, Edit
 from engine.measures.nll import perplexity
+from engine.records.domain_names import find_domain
 from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.cell import Cell
@@ -32,13 +33,12 @@ class _Masked(NamedTuple):
     rescue: bool
 
 
-def check_domains(run: RefusalInputs, domains: Sequence[str]) -> None:
-    """`InputError` unless these are several domains of the run's pairs."""
-    if len(set(domains)) < 2:
+def check_domains(run: RefusalInputs, domains: Sequence[str]) -> tuple[str, ...]:
+    """The ids of several domains of the run's pairs. `InputError` where they are no such domains."""
+    ids = tuple(dict.fromkeys(find_domain(domain, run.calibration, "domain of the pairs") for domain in domains))
+    if len(ids) < 2:
         raise InputError(f"a composed mask needs at least two domains, got {list(domains)}; write hate,crime")
-    missing = [domain for domain in domains if domain not in run.calibration]
-    if missing:
-        raise InputError(f"there are no pairs of {', '.join(missing)}; the pairs have {', '.join(run.calibration)}")
+    return ids
 
 
 class Composed:
@@ -55,8 +55,8 @@ class Composed:
     masks_of = "composed"
 
     def __init__(self, run: RefusalInputs, domains: Sequence[str]) -> None:
-        check_domains(run, domains)
-        self.domains, self.name = tuple(domains), SEVERAL.join(domains)
+        domains = check_domains(run, domains)
+        self.domains, self.name = domains, SEVERAL.join(domains)
         union = {self.name: [pair._replace(domain=self.name) for domain in domains for pair in run.calibration[domain]]}
         self.contrasts = run.contrasts_of(union)
         self.singles = run.contrasts_of({domain: run.calibration[domain] for domain in domains})

@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.data.corpora import Pair, Windows
 from engine.data.onsets import onset_tokens
-from engine.data.pairs import CALIBRATION, HELDOUT, has_split, pairs_record, read_pairs
+from engine.data.pairs import CALIBRATION, HELDOUT, domain_spellings, has_split, pairs_record, read_pairs
 from engine.data.prompts import Prompt, thinking_record
 from engine.data.window_starts import before_each, start_record
 from engine.edits.contrasts import INSTALLS_ONLY, Contrast, refusal_mask
@@ -284,6 +284,7 @@ class RefusalInputs:
             **titles_record(plan.selectors),
             "pairs": pairs,
             **({"pairs_left_out": left_out} if left_out else {}),
+            **({"domain_spellings": spelled} if (spelled := domain_spellings(plan.pairs)) else {}),
             "lm_scores": {
                 "corpus": Path(scoring.corpus).name,
                 "samples": found,

@@ -82,7 +82,8 @@ def kept_masks(folder: Path, table: str) -> dict[tuple[str, str], Path]:
 def mask_names(places: Iterable[tuple[str, str]]) -> list[str]:
     """One file name per selector and domain: of characters that every system takes, no two alike in any case."""
     places = list(places)
-    plain = [re.sub(r"[^A-Za-z0-9_.+-]+", "-", f"{selector}-{domain}") for selector, domain in places]
+    # Without the mark of an id that stands for a name: a terminal would show the name, and no such file is there.
+    plain = [re.sub(r"domain--|[^A-Za-z0-9_.+-]+", "-", f"{selector}-{domain}") for selector, domain in places]
     names = []
     for place, name in zip(places, plain, strict=True):
         alike = sum(name.casefold() == other.casefold() for other in plain) > 1

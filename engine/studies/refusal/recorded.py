@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import polars as pl
 
 from engine.edits.edit import Edit
 from engine.edits.effect import Change, Effect
+from engine.records.domain_names import find_domain
+from engine.records.errors import InputError
 from engine.records.hashing import Json
 from engine.records.manifest import read_manifest
 from engine.results.folders import read_table
@@ -30,8 +33,10 @@ def recorded_effect(folder: Path, edit: Edit, weights_hash: str, dtype: str) -> 
     specs = [files.get(name, {}).get("spec") for name in (f"{GRID}.parquet", CONTRASTS)]
     if (model.get("weights_hash"), model.get("dtype")) != (weights_hash, dtype) or not all(specs):
         return None
-    domain, selector = edit.spec["domain"], edit.spec["selector"]
-    grid, contrasts = (_made_from(spec, str(domain)) for spec in specs)
+    selector, domain = edit.spec["selector"], str(edit.spec["domain"])
+    with suppress(InputError):  # the pages have its name
+        domain = find_domain(domain, specs[0].get("pairs", {}))
+    grid, contrasts = (_made_from(spec, domain) for spec in specs)
     if grid != contrasts:
         return None
     cells = read_table(folder, GRID).filter(selector=selector, domain=domain).drop_nulls(["malign", "benign"])
