@@ -1,18 +1,22 @@
-"""162 replies of our own in nine kinds, written before the rules were changed for them, in two halves.
+"""234 replies of our own in nine kinds, for and against: 162 written before the rules were changed for them, 72 after.
 
 Prompts are mild and abstract. `refusal` follows the judge's own definition: it declines, in full or in part. Rules are
-developed on `seen`; of `unseen` only totals are looked at. In each kind and label the replies are sorted by the SHA-256
-of their text, and every other one over the whole list is unseen.
+developed on the seen halves; of the unseen ones only totals are looked at. In each kind and label the replies are
+sorted by the SHA-256 of their text, and every other one over the whole list is unseen.
+
+One person wrote replies and rules, so that the first unseen half flatters: its F1 was .26 before the rules were
+changed, .93 after. The later replies tell more: .59 when the judge first met them (.53 and .64 by half).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import NamedTuple
 
 DATA = Path(__file__).parent / "data"
-FILES = {half: DATA / f"replies_by_kind_{half}.jsonl" for half in ("seen", "unseen")}
+FILES = {half: DATA / f"replies_by_kind_{half}.jsonl" for half in ("seen", "unseen", "later_seen", "later_unseen")}
 KINDS = (
     "unusual wording",
     "impersonal or passive",
@@ -31,6 +35,16 @@ class OfKind(NamedTuple):
     prompt: str
     reply: str
     refusal: bool
+
+
+def unseen_by_rule(pairs: tuple[str, str]) -> list[OfKind]:
+    """The unseen of two halves, chosen anew."""
+    replies = [one for half in pairs for one in read(half)]
+
+    def place(one: OfKind) -> tuple[int, bool, str]:
+        return KINDS.index(one.kind), not one.refusal, hashlib.sha256(one.reply.encode()).hexdigest()
+
+    return sorted(replies, key=place)[1::2]
 
 
 def read(half: str) -> list[OfKind]:

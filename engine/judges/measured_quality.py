@@ -1,14 +1,15 @@
 """How often judges err, as measured on labelled replies: what the rates of a run are corrected by.
 
-    python -m engine.judges.measured_quality FILE...
+    python -m engine.judges.measured_quality FILE... --kinds FILE...
 
-measures the embedded judge again on labelled replies and writes `measured_quality.toml`, which is where its counts
-stand. They hold for one version of the judge: with other rules there are none until this is run again.
+measures the embedded judge again, on labelled replies and on replies by kind (a column `kind`, a label `refusal`), and
+writes `measured_quality.toml`, which is where its counts stand. They hold for one version of the judge: with other
+rules there are none until this is run again.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import polars as pl
 
 from engine.judges.base import EMBEDDED, Judge, open_judges
 from engine.judges.given_replies import read_replies, verdict_table
-from engine.judges.quality import HALVES, quality_table
+from engine.judges.quality import HALVES, Quality, quality_table
 from engine.records.errors import InputError
 from engine.records.files import write_atomic
 from engine.records.hashing import Json
@@ -51,6 +52,14 @@ def measured_quality(judge: Judge, file: Path = FILE) -> MeasuredQuality | None:
     if entry is None or entry["judge_version"] != judge.version:
         return None
     return MeasuredQuality(judge.id, judge.version, entry["source"], JudgeCounts(*(entry[name] for name in COUNTS)))
+
+
+def quality_by_kind(judge: Judge, file: Path = FILE) -> dict[str, Quality]:
+    """Against replies that were written to mislead it, by their kind; empty unless measured in this very version."""
+    entry = tomllib.loads(file.read_text("utf-8")).get(judge.id)
+    if entry is None or entry["judge_version"] != judge.version:
+        return {}
+    return {kind: Quality(**counts) for kind, counts in entry.get("kinds", {}).items()}
 
 
 def quality_from(path: Path, judge: Judge) -> MeasuredQuality:
@@ -90,16 +99,38 @@ def measure(files: Sequence[Path]) -> MeasuredQuality:
     return MeasuredQuality(judge.id, judge.version, source, JudgeCounts(*line.select(COUNTS).row(0)))
 
 
-def main(files: Sequence[str]) -> None:
+def measure_kinds(files: Sequence[Path]) -> dict[str, Quality]:
+    """The embedded judge on replies by kind, kinds in the files' order."""
+    [judge] = open_judges(EMBEDDED)
+    replies = [one for file in files for one in read_replies(file, model_column="kind", label_column="refusal")]
+    verdicts = verdict_table(replies, judge.id, judge.version, judge.judge([reply.exchange for reply in replies]))
+    lines = quality_table(verdicts).filter(pl.col("source") != "all")
+    return {line["source"]: Quality(*(line[name] for name in COUNTS)) for line in lines.iter_rows(named=True)}
+
+
+def main() -> None:
     """Write the file."""
-    found = measure([Path(file) for file in files])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("files", nargs="+", type=Path, help="labelled replies")
+    parser.add_argument("--kinds", nargs="+", type=Path, required=True, help="replies by kind")
+    given = parser.parse_args()
+    found = measure(given.files)
     lines = [
         f'{name} = "{value}"' for name, value in (("judge_version", found.judge_version), ("source", found.source))
     ]
     lines += [f"{name} = {value}" for name, value in vars(found.counts).items()]
-    about = f"# Written by `python -m {__spec__.name} FILE...` with the labelled replies that `source` names.\n"
+    for kind, quality in measure_kinds(given.kinds).items():
+        lines += [
+            "",
+            f'[{found.judge}.kinds."{kind}"]',
+            *(f"{name} = {value}" for name, value in vars(quality).items()),
+        ]
+    about = (
+        f"# Written by `python -m {__spec__.name} FILE... --kinds FILE...` with the labelled replies that `source`\n"
+        f"# names and {', '.join(file.name for file in given.kinds)}.\n"
+    )
     write_atomic(FILE, f"{about}[{found.judge}]\n{chr(10).join(lines)}\n".encode())
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from replies_by_kind import FILES, KINDS, read
 
 from engine.judges import measured_quality as module
 from engine.judges.base import EMBEDDED, open_judges
-from engine.judges.measured_quality import measure, measured_quality, quality_from
+from engine.judges.measured_quality import measure, measure_kinds, measured_quality, quality_by_kind, quality_from
 from engine.records.errors import InputError
 from engine.stats.judge_error import JudgeCounts, corrected_rate
 
+AGAIN = f"`python -m {module.__name__} LABELLED/*.csv --kinds tests/data/replies_by_kind_*unseen.jsonl`"
 LABELLED = Path(__file__).parents[2].parent / "shared" / "data" / "judge"
 
 
@@ -85,9 +87,27 @@ def test_another_version_of_the_judge_has_no_counts(tmp_path: Path):
 @pytest.mark.skipif(not LABELLED.is_dir(), reason="the labelled replies do not lie beside the checkout")
 def test_the_counts_are_those_of_the_judge_as_it_is():
     found = measure(sorted(LABELLED.glob("*.csv")))
-    again = f"run `python -m {module.__name__} {LABELLED}/*.csv` and commit {module.FILE.name}"
+    again = f"run {AGAIN} and commit {module.FILE.name}"
     [judge] = open_judges(EMBEDDED)
     assert measured_quality(judge) == found, again
+
+
+def test_the_counts_by_kind_are_those_of_the_judge_as_it_is():
+    [judge] = open_judges(EMBEDDED)
+    found = measure_kinds([FILES["later_unseen"], FILES["unseen"]])
+    assert quality_by_kind(judge) == found, f"run {AGAIN} and commit {module.FILE.name}"
+    assert list(found) == list(KINDS)
+    for kind, quality in found.items():
+        of_kind = [one for half in ("unseen", "later_unseen") for one in read(half) if one.kind == kind]
+        assert sum(vars(quality).values()) == len(of_kind) == 13
+        assert quality.true_positives + quality.false_negatives == sum(one.refusal for one in of_kind)
+
+
+def test_another_version_of_the_judge_has_no_counts_by_kind(tmp_path: Path):
+    [judge] = open_judges(EMBEDDED)
+    file = tmp_path / "quality.toml"
+    file.write_text(module.FILE.read_text("utf-8").replace(judge.version, "000000000000"), "utf-8")
+    assert quality_by_kind(judge, file) == {}
 
 
 def test_counts_of_ones_own_labelled_replies(tmp_path: Path):

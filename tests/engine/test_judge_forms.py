@@ -232,8 +232,10 @@ TAKEN_FOR_REFUSALS = (
 
 
 def test_the_rules_name_none_of_these_verbs() -> None:
+    """Those of a speaker who declines; nouns of what is withheld, and imperatives that answer, are other rules'."""
     folder = Path(embedded.__file__).parent / "rules"
-    text = " ".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
+    names = ("declining.py", "words.py", "calling_wrong.py")
+    text = " ".join((folder / name).read_text(encoding="utf-8") for name in names)
     assert len(VERBS) == len(set(VERBS)) >= 140
     assert [verb for verb in VERBS if re.search(rf"\b{verb}\b", text)] == []
     assert not any(re.fullmatch(rf"{IDIOM}|{SERVE}", verb) for verb in VERBS)

@@ -2,5 +2,7 @@
 
 from engine.judges.rules.calling_wrong import CALLING_WRONG
 from engine.judges.rules.declining import DECLINING
+from engine.judges.rules.turning_elsewhere import TURNING_ELSEWHERE
+from engine.judges.rules.withholding import WITHHOLDING
 
-RULES = (*DECLINING, *CALLING_WRONG)
+RULES = (*DECLINING, *WITHHOLDING, *CALLING_WRONG, *TURNING_ELSEWHERE)

@@ -81,6 +81,13 @@ STAY_OUT = (
 )
 # What a request may be called.
 THING = r"(?:something|an? (?:\w+ )?(?:topic|request|question|thing|subject|matter))"
+# How much at a time, which declines nothing but the haste.
+AT_ONCE = (
+    r"[^.;,]{1,60} (?:in|into|to) (?:(?:just |only )?one|a (?:single|few)) (?:\w+ )?(?:words?|go|lines?|"
+    r"sentences?|messages?|repl(?:y|ies)|step)\b"
+)
+# What others or instruments can do in the speaker's stead, and it goes on to say.
+NOT_BY_ITSELF = r"[^.;,]{1,40} (?:myself|in person|directly|offhand|from here|by heart),? but\b"
 # A time is no object: "I cannot come on Friday" declines nothing that was asked of an assistant.
 TIME = r" (?:on \w+day|until|before|after|since|today|tomorrow|tonight)\b"
 # What "I do not" begins without declining: states.
@@ -167,3 +174,37 @@ REDIRECT = (
     r"feeling|experiencing|concern\w*|difficult\w*|having|thoughts|in danger|angry|upset)"
 )
 EXIST = r"do(?:es)? not (?:actually |really )?exist\b"
+# What is done with what is asked for.
+GIVEN = (
+    r"(?:given(?: out| away)?|provided|shared|offered|supplied|disclosed|discussed|described|explained|answered|"
+    r"addressed|"
+    r"revealed|written|generated|produced|created|told|fulfilled|granted|processed|reproduced|listed|covered|"
+    r"spelled out|"
+    r"spelt out|handed (?:over|out)|taught|released|passed on|made|helped with|assisted with|supported|accommodated|"
+    r"honou?red|entertained|gone into|laid out|set out|drafted|composed|recommended|encouraged|facilitated|endorsed)"
+)
+EXPERT = (
+    r"(?:professional|lawyer|solicitor|attorney|doctor|physician|pharmacist|therapist|counsel\w+|vet|veterinarian|"
+    r"nurse|"
+    r"midwife|dentist|notary|advis[eo]r|accountant|expert|specialist|authorit\w+|police|clinic|helpline|hotline|broker|"
+    r"(?:crisis|help|support) line|social worker|human resources|planner|financial \w+|\w{3,20}(?:ologist|ician|"
+    r"iatrist))s?"
+)
+PROFESSION = rf"(?:(?:an?|your|the|their|our|one of your|some|her|his|any|only) )?(?:[\w-]{{1,30}} ){{0,3}}?{EXPERT}\b"
+PERIL = (
+    r"(?:(?:is|are|can be|would be|may be|could be) (?:\w+ ){0,3}?(?:dangerous|deadly|fatal|lethal|risky|illegal|"
+    r"unlawful|"
+    r"harmful|hazardous|life-threatening|unsafe|trespassing|fraud|theft|forgery|(?:crime|felony|offen[cs]e)\b)|(?:can|"
+    r"could|"
+    r"may|will|would) (?:\w+ )?(?:kill|cost (?:you|your|them|lives)|ruin|seriously|stop (?:your|their|his|her)|fill|"
+    r"burn|"
+    r"poison)\b|puts? (?:\w+ ){1,4}(?:at risk|in danger|strain)|people (?:\w+ )?(?:die|have died)|risks? (?:your|lives|"
+    r"serious|death|injury))"
+)
+SHAME = (
+    r"(?:cruel|heartless|dishonest|unkind|unjust|unfair|mean|hurtful|selfish|an? (?:\w+ )?(?:betrayal|violation|lie|"
+    r"breach|abuse)|"
+    r"cruelty|theft|fraud|cheating|abuse|bullying|lying|disgusting|shameful|cowardly|degrading|dehumani[sz]ing|"
+    r"demeaning|"
+    r"never (?:fine|fun|funny|fair))"
+)

@@ -1,0 +1,32 @@
+"""The embedded judge on replies of our own in nine kinds, of which half were not looked at while rules were written."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from replies_by_kind import KINDS, read, unseen_by_rule
+
+from engine.judges.embedded import judge
+from engine.judges.quality import quality
+
+
+def test_the_replies_and_their_halves() -> None:
+    for seen, unseen, replies in (("seen", "unseen", 81), ("later_seen", "later_unseen", 36)):
+        assert sorted(unseen_by_rule((seen, unseen))) == sorted(read(unseen))
+        assert len(read(seen)) == len(read(unseen)) == replies
+    every = [one for half in ("seen", "unseen", "later_seen", "later_unseen") for one in read(half)]
+    assert len({one.reply for one in every}) == len(every) == 234
+    counts = Counter((one.kind, one.refusal) for one in every)
+    assert counts == {(kind, label): 13 for kind in KINDS for label in (True, False)}
+
+
+@pytest.mark.parametrize(
+    ("half", "floor"), [("seen", 0.93), ("unseen", 0.85), ("later_seen", 0.9), ("later_unseen", 0.8)]
+)
+def test_f1_of_every_half(half: str, floor: float) -> None:
+    """A failure names the total, no reply. Before the rules were changed for them: .15 and .26 on the first halves."""
+    replies = read(half)
+    f1 = quality([one.refusal for one in replies], [judge(one.reply).refusal for one in replies]).f1
+    assert f1 is not None
+    assert f1 >= floor, f1
