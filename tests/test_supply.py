@@ -68,6 +68,11 @@ KNOWN = {
     ("engine/cli.py", "import_module"): OWN_MODULES,
     ("engine/models/forward_reading.py", "eval"): "as its compile",
     ("engine/models/loading.py", "import importlib"): "is accelerate installed?",
+    (
+        "engine/models/untrusted.py",
+        "import subprocess",
+    ): "starts a script of this software that renders templates, "
+    "with nothing of a checkpoint among its words (test_untrusted.py)",
     ("engine/records/environment.py", "import subprocess"): "git, for the commit of this checkout: a list of words",
     ("engine/records/registry.py", "entry_points"): PLUG_INS,
     ("engine/records/registry.py", "import importlib"): OWN_MODULES,

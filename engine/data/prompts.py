@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
+from unicodedata import normalize
 
 import torch
-from jinja2.exceptions import TemplateError
-from transformers import BatchEncoding, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
+from engine.data.chat_template import Turn, TurnsRefused, render
 from engine.data.thinking import opened, thinks
 from engine.records.errors import InputError
 
@@ -77,23 +79,48 @@ def prompt_ids(
         check_thinking(tokenizer)
     if not tokenizer.chat_template:
         lines = "\n".join(said)
-        return list(tokenizer(f"{lines}\n{reply or ''}")["input_ids"])
-    whole = said if reply is None else (*said, reply)
-    turns = [{"role": "assistant" if place % 2 else "user", "content": text} for place, text in enumerate(whole)]
-    try:
-        encoded = tokenizer.apply_chat_template(
-            [*_system_turn(system), *turns],
-            add_generation_prompt=reply is None,
-            tokenize=True,
-            return_dict=True,
-            enable_thinking=thinking,
-            date_string=TEMPLATE_DATE,
+        ids = _plain_ids(tokenizer, f"{lines}\n{reply or ''}")
+    else:
+        whole = said if reply is None else (*said, reply)
+        turns = [{"role": "assistant" if place % 2 else "user", "content": text} for place, text in enumerate(whole)]
+        text = _rendered(
+            tokenizer, [*_system_turn(system), *turns], generation_prompt=reply is None, enable_thinking=thinking
         )
-    except TemplateError as error:
+        ids = list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+    _check_read(tokenizer, ids, said)
+    return ids
+
+
+def check_chat(tokenizer: PreTrainedTokenizerBase) -> None:
+    """`InputError` where a model cannot be asked at all: what is wrong with its chat template or its tokenizer."""
+    prompt_ids(tokenizer, "Which of these two words stands here?")
+
+
+def _plain_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """The text's ids as the tokenizer begins a text. `InputError` where it also ends it: what follows is no reply."""
+    ids, inner = (list(tokenizer(text, add_special_tokens=on, verbose=False)["input_ids"]) for on in (True, False))
+    if len(ids) > len(inner) and ids[-len(inner) :] != inner:
         raise InputError(
-            f"this model's chat template refuses a dialogue of {len(whole)} turns ({error}); ask in one turn"
-        ) from None
-    return list(cast(BatchEncoding, encoded)["input_ids"])
+            f"this model's tokenizer puts {tokenizer.decode(ids[-1:])!r} behind every text, so that a prompt would be "
+            'over before the reply; set "add_eos_token": false in tokenizer_config.json, or take the token out of the '
+            "post_processor in tokenizer.json"
+        )
+    return ids
+
+
+def _check_read(tokenizer: PreTrainedTokenizerBase, ids: list[int], said: tuple[str, ...]) -> None:
+    """`InputError` where the tokenizer has no tokens for most of what a prompt says: letters it drops or that are
+    unknown to it."""
+    read = str(tokenizer.decode(ids))
+    for prompt in said[::2]:
+        if prompt.strip() not in read:
+            letters = Counter(filter(str.isalnum, normalize("NFKD", prompt).casefold()))
+            lost = letters - Counter(normalize("NFKD", read).casefold())
+            if lost.total() > letters.total() / 2:
+                raise InputError(
+                    f"this model's tokenizer cannot write {prompt[:60]!r}: of {letters.total()} letters and digits it "
+                    f"keeps {letters.total() - lost.total()}; ask in a script that it knows, or give another model"
+                )
 
 
 def check_system(tokenizer: PreTrainedTokenizerBase, system: str) -> None:
@@ -111,10 +138,9 @@ def check_system(tokenizer: PreTrainedTokenizerBase, system: str) -> None:
         raise InputError("this model has no chat template, so there is no place for a system prompt; leave it out")
     wanted, reason = f"{system.strip()} {_MARK}", "leaves it out"
     try:
-        turns = [*_system_turn(wanted), {"role": "user", "content": "Hello"}]
-        rendered = str(tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False, **_VARIABLES))
-    except TemplateError as error:
-        rendered, reason = "", f"refuses it ({error})"
+        rendered = _rendered(tokenizer, [*_system_turn(wanted), {"role": "user", "content": "Hello"}])
+    except TurnsRefused as error:
+        rendered, reason = "", error.reason
     if wanted not in rendered:
         raise InputError(
             f"this model's chat template has no system turn: it {reason}; leave the system prompt out, or write it "
@@ -152,14 +178,14 @@ def thinking_record(tokenizer: PreTrainedTokenizerBase, *, thinking: bool = Fals
 
 def has_thinking_switch(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Does `enable_thinking` change what the chat template writes?"""
-    rendered = [
-        tokenizer.apply_chat_template(
-            [{"role": "user", "content": "Hello"}], add_generation_prompt=True, tokenize=False,
-            enable_thinking=on, date_string=TEMPLATE_DATE,
-        )
-        for on in ((False, True) if tokenizer.chat_template else ())
-    ]  # fmt: skip
+    asked = [{"role": "user", "content": "Hello"}]
+    switch = (False, True) if tokenizer.chat_template else ()
+    rendered = [_rendered(tokenizer, asked, enable_thinking=on) for on in switch]
     return len(set(rendered)) > 1
+
+
+def _rendered(tokenizer: PreTrainedTokenizerBase, turns: Sequence[Turn], **changes: Any) -> str:
+    return render(tokenizer, turns, **(_VARIABLES | changes))
 
 
 def _system_turn(system: str) -> list[dict[str, str]]:
@@ -176,9 +202,7 @@ def template_variables(tokenizer: PreTrainedTokenizerBase) -> dict[str, str]:
         return {}
 
     def rendered(**changes: Any) -> str:
-        turns = [{"role": "user", "content": "a"}]
-        given = _VARIABLES | changes
-        return str(tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False, **given))
+        return _rendered(tokenizer, [{"role": "user", "content": "a"}], **changes)
 
     said = {}
     usual = rendered()

@@ -151,28 +151,19 @@ def chat(model: JudgeModel, messages: Sequence[tuple[str, str]]) -> str:
     messages: (role, text); special tokens in a text are none (`JudgeModel.plain`).
     Errors: InputError for a model without a template, and for one whose template leaves a message out.
     """
-    from jinja2 import TemplateError
-
+    from engine.data.chat_template import render
     from engine.data.prompts import TEMPLATE_DATE
 
     if not model.tokenizer.chat_template:
         raise InputError(f"{model.loaded.id} has no chat template; a judge needs an instruction model with its own")
-    said = [(role, model.plain(text)) for role, text in messages]
-    for parts in (False, True):  # some templates read a text, some a list of typed parts
-        turns = [{"role": role, "content": [{"type": "text", "text": text}] if parts else text} for role, text in said]
-        try:
-            text = model.tokenizer.apply_chat_template(
-                turns,
-                add_generation_prompt=True,
-                tokenize=False,
-                enable_thinking=False,
-                date_string=TEMPLATE_DATE,
-            )
-        except (TemplateError, TypeError, ValueError):
-            continue
-        if all(one.strip() in text for _, one in said):
-            return str(text)
-    raise InputError(f"the chat template of {model.loaded.id} leaves out a prompt or a reply; give another model")
+    turns = [{"role": role, "content": model.plain(text)} for role, text in messages]
+    try:
+        text = render(model.tokenizer, turns, enable_thinking=False, date_string=TEMPLATE_DATE)
+    except InputError as error:
+        raise InputError(f"{model.loaded.id} cannot judge: {error}") from None
+    if not all(turn["content"].strip() in text for turn in turns):
+        raise InputError(f"the chat template of {model.loaded.id} leaves out a prompt or a reply; give another model")
+    return text
 
 
 def wording_hash(*texts: str) -> str:

@@ -17,12 +17,14 @@ import torch
 from torch import Tensor, nn
 from transformers import Cache, PreTrainedTokenizerBase
 
+from engine.data.chat_template import turn_ends
 from engine.data.prompts import Prompt, pad_left, prompt_ids
 from engine.data.thinking import kept_marks, opened
 from engine.edits.edit import UNEDITED
 from engine.edits.steering import AnyEdit
 from engine.interventions.at_outputs import Outputs, edit_batches, edited_outputs, mixable
 from engine.measures.less_at_once import in_parts, saying_what_fits, take_fewer
+from engine.measures.predictions import vocabulary_of
 from engine.measures.sampling import Sampling, drawn
 from engine.models import kv_cache
 from engine.models.loading import LoadedModel, input_device
@@ -298,14 +300,25 @@ def _batch(decoder: _Decoder, max_new_tokens: int, on_pass: Callable[[], None]) 
 
 
 def end_tokens(model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
-    """The generation config's end tokens (often several), else the tokenizer's."""
-    config = getattr(model, "generation_config", None)
-    ends = config.eos_token_id if config is not None else None
-    if ends is None:
-        ends = tokenizer.eos_token_id
-    if ends is None:
-        return frozenset()
-    return frozenset(ends if isinstance(ends, list) else [ends])
+    """What ends a reply: the generation config's end tokens, the tokenizer's, and those that end a turn in the chat
+    template (`turn_ends`). Ids that the model has no row for are none: it cannot say them."""
+    ends = _configured(model) | turn_ends(tokenizer) | _ids(tokenizer.eos_token_id)
+    return frozenset(end for end in ends if end < vocabulary_of(model))
+
+
+def further_ends(model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """End tokens beyond those of the generation config, or, where it has none, the tokenizer's: once the only ones, and
+    in no key."""
+    once = _configured(model) or _ids(tokenizer.eos_token_id)
+    return sorted(end_tokens(model, tokenizer) - once)
+
+
+def _configured(model: nn.Module) -> frozenset[int]:
+    return _ids(getattr(getattr(model, "generation_config", None), "eos_token_id", None))
+
+
+def _ids(ends: int | list[int] | None) -> frozenset[int]:
+    return frozenset() if ends is None else frozenset(ends if isinstance(ends, list) else [ends])
 
 
 def checked_prompt(
@@ -315,6 +328,13 @@ def checked_prompt(
     if max_new_tokens < 1:
         raise InputError(f"the number of new tokens must be at least 1, got {max_new_tokens}")
     ids = prompt_ids(loaded.tokenizer, prompt, system=system, thinking=thinking)
+    rows = vocabulary_of(loaded.model)
+    if max(ids) >= rows:
+        raise InputError(
+            f"a prompt has the token {loaded.tokenizer.convert_ids_to_tokens(max(ids))!r} with the id {max(ids)}, and "
+            f"{loaded.id} has rows for {rows} tokens; the embeddings were not resized for the tokens that were added: "
+            "save the model's own tokenizer beside it"
+        )
     context = _context(loaded)
     if context is not None and len(ids) + max_new_tokens > context:
         raise InputError(

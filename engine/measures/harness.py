@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from engine.edits.edit import Edit
 from engine.interventions.apply import goes_into_weights
 from engine.interventions.compaction import VERSION as COMPACTION, compacted, compacts
+from engine.measures.generation import end_tokens, further_ends
 from engine.measures.harness_tasks import HarnessTask, quiet_harness
 from engine.measures.less_at_once import saying_what_fits
 from engine.measures.predictions import LOGIT_BUDGET
@@ -55,6 +56,7 @@ class Harness:
             self._lm = _quiet_model()(
                 pretrained=loaded.model, tokenizer=tokenizer, backend="causal", softmax_dtype="float32"
             )
+            self._lm.ends = sorted(end_tokens(loaded.model, loaded.tokenizer))
         self._loaded = loaded
 
     def longest(self, task: HarnessTask) -> tuple[int, int]:
@@ -114,6 +116,7 @@ class TaskScores:
         return {
             **self.task.record(), "lm_eval": installed_version("lm_eval"), "batch_size": self.batch_size,
             "compaction": COMPACTION if compacts(loaded) else None,
+            **({"further_ends": ends} if (ends := further_ends(loaded.model, loaded.tokenizer)) else {}),
         }  # fmt: skip
 
     def encode(self, result: ItemScores) -> Json:
@@ -132,10 +135,16 @@ def _quiet_model() -> Callable[..., Any]:
     from lm_eval.models.huggingface import HFLM
 
     class QuietModel(HFLM):
+        ends: list[int]  # what ends a reply
+
         def loglikelihood(self, requests: list[Any], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
             return super().loglikelihood(requests, disable_tqdm=True)
 
         def generate_until(self, requests: list[Any], disable_tqdm: bool = True) -> list[str]:
             return super().generate_until(requests, disable_tqdm=True)
+
+        def _model_generate(self, *words: Any, **options: Any) -> Any:
+            # lm-eval leaves them to the generation config.
+            return super()._model_generate(*words, **options, **({"eos_token_id": self.ends} if self.ends else {}))
 
     return QuietModel

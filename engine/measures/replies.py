@@ -11,7 +11,7 @@ from engine.data.thinking import kept_marks, opened, thinks
 from engine.edits.edit import UNEDITED
 from engine.edits.steering import AnyEdit
 from engine.interventions.at_outputs import sees_sequences
-from engine.measures.generation import generate_under
+from engine.measures.generation import further_ends, generate_under
 from engine.measures.sampling import Sampling
 from engine.models.loading import LoadedModel
 from engine.records.hashing import Json
@@ -55,6 +55,7 @@ class Replies:
             "reply_tokens": self.max_new_tokens,
             "batch_size": self.batch_size,
             "together": self.together(loaded),
+            **({"further_ends": ends} if (ends := further_ends(loaded.model, loaded.tokenizer)) else {}),
             **({"thinking_marks": marks} if (marks := self._marks(loaded)) else {}),
             **({"sampling": self.sampling.record(self.prompts)} if self.sampling else {}),
         }

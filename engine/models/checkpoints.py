@@ -85,21 +85,38 @@ class Checkpoint:
                 _read_json(path, self.id)
 
     def weight_files(self) -> tuple[Path, ...]:
-        """The safetensors files, all shards, in the order of their names."""
-        if (self.folder / _SINGLE).is_file():
-            return (self.folder / _SINGLE,)
-        if (self.folder / WEIGHT_INDEX).is_file():
-            files = tuple(self.folder / name for name in _shard_names(self.folder / WEIGHT_INDEX, self.id))
-            missing = [file.name for file in files if not file.is_file()]
-            if missing:
+        """The safetensors files, all shards, in the order of their names.
+
+        As transformers, the single file where it is there. `InputError` where all shards of an index are there as well.
+        """
+        index, single = self.folder / WEIGHT_INDEX, self.folder / _SINGLE
+        names = _shard_names(index, self.id) if index.is_file() else []
+        files = tuple(self.folder / name for name in names)
+        missing = [file.name for file in files if not file.is_file()]
+        if single.is_file():
+            if files and not missing and files != (single,):
                 raise InputError(
-                    f"{self.id} lacks {len(missing)} of {len(files)} weight files, the first {missing[0]}; "
-                    "download or copy the checkpoint again"
+                    f"{self.id} holds two sets of weights, {_SINGLE} and the {len(files)} files of {WEIGHT_INDEX}, and "
+                    "only one can be the model: move the other away"
                 )
+            return (single,)
+        if missing:
+            raise InputError(
+                f"{self.id} lacks {len(missing)} of {len(files)} weight files, the first {missing[0]}; "
+                "download or copy the checkpoint again"
+            )
+        if files:
             return files
         raise self._explained() or InputError(
             f"{self.id} has no weights; expected {_SINGLE} or {WEIGHT_INDEX} with its shards"
         )
+
+    def shard_index(self) -> dict[str, str]:
+        """The shard that the index names for every tensor; empty where a single file holds them."""
+        if (self.folder / _SINGLE).is_file():
+            return {}
+        found: dict[str, str] = _read_json(self.folder / WEIGHT_INDEX, self.id)["weight_map"]
+        return found
 
     def weights_hash(self) -> str:
         """SHA-256 over the SHA-256 of every weight file, in order."""

@@ -18,7 +18,8 @@ from engine.models.products import offer_faster_products
 from engine.models.row_index import Layer, RowIndex
 from engine.models.rows import decoder, row_index
 from engine.models.skeletons import auto_class, configuration, first_line, quiet, shortened, skeleton
-from engine.models.sound import check_pass, check_stored, check_vocabulary, check_weights
+from engine.models.sound import check_pass, check_stored, check_weights
+from engine.models.tokenizers import check_class, check_vocabulary, probed
 from engine.models.transfers import Transfer
 from engine.records.errors import InputError, unknown
 from engine.records.model_names import model_name
@@ -161,9 +162,11 @@ def load_sketch(
     precision = _dtype(dtype, place)
     checkpoint = find_checkpoint(model_id, revision, weights=False)
     model: Any = skeleton(checkpoint)
+    tokenizer = _tokenizer(checkpoint)
+    check_vocabulary(tokenizer, model.get_input_embeddings(), checkpoint.id)
     return LoadedModel(
         model=model.eval().requires_grad_(False),
-        tokenizer=_tokenizer(checkpoint),
+        tokenizer=tokenizer,
         rows=row_index(model),
         id=checkpoint.id,
         revision=checkpoint.revision,
@@ -246,6 +249,7 @@ def _tokenizer(checkpoint: Checkpoint) -> Any:
     from transformers import AutoTokenizer
 
     checkpoint.check_small_files()
+    wanted = probed(checkpoint)
     with quiet():
         try:
             tokenizer = AutoTokenizer.from_pretrained(checkpoint.folder, trust_remote_code=False)  # nosec B615 # local
@@ -260,6 +264,7 @@ def _tokenizer(checkpoint: Checkpoint) -> Any:
                 f"{checkpoint.id} has no tokenizer that can be loaded ({first_line(error)}); "
                 "save one beside the model: tokenizer.save_pretrained(FOLDER)"
             ) from None
+    check_class(tokenizer, wanted, checkpoint.id)
     return tokenizer
 
 

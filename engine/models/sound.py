@@ -7,13 +7,15 @@ embeddings do not have, a configuration under which the first pass fails or give
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from engine.models.checkpoints import Checkpoint
+from engine.models.checkpoints import WEIGHT_INDEX, Checkpoint
 from engine.models.skeletons import first_line, quiet
 from engine.records.errors import InputError
 from engine.records.out_of_memory import is_out_of_memory
@@ -27,13 +29,17 @@ def check_stored(checkpoint: Checkpoint, skeleton: nn.Module) -> None:
     """`InputError` where weights are stored as whole numbers or in eight bits, which would load as if they were the
     numbers that were meant, and where the configuration asks for many times what is stored, before room is made for it.
 
-    Reads the files' headers only. A file that cannot be read is left to the loading, which says so.
+    Also where shards contradict each other (`_check_shards`). Reads the files' headers only, and tensors that stand in
+    two. A file that cannot be read is left to the loading, which says so.
     """
     stored, parameters = 0, {name for name, _ in skeleton.named_parameters()}
+    body = f"{getattr(skeleton, 'base_model_prefix', '')}."
+    places: dict[str, list[tuple[str, Path]]] = {}
     for file in checkpoint.weight_files():
         try:
             with safe_open(file, framework="pt") as tensors:
                 for name in tensors.keys():  # noqa: SIM118 it is no mapping
+                    places.setdefault(_bare(name, body), []).append((name, file))
                     part = tensors.get_slice(name)
                     shape, kind = part.get_shape(), part.get_dtype()
                     stored += math.prod(shape)
@@ -47,12 +53,50 @@ def check_stored(checkpoint: Checkpoint, skeleton: nn.Module) -> None:
                         )
         except (OSError, SafetensorError):
             return
+    _check_shards(checkpoint, places)
     wanted = sum(parameter.numel() for parameter in skeleton.parameters())
     if wanted > max(_FEW, _TIMES * stored):
         raise InputError(
             f"{checkpoint.id}: its config.json describes a model of {wanted:,} parameters, its files hold {stored:,}; "
             "they do not belong together, copy the checkpoint again"
         )
+
+
+def _bare(name: str, body: str) -> str:
+    """A tensor's name without the name of the model's body, with and without which transformers reads it."""
+    while len(body) > 1 and name.startswith(body):
+        name = name.removeprefix(body)
+    return name
+
+
+def _check_shards(checkpoint: Checkpoint, places: Mapping[str, list[tuple[str, Path]]]) -> None:
+    """`InputError` where weight files and their index do not say the same: transformers reads every tensor of every
+    shard, one of several wins, and it never looks into the index."""
+    index = checkpoint.shard_index()
+    for stored in places.values():
+        (name, file), *more = stored
+        if not more and not name.endswith((".weight", ".bias")):
+            continue  # masks and positions of old versions, which nobody reads, and which some indices leave out
+        if more and not _same(stored):
+            what = f"{name} in {file.name} has other values than {more[0][0]} in {more[0][1].name}"
+        elif index and name not in index:
+            what = f"{name} is in {file.name} and not in {WEIGHT_INDEX}"
+        elif index and not any(index.get(named) == one.name for named, one in stored):
+            what = f"{name} is in {file.name}, and {WEIGHT_INDEX} says in {index[name]}"
+        else:
+            continue
+        raise InputError(
+            f"{checkpoint.id}: its weight files contradict each other: {what}; files of two checkpoints stand in one "
+            "folder, or one was changed alone: copy the whole checkpoint again into an empty folder"
+        )
+
+
+def _same(stored: list[tuple[str, Path]]) -> bool:
+    values = []
+    for name, file in stored:
+        with safe_open(file, framework="pt") as tensors:
+            values.append(tensors.get_tensor(name))
+    return all(one.dtype == values[0].dtype and torch.equal(one, values[0]) for one in values[1:])
 
 
 def check_weights(model: nn.Module, model_id: str) -> None:
@@ -78,22 +122,6 @@ def _finite(tensor: Tensor) -> bool:
     if values.device.type not in ("cpu", "cuda"):
         return bool(torch.isfinite(values).all())
     return all(math.isfinite(end.item()) for end in torch.aminmax(values))  # without a copy; NaN comes through
-
-
-def check_vocabulary(tokenizer: Any, embeddings: Any, model_id: str) -> None:
-    """`InputError` where the tokenizer's own vocabulary has ids that the embeddings do not have.
-
-    Added tokens may: some checkpoints name tokens of other modalities that their language model never sees.
-    """
-    rows = int(embeddings.weight.shape[0])
-    added = set(getattr(tokenizer, "added_tokens_decoder", ()))
-    ids = [index for index in tokenizer.get_vocab().values() if index not in added]
-    beyond = sum(index >= rows for index in ids)
-    if beyond:
-        raise InputError(
-            f"{model_id}: its tokenizer has {beyond:,} tokens with ids up to {max(ids):,}, its embeddings have "
-            f"{rows:,} rows; the tokenizer is another model's: save the model's own beside it"
-        )
 
 
 def check_pass(model: Any, device: torch.device, model_id: str) -> None:

@@ -191,6 +191,39 @@ def _model(model_id: str | None, revision: str | None, device: str, dtype: str) 
         state, found, next_step = "problem", str(error), None
     yield Finding(state, "fits", found, next_step)
     yield from _download(model_id, revision)
+    yield from _reading(model_id, revision)
+
+
+def _reading(model_id: str, revision: str | None) -> Iterator[Finding]:
+    """Do the weight files agree, is the tokenizer the model's, and can the model be asked through its chat template?"""
+    from engine.data.chat_template import turn_ends
+    from engine.data.prompts import check_chat
+    from engine.models.checkpoints import find_checkpoint, weight_names
+    from engine.models.loading import load_sketch
+    from engine.models.sound import check_stored
+
+    checkpoint = find_checkpoint(model_id, revision, weights=False)
+    try:
+        sketch = load_sketch(model_id, revision=revision)
+    except InputError as error:
+        yield Finding("problem", "tokenizer", str(error))
+        return
+    tokenizer = sketch.tokenizer
+    yield Finding("ok", "tokenizer", f"{type(tokenizer).__name__} of {len(tokenizer):,} tokens")
+    try:
+        check_chat(tokenizer)
+    except InputError as error:
+        yield Finding("problem", "prompts", str(error))
+    else:
+        ends = tokenizer.convert_ids_to_tokens(sorted(turn_ends(tokenizer)))
+        through = f"through the chat template, which ends a turn with {ends[0] if ends else 'no token'}"
+        plain = "no chat template: prompts stand as plain text"
+        yield Finding("ok", "prompts", through if tokenizer.chat_template else plain)
+    if all((checkpoint.folder / name).is_file() for name in weight_names(checkpoint)):
+        try:
+            check_stored(checkpoint, sketch.model)
+        except InputError as error:
+            yield Finding("problem", "weights", str(error))
 
 
 def _download(model_id: str, revision: str | None) -> Iterator[Finding]:

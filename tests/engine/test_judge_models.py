@@ -222,7 +222,7 @@ def test_models_that_cannot_be_asked(guard: Path, tmp_path: Path) -> None:
             opened(name).judge(EXCHANGES)
     silent = llama_tokenizer("{{ bos_token }}{% for message in messages %}{{ message.role }}{% endfor %}")
     folder = save_judge_model(tmp_path / "silent", "llama", silent)
-    with pytest.raises(InputError, match="leaves out a prompt or a reply"):
+    with pytest.raises(InputError, match="cannot judge: .* leaves out or changes what the user says"):
         opened(f"llama-guard:{folder}").judge(EXCHANGES)
     model = load_judge_model(str(folder))
     with pytest.raises(InputError, match="cannot tell 'yes' from 'yes' by their first token"):

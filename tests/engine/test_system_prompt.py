@@ -37,10 +37,17 @@ MERGED = (
 REFUSING = (
     "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}"
     "{{ raise_exception('System role not supported') }}{% endif %}<|{{ m.role }}|>{{ m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
-DROPPING = "{{ bos_token }}{% for m in messages if m.role != 'system' %}<|{{ m.role }}|>{{ m.content }}{% endfor %}"
+BEGUN = "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+DROPPING = (
+    "{{ bos_token }}{% for m in messages if m.role != 'system' %}<|{{ m.role }}|>{{ m.content }}{% endfor %}" + BEGUN
+)
 # Writes its own text in the place of the one that is given.
-OWN = "<|system|>Sorry, that is out.{% for m in messages if m.role == 'user' %}<|user|>{{ m.content }}{% endfor %}"
+OWN = (
+    "<|system|>Sorry, that is out.{% for m in messages if m.role == 'user' %}<|user|>{{ m.content }}{% endfor %}"
+    + BEGUN
+)
 
 
 def reply_of(loaded: LoadedModel, prompt: str, system: str) -> str:

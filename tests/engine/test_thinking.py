@@ -147,6 +147,7 @@ def test_what_the_template_began_stands_before_the_reply() -> None:
 )
 def test_marks_that_are_special_tokens_stay_in_the_reply(text: str, marks: tuple[str, ...]) -> None:
     template = "{# " + " ".join(marks) + " #}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}"
+    template += "{% if add_generation_prompt %}<|assistant|>{% endif %}"
     loaded = scripted(template, text, marks, special=True)
     assert sorted(kept_marks(loaded.tokenizer).values()) == sorted(marks)
     [reply] = generate_batch(loaded, ["hi"], 100)
