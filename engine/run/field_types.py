@@ -100,17 +100,20 @@ class Setting:
         if len(several) > MOST_VALUES:
             raise InputError(f"{called} takes at most {MOST_VALUES:,} values, got {len(several):,}")
         whole = self.kind is int or self.read in (integers, seeds, sizes)
+        number = whole or self.kind is float or self.least is not None or self.read is numbers
         if isinstance(self.read, Names) and not (self.read.none and value is None):
             self.read.check(several)
         for one in several:
             if self.choices and one not in self.choices:
                 raise unknown(self.field, one, self.choices)
-            if one is not None and (whole or (isinstance(one, int | float) and not isinstance(one, bool))):
+            if one is not None and number:
                 self._check_number(one, called, whole=whole)
 
     def _check_number(self, one: Any, called: str, *, whole: bool) -> None:
         if whole and type(one) is not int:
             raise InputError(f"{called} must be a whole number, got {one!r}")
+        if isinstance(one, bool) or not isinstance(one, int | float):
+            raise InputError(f"{called} must be a number, got {one!r}")
         if (one != one and self.most is None) or (abs(one) >= 2**63 and (not whole or "seed" in self.field)):
             raise InputError(f"{called} must be a number below 2^63, got {float(one):.3g}")
         if self.least is not None and one < self.least and (whole or self.most is None):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,21 @@ from engine.run.score_plan import SHIPPED, ScorePlan
 _SCORING = "scoring"  # has a record of its own
 
 
+@contextmanager
+def _of_a_record() -> Iterator[None]:
+    """Inside, values of kinds that no plan writes down are an InputError: somebody else wrote the manifest."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
+        raise InputError(
+            f"the manifest's settings are not such as a run writes down ({type(error).__name__}: {error}); it is "
+            "damaged or was changed by hand"
+        ) from None
+
+
+@_of_a_record()
 def score_plan(record: Json, texts: Sequence[Path] = (), evaluation: Json | None = None) -> ScorePlan:
     """The plan of scores from their record. texts: files, of which the one with the recorded name is taken. evaluation:
     the record of the text that was measured beside scores that read none.
@@ -42,6 +58,7 @@ def score_plan(record: Json, texts: Sequence[Path] = (), evaluation: Json | None
     return ScorePlan(**given)
 
 
+@_of_a_record()
 def audit_plan(spec: Json, reads: Sequence[str] = (), texts: Sequence[Path] = ()) -> tuple[AuditPlan, list[str]]:
     """The plan of an analysis from its tables' record, and in words what of it could not be had.
 
@@ -59,6 +76,7 @@ def audit_plan(spec: Json, reads: Sequence[str] = (), texts: Sequence[Path] = ()
     return plan, notes
 
 
+@_of_a_record()
 def refusal_plan(spec: Json, texts: Sequence[Path] = (), **more: Any) -> RefusalPlan:
     """The plan of a stage of `refusal` from its tables' record. more: settings that are not in it.
 

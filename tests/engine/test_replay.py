@@ -221,6 +221,35 @@ def test_settings_of_another_version_are_told(call, folder, tiny_text):
     assert "made with other versions: torch 1.0, here" in notes
 
 
+@pytest.mark.parametrize(
+    ("where", "value", "says"),
+    [
+        (("scores", "seeds"), [10**30], "seeds must be a number below 2^63"),
+        (("scores", "seeds"), [1.5], "seeds must be a whole number, got 1.5"),
+        (("scores", "seeds"), ["a"], "seeds must be a whole number, got 'a'"),
+        (("scores", "calibration", "samples_requested"), 1e308, "samples must be a whole number"),
+        (("scores", "calibration", "corpus"), 3, "the run read 3, which is a file"),
+        (("settings", "agreement_rates"), [n / 1e5 for n in range(10**5)], "at most 1,000 values, got 100,000"),
+        (("settings", "agreement_rates"), ["x"], "agreement rates must be a number, got 'x'"),
+        (("settings", "agreement_rates"), {"a": 1}, "agreement rates must be a number, got {'a': 1}"),
+        (("settings", "calibration_draws"), 10**12, "calibration draws must be in [2, 10,000]"),
+        (("settings", "calibration_draws"), "many", "calibration draws must be a whole number, got 'many'"),
+        (("settings", "invariance"), {"decoys": 10**12}, "decoys must be in [1, 10,000]"),
+        (("settings",), 7, "settings is 7, expected an object"),
+    ],
+)
+def test_absurd_settings_are_one_line(call, folder, tiny_text, where, value, says):
+    manifest = read_manifest(folder)
+    for stem in ("jaccard", "spearman"):
+        place = manifest["files"][f"{stem}.parquet"]["spec"]
+        for name in where[:-1]:
+            place = place[name]
+        place[where[-1]] = value
+    (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+    code, _, err = call("replay", folder, "--only", "agreement", "--text", tiny_text)
+    assert (code, says in err, "Traceback" in err) == (2, True, False), err
+
+
 @pytest.mark.long
 def test_the_shipped_results_hold(call):
     """The cheap analyses of the shipped model, on whatever machine this is."""
