@@ -71,6 +71,7 @@ def main(
     from dashboard.chat import opening
     from dashboard.headers import LocalOnlyHeaders
     from dashboard.state import jobs
+    from dashboard.watchdog import Health, Watchdog
 
     _import_what_the_first_page_needs()
     _import_what_sessions_would_share()
@@ -82,6 +83,7 @@ def main(
         gate.Gate, names=gate.names_of(address), any_ip=address in gate.WILDCARDS, token=token,
         cookie=f"selector-audit-{chosen}",
     )  # fmt: skip
+    watchdog = Watchdog()
     tasks = [_preload] if preload_model else []
     if preload_model:
         opening.expect()
@@ -93,14 +95,15 @@ def main(
         for task in tasks:
             threading.Thread(target=task, daemon=True).start()
         try:
-            yield
+            async with watchdog.watching():
+                yield
         finally:  # a server ended by a signal runs no atexit handlers
             jobs.registry().close()
 
     _stop_on_hangup()
     # Streamlit takes a folder `pages` for its first kind of apps: the first link to open would be "page not found".
     PagesManager.uses_pages_directory = False
-    middleware = [Middleware(LocalOnlyHeaders), guard]
+    middleware = [Middleware(LocalOnlyHeaders), guard, Middleware(Health, watchdog=watchdog)]
     app = st.App(Path(__file__).with_name("app.py"), lifespan=while_serving, routes=_typeface(), middleware=middleware)
     app.run(config=server_options(chosen, address))
 

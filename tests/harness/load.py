@@ -87,16 +87,22 @@ class Figures:
 
 
 def run_load(
-    minutes: float, sessions: int = 20, editing: int = 5, think_s: float = 4.0, vanishing: int = 5, seed: int = 0
+    minutes: float,
+    sessions: int = 20,
+    editing: int = 5,
+    think_s: float = 4.0,
+    vanishing: int = 5,
+    seed: int = 0,
+    pages: Sequence[str] = (),
 ) -> Figures:
-    """So many sessions for so long; the rest as in the head of this file."""
+    """So many sessions for so long; the rest as in the head of this file. pages: paths of those opened, else all."""
     from synthetic import write_run
 
     with tempfile.TemporaryDirectory(prefix="load-") as name:
         folder = Path(name)
         write_run(folder / "results" / "made-up")
         with serving(folder) as server:
-            work = _Work(server, think_s, random.Random(seed))
+            work = _Work(server, think_s, random.Random(seed), pages)
             try:
                 work.alone(editing)
                 work.together(sessions, editing, 60 * minutes)
@@ -111,8 +117,8 @@ def run_load(
 
 
 class _Work:
-    def __init__(self, server: Server, think_s: float, drawn: random.Random) -> None:
-        self.server, self.think_s, self.drawn = server, think_s, drawn
+    def __init__(self, server: Server, think_s: float, drawn: random.Random, pages: Sequence[str] = ()) -> None:
+        self.server, self.think_s, self.drawn, self.pages = server, think_s, drawn, pages
         self.figures = Figures()
         self.over = threading.Event()
         self.replies: dict[tuple[int, int], list[str]] = {}  # of an editing session and prompt, alone
@@ -121,6 +127,8 @@ class _Work:
     def _watch(self) -> None:
         while not self.over.wait(1.0):
             self.figures.samples.append(self.server.sample())
+            if (unwell := self.server.unwell()) and not self.over.is_set():
+                self.figures.failed.append(f"the app says of itself: {unwell}")
 
     def alone(self, editing: int) -> None:
         """Every page once, and every edit with nobody beside it: the replies to compare with."""
@@ -189,7 +197,7 @@ class _Work:
             label, options, widget = drawn.choice(lists)
             shown, what = session.change(session.chosen(widget, drawn.choice(options))), label
         else:
-            path = drawn.choice(sorted(session.pages))
+            path = drawn.choice(self.pages or sorted(session.pages))
             shown, what = session.open(path), path
         self._seen(shown, what)
         self.figures.changes_s.append(shown.seconds)

@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,6 +44,17 @@ class Server:
         """What the log says beside the address and the beginnings and ends of replies."""
         usual = (BEGIN, END, "Selector Audit: http://")
         return [line for line in self.lines() if line.strip() and not line.strip().startswith(usual)]
+
+    def unwell(self) -> str:
+        """What the app says is wrong with it; empty where it says that nothing is."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/_stcore/health", timeout=30):
+                return ""
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.read().decode()
+        except OSError as error:
+            return f"no answer ({error})"
 
     def sample(self) -> Sample:
         told = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")

@@ -56,10 +56,14 @@ class Session:
 
     def open(self, path: str, **settings: str) -> Shown:
         """A page as its link opens it, or a click in the menu. What was set before stays in the session."""
+        return self.read(self.visit(path, **settings))
+
+    def visit(self, path: str, **settings: str) -> float:
+        """The same, without a look at what is shown."""
         self._page = path
         self._query = "&".join(f"{name}={quote(value)}" for name, value in settings.items())
         self.widgets.clear()
-        return self.read(self.ask())
+        return self.ask()
 
     def change(self, *states: WidgetState) -> Shown:
         """Widgets set to something, or pressed."""
