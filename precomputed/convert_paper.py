@@ -10,15 +10,16 @@ the same bytes.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import logging
-import os
 import sys
 from pathlib import Path
 
 import polars as pl
 
 from engine.records.errors import InputError
+from engine.records.files import write_atomic
 from precomputed import paper_dir
 from precomputed.paper_schema import PAPER, TABLES, Table
 
@@ -132,9 +133,9 @@ def convert(source: Path, out: Path) -> None:
     frames = {name: convert_table(name, source, own_text) for name in TABLES}
     out.mkdir(parents=True, exist_ok=True)
     for name, frame in frames.items():
-        unfinished = out / f"{name}.parquet.part"
-        frame.write_parquet(unfinished, compression="zstd", compression_level=19, statistics=True)
-        os.replace(unfinished, out / f"{name}.parquet")
+        buffer = io.BytesIO()
+        frame.write_parquet(buffer, compression="zstd", compression_level=19, statistics=True)
+        write_atomic(out / f"{name}.parquet", buffer.getvalue())
     readme = out / "README.md"
     written = readme.read_text("utf-8") if readme.exists() else f"# {PAPER}\n\n"
     readme.write_text(written.split(README_MARK)[0] + reference(), "utf-8")

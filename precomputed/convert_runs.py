@@ -21,9 +21,11 @@ from pathlib import Path
 
 import polars as pl
 
+from engine.records.errors import InputError
 from engine.records.files import write_atomic, write_parquet
 from engine.records.hashing import SCHEMA_VERSION, Json, file_sha256
-from engine.records.manifest import MANIFEST
+from engine.records.manifest import MANIFEST, read_manifest
+from engine.results.folders import is_published
 from engine.results.tables import checked, spec
 from engine.stats.intervals import wilson_of_rate
 from precomputed import paper_runs_dir
@@ -384,6 +386,12 @@ def table(stem: str) -> pl.DataFrame:
 
 def convert(out: Path) -> None:
     """One folder per model of the paper with its tables and a manifest that says what they are."""
+    for folder in out.iterdir() if out.is_dir() else ():
+        own = (folder / MANIFEST).is_file() and is_published(folder)
+        if not own or {path.name for path in folder.iterdir()} - {MANIFEST, *read_manifest(folder)["files"]}:
+            raise InputError(
+                f"{out} holds {folder.name}, which is not all written by this; give a new folder with --out"
+            )
     shutil.rmtree(out, ignore_errors=True)
     manifests: dict[str, Json] = {}
     for stem, (_, what) in MADE.items():
@@ -413,7 +421,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m precomputed.convert_runs", description=__doc__)
     parser.add_argument("--out", type=Path, default=paper_runs_dir(), help="folder to write (default: shipped)")
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    convert(parser.parse_args(arguments).out)
+    try:
+        convert(parser.parse_args(arguments).out)
+    except InputError as error:
+        log.error("%s", error)
+        return 2
     return 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engine.records.errors import InputError
 from engine.records.files import FileKind, check_file, check_folder_of, check_new, json_object, what_is
-from engine.records.manifest import MANIFEST, MANIFEST_FILE
+from engine.records.manifest import MANIFEST, MANIFEST_FILE, read_manifest
 from engine.records.progress import PROGRESS
 from engine.results.places import OWN, check_store, results_dir, store_folder
 
@@ -46,12 +46,18 @@ def results(args: argparse.Namespace) -> None:
 def check_results_folder(folder: Path) -> None:
     """`InputError` where results must not be written: among the files of a model, or over what is none of ours."""
     _check_folder(folder)
-    for pattern in _OF_MODELS:
-        if found := next(folder.glob(pattern), None):
-            raise InputError(f"{folder} holds a model ({found.name}), and no results go there; give another --out")
+    _check_no_model(folder)
     for path in sorted(folder.glob("*")):
         if (kind := _result_kind(path.name)) is not None:
             check_file(path, kind)
+    if (folder / MANIFEST).exists():
+        read_manifest(folder)  # of a newer version, or changed by hand
+
+
+def _check_no_model(folder: Path) -> None:
+    for pattern in _OF_MODELS:
+        if found := next(folder.glob(pattern), None):
+            raise InputError(f"{folder} holds a model ({found.name}), and no results go there; give another --out")
 
 
 def _result_kind(name: str) -> FileKind | None:
@@ -105,6 +111,7 @@ def judged(args: argparse.Namespace) -> None:
 def check_judged_folder(folder: Path, read: Iterable[Path]) -> None:
     """`InputError` where tables of verdicts must not be written: over those of a model, or over a file that is read."""
     _check_folder(folder)
+    _check_no_model(folder)
     if (folder / MANIFEST).exists():
         raise InputError(f"{folder} holds the results of a model, whose tables would be lost; give another --out")
     check_file(folder / JUDGE_FILE, JUDGE_RECORD)

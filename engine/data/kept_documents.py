@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from engine.records.errors import InputError
 from engine.records.files import write_atomic
 
 
@@ -33,11 +35,9 @@ def kept_documents(corpus: str, name: str, revision: str | None) -> Kept | None:
 def keep_documents(corpus: str, name: str, revision: str, documents: list[str]) -> None:
     """Keep documents; a cache that cannot be written keeps none."""
     file = _file(corpus, name, revision)
-    try:
+    with suppress(OSError, InputError):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(file, gzip.compress(json.dumps(documents, ensure_ascii=False).encode(), mtime=0))
-    except OSError:
-        return
 
 
 def _folder(corpus: str) -> Path:

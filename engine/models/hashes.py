@@ -6,11 +6,13 @@ import hashlib
 import json
 import re
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from engine.records.errors import InputError
 from engine.records.files import write_atomic
+from engine.results.places import check_store, default_store_dir
 
 _REMEMBER_FROM = 256 * 2**20  # bytes: reading less again takes no time that anybody notices
 _MEMORY = "file_hashes.json"
@@ -64,8 +66,6 @@ def _promised(path: Path) -> str | None:
 
 
 def _memory_file() -> Path:
-    from engine.results.places import default_store_dir
-
     return default_store_dir() / _MEMORY
 
 
@@ -94,9 +94,8 @@ def _write_memory() -> None:
     """Hashes of the large files that still exist, those that another process added included."""
     large = {path: entry for path, entry in _known.items() if entry["state"][0] >= _REMEMBER_FROM}
     kept = {path: entry for path, entry in {**_read_memory(), **large}.items() if Path(path).is_file()}
-    try:
+    with suppress(OSError, InputError):  # a folder that cannot be written, or is no store: the next one reads it again
+        check_store(_memory_file().parent)
         _memory_file().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         content = {"sha256": _memory_hash(kept), "files": kept}
         write_atomic(_memory_file(), json.dumps(content, indent=1).encode())
-    except OSError:  # a folder that cannot be written: the next process reads the file again
-        return

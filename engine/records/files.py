@@ -149,8 +149,9 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
     `folder` is absent or empty (`check_new`). What a killed process left beside it is removed first.
     """
-    sweep(folder.absolute())
-    unfinished = temporary(folder.absolute())
+    folder = folder.absolute()
+    sweep(folder)
+    unfinished = temporary(folder)
     try:
         try:
             unfinished.mkdir(parents=True)

@@ -113,4 +113,4 @@ def _next_step(store: Path, error: BaseException | str) -> str:
         return _BY_CODE.get(code) or _BY_CODE.get(code & 0xFF, "look at the disk and the permissions of its files")
     if isinstance(error, OSError):
         return _BY_NUMBER.get(error.errno or 0, "look at the disk and the permissions of its files")
-    return "name another place" if isinstance(error, ValueError) else "end what holds it"
+    return "name another place" if isinstance(error, ValueError) else "end what holds it, or move it away"

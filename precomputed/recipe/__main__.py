@@ -46,6 +46,9 @@ def main() -> None:
     args = parser.parse_args()
     if not args.from_nothing and not START.is_dir():
         parser.error(f"{START} is missing; expected a clone of the repository, which has it; or add --from-nothing")
+    out: Path = args.out
+    if out != demo_dir() and out.exists() and any(out.iterdir()) and not (out / "corpus").is_dir():
+        parser.error(f"{out} holds what this program did not write; give a new folder with --out")
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[RichHandler(show_path=False)])
     logging.getLogger("httpx").setLevel(logging.WARNING)
     rebuild(args.out.resolve(), args.only, args.work, None if args.from_nothing else START)

@@ -12,6 +12,7 @@ from pathlib import Path
 from engine.data.corpora import Windows, windows
 from engine.judges.embedded import EmbeddedJudge
 from engine.models.loading import LoadedModel
+from engine.records.manifest import MANIFEST, read_manifest
 from engine.results.store import Store
 from engine.run.audit_plan import preset
 from engine.run.refusal_plan import demo_plan
@@ -51,8 +52,9 @@ def build(
     store_folder: where measured cells are kept, so that an interrupted build goes on; a temporary one if None.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.iterdir():
-        old.unlink()  # a manifest of other weights would be refused
+    if (folder / MANIFEST).is_file():  # one of other weights would be refused
+        for name in [*read_manifest(folder)["files"], MANIFEST]:
+            (folder / name).unlink(missing_ok=True)
     with _store(store_folder) as store:
         audit = AuditInputs(loaded, preset("demo"), store, progress)
         report = run_analyses(audit, ANALYSES.names(), folder, LocalRunner(store, progress))

@@ -383,9 +383,23 @@ def test_the_issue_on_a_copy_of_the_shipped_model(tmp_path: Path, capsys: pytest
     assert not Path("/dev/null").is_file()
 
 
+def test_an_own_mask_and_progress_file_are_written_anew(
+    works: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (told := tmp_path / "p.json").touch()  # as mktemp does
+    written = []
+    for rate in ("0.1", "0.2"):
+        asked = ["--selector", "magnitude", "--rate", rate, "--device", "cpu", "--store", str(tmp_path / "store")]
+        places = ["--out", str(tmp_path / "deep" / "m"), "--progress-file", str(told)]
+        assert main(["mask", "demo", *asked, *places]) == 0, capsys.readouterr().err
+        written.append((tmp_path / "deep" / "m").read_bytes())
+    assert written[0] != written[1]
+    assert json.loads(told.read_text())["done"] > 0
+
+
+@pytest.mark.long
 def test_own_earlier_outputs_are_written_anew(works: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, mask, told, report = tmp_path / "out", tmp_path / "deep" / "m", tmp_path / "p.json", tmp_path / "r.html"
-    told.touch()  # as mktemp does
     few = ["--selectors", "magnitude", "--rates", "0,0.3", "--eval-samples", "2", "--eval-length", "16"]
     few += ["--orders", "lerf", "--device", "cpu"]
     store = ["--store", str(tmp_path / "store"), "--progress-file", str(told), "--json"]

@@ -22,6 +22,8 @@ from engine.cli import main
 from engine.edits.mask_files import mask_bytes
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
+from engine.records.progress import ProgressFile
+from engine.results.damage import unusable
 from engine.results.store import Store
 
 # Run as root of its own namespace: mounts `disk` anew for every case, runs the command there, then gives it room.
@@ -180,3 +182,165 @@ def test_what_is_no_failure_of_a_disk_is_none_of_input(
     monkeypatch.setattr("engine.commands.rows.run", fail)
     assert main(["rows", tiny_llama.id]) == 1
     assert "failed: ConnectionResetError" in capsys.readouterr().err
+
+
+NO_SPACE = "/dev/full"  # every write to it fails as on a full disk
+SWEEP = ["sweep", "demo", "--selectors", "magnitude", "--rates", "0", "--orders", "lerf", "--device", "cpu"]
+SWEEP += ["--eval-samples", "2", "--eval-length", "16"]
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not Path(NO_SPACE).exists(), reason="no device that is always full")
+def test_a_log_on_a_full_disk_loses_no_table(tmp_path: Path) -> None:
+    """The log of a process, its answer, and both."""
+    store = ["--store", str(tmp_path / "store")]
+    for number, (streams, answer) in enumerate([({"stderr"}, 0), ({"stdout"}, 2), ({"stdout", "stderr"}, 2)]):
+        out = tmp_path / f"out-{number}"
+        command = [sys.executable, "-m", "engine", *SWEEP, *store, "--out", str(out)]
+        with open(NO_SPACE, "w") as full:
+            kept: dict[str, object] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            done = subprocess.run(
+                command, text=True, cwd=Path(__file__).parents[2], **{**kept, **dict.fromkeys(streams, full)}
+            )
+        assert done.returncode == answer, done
+        assert (out / "sweep.parquet").is_file()
+        if streams == {"stdout"}:
+            (line,) = [one for one in done.stderr.splitlines() if one.startswith("selector-audit")]
+            assert "cannot write to standard output" in line
+            assert "No space left" in line
+
+
+class Full:
+    """A stream on a full disk."""
+
+    def __init__(self, number: int) -> None:
+        self.error = OSError(number, os.strerror(number))
+
+    def write(self, _: str) -> int:
+        raise self.error
+
+    def flush(self) -> None:
+        raise self.error
+
+    def fileno(self) -> int:
+        return os.open(os.devnull, os.O_WRONLY)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EPIPE, errno.EDQUOT])
+@pytest.mark.parametrize("more", [["--json"], []])
+def test_no_log_that_fails_ends_a_command(
+    number: int, more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "mask"
+    log = Full(number)
+    monkeypatch.setattr(sys, "stderr", log)
+    asked = ["--selector", "magnitude", "--rate", "0.1", "--store", str(tmp_path / "store"), "--device", "cpu"]
+    assert main(["mask", "demo", *asked, "--out", str(out), *more]) == 0
+    assert out.is_file()
+    assert sys.stderr is log
+
+
+@pytest.mark.parametrize(("number", "code"), [(errno.ENOSPC, 2), (errno.EIO, 2), (errno.EPIPE, 1)])
+@pytest.mark.parametrize("more", [["--json"], []])
+def test_an_answer_that_cannot_be_written_is_one_line_and_its_file_is_there(
+    number: int, code: int, more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    out = tmp_path / "mask"
+    monkeypatch.setattr(sys, "stdout", Full(number))
+    asked = ["--selector", "magnitude", "--rate", "0.1", "--store", str(tmp_path / "store"), "--device", "cpu"]
+    assert main(["mask", "demo", *asked, "--out", str(out), *more]) == code
+    assert out.is_file()
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("selector-audit")]
+    assert len(said) == (number != errno.EPIPE)
+    assert all("cannot write to standard output" in line for line in said)
+
+
+def test_a_progress_file_that_fails_later_ends_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = ProgressFile(tmp_path / "p.json")
+    report("sweep", 0, 3)
+    before = report.path.read_bytes()
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left")))
+    for done in range(4):
+        report(f"stage {done}", done, 3)
+    (line,) = capsys.readouterr().err.splitlines()  # told once
+    assert "No space left" in line
+    assert report.path.read_bytes() == before
+    monkeypatch.undo()
+    report("sweep", 3, 3)
+    assert json.loads(report.path.read_bytes())["done"] == 3
+    report.path.write_text("a diary")  # somebody else's by now
+    report("later", 1, 3)
+    assert report.path.read_text() == "a diary"
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (sqlite3.SQLITE_FULL, "free some space"),
+        (sqlite3.SQLITE_IOERR_WRITE, "free some space"),
+        (sqlite3.SQLITE_READONLY, "readable and writable"),
+        (sqlite3.SQLITE_READONLY_DIRECTORY, "readable and writable"),
+        (sqlite3.SQLITE_CANTOPEN, "readable and writable"),
+        (sqlite3.SQLITE_PERM, "readable and writable"),
+        (sqlite3.SQLITE_BUSY_SNAPSHOT, "end what holds it"),
+        (sqlite3.SQLITE_IOERR_LOCK, "file system has no locks"),
+        (sqlite3.SQLITE_IOERR_SHMMAP, "file system has no locks"),
+        (sqlite3.SQLITE_PROTOCOL, "file system has no locks"),
+        (sqlite3.SQLITE_NOMEM, "free some memory"),
+    ],
+)
+def test_what_sqlite_reports_decides_what_helps(code: int, says: str, tmp_path: Path) -> None:
+    error = sqlite3.OperationalError("as SQLite puts it")
+    error.sqlite_errorcode = code
+    line = str(unusable(tmp_path, error))
+    assert "as SQLite puts it" in line
+    assert says in line
+    assert ("free some space" in line) == (says == "free some space")
+
+
+def deep(top: Path, size: int) -> Path:
+    """A folder below `top` whose path has so many bytes."""
+    missing = size - len(str(top))
+    names = ["d" * 99] * (missing // 100) + (["e" * (missing % 100 - 1)] if missing % 100 > 1 else [])
+    return top.joinpath(*names)
+
+
+@pytest.mark.parametrize("size", [440, 490, 520, 900, 3000])
+def test_a_path_that_is_too_long_for_sqlite_says_so(size: int, tmp_path: Path) -> None:
+    place = deep(tmp_path, size)
+    if size > 440:
+        with pytest.raises(InputError, match="too long for SQLite by") as error:
+            Store(place)
+        assert "free some space" not in str(error.value)
+        return
+    with Store(place) as store:
+        store.put("kept", {"nll": 1.5})
+        assert store.get("kept") == {"nll": 1.5}
+
+
+@pytest.mark.parametrize("name", ["?mode=ro", "a#b", "%41", "file:x", ":memory:", "a;b", "'", "two\nlines", "\udcff"])
+def test_names_that_mean_something_to_sqlite_are_names(name: str, tmp_path: Path) -> None:
+    with Store(tmp_path / name) as store:
+        store.put("kept", {"nll": 1.5})
+    with Store(tmp_path / name) as store:
+        assert store.get("kept") == {"nll": 1.5}
+    assert (tmp_path / name / "cells" / "cache.db").is_file()
+
+
+@pytest.mark.parametrize("part", ["cells", "arrays", "results", ""])
+def test_a_file_in_the_place_of_a_folder_of_the_store(part: str, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    (store / part).parent.mkdir(parents=True, exist_ok=True)
+    (store / part).write_text("mine")
+    with pytest.raises(InputError, match="is a file") as error:
+        Store(store)
+    assert "space" not in str(error.value)
+    assert (store / part).read_text() == "mine"
+
+
+def test_a_path_with_a_zero_byte_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="null byte"):
+        Store(f"{tmp_path}/a\0b")

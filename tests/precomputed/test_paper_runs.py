@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from engine.results.folders import is_published, read_table, table_names
 from engine.results.tables import HALF_UNIT, PRINTED, spec
 from precomputed import paper_runs_dir
-from precomputed.convert_runs import AUDITED, MADE, convert, half_unit, table
+from precomputed.convert_runs import AUDITED, MADE, convert, half_unit, main, table
 from precomputed.paper_tables import load_table
 
 FOLDERS = sorted(path.parent for path in paper_runs_dir().glob("*/manifest.json"))
@@ -103,3 +104,17 @@ def test_no_sentence_of_the_paper_is_in_them() -> None:
             for column in read_table(folder, stem).select(pl.col(pl.String)):
                 longest = column.drop_nulls().str.len_chars().max()
                 assert longest is None or int(longest) < 40, (folder.name, stem, column.name)  # type: ignore[call-overload]
+
+
+def test_a_folder_with_other_files_is_left_as_it_is(converted: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(converted, out)
+    (note := next(out.iterdir()) / "note.txt").write_text("mine")
+    (other := tmp_path / "other").mkdir()
+    (other / "letter.txt").write_text("mine as well")
+    for folder in (out, other):
+        before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        assert main(["--out", str(folder)]) == 2
+        assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    note.unlink()
+    assert main(["--out", str(out)]) == 0
