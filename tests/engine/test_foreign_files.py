@@ -9,6 +9,7 @@ import re
 import shutil
 import socket
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -389,8 +390,8 @@ def test_an_own_mask_and_progress_file_are_written_anew(
     (told := tmp_path / "p.json").touch()  # as mktemp does
     written = []
     for rate in ("0.1", "0.2"):
-        asked = ["--selector", "magnitude", "--rate", rate, "--device", "cpu", "--store", str(tmp_path / "store")]
-        places = ["--out", str(tmp_path / "deep" / "m"), "--progress-file", str(told)]
+        asked = ["--selector", "wanda", "--samples", "2", "--max-length", "16", "--rate", rate, "--device", "cpu"]
+        places = ["--out", str(tmp_path / "deep" / "m"), "--progress-file", str(told), "--store", str(tmp_path / "s")]
         assert main(["mask", "demo", *asked, *places]) == 0, capsys.readouterr().err
         written.append((tmp_path / "deep" / "m").read_bytes())
     assert written[0] != written[1]
@@ -499,6 +500,11 @@ ELSEWHERE = {
 }
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def writers(tree: ast.AST) -> Iterator[str]:
     """The calls that write to, remove or rename a file; not those into a buffer."""
     for node in ast.walk(tree):
@@ -519,7 +525,7 @@ def test_one_module_writes() -> None:
     found = {}
     for room in ("engine", "dashboard"):
         for path in sorted((ROOT / room).rglob("*.py")):
-            if names := sorted(set(writers(ast.parse(path.read_text(encoding="utf-8"))))):
+            if names := sorted(set(writers(parsed(path)))):
                 found[path.relative_to(ROOT).as_posix()] = names
     assert {path: names for path, names in found.items() if path not in ELSEWHERE} == {}
     assert set(ELSEWHERE) <= set(found), "no longer writes"
@@ -530,7 +536,7 @@ def test_whoever_writes_says_which_kind() -> None:
     own = {"engine/results/arrays.py", "engine/results/merge.py", "engine/data/kept_documents.py"}
     own |= {"engine/models/hashes.py", "engine/judges/measured_quality.py", "engine/edits/export.py"}
     for path in sorted((ROOT / "engine").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("write_atomic", "write_parquet"):
                 name = path.relative_to(ROOT).as_posix()
                 assert len(node.args) > 2 or name in own, f"{name}:{node.lineno}"
