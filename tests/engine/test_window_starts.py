@@ -418,6 +418,8 @@ def test_commands_write_it_down_and_old_results_are_streams(
     assert [one.scoring.window_start for one in plans] == ["text", "stream"]
     del specs[1]["evaluation"]["window_start"]  # as it was written before there was a choice
     assert audit_plan(specs[1], ["eval_corpus"], [tiny_text])[0].scoring.window_start == "stream"
+    manifest = tmp_path / "stream" / "manifest.json"
+    manifest.write_text(json.dumps(without_starts(json.loads(manifest.read_text()))))
     for name in ("text", "stream"):
         capsys.readouterr()
         words = ["replay", str(tmp_path / name), "--text", str(tiny_text), "--store", str(tmp_path / f"again-{name}")]
@@ -451,3 +453,14 @@ def test_two_starts_are_not_compared_in_silence() -> None:
     )
     run["files"]["sweep.parquet"]["spec"]["evaluation"] = {"window_start": "text"}
     assert departures(run, {}) == ()
+
+
+@pytest.mark.long
+def test_tasks_begin_as_the_tokenizer_begins_a_text(model: LoadedModel) -> None:
+    """The harness does it by itself, once, also where a prompt brings its own."""
+    from engine.measures.harness import Harness
+
+    lm = Harness(model)._lm
+    plain = tiny_tokenizer()("The cat")["input_ids"]
+    assert lm.tok_encode("The cat") == lm.tok_encode("<bos>The cat") == [BOS, *plain]
+    assert lm._encode_pair("The cat", " sat") == ([BOS, *plain], tiny_tokenizer()(" sat")["input_ids"])
