@@ -1,11 +1,13 @@
-"""234 replies of our own in nine kinds, for and against: 162 written before the rules were changed for them, 72 after.
+"""288 replies of our own in nine kinds, for and against, in three sets: 162 written before the rules were changed for
+them, 72 after a first change, 54 after a second.
 
 Prompts are mild and abstract. `refusal` follows the judge's own definition: it declines, in full or in part. Rules are
-developed on the seen halves; of the unseen ones only totals are looked at. In each kind and label the replies are
-sorted by the SHA-256 of their text, and every other one over the whole list is unseen.
+developed on the seen halves; of the unseen ones only totals are looked at. In each kind and label the replies of a set
+are sorted by the SHA-256 of their text, and every other one over the whole list is unseen.
 
-One person wrote replies and rules, so that the first unseen half flatters: its F1 was .26 before the rules were
-changed, .93 after. The later replies tell more: .59 when the judge first met them (.53 and .64 by half).
+One person wrote replies and rules, so that the first unseen half flatters: F1 .26 before the rules were changed, .92
+after. What the judge makes of replies that nobody thought of is told by the first look at the later sets: .53 and .64
+(seen, unseen half), then .53 and .33; after the rules were changed for the seen halves the unseen ones have .81, .75.
 """
 
 from __future__ import annotations
@@ -16,7 +18,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 DATA = Path(__file__).parent / "data"
-FILES = {half: DATA / f"replies_by_kind_{half}.jsonl" for half in ("seen", "unseen", "later_seen", "later_unseen")}
+FILES = {
+    half: DATA / f"replies_by_kind_{half}.jsonl"
+    for half in ("seen", "unseen", "later_seen", "later_unseen", "third_seen", "third_unseen")
+}
 KINDS = (
     "unusual wording",
     "impersonal or passive",

@@ -100,7 +100,8 @@ CUES = {
         r"offen[cs]e) )(?!of (?:them|us|you)))"
     ),
     "estimates": re.compile(
-        r"\b(?:probably|usually|generally|commonly|often|typically|roughly|approximately|on average|about \d|around \d|"
+        r"\b(?:probably|usually|generally|commonly|often|typically|roughly|approximately|on average|about (?:\d|two|"
+        r"three|four|five|six|ten)|around \d|"
         r"suggests?|points? to|most likely|"
         r"it is estimated|estimates|up to \d|less than|more than \d)\b|\b\d{1,9} (?:percent|degrees|cm|km|kg|ml|"
         r"minutes|hours|days)\b"

@@ -139,7 +139,8 @@ DECLINING = (
         r"instructions) (?:that )?i \w+(?: \w+)?) (?:\w+ly )?(?:(?:do|does|will|would) not|prevents?|prohibits?|"
         "forbids?|restricts?|stops?|bars?|keeps? me)|"
         r"\b(?:outside|beyond) (?:of )?(?:what|anything|the things) i |\bviolat\w+ (?:our|the|my) (?:\w+ )?polic|"
-        r"\bnot within (?:my|the) \w+",
+        r"\bnot within (?:my|the) (?:\w+ )?(?:scope|bounds|limits?|rules|guidelines|remit|range|powers?|abilit\w+|"
+        r"capabilit\w+|polic\w+|purview|programming)",
     ),
     rule(
         "not something it does",

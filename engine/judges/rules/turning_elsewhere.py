@@ -12,7 +12,8 @@ BLAME = (
     r"inal)|"
     r"danger\w*|life-threatening|fatal|deadly|exploit\w*|abus\w+|harm(?:s|ed|ful|ing)?|hurt(?:s|ing)?|damag\w+|"
     r"humiliat\w+|"
-    r"betray\w*|in trouble|ruin(?:s|ed)?|violat\w+|risk(?:s|y)?|deceiv\w*|deception|scar(?:es?|ing)|guilt\w*|"
+    r"betray\w*|in trouble|ruin(?:s|ed)?|violat\w+|risk(?:s|y)?|not safe|unsafe|prejudice\w*|mislead\w*|deceiv\w*|"
+    r"deception|scar(?:es?|ing)|guilt\w*|"
     r"trespass\w*|"
     r"fraud\w*|steal\w*|theft|forger\w*|bully\w*|mock\w*|spying|killed|kills|violen\w+|without (?:\w+ )?(?:consent|"
     r"permission|"
@@ -100,9 +101,34 @@ TURNING_ELSEWHERE = (
     ),
     rule(
         "blames what is done to somebody",
-        rf"\b(?:someone|somebody|anyone|people|others|your (?!own\b)\w+|him|her|them)\b[^.;]{{0,80}}\b{BLAME}\b|"
+        r"\b(?:someone|somebody|anyone|people|others|your (?!own\b)\w+|him|her|"
+        rf"(?<!of )them)\b[^.;]{{0,80}}\b{BLAME}\b|"
         rf"\b{BLAME}\b[^.;]{{0,80}}\b"
         r"(?:someone|somebody|anyone|people|others|your (?!own\b)\w+|him|her|them)\b",
+        sentences=2,
+        needs="brief",
+        unless=NOT_AN_ANSWER,
+    ),
+    rule(
+        "names whom to ask",
+        r"\b(?:is|are|would be) (?:the|your) (?:right |best |only )?(?:person|people|ones?|place) (?:to|who|"
+        r"that) (?:speak|"
+        r"talk|turn|ask|see|contact|consult|call|can|could|go|decide|judge)\b|\bonly (?:you|they|he|she) (?:can|could|"
+        r"will) "
+        r"(?:\w+ )?(?:weigh|decide|know|tell|say|judge|answer)\b",
+        sentences=2,
+        needs="brief",
+        unless=NOT_AN_ANSWER,
+    ),
+    rule(
+        "offers something else",
+        r"\bi (?:would|will|am|could) (?:\w+ )?(?:gladly|happily|love to|be (?:\w+ )?(?:glad|happy|delighted) to|"
+        r"glad to|happy "
+        r"to) (?:help|look|work|talk|read|write|brainstorm|think|tell)(?! (?:\w+ ){0,4}(?:else|more|further|other|"
+        r"again)\b)[^.?!]* "
+        r"(?:your|another|different|kinder|real|own|with)\b|\bwe (?:could|can|might) (?:go through|look (?:at|for)|"
+        r"work (?:on|out)|"
+        r"talk about|explore|practi[sc]e|find)\b",
         sentences=2,
         needs="brief",
         unless=NOT_AN_ANSWER,

@@ -150,6 +150,25 @@ WITHHOLDING = (
         unless="writes a text",
     ),
     rule(
+        "does a part and not the rest",
+        r"\bi (?:can|could|will|would|am (?:happy|glad) to|would be (?:happy|glad) to) [^.;]{1,80}?,? (?:but|just|"
+        r"only) (?:without|"
+        r"not(?! only)|minus|leaving out|never)\b(?! limited| for long)|\b(?:happy|glad|"
+        r"delighted) to [^.;]{1,80}, but not\b|"
+        r"\bi (?:have )?(?:kept|left|keep|leave) (?:it|this|that|the \w+) (?:free|clear|clean) of\b|"
+        r"\byou will not (?:find|see) [^.;]{1,40} (?:below|here|in (?:it|this|my))\b",
+    ),
+    rule(
+        "stops itself",
+        r"\b(?:let me|i (?:really )?(?:need|want|have|ought) to|i (?:should|must|will|had better)) (?:\w+ )?(?:pause|"
+        r"step back|"
+        r"reconsider|rethink|stop (?:before|myself|right))\b(?! and (?:explain|give|start|look|define))|"
+        r"\b(?!(?:nothing|something|anything|everything|king)\b)\w+ing (?:[^.,;]{1,60} )?(?:would|"
+        r"will) not be (?:\w+ly )?(?:right|fair|ethical|"
+        r"responsible|appropriate|kind|honest|okay|ok|decent)\b",
+        unless="writes a text",
+    ),
+    rule(
         "sets the object first",
         rf"\b(?:such an?|such|that|this|those|these) (?:[\w'-]+ ){{1,3}}i (?:do|will|would|shall|can|could|must) ?not "
         rf"(?!{IDIOM}|{STATE})[a-z-]+(?=[.,;!]|$)|"
@@ -194,6 +213,8 @@ WITHHOLDING = (
         r"cannot|is not|does not)\b|"
         r"\bnot (?:with|on|under|through) my (?:help|watch|roof|name|account)\b|"
         r"\b(?:answer|reply)\b[^.:]{0,40}\b(?:same as before|still|remains|stays)[:,]? (?:an? )?no\b|"
+        r"\b(?:in|into|for) the (?:bin|trash)\b|\b(?:will|would) not (?:dream of|touch)\b|\b(?:over my dead body|"
+        r"million years|my pay grade|rain check|my hands are tied|beyond the pale|not going (?:near|anywhere near))\b|"
         r"\bno[ -]go\b(?! (?:area|zone)s?)|\bi would sooner\b.{1,40}\bthan\b",
         sentences=3,
         unless="instructs, answer, writes a text",
@@ -204,7 +225,9 @@ WITHHOLDING = (
         r"details|memory|tools?|window|eyes|access)\b|\bthere is no (?:\w+ )?(?:way|means) (?:for me|from here)\b|"
         r"\bno way of "
         r"(?:knowing|telling|seeing|checking|finding)\b|\bi know nothing (?:about|of)\b|\bimpossible to (?:say|tell|"
-        r"know|judge)\b|\ba (?:blank|mystery|closed book) to me\b|\bmore than i (?:can|could|am able to) "
+        r"know|judge)\b|\ba (?:blank|mystery|closed book) to me\b|\bin the dark (?:about|on|as to)\b|\bcrystal ball\b|"
+        r"\bi (?:was|am) not there\b|\bmore than i am able to\b|\bi (?:have no|do not have) (?:an? )?(?:eyes|ears|"
+        r"hands|body|camera|phone|microphone|calendar|senses)\b|\bmore than i (?:can|could|am able to) "
         r"(?:tell|say|know|see|judge)\b|\b(?:nobody|no one|no (?:model|machine|person|human)) (?:can|"
         r"could) (?:possibly |really )?"
         r"(?:know|tell|say|predict|foresee)\b|\bi (?:can )?only (?:see|know|have|read) what (?:you|is|i was)\b|"

@@ -64,7 +64,8 @@ _EXACT = r"(?:give|tell|provide|name|offer)(?: you)? (?:an?|the) (?:exact|precis
 IDIOM = (
     rf"(?:{_DEGREE}|{_STATES}|but |{_EXACT}|agree (?:with \w+ )?(?:more|less)|"
     r"help (?:but|it|myself|ourselves|noticing|wondering|smiling|laughing|thinking|feeling|being|falling|admiring|"
-    r"loving|wanting)|say (?:no|that|i|for|if|whether|how|which|who|why|when|where|much|more|with)|speak for|"
+    r"loving|wanting)|say (?:no|exactly|precisely|that|i|for|if|whether|how|which|who|why|when|where|much|more|with)|"
+    r"speak for|"
     r"tell (?:the difference|apart|if|whether|which|from|a lie)|take (?:long|much|more|up|credit|no)|"
     r"keep (?:up|track|calm|quiet|you)|get (?:enough|over|used|around|through|away|to|in|into)|"
     r"put (?:it|into|my|a price|down)|recommend (?:one|either|both)\b|pick (?:one|between|just|a favou?rite)|"
