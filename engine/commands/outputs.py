@@ -16,6 +16,7 @@ from engine.results.places import OWN, check_store, results_dir, store_folder
 CONTRAST_FILE, SCORE_FILE, JUDGE_FILE = "contrast.safetensors", "scores.safetensors", "judge.json"
 JUDGE_MARK = "refusal judge"  # in the metadata of its tables
 JUDGED = ("verdicts", "judge_quality", "judge_agreement", "disagreements")  # tables of `refusal judge`
+_READ_A_STORE = ("compare", "dashboard", "doctor", "report")  # if anything; `doctor` says what is wrong with it
 _OF_MODELS = (
     "config.json", "adapter_config.json", "tokenizer.json", "tokenizer_config.json", "model*.safetensors*",
     "pytorch_model*.bin*", "*.gguf",
@@ -25,8 +26,9 @@ _OF_MODELS = (
 def check(args: argparse.Namespace) -> None:
     """`InputError` for the first place that the command may not write to. Loads no model, and takes no time."""
     writes: Callable[[argparse.Namespace], None] | None = getattr(args, "writes", None)
-    if hasattr(args, "store") and (writes is not None or args.store is not None) and args.command != "dashboard":
-        check_store(store_folder(args.store))
+    if hasattr(args, "store"):
+        if args.command not in _READ_A_STORE and (writes is not None or args.store is not None):
+            check_store(store_folder(args.store))
         for option in ("out", "progress_file"):
             _check_outside(getattr(args, option, None), args.store, f"--{option.replace('_', '-')}")
     if writes is not None:

@@ -296,8 +296,8 @@ def test_what_is_no_folder_holds_no_output(
     refused(["refusal", "judge", str(replies), "--out", out], capsys)
     if victim != "dangling" or below:
         refused(["mask", "demo", "--selector", "lrp", "--rate", "0.1", "--out", f"{out}/m", "--store", store], capsys)
-    for command in ("sweep demo", "merge a", "doctor", "mask demo --selector lrp --rate 0.1 --out m"):
-        refused([*command.split(), "--store", out], capsys) if command != "doctor" or not below else None
+    for command in ("sweep demo", "merge a", "replay a", "mask demo --selector lrp --rate 0.1 --out m"):
+        refused([*command.split(), "--store", out], capsys)
     assert state(tmp_path) == before
 
 
