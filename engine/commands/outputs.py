@@ -30,7 +30,8 @@ def check(args: argparse.Namespace) -> None:
         if args.command not in _READ_A_STORE and (writes is not None or args.store is not None):
             check_store(store_folder(args.store))
         for option in ("out", "progress_file"):
-            _check_outside(getattr(args, option, None), args.store, f"--{option.replace('_', '-')}")
+            whole = option == "progress_file" or writes is not results
+            _check_outside(getattr(args, option, None), args.store, f"--{option.replace('_', '-')}", whole=whole)
     if writes is not None:
         writes(args)
     if getattr(args, "progress_file", None) is not None:
@@ -153,14 +154,15 @@ def _check_folder(folder: Path) -> None:
     check_folder_of(folder / MANIFEST, "--out", made=True)
 
 
-def _check_outside(path: Path | None, store: Path | None, option: str) -> None:
-    """`InputError` for an output at or in the folders where a store keeps its cells."""
+def _check_outside(path: Path | None, store: Path | None, option: str, *, whole: bool) -> None:
+    """`InputError` for an output among the files of a store, or in its place. whole: nothing else may lie in it."""
     if path is None:
         return
     top, place = _real(store_folder(store)), _real(path)
-    for part in (top / name for name in OWN):
-        if place == part or part in place.parents:
-            raise InputError(f"{path} lies where the store {top} keeps its own files; give another {option}")
+    if any(place == part or part in place.parents for part in (top / name for name in OWN)):
+        raise InputError(f"{path} lies where the store {top} keeps its own files; give another {option}")
+    if whole and (place == top or place in top.parents):
+        raise InputError(f"{path} is where the store {top} lies; give another {option}")
 
 
 def _check_apart(args: argparse.Namespace) -> None:

@@ -23,7 +23,7 @@ def _is_table(path: Path) -> bool:
     if is_listed(path):
         return True
     try:
-        columns = pl.read_parquet_schema(path)
+        columns = pl.scan_parquet(path, glob=False).collect_schema()  # a folder may be called [a]
     except (*UNREADABLE, OSError):
         return False
     if path.stem not in TABLES:

@@ -333,6 +333,24 @@ def test_no_output_goes_where_a_store_keeps_its_own(
     assert state(tmp_path) == before
 
 
+def test_no_output_takes_the_place_of_the_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = tmp_path / "place"
+    for store in (place, place / "store"):
+        for command in ("mask demo --selector lrp --rate 0.1 --out", "export demo --mask m --out"):
+            assert "the store" in refused([*command.split(), str(place), "--store", str(store)], capsys)
+        assert "the store" in refused(["score", "demo", "--progress-file", str(place), "--store", str(store)], capsys)
+    assert state(tmp_path) == {}
+
+
+def test_a_folder_may_have_a_name_that_looks_like_a_pattern(tmp_path: Path) -> None:
+    (top := tmp_path / "[a]" / "*").mkdir(parents=True)
+    own_table(top / "sweep.parquet")  # without a manifest
+    check_results_folder(top)
+    table(top / "rows.parquet")
+    with pytest.raises(InputError, match="rows.parquet"):
+        check_results_folder(top)
+
+
 def test_two_outputs_have_two_places(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     out.mkdir()
