@@ -18,6 +18,7 @@ import polars as pl
 import precomputed
 from dashboard.charts import palette
 from dashboard.state import access, provenance
+from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.results import folders
@@ -269,6 +270,6 @@ def height(path: Path, _file_stamp: object) -> int | None:
     try:
         if path.suffix != ".parquet":
             return None
-        return int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
+        return bounds.check_parquet(path)
+    except (bounds.BadFile, OSError):
         return None

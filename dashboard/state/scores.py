@@ -10,6 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from dashboard.state import results
+from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.results.folders import verified_entry
@@ -40,11 +41,12 @@ def _read_scores(path: Path, selector: str, scores_stamp: object, manifest_stamp
     again = results.remake(path.parent, results.ROWS)
     _checked_once(path, again, scores_stamp, manifest_stamp)
     try:
+        bounds.tensors(path)
         with safe_open(path, framework="numpy") as tensors:
             if selector not in set(tensors.keys()):
                 raise InputError(f"{path} holds no scores of {selector}; choose another selector")
             scores: npt.NDArray[np.float32] = tensors.get_tensor(selector)
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, bounds.BadFile, OSError) as error:
         raise InputError(f"{path} is not readable ({error}); run `{again}` again") from None
     scores = scores if scores.ndim == 1 else scores[0]
     scores.flags.writeable = False

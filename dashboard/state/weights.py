@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,9 +12,9 @@ import numpy.typing as npt
 
 import precomputed
 from dashboard.state.results import stamp
+from engine.records import bounds
 from engine.records.errors import InputError
 
-_HEADER_BYTES = 100_000_000  # the format's own limit
 _NAME = re.compile(r".*\.layers\.(\d+)\.(?:\w+\.)*(\w+_proj)\.weight")
 
 
@@ -52,25 +51,15 @@ def _path() -> Path:
 
 @lru_cache(maxsize=2)
 def _matrices(path: Path, _file_stamp: object) -> tuple[Matrix, ...]:
-    """safetensors: 8 bytes of length (little endian), so much JSON, then the tensors' bytes."""
     try:
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            if not 0 < length <= _HEADER_BYTES:
-                raise ValueError(f"a header of {length} bytes")
-            content = file.read(length)
-        if len(content) < length:
-            raise ValueError("the file ends within its header")
-        header = json.loads(content)
-        found = []
-        for name, entry in header.items():
-            match = _NAME.fullmatch(name)
-            if match and len(entry["shape"]) == 2:
-                first, last = (8 + length + offset for offset in entry["data_offsets"])
-                shape = (int(entry["shape"][0]), int(entry["shape"][1]))
-                found.append(Matrix(int(match[1]), match[2], shape, str(entry["dtype"]), first, last))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        header = bounds.tensors(path)
+    except (OSError, bounds.BadFile) as error:
         raise _damaged(path, error) from None
+    found = []
+    for name, (dtype, shape, start, stop) in header.items():
+        match = _NAME.fullmatch(name)
+        if match and len(shape) == 2:
+            found.append(Matrix(int(match[1]), match[2], (shape[0], shape[1]), dtype, start, stop))
     return tuple(sorted(found, key=lambda entry: entry.block))
 
 
@@ -93,6 +82,6 @@ def _values(path: Path, entry: Matrix, _file_stamp: object) -> npt.NDArray[np.fl
 
 def _damaged(path: Path, error: Exception) -> InputError:
     return InputError(
-        f"{path} cannot be read ({error!r}); restore it from the repository or rebuild it with "
+        f"{path} cannot be read ({error}); restore it from the repository or rebuild it with "
         "`python -m precomputed.recipe`"
     )

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.files import write_atomic
 
@@ -24,7 +25,7 @@ def kept_documents(corpus: str, name: str, revision: str | None) -> Kept | None:
     files = [_file(corpus, name, revision)] if revision else sorted(_folder(corpus).glob(f"*/{name}.json.gz"), key=_age)
     for file in files:
         try:
-            documents = json.loads(gzip.decompress(file.read_bytes()))
+            documents = bounds.parsed(bounds.unpacked(file))
         except (OSError, EOFError, ValueError, RecursionError):  # absent, or damaged: it is fetched again
             continue
         if isinstance(documents, list) and all(isinstance(document, str) for document in documents):

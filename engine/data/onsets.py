@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.data.texts import check_characters
+from engine.records import bounds
 from engine.records.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def read_phrases(path: str | Path, called: str = "--phrases") -> OnsetPhrases:
     """Onset phrases from a JSON file; the lists are checked against the model's tokens by `onset_tokens`."""
     expected = 'expected {"refusal": [phrases], "compliance": [phrases]}'
     try:
-        written = Path(path).read_text(encoding="utf-8-sig")
-        content = json.loads(written)
+        written = bounds.text_of(Path(path), "utf-8-sig", bounds.MAX_JSON_BYTES)
+        content = bounds.parsed(written)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{called}: {path} cannot be read as JSON ({error}); {expected}") from None
     check_characters(written, content, f"{called}: {path}")

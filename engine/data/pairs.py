@@ -10,6 +10,7 @@ from pathlib import Path
 from engine.data.corpora import Pair, check_pairs, contrast_pairs
 from engine.data.splits import CALIBRATION, HELDOUT, splits_of
 from engine.data.texts import check_characters, json_lines
+from engine.records import bounds
 from engine.records.domain_names import domain_ids, find_domain
 from engine.records.errors import InputError
 from engine.records.hashing import Json
@@ -83,8 +84,8 @@ def pairs_record(source: str, pairs: Iterable[Pair]) -> Json:
 
 def _cast_pairs(path: Path) -> list[Pair]:
     try:
-        written = path.read_text(encoding="utf-8-sig")
-        content = json.loads(written)
+        written = bounds.text_of(path, "utf-8-sig", bounds.MAX_JSON_BYTES)
+        content = bounds.parsed(written)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read ({error}); give CAST's condition_multiple.json") from None
     check_characters(written, content, path.name)

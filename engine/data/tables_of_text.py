@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from engine.data.texts import contents, json_lines
+from engine.records import bounds
 from engine.records.errors import InputError
 
 Rows = dict[int, dict[str, Any]]  # by the line of the file on which each begins, from 1
@@ -40,8 +41,8 @@ def text_rows(path: Path) -> Rows:
 
 def _parquet(path: Path) -> Rows:
     try:
-        return dict(enumerate(pl.read_parquet(path, glob=False).to_dicts(), 1))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        return dict(enumerate(bounds.texts(path), 1))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, OSError) as error:
         raise InputError(
             f"{path} is no readable parquet ({str(error).splitlines()[0]}); write it again, or use JSONL"
         ) from None
@@ -50,8 +51,10 @@ def _parquet(path: Path) -> Rows:
 def _csv_rows(name: str, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
     lines = _csv_lines(name, text)
     header: list[str] = []
-    for line, cells in lines:
+    for count, (line, cells) in enumerate(lines):
+        bounds.need(f"{name} has more than", count * len(header), bounds.MAX_VALUES, " values")
         if not header:
+            bounds.need(f"{name} has", len(cells), bounds.MAX_COLUMNS, " columns")
             header = _header(name, line, cells)
             continue
         if len(cells) != len(header):

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from engine.data.kept_documents import keep_documents, kept_documents
 from engine.models import downloads
 from engine.models.hub_failures import explain, hub_errors
+from engine.records import bounds
 from engine.records.errors import InputError, unknown
 from engine.records.shipped import demo_dir
 
@@ -89,11 +90,11 @@ def readable_offline(corpus: str, role: Role) -> bool:
 
 def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Line number and object of every line of a JSONL file; blank lines are skipped."""
-    for number, line in enumerate(contents(path).split("\n"), start=1):
+    for number, line in bounds.lines_of(contents(path), path.name):
         if not line.strip():
             continue
         try:
-            entry = json.loads(line)
+            entry = bounds.parsed(line)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{path.name} line {number} is not JSON ({error}); expected one object per line") from None
         if not isinstance(entry, dict):
@@ -119,7 +120,7 @@ def check_characters(written: str, content: object, place: str) -> None:
 
 
 def _text_of_file(path: Path) -> str:
-    documents = [part.strip() for part in re.split(r"\n[^\S\n]*\n", contents(path))]
+    documents = [part.strip() for part in re.split(r"\n\s*\n", contents(path))]
     text = "\n\n".join(part for part in documents if part)
     if not text:
         raise InputError(f"corpus {path.name} is empty; expected documents separated by blank lines")
@@ -154,9 +155,11 @@ def _starts(parts: Sequence[str]) -> list[int]:
 def contents(path: Path) -> str:
     """The text of a UTF-8 file. Errors: InputError where it cannot be read as one."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return bounds.text_of(path, "utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path.name} is not UTF-8 (byte {error.start}); save it as UTF-8") from None
+    except bounds.BadFile as error:
+        raise InputError(f"{path.name} is too large: {error}; give a part of it") from None
     except OSError as error:
         raise InputError(f"{path.name} cannot be read ({error.strerror}); check the file and its rights") from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from engine.edits.effect import Effect
 from engine.edits.mask_files import UNTOLD
 from engine.models.checkpoints import DEMO, Checkpoint
 from engine.models.row_index import RowIndex
+from engine.records import bounds
 from engine.records.environment import environment
 from engine.records.errors import InputError
 from engine.records.hashing import Json, canonical
@@ -63,7 +63,7 @@ def read_record(path: Path, edit: Edit, weights_hash: str) -> CardRecord:
         values = _table_row(path, edit, weights_hash)
     else:
         try:
-            loaded = json.loads(path.read_text(encoding="utf-8"))
+            loaded = bounds.json_of(path)
         except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"{path} cannot be read as JSON ({error}); give a JSON object or a .parquet") from None
         if not isinstance(loaded, dict):

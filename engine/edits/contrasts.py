@@ -17,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from engine.edits.masks import Mask, removed_count
+from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.files import FileKind, make_folder, same_bytes, tensors_metadata, write_atomic
 from engine.records.manifest import is_listed
@@ -113,6 +114,7 @@ def load_contrasts(path: Path) -> tuple[list[Contrast], str]:
     `InputError` where the numbers are no longer those that were saved.
     """
     try:
+        bounds.tensors(path)
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata()
             manifest, expected = metadata["manifest"], metadata["sha256"]
@@ -128,7 +130,7 @@ def load_contrasts(path: Path) -> tuple[list[Contrast], str]:
             if last == "c_comply":
                 lm_rank = tensors[f"{selector}/lm_rank"]
                 results.append(Contrast(selector, "/".join(middle), tensors[name], lm_rank))
-    except (OSError, SafetensorError, KeyError, TypeError) as error:
+    except (OSError, SafetensorError, bounds.BadFile, KeyError, TypeError) as error:
         raise InputError(f"{path} is no contrast file ({error}); write one with `refusal calibrate`") from None
     return results, manifest
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from engine.edits.contrasts import INSTALLS_ONLY, load_contrasts, refusal_mask
 from engine.edits.edit import Edit, edit_of
 from engine.edits.mask_files import HAND_MADE, read_mask, spec_of
+from engine.records import bounds
 from engine.records.domain_names import find_domain
 from engine.records.errors import InputError, unknown
 from engine.records.manifest import MANIFEST, read_manifest
@@ -69,7 +69,7 @@ def edit_from_contrast(
 def _weights_hash(path: Path, manifest: str) -> str:
     """Whose contrast it is: its own manifest says so, or the one of its folder."""
     try:
-        own = json.loads(manifest)
+        own = bounds.parsed(manifest)
     except (ValueError, RecursionError):
         own = {}
     sources = [own]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from safetensors.numpy import save
 
 from engine.edits.edit import Kind
 from engine.edits.masks import Mask, checked_mask
+from engine.records import bounds
 from engine.records.environment import environment
 from engine.records.errors import InputError
 from engine.records.files import FileKind, make_folder, tensors_metadata, write_atomic
@@ -44,10 +44,11 @@ def read_mask(path: Path, n_rows: int, weights_hash: str | None = None) -> tuple
     `InputError`, since its row ids mean other rows there.
     """
     try:
+        bounds.tensors(path, 8 * n_rows)
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             removed = np.asarray(file.get_tensor(_TENSOR))
-        manifest = json.loads(metadata["manifest"])
+        manifest = bounds.parsed(metadata["manifest"])
     except (OSError, SafetensorError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise InputError(f"{path} is not a mask file ({error}); write one with `selector-audit mask`") from None
     made_for = manifest.get("model") if isinstance(manifest, dict) else None
@@ -71,7 +72,7 @@ def read_spec(path: Path) -> Json:
 def _manifest(path: Path) -> Json:
     """The manifest in a mask file; empty for any other file."""
     try:
-        manifest = json.loads(tensors_metadata(path).get("manifest", ""))
+        manifest = bounds.parsed(tensors_metadata(path).get("manifest", ""))
     except (ValueError, RecursionError):
         return {}
     return manifest if isinstance(manifest, dict) else {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
@@ -16,6 +15,7 @@ from torch import nn
 from engine.models.checkpoints import Checkpoint
 from engine.models.experts import ExpertLinear, Slice
 from engine.models.transposed import TransposedLinear
+from engine.records import bounds
 from engine.records.errors import InputError
 
 _Bytes = npt.NDArray[np.uint8]
@@ -152,19 +152,9 @@ def _stacked(parts: _Parts, converters: list[Any]) -> tuple[list[StoredTensor], 
 
 
 def read_header(file: Path) -> dict[str, StoredTensor]:
-    """Name, shape and byte range of every tensor of a safetensors file (8 bytes of length, JSON, data)."""
+    """Name, shape and byte range of every tensor of a safetensors file."""
     try:
-        with file.open("rb") as stream:
-            length = int.from_bytes(stream.read(8), "little")
-            if length > file.stat().st_size:
-                raise ValueError("the header is longer than the file")
-            header: Mapping[str, Any] = json.loads(stream.read(length))
-        return {
-            key: StoredTensor(
-                file.name, tuple(entry["shape"]), *(8 + length + offset for offset in entry["data_offsets"])
-            )
-            for key, entry in header.items()
-            if key != "__metadata__"
-        }
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        header = bounds.tensors(file, None)
+    except (OSError, bounds.BadFile) as error:
         raise InputError(f"{file} is no readable safetensors file ({error}); copy it again") from None
+    return {name: StoredTensor(file.name, one.shape, one.start, one.stop) for name, one in header.items()}

@@ -21,6 +21,7 @@ from typing import Any
 
 from engine.data.label_words import is_refusal
 from engine.judges.base import Exchange
+from engine.records import bounds
 from engine.records.errors import InputError
 
 LABEL_FILE = "refusal_labels.json"
@@ -83,7 +84,7 @@ def label_map(name: str, labels: dict[int, str], folder: Path) -> LabelMap:
 def _read(path: Path, names: list[str]) -> dict[str, Any]:
     """The file's entries as fields of `LabelMap`, and `labels`."""
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        said = bounds.json_of(path)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read as JSON ({error}); repair it") from None
     keys = ("labels", "reads", "max_tokens")

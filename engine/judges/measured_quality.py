@@ -20,6 +20,7 @@ import polars as pl
 from engine.judges.base import EMBEDDED, Judge, open_judges
 from engine.judges.given_replies import read_replies, verdict_table
 from engine.judges.quality import HALVES, Quality, quality_table
+from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.files import write_atomic
 from engine.records.hashing import Json
@@ -69,12 +70,13 @@ def quality_from(path: Path, judge: Judge) -> MeasuredQuality:
     """
     file = path / "judge_quality.parquet" if path.is_dir() else path
     try:
-        table = checked("judge_quality", pl.read_parquet(file, glob=False), str(file))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        table = bounds.parquet(file)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, OSError) as error:
         raise InputError(
             f"{file} is no table of a judge's quality ({str(error).splitlines()[0]}); write one from labelled replies "
             f"with `selector-audit refusal judge FILE --judge {judge.id} --out FOLDER`"
         ) from None
+    table = checked("judge_quality", table, str(file))
     found = table.filter(judge=judge.id, judge_version=judge.version, prompts="both", source="all")
     if found.height != 1:
         there = ", ".join(

@@ -17,6 +17,7 @@ from engine.models.hub_names import hub_name
 from engine.models.other_formats import ADAPTER, explained
 from engine.models.sizes import check_sizes
 from engine.models.transfers import Stopped, Transfer, size_text
+from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.shipped import demo_model_dir
 
@@ -78,7 +79,11 @@ class Checkpoint:
         return explained(self.id, [file.name for file in self.folder.glob("*")], self.folder / ADAPTER)
 
     def check_small_files(self) -> None:
-        """`InputError` where a file of the tokenizer, or the generation configuration, is no JSON object."""
+        """`InputError` where a file of the tokenizer, or the generation configuration, is no JSON object, or any of the
+        small files is not small."""
+        for path in (file for pattern in SMALL_FILES for file in self.folder.glob(pattern) if file.is_file()):
+            if path.stat().st_size > bounds.MAX_TEXT_BYTES:
+                raise InputError(f"{self.id}: {path.name} has {path.stat().st_size:,} bytes; copy the checkpoint again")
         for name in _OBJECTS:
             path = self.folder / name
             if path.is_file() and (path.stat().st_size < _LARGE_JSON or not _begins_an_object(path)):
@@ -264,7 +269,7 @@ def _begins_an_object(path: Path) -> bool:
 
 def _read_json(path: Path, model_id: str) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = bounds.json_of(path)
     except RecursionError:
         raise InputError(
             f"{model_id}: {path.name} is nested too deep to be read as JSON; expected a file as save_pretrained writes "

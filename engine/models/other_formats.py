@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from engine.records import bounds
 from engine.records.errors import InputError
 
 ADAPTER = "adapter_config.json"
@@ -51,7 +51,7 @@ def _ending(files: Sequence[str], suffixes: tuple[str, ...]) -> list[str]:
 
 def _base(adapter: Path | None) -> str:
     try:
-        content = json.loads(adapter.read_text(encoding="utf-8")) if adapter else {}
+        content = bounds.json_of(adapter) if adapter else {}
     except (OSError, ValueError, RecursionError):
         content = {}
     base = content.get("base_model_name_or_path") if isinstance(content, dict) else None

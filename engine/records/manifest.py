@@ -7,6 +7,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 
+from engine.records import bounds
 from engine.records.environment import environment
 from engine.records.errors import InputError
 from engine.records.files import FileKind, json_object, write_atomic
@@ -25,7 +26,7 @@ def read_manifest(folder: Path) -> Json:
     if path.exists() and not path.is_file():  # reading from a pipe would wait for ever
         raise InputError(f"{path} cannot be read (it is no file); remove it and run the command again")
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = bounds.json_of(path)
     except FileNotFoundError:
         raise InputError(
             f"{folder} holds no {MANIFEST}; give a folder that `selector-audit` wrote with --out"

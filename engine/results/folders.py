@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
+from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.files import FileKind, make_folder, tensors_metadata, write_parquet
 from engine.records.hashing import Json, file_sha256
@@ -91,7 +92,7 @@ def read_table(folder: Path, stem: str) -> pl.DataFrame:
         raise MissingTable(f"{folder} holds no {path.name}; run `{again}` first", folder, stem)
     verified_entry(path, again)
     try:
-        table = pl.read_parquet(path, glob=False)  # a folder may be called [a]
+        table = bounds.parquet(path)
     except (*UNREADABLE, OSError) as error:
         first_line = next(iter(str(error).splitlines()), type(error).__name__)
         raise InputError(f"{path} is not readable parquet ({first_line}); run `{again}` again") from None

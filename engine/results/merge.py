@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from diskcache.core import MODE_BINARY, MODE_RAW
 
+from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.files import write_atomic
 from engine.records.progress import Progress
@@ -177,7 +178,8 @@ def _cells(folder: Path) -> Iterator[tuple[str, bytes | None, str]]:
     try:
         with closing(_opened(folder / "cells" / "cache.db")) as database:
             for key, told, mode, filename, value in database.execute(
-                "SELECT key, tag, mode, filename, value FROM Cache"
+                "SELECT key, tag, mode, filename, CASE WHEN length(value) <= ? THEN value END FROM Cache",
+                (bounds.MAX_JSON_BYTES,),
             ):
                 if not isinstance(key, str) or mode not in (MODE_RAW, MODE_BINARY):
                     raise InputError(f"{folder} holds an entry that this software did not write, and does not read")
@@ -197,8 +199,8 @@ def _text(cells: Path, mode: int, filename: Any, value: Any) -> bytes | None:
     if not isinstance(filename, str) or not LARGE_FILE.fullmatch(filename):
         return None
     try:
-        return (cells / filename).read_bytes()
-    except OSError:
+        return bounds.content_of(cells / filename, bounds.MAX_JSON_BYTES)
+    except (OSError, bounds.BadFile):
         return None
 
 

@@ -6,11 +6,14 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from engine.models.loading import LoadedModel
+from engine.records import bounds
 from engine.records.environment import environment
 from engine.records.errors import InputError, unknown
 from engine.records.hashing import Json, canonical
@@ -266,7 +269,7 @@ def _compared(folder: Path, again: Path, part: Part, tolerance: float) -> list[H
     found = []
     if part.name == SCORES:
         verified_entry(folder / _SCORES_FILE, "selector-audit score MODEL")
-        stored_scores, made_scores = load_file(folder / _SCORES_FILE), load_file(again / _SCORES_FILE)
+        stored_scores, made_scores = _scores_of(folder), _scores_of(again)
         found.append(same_arrays(_SCORES_FILE, stored_scores, made_scores, tolerance))
     written = table_names(again)
     for stem in part.stems:
@@ -274,6 +277,16 @@ def _compared(folder: Path, again: Path, part: Part, tolerance: float) -> list[H
         made = read_table(again, stem) if stem in written else stored.clear()
         found.append(same_numbers(f"{stem}.parquet", stored, made, _described(stem), tolerance))
     return found
+
+
+def _scores_of(folder: Path) -> dict[str, np.ndarray[Any, Any]]:
+    try:
+        bounds.tensors(folder / _SCORES_FILE)
+        return load_file(folder / _SCORES_FILE)
+    except (OSError, SafetensorError, bounds.BadFile) as error:
+        raise InputError(
+            f"{folder / _SCORES_FILE} is not readable ({error}); run `selector-audit score` again"
+        ) from None
 
 
 def _described(stem: str) -> TableSpec | None:

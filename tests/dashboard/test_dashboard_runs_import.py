@@ -105,7 +105,7 @@ def test_links_are_refused(source, top, tmp_path):
 def test_too_much_is_refused_whatever_the_zip_says(source, top, monkeypatch):
     size = sum((source / name).stat().st_size for name in ("sweep.parquet", "stability.parquet"))
     monkeypatch.setattr(runs_import, "MAX_BYTES", size - 1)
-    refused(top, "too many bytes", lambda: runs_import.import_zip(packed(source), top, "mine"))
+    refused(top, "unpacks to", lambda: runs_import.import_zip(packed(source), top, "mine"))
     refused(top, "more than", lambda: runs_import.import_folder(source, top, "mine"))
     monkeypatch.setattr(runs_import, "MAX_BYTES", size)
     assert runs_import.import_zip(packed(source), top, "mine").is_dir()
@@ -149,3 +149,10 @@ def test_names_are_checked_and_never_taken_twice(source, top):
     assert runs_import.free_name("mine", top) == "mine-2"
     assert runs_import.free_name("../ü x", top) == "x"
     assert runs_import.free_name("..", top) == "run"
+
+
+def test_a_zip_of_zeros_is_refused_before_they_are_unpacked(source, top):
+    with (source / "sweep.parquet").open("wb") as stream:
+        stream.truncate(70 * 2**20)
+    refused(top, "the zip is not unpacked: .* unpack to", lambda: runs_import.import_zip(packed(source), top, "mine"))
+    assert not (top / "mine").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +18,7 @@ from engine.judges.embedded import EmbeddedJudge, embedded_version
 from engine.judges.given_replies import FINISHED, HARMFUL, JUDGED as COULD_JUDGE, cut_off, of_refusal, unjudged
 from engine.judges.heard import verdicts_on
 from engine.judges.quality import agreement_table, disagreements, of_half
+from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.hashing import SCHEMA_VERSION, file_sha256
 from engine.results.folders import UNREADABLE
@@ -157,7 +157,7 @@ def _read(folder: Path, _stamps: object) -> Judged:
 def _record(folder: Path) -> dict[str, Any]:
     path = folder / JUDGED
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = bounds.json_of(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} is not readable ({error}); run `{COMMAND}` again") from None
     version = record.get("schema_version") if isinstance(record, dict) else None
@@ -172,7 +172,7 @@ def _record(folder: Path) -> dict[str, Any]:
 
 def _table(path: Path, stem: str) -> pl.DataFrame:
     try:
-        table = pl.read_parquet(path, glob=False)  # a folder may be called [a]
+        table = bounds.parquet(path)
     except (*UNREADABLE, OSError) as error:
         said = next(iter(str(error).splitlines()), type(error).__name__)
         raise InputError(f"{path} is not readable parquet ({said}); run `{COMMAND}` again") from None

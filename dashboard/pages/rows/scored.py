@@ -17,6 +17,7 @@ from dashboard.charts import palette
 from dashboard.state import results, scores as stored
 from dashboard.state.layers import MATRIX, Layers, layers
 from engine.edits.masks import Mask, removed_rows
+from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.manifest import MANIFEST, read_manifest
 from engine.results.folders import verified_entry
@@ -145,9 +146,10 @@ def _names(path: Path, again: str, _file_stamp: object) -> list[str]:
     from safetensors import SafetensorError, safe_open
 
     try:
+        bounds.tensors(path)
         with safe_open(path, framework="numpy") as tensors:
             names = [str(name) for name in list(tensors.keys())]
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, bounds.BadFile, OSError) as error:
         raise InputError(f"{path} is not readable ({error}); {again}") from None
     odd = [name for name in names if not _ID.fullmatch(name)]
     if odd or not names:

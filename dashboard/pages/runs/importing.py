@@ -10,16 +10,18 @@ import lzma
 import re
 import shutil
 import stat
+import struct
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from dashboard.pages.runs import catalogue as runs
 from dashboard.state import access
+from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.hashing import file_sha256
 from engine.records.manifest import MANIFEST, read_manifest
@@ -61,12 +63,15 @@ def import_zip(stream: BinaryIO, top: Path, name: str) -> Path:
     """
     with _new_run(top, name) as new:
         try:
-            with zipfile.ZipFile(stream) as archive:
+            with zipfile.ZipFile(cast("BinaryIO", bounds.ShortReads(stream))) as archive:
                 _unpack(archive, new)
         except (
             zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError,
+            UnicodeDecodeError, struct.error, OverflowError,
         ) as error:  # fmt: skip
             raise InputError(f"this is not a readable zip file ({error}); pack the results folder again") from None
+        except bounds.BadFile as error:
+            raise InputError(f"the zip is not unpacked: {error}; copy the folder by hand") from None
         _check(new)
     return top / name
 
@@ -111,18 +116,20 @@ def _unpack(archive: zipfile.ZipFile, new: Path) -> None:
     if len(inside) != 1:
         raise InputError(f"the zip holds {len(inside)} files named {MANIFEST}; pack one results folder")
     _write(archive, inside[0], new / MANIFEST, MAX_MANIFEST_BYTES)
-    left = MAX_BYTES
-    prefix = inside[0].filename.removesuffix(MANIFEST)
+    prefix, entries = inside[0].filename.removesuffix(MANIFEST), dict[str, zipfile.ZipInfo]()
     for name in _files_of(new):
         try:
-            entry = archive.getinfo(prefix + name)
+            entries[name] = archive.getinfo(prefix + name)
         except KeyError:
             raise InputError(f"{name} is missing, though {MANIFEST} lists it; pack the whole folder again") from None
-        left = _write(archive, entry, new / name, left)
+    packed, unpacks_to = (sum(getattr(one, of) for one in entries.values()) for of in ("compress_size", "file_size"))
+    bounds.check_unpacked(packed, unpacks_to, MAX_BYTES)
+    for name, entry in entries.items():
+        _write(archive, entry, new / name, MAX_BYTES)
 
 
-def _write(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path, limit: int) -> int:
-    """Unpack one file; returns what is left of `limit`, in bytes. Sizes that the zip states are not trusted."""
+def _write(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path, limit: int) -> None:
+    """Unpack one file of at most `limit` bytes. Sizes that the zip states are not trusted."""
     if stat.S_ISLNK(entry.external_attr >> 16):
         raise InputError(f"{entry.filename!r} is a link; pack the files themselves")
     with archive.open(entry) as packed, target.open("xb") as unpacked:
@@ -131,7 +138,6 @@ def _write(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path, limit
             if limit < 0:
                 raise InputError(f"{target.name} unpacks to too many bytes; copy the folder by hand")
             unpacked.write(chunk)
-    return limit
 
 
 def _files_of(folder: Path) -> list[str]:
