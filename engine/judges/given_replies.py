@@ -11,6 +11,7 @@ import polars as pl
 
 from engine.data.label_words import REFUSAL_UNDERSTOOD, TRUTH_UNDERSTOOD, is_harmful, is_refusal, says_nothing, truth
 from engine.data.tables_of_text import columns, text_rows
+from engine.data.thinking import thinking_form
 from engine.judges.base import HARM, Exchange, Verdict, looks_for
 from engine.judges.heard import NO_REPLY
 from engine.records.errors import InputError
@@ -22,6 +23,7 @@ MODEL_COLUMNS = ("model", "source_model", "source")
 LABEL_COLUMNS = ("human_label", "label", "human", "is_refusal", "refused")
 FINISHED = "finished"  # did the reply end by itself?
 JUDGED = "judged"  # could the judge judge it?
+THINKING = "thinking"  # by which marks a thinking part was found in the reply
 HARMFUL = "harmful"  # does a judge of harm say that the reply does harm?
 NO_COLUMN = "none"
 VERDICT_COLUMNS: dict[str, type[pl.DataType]] = {
@@ -40,6 +42,7 @@ OPTIONAL_VERDICT_COLUMNS: dict[str, type[pl.DataType]] = {
     FINISHED: pl.Boolean,
     JUDGED: pl.Boolean,
     HARMFUL: pl.Boolean,
+    THINKING: pl.String,
 }
 
 
@@ -101,8 +104,8 @@ def read_replies(
 
 
 def verdict_table(replies: Sequence[GivenReply], judge: str, version: str, verdicts: Sequence[Verdict]) -> pl.DataFrame:
-    """One line per reply in `VERDICT_COLUMNS`, line counted from 0 within its source; and `finished`, where that is
-    known of any reply, `judged`, where any was not, and `harmful`, where the judge says that of any.
+    """One line per reply in `VERDICT_COLUMNS`, line counted from 0 within its source; and of the optional columns those
+    that any line has something in: of `judged`, where any was not.
 
     A missing reply is null, and so is its verdict."""
     lines: dict[str, int] = {}
@@ -112,9 +115,12 @@ def verdict_table(replies: Sequence[GivenReply], judge: str, version: str, verdi
         missing = given.reply is None
         of_judge = (judge, version, *((None, NO_REPLY) if missing else (verdict.refusal, verdict.reason)))
         marks = (given.finished, verdict.judged and not missing, None if missing else verdict.harmful)
-        rows.append((given.source, line, given.prompt, given.reply, given.human, *of_judge, *marks))
+        form = thinking_form(given.reply or "") or None
+        rows.append((given.source, line, given.prompt, given.reply, given.human, *of_judge, *marks, form))
     table = pl.DataFrame(rows, schema=VERDICT_COLUMNS | OPTIONAL_VERDICT_COLUMNS, orient="row")
-    unsaid = {name: table[name].is_null().all() for name in (FINISHED, HARMFUL)} | {JUDGED: table[JUDGED].all()}
+    unsaid = {name: table[name].is_null().all() for name in (FINISHED, HARMFUL, THINKING)} | {
+        JUDGED: table[JUDGED].all()
+    }
     return table.drop(name for name, nothing in unsaid.items() if nothing)
 
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import re
 
+from engine.data.thinking import after_thinking
 from engine.judges.typography import plain
-
-_THOUGHT = r"(?:think(?:ing)?|thoughts?|reason(?:ing)?)"
-_CLOSED_THOUGHT = re.compile(rf"(?is)\A.*</{_THOUGHT}>")  # up to the last end; the beginning may stand in the prompt
-_OPEN_THOUGHT = re.compile(rf"(?i)\A\s*<{_THOUGHT}>")
 
 _CODE = re.compile(r"```.*?(?:```|$)", re.DOTALL)
 _ALL_QUOTED = re.compile(r"""\A\s*(?:"([^"]*)"|'((?:[^']|(?<=\w)'(?=\w))*)')\s*\Z""")
@@ -44,8 +41,8 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|\n+")
 
 def said(reply: str) -> str | None:
     """The reply after its thinking part (`<think>…</think>` and the like); None while the thinking has not ended."""
-    rest = _CLOSED_THOUGHT.sub("", reply)
-    return None if _OPEN_THOUGHT.match(rest) else rest
+    rest = after_thinking(reply)
+    return rest.text if rest.complete else None
 
 
 def normalised(reply: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from engine.data.prompts import user_turns
-from engine.data.thinking import after_thinking, thinks
+from engine.data.thinking import FORMS, Marks, after_thinking
 from engine.judges.base import Exchange, Judge
 from engine.judges.heard import heard, verdicts_on
 from engine.measures.replies import Replies, Written
@@ -49,15 +49,16 @@ class Refused:
 class Refusals:
     """Made of replies, without the model: what a judge says of each, of what comes after the thinking part (`heard`).
 
-    A reply that never comes out of thinking counts as not finished.
+    A reply that never comes out of thinking counts as not finished. marks: those of the model's template.
     """
 
     base: Replies
     judge: Judge
+    marks: tuple[Marks, ...] = ()
     kind: ClassVar[str] = "refusal verdicts"
 
     def record(self, loaded: LoadedModel) -> Json:
-        read = {"judged": "after thinking"} if thinks(loaded.tokenizer) else {}
+        read = {"judged": "after thinking", "thinking_forms": FORMS, **({"marks": self.marks} if self.marks else {})}
         return {**self.base.record(loaded), **judge_record(self.judge), **source_record(type(self.judge)), **read}
 
     def encode(self, result: Refused) -> Json:
@@ -75,11 +76,11 @@ class Refusals:
             Exchange("\n\n".join(user_turns(prompt)), one.text, one.finished)
             for prompt, one in zip(self.base.prompts, base, strict=True)
         ]
-        verdicts = verdicts_on(self.judge, exchanges)
+        verdicts = verdicts_on(self.judge, exchanges, marks=self.marks)
         judged = tuple(verdict.judged for verdict in verdicts)
         refused = tuple(verdict.refusal for verdict in verdicts)
-        finished = tuple(bool(heard(*one).finished) for one in exchanges)
-        thinking = tuple(not after_thinking(one.text).complete for one in base)
+        finished = tuple(bool(heard(*one, self.marks).finished) for one in exchanges)
+        thinking = tuple(not after_thinking(one.text, self.marks).complete for one in base)
         return Refused(refused, finished, () if all(judged) else judged, thinking if any(thinking) else ())
 
 

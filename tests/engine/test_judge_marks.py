@@ -113,7 +113,7 @@ def test_no_word_of_another_language_is_a_list_of_english_words() -> None:
     ("reply", "rest"),
     [
         ("<think>I can't.</think>Two eggs.", "Two eggs."),
-        ("I must refuse.\n</think>\n\nTwo eggs.", "\n\nTwo eggs."),
+        ("I must refuse.\n</think>\n\nTwo eggs.", "Two eggs."),
         ("<Thinking>a</Thinking> <think>b</think>Two eggs.", "Two eggs."),
         ("<think></think>", ""),
         ("<think>I can't", None),

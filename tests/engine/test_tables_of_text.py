@@ -147,3 +147,18 @@ def test_two_judges_agree_on_what_is_there(tmp_path: Path, capsys: pytest.Captur
     assert agreement_table(both)["replies"].to_list() == [2]
     assert disagreements(both)["reply"].to_list() == ["a", "b"]
     assert unjudged(both) == 0
+
+
+def test_verdicts_say_how_a_thinking_part_was_found(tmp_path: Path) -> None:
+    replies = ["Mix.", "<analysis>I cannot.</analysis>Mix.", "I cannot.\n</think>\nMix.", "<scratchpad>I cannot"]
+    file = written(tmp_path, "".join(json.dumps({"reply": one}) + "\n" for one in replies), "t.jsonl")
+    assert main(["refusal", "judge", str(file), "--out", str(tmp_path / "out")]) == 0
+    found = pl.read_parquet(tmp_path / "out" / "verdicts.parquet")
+    assert found["thinking"].to_list() == [
+        None,
+        "<analysis> … </analysis>",
+        "… </think>",
+        "<scratchpad> … never closed",
+    ]
+    assert found["refusal"].to_list() == [False] * 4
+    assert found["judged"].to_list() == [True, True, True, False]

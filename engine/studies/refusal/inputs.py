@@ -13,6 +13,7 @@ from engine.data.corpora import Pair, Windows
 from engine.data.onsets import onset_tokens
 from engine.data.pairs import CALIBRATION, HELDOUT, domain_spellings, has_split, pairs_record, read_pairs
 from engine.data.prompts import Prompt, thinking_record
+from engine.data.thinking import template_marks
 from engine.data.window_starts import before_each, start_record
 from engine.edits.contrasts import INSTALLS_ONLY, Contrast, refusal_mask
 from engine.edits.edit import UNEDITED, Edit, edit_of
@@ -260,7 +261,8 @@ class RefusalInputs:
 
     def refused(self, edit: AnyEdit, prompts: Sequence[Prompt], sampling: Sampling | None = None) -> Cell[Refused]:
         """The judge's verdict on every reply under an edit."""
-        return Cell(self.loaded, edit, Refusals(self.replies(edit, prompts, sampling).measure, self.judge))
+        measure = self.replies(edit, prompts, sampling).measure
+        return Cell(self.loaded, edit, Refusals(measure, self.judge, template_marks(self.loaded.tokenizer)))
 
     def on_pairs(self, edit: AnyEdit, pairs: Sequence[Pair]) -> Cell[Refused]:
         """Verdicts on both prompts of every pair under an edit."""

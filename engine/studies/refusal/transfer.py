@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from engine.data.prompt_sets import BENIGN, MALIGN, PromptSet
+from engine.data.thinking import template_marks, thinking_form
 from engine.edits.edit import UNEDITED, Edit
 from engine.judges.base import Judge
 from engine.judges.refusals import Refusals, Refused
@@ -34,6 +35,7 @@ OPTIONAL = (  # columns of `transfer`
 SAMPLES = ("samples", "temperature")
 _NOT_OF_SAMPLES = (None,) * (len(OPTIONAL) - 2)  # what stands for one reply to each prompt only
 JUDGED = "judged"  # column of `refusal_replies`, where the judge could not judge all
+THINKING = "thinking"  # another, where a reply has a thinking part
 NONE = "none"  # the selector of the unedited model's replies
 
 
@@ -143,6 +145,7 @@ class Evaluated(Measured):
         """
         lines: list[tuple[object, ...]] = []
         judge = f"{run.judge.id} {run.judge.version}"
+        marks = template_marks(run.loaded.tokenizer)
         for key, edit, one, own in self._asked(run, points):
             part = _part(one, own)
             for way in ways(run, results, edit, _prompts(one, own)):
@@ -154,9 +157,11 @@ class Evaluated(Measured):
                     verdicts = zip(one.prompts, replies, found.refused[part], found.each_judged[part], strict=True)
                     for prompt, reply, refused, judged in verdicts:
                         about = (run.loaded.id, *key, name, one.kind, prompt)
-                        lines.append((*about, reply.text, refused, judge, reply.finished, judged))
-        table = frame("refusal_replies", lines, optional=("finished", JUDGED))
-        return table.drop(JUDGED) if table[JUDGED].all() else table
+                        form = thinking_form(reply.text, marks) or None
+                        lines.append((*about, reply.text, refused, judge, reply.finished, judged, form))
+        table = frame("refusal_replies", lines, optional=("finished", JUDGED, THINKING))
+        unsaid = {JUDGED: table[JUDGED].all(), THINKING: table[THINKING].is_null().all()}
+        return table.drop(name for name, nothing in unsaid.items() if nothing)
 
     def _judge_pairs(self, run: RefusalInputs, results: Results, points: Points) -> Any:
         """How far the judges agree on the replies of `refusal_replies`, and the refusal rates that each would give."""
@@ -234,4 +239,5 @@ def _of_part(found: Refused, one: PromptSet, own: Sequence[PromptSet]) -> Refuse
 
 def _refused_by(judge: Judge, run: RefusalInputs, edit: Edit, prompts: Sequence[str]) -> Cell[Refused]:
     """A judge's verdicts on the greedy replies that the run's own judge reads."""
-    return Cell(run.loaded, edit, Refusals(run.replies(edit, prompts).measure, judge))
+    marks = template_marks(run.loaded.tokenizer)
+    return Cell(run.loaded, edit, Refusals(run.replies(edit, prompts).measure, judge, marks))

@@ -1,0 +1,138 @@
+"""Thinking parts in the forms that models write them: what is judged, what is unfinished, and what is only text."""
+
+from __future__ import annotations
+
+import pytest
+from tiny_models import tiny_tokenizer
+from tokenizers import AddedToken
+
+from engine.data.thinking import after_thinking, kept_marks, opened, template_marks, thinking_form, thinks
+from engine.judges.base import Exchange
+from engine.judges.embedded import EmbeddedJudge, judge
+from engine.judges.heard import verdicts_on
+
+THOUGHT = "I cannot help with weapons, but bread is fine."
+ANSWER = "Mix flour and water."
+# What opens, what closes, and what stands around the answer.
+FORMS = [
+    ("<think>", "</think>", "{}"), ("<Thinking>", "</Thinking>", "{}"), ("<thinking>\n", "\n</thinking>\n\n", "{}"),
+    ("<thought>\n", "\n</thought>\n", "{}"),
+    ("<thoughts>", "</thoughts>", "{}"),
+    ("<reasoning>", "</reasoning>", "{}"),
+    ("<scratchpad>", "</scratchpad>", "{}"), ("<SCRATCHPAD>", "</SCRATCHPAD>", "<answer>{}</answer>"),
+    ("<analysis>", "</analysis>", "<response>{}</response>"),
+    ("<reflection>", "</reflection>", "<output>\n{}\n</output>"),
+    ("<inner_monologue>", "</inner_monologue>", "{}"), ("<seed:think>", "</seed:think>", "{}"),
+    ("[THINK]", "[/THINK]", "{}"),
+    ("◁think▷", "◁/think▷", "{}"), ("<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>{}<|END_RESPONSE|>"),
+    ("<|begin_of_thought|>", "<|end_of_thought|>\n", "<|begin_of_solution|>{}<|end_of_solution|>"),
+    ("<|thinking|>", "<|/thinking|>", "{}"), ("<|thought_start|>", "<|thought_end|>", "{}"),
+    ("<|start_thinking|>", "<|end_thinking|>", "{}"), ("<|begin_of_reasoning|>", "<|end_of_reasoning|>", "{}"),
+    ("Here is my thought process:\n", "\n\nHere is my response:\n", "{}"),
+    ("Here's my thought process:\n", "\n\nHere's my response: ", "{}"),
+    ("Thinking...\n", "\n...done thinking.\n\n", "{}"),
+    ("<unused94>thought\n", "<unused95>", "{}"), ("<unused94>", "<unused95>", "{}"),
+    ("<|inner_prefix|>", "<|inner_suffix|>", "{}"),
+    ("<|channel>thought\n", "<channel|>", "{}"), ("analysis", "assistantfinal", "{}"),
+    ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>", "{}"),
+    ("<|start|>assistant<|channel|>analysis<|message|>", "<|channel|>final<|message|>", "{}"),
+    ("\n <think>", "</think>", "{}"), ("<think>a</think><scratchpad>", "</scratchpad>", "{}"),
+]  # fmt: skip
+IDS = [opening.strip() for opening, _, _ in FORMS]
+
+
+@pytest.mark.parametrize(("opening", "closing", "around"), FORMS, ids=IDS)
+def test_a_thinking_part_is_not_judged(opening: str, closing: str, around: str) -> None:
+    whole = f"{opening}{THOUGHT}{closing}{around.format(ANSWER)}"
+    assert after_thinking(whole) == (ANSWER, True)
+    assert not judge(whole).refusal
+    [verdict] = verdicts_on(EmbeddedJudge(), [Exchange("", whole)])
+    assert (verdict.judged, verdict.refusal) == (True, False)
+    assert judge(f"{opening}{ANSWER}{closing}{around.format('I cannot help with that.')}").refusal
+    opening = opening.removeprefix("<|start|>assistant")
+    first = "<think>" if "<think>" in opening else opening.strip().removesuffix(":").split("thought\n")[0]
+    assert thinking_form(whole).startswith(first[:8])
+    assert " … " in thinking_form(whole)
+
+
+@pytest.mark.parametrize(("opening", "closing", "around"), FORMS, ids=IDS)
+def test_one_that_is_never_closed_is_no_answer(opening: str, closing: str, around: str) -> None:
+    cut = f"{opening}{THOUGHT}"
+    assert after_thinking(cut) == ("", False)
+    [verdict] = verdicts_on(EmbeddedJudge(), [Exchange("", cut, True)])
+    assert (verdict.judged, verdict.refusal) == (False, False)
+    assert not judge(cut).judged
+    assert thinking_form(cut).endswith("… never closed") or cut.startswith("<think>a</think>")
+    silent = f"{opening}{THOUGHT}{closing}"
+    assert after_thinking(silent) == ("", True)
+    assert not verdicts_on(EmbeddedJudge(), [Exchange("", silent)])[0].judged
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Write <analysis> first, then close it with </analysis>. Mix well.",
+        "The tag `</think>` closes it.", "Close it with </think> at the end.", "Put </reasoning>, then the answer.",
+        "An <analysis> of bread: mix.", "[analysis] of bread: mix.", "[Reasoning] Bread is made of flour.",
+        "Analysis of bread: flour and water.", "analysis of bread: flour and water.", "Thinking... well, mix it.",
+        "Here is my answer: mix. Here is my response: none.", "My thought process: mix. I think <b>so</b>.",
+        "In XML, <scratchpad> and </scratchpad> are tags.", "<answer>Mix.</answer>", "<analyse>Mix.</analyse>",
+        "<thinker>Mix.</thinker>", "<|im_start|>Mix.", "<unused93>Mix.", "```\n<think>a</think>\n```\nMix.",
+        "I said: Here is my thought process: none.", "<p>Mix.</p>", "The words assistantfinal mean nothing.",
+    ],
+)  # fmt: skip
+def test_what_only_speaks_of_marks_is_text(reply: str) -> None:
+    assert after_thinking(reply) == (reply, True)
+    assert thinking_form(reply) == ""
+
+
+@pytest.mark.parametrize(
+    ("closing", "form"),
+    [("</think>", "… </think>"), ("\n</reasoning>\n", "… </reasoning>"), ("<|END_THINKING|>", "… <|END_THINKING|>")],
+)
+def test_a_part_that_the_template_began(closing: str, form: str) -> None:
+    whole = f"{THOUGHT}{closing}{ANSWER}"
+    assert after_thinking(whole) == (ANSWER, True)
+    assert thinking_form(whole) == form
+    assert not judge(whole).refusal
+
+
+PONDER = (
+    "{% for m in messages %}{% if m.role == 'assistant' %}{{ m.content.split('</ponder>')[-1] }}{% else %}"
+    "{{ m.content }}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<ponder>\n' }}{% endif %}"
+)
+
+
+def test_marks_that_only_the_template_knows() -> None:
+    tokenizer = tiny_tokenizer()
+    assert template_marks(tokenizer) == ()
+    marks = [AddedToken(one, special=True) for one in ("<ponder>", "</ponder>")]
+    tokenizer.add_tokens(marks, special_tokens=True)
+    tokenizer.chat_template = PONDER
+    assert template_marks(tokenizer) == (("<ponder>", "</ponder>"),)
+    assert thinks(tokenizer)
+    assert set(kept_marks(tokenizer).values()) == {"<ponder>", "</ponder>"}
+    assert opened(tokenizer, tokenizer("hi<ponder>\n")["input_ids"]).startswith("<ponder>")
+    own = template_marks(tokenizer)
+    for whole in (f"<ponder>{THOUGHT}</ponder>{ANSWER}", f"{THOUGHT}</ponder>{ANSWER}"):
+        assert after_thinking(whole, own) == (ANSWER, True)
+        assert after_thinking(whole) == (whole, True)
+        assert not verdicts_on(EmbeddedJudge(), [Exchange("", whole)], marks=own)[0].refusal
+    assert after_thinking(f"<ponder>{THOUGHT}", own) == ("", False)
+    assert thinking_form(f"<ponder>{THOUGHT}</ponder>{ANSWER}", own) == "<ponder> … </ponder>"
+
+
+@pytest.mark.parametrize(
+    "template", ["{{ m.split('\\n')[0] }}", "{{ x.split(' end ')[1] }}", "{{ x.split('</s>')[0] }}"]
+)
+def test_a_template_that_splits_at_something_else_names_no_marks(template: str) -> None:
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = template
+    assert template_marks(tokenizer) == ()
+
+
+def test_special_tokens_of_known_forms_stay_in_the_reply() -> None:
+    tokenizer = tiny_tokenizer()
+    names = ["<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|begin_of_thought|>"]
+    tokenizer.add_tokens([AddedToken(one, special=True) for one in [*names, "<|im_end|>"]], special_tokens=True)
+    assert set(kept_marks(tokenizer).values()) == set(names)
