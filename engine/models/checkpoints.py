@@ -100,10 +100,7 @@ class Checkpoint:
         missing = [file.name for file in files if not file.is_file()]
         if single.is_file():
             if files and not missing and files != (single,):
-                raise InputError(
-                    f"{self.id} holds two sets of weights, {_SINGLE} and the {len(files)} files of {WEIGHT_INDEX}, and "
-                    "only one can be the model: move the other away"
-                )
+                raise _two_sets(self.id)
             return (single,)
         if missing:
             raise InputError(
@@ -212,6 +209,8 @@ def _from_hub(model_id: str, revision: str | None, *, weights: bool, transfer: T
         if problem:
             raise problem
     if weights and not there:
+        if _SINGLE not in names and _SINGLE in _listed(checkpoint):
+            raise _two_sets(model_id)
         full = downloads.no_room(model_id, names, folder, 0 if transfer is None else parts.kept_bytes(folder))
         if full is not None:
             raise InputError(f"{full.found}; {full.next_step}")
@@ -219,6 +218,13 @@ def _from_hub(model_id: str, revision: str | None, *, weights: bool, transfer: T
         parts.forget_parts(folder)
         _commits[key] = (time.monotonic(), folder.name)  # whoever fetched it for hours loads it, not a newer one
     return checkpoint
+
+
+def _two_sets(model_id: str) -> InputError:
+    return InputError(
+        f"{model_id} holds two sets of weights, {_SINGLE} and the files of {WEIGHT_INDEX}, and only one can be the "
+        "model; give a folder with one of them"
+    )
 
 
 def _listed(checkpoint: Checkpoint) -> set[str]:

@@ -19,8 +19,8 @@ HelloWorld camelCase snake_case CAPITALS http://example.org/a?b=c&d=%20 <b>bold<
 👍🏽 ☃ 日本語の文です。 한국어 문장 Привет, мир! مرحبا नमस्ते … “quoted” – end"""
 
 
-def probed(checkpoint: Checkpoint) -> tuple[list[int], dict[str, int]] | None:
-    """Ids of `PROBE`, and the added tokens, by tokenizer.json itself; None where there is none that can be read.
+def probed(checkpoint: Checkpoint) -> untrusted.Encoded | None:
+    """`PROBE` by tokenizer.json itself; None where there is none that can be read.
 
     `InputError` where trying it out takes more than it may: nothing else has read the file until then.
     """
@@ -36,7 +36,7 @@ def probed(checkpoint: Checkpoint) -> tuple[list[int], dict[str, int]] | None:
         ) from None
 
 
-def check_class(tokenizer: Any, wanted: tuple[list[int], dict[str, int]] | None, model_id: str) -> None:
+def check_class(tokenizer: Any, wanted: untrusted.Encoded | None, model_id: str) -> None:
     """`InputError` where the class that transformers chose cuts a text otherwise than tokenizer.json does.
 
     Such a class rebuilds normalizer, pre-tokenizer and decoder by its own rules. A blank at the beginning of a text is
@@ -44,16 +44,13 @@ def check_class(tokenizer: Any, wanted: tuple[list[int], dict[str, int]] | None,
     """
     if wanted is None or not getattr(tokenizer, "is_fast", False):
         return
-    ids, added = wanted
-    got = list(tokenizer(PROBE, add_special_tokens=False, verbose=False)["input_ids"])
+    ids = list(tokenizer(PROBE, add_special_tokens=False, verbose=False)["input_ids"])
+    others = [token for token, number in wanted.added.items() if tokenizer.convert_tokens_to_ids(token) != number]
     what = ""
-    if _differ(ids, got):
-        what = f"cuts a page of text into {len(got)} tokens, its {FILE} into {len(ids)} other ones"
-    else:
-        for content, number in added.items():
-            if (found := tokenizer.convert_tokens_to_ids(content)) != number:
-                what = f"gives {content!r} the id {found}, its {FILE} {number}"
-                break
+    if _differ(wanted.ids, ids):
+        what = f"cuts a page of text into {len(ids)} tokens, its {FILE} into {len(wanted.ids)} other ones"
+    elif others:
+        what = f"gives {others[0]!r} another id than its {FILE}"
     if what:
         raise InputError(
             f"{model_id}: the class {type(tokenizer).__name__}, which transformers takes here, {what}; set "
@@ -61,14 +58,14 @@ def check_class(tokenizer: Any, wanted: tuple[list[int], dict[str, int]] | None,
         )
 
 
-def _differ(ids: list[int], got: list[int]) -> bool:
+def _differ(ids: list[int], others: list[int]) -> bool:
     """Do they differ behind the first tokens?"""
     same = 0
-    for one, other in zip(reversed(ids), reversed(got), strict=False):
+    for one, other in zip(reversed(ids), reversed(others), strict=False):
         if one != other:
             break
         same += 1
-    return max(len(ids), len(got)) - same > _FIRST
+    return max(len(ids), len(others)) - same > _FIRST
 
 
 def check_vocabulary(tokenizer: Any, embeddings: Any, model_id: str) -> None:

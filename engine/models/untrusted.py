@@ -13,7 +13,7 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, cast
 
 from engine.records.errors import InputError
 
@@ -44,13 +44,17 @@ def rendered(template: str, variables: dict[str, Any]) -> str:
     return str(answer["text"])
 
 
-def encoded(tokenizer_file: str, text: str) -> tuple[list[int], dict[str, int]] | None:
-    """Ids of a text by a tokenizer.json alone, without special tokens around it, and its added tokens by content.
+class Encoded(NamedTuple):
+    """ids of a text, without special tokens around it; added: ids of the added tokens."""
 
-    None where it cannot be read, which whoever loads it says. Errors: `OverLimit`.
-    """
+    ids: list[int]
+    added: dict[str, int]
+
+
+def encoded(tokenizer_file: str, text: str) -> Encoded | None:
+    """A text by a tokenizer.json alone; None where that cannot be read. Errors: `OverLimit`."""
     answer = _ask({"kind": "encode", "file": tokenizer_file, "text": text})
-    return None if "error" in answer else (answer["ids"], answer["added"])
+    return None if "error" in answer else Encoded(**answer)
 
 
 def _ask(request: dict[str, Any]) -> dict[str, Any]:
@@ -94,6 +98,7 @@ def _running() -> subprocess.Popen[bytes]:
         try:
             _child = subprocess.Popen(  # nosec B603 # this software, by a list of words and no shell
                 words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for this process; the child ends with its pipe
                 env=os.environ | {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
             )  # fmt: skip
         except OSError as error:

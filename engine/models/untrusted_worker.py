@@ -56,7 +56,7 @@ def _render(template: str, variables: dict[str, Any], longest: int) -> dict[str,
 
 
 def _encode(file: str, text: str) -> dict[str, Any]:
-    """Ids that a tokenizer.json itself gives for a text, and for each of its added tokens between two letters."""
+    """Ids that a tokenizer.json itself gives for a text, and its added tokens."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(file)

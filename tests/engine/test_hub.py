@@ -161,6 +161,14 @@ def test_other_layouts_are_told_from_the_listing(hub: FakeHub, files: dict[str, 
     assert not any("cdn" in path for path in files_asked(hub))
 
 
+def test_two_sets_of_weights_are_refused_before_either_is_fetched(hub: FakeHub) -> None:
+    index = json.dumps({"weight_map": {"w": "model-00001-of-00001.safetensors"}}).encode()
+    files = {"config.json": CONFIG, "model.safetensors": WEIGHTS, "model.safetensors.index.json": index}
+    hub.repositories["org/m"].files = {**files, "model-00001-of-00001.safetensors": WEIGHTS}
+    assert "org/m holds two sets of weights" in error_of(lambda: find_checkpoint("org/m"))
+    assert not any("cdn" in path for path in files_asked(hub))
+
+
 # Faults
 
 

@@ -234,7 +234,8 @@ each layer, equal values share the mean rank (**choice**).
 
 Thinking is off where the chat template has a switch: it writes an empty thinking part, and the reply begins at the
 margin's position. `--thinking` leaves it on for replies, never for contrasts. Where a template begins the thinking part
-itself, as DeepSeek-R1's does, it is the thinking part that begins there, and the margin says less of the reply.
+itself, as DeepSeek-R1's does, it is the thinking part that begins there, and the margin says less of the reply. A reply
+ends at any end token of the generation config or the tokenizer, or at the token that ends a turn in the chat template.
 
 - The **operating point** is chosen on the calibration pairs and measured again on held-out ones (**choice**: the
   paper chooses and reports on the same test prompts), and never refuses fewer risk prompts than the unedited model
