@@ -248,13 +248,18 @@ def only_the_answer(args: argparse.Namespace) -> Iterator[None]:
         _stdout = None
 
 
+def stdout() -> TextIO:
+    """Where an answer is written, also while all else goes to stderr."""
+    return _stdout or sys.stdout
+
+
 def print_json(value: object) -> None:
     """One JSON object on stdout; a table is a list of its rows."""
 
     def plain(other: Any) -> Any:
         return other.to_dicts() if hasattr(other, "to_dicts") else str(other)
 
-    (_stdout or sys.stdout).write(json.dumps(value, indent=1, default=plain) + "\n")
+    stdout().write(json.dumps(value, indent=1, default=plain) + "\n")
 
 
 def say_notes(folder: Path) -> list[str]:

@@ -167,5 +167,5 @@ def _record(prompt: str, judge: Judge, answers: list[Outcome[str]]) -> dict[str,
 
 
 def _write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    common.stdout().write(text)
+    common.stdout().flush()

@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from engine.data.thinking import template_marks
 from engine.judges.base import Exchange
 from engine.judges.heard import verdicts_on
 from engine.records.errors import InputError
@@ -118,7 +119,8 @@ def dialogue(
                     pieces[number][-1] += piece
                 yield Piece(side, piece)
                 continue
-            [verdict] = verdicts_on(judge, [Exchange(prompt, piece.text, piece.finished)])
+            marks = template_marks(loaded.tokenizer)
+            [verdict] = verdicts_on(judge, [Exchange(prompt, piece.text, piece.finished)], marks=marks)
             along: tuple[tuple[str, float], ...] = ()
             if margins_along and margins is not None:
                 with held(loaded.lock, on_wait):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from engine.data.thinking import after_thinking
+from engine.data.thinking import after_thinking, template_marks
 from engine.edits.edit import Edit
 from engine.judges.refusals import Refused
 from engine.measures.replies import Written
@@ -62,7 +62,8 @@ def ways(run: RefusalInputs, known: Results, edit: Edit, prompts: Sequence[str])
         yield Way(SAMPLED, [run.refused(edit, prompts, sampling) for sampling in draws])
     if plan.follow_up and (first := run.replies(edit, prompts)) in known:
         replies: list[Written] = known[first]
-        said = [after_thinking(one.text).text for one in replies]
+        marks = template_marks(run.loaded.tokenizer)
+        said = [after_thinking(one.text, marks).text for one in replies]
         turns = [(prompt, one, plan.follow_up) for prompt, one in zip(prompts, said, strict=True)]
         yield Way(FOLLOW_UP, [run.refused(edit, turns)])
 
