@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from engine.commands import outputs
-from engine.commands.common import as_json, err, only_the_answer, out
+from engine.commands.common import as_json, err, only_run, only_the_answer, out
 from engine.commands.listed import COMMANDS
 from engine.models import downloads
 from engine.records.environment import check_threads, installed_version
@@ -87,7 +87,7 @@ def _run(argv: Sequence[str] | None) -> int:
     damage.new_run()
     try:
         check_threads()
-        with only_the_answer(args):
+        with only_the_answer(args), only_run(words):
             outputs.check(args)
             code = args.run(args)
     except Ended as end:

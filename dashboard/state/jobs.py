@@ -26,9 +26,17 @@ from typing import Any, Literal
 
 from dashboard.state import access
 from engine.records.errors import InputError
+from engine.records.own_folders import OwnFolder
 
 State = Literal["running", "cancelling", "done", "failed", "cancelled"]
 WRONG_INPUT = 2  # exit code of a command
+# The command, which ends when this server does, also by a kill: its standard input ends then.
+_CHILD = """import sys
+from engine.records.leash import end_with_stdin
+end_with_stdin()
+from engine.cli import main
+sys.exit(main())
+"""
 GRACE_S = 10.0  # from asking a job to stop to ending it
 
 
@@ -189,6 +197,7 @@ class Jobs:
         self._jobs: list[Job] = []
         self._lock = threading.Lock()
         self._count = 0
+        self._folder = OwnFolder("selector-audit-server-")
         atexit.register(self.close)
 
     def all(self) -> list[Job]:
@@ -208,12 +217,12 @@ class Jobs:
             if any(job.active for job in self._jobs):
                 raise InputError("a run is under way; wait for it or cancel it, then start the next one")
             self._count += 1
-            files = Path(tempfile.mkdtemp(prefix="selector-audit-job-"))
+            files = Path(tempfile.mkdtemp(prefix="job-", dir=self._folder.path))
             words = [*arguments, "--json", f"--progress-file={files / 'progress.json'}"]
             with (files / "stdout").open("wb") as out, (files / "stderr").open("wb") as err:
                 process = subprocess.Popen(  # nosec B603 # this software, by a list of words and no shell
-                    [sys.executable, "-m", "engine.cli", *words], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                    start_new_session=True, env={**os.environ, "COLUMNS": "1000"},
+                    [sys.executable, "-c", _CHILD, *words], stdin=subprocess.PIPE, stdout=out, stderr=err,
+                    start_new_session=True, env={**os.environ, "COLUMNS": "1000", "SELECTOR_AUDIT_APP": "1"},
                 )  # fmt: skip
             job = Job(self._count, request, process, files)
             self._jobs.append(job)
@@ -245,7 +254,7 @@ class Jobs:
             if job.active:
                 job.cancelled = True
                 _stop(job.process, 2.0)
-            shutil.rmtree(job.files, ignore_errors=True)
+        self._folder.close()
 
 
 @cache
@@ -256,6 +265,8 @@ def registry() -> Jobs:
 
 def _note_end(job: Job) -> None:
     job.process.wait()
+    if job.process.stdin is not None:
+        job.process.stdin.close()
     if job.ended_s is None:
         job.ended_s = time.monotonic()
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -19,6 +20,7 @@ from engine.records.files import make_folder
 from engine.records.manifest import MANIFEST, notes_of, read_manifest
 from engine.records.progress import ProgressFile, SoFar
 from engine.records.terminal import shown
+from engine.results.running import claimed
 
 if TYPE_CHECKING:
     from rich.console import ConsoleOptions, RenderableType
@@ -135,7 +137,54 @@ def output_folder(args: argparse.Namespace, store: Store) -> Path:
     folder: Path = args.out or store.results_dir(args.model)
     if not getattr(args, "shard", None):  # which writes no tables
         make_folder(folder)
+    if _alone and not _alone.names:  # one that asks twice is still the same run
+        _alone.names = _names(args, folder)
+        _alone.enter_context(claimed(store.folder, _alone.names, _alone.words))
     return folder
+
+
+class _Alone(ExitStack):
+    """What a command holds until it ends, so that no other process does the same."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        super().__init__()
+        self.words, self.names = words, list[str]()
+
+
+_alone: _Alone | None = None
+
+
+@contextmanager
+def only_run(words: Sequence[str]) -> Iterator[None]:
+    """Inside, a command that asks for its output folder is the only such run on its store. words: the command's."""
+    global _alone
+    with _Alone(words) as _alone:
+        yield
+    _alone = None
+
+
+def _names(args: argparse.Namespace, folder: Path) -> list[str]:
+    """What makes a run the same as another: all that it was told but where it writes and how it tells; or the same
+    tables in the same folder, however it was told."""
+    told = {
+        name: _plain(value)
+        for name, value in vars(args).items()
+        if name not in ("out", "store", "json", "progress_file", "debug") and _plain(value) is not None
+    }
+    tables = {name: told.get(name) for name in ("command", "subcommand", "analyses", "model", "shard")}
+    return [json.dumps(one, sort_keys=True) for one in (told, tables | {"folder": str(folder.resolve())})]
+
+
+def _plain(value: object) -> str | None:
+    """A word, a path or a list of them as text, the same from process to process; None for what is none."""
+    if isinstance(value, list | tuple):
+        return " ".join(sorted(filter(None, map(_plain, value))))
+    if not isinstance(value, str | int | float | Path):
+        return None
+    with suppress(OSError, ValueError):
+        if isinstance(value, str | Path) and os.path.sep in str(value) and Path(value).expanduser().exists():
+            return str(Path(value).expanduser().resolve())
+    return str(value)
 
 
 @contextmanager

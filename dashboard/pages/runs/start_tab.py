@@ -9,7 +9,10 @@ import streamlit as st
 
 from dashboard.pages.runs import catalogue as runs, importing as runs_import
 from dashboard.show import layout, selection
-from dashboard.state import job_cards, jobs
+from dashboard.state import access, job_cards, jobs
+from engine.records.errors import InputError
+from engine.results.running import Running, running, stop
+from engine.results.store import default_store_dir
 from engine.run.audit_plan import OF_ANALYZE, PRESETS, AuditPlan, default_preset, for_model, preset as plan_of
 from engine.run.field_types import Setting, settings_of
 from engine.run.score_plan import SHIPPED
@@ -62,10 +65,32 @@ def form(top: Path) -> None:
 
 
 def under_way() -> None:
-    """Jobs of this server, if there are any."""
+    """Jobs of this server, if there are any, and what other processes run on the store."""
     found = jobs.registry().all()
     if found:
         job_cards.show(found, "")
+    store = runs.store_dir() or default_store_dir()
+    own = {job.process.pid for job in found}
+    for other in running(store):
+        if other.pid not in own:
+            _other(store, other)
+
+
+def _other(store: Path, other: Running) -> None:
+    with st.container(border=True, key=f"other-{other.pid}"):
+        by = "another app" if other.by_app else "a terminal or a script"
+        st.markdown(f"**Under way, started by {by}**: process {other.pid}, since {layout.plain(other.since)}")
+        st.code(other.command, language=None, wrap_lines=True)
+        if not access.limited():
+            st.button("Stop it", key=f"stop-{other.pid}", on_click=_stop, args=(store, other))
+
+
+def _stop(store: Path, other: Running) -> None:
+    try:
+        stop(store, other)
+        st.toast(f"Process {other.pid} is asked to stop; what it has finished is kept.")
+    except InputError as error:
+        st.toast(layout.worded(str(error)), duration="long")
 
 
 def _check(options: Sequence[tuple[str, str]]) -> None:
