@@ -204,7 +204,7 @@ def test_a_short_load_mixes_nothing_and_logs_nothing(monkeypatch: pytest.MonkeyP
     """Times and memory are printed by the command and judged by people."""
     monkeypatch.syspath_prepend(Path(__file__).parent / "dashboard")
     pages = ("", "curves", "refusal", "live")
-    figures = load.run_load(1.0, sessions=8, editing=3, think_s=1.0, vanishing=2, pages=pages)
+    figures = load.run_load(1.0, sessions=8, editing=2, think_s=0.001, vanishing=2, pages=pages, reloads=0.9)
     assert (figures.failed, figures.mixed, figures.log) == ([], [], [])
     assert figures.well
     assert len(figures.freed_s) == 2

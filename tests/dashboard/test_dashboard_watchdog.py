@@ -139,6 +139,18 @@ def test_health_tells_of_a_page_that_waits_for_good_and_not_of_one_that_works(tm
             server.process.wait(20)
 
 
+def test_a_server_that_was_stopped_at_its_terminal_goes_on(tmp_path):
+    with serving(tmp_path) as server:
+        server.process.send_signal(signal.SIGTSTP)
+        time.sleep(9)
+        server.process.send_signal(signal.SIGCONT)
+        time.sleep(2)
+        assert server.health() == (200, "ok")
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(20) != 1
+        assert "Timeout" not in server.log()
+
+
 def test_health_tells_of_threads_of_polars_that_take_no_work(tmp_path):
     with serving(tmp_path) as server, at_work(server, "pool"):
         time.sleep(1)

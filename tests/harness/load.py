@@ -94,6 +94,7 @@ def run_load(
     vanishing: int = 5,
     seed: int = 0,
     pages: Sequence[str] = (),
+    reloads: float = RELOADS,
 ) -> Figures:
     """So many sessions for so long; the rest as in the head of this file. pages: paths of those opened, else all."""
     from synthetic import write_run
@@ -102,7 +103,7 @@ def run_load(
         folder = Path(name)
         write_run(folder / "results" / "made-up")
         with serving(folder) as server:
-            work = _Work(server, think_s, random.Random(seed), pages)
+            work = _Work(server, think_s, random.Random(seed), pages, reloads)
             try:
                 work.alone(editing)
                 work.together(sessions, editing, 60 * minutes)
@@ -117,8 +118,11 @@ def run_load(
 
 
 class _Work:
-    def __init__(self, server: Server, think_s: float, drawn: random.Random, pages: Sequence[str] = ()) -> None:
-        self.server, self.think_s, self.drawn, self.pages = server, think_s, drawn, pages
+    def __init__(
+        self, server: Server, think_s: float, drawn: random.Random, pages: Sequence[str], reloads: float
+    ) -> None:
+        self.server, self.think_s, self.drawn = server, think_s, drawn
+        self.pages, self.reloads = pages, reloads
         self.figures = Figures()
         self.over = threading.Event()
         self.replies: dict[tuple[int, int], list[str]] = {}  # of an editing session and prompt, alone
@@ -186,7 +190,7 @@ class _Work:
 
     def _browse(self, session: Session, drawn: random.Random) -> Session:
         """One request: the app anew, another page, or something else in a list of this one."""
-        if drawn.random() < RELOADS:
+        if drawn.random() < self.reloads:
             session.close()
             session = Session(self.server.port)
             self.figures.reloads += 1
