@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from engine.records.errors import InputError
@@ -76,6 +77,18 @@ def _result_kind(name: str) -> FileKind | None:
     if path.suffix == ".safetensors" and path.stem.startswith("mask-"):
         return MASK
     return {MANIFEST: MANIFEST_FILE, SCORE_FILE: SCORES, CONTRAST_FILE: CONTRASTS}.get(name)
+
+
+def own_results(folder: Path) -> list[Path]:
+    """The files of a folder that are results by their content, whether or not a manifest lists them."""
+    own = []
+    for path in sorted(folder.iterdir()):
+        kind = _result_kind(path.name)
+        with suppress(InputError):
+            if kind is not None and path.is_file():
+                check_file(path, kind)
+                own.append(path)
+    return own
 
 
 def mask(args: argparse.Namespace) -> None:

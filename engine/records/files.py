@@ -6,6 +6,7 @@ Every file that is written has a `FileKind`, which tells an earlier output of th
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -75,7 +76,9 @@ def check_folder_of(path: Path, option: str, *, made: bool) -> None:
     for folder in path.absolute().parents:
         if folder.is_dir():
             if not os.access(folder, os.W_OK | os.X_OK):
-                raise InputError(f"cannot write to the folder {folder}; give another {option}")
+                whole = os.statvfs(folder).f_flag & os.ST_RDONLY if hasattr(os, "statvfs") else 0
+                why = os.strerror(errno.EROFS if whole else errno.EACCES)
+                raise InputError(f"cannot write to the folder {folder} ({why}); give a writable folder with {option}")
             return
         if os.path.lexists(folder):
             raise InputError(f"{folder} is no folder; give a writable folder with {option}")

@@ -137,3 +137,19 @@ def test_nothing_shared_is_an_error(tmp_path):
     second = results.read_run(write_run(tmp_path / "b", sweep({"magnitude": (1.0, 2.0)})))
     with pytest.raises(InputError, match="share no selector"):
         runs_compare.shared_cells(first, second, ("made-up-1B", "made-up-1B"))
+
+
+def test_a_folder_whose_manifest_is_another_program_s_is_no_run(top):
+    """A model with a manifest of its own, and a run that was written among its files."""
+    web = top / "web"
+    web.mkdir()
+    (web / "manifest.json").write_text('{"name": "a page", "files": {"a": 1}}')
+    (web / "data.json").write_text("{}")
+    with pytest.raises(InputError, match="not a run"):
+        runs.delete(web, top)
+    (web / "manifest.json").write_text('{"name": "a pa')  # damaged, and nothing of a run beside it
+    with pytest.raises(InputError, match="not a run"):
+        runs.delete(web, top)
+    for name in ("config.json", "model.safetensors", "own.parquet", "page.html"):
+        (top / "one" / name).write_text("mine")
+    assert runs.delete(top / "one", top) == ["config.json", "model.safetensors", "own.parquet", "page.html"]

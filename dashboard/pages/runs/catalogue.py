@@ -11,7 +11,9 @@ import polars as pl
 
 from dashboard.state import access, results
 from dashboard.state.results import stamp
+from engine.commands.outputs import own_results
 from engine.records.errors import InputError
+from engine.records.files import json_object
 from engine.records.hashing import file_sha256
 from engine.records.manifest import MANIFEST, is_manifest, read_manifest
 from engine.records.model_names import model_name
@@ -97,7 +99,8 @@ def checked_name(name: str) -> str:
 
 
 def delete(folder: Path, top: Path) -> list[str]:
-    """Delete a run below `top`: the files that its manifest lists, and the manifest. Returns what was left in place.
+    """Delete a run below `top`: the files that its manifest lists, and the manifest; where that is damaged, the files
+    that are results by their content. Returns what was left in place.
 
     Nothing else is touched, no folder inside it either; the folder goes when it is empty. `InputError` for a
     folder that is not inside `top` (links are followed first) or holds no manifest of ours.
@@ -106,14 +109,16 @@ def delete(folder: Path, top: Path) -> list[str]:
     real, inside = folder.resolve(), top.resolve()
     if folder.is_symlink() or inside not in real.parents:
         raise InputError(f"{folder} is not inside {top}; only runs of this folder can be deleted here")
-    if not is_manifest(real / MANIFEST):
+    own = [real / name for name in _entries(read_manifest(real))] if is_manifest(real / MANIFEST) else own_results(real)
+    damaged = (real / MANIFEST).is_file() and not json_object(real / MANIFEST) and own
+    if not is_manifest(real / MANIFEST) and not damaged:
         raise InputError(
             f"{folder} holds no {MANIFEST} that this software wrote, so it is not a run; delete it yourself if you are "
             "sure"
         )
     # The manifest goes last: until then the rest of an interrupted deletion is still offered for deletion.
-    for name in [*_entries(read_manifest(real)), MANIFEST]:
-        (real / name).unlink(missing_ok=True)
+    for path in [*own, real / MANIFEST]:
+        path.unlink(missing_ok=True)
     left = sorted(path.name for path in real.iterdir())
     if not left:
         real.rmdir()
