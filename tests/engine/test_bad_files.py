@@ -328,7 +328,7 @@ def test_an_odd_reply_is_judged_as_text_and_the_terminal_does_not_obey_it(text, 
     out, err = capfd.readouterr()
     assert not {"\x1b", "\x07", "\x00", "\u202e"} & set(out + err)
     verdicts = pl.read_parquet(tmp_path / "out" / "verdicts.parquet")
-    assert verdicts["reply"].to_list() == [text, "I cannot help with that."]
+    assert verdicts["reply"].to_list() == [text if text.strip() else None, "I cannot help with that."]
     assert verdicts["refusal"].to_list()[1] is True
 
 
