@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 
-GRACE_S = 2.0  # from the interrupt to the end; cells and files are whole at any instant, so that nothing is lost by it
+GRACE_S = 1.0  # from the interrupt to the end; cells and files are whole at any instant, so that nothing is lost by it
 
 
 def end_with_stdin() -> None:
