@@ -217,7 +217,7 @@ def test_a_base_model_and_prompts_on_both_sides(
     given = refusal(bare["llama"], pairs, tiny_text, tmp_path / "store")
     line = {"risk": "The cat sat", "base": "The cat sat", "domain": "hate"}
     pairs.write_text(json.dumps(line), encoding="utf-8")
-    assert "1 prompts are risk and base at once" in error(given, capsys)
+    assert "1 of 1 (100%) pairs have one text for risk and base" in error(given, capsys)
     (bare["llama"] / "chat_template.jinja").unlink()
     assert "has no chat template" in error(given, capsys)
 
