@@ -71,6 +71,7 @@ def main(
     from dashboard.chat import opening
     from dashboard.headers import LocalOnlyHeaders
     from dashboard.state import jobs
+    from dashboard.uploads import freeing_uploads
     from dashboard.watchdog import Health, Watchdog
 
     _import_what_the_first_page_needs()
@@ -95,7 +96,7 @@ def main(
         for task in tasks:
             threading.Thread(target=task, daemon=True).start()
         try:
-            async with watchdog.watching():
+            async with watchdog.watching(), freeing_uploads():
                 yield
         finally:  # a server ended by a signal runs no atexit handlers
             jobs.registry().close()
