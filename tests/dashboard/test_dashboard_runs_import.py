@@ -2,7 +2,10 @@
 
 import io
 import json
+import os
 import stat
+import subprocess
+import sys
 import zipfile
 
 import pytest
@@ -10,6 +13,7 @@ from synthetic import add_table, stability, write_run
 
 from dashboard.pages.runs import catalogue as runs, importing as runs_import
 from engine.records.errors import InputError
+from engine.records.leftovers import temporary
 from engine.records.manifest import read_manifest
 
 
@@ -156,3 +160,14 @@ def test_a_zip_of_zeros_is_refused_before_they_are_unpacked(source, top):
         stream.truncate(70 * 2**20)
     refused(top, "the zip is not unpacked: .* unpack to", lambda: runs_import.import_zip(packed(source), top, "mine"))
     assert not (top / "mine").exists()
+
+
+def test_what_a_killed_server_left_half_imported_goes_and_a_live_one_keeps_its_own(source, top):
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    mine = temporary(top / "import").name
+    left, living = top / mine.replace(f".{os.getpid()}.", f".{process.pid}."), top / mine
+    for folder in (left, living, top / ".import-of-somebody"):
+        folder.mkdir(parents=True)
+    runs_import.import_zip(packed(source), top, "mine")
+    assert sorted(path.name for path in top.iterdir()) == sorted([mine, ".import-of-somebody", "mine"])

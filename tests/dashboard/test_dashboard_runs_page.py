@@ -2,6 +2,7 @@
 
 import io
 import json
+import subprocess
 import sys
 import time
 import zipfile
@@ -297,3 +298,25 @@ def test_a_run_with_a_name_of_markdown_stays_text(top):
     folder = write_run(top / "![x](y)")
     (folder / "sweep.parquet").unlink()
     assert "\\!\\[x\\]" in page().warning[0].value
+
+
+def test_a_run_of_another_process_is_shown_and_stopped(two_runs, monkeypatch):
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom engine.results.running import claimed\n"
+        "with claimed(Path(sys.argv[1]), ['a'], ['analyze', 'demo', 'sweep']):\n    print('held', flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    monkeypatch.setattr(runs, "store_dir", lambda: two_runs.parent)
+    words = [sys.executable, "-c", code, str(two_runs.parent)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "held\n"
+        try:
+            app = page()
+            assert any(f"process {other.pid}" in one.value for one in app.markdown)
+            assert any(one.value == "selector-audit analyze demo sweep" for one in app.code)
+            app.button(key=f"stop-{other.pid}").click().run()
+            assert not app.exception
+            assert other.wait(20) != 0
+        finally:
+            other.kill()
+    assert not any("started by" in one.value for one in page().markdown)

@@ -11,7 +11,6 @@ import re
 import shutil
 import stat
 import struct
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from dashboard.state import access
 from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.hashing import file_sha256
+from engine.records.leftovers import sweep, temporary
 from engine.records.manifest import MANIFEST, read_manifest
 from engine.results.folders import read_table, table_names
 
@@ -96,7 +96,9 @@ def _new_run(top: Path, name: str) -> Iterator[Path]:
         raise InputError(f"a run's name has letters, digits and . _ - only, got {name!r}")
     try:
         top.mkdir(parents=True, exist_ok=True)
-        hidden = Path(tempfile.mkdtemp(prefix=".import-", dir=top))
+        sweep(top / "import")  # what killed servers left half copied
+        hidden = temporary(top / "import")
+        hidden.mkdir()
     except OSError as error:
         raise InputError(f"cannot write to {top} ({error.strerror}); start the app on another --store") from None
     try:
