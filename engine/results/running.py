@@ -80,7 +80,7 @@ def _twice(other: Running | None) -> InputError:
     where = "" if other.machine == platform.node() else f" on {other.machine}"
     return InputError(
         f"the same run is under way on this store: process {other.pid}{where}, since {other.since} ({other.command}); "
-        f"wait for it, or stop it on the page Runs or with `kill -INT {other.pid}`{where}: what it has finished is kept"
+        f"wait for it, or stop it on the page Runs or with `kill {other.pid}`{where}: what it has finished is kept"
     )
 
 
