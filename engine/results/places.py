@@ -12,7 +12,7 @@ from engine.records.errors import InputError
 from engine.records.files import check_folder_of, what_is
 from engine.results.damage import FOLDER
 
-OWN = ("cells", "arrays", FOLDER)
+OWN = ("cells", "arrays", FOLDER, "running")
 INSIDE = ("cells", "arrays", "results")
 _BESIDE = ("file_hashes.json", "replayed")  # of `engine.models.hashes` and `engine.commands.replay`
 
@@ -49,7 +49,7 @@ def check_store(folder: Path) -> None:
         names = {name for name in os.listdir(folder) if not name.startswith(".")} if folder.is_dir() else set()
     except OSError as error:
         raise InputError(f"cannot read the store {folder} ({error.strerror}); give another --store") from None
-    ours = {*INSIDE, FOLDER, *_BESIDE}
+    ours = {*INSIDE, *OWN, *_BESIDE}
     if names - ours and not all((folder / part).is_dir() for part in INSIDE):
         raise InputError(
             f"{folder} is no store, and holds other files ({min(names - ours)}); give a new folder with --store"

@@ -87,7 +87,7 @@ def _twice(other: Running | None) -> InputError:
 def running(store: Path) -> list[Running]:
     """The runs that are under way on the store, the oldest first. Records of those that ended are removed."""
     found = dict[int, Running]()
-    for path in sorted((store / FOLDER).glob("*.json")):
+    for path in sorted((store / FOLDER).glob(f"{'[0-9a-f]' * 24}.json")):
         try:
             with FileLock(path.with_suffix(".lock"), timeout=0):
                 path.unlink(missing_ok=True)  # nobody holds it: it was killed

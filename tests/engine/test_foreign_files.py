@@ -27,6 +27,7 @@ from engine.records.files import FileKind
 from engine.records.progress import ProgressFile
 from engine.records.shipped import demo_dir
 from engine.results.folders import write_tables
+from engine.results.running import running
 from engine.results.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -319,7 +320,14 @@ def test_a_store_begins_in_no_folder_of_somebody(tmp_path: Path, capsys: pytest.
         Store(store).close()  # which it is now
 
 
-@pytest.mark.parametrize("part", ["cells", "cells/cache.db", "arrays", "arrays/deep/er", "damaged"])
+def test_looking_for_runs_removes_nobodys_records(tmp_path: Path) -> None:
+    (tmp_path / "running").mkdir()
+    (tmp_path / "running" / "marathon.json").write_text("{}")
+    assert running(tmp_path) == []
+    assert state(tmp_path / "running").keys() == {"marathon.json"}
+
+
+@pytest.mark.parametrize("part", ["cells", "cells/cache.db", "arrays", "arrays/deep/er", "damaged", "running/a"])
 def test_no_output_goes_where_a_store_keeps_its_own(
     part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -504,6 +512,8 @@ FUNCTIONS = {
 ELSEWHERE = {
     "engine/records/files.py": "this is the place",
     "engine/records/leftovers.py": "names that only a dead process of ours had",
+    "engine/records/own_folders.py": "temporary folders with a lock that nobody holds",
+    "engine/results/running.py": "records of runs in a store, under names of 24 digits whose lock nobody holds",
     "engine/edits/export.py": "copies into the new folder",
     "engine/edits/stored_rows.py": "rows of the copy in the new folder",
     "engine/results/cells.py": "the index, whose new folder is its own; entries set aside have free names",
@@ -551,7 +561,12 @@ def test_one_module_writes() -> None:
 
 def test_whoever_writes_says_which_kind() -> None:
     """But for what lies in a store or a cache, whose folders are this software's own."""
-    own = {"engine/results/arrays.py", "engine/results/merge.py", "engine/data/kept_documents.py"}
+    own = {
+        "engine/results/running.py",
+        "engine/results/arrays.py",
+        "engine/results/merge.py",
+        "engine/data/kept_documents.py",
+    }
     own |= {"engine/models/hashes.py", "engine/judges/measured_quality.py", "engine/edits/export.py"}
     for path in sorted((ROOT / "engine").rglob("*.py")):
         for node in ast.walk(parsed(path)):
