@@ -214,9 +214,10 @@ class Full:
     """A stream on a full disk."""
 
     def __init__(self, number: int) -> None:
-        self.error = OSError(number, os.strerror(number))
+        self.error, self.tried = OSError(number, os.strerror(number)), 0
 
     def write(self, _: str) -> int:
+        self.tried += 1
         raise self.error
 
     def flush(self) -> None:
@@ -227,15 +228,15 @@ class Full:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EPIPE, errno.EDQUOT])
-@pytest.mark.parametrize("more", [["--json"], []])
-def test_no_log_that_fails_ends_a_command(
-    number: int, more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "mask"
-    log = Full(number)
+def test_no_log_that_fails_ends_a_command(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, log = tmp_path / "mask", Full(number)
+    with Store(tmp_path / "store") as store:
+        store.put("kept", {"nll": 1.5})
+    (tmp_path / "store" / "cells" / "cache.db").write_text("damaged, of which a note is written")
     monkeypatch.setattr(sys, "stderr", log)
-    asked = ["--selector", "magnitude", "--rate", "0.1", "--store", str(tmp_path / "store"), "--device", "cpu"]
-    assert main(["mask", "demo", *asked, "--out", str(out), *more]) == 0
+    asked = ["--selector", "wanda", "--samples", "2", "--max-length", "16", "--rate", "0.1", "--device", "cpu"]
+    assert main(["mask", "demo", *asked, "--store", str(tmp_path / "store"), "--out", str(out)]) == 0
+    assert log.tried > 1  # the note and a bar
     assert out.is_file()
     assert sys.stderr is log
 
