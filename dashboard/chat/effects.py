@@ -1,4 +1,4 @@
-"""What an edit does to refusal, known or measured before its replies are shown: one that lowers it is not shown."""
+"""What an edit does to text and to refusal, measured before its replies: one that lowers refusal is not shown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from dashboard.chat.live import fitting_threads
+from dashboard.chat.live import DEMO, fitting_threads
 from dashboard.state import access, results, shipped
 
 if TYPE_CHECKING:
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from engine.edits.effect import Effect
     from engine.edits.masks import Mask
 
-PAIRS, PAIRS_OF_EACH = 32, 8  # held-out shipped pairs: of a refusal edit's domain, of each domain for other edits
+PAIRS = 40  # held-out shipped pairs of each domain
 
 
 def checked_effect(entry: Entry, mask: Mask, edit: Edit | None, progress: Callable[[str, int, int], None]) -> Effect:
-    """Refusals before and under an edit: what the grid of its run measured, else replies to shipped held-out prompts.
+    """What an edit does to text and, unless that is broken, to refusal: of the shipped risk prompts, and of what the
+    grid of its run measured, else of shipped held-out pairs.
 
     edit: None for rows that somebody ticked. `InputError` where it refuses fewer risk prompts, or, a refusal edit, more
     base prompts than the limit.
@@ -32,13 +33,13 @@ def checked_effect(entry: Entry, mask: Mask, edit: Edit | None, progress: Callab
 
     loaded, wanted = entry.loaded, _engine_edit(entry, mask, edit)
     if wanted.mask_hash not in entry.effects:
-        found = None
+        known = None
         if wanted.kind == "refusal":
             folder = results.folder_of(edit.run) if edit and edit.run else shipped.demo_results_dir()
-            found = recorded_effect(folder, wanted, loaded.weights_hash, loaded.dtype)
-        entry.effects[wanted.mask_hash] = found or _measured(entry, wanted, progress)
+            known = recorded_effect(folder, wanted, loaded.weights_hash, loaded.dtype)
+        entry.effects[wanted.mask_hash] = _measured(entry, wanted, known, progress)
     effect: Effect = entry.effects[wanted.mask_hash]
-    effect.check(wanted, loaded.weights_hash)
+    effect.check_shown(wanted, loaded.weights_hash)
     return effect
 
 
@@ -53,37 +54,48 @@ def _engine_edit(entry: Entry, mask: Mask, edit: Edit | None) -> engine_edit.Edi
     return edit_of(mask, rows, kind="refusal", spec=spec)
 
 
-def _measured(entry: Entry, edit: engine_edit.Edit, progress: Callable[[str, int, int], None]) -> Effect:
-    """On the shipped pairs, from the store where it is known."""
+def _measured(
+    entry: Entry, edit: engine_edit.Edit, known: Effect | None, progress: Callable[[str, int, int], None]
+) -> Effect:
+    """From the store where it is known. known: what a grid measured, in the place of the shipped pairs."""
     from engine.judges.base import EMBEDDED, open_judges
     from engine.results.store import Store
     from engine.run.refusal_plan import demo_plan
     from engine.run.runner import LocalRunner
-    from engine.studies.refusal.effect import measured_effect
+    from engine.studies.refusal.effect import measured_effect, shipped_effect, text_effect
     from engine.studies.refusal.inputs import RefusalInputs
 
-    pairs = PAIRS if edit.kind == "refusal" else PAIRS_OF_EACH
-    plan = replace(demo_plan(), heldout_pairs=pairs, longer_replies=1)  # people wait for it
+    plan = replace(demo_plan(), heldout_pairs=PAIRS, longer_replies=1)  # people wait for it
+    what = ["Measuring what this edit does to text"]
 
     def told(_stage: str, done: int, total: int) -> None:
-        progress("Measuring what this edit does to refusal", done, total)
+        progress(what[0], done, total)
 
     # On a server for other machines nothing that they ask for stays on the disk.
     scratch = TemporaryDirectory(prefix="selector-audit-") if access.limited() else nullcontext()
     with scratch as place, Store(Path(place) if place else None) as store, fitting_threads(entry.loaded):
-        run = RefusalInputs(entry.loaded, plan, store, open_judges(EMBEDDED)[0])
-        return measured_effect(run, edit, LocalRunner(store, told))
+        run, runner = RefusalInputs(entry.loaded, plan, store, open_judges(EMBEDDED)[0]), LocalRunner(store, told)
+        effect = text_effect(run, edit, runner)
+        if effect.broken:
+            return effect  # it is shown, whatever it refuses
+        what[0] = "Measuring what this edit does to refusal"
+        if known is None:
+            return measured_effect(run, edit, runner, with_pairs=edit.kind == "refusal" or entry.loaded.id == DEMO)
+        effect = shipped_effect(run, edit, runner)
+    return replace(known, shipped=effect.shipped, neighbours=effect.neighbours, nats=effect.nats, about={
+        **known.about, **effect.about
+    })  # fmt: skip
 
 
 def in_words(effect: Effect) -> str:
-    """One sentence: refused risk prompts, and base prompts where they were asked, before and after."""
-    if effect.unasked:
-        return f"Refusal was not measured: {effect.unasked}."
-    sides = {"risk": effect.malign.values(), "base": effect.benign.values()}
+    """One sentence: perplexity where the model is broken, else refused prompts before and after."""
+    from engine.edits.effect import total
+
+    if effect.broken:
+        return f"BROKEN: {effect.on_text()}. What it refuses was not measured."
+    sides = {"shipped risk": effect.shipped, "risk": effect.malign, "base": effect.benign}
     told = [
-        f"{sum(one.after for one in found)} of {sum(one.n for one in found)} {side} prompts "
-        f"({sum(one.before for one in found)} without it)"
-        for side, found in sides.items()
-        if found
+        f"{one.after} of {one.n} {side} prompts ({one.before} without it)"
+        for side, one in ((side, total(changes)) for side, changes in sides.items() if changes)
     ]
-    return f"Measured: it refuses {' and '.join(told)}."
+    return f"Measured: it refuses {', '.join(told)}."

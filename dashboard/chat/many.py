@@ -36,10 +36,12 @@ class Told:
     reason: str
     mean: float | None
     repeated: float
+    broken: str = ""  # that the edit breaks the model, in words
 
     def stamp(self, reference: Reference | None) -> str:
         """As in `stamps`."""
-        return stamps.stamp(self.refusal, self.judged, reference.broken(self.mean, self.repeated) if reference else "")
+        broken = self.broken or (reference.broken(self.mean, self.repeated) if reference else "")
+        return stamps.stamp(self.refusal, self.judged, broken)
 
 
 Pair = tuple[Told | None, Told | None]  # as it is, and under the edit

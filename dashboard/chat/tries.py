@@ -62,6 +62,7 @@ class Try:
     removed: pl.DataFrame | None = None  # projection, removed, rows
     mask_sha256: str = ""
     effect: str = ""  # what the edit does to refusal, in words
+    broken: str = ""  # that the edit breaks the model, in words; "" where it does not
     model: dict[str, Any] = field(default_factory=dict)  # as in a manifest
     control_seed: int | None = None  # of the control that was written
     reference: Reference | None = None  # what says whether a reply is broken
@@ -80,6 +81,8 @@ class Try:
 
     def why_broken(self, outcome: Outcome[Side]) -> str:
         """Why a reply counts as broken, "" where it does not, or where nothing is known to compare it with."""
+        if self.broken and outcome.side == "after":
+            return self.broken
         mean = fmean(outcome.log_probabilities) if outcome.log_probabilities else None
         return self.reference.broken(mean, outcome.repeated) if self.reference else ""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dashboard.chat import edits, effects, live, tries
 from dashboard.chat.live import Entry, Event, Outcome, Piece, Side
 from dashboard.chat.tries import Try
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 Masks = tuple["Mask", "Mask | None"]
+NO_ROWS: Mask = np.zeros(0, dtype=np.int64)
 
 
 def rows_of(now: Try, entry: Entry, progress: Progress) -> Masks:
@@ -26,7 +29,9 @@ def rows_of(now: Try, entry: Entry, progress: Progress) -> Masks:
     mask = edits.mask_of(entry, now.request.edit, scoring(progress))
     now.removed = edits.removed_per_projection(entry, mask)
     now.mask_sha256, now.model = tries.mask_hash(mask), dict(entry.loaded.fingerprint)
-    now.effect = effects.in_words(effects.checked_effect(entry, mask, now.request.edit, progress))
+    effect = effects.checked_effect(entry, mask, now.request.edit, progress)
+    now.effect = effects.in_words(effect)
+    now.broken = effect.on_text() if effect.broken else ""
     if seed is None:
         return mask, None
     now.control_seed = seed

@@ -30,6 +30,14 @@ MEASURED = (
     "benign_limit",
 )
 
+# What is checked before an edit leaves, for the help of commands.
+GATE = (
+    "First the model answers the shipped risk prompts (English, five domains) and the risk prompts of --pairs FILE, as "
+    "it is and under the edit, unless the store has the replies: an edit that refuses fewer of either, over all "
+    "domains or in one of its own, is neither exported nor talked to. No option changes the shipped prompts or the "
+    "judge of their replies. The shipped model is asked about its own pairs as well."
+)
+
 
 def add_edit(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the edit: --mask FILE, or --contrast FILE with --selector --lambda --k")
@@ -59,25 +67,33 @@ def preflight(args: argparse.Namespace) -> None:
     plan, checkpoint = _plan(args, edit), find_checkpoint(args.model, args.revision, weights=False)
     if checkpoint.revision is None:  # a local folder: whether the edit is of these weights can be told as well
         chosen_edit(args, sketch.rows.n_rows, checkpoint.weights_hash())
-    with Store(args.store) as store:
-        check_effect(sketch, plan, edit, store)
+    check_effect(sketch, plan, edit, with_pairs=_with_pairs(args))
 
 
-def effect_of(args: argparse.Namespace, loaded: LoadedModel, edit: Edit, judge: Judge) -> Effect:
-    """What the edit does to refusal, from the store or measured now. `InputError` where it may not leave."""
-    from engine.studies.refusal.effect import measured_effect
+def effect_of(args: argparse.Namespace, loaded: LoadedModel, edit: Edit, judge: Judge, *, text_first: bool) -> Effect:
+    """What the edit does to refusal and to text, from the store or measured now.
+
+    text_first: one that breaks the model is known by its perplexity alone, and refusal is not measured.
+    """
+    from engine.studies.refusal.effect import measured_effect, text_effect
     from engine.studies.refusal.inputs import RefusalInputs
 
     plan = _plan(args, edit)
     with Store(args.store) as store, common.local_runner(args, store) as (runner, progress):
-        effect = measured_effect(RefusalInputs(loaded, plan, store, judge, progress), edit, runner)
-    effect.check(edit, loaded.weights_hash)
-    return effect
+        run = RefusalInputs(loaded, plan, store, judge, progress)
+        if text_first and (effect := text_effect(run, edit, runner)).broken:
+            return effect
+        return measured_effect(run, edit, runner, with_pairs=_with_pairs(args))
+
+
+def _with_pairs(args: argparse.Namespace) -> bool:
+    """Are there pairs of this model beside the shipped prompts? The shipped model has its own."""
+    return args.pairs is not None or args.model == SHIPPED
 
 
 def _plan(args: argparse.Namespace, edit: Edit) -> RefusalPlan:
     """By which prompts the edit is measured."""
-    if edit.kind == "refusal" and args.pairs is None and args.model != SHIPPED:
+    if edit.kind == "refusal" and not _with_pairs(args):
         raise InputError(
             "a refusal edit is measured before it leaves; give --pairs FILE with held-out pairs of its domain, "
             "such as those that it was calibrated with"

@@ -15,10 +15,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "export",
         help=COMMANDS["export"],
         description="Copies the source's files and zeroes the removed rows in them, in the stored dtype; writes a "
-        "model card. The result is a diagnostic artifact, not for deployment. First the model answers the held-out "
-        "pairs as it is and under the edit, unless the store has the replies: an edit that refuses fewer risk prompts, "
-        "over all domains or in one of its own, or over a twentieth fewer in another, is not exported. A mask that is "
-        "no refusal edit is asked about the shipped pairs where no --pairs are given.",
+        "model card. The result is a diagnostic artifact, not for deployment. "
+        f"{edit_options.GATE} One that breaks the model is not exported either, unless --allow-broken.",
     )
     common.add_model(parser)
     edit_options.add_edit(parser)
@@ -29,6 +27,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=Path,
         help="what is known about the edit, for the card: operating_points.parquet in its results folder, or a JSON "
         "object",
+    )
+    parser.add_argument(
+        "--allow-broken",
+        action="store_true",
+        help="export an edit under which perplexity on text is more than ten times the unedited model's, too; the card "
+        "repeats it",
     )
     common.add_run(parser, run, folder=False)
     parser.set_defaults(writes=outputs.checkpoint)
@@ -48,9 +52,11 @@ def run(args: argparse.Namespace) -> None:
     record = read_record(args.record, edit, weights_hash) if args.record else None
     check_place(edit, args.out)
     judge = common.one_judge(args.judge or RefusalPlan.judge)
-    effect = edit_options.effect_of(args, common.load(args), edit, judge)
+    effect = edit_options.effect_of(args, common.load(args), edit, judge, text_first=not args.allow_broken)
     with common.progress_bar(args) as progress:
-        done = export_masked(checkpoint, edit, args.out, effect=effect, record=record, progress=progress)
+        done = export_masked(
+            checkpoint, edit, args.out, effect=effect, allow_broken=args.allow_broken, record=record, progress=progress
+        )
     hashes = {"weights_hash": done.weights_hash, "mask_hash": edit.mask_hash}
     counts = {"rows_removed": done.rows_removed, "rows": rows.n_rows}
     if common.as_json(args, {"folder": done.folder, **counts, **hashes}):

@@ -65,7 +65,8 @@ def prompt_ids(
     template itself, since rendering to text and tokenising again gives two BOS. `enable_thinking`, False unless
     `thinking`, is a variable that only templates with a thinking mode read, `date_string` one of those that state the
     date. A template that asks the clock itself (`strftime_now`) gives other tokens on another day; keys of cells hold
-    `prompts_hash`. Without one (base models) every turn is a line of plain text, and the reply begins on the next line.
+    `prompts_hash`. Without one (base models) turns are plain text behind `User:` and `Assistant:`, a blank line between
+    them, and the reply follows the last `Assistant:`.
     `InputError` for an empty prompt, for a system turn that the template does not write (`check_system`), for a
     thinking mode that it does not have, and for turns that it refuses.
     """
@@ -78,8 +79,9 @@ def prompt_ids(
     if thinking:
         check_thinking(tokenizer)
     if not tokenizer.chat_template:
-        lines = "\n".join(said)
-        ids = _plain_ids(tokenizer, f"{lines}\n{reply or ''}")
+        lines = [f"{'Assistant' if place % 2 else 'User'}: {text}" for place, text in enumerate(said)]
+        begun = "Assistant:" if reply is None else f"Assistant: {reply}"
+        ids = _plain_ids(tokenizer, "\n\n".join([*lines, begun]))
     else:
         whole = said if reply is None else (*said, reply)
         turns = [{"role": "assistant" if place % 2 else "user", "content": text} for place, text in enumerate(whole)]

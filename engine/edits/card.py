@@ -10,7 +10,7 @@ from typing import Any
 
 from huggingface_hub import ModelCard, ModelCardData
 
-from engine.edits.card_claims import MEASURED, caps, loading, lowered
+from engine.edits.card_claims import MEASURED, broken, caps, few_refused, loading, lowered
 from engine.edits.edit import Edit
 from engine.edits.effect import Effect
 from engine.edits.mask_files import UNTOLD
@@ -141,11 +141,10 @@ def model_card(
         **{key: value for key, value in _flat(environment()).items() if value is not None},
     }
     size = {"rows removed": edit.size, "share of rows": f"{edit.size / rows.n_rows:.4%}"}
-    measured = effect.values() if effect.malign else {}
-    about = [one for one in (lowered(effect, known), MEASURED if effect.malign else "") if one]
+    about = [one for one in (few_refused(effect), lowered(effect, known), MEASURED) if one]
     sections = (
         ("The edit", "", {**chosen, **size}, ""),
-        ("Refusal", "\n\n".join(about), measured, f"Not measured: {effect.unasked}."),
+        ("Refusal", "\n\n".join(about), effect.values(), ""),
         ("Caps", "", dict(caps(effect, known)), "No rate was measured that a cap is for."),
         ("Operating point", _rescue(known), point, "No record of an operating point was given."),
         ("Over-refusal", "", over_refusal, "Not measured, or not given: expect refusals of harmless requests as well."),
@@ -166,6 +165,7 @@ def model_card(
         removed=f"{edit.size:,}",
         n_rows=f"{rows.n_rows:,}",
         warning=WARNING,
+        broken=broken(effect),
         kind=edit.kind,
         domain=as_text(str(edit.spec.get("domain", "one domain")).replace("+", " and ")),
         drawn=edit.spec.get("selector") == "random",

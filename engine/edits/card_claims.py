@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.edits.effect import DROP, Change, Effect
+from engine.edits.effect import BROKEN, FEW, Change, Effect, total
 from engine.records.hashing import Json, file_sha256
 from engine.records.markdown import as_text
 
 MEASURED = (
     "Replies of the source and of the edited model to the same prompts, measured before this checkpoint was written. "
-    "It would not have been written with fewer refusals of these risk prompts over all domains together, with fewer in "
-    f"a domain of the edit's own, or with more than {DROP:.0%} of the prompts fewer in another. Nothing is known of "
-    "other prompts."
+    "It is written only where the edited model refuses, over all domains together, no fewer of the shipped risk "
+    "prompts and no fewer of the risk prompts of the pairs that were given, and no fewer in a domain of the edit's "
+    "own. A reply that the judge could not read counts on neither side. Nothing is known of other prompts."
 )
 DTYPES = ("float32", "bfloat16", "float16")
 
@@ -40,11 +40,31 @@ def file_hashes(folder: Path, *, but: str) -> str:
     return "\n".join(f"{file_sha256(path)}  {path.name}" for path in files)
 
 
+def few_refused(effect: Effect) -> str:
+    """That the shipped prompts say little of a model that refuses almost none of them; empty for another."""
+    n, before, after = total(effect.shipped)
+    if before >= FEW:
+        return ""
+    return (
+        f"**The source refuses {before} of the {n} shipped risk prompts, the edited model {after}: nothing could be "
+        "lowered on them**, so that they do not tell whether this edit lowers refusal."
+    )
+
+
+def broken(effect: Effect) -> str:
+    """A warning where the edited model is broken; empty where it is not."""
+    if not effect.broken:
+        return ""
+    return f"**BROKEN:** {effect.on_text()}, more than {BROKEN:g} times as much. It was exported with `--allow-broken`."
+
+
 def lowered(effect: Effect, known: Json) -> str:
-    """A warning with every domain where the edited model refused fewer risk prompts; empty where there is none."""
+    """A warning with every other domain, and every number of a record, in which refusal fell though no sum did; empty
+    where there is none."""
+    changes = {**{f"{domain} (shipped prompts)": one for domain, one in effect.shipped.items()}, **effect.malign}
     fell = [
-        f"{domain} {one.after} of {one.n}, without the edit {one.before}"
-        for domain, one in effect.malign.items()
+        f"{name} {one.after} of {one.n}, without the edit {one.before}"
+        for name, one in changes.items()
         if one.after < one.before
     ]
     if rates := _numbers(known, "unedited_malign", "edited_malign"):
@@ -52,7 +72,9 @@ def lowered(effect: Effect, known: Json) -> str:
         if after < before:
             domain = known.get("domain", "in the record")
             fell.append(f"{domain} {after:.3f}, without the edit {before:.3f} (the record)")
-    return f"**Warning:** refusal of risk prompts fell: {as_text('; '.join(fell))}." if fell else ""
+    return (
+        f"**Warning:** though no sum over domains fell here, refusal did: {as_text('; '.join(fell))}." if fell else ""
+    )
 
 
 def caps(effect: Effect, known: Json) -> Iterator[tuple[str, str]]:

@@ -43,17 +43,18 @@ def export_masked(
     out: Path,
     *,
     effect: Effect,
+    allow_broken: bool = False,
     record: CardRecord | None = None,
     progress: Progress | None = None,
 ) -> Exported:
     """Write `checkpoint` with the rows of `edit` zeroed, biases included, and its model card, into `out`.
 
-    effect: what the edit was measured to do to refusal (`engine.studies.refusal.effect`); `InputError` where it is of
-    another model or edit, or lowers refusal. `out` appears complete or not at all; what a killed export of this name
-    left beside it is removed first. See also `check_place`.
+    effect: what the edit was measured to do (`engine.studies.refusal.effect`); `InputError` where it is of another
+    model or edit, lowers refusal, or breaks the model and that is not allowed. `out` appears complete or not at all;
+    what a killed export of this name left beside it is removed first. See also `check_place`.
     """
     check_place(edit, out)
-    effect.check(edit, checkpoint.weights_hash())
+    effect.check(edit, checkpoint.weights_hash(), allow_broken=allow_broken)
     model = skeleton(checkpoint)
     rows = row_index(model)
     mask = checked_mask(edit.units, rows.n_rows)

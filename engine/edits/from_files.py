@@ -23,6 +23,8 @@ def edit_from_mask(path: Path, n_rows: int, weights_hash: str | None) -> Edit:
     that a person ticked is of kind `hand-made`.
     """
     mask, manifest = read_mask(path, n_rows, weights_hash)
+    if not 0 < len(mask) < n_rows:
+        raise InputError(f"{path} removes {len(mask)} of {n_rows} rows; expected some of them, and not all")
     spec = spec_of(manifest)
     if spec.get("order") in ORDERS:
         return edit_of(mask, n_rows, kind="language model", spec=spec)

@@ -335,7 +335,7 @@ def checked_prompt(
             f"{loaded.id} has rows for {rows} tokens; the embeddings were not resized for the tokens that were added: "
             "save the model's own tokenizer beside it"
         )
-    context = _context(loaded)
+    context = context_tokens(loaded)
     if context is not None and len(ids) + max_new_tokens > context:
         raise InputError(
             f"a prompt of {len(ids)} tokens and {max_new_tokens} new ones exceed the model's context of {context}; "
@@ -344,14 +344,14 @@ def checked_prompt(
     return ids
 
 
-def _context(loaded: LoadedModel) -> int | None:
+def context_tokens(loaded: LoadedModel) -> int | None:
     found: int | None = getattr(loaded.model.config.get_text_config(), "max_position_embeddings", None)
     return found
 
 
 def room_for_replies(loaded: LoadedModel, prompts: Sequence[Prompt], **how: Any) -> int | None:
     """Tokens that the model's context leaves behind the longest prompt, None for any number. how: as `prompt_ids`."""
-    context = _context(loaded)
+    context = context_tokens(loaded)
     if context is None:
         return None
     return context - max(len(prompt_ids(loaded.tokenizer, prompt, **how)) for prompt in prompts)

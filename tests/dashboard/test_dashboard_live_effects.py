@@ -14,6 +14,7 @@ from dashboard.pages.live import settings as live_settings
 from dashboard.state import shipped
 from engine.edits.contrasts import Contrast
 from engine.edits.edit import edit_of
+from engine.edits.effect import total
 from engine.edits.from_files import edit_from_contrast
 from engine.records.errors import InputError
 from engine.results.folders import write_tables
@@ -86,11 +87,11 @@ def quiet(*_):
 
 
 def never(*_):
-    raise AssertionError("nothing was to be measured")
+    raise AssertionError("no pairs were to be asked")
 
 
-def test_a_cell_of_the_shipped_grid_is_shown_by_its_record_and_asks_the_model_nothing(demo, monkeypatch):
-    monkeypatch.setattr(effects, "_measured", never)
+def test_a_cell_of_the_shipped_grid_is_shown_by_its_record_and_the_shipped_prompts(demo, monkeypatch):
+    monkeypatch.setattr(measuring, "asked_pairs", never)
     demo.effects.clear()
     point = shipped.operating_point("lrp", "hate")
     found = checked(demo, edits.Edit("refusal", "lrp", domain="hate", lam=point.lam, k=point.k))
@@ -99,18 +100,29 @@ def test_a_cell_of_the_shipped_grid_is_shown_by_its_record_and_asks_the_model_no
     [after] = grid.filter(k=point.k).filter(pl.col("lambda") == point.lam)["malign"]
     change = found.malign["hate"]
     assert (change.before / change.n, change.after / change.n) == (before, after)
+    general = total(found.shipped)
+    assert general.n >= 100
+    assert general.after > general.before
     assert effects.in_words(found) == (
-        f"Measured: it refuses {change.after} of 64 risk prompts ({change.before} without it) and "
+        f"Measured: it refuses {general.after} of {general.n} shipped risk prompts ({general.before} without it), "
+        f"{change.after} of 64 risk prompts ({change.before} without it), "
         f"{found.benign['hate'].after} of 64 base prompts ({found.benign['hate'].before} without it)."
     )
 
 
+# Weak points that refuse more in their own domain and less over all five.
+LOWERED = {("mean_activation", "hate"), ("mean_activation", "legal")}
+
+
 @pytest.mark.parametrize("selector", ["lrp", "ig", "consensus2", "mean_activation", "random"])
 def test_every_shipped_operating_point_has_its_record(demo, monkeypatch, selector):
-    monkeypatch.setattr(effects, "_measured", never)
+    monkeypatch.setattr(measuring, "asked_pairs", never)
     for domain in edits.DOMAINS:
         point = shipped.operating_point(selector, domain)
-        if point is not None:
+        if point is not None and (selector, domain) in LOWERED:
+            with pytest.raises(InputError, match="shipped prompts, all"):
+                checked(demo, edits.Edit("refusal", selector, domain=domain, lam=point.lam, k=point.k))
+        elif point is not None:
             checked(demo, edits.Edit("refusal", selector, domain=domain, lam=point.lam, k=point.k))
 
 
@@ -146,7 +158,7 @@ def test_ticked_rows_and_rates_are_measured_and_a_control_is_not(entry, monkeypa
 
 
 def test_the_grid_of_a_run_is_the_record_of_its_cells(entry, run, monkeypatch):
-    monkeypatch.setattr(effects, "_measured", never)
+    monkeypatch.setattr(measuring, "asked_pairs", never)
     found = checked(entry, own(run, 0.01))
     assert (found.malign["hate"], found.benign["hate"]) == ((N, 12, 24), (N, 2, 2))
     assert "judge embedded 1, reply tokens 20" in found.asked()
@@ -216,13 +228,13 @@ def test_ones_own_model_is_edited_by_the_cells_of_its_own_run(model, entry, run)
     app.button(key="run").click().run()
     assert not app.exception
     assert not app.warning
-    assert "Measured: it refuses 24 of 40 risk prompts (12 without it)" in captions(app)
+    assert "24 of 40 risk prompts (12 without it)" in captions(app)
     assert app.session_state["live-shown"].complete
 
     app.selectbox(key="run_cell").set_value("λ 0.5, k 5%").run()
     app.button(key="run").click().run()
     assert "lowers refusal of risk prompts" in app.warning[0].value.replace("\\", "")
-    assert not app.session_state["live-shown"].outcomes
+    assert list(app.session_state["live-shown"].outcomes) == ["before"]  # which is there at once
     app.selectbox(key="reopen").set_value(app.selectbox(key="reopen").options[0]).run()
     assert not app.exception
     assert app.selectbox(key="run_cell").value == "λ 0.5, k 1%"

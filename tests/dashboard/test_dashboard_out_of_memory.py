@@ -99,7 +99,7 @@ def test_replies_without_memory_are_one_line(
         return real(*given, **settings)
 
     monkeypatch.setattr(live, "replies", armed)
-    monkeypatch.setattr(effects, "PAIRS_OF_EACH", 1)
+    monkeypatch.setattr(effects, "PAIRS", 1)
     app = clicked(run_live_edit(folder, prompt="The cat sat.", **more))
     (line,) = warnings(app)
     assert line.startswith("out of memory")
@@ -123,7 +123,7 @@ def test_scores_and_the_effect_on_refusal_without_memory_are_one_line(
         return loaded
 
     monkeypatch.setattr(live.POOL, "_load", load)
-    monkeypatch.setattr(effects, "PAIRS_OF_EACH", 1)
+    monkeypatch.setattr(effects, "PAIRS", 1)
     monkeypatch.setattr(edits, "CALIBRATION_WINDOWS", 4)
     app = clicked(run_live_edit(folder, prompt="The cat sat.", rank_selector=selector))
     (line,) = warnings(app)

@@ -38,7 +38,6 @@ MASKS = {
     "ids beyond the rows": {"removed": np.array([1, 288])},
     "ids below zero": {"removed": np.array([-1, 2])},
     "ids twice": {"removed": np.array([1, 1, 2])},
-    "ids in another order": {"removed": np.array([3, 2, 1])},
     "ids as fractions": {"removed": np.array([1.0, 2.5])},
     "ids as truths": {"removed": np.ones(288, dtype=bool)},
     "a table of ids": {"removed": np.arange(4).reshape(2, 2)},

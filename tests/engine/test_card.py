@@ -30,8 +30,8 @@ from engine.models.loading import LoadedModel, load_model
 from engine.records.manifest import read_manifest
 from engine.studies.refusal.mask_outputs import kept_masks
 
-PLAN = ["--selectors", "lrp", "--domains", "hate", "--pairs-per-domain", "8", "--samples", "16", "--max-length", "64"]
-PLAN += ["--reply-tokens", "25", "--heldout-pairs", "6", "--lambdas", "0.5", "--ks", "0.02", "--benign-limit", "0.4"]
+PLAN = ["--selectors", "lrp", "--domains", "hate", "--pairs-per-domain", "24", "--samples", "16", "--max-length", "64"]
+PLAN += ["--reply-tokens", "25", "--heldout-pairs", "6", "--lambdas", "0.8", "--ks", "0.02", "--benign-limit", "0.4"]
 PLAN += ["--eval-samples", "2", "--eval-length", "64", "--seeds", "1"]
 
 
@@ -163,7 +163,10 @@ def test_a_cap_at_its_border(n: int, after: int, cap: float, verdict: str):
 def test_a_fall_of_refusal_in_any_domain_is_a_warning():
     malign = {"hate": Change(40, 10, 40), "crime": Change(40, 24, 22), "legal": Change(40, 3, 3)}
     said = lowered(Effect("w", "m", malign), {})
-    assert said == "**Warning:** refusal of risk prompts fell: crime 22 of 40, without the edit 24."
+    assert (
+        said == "**Warning:** though no sum over domains fell here, refusal did: crime 22 of 40, without the edit 24."
+    )
+    assert "legal (shipped prompts) 3 of 24" in lowered(Effect("w", "m", shipped={"legal": Change(24, 4, 3)}), {})
     assert not lowered(Effect("w", "m", {"hate": Change(40, 10, 10)}), {"edited_malign": 0.5, "unedited_malign": 0.5})
     record = {"edited_malign": 0.4, "unedited_malign": 0.5, "domain": "hate"}
     assert "hate 0.400, without the edit 0.500 (the record)" in lowered(Effect("w", "m"), record)

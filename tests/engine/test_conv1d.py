@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from harmless import harmless
 from same_bits import assert_same_bits, bits
 from tiny_models import load_tiny, tiny_model
 from torch import nn
@@ -17,7 +18,6 @@ from transformers.pytorch_utils import Conv1D
 
 from engine.data.corpora import Windows
 from engine.edits.edit import edit_of
-from engine.edits.effect import Effect
 from engine.edits.export import export_masked
 from engine.interventions.at_outputs import edited_outputs, sees_sequences
 from engine.interventions.in_weights import zeroed
@@ -124,7 +124,7 @@ def test_wanda_by_loops_over_the_stored_columns(gpt2: LoadedModel) -> None:
 def test_export_zeroes_the_columns_in_the_files(gpt2: LoadedModel, tmp_path: Path) -> None:
     mask = some_rows(gpt2.rows.n_rows)
     chosen = edit_of(mask, gpt2.rows.n_rows, kind="language model", spec={"selector": "random", "order": "lerf"})
-    effect = Effect(gpt2.weights_hash, chosen.mask_hash, unasked="a test asks nothing")
+    effect = harmless(gpt2.weights_hash, chosen.mask_hash)
     export_masked(find_checkpoint(gpt2.id), chosen, tmp_path / "out", effect=effect)
     plain = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32)
     assert_same_bits(plain, bits(edited_by_hand(gpt2, mask)))

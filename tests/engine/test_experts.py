@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from harmless import harmless
 from same_bits import assert_same_bits, bits
 from tiny_models import EXPERT_FAMILIES, load_tiny, tiny_model
 
 from engine.data.corpora import Windows
 from engine.edits.edit import Edit, edit_of
-from engine.edits.effect import Effect
 from engine.edits.export import export_masked
 from engine.interventions.at_outputs import edited_outputs, sees_sequences
 from engine.interventions.compaction import compacted
@@ -251,7 +251,7 @@ def test_export_equals_the_mask(routed: LoadedModel, tmp_path: Path) -> None:
     """The files hold experts one by one (Mixtral, Qwen, OLMoE, DeepSeek) or fused (gpt-oss, Granite)."""
     mask = some_rows(routed.rows.n_rows)
     chosen = edit_of(mask, routed.rows.n_rows, kind="language model", spec={"selector": "random", "order": "lerf"})
-    effect = Effect(routed.weights_hash, chosen.mask_hash, unasked="a test asks nothing")
+    effect = harmless(routed.weights_hash, chosen.mask_hash)
     export_masked(find_checkpoint(routed.id), chosen, tmp_path / "out", effect=effect)
     with zeroed(routed, mask):
         assert_same_bits(never_shown(str(tmp_path / "out")), bits(routed.model))

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 import torch
 import yaml
+from harmless import harmless
 from safetensors.torch import load_file
 from tiny_models import FAMILIES, load_tiny, save_tiny
 
@@ -63,7 +64,7 @@ def edit(n_rows: int, **spec: object) -> Edit:
 
 def unasked(chosen: Edit, loaded: LoadedModel) -> Effect:
     """The record of an edit whose effect on refusal a test does not ask about."""
-    return Effect(loaded.weights_hash, chosen.mask_hash, unasked="a test asks nothing")
+    return harmless(loaded.weights_hash, chosen.mask_hash)
 
 
 def replies_in_memory(loaded: LoadedModel) -> list[list[int]]:

@@ -233,11 +233,13 @@ def test_progress_and_order(tiny_llama: LoadedModel) -> None:
     assert generate_batch(tiny_llama, [], 2) == []
 
 
-def test_base_models_get_a_plain_line(tiny_llama: LoadedModel) -> None:
+def test_base_models_get_user_and_assistant_as_plain_text(tiny_llama: LoadedModel) -> None:
     plain = tiny_tokenizer()
     plain.chat_template = None
     loaded = dataclasses.replace(tiny_llama, tokenizer=plain)
-    assert prompt_ids(plain, "No way.") == plain("No way.\n")["input_ids"]
+    assert prompt_ids(plain, "No way.") == plain("User: No way.\n\nAssistant:")["input_ids"]
+    dialogue = "User: No way.\n\nAssistant: Why?\n\nUser: So.\n\nAssistant: Well."
+    assert prompt_ids(plain, ("No way.", "Why?", "So."), "Well.") == plain(dialogue)["input_ids"]
     expected = [reference(loaded, prompt, None)[0] for prompt in PROMPTS]
     with end_tokens(loaded, []):
         assert [reply.text for reply in generate_batch(loaded, PROMPTS, NEW)] == expected

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from harmless import harmless
 
 from engine.edits.edit import edit_of
-from engine.edits.effect import Effect
 from engine.edits.export import export_masked
 from engine.models.checkpoints import find_checkpoint
 from engine.models.loading import LoadedModel
@@ -26,14 +26,15 @@ import numpy as np
 from pathlib import Path
 import engine.edits.export as export
 from engine.edits.edit import edit_of
-from engine.edits.effect import Effect
+from engine.edits.effect import Change, Effect
 from engine.models.checkpoints import find_checkpoint
 checkpoint = find_checkpoint(sys.argv[1])
 edit = edit_of(np.arange(3), int(sys.argv[3]), spec={"selector": "random", "order": "lerf", "rate": 0.1})
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 export.model_card = die  # the copy is whole by now
-effect = Effect(checkpoint.weights_hash(), edit.mask_hash, unasked="a test asks nothing")
+asked = {"shipped": {"hate": Change(120, 10, 10)}, "nats": (3.0, 3.0)}
+effect = Effect(checkpoint.weights_hash(), edit.mask_hash, **asked)
 export.export_masked(checkpoint, edit, Path(sys.argv[2]), effect=effect)
 """
 
@@ -57,7 +58,7 @@ def test_a_killed_export_is_swept_by_the_next(tiny_llama: LoadedModel, tmp_path:
     assert left.name.endswith(".part")
     assert list(left.glob("*.safetensors"))
     edit = edit_of(np.arange(3), rows, spec={"selector": "random", "order": "lerf", "rate": 0.1})
-    effect = Effect(tiny_llama.weights_hash, edit.mask_hash, unasked="a test asks nothing")
+    effect = harmless(tiny_llama.weights_hash, edit.mask_hash)
     export_masked(find_checkpoint(tiny_llama.id), edit, out, effect=effect)
     assert [path.name for path in tmp_path.iterdir()] == ["edited"]
 

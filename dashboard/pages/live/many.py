@@ -110,10 +110,13 @@ def _write(now: Round, entry: Entry, status: DeltaGenerator, drawn: DeltaGenerat
 
     mask = edits.mask_of(entry, request.edit, writing.scoring(progress))
     now.rows = len(mask)
-    now.effect = effects.in_words(effects.checked_effect(entry, mask, request.edit, progress))
+    effect = effects.checked_effect(entry, mask, request.edit, progress)
+    now.effect = effects.in_words(effect)
     now.reference = stamps.reference_of(entry, comparing, waiting)
     prompts = [one.prompt for one in now.asked]
     for told in many.replies(entry, mask, prompts, request.reply_tokens, on_pass=passing, on_wait=waiting):
+        if effect.broken:
+            told = {one: (before, after and replace(after, broken=now.effect)) for one, (before, after) in told.items()}
         now.told = told
         done[0] = sum(None not in pair for pair in told.values())
         _draw(now, drawn)

@@ -176,10 +176,17 @@ def _write(now: Try, wanted: tuple[live.Side, ...], status: DeltaGenerator, card
     def progress(what: str, done: int, total: int) -> None:
         status.progress(min(done / max(total, 1), 1.0), text=f"{what}: {done} of {total}")
 
-    masks = writing.rows_of(now, entry, progress)
+    def follow(masks: writing.Masks, sides: tuple[live.Side, ...]) -> None:
+        if sides:
+            cards.follow(
+                lambda waiting: writing.replies(now, entry, masks, sides, waiting), status, now.texts, now.outcomes
+            )
+
     for side in cards.sides:
         cards.write(side, now.texts[side])
-    cards.follow(lambda waiting: writing.replies(now, entry, masks, wanted, waiting), status, now.texts, now.outcomes)
+    first: tuple[live.Side, ...] = ("before",) if "before" in wanted else ()
+    follow((writing.NO_ROWS, None), first)  # at once: to know what the edit does may take a while
+    follow(writing.rows_of(now, entry, progress), tuple(side for side in wanted if side not in first))
 
 
 def _reference(entry: live.Entry, status: DeltaGenerator) -> Reference | None:

@@ -240,6 +240,12 @@ ends at any end token of the generation config or the tokenizer, or at the token
 - The **operating point** is chosen on the calibration pairs and measured again on held-out ones (**choice**: the
   paper chooses and reports on the same test prompts), and never refuses fewer risk prompts than the unedited model
   (**choice**).
+- **The gate** stands before every edit that leaves or answers a prompt, whatever made it. Asked are shipped risk
+  prompts (English, five domains, no option changes them or their judge) and the pairs that were given: over all domains
+  of each, and in an edit's own domains, no fewer may be refused than by the unedited model; at least 100 replies must
+  be readable. A model whose perplexity on text is multiplied by more than ten is called BROKEN: it is shown, and
+  exported only with `--allow-broken`. Nothing is promised about other prompts, nor about whoever writes code of their
+  own (**choice**).
 - **Random** is uniform noise in -1 to 1, the range of the difference of ranks, with λ = 0 (**choice**).
 - **Consensus-2** is the mean of the differences of ranks under LRP and under IG (**choice**: the paper aggregates
   the ranks themselves, which gives the same number).

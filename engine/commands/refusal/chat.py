@@ -30,10 +30,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Every line is a prompt of its own (there is no memory of earlier ones). The model answers as it "
         "is and with the rows removed; both answers with the refusal margin and the judge's verdict. Reads standard "
         "input, so that a file of prompts can be piped in; --json prints one object per prompt, on a line of its own. "
-        "Ctrl-C stops a reply, Ctrl-D ends. First both answer the held-out pairs, unless the store has the replies: an "
-        "edit that refuses fewer risk prompts, over all domains or in one of its own, or over a twentieth fewer in "
-        "another, is not talked to. A mask that is no refusal edit is asked about the "
-        "shipped pairs where no --pairs are given.",
+        "Ctrl-C stops a reply, Ctrl-D ends. "
+        f"{edit_options.GATE} An edit that breaks the model is shown without, called BROKEN.",
     )
     common.add_model(parser)
     edit_options.add_edit(parser)
@@ -64,7 +62,10 @@ def run(args: argparse.Namespace) -> None:
     judge = common.one_judge(args.judge or RefusalPlan.judge)
     loaded = common.load(args)
     edit = edit_options.chosen_edit(args, loaded.rows.n_rows, loaded.weights_hash)
-    edit_options.effect_of(args, loaded, edit, judge)
+    effect = edit_options.effect_of(args, loaded, edit, judge, text_first=True)
+    effect.check_shown(edit, loaded.weights_hash)
+    if effect.broken:
+        common.err.print(f"BROKEN: {effect.on_text()}", markup=False)
     interactive = sys.stdin.isatty() and not args.json
     if not args.json:
         common.err.print(

@@ -17,7 +17,7 @@ from engine.run.preflight import LeftOut, check_text, impossible, remaining
 from engine.run.refusal_plan import RefusalPlan
 from engine.selectors import get_selector, protected_by
 from engine.studies.refusal.algorithm import check_chat_template, check_sides
-from engine.studies.refusal.effect import asked_pairs
+from engine.studies.refusal.effect import asked_pairs, shipped_prompts
 from engine.studies.refusal.inputs import RefusalInputs, sides
 
 
@@ -60,14 +60,15 @@ def impossible_contrasts(sketch: LoadedModel, plan: RefusalPlan) -> LeftOut:
     return found
 
 
-def check_effect(sketch: LoadedModel, plan: RefusalPlan, edit: Edit, store: Store) -> None:
+def check_effect(sketch: LoadedModel, plan: RefusalPlan, edit: Edit, *, with_pairs: bool) -> None:
     """`InputError` where the prompts by which the edit's effect is measured cannot be read or asked."""
-    run = RefusalInputs(sketch, plan, store, cast(Any, None)).plain
-    if sketch.tokenizer.chat_template:  # a model without one answers no prompts, which its record says
+    for prompt in (prompt for pairs in shipped_prompts().values() for prompt in sides(pairs)):
+        checked_prompt(sketch, prompt, 1)
+    if with_pairs:
         _, asked, own = asked_pairs(plan, edit)
         for domain, pairs in asked.items():
             for prompt in sides(pairs) if domain in own else [pair.risk for pair in pairs]:
-                checked_prompt(sketch, prompt, run.plan.reply_tokens)
+                checked_prompt(sketch, prompt, plan.reply_tokens)
 
 
 def _check_prompts(run: RefusalInputs, domains: dict[str, list[Pair]]) -> None:
