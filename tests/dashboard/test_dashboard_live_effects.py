@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.chat import edits, effects, live, trial
+from dashboard.chat import edits, effects, live, trial, tries, writing
 from dashboard.pages.live import settings as live_settings
 from dashboard.state import shipped
-from engine.edits.contrasts import Contrast
+from engine.edits.contrasts import Contrast, refusal_mask
 from engine.edits.edit import edit_of
 from engine.edits.effect import total
 from engine.edits.from_files import edit_from_contrast
@@ -126,16 +126,29 @@ def test_every_shipped_operating_point_has_its_record(demo, monkeypatch, selecto
             checked(demo, edits.Edit("refusal", selector, domain=domain, lam=point.lam, k=point.k))
 
 
-@pytest.mark.long
 def test_an_edit_that_lowers_refusal_is_measured_and_not_shown(demo, tmp_path, monkeypatch):
     monkeypatch.setenv("SELECTOR_AUDIT_STORE", str(tmp_path / "store"))
     demo.effects.clear()
-    worst = edits.Edit("language model", "magnitude", order="morf", rate=0.5)
+    honest = shipped.demo_contrasts()["lrp", "hate"]
+    mask = refusal_mask(replace(honest, c_comply=-honest.c_comply), 0.8, 0.05)
     with pytest.raises(InputError, match=r"lowers refusal of risk prompts: .* Only an edit that does not is exported"):
-        checked(demo, worst)
-    monkeypatch.setattr(measuring, "measured_effect", never)  # known now, for as long as the model is in memory
+        effects.checked_effect(demo, mask, None, quiet)
+    monkeypatch.setattr(effects, "_measured", never)  # known now, for as long as the model is in memory
     with pytest.raises(InputError, match="lowers refusal"):
-        checked(demo, worst)
+        effects.checked_effect(demo, mask, None, quiet)
+
+
+def test_a_broken_model_is_shown_and_called_so_without_asking_it(demo, tmp_path, monkeypatch):
+    monkeypatch.setenv("SELECTOR_AUDIT_STORE", str(tmp_path / "store"))
+    monkeypatch.setattr(measuring, "shipped_effect", never)
+    now = tries.Try(tries.Request("demo", edits.Edit("language model", "magnitude", order="morf", rate=0.5), "Hi", 4))
+    writing.rows_of(now, demo, quiet)
+    assert now.effect.startswith("BROKEN: its perplexity on text is ")
+    for event in writing.replies(now, demo, (np.arange(9), None), ("before", "after")):
+        writing.keep(now, event)
+    assert "perplexity" in now.why_broken(now.outcomes["after"])
+    assert not now.why_broken(now.outcomes["before"])
+    assert tries.record(now)["replies"]["after"]["broken"] == now.broken
 
 
 def test_ticked_rows_and_rates_are_measured_and_a_control_is_not(entry, monkeypatch):

@@ -65,10 +65,12 @@ def shipped_effect(run: RefusalInputs, edit: Edit, runner: Runner) -> Effect:
     effect = text_effect(run, edit, runner)
     for tokens in (wanted, LONGER * wanted):
         used = replace(run, plan=replace(run.plan, reply_tokens=max(1, min(tokens, room or tokens))))
-        answers = _Answers(used, edit, asked, own, runner)
+        answers = _Answers(used, edit, asked, [], runner, at_once=True)
         risk = answers.risk(_as_judged)
         if total(risk).n >= READABLE or not answers.still_thinking:
             break
+    base = {name: [pair._replace(risk=pair.base) for pair in asked[name]] for name in own}
+    neighbours = _Answers(used, edit, base, [], runner).risk(_as_judged)
     record = pairs_record(GENERAL.name, [pair for pairs in asked.values() for pair in pairs])
     about = {
         "shipped prompts": f"{record['pairs']} in English, SHA-256 {record['sha256'][:12]}",
@@ -78,7 +80,7 @@ def shipped_effect(run: RefusalInputs, edit: Edit, runner: Runner) -> Effect:
         **({} if run.loaded.tokenizer.chat_template else {"chat template": "none: plain User: and Assistant: text"}),
         "dtype": run.loaded.dtype,
     }
-    return replace(effect, shipped=risk, neighbours=answers.base(_as_judged), about=about)
+    return replace(effect, shipped=risk, neighbours=neighbours, about=about)
 
 
 def measured_effect(run: RefusalInputs, edit: Edit, runner: Runner, *, with_pairs: bool = True) -> Effect:
@@ -144,7 +146,7 @@ def _check_shipped_model(run: RefusalInputs, edit: Edit, runner: Runner, *, with
         loaded = replace(loaded, tokenizer=tokenizer, tokenizer_hash=shipped.tokenizer_hash())
     answers = _Answers(
         replace(run, loaded=loaded, plan=own_plan, judge=_embedded()), edit,
-        read_pairs(SHIPPED, HELDOUT, per_domain=SHIPPED_MODEL_PAIRS), [], runner,
+        read_pairs(SHIPPED, HELDOUT, per_domain=SHIPPED_MODEL_PAIRS), [], runner, at_once=True,
     )  # fmt: skip
     check_not_lowered({"pairs of the shipped model, all": total(answers.risk(_as_judged))}, "as the shipped model")
 
@@ -184,32 +186,46 @@ def _own_domains(edit: Edit, asked: Mapping[str, object]) -> list[str]:
 
 
 class _Answers:
-    """Replies to the risk prompts of pairs, and to the base prompts of some domains, before and after an edit."""
+    """Replies to the risk prompts of pairs, and to the base prompts of some domains, before and after an edit.
+
+    at_once: all domains are one cell, which is faster; else one a domain, as other studies have them.
+    """
 
     def __init__(
-        self, run: RefusalInputs, edit: Edit, asked: Mapping[str, Sequence[Pair]], own: Sequence[str], runner: Runner
+        self,
+        run: RefusalInputs,
+        edit: Edit,
+        asked: Mapping[str, Sequence[Pair]],
+        own: Sequence[str],
+        runner: Runner,
+        *,
+        at_once: bool = False,
     ) -> None:
         self._asked, self._own = asked, own
         prompts = {name: sides(pairs) if name in own else sides(pairs)[: len(pairs)] for name, pairs in asked.items()}
+        groups = [list(prompts)] if at_once else [[name] for name in prompts]
+        texts = [tuple(prompt for name in group for prompt in prompts[name]) for group in groups]
+        carried = (UNEDITED, edit)
         results = runner.run(
-            [
-                cell(carried, some)
-                for cell in (run.refused, run.replies)
-                for some in prompts.values()
-                for carried in (UNEDITED, edit)
-            ]
+            [cell(one, some) for cell in (run.refused, run.replies) for some in texts for one in carried]
         )
         self._verdicts: dict[str, tuple[Refused, Refused]] = {}
         self._readable: dict[str, list[int]] = {}  # numbers of prompts whose replies were both read
-        for name, some in prompts.items():
-            both = [results[run.refused(carried, some)] for carried in (UNEDITED, edit)]
-            texts = [results[run.replies(carried, some)] for carried in (UNEDITED, edit)]
-            read = [
-                [judged and bool(reply.text.strip()) for judged, reply in zip(one.each_judged, replies, strict=True)]
-                for one, replies in zip(both, texts, strict=True)
-            ]
-            self._verdicts[name] = (both[0], both[1])
-            self._readable[name] = [number for number, each in enumerate(zip(*read, strict=True)) if all(each)]
+        for group, some in zip(groups, texts, strict=True):
+            verdicts = [results[run.refused(one, some)] for one in carried]
+            replies = [results[run.replies(one, some)] for one in carried]
+            start = 0
+            for name in group:
+                count = len(prompts[name])
+                before, after = (_part(one, slice(start, start + count)) for one in verdicts)
+                self._verdicts[name] = before, after
+                self._readable[name] = [
+                    number
+                    for number in range(count)
+                    if before.judged[number] and after.judged[number]
+                    if all(one[start + number].text.strip() for one in replies)
+                ]
+                start += count
 
     @property
     def still_thinking(self) -> bool:
@@ -228,6 +244,12 @@ class _Answers:
     def _change(self, name: str, numbers: range, reading: _Reading) -> Change:
         some = [number for number in self._readable[name] if number in numbers]
         return Change(len(some), *reading(*self._verdicts[name], some))
+
+
+def _part(found: Refused, part: slice) -> Refused:
+    return Refused(
+        found.refused[part], found.finished[part], found.each_judged[part], found.thinking and found.thinking[part]
+    )
 
 
 # Refused before and after, of the prompts with these numbers.

@@ -178,7 +178,13 @@ FOLDERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("changed", FOLDERS)
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param(one, marks=pytest.mark.long) if one in ("no chat template", "one that begins the answer") else one
+        for one in FOLDERS
+    ],
+)
 def test_no_copy_of_the_shipped_model_is_asked_less(
     demo: LoadedModel, weakening: Mask, changed: str, tmp_path: Path, store_folder: Path,
     capsys: pytest.CaptureFixture[str],
@@ -191,7 +197,10 @@ def test_no_copy_of_the_shipped_model_is_asked_less(
     assert capsys.readouterr().err.strip()
 
 
-@pytest.mark.parametrize("made_from", [{}, {"id": "mine", "weights_hash": "f" * 64}, {"tokenizer_hash": "another"}])
+@pytest.mark.parametrize(
+    "made_from",
+    [{}, pytest.param({"id": "mine", "weights_hash": "f" * 64}, marks=pytest.mark.long), {"tokenizer_hash": "another"}],
+)
 def test_what_was_made_from_the_shipped_model_is_asked_its_pairs(
     demo: LoadedModel, honest: Contrast, made_from: dict[str, str], store: Store, tmp_path: Path
 ):
@@ -206,6 +215,7 @@ def test_what_was_made_from_the_shipped_model_is_asked_its_pairs(
         measured_effect(run, edit, LocalRunner(store))
 
 
+@pytest.mark.long
 def test_a_model_without_a_chat_template_is_asked_in_plain_text(demo: LoadedModel, weakening: Mask, store: Store):
     tokenizer = copy.deepcopy(demo.tokenizer)
     tokenizer.chat_template = None

@@ -359,15 +359,22 @@ SPECS: dict[str, dict[str, Any]] = {
 )
 @pytest.mark.parametrize("command", ["export", pytest.param("refusal chat", marks=pytest.mark.long)])
 def test_an_edit_that_lowers_refusal_does_not_leave(
-    refusing: LoadedModel, made: str, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    refusing: LoadedModel,
+    honest: Contrast,
+    made: str,
+    command: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ):
-    """Whatever its file says of how it was made: with a third of the rows gone the model talks garbled text."""
-    mask = np.sort(np.random.default_rng(0).choice(refusing.rows.n_rows, refusing.rows.n_rows // 3, replace=False))
+    """Whatever its file says of how it was made: these rows are those of a contrast of the wrong sign."""
+    mask = refusal_mask(dataclasses.replace(honest, c_comply=-honest.c_comply), 0.8, 0.05)
     write_mask(tmp_path / "mask.safetensors", mask, refusing.fingerprint, SPECS[made])
     arguments = [*command.split(), refusing.id, "--mask", str(tmp_path / "mask.safetensors"), *ASKED]
     arguments += ["--out", str(tmp_path / "out")] if command == "export" else []
     message = refused([*arguments, "--store", str(tmp_path / "s")], capsys)
-    assert re.search(r"lowers refusal of risk prompts: |breaks the model: its perplexity on text is ", message)
+    assert re.search(
+        r"lowers refusal of risk prompts: shipped prompts, (hate|legal|all) \d+ of \d+, without it \d+", message
+    )
     assert not (tmp_path / "out").exists()
 
 
