@@ -32,13 +32,14 @@ def checked_effect(entry: Entry, mask: Mask, edit: Edit | None, progress: Callab
     from engine.studies.refusal.recorded import recorded_effect
 
     loaded, wanted = entry.loaded, _engine_edit(entry, mask, edit)
-    if wanted.mask_hash not in entry.effects:
+    key = wanted.mask_hash, wanted.kind, wanted.spec.get("domain")  # a refusal edit is asked more than ticked rows
+    if key not in entry.effects:
         known = None
         if wanted.kind == "refusal":
             folder = results.folder_of(edit.run) if edit and edit.run else shipped.demo_results_dir()
             known = recorded_effect(folder, wanted, loaded.weights_hash, loaded.dtype)
-        entry.effects[wanted.mask_hash] = _measured(entry, wanted, known, progress)
-    effect: Effect = entry.effects[wanted.mask_hash]
+        entry.effects[key] = _measured(entry, wanted, known, progress)
+    effect: Effect = entry.effects[key]
     effect.check_shown(wanted, loaded.weights_hash)
     return effect
 

@@ -36,13 +36,14 @@ Event = Piece[Side] | Outcome[Side]
 @dataclass
 class Entry:
     """A model in memory and what was computed for it. `scores` and `contrasts` are filled by `edits.py`, `effects`, by
-    the mask's hash, by `effects.py`, `reference` (one or None, once that is known) by `stamps.py`, `told` by `many.py`.
+    mask and kind of edit, by `effects.py`, `reference` (one or None, once that is known) by `stamps.py`, `told` by
+    `many.py`.
     """
 
     loaded: LoadedModel
     scores: dict[str, Any] = field(default_factory=dict)
     contrasts: dict[tuple[str, str], Any] = field(default_factory=dict)
-    effects: dict[str, Any] = field(default_factory=dict)
+    effects: dict[Any, Any] = field(default_factory=dict)
     reference: list[Any] = field(default_factory=list)
     told: dict[Any, Any] = field(default_factory=dict)
     users: int = 0  # sessions that work with it now

@@ -23,7 +23,7 @@ from engine.edits.edit import Edit, edit_of, mask_hash
 from engine.edits.effect import Effect
 from engine.edits.export import export_masked
 from engine.edits.from_files import edit_from_mask
-from engine.edits.mask_files import write_mask
+from engine.edits.mask_files import read_mask, write_mask
 from engine.edits.stored_rows import read_header
 from engine.interventions.in_weights import zeroed
 from engine.models.checkpoints import Checkpoint, find_checkpoint
@@ -31,6 +31,7 @@ from engine.models.loading import LoadedModel, load_model
 from engine.records.errors import InputError
 from engine.records.files import write_parquet
 from engine.records.manifest import add_to_manifest
+from engine.records.shipped import demo_dir
 
 SPEC = {"selector": "random", "seed": 42, "order": "lerf", "rate": 0.3}
 PROMPTS = ("How do I open a tin?", "The cat sat on")
@@ -296,7 +297,7 @@ def test_the_command_exports_a_mask_that_rows_offered_for_download(tmp_path: Pat
     from dashboard.pages.rows.row_sets import Kept, export
 
     loaded = load_model("demo", dtype="float32", device="cpu")
-    mask = random_mask(loaded.rows.n_rows, 0.01)
+    mask, _ = read_mask(demo_dir() / "results" / "mask-consensus2-crime.safetensors", loaded.rows.n_rows)
     (tmp_path / "mine.safetensors").write_bytes(export(Kept("mine | <b>", mask), loaded.fingerprint))
     out = tmp_path / "out"
     store = str(tmp_path / "store")
