@@ -90,7 +90,7 @@ def test_what_an_edit_does_is_measured_without_leaving_anything(store, monkeypat
     monkeypatch.setattr("engine.results.store.Store", opened)
     entry, edit = SimpleNamespace(loaded=None), SimpleNamespace(kind="refusal")
     with pytest.raises(Opened):
-        effects._measured(entry, edit, print)
+        effects._measured(entry, edit, None, print)
     access.limit(False)
     with pytest.raises(Opened):
         effects._measured(entry, edit, print)
@@ -136,7 +136,7 @@ def test_the_command_decides(words, limited, monkeypatch, tmp_path):
     args = build_parser().parse_args(["dashboard", "--no-browser", *words, "--store", str(tmp_path)])
     monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path))
     args.run(args)
-    guard = served[0]["middleware"][-1]
+    (guard,) = [one for one in served[0]["middleware"] if "token" in one.kwargs]
     assert access.limited() == limited
     assert (guard.kwargs["token"] is not None) == ("0.0.0.0" in words)
 

@@ -11,7 +11,7 @@ from dashboard.charts import refusal_specificity
 from dashboard.pages.methods.formulas import FORMULAS
 from dashboard.show import described, layout, tools
 from dashboard.state import shipped
-from engine.judges.base import EMBEDDED, JUDGES
+from engine.judges.base import EMBEDDED, JUDGES, open_judges
 from engine.judges.measured_quality import quality_by_kind
 from engine.records.environment import installed_version
 
@@ -379,7 +379,7 @@ def render() -> None:
 
 def _embedded_by_kind() -> None:
     """Where the embedded judge errs, from the file that its measurement writes."""
-    kinds = quality_by_kind(JUDGES.get(EMBEDDED).open())
+    kinds = quality_by_kind(open_judges(EMBEDDED)[0])
     if not kinds:
         st.markdown("The embedded judge has not been measured by kind of reply in this version.")
         return
