@@ -93,7 +93,7 @@ def test_what_an_edit_does_is_measured_without_leaving_anything(store, monkeypat
         effects._measured(entry, edit, None, print)
     access.limit(False)
     with pytest.raises(Opened):
-        effects._measured(entry, edit, print)
+        effects._measured(entry, edit, None, print)
     assert places[0].is_relative_to(tempfile.gettempdir())
     assert not places[0].exists()
     assert places[1] is None  # the store of this machine's user
