@@ -106,7 +106,8 @@ def serving(folder):
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "SELECTOR_AUDIT_STORE": str(folder)}
-    with (folder / "server.log").open("w") as log:
+    written = folder.with_name(f"{folder.name}.log")  # beside it: a store holds nothing else
+    with written.open("w") as log:
         process = subprocess.Popen(
             [sys.executable, str(ROOT / "tests" / "dashboard" / "served.py"), str(port), str(folder)],
             cwd=folder,
@@ -115,7 +116,7 @@ def serving(folder):
             stderr=subprocess.STDOUT,
         )
         try:
-            wait_until_healthy(f"http://127.0.0.1:{port}", process, folder / "server.log")
+            wait_until_healthy(f"http://127.0.0.1:{port}", process, written)
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()

@@ -121,7 +121,7 @@ def test_two_sessions_never_see_each_others_mask(new_page, tiny_folder, store):
     alone = [run(page) for page in pages]
     assert alone[0][0] == alone[1][0]
     assert len({alone[0][0], alone[0][1], alone[1][1]}) == 3  # each mask has its own reply
-    meetings = (store / "server.log").read_text().count(MET)
+    meetings = store.with_name(f"{store.name}.log").read_text().count(MET)
     for round_ in range(50):
         for page in pages:  # both are under way before either is waited for
             button(page, "Run").click()
@@ -129,7 +129,7 @@ def test_two_sessions_never_see_each_others_mask(new_page, tiny_folder, store):
             page.get_by_text(f"{round_ + 2} tries so far").wait_for(timeout=MODEL_TIMEOUT_MS)
             assert tuple(reply(page, side).inner_text() for side in ("before", "after")) == expected
     # They did meet: both wrote at once.
-    assert (store / "server.log").read_text().count(MET) > meetings
+    assert store.with_name(f"{store.name}.log").read_text().count(MET) > meetings
 
 
 @pytest.mark.long

@@ -18,6 +18,8 @@ from pathlib import Path
 
 from harness.load_server import BEGIN, END
 
+from engine.results.store import Store
+
 ROOT = Path(__file__).resolve().parents[2]
 STARTS_S = 300.0
 
@@ -68,7 +70,8 @@ def serving(folder: Path) -> Iterator[Server]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    log = folder / "server.log"
+    with Store(folder):  # which takes no folder that holds something else, such as the log
+        log = folder / "server.log"
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "SELECTOR_AUDIT_STORE": str(folder)}
     words = [sys.executable, str(Path(__file__).with_name("load_server.py")), str(port), str(folder)]
     with log.open("wb") as said:
