@@ -114,8 +114,6 @@ def _run(argv: Sequence[str] | None) -> int:
         said = f"a name or an option holds {error.object[error.start : error.end]!a}, which is no Unicode"
         return _fail(args, f"{said}; rename the folder or the file, or write the option anew", 2)
     except SystemExit as end:  # of a plug-in or a library: no command of ours ends that way
-        if isinstance(end.__context__, BrokenPipeError):  # rich, where the reader of our output went away
-            return 1
         return _fail(args, f"failed: a plug-in or a library ended the program (sys.exit, {end.code!r})", 1)
     except BaseException as error:
         if not isinstance(error, Exception) and not is_panic(error):

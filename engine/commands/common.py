@@ -41,6 +41,9 @@ class Terminal(Console):
         if self.width < 1:  # COLUMNS=0: nothing at all would be shown
             self.width = 80
 
+    def on_broken_pipe(self) -> None:
+        raise  # rich's own way silences this console for good and exits, in the midst of a test too
+
     def print(self, *objects: Any, **settings: Any) -> None:
         # Before rich, which drops some control characters and takes others to be of no width.
         super().print(*(shown(one) if isinstance(one, str) else one for one in objects), **settings)
