@@ -196,7 +196,8 @@ def test_a_bos_before_the_text_is_well():
         single="<bos> $A", special_tokens=[("<bos>", 0)]
     )
     tokenizer.chat_template = None
-    assert prompt_ids(tokenizer, ASKED) == [0, *tokenizer(f"{ASKED}\n", add_special_tokens=False)["input_ids"]]
+    plain = f"User: {ASKED}\n\nAssistant:"
+    assert prompt_ids(tokenizer, ASKED) == [0, *tokenizer(plain, add_special_tokens=False)["input_ids"]]
 
 
 @pytest.mark.parametrize("source", [CHAT_TEMPLATE, None])
