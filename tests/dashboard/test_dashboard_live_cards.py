@@ -193,8 +193,8 @@ def test_differences_are_underlined_only_where_replies_share_words(
     from engine.measures.generation import Reply
 
     def stream(_loaded: Any, _prompt: str, edits: list[Any], *_: Any, **__: Any) -> Any:
-        for number in range(len(edits)):
-            text = ("I can help.", "I can not help.")[number]
+        for number, edit in enumerate(edits):  # "before" is asked by itself
+            text = "I can not help." if edit.size else "I can help."
             yield number, text
             yield number, Reply(text, 1, 0.0, True)
 

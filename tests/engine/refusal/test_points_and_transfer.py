@@ -246,5 +246,5 @@ def test_a_composed_mask_stands_beside_single_ones_of_its_size(run: RefusalInput
         assert row["nll"] == answer(run, run.nll(run.edit(mask))).nats_per_token
     with pytest.raises(InputError, match="at least two domains"):
         Composed(run, ("hate",))
-    with pytest.raises(InputError, match="no pairs of legal"):
+    with pytest.raises(InputError, match="unknown domain of the pairs 'legal'"):
         Composed(run, ("hate", "legal"))

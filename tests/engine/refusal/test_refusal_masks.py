@@ -125,7 +125,7 @@ def test_no_mask_of_an_earlier_selection_is_left(folder: Path, demo: LoadedModel
     first = {place: path.read_bytes() for place, path in kept_masks(out, "operating_points").items()}
     assert any(domain == "crime" for _, domain in first)
     write_mask(out / "mask-mine.safetensors", np.array([1, 2]), demo.fingerprint, {"kind": "hand-made"})
-    write_atomic(out / "mask-other.safetensors", b"no mask")
+    write_atomic(out / "other-mask.safetensors", b"no mask")
     changed = stage(folder, "select", "--ks", "0.02")
     changed[changed.index("hate,crime")] = "hate"
     changed[changed.index("0.5")] = "0.8"
@@ -134,9 +134,9 @@ def test_no_mask_of_an_earlier_selection_is_left(folder: Path, demo: LoadedModel
     assert set(left) == {(one["selector"], one["domain"]) for one in points if one["point"]}
     assert all(domain == "hate" for _, domain in left)
     assert left["lrp", "hate"].read_bytes() != first["lrp", "hate"]
-    files = {path.name for path in out.iterdir()} - {"manifest.json", "mask-mine.safetensors", "mask-other.safetensors"}
+    files = {path.name for path in out.iterdir()} - {"manifest.json", "mask-mine.safetensors", "other-mask.safetensors"}
     assert set(read_manifest(out)["files"]) == files
-    for name in ("mask-mine.safetensors", "mask-other.safetensors"):
+    for name in ("mask-mine.safetensors", "other-mask.safetensors"):
         (out / name).unlink()
 
 

@@ -68,9 +68,9 @@ def progress_of(patch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     said: list[dict[str, Any]] = []
     write = progress.write_atomic
 
-    def noted(path: Path, content: bytes) -> None:
+    def noted(path: Path, content: bytes, *kind: Any) -> None:
         said.append(json.loads(content))
-        write(path, content)
+        write(path, content, *kind)
 
     patch.setattr(progress, "write_atomic", noted)
     return said
