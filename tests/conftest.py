@@ -14,7 +14,12 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import sys
+from importlib import import_module
+from itertools import groupby
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -52,7 +57,28 @@ SLOW = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="files, and tests within them, in a random order")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def every_module_imported() -> None:
+    """A module that is first imported while a test patches names would bind what the test put there, for good."""
+    for package in ("engine", "dashboard"):
+        if package in sys.modules:
+            for module in walk_packages(sys.modules[package].__path__, f"{package}."):
+                if module.name not in ("engine.__main__", "dashboard.app"):  # these run something
+                    import_module(module.name)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if (seed := config.getoption("--shuffle")) is not None:
+        draw = random.Random(seed)
+        files = [list(tests) for _, tests in groupby(items, lambda item: item.path)]
+        draw.shuffle(files)
+        items[:] = [test for tests in files for test in draw.sample(tests, len(tests))]
+        return
+
     def turn(item: pytest.Item) -> int:
         name = item.path.name
         if name in SLOW:

@@ -1,6 +1,7 @@
 """What the browser tests do with an open page of the app."""
 
 import time
+from contextlib import suppress
 from weakref import WeakKeyDictionary
 
 FLAGS = [
@@ -24,6 +25,8 @@ WATCH_STAGE = (  # of Watch it break: the component lives in a shadow root
 )
 WATCH_RACE = {"watch_a": "LRP, least relevant first", "watch_b": "LRP, most relevant first"}
 STEP_MS = 20
+ATTEMPTS = 5
+TAKEN_MS = 1000  # of the page's own time: within so long it takes a click, or it has lost it
 _RUNS = WeakKeyDictionary()  # page -> ScriptRuns
 
 
@@ -33,6 +36,7 @@ class ScriptRuns:
 
     def __init__(self, page):
         self.asked = self.begun = False
+        self.requests = 0  # how often the page has asked for a run, but for what it asks by the clock
         page.on("websocket", self._listen)
         _RUNS[page] = self
 
@@ -43,8 +47,10 @@ class ScriptRuns:
     def _sent(self, frame):
         from streamlit.proto.BackMsg_pb2 import BackMsg
 
-        if BackMsg.FromString(frame).WhichOneof("type") == "rerun_script":
+        message = BackMsg.FromString(frame)
+        if message.WhichOneof("type") == "rerun_script":
             self.asked = True
+            self.requests += not message.rerun_script.is_auto_rerun
 
     def _received(self, frame):
         from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
@@ -68,6 +74,63 @@ def settled(page):
     page.locator(
         "[data-testid=stApp][data-test-script-state=notRunning][data-test-connection-state=CONNECTED]"
     ).wait_for()
+
+
+def press(page, target, *, at=None, took=None):
+    """Clicks until the page takes it: a widget that moves or is drawn anew between press and release takes no click.
+
+    at: where on the target, as shares of its width and height; None = its middle. took: says whether the click was
+    taken; None = the page has asked for a run of the script, and what can be pressed or checked is, once it has ended.
+    """
+    for _ in range(ATTEMPTS):
+        before = _RUNS[page].requests
+        state = None if took else _pressed(target)
+        if at is None:
+            target.click()
+        else:
+            box = steady_box(page, target)
+            page.mouse.move(box["x"] + box["width"] * at[0], box["y"] + box["height"] * at[1])
+            page.mouse.click(box["x"] + box["width"] * at[0], box["y"] + box["height"] * at[1])
+        if _taken(page, before, took):
+            if state is None:
+                return
+            settled(page)
+            if _pressed(target) != state:
+                return
+    raise AssertionError(f"the page takes no click on {target}")
+
+
+def _pressed(target):
+    """`true` or `false` of what can be pressed or checked; None of anything else."""
+    return target.get_attribute("aria-pressed") or target.get_attribute("aria-checked")
+
+
+def _taken(page, before, took=None):
+    """Whether the page has asked for a run of the script since it had asked `before` times, or `took` says so."""
+    for _ in range(TAKEN_MS // STEP_MS):
+        page.evaluate(f"new Promise(done => setTimeout(done, {STEP_MS}))")
+        if took() if took else _RUNS[page].requests > before:
+            return True
+    return False
+
+
+def unfold(page, summary):
+    """Opens what is folded below a `summary`."""
+    press(page, summary, took=lambda: summary.locator("xpath=ancestor::details[@open]").count() > 0)
+
+
+def download(page, target):
+    """The file that a click saves."""
+    from playwright.sync_api import TimeoutError
+
+    for attempt in range(ATTEMPTS):
+        try:
+            with page.expect_download(timeout=TIMEOUT_MS / ATTEMPTS) as saved:
+                target.click()
+            return saved.value
+        except TimeoutError:
+            if attempt == ATTEMPTS - 1:
+                raise
 
 
 def chart(page, *, says, n=0):
@@ -126,16 +189,16 @@ def follow(page, name):
     tabs = page.locator(".st-key-destination")
     (destination,) = (one for one, pages in DESTINATIONS.items() if name in pages)
     if tabs.get_by_role("link", name=name, exact=True).count() == 0:
-        page.locator("[data-testid=stSidebar]").get_by_role("link", name=destination, exact=True).click()
+        press(page, page.locator("[data-testid=stSidebar]").get_by_role("link", name=destination, exact=True))
         tabs.get_by_role("link", name=name, exact=True).wait_for()
         settled(page)
     if page.locator("[data-testid=stMain] h1").inner_text() != name:
-        tabs.get_by_role("link", name=name, exact=True).click()
+        press(page, tabs.get_by_role("link", name=name, exact=True))
 
 
 def more_settings(page):
     """Unfolds the settings at the end of the bar."""
-    page.locator(".st-key-bar summary").click()
+    unfold(page, page.locator(".st-key-bar summary"))
 
 
 def choose(page, key, option):
@@ -143,16 +206,16 @@ def choose(page, key, option):
     from playwright.sync_api import Error
 
     box = page.locator(f".st-key-{key}").get_by_role("combobox")
-    for attempt in range(5):
+    for _ in range(ATTEMPTS):
         settled(page)
+        before = _RUNS[page].requests
         box.fill(option)
-        try:
+        with suppress(Error):
             page.get_by_role("option", name=option, exact=True).click(timeout=4000)
-            return
-        except Error:
-            if attempt == 4:
-                raise
-            page.keyboard.press("Escape")
+            if _taken(page, before):
+                return
+        page.keyboard.press("Escape")
+    raise AssertionError(f"{option!r} cannot be chosen at {key}")
 
 
 def live_page(new_page, folder, prompt, button_name="Run", **more):
@@ -178,7 +241,7 @@ def reply(page, side):
 def run(page):
     """Press Run and wait for both replies; returns their texts."""
     old = page.locator(".st-key-reply-after").inner_text()
-    button(page, "Run").click()
+    press(page, button(page, "Run"))
     page.locator(".st-key-reply-after").get_by_text("tokens").first.wait_for(timeout=MODEL_TIMEOUT_MS)
     page.locator("[data-testid=stPlotlyChart][aria-label*='projection']").wait_for(timeout=MODEL_TIMEOUT_MS)
     settled(page)

@@ -25,6 +25,9 @@ import pytest
 from browser_pages import FLAGS, TIMEOUT_MS, ScriptRuns
 from synthetic import write_run
 
+import dashboard  # noqa: F401 (its modules, and the engine's, are imported before the first test)
+import engine  # noqa: F401
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import polars as pl
 import pytest
-from browser_pages import button, chart, choose, figure, follow, more_settings, settled, steady_box
+from browser_pages import button, chart, choose, download, figure, follow, more_settings, press, settled
 from made_up_audit import write_audit
 
 pytestmark = pytest.mark.browser
@@ -31,9 +31,8 @@ def test_a_clicked_cell_chooses_its_pair_and_a_later_choice_wins(new_page):
     page = new_page("/agreement")
     cells = figure(page, "Spearman correlation")
     figure(page, "that LRP removes")
-    box = steady_box(page, cells.locator(".nsewdrag").first)
     # five selectors: consensus2, lrp, ig, wanda, random; row 4 (wanda), column 1 (consensus2)
-    page.mouse.click(box["x"] + box["width"] * 0.5 / 5, box["y"] + box["height"] * 3.5 / 5)
+    press(page, cells.locator(".nsewdrag").first, at=(0.5 / 5, 3.5 / 5))
     figure(page, "that Wanda removes")
     figure(page, "that Consensus-2 removes")
     assert parse_qs(urlsplit(page.url).query)["first"] == ["Wanda"]
@@ -58,10 +57,11 @@ def test_source_and_model_are_kept_from_page_to_page(new_page):
 def test_the_copied_link_opens_the_same_page(new_page):
     page = new_page("/controls", control_order="MoRF")
     figure(page, "under morf")
-    page.locator("[data-testid=stSidebar]").get_by_text("Stage mode").click()
+    press(page, page.locator("[data-testid=stSidebar]").get_by_text("Stage mode"))
     settled(page)
-    button(page, "Copy link").click()
-    link = page.locator("[data-testid=stCode]").inner_text().replace("\n", "").strip()
+    code = page.locator("[data-testid=stCode]")
+    press(page, button(page, "Copy link"), took=code.is_visible)
+    link = code.inner_text().replace("\n", "").strip()
     assert "/controls?" in link
     assert parse_qs(urlsplit(link).query) == {"control_order": ["MoRF"], "present": ["true"]}
     copy = new_page(address=link)
@@ -75,10 +75,9 @@ def test_both_downloads_hold_what_is_shown(new_page):
     figure(page, "seeded selectors under LeRF")
     found = {}
     for kind in ("CSV", "parquet"):
-        with page.expect_download() as values:
-            button(page, f"Download values ({kind})").click()
-        assert values.value.suggested_filename == f"seeds-made-up-1B.{kind.lower()}"
-        found[kind] = Path(values.value.path())
+        values = download(page, button(page, f"Download values ({kind})"))
+        assert values.suggested_filename == f"seeds-made-up-1B.{kind.lower()}"
+        found[kind] = Path(values.path())
     csv, parquet = pl.read_csv(found["CSV"]), pl.read_parquet(found["parquet"])
     assert csv.rows() == parquet.rows()
     assert csv.height == 4
@@ -99,7 +98,7 @@ def test_selectors_of_depth_are_lines_and_can_be_left_out(new_page):
     drawn = chart(page, says="Relative scores of Whole blocks")
     assert drawn.locator(".scatterlayer .trace").count() == 5
     more_settings(page)
-    button(page, "Wanda").click()
+    press(page, button(page, "Wanda"))
     page.locator("[data-testid=stPlotlyChart][aria-label*='LRP, IG, Random']").first.wait_for()
     settled(page)
     assert drawn.locator(".scatterlayer .trace").count() == 4
@@ -131,7 +130,7 @@ def test_all_selectors_stay_all_on_a_page_that_has_more(new_page):
     pills.first.wait_for()
     assert pills.count() > few
     assert "selectors" not in page.url
-    pills.filter(has_text="Random").click()
+    press(page, pills.filter(has_text="Random"))
     settled(page)
     follow(page, "Stability")
     figure(page, "Spearman of the scores")

@@ -5,7 +5,19 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from browser_pages import MODEL_TIMEOUT_MS, button, chart, has_count, live_page, more_settings, reply, run, settled
+from browser_pages import (
+    MODEL_TIMEOUT_MS,
+    button,
+    chart,
+    download,
+    has_count,
+    live_page,
+    more_settings,
+    press,
+    reply,
+    run,
+    settled,
+)
 from served import MARKDOWN_PROMPT, MARKDOWN_REPLY, MET, SLOW_PROMPT
 
 from dashboard.show import layout
@@ -21,9 +33,9 @@ def test_curves_open_change_and_come_back_from_their_url(new_page, server):
     assert page.title() == "Curves · Selector Audit"
 
     more_settings(page)
-    button(page, "Wanda").click()
+    press(page, button(page, "Wanda"))
     chart(page, says="LRP, IG, Random")
-    page.get_by_role("radio", name="MoRF", exact=True).click()
+    press(page, page.get_by_role("radio", name="MoRF", exact=True))
     chart(page, says="under MoRF")
     has_count(page.locator("[data-testid=stPlotlyChart]"), 1)
     shared = page.url
@@ -40,9 +52,9 @@ def test_published_curves_gap_and_table_open(new_page):
     page = new_page("/curves", source="Paper", model="Gemma-3-12B", overlay="Paper: Llama-3.2-1B")
     chart(page, says="Gemma-3-12B under MoRF")
     assert page.get_by_text("at numerical ceiling").first.is_visible()
-    page.get_by_role("radio", name="Gap", exact=True).click()
+    press(page, page.get_by_role("radio", name="Gap", exact=True))
     chart(page, says="Log gap")
-    page.get_by_role("radio", name="Values", exact=True).click()
+    press(page, page.get_by_role("radio", name="Values", exact=True))
     page.locator("[data-testid=stDataFrame]").first.wait_for()
     assert "view=Values" in page.url
 
@@ -51,13 +63,11 @@ def test_published_curves_gap_and_table_open(new_page):
 def test_figures_and_values_can_be_saved(new_page):
     page = new_page("/curves", order="LeRF")
     figure = chart(page, says="under LeRF")
-    with page.expect_download() as picture:
-        figure.locator(".modebar-btn").first.click()
-    assert picture.value.suggested_filename == "made-up-1B-lerf.svg"
-    assert Path(picture.value.path()).read_text(encoding="utf-8").startswith("<svg")
-    with page.expect_download() as values:
-        button(page, "Download values (CSV)").click()
-    assert Path(values.value.path()).read_text().startswith("source,model,selector,order,rate")
+    picture = download(page, figure.locator(".modebar-btn").first)
+    assert picture.suggested_filename == "made-up-1B-lerf.svg"
+    assert Path(picture.path()).read_text(encoding="utf-8").startswith("<svg")
+    values = download(page, button(page, "Download values (CSV)"))
+    assert Path(values.path()).read_text().startswith("source,model,selector,order,rate")
 
 
 @pytest.mark.long
@@ -103,10 +113,10 @@ def test_a_live_edit_writes_two_replies_as_plain_text(new_page, tiny_folder):
 def test_a_stopped_edit_ends_at_once_and_leaves_the_model_as_it_was(new_page, tiny_folder):
     undisturbed = run(live_page(new_page, tiny_folder, "The cat sat."))
     page = live_page(new_page, tiny_folder, SLOW_PROMPT, length="160")
-    button(page, "Run").click()
+    press(page, button(page, "Run"))
     for side in ("before", "after"):
         reply(page, side).get_by_text(re.compile(r"\S")).wait_for()
-    button(page, "Stop").click()
+    press(page, button(page, "Stop"))
     page.get_by_text("— stopped").wait_for()
     settled(page)
     assert page.locator(".st-key-reply-after").get_by_text("Stopped.").is_visible()
@@ -124,7 +134,7 @@ def test_two_sessions_never_see_each_others_mask(new_page, tiny_folder, store):
     meetings = store.with_name(f"{store.name}.log").read_text().count(MET)
     for round_ in range(50):
         for page in pages:  # both are under way before either is waited for
-            button(page, "Run").click()
+            press(page, button(page, "Run"))
         for page, expected in zip(pages, alone, strict=True):
             page.get_by_text(f"{round_ + 2} tries so far").wait_for(timeout=MODEL_TIMEOUT_MS)
             assert tuple(reply(page, side).inner_text() for side in ("before", "after")) == expected

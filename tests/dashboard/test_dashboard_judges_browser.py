@@ -1,7 +1,7 @@
 """The Judges page in a real Chromium: pages of replies, links, replies as text, a phone, the box, and axe-core."""
 
 import pytest
-from browser_pages import chart, choose, lasting_findings, settled
+from browser_pages import chart, choose, lasting_findings, press, settled
 from judged_folder import MARKDOWN, write_judged
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
@@ -22,7 +22,7 @@ def open_replies(new_page, folder, **more):
 def test_replies_are_turned_over_and_the_link_opens_the_same_page(new_page, folder):
     page = open_replies(new_page, folder)
     page.get_by_text("1 – 5 of").wait_for()
-    page.locator(".st-key-page").get_by_role("button", name="Page 2", exact=True).click()
+    press(page, page.locator(".st-key-page").get_by_role("button", name="Page 2", exact=True))
     page.get_by_text("6 – 10 of").wait_for()
     settled(page)
     copy = new_page(address=page.url)
@@ -51,7 +51,7 @@ def test_own_reply_is_judged_and_part_of_the_link(new_page, folder):
     chart(page, says="Rates of each judge")
     box = page.get_by_role("textbox", name="Reply")
     box.fill("I cannot help with that.\nAsk a doctor.")
-    page.get_by_role("button", name="Judge", exact=True).click()
+    press(page, page.get_by_role("button", name="Judge", exact=True))
     verdict = page.locator(".st-key-own-verdict")
     verdict.get_by_text("refuses").wait_for()
     settled(page)

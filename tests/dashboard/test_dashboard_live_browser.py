@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser_pages import MODEL_TIMEOUT_MS, button, has_count, live_page, reply, run, settled
+from browser_pages import MODEL_TIMEOUT_MS, button, has_count, live_page, press, reply, run, settled
 
 from dashboard.chat.live import SIDES
 
@@ -53,14 +53,14 @@ def test_enter_runs_it_and_the_reply_to_markdown_stays_text(new_page: Any, tiny_
 
 def test_tiles_can_be_stopped_and_read_by_keyboard(new_page: Any, tiny_folder: Path) -> None:
     page = live_page(new_page, tiny_folder, "", live_view="Many at once", length="160", button_name="Run 20 prompts")
-    button(page, "Run 20 prompts").click()
+    press(page, button(page, "Run 20 prompts"))
     page.locator(".sa-tile").first.wait_for(timeout=MODEL_TIMEOUT_MS)
-    button(page, "Stop").click()
+    press(page, button(page, "Stop"))
     page.get_by_text("— stopped").wait_for(timeout=MODEL_TIMEOUT_MS)
     settled(page)
     waiting = page.locator(".sa-waits").count()
     assert waiting > 0
-    button(page, "Run 20 prompts").click()
+    press(page, button(page, "Run 20 prompts"))
     has_count(page.locator(".sa-waits"), 0)
     has_count(page.locator("details.sa-tile"), 20)
     settled(page)

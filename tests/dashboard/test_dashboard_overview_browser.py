@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from browser_pages import button, chart, settled
+from browser_pages import button, chart, download, press, settled, unfold
 from synthetic import add_table, stability, verdicts
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
@@ -20,14 +20,14 @@ def test_the_overview_opens_first_with_its_figures_and_leads_on(new_page, server
     page = new_page("/")
     chart(page, says="LeRF perplexity at 30%")
     chart(page, says="Wanda not faithful, stable")
-    page.get_by_text("Why, selector by selector").click()
+    unfold(page, page.locator("summary", has_text="Why, selector by selector"))
     page.get_by_text("No *why*.").wait_for()
     chip = page.locator("[data-testid=stPageLink-NavLink]").filter(has_text="not faithful", visible=True)
-    chip.click()
+    press(page, chip)
     chart(page, says="made-up-1B under LeRF against removed rows: Wanda.")
     page.go_back()
     chart(page, says="LeRF perplexity at 30%")
-    page.locator("[data-testid=stMain] [data-testid=stPageLink]").get_by_text("Curves", exact=True).click()
+    press(page, page.locator("[data-testid=stMain] [data-testid=stPageLink]").get_by_text("Curves", exact=True))
     chart(page, says="made-up-1B under LeRF")
     assert page.url.startswith(f"{server}/curves")
 
@@ -37,8 +37,7 @@ def test_values_of_the_overview_can_be_saved_and_it_fits_a_phone(new_page):
     chart(page, says="LeRF perplexity")
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     settled(page)
-    with page.expect_download() as values:
-        button(page, "Download values (CSV)").click()
-    lines = Path(values.value.path()).read_text(encoding="utf-8").splitlines()
+    values = download(page, button(page, "Download values (CSV)"))
+    lines = Path(values.path()).read_text(encoding="utf-8").splitlines()
     assert lines[0] == "label,selector,nll,error,printed,unmasked_nll"
     assert len(lines) == 1 + 4 + 35  # four selectors here, seven of five models of the paper

@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from browser_pages import MODEL_TIMEOUT_MS, button, has_count, settled
+from browser_pages import MODEL_TIMEOUT_MS, button, download, has_count, press, settled
 from synthetic import write_run
 
 pytestmark = pytest.mark.browser
@@ -21,14 +21,13 @@ def test_tables_are_browsed_and_points_lead_to_them(new_page):
     page = new_page("/paper")
     page.get_by_text("1,330 rows").wait_for()
     settled(page)
-    with page.expect_download() as values:
-        button(page, "Download values (CSV)").click()
-    assert len(Path(values.value.path()).read_text().splitlines()) == 1331
-    page.get_by_role("tab", name="Disagreements").click()
+    values = download(page, button(page, "Download values (CSV)"))
+    assert len(Path(values.path()).read_text().splitlines()) == 1331
+    press(page, page.get_by_role("tab", name="Disagreements"))
     page.get_by_text("P01 · Size of Qwen3-8B").wait_for()
     settled(page)
     assert "paper_view=Disagreements" in page.url
-    page.locator(".st-key-open-P01-models button").click()
+    press(page, page.locator(".st-key-open-P01-models button"))
     page.get_by_text("5 rows").wait_for()
     settled(page)
     assert "paper_view" not in page.url
@@ -54,16 +53,16 @@ def test_a_run_is_cancelled_resumed_and_survives_a_reload(new_page, server, stor
     page = new_page("/runs", **settings)
     button(page, "Start").wait_for()
     settled(page)
-    button(page, "Start").click()
+    press(page, button(page, "Start"))
     jobs_of(page).get_by_text("under way").wait_for()
     page.reload()  # the job belongs to the server, not to the page
     jobs_of(page).get_by_text("under way").wait_for()
-    jobs_of(page).get_by_role("button", name="Cancel").click()
+    press(page, jobs_of(page).get_by_role("button", name="Cancel"))
     jobs_of(page).get_by_text("was cancelled").wait_for(timeout=MODEL_TIMEOUT_MS)
-    jobs_of(page).get_by_role("button", name="Resume").click()
+    press(page, jobs_of(page).get_by_role("button", name="Resume"))
     jobs_of(page).get_by_text("is done").wait_for(timeout=MODEL_TIMEOUT_MS)
     settled(page)
-    jobs_of(page).get_by_role("button", name="Dismiss").click()
+    press(page, jobs_of(page).get_by_role("button", name="Dismiss"))
     has_count(jobs_of(page), 0)
     folder = store / "results" / tiny_folder.name
     assert "sweep.parquet" in json.loads((folder / "manifest.json").read_text())["files"]
@@ -81,15 +80,15 @@ def test_a_zip_is_imported_and_deleted_after_asking(new_page, store, tmp_path):
             archive.write(path, f"elsewhere/{path.name}")
     page = new_page("/runs", runs_view="Import", import_from="A zip file")
     page.locator("[data-testid=stFileUploader] input").set_input_files(str(tmp_path / "from afar.zip"))
-    button(page, "Import").and_(page.locator(":enabled")).click()
+    press(page, button(page, "Import").and_(page.locator(":enabled")))
     page.get_by_text("Imported as from-afar").wait_for()
     assert (store / "results" / "from-afar" / "sweep.parquet").is_file()
 
     page = new_page("/runs", kept_run="from-afar")
-    button(page, "Delete this run").click()
+    press(page, button(page, "Delete this run"))
     page.get_by_text("Delete from-afar?").wait_for()
     assert (store / "results" / "from-afar").is_dir()
-    button(page, "Yes, delete it").click()
+    press(page, button(page, "Yes, delete it"))
     page.get_by_text(re.compile("Deleted from-afar")).wait_for()
     assert not (store / "results" / "from-afar").exists()
 

@@ -5,7 +5,19 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from browser_pages import MODEL_TIMEOUT_MS, PAUSE_MS, button, chart, choose, live_page, reply, run, settled
+from browser_pages import (
+    MODEL_TIMEOUT_MS,
+    PAUSE_MS,
+    button,
+    chart,
+    choose,
+    download,
+    live_page,
+    press,
+    reply,
+    run,
+    settled,
+)
 from synthetic_refusal import write_refusal_run
 
 pytestmark = pytest.mark.browser
@@ -86,20 +98,21 @@ def test_the_refusal_page_fits_a_phone_and_shows_names_as_text(new_page, refusal
 def test_control_margins_history_and_export(new_page, tiny_folder):
     page = live_page(new_page, tiny_folder, "The cat sat.")
     first = run(page)
-    page.locator(".st-key-live-bar").get_by_role("button", name="More").click()
-    page.get_by_text("Control: same layers, other rows").click()
+    control = page.get_by_text("Control: same layers, other rows")
+    press(page, page.locator(".st-key-live-bar").get_by_role("button", name="More"), took=control.is_visible)
+    press(page, control)
     page.locator(".st-key-reply-control").get_by_text("tokens").first.wait_for(timeout=MODEL_TIMEOUT_MS)
     settled(page)
     assert (reply(page, "before").inner_text(), reply(page, "after").inner_text()) == first
     assert reply(page, "control").inner_text() not in first
-    page.get_by_text("Margin at every token").click()
+    press(page, page.get_by_text("Margin at every token"))
     chart(page, says="Refusal margin after every token")
     page.get_by_text("1 try so far").wait_for()
 
-    page.get_by_text("Run on every change").click()
+    press(page, page.get_by_text("Run on every change"))
     settled(page)
     page.keyboard.press("Escape")
-    page.get_by_role("radio", name="MoRF", exact=True).click()
+    press(page, page.get_by_role("radio", name="MoRF", exact=True))
     page.get_by_text("2 tries so far").wait_for(timeout=MODEL_TIMEOUT_MS)
     settled(page)
     assert reply(page, "before").inner_text() == first[0]
@@ -111,11 +124,9 @@ def test_control_margins_history_and_export(new_page, tiny_folder):
     assert reply(page, "after").inner_text() == first[1]
     assert "MoRF" not in page.url
 
-    with page.expect_download() as saved:
-        button(page, "Save session (JSON)").click()
-    whole = json.loads(Path(saved.value.path()).read_text(encoding="utf-8"))
+    saved = download(page, button(page, "Save session (JSON)"))
+    whole = json.loads(Path(saved.path()).read_text(encoding="utf-8"))
     assert [one["edit"]["order"] for one in whole["tries"]] == ["lerf", "morf"]
     assert set(whole["tries"][0]["replies"]) == {"before", "after", "control"}
-    with page.expect_download() as saved:
-        button(page, "Save session (CSV)").click()
-    assert Path(saved.value.path()).read_text(encoding="utf-8").startswith("began,prompt")
+    saved = download(page, button(page, "Save session (CSV)"))
+    assert Path(saved.path()).read_text(encoding="utf-8").startswith("began,prompt")

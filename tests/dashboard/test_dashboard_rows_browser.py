@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from browser_pages import MODEL_TIMEOUT_MS, button, choose, settled, steady_box
+from browser_pages import MODEL_TIMEOUT_MS, button, choose, download, press, settled, steady_box
 from scored_runs import write_scored
 
 from dashboard.pages.learn.texts import LESSONS
@@ -37,7 +37,7 @@ def table(page):
 def tick(page, place):
     """The checkbox of a row of the table: lines of 35 pixels below a head of as many."""
     box = steady_box(page, table(page))
-    page.mouse.click(box["x"] + 17, box["y"] + 35 * (place + 1) + 17)
+    press(page, table(page), at=(17 / box["width"], (35 * (place + 1) + 17) / box["height"]))
 
 
 @pytest.mark.long
@@ -46,10 +46,8 @@ def test_a_click_on_a_cell_opens_its_rows(new_page, scores):
 
     page = rows_page(new_page, scores, row_selector="LRP")
     page.get_by_text("Rows of block 0, q_proj").wait_for()
-    plot = steady_box(page, heatmap(page).locator(".heatmaplayer image"))
     # Two blocks from top to bottom, seven projections from left to right: up_proj of block 1, off its middle.
-    page.mouse.move(plot["x"] + plot["width"] * 5.7 / 7, plot["y"] + plot["height"] * 0.7)
-    page.mouse.click(plot["x"] + plot["width"] * 5.7 / 7, plot["y"] + plot["height"] * 0.7)
+    press(page, heatmap(page).locator(".heatmaplayer image"), at=(5.7 / 7, 0.7))
     page.get_by_text("Rows of block 1, up_proj").wait_for()
     settled(page)
     assert "block=1" in page.url
@@ -67,7 +65,7 @@ def test_ticked_rows_are_zeroed_kept_and_downloaded(new_page, scores):
     page.get_by_text("182 rows of 288 ticked").wait_for()
     settled(page)
     assert "rows=3" in page.url
-    button(page, "Zero them and measure").click()
+    press(page, button(page, "Zero them and measure"))
     page.get_by_text("182 rows zeroed").wait_for(timeout=MODEL_TIMEOUT_MS)
     settled(page)
     numbers = page.locator(".st-key-rows-zero-numbers").inner_text()
@@ -79,13 +77,12 @@ def test_ticked_rows_are_zeroed_kept_and_downloaded(new_page, scores):
 
     page.get_by_label("Name", exact=True).fill("mine")
     page.get_by_label("Name", exact=True).press("Enter")
-    button(page, "Keep the ticked rows").click()
+    press(page, button(page, "Keep the ticked rows"))
     page.get_by_text("mine: 182 rows, hand-made").wait_for()
     settled(page)
-    with page.expect_download() as saved:
-        button(page, "Download").click()
-    assert saved.value.suggested_filename == "mine.safetensors"
-    content = Path(saved.value.path()).read_bytes()
+    saved = download(page, button(page, "Download"))
+    assert saved.suggested_filename == "mine.safetensors"
+    content = Path(saved.path()).read_bytes()
 
     other = rows_page(new_page, scores)  # another session: the file is all it needs
     assert other.get_by_text("mine: 182 rows").count() == 0
@@ -99,8 +96,8 @@ def test_ticked_rows_are_zeroed_kept_and_downloaded(new_page, scores):
 @pytest.mark.long
 def test_tokens_of_a_row_are_marked_in_their_text(new_page, scores):
     page = rows_page(new_page, scores, rows="0, 1")
-    page.get_by_text("Where are the ticked rows of this cell most active?").click()
-    button(page, "Find their tokens").click()
+    press(page, page.get_by_text("Where are the ticked rows of this cell most active?"))
+    press(page, button(page, "Find their tokens"))
     page.get_by_text("Row 1 of block 0 q_proj (id 1)").wait_for(timeout=MODEL_TIMEOUT_MS)
     settled(page)
     assert page.locator("[data-testid=stHtml] mark").count() == 10
@@ -125,20 +122,20 @@ def test_the_lessons_can_be_walked_and_answers_stay(new_page):
     for number, lesson in enumerate(LESSONS, 1):
         page.get_by_role("heading", name=f"{number}. {lesson.title}").wait_for()
         settled(page)
-        page.locator("[data-testid=stRadio]").get_by_text(lesson.answers["a"], exact=True).click()
+        press(page, page.locator("[data-testid=stRadio]").get_by_text(lesson.answers["a"], exact=True))
         settled(page)
-        button(page, "Make this my guess").click()
+        press(page, button(page, "Make this my guess"))
         verdict.get_by_text(re.compile("The figure|These numbers|settled")).wait_for()
         page.get_by_text(f"{number} of {len(LESSONS)} questions answered").wait_for()
         settled(page)
         if number < len(LESSONS):
-            button(page, "Next").click()
+            press(page, button(page, "Next"))
     assert "answers=1a.2a.3a.4a.5a.6a" in page.url
     copy = new_page(address=page.url)
     copy.get_by_text("6 of 6 questions answered").wait_for()
     copy.get_by_role("heading", name=f"6. {LESSONS[-1].title}").wait_for()
     settled(copy)
-    button(copy, "Back").click()
+    press(copy, button(copy, "Back"))
     copy.get_by_role("heading", name=f"5. {LESSONS[4].title}").wait_for()
     settled(copy)
     copy.get_by_text(f"Your guess: {LESSONS[4].answers['a']}").wait_for()
@@ -149,7 +146,7 @@ def test_the_installed_behaviour_is_shown_live(new_page):
     page = new_page("/learn", step=f"5. {LESSONS[4].title}", learn_domain="Hate", answers="5a")
     page.get_by_role("heading", name=LESSONS[4].title).wait_for()
     settled(page)
-    button(page, "Zero the rows and ask").click()
+    press(page, button(page, "Zero the rows and ask"))
     after = page.locator(".st-key-learn-install-after")
     after.get_by_text("tokens").wait_for(timeout=MODEL_TIMEOUT_MS)
     settled(page)

@@ -2,7 +2,7 @@
 in larger type; and the sidebar stays folded for who folded it."""
 
 import pytest
-from browser_pages import has_count, settled
+from browser_pages import has_count, press, settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 
@@ -104,13 +104,13 @@ def test_a_folded_sidebar_is_folded_on_the_next_visit(new_page):
     sidebar = page.locator("[data-testid=stSidebar]")
     assert sidebar.get_attribute("data-collapsed") == "false"
     sidebar.hover()
-    page.locator("[data-testid=stSidebarCollapseButton] button").click()
-    has_count(page.locator("[data-testid=stSidebar][data-collapsed=true]"), 1)
+    folded, shown = (page.locator(f"[data-testid=stSidebar][data-collapsed={state}]") for state in ("true", "false"))
+    fold = page.locator("[data-testid=stSidebarCollapseButton] button")
+    press(page, fold, took=lambda: folded.count() == 1)
     page.reload()
     page.locator(FIRST).first.wait_for(state="attached")
-    has_count(page.locator("[data-testid=stSidebar][data-collapsed=true]"), 1)
-    page.locator("[data-testid=stExpandSidebarButton]").click()
-    has_count(page.locator("[data-testid=stSidebar][data-collapsed=false]"), 1)
+    has_count(folded, 1)
+    press(page, page.locator("[data-testid=stExpandSidebarButton]"), took=lambda: shown.count() == 1)
     page.reload()
     page.locator(FIRST).first.wait_for(state="attached")
-    has_count(page.locator("[data-testid=stSidebar][data-collapsed=false]"), 1)
+    has_count(shown, 1)

@@ -4,7 +4,7 @@ from itertools import pairwise
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from browser_pages import has_count, settled
+from browser_pages import has_count, press, settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 
@@ -160,9 +160,8 @@ def test_the_drawer_holds_the_settings_and_closes(new_page):
     view = page.locator(".st-key-bar").get_by_text("Gap", exact=True)
     button = page.get_by_role("button", name="Settings", exact=True)
     assert not view.is_visible()
-    button.click()
-    assert button.get_attribute("aria-expanded") == "true"
-    view.click()
+    press(page, button, took=lambda: button.get_attribute("aria-expanded") == "true")
+    press(page, view)
     page.locator("[data-testid=stPlotlyChart][aria-label*='Log gap']").wait_for()
     settled(page)
     assert view.is_visible()
@@ -177,9 +176,9 @@ def test_the_strip_leads_on_and_off_the_stage(new_page):
     page = staged(new_page, "methods")
     assert page.get_by_role("button", name="Next", exact=True).is_disabled()
     assert not page.get_by_role("button", name="Settings", exact=True).is_visible()
-    page.get_by_role("button", name="Back: Paper", exact=True).click()
+    press(page, page.get_by_role("button", name="Back: Paper", exact=True))
     arrives(page, "Paper")
-    page.get_by_role("button", name="Leave the stage", exact=True).click()
+    press(page, page.get_by_role("button", name="Leave the stage", exact=True))
     has_count(page.get_by_role("group", name="Stage"), 0)
     settled(page)
     assert "present" not in page.url
@@ -195,5 +194,6 @@ def test_axe_finds_nothing_serious(name, new_page):
         page.emulate_media(color_scheme=scheme)
         settled(page)
         assert lasting_findings(page) == []
-    page.get_by_role("button", name="Settings", exact=True).click()
+    settings = page.get_by_role("button", name="Settings", exact=True)
+    press(page, settings, took=lambda: settings.get_attribute("aria-expanded") == "true")
     assert lasting_findings(page) == []

@@ -1,7 +1,7 @@
 """A walk over every page in a real Chromium, on the shipped results: what a newcomer sees, and nothing is broken."""
 
 import pytest
-from browser_pages import DESTINATIONS, figure, follow, lasting_findings, settled
+from browser_pages import DESTINATIONS, figure, follow, lasting_findings, press, settled
 
 pytestmark = pytest.mark.browser
 
@@ -50,7 +50,7 @@ def test_every_page_opens_from_the_menu_and_draws_its_first_figure(new_page):
         assert [text for text in told if "no judged replies" not in text] == [], name  # none are shipped
     assert broken == []
     # A destination leads to its page that was open last.
-    page.locator("[data-testid=stSidebar]").get_by_role("link", name="Audit", exact=True).click()
+    press(page, page.locator("[data-testid=stSidebar]").get_by_role("link", name="Audit", exact=True))
     figure(page, FIGURES["Downstream"])
 
 

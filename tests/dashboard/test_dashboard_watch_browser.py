@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 import pytest
-from browser_pages import WATCH_RACE, WATCH_STAGE, choose, settled
+from browser_pages import WATCH_RACE, WATCH_STAGE, choose, press, settled
 from large_run import ASKED, LLAMA_1B, row_index, scores, write_large
 
 from dashboard.charts import row_picture
@@ -120,7 +120,7 @@ def test_it_plays_in_the_browser_without_a_request_or_a_rerun(new_page):
     assert stage(page, "rate") == pytest.approx((tenths // 10 + 1) / 100)
     page.keyboard.press("Home")
     assert numbers.all_inner_texts() == dense
-    page.get_by_text("Stage mode", exact=True).click()  # a rerun would have been seen
+    press(page, page.get_by_text("Stage mode", exact=True))  # a rerun would have been seen
     page.wait_for_url("**present=true**")  # the run writes it
     assert page.evaluate("window.messages") > told
 

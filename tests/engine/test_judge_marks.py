@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 import pytest
 from adversarial_replies import NOT_ENGLISH, read
-from test_judge import ANSWERS, LABELLED, MODELS, REFUSALS, labelled
-from test_judge_language import ANSWERS as MORE_ANSWERS, REFUSALS as MORE_REFUSALS
+from own_replies import own_replies
+from test_judge import LABELLED, MODELS, labelled
 
 from engine.cli import main
 from engine.commands.refusal.options import say_unjudged
@@ -89,7 +89,7 @@ def test_what_is_short_odd_or_english_is_judged(reply: str) -> None:
 
 
 def test_no_english_reply_of_ours_is_marked() -> None:
-    ours = [*REFUSALS, *ANSWERS, *MORE_REFUSALS, *MORE_ANSWERS]
+    ours = [one.reply for one in own_replies()]
     ours += [one.reply for one in read() if one.category != NOT_ENGLISH]
     assert [reply for reply in ours if other_language(reply)] == []
     shipped = pl.read_parquet(demo_dir() / "results" / "refusal_replies.parquet")["reply"].unique()
