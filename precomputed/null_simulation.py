@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.records.files import write_atomic
-from engine.stats.draws import p_value, prediction_interval
 from engine.stats.intervals import wilson
+from engine.stats.permutation import p_value, prediction_interval
 from engine.studies.refusal.inputs import Rate
 from engine.studies.refusal.specificity import gain
 from precomputed import null_simulation_file

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboard.charts import formats, matrix, palette
-from engine.stats.limits import adjusted
+from engine.stats.holm import adjusted
 from engine.stats.table_estimates import between_draws, mean_of_lines
 
 LEVEL = 0.05  # of the adjusted p, as the verdicts ask for

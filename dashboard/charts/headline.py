@@ -8,7 +8,8 @@ import polars as pl
 
 from dashboard.charts import palette, series
 from engine.records.errors import InputError
-from engine.stats.verdict import BASELINE, Thresholds, against_half
+from engine.stats.limits import BASELINE, Thresholds
+from engine.studies.verdict.judged_selectors import against_half
 
 RATE = Thresholds().rate
 STABLE_VALID, UNSTABLE_VALID = "stable and valid", "valid, not stable"

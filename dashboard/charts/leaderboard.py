@@ -9,7 +9,8 @@ import polars as pl
 
 from dashboard.charts import formats, palette, series
 from dashboard.charts.sortable import Sortable, sortable
-from engine.stats.verdict import BASELINE, Thresholds, against_half
+from engine.stats.limits import BASELINE, Thresholds
+from engine.studies.verdict.judged_selectors import against_half
 
 RATE = Thresholds().rate
 GAP, HARM, SHARE = "Log gap (nats)", "LeRF harm (nats)", "Harm ÷ random's"

@@ -12,7 +12,7 @@ from dashboard.charts import axes, figure_size, formats, headline, palette
 from dashboard.charts.axes import decade_ticks
 from dashboard.charts.formats import LN10
 from dashboard.charts.lines import finished
-from engine.stats.verdict import Thresholds
+from engine.stats.limits import Thresholds
 
 _ROW_PX, _TOP_PX, _BOTTOM_PX = 46, 78, 150
 _SHARE, _LEAST_DECADES, _BAND = 3.0, 2.0, 0.22  # of the first model's span; of the axis without the band

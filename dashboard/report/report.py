@@ -30,12 +30,14 @@ from engine.records.model_names import model_name, model_to_type
 from engine.records.shortfalls import shortfalls
 from engine.results.folders import read_table
 from engine.results.tables import command as command_of, with_domain_names
-from engine.stats import claims, verdict_moves
-from engine.stats.control_answers import control_answers
-from engine.stats.protocol_claims import summary as protocols_summary
-from engine.stats.table_estimates import between_draws, has_blocks, mean_of_lines, units_in_words
-from engine.stats.task_means import chance_sentence
-from engine.stats.verdict import as_judged_now
+from engine.stats.table_estimates import between_draws, has_blocks, mean_of_lines
+from engine.studies.audit.control_answers import control_answers
+from engine.studies.audit.task_means import chance_sentence
+from engine.studies.claims.ledger import ledger, needed
+from engine.studies.estimate_words import units_in_words
+from engine.studies.protocols.protocol_claims import summary as protocols_summary
+from engine.studies.verdict import verdict_moves
+from engine.studies.verdict.judged_selectors import as_judged_now
 
 RATE = 0.3  # where the report quotes one number per selector, as the paper does
 
@@ -242,8 +244,8 @@ def _sufficiency(run: Run) -> tuple[list[Markup], pl.DataFrame]:
 
 def _claims(run: Run) -> pl.DataFrame:
     """The ledger of what the run's tables support."""
-    found = {stem: run.table(stem) for stem in claims.needed()}
-    return claims.ledger({stem: table for stem, table in found.items() if table is not None})
+    found = {stem: run.table(stem) for stem in needed()}
+    return ledger({stem: table for stem, table in found.items() if table is not None})
 
 
 def _accuracies(tasks: pl.DataFrame) -> pl.DataFrame:

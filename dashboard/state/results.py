@@ -24,7 +24,8 @@ from engine.records.manifest import read_manifest
 from engine.results import folders
 from engine.results.places import default_store_dir
 from engine.results.tables import TABLES, with_domain_names
-from engine.stats.table_estimates import has_blocks, units_in_words
+from engine.stats.table_estimates import has_blocks
+from engine.studies.estimate_words import units_in_words
 
 SWEEP, ROWS = "sweep", "rows"  # stems that several pages name
 INTERVENTIONS = "sweep_interventions"

@@ -14,7 +14,7 @@ import precomputed
 from dashboard.show import layout, paper, selection
 from dashboard.state import access, missing, results, shipped
 from engine.records.errors import InputError
-from engine.stats.verdict import as_judged_now
+from engine.studies.verdict.judged_selectors import as_judged_now
 
 SHIPPED, MINE, PAPER = "Shipped model", "My results", "Paper"
 

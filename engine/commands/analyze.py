@@ -14,8 +14,8 @@ from engine.results.store import Store
 from engine.run.audit_plan import OF_ANALYZE, PRESETS, AuditPlan, default_preset, for_model, preset
 from engine.run.field_types import Names
 from engine.run.score_plan import SHIPPED
-from engine.stats.protocol_claims import summary as protocols_summary
 from engine.studies.base import ANALYSES
+from engine.studies.protocols.protocol_claims import summary as protocols_summary
 
 _ALL = "all"
 

@@ -16,7 +16,7 @@ from engine.records.errors import CheckFailed, InputError
 from engine.records.manifest import read_manifest
 from engine.results.store import Store
 from engine.run.field_types import parts as names_in
-from engine.stats.same_numbers import RULE, TOLERANCE, Held
+from engine.studies.same_numbers import RULE, TOLERANCE, Held
 
 if TYPE_CHECKING:
     from engine.models.loading import LoadedModel

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from engine.interventions.rewrite_names import DECOYS
 from engine.interventions.rewrites import NoRewriteError, Steps, swap
 from engine.models.links import Mlp, mlps
 from engine.models.loading import LoadedModel
 from engine.models.row_index import RowIndex
 from engine.models.rows import row_index
 from engine.records.hashing import Json
-from engine.stats.exact_controls import DECOYS
 
 _Rows = npt.NDArray[np.int64]
 

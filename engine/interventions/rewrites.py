@@ -20,6 +20,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from engine.interventions.rewrite_names import DECOYS, NEURONS, NORMS, NORMS_WHOLE, REWRITES, VALUES
 from engine.interventions.uninterrupted import take_back, uninterrupted
 from engine.models.links import Found, Link, neuron_links, value_links
 from engine.models.loading import LoadedModel
@@ -27,7 +28,6 @@ from engine.models.norm_readers import NormReaders, norm_readers
 from engine.records.errors import InputError
 from engine.records.hashing import Json, cache_key
 from engine.records.out_of_memory import is_out_of_memory
-from engine.stats.exact_controls import DECOYS, NEURONS, NORMS, NORMS_WHOLE, REWRITES, VALUES
 
 VERSION = 1  # part of cache keys: raise it when a rewrite makes other weights than before
 Steps = list[Callable[[], object]]

@@ -53,7 +53,7 @@ class Fidelity:
     MIB's CPR and CMD (Mueller et al. 2025, arXiv:2504.13151) are areas as well and are not computed: they integrate
     (m(C) - m(empty)) / (m(N) - m(empty)) over circuits C of growing share of the model N's edges, on a task with
     counterfactual prompts. Text has no counterfactual prompts and no m(empty) (a model with every unit ablated is not
-    at the bottom of NLL or KL), and sets of units are no sets of edges. `engine.stats.protocols.area` divides by
+    at the bottom of NLL or KL), and sets of units are no sets of edges. `engine.stats.protocol_harm.area` divides by
     random's area instead.
     """
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.interventions.rewrite_names import REWRITES
 from engine.run.field_types import MOST_DRAWS, Names, check_plan, option
-from engine.stats.exact_controls import REWRITES
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from engine.interventions.kinds import INTERVENTIONS
 from engine.run import field_types
 from engine.run.field_types import MOST_DRAWS, Names, check_plan, option
-from engine.stats.protocols import METRICS, UNIT_KINDS, USUAL_UNITS
+from engine.stats.protocol_harm import METRICS, UNIT_KINDS, USUAL_UNITS
 from engine.stats.removal_order import ORDERS
 
 

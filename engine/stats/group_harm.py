@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from engine.records.errors import InputError
-from engine.stats.draws import holm
+from engine.stats.holm import holm
 from engine.stats.intervals import two_sided_p
 
 LEVEL = 0.05

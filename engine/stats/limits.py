@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
 
-from engine.stats.draws import holm
+from engine.stats.holm import adjusted
 from engine.stats.uncertainty import Estimate
 
-Question = TypeVar("Question", bound=Hashable)
 BASELINE = "random"
-NOT_APPLICABLE, NOT_MEASURED = "not applicable", "not measured"
 
 
 @dataclass(frozen=True)
@@ -33,14 +30,6 @@ class Thresholds:
     specific_orders: tuple[str, ...] = ("lerf", "morf")  # in which a selector has to beat its own depths
 
 
-class Finding(NamedTuple):
-    """A verdict's word, the number(s) it rests on, and why, in words."""
-
-    word: str
-    numbers: tuple[float | None, ...]
-    reasons: tuple[str, ...]
-
-
 def clear(estimates: Mapping[str, Sequence[Estimate]], sign: int, level: float) -> dict[str, bool]:
     """Which selectors' numbers all lie on the side of `sign` (1: above 0), by two-sided p adjusted over the selectors.
 
@@ -52,8 +41,3 @@ def clear(estimates: Mapping[str, Sequence[Estimate]], sign: int, level: float) 
         ps = [one.p_differs if one.value * sign > 0 else 1.0 for one in several]
         largest[selector] = max((1.0 if p is None else p for p in ps), default=1.0)
     return {name: p <= level for name, p in adjusted(largest).items()}
-
-
-def adjusted(p_values: Mapping[Question, float]) -> dict[Question, float]:
-    """p by what was asked, adjusted by Holm over all of them."""
-    return dict(zip(p_values, holm(list(p_values.values())), strict=True))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from engine.stats.draws import holm
+from engine.stats.holm import holm
 from engine.stats.intervals import two_sided_p
 from engine.stats.paired import mean_over_seeds
 

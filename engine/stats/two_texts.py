@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -66,20 +66,3 @@ def _parts(overlaps: npt.NDArray[np.float64], first: npt.NDArray[np.bool_]) -> t
     others = ~np.eye(first.size, dtype=bool)
     within = (np.outer(one, one) & others for one in (first, ~first))
     return (*(overlaps[:, pairs].mean(axis=1) for pairs in within), overlaps[:, np.outer(first, ~first)].mean(axis=1))
-
-
-def sentence(row: dict[str, Any]) -> str:
-    """One line of the table `domain_draws` in words."""
-    across, p = row["jaccard_between"], row["p_family"]
-    if across is None or p is None:
-        return "The masks are empty, so no draws can be compared."
-    seen = (
-        "the other text moves the mask by more than another draw of the same text does"
-        if row["beyond_draw"]
-        else "nothing is seen of the domain beyond what another draw of the same text changes"
-    )
-    return (
-        f"Disjoint draws of {row['size']} windows overlap by {row['jaccard_a']:.2f} within {row['corpus_a']}, "
-        f"{row['jaccard_b']:.2f} within {row['corpus_b']} and {across:.2f} between the two: {seen} (p {p:.2g}, "
-        f"{row['text_draws']} draws of each, all lines of the table together)."
-    )

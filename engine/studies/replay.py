@@ -25,15 +25,15 @@ from engine.results.tables import TABLES, TableSpec
 from engine.run.audit_plan import AuditPlan
 from engine.run.recorded_plan import audit_plan, score_plan
 from engine.run.runner import LocalRunner
-from engine.stats.claims import ledger, needed
-from engine.stats.same_numbers import TOLERANCE, Held, same_arrays, same_numbers
 from engine.studies.audit.analyses import run_analyses
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import ANALYSES
+from engine.studies.claims.ledger import ledger, needed
 from engine.studies.refusal import run_again as refusal
 from engine.studies.refusal.calibrate import CONTRAST_FILE
 from engine.studies.refusal.mask_outputs import kept_masks
 from engine.studies.refusal.points import POINTS
+from engine.studies.same_numbers import TOLERANCE, Held, same_arrays, same_numbers
 
 SCORES, CLAIMS = "scores", "claims"  # beside the analyses: the scores' file and the rows; the ledger of claims
 _SCORES_FILE, _ROWS = "scores.safetensors", "rows"

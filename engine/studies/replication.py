@@ -12,8 +12,8 @@ from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.records.model_names import model_name
 from engine.results.folders import read_table
+from engine.stats.concordance import KENDALL, Concordance, Pair, concordance, least_p, sign_tests
 from engine.stats.removal_order import ORDERS
-from engine.stats.replication import concordance, in_words, sign_tests
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,9 @@ def replication(folders: Sequence[Path], rate: float) -> Replication:
         found, tested = concordance(numbers), sign_tests(numbers)
         orders.append((order, len(models), len(selectors), *(found or (None, None, None))))
         pairs += [(order, selectors[one.first], selectors[one.second], *one[2:]) for one in tested]
-        sentences.append(f"{'LeRF' if order == 'lerf' else 'MoRF'} at {rate:.0%}: {in_words(found, models, tested)}")
+        sentences.append(
+            f"{'LeRF' if order == 'lerf' else 'MoRF'} at {rate:.0%}: {_order_sentence(found, len(models), tested)}"
+        )
     if not orders:
         raise InputError(
             f"the folders of {', '.join(models)} share no two selectors with finite losses at rate {rate:g}; sweep "
@@ -118,3 +120,21 @@ def _notes(manifests: Sequence[dict[str, object]], models: Sequence[str]) -> tup
         if len(same) > 1
     ]
     return tuple(notes)
+
+
+def _order_sentence(order: Concordance | None, models: int, pairs: Sequence[Pair], level: float = 0.05) -> str:
+    """What the tests of one order say."""
+    agreement = "Fewer than three selectors can be told apart on all models, so their order has no test of its own"
+    if order is not None:
+        statistic = "Kendall's tau" if order.test == KENDALL else "Kendall's W"
+        answer = "the order replicates beyond chance" if order.p <= level else "no more agreement than chance is shown"
+        agreement = f"{statistic} {order.value:.2f} over {models} models, p {order.p:.2g}: {answer}"
+    same = sum(pair.before == models or pair.after == models for pair in pairs)
+    significant = sum(pair.p_holm <= level for pair in pairs)
+    too_few = ""
+    if least_p(models) * len(pairs) > level:
+        too_few = f" (with {models} models and {len(pairs)} pairs none can: p is at least {least_p(models):.2g})"
+    return (
+        f"{agreement}. {same} of {len(pairs)} pairs of selectors stand the same way on all models; {significant} of "
+        f"them by sign test after Holm's correction{too_few}."
+    )

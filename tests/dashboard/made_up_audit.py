@@ -13,8 +13,8 @@ from scipy.stats import spearmanr
 from synthetic import MODEL, add_table, write_run
 
 from engine.records.manifest import add_to_manifest
-from engine.stats.exact_controls import judge_invariance
-from engine.stats.protocol_claims import claims
+from engine.studies.invariance.invariance_verdicts import judge_invariance
+from engine.studies.protocols.protocol_claims import claims
 
 LAYERS = (
     ("attention", "q_proj", 9),

@@ -11,7 +11,7 @@ import polars as pl
 
 from engine.records.manifest import add_to_manifest, read_manifest
 from engine.results.tables import TABLES, frame, spec
-from engine.stats.verdict import MORE
+from engine.studies.verdict.judged_selectors import MORE
 
 # pragma: allowlist nextline secret: made up
 MODEL = {"id": "made-up-1B", "revision": "4e20de1c3a55", "weights_hash": "ab" * 32, "dtype": "float32"}

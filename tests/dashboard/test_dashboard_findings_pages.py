@@ -13,7 +13,7 @@ from dashboard.charts.findings import accuracy, controls, judges, quadrants, ref
 from dashboard.charts.refusal_values import RateChange
 from dashboard.pages.downstream.page import over_seeds
 from dashboard.state import results
-from engine.stats.task_means import downstream_mean
+from engine.studies.audit.task_means import downstream_mean
 
 SHIPPED = precomputed.demo_dir() / "results"
 

@@ -8,7 +8,7 @@ import pytest
 from engine.records.errors import InputError
 from engine.results.folders import read_table, table_names
 from engine.results.tables import checked, frame
-from engine.stats import claims, ledger
+from engine.studies.claims import ledger as claims
 from precomputed import demo_dir
 
 
@@ -103,7 +103,7 @@ def test_nothing_measured_is_no_claim():
 
 
 def test_a_kind_is_one_registration(monkeypatch):
-    monkeypatch.setattr(ledger, "KINDS", dict(ledger.KINDS))
+    monkeypatch.setattr(claims, "KINDS", dict(claims.KINDS))
 
     @claims.register_claim("mine", needs=("mine",))
     def _mine(tables):

@@ -14,8 +14,8 @@ import scipy.stats
 from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.stats.blocks import window_blocks
-from engine.stats.protocol_claims import claim_of, claims, name, summary, where
-from engine.stats.protocols import Area, Harm, area, compare, difference, integrated
+from engine.stats.protocol_harm import Area, Harm, area, compare, difference, integrated
+from engine.studies.protocols.protocol_claims import claim_of, claims, name, summary, where
 
 TOKENS = 15
 

@@ -17,7 +17,7 @@ from engine.records.files import write_parquet
 from engine.records.manifest import add_to_manifest
 from engine.records.shipped import paper_runs_dir
 from engine.results.tables import frame
-from engine.stats.replication import FRIEDMAN, KENDALL, concordance, least_p, sign_tests
+from engine.stats.concordance import FRIEDMAN, KENDALL, concordance, least_p, sign_tests
 from engine.studies.replication import replication
 
 SELECTORS = ("ig", "lrp", "magnitude", "random", "wanda")

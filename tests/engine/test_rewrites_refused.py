@@ -7,9 +7,9 @@ import torch
 from tiny_models import load_tiny
 
 from engine.edits.edit import UNEDITED
+from engine.interventions.rewrite_names import REWRITES
 from engine.interventions.rewrites import NoRewriteError, Rescaling, make_rewrite, rewritten
 from engine.measures.logit_bits import LogitBits
-from engine.stats.exact_controls import REWRITES
 
 # Families whose blocks have no place for them; LayerNorm is no RMS norm, OLMo's has no weight.
 WITHOUT = {

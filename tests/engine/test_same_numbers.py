@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from engine.results.tables import frame, spec
-from engine.stats.same_numbers import apart, same_arrays, same_numbers
+from engine.studies.same_numbers import apart, same_arrays, same_numbers
 
 SWEEP = spec("sweep")
 LINES = [

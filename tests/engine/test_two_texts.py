@@ -10,7 +10,8 @@ import pytest
 
 from engine.records.errors import InputError
 from engine.stats.similarity import jaccards
-from engine.stats.two_texts import LEVEL, compare_draws, sentence
+from engine.stats.two_texts import LEVEL, compare_draws
+from engine.studies.claims.audit_claims import domain_sentence
 
 ROWS, RATE = 100, 0.3
 
@@ -75,7 +76,7 @@ def test_the_sentence_says_which():
         "size": 32, "text_draws": 4, "corpus_a": "one", "corpus_b": "two", "jaccard_a": 0.74, "jaccard_b": 0.71,
         "jaccard_between": 0.6, "p_family": 1 / 35, "beyond_draw": True,
     }  # fmt: skip
-    assert "moves the mask by more than another draw" in sentence(row)
-    assert "p 0.029" in sentence(row)
-    assert "nothing is seen of the domain" in sentence({**row, "beyond_draw": False})
-    assert "empty" in sentence(dict.fromkeys(row))
+    assert "moves the mask by more than another draw" in domain_sentence(row)
+    assert "p 0.029" in domain_sentence(row)
+    assert "nothing is seen of the domain" in domain_sentence({**row, "beyond_draw": False})
+    assert "empty" in domain_sentence(dict.fromkeys(row))

@@ -9,8 +9,8 @@ import pytest
 
 from engine.results.folders import read_table
 from engine.stats.limits import Thresholds
-from engine.stats.verdict import judge_selectors
-from engine.stats.verdict_moves import VALUES, WORDS, said, sentences, verdict_moves
+from engine.studies.verdict.judged_selectors import judge_selectors
+from engine.studies.verdict.verdict_moves import VALUES, WORDS, said, sentences, verdict_moves
 from precomputed import demo_dir
 
 FOLDER = demo_dir() / "results"

@@ -8,22 +8,23 @@ import streamlit as st
 from dashboard.charts import formats, palette
 from dashboard.show import grid, selection
 from dashboard.state import sources
-from engine.stats import claims, verdict_moves
+from engine.studies.claims.ledger import TIERS, ledger, needed
+from engine.studies.verdict import verdict_moves
 
 
 def show(source: sources.Source) -> pl.DataFrame:
     """The ledger of the source's tables, made anew from them; returns what is shown."""
-    table = claims.ledger({stem: source.table(stem) for stem in claims.needed() if source.has(stem)})
+    table = ledger({stem: source.table(stem) for stem in needed() if source.has(stem)})
     st.caption(
         "Each sentence with what it rests on. A sentence is worth its tier: "
-        + "; ".join(f"**{name}**: {meaning}" for name, meaning in claims.TIERS.items())
+        + "; ".join(f"**{name}**: {meaning}" for name, meaning in TIERS.items())
         + "."
     )
     _moves(source)
     if table.is_empty():
         st.info("These tables support no sentence of the ledger; run `selector-audit analyze MODEL all` on a model.")
         return table
-    there = [name for name in claims.TIERS if name in table["tier"]]
+    there = [name for name in TIERS if name in table["tier"]]
     tiers = selection.choose_several("Evidence", there, "claim_tiers")
     shown = table.filter(pl.col("tier").is_in(tiers))
     st.dataframe(

@@ -12,7 +12,7 @@ from dashboard.charts.findings import controls as findings
 from dashboard.pages.controls import more
 from dashboard.show import grid, layout, selection, tools
 from dashboard.state import sources
-from engine.stats.exact_controls import DECOYS, NEURONS, NORMS, NORMS_WHOLE, REWRITES, VALUES
+from engine.interventions.rewrite_names import DECOYS, NEURONS, NORMS, NORMS_WHOLE, REWRITES, VALUES
 
 Row = dict[str, Any]
 MEASURES = {"moved": "LeRF loss", "spearman": "Spearman", "jaccard": "Jaccard"}

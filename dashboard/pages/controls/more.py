@@ -12,7 +12,7 @@ from dashboard.charts.findings import controls as findings
 from dashboard.charts.lines import Axis
 from dashboard.show import layout, selection, tools
 from dashboard.state import sources
-from engine.stats import two_texts
+from engine.studies.claims.audit_claims import domain_sentence
 
 Row = dict[str, Any]
 
@@ -183,7 +183,7 @@ def _draws(table: pl.DataFrame, rate: float) -> None:
     shown = table.select(
         formats.texts(table["selector"], palette.title).alias("Selector"),
         *(pl.col(column).alias(title) for column, title in columns.items()),
-        formats.texts(table.to_dicts(), two_texts.sentence).alias("In words"),
+        formats.texts(table.to_dicts(), domain_sentence).alias("In words"),
     )
     config = {title: st.column_config.NumberColumn(format="%.3f") for title in columns.values()}
     alt = "Per selector: overlap of masks from draws of one text and of two"

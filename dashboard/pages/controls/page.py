@@ -12,8 +12,8 @@ from dashboard.charts.findings import controls as findings
 from dashboard.pages.controls import claims, depth, exact, more, protocols, singles
 from dashboard.show import layout, selection, tools
 from dashboard.state import sources
-from engine.stats.control_answers import ControlAnswer, control_answers
 from engine.stats.table_estimates import has_blocks
+from engine.studies.audit.control_answers import ControlAnswer, control_answers
 
 HOW_TO_READ = (
     "Each part asks what else could explain a good result: fewer rows, the right depth, one method alone, the text, "

@@ -9,7 +9,7 @@ from dashboard.charts import palette, protocols
 from dashboard.pages.controls import more
 from dashboard.show import layout, selection, tools
 from dashboard.state import sources
-from engine.stats.protocol_claims import ALL, CONTESTED, OVERTURNED, UNDECIDED, UNOPPOSED, summary
+from engine.studies.protocols.protocol_claims import ALL, CONTESTED, OVERTURNED, UNDECIDED, UNOPPOSED, summary
 
 _WORDS = {
     ALL: "holds under all", UNOPPOSED: "never the other way round", CONTESTED: "contested, not surely",

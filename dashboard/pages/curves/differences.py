@@ -9,7 +9,8 @@ from dashboard.charts import differences as chart, formats, palette
 from dashboard.charts.findings import curves as findings
 from dashboard.show import selection, tools
 from dashboard.state import sources
-from engine.stats.table_estimates import has_blocks, units_in_words
+from engine.stats.table_estimates import has_blocks
+from engine.studies.estimate_words import units_in_words
 
 NOTES = (
     "Many pairs are compared at once: p is adjusted by Holm over all of them, and what is told apart has at most .05.",

@@ -13,7 +13,7 @@ from dashboard.charts.lines import Axis
 from dashboard.charts.task_titles import task_title
 from dashboard.show import layout, selection, tools
 from dashboard.state import sources
-from engine.stats.task_means import NEAR_CHANCE, chance_sentence, downstream_mean, nothing_to_lose
+from engine.studies.audit.task_means import NEAR_CHANCE, chance_sentence, downstream_mean, nothing_to_lose
 
 HOW_TO_READ = (
     "Accuracy on downstream tasks against the share of removed rows. The dotted line is what an answer gets that "

@@ -13,7 +13,7 @@ from dashboard.show import grid, layout
 from dashboard.state import basket, results
 from dashboard.state.offers import Offer
 from engine.records.errors import InputError
-from engine.stats.verdict import as_judged_now
+from engine.studies.verdict.judged_selectors import as_judged_now
 
 TITLE = "Leaderboard"
 ALT = "Every selector on every model: log gap, LeRF harm, verdict and stability."

@@ -14,7 +14,7 @@ from dashboard.charts.sortable import perplexities, perplexity_texts, sortable
 from dashboard.charts.stability import Quadrants
 from dashboard.show import grid, layout, selection, tools
 from dashboard.state import sources
-from engine.stats.verdict import Thresholds
+from engine.stats.limits import Thresholds
 
 HOW_TO_READ = (
     "First: scores from draws of calibration text that share no window, against each other; 1 means that another text "

@@ -19,9 +19,9 @@ from engine.results.folders import read_table, table_names, write_tables
 from engine.run.runner import Runner
 from engine.run.scoring import write_scores
 from engine.run.share import Measured
-from engine.stats.claims import ledger, needed
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import ANALYSES, AnalysisInfo, Study, conduct
+from engine.studies.claims.ledger import ledger, needed
 
 
 def run_analyses(audit: AuditInputs, names: Sequence[str], folder: Path, runner: Runner, *, skip: bool = False) -> Json:

@@ -44,7 +44,7 @@ class Controls:
     a reference copies. A difference is the control's NLL minus consensus2's, paired over evaluation
     windows. `reference_rows` says how many rows consensus2 removed: as many as the control, and for
     intersection and vetoes also as many as the rate says, which is how the paper compares them. z is
-    null where there is no standard error. `engine.stats.control_answers` puts it in words.
+    null where there is no standard error. `engine.studies.audit.control_answers` puts it in words.
 
     Errors: InputError where the audit lacks the scores of lrp, ig, consensus2 or random.
     """

@@ -25,12 +25,12 @@ from engine.run.plan_text import calibration_text
 from engine.run.runner import LocalRunner, Results
 from engine.run.score_plan import ScorePlan
 from engine.stats.blocks import block_difference
-from engine.stats.exact_controls import judge_invariance
 from engine.stats.paired import defined
 from engine.stats.similarity import average_ranks, jaccard, rank_correlations
 from engine.stats.table_estimates import with_documents
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import Tables, register_analysis
+from engine.studies.invariance.invariance_verdicts import judge_invariance
 
 
 @dataclass(frozen=True, eq=False)

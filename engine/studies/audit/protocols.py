@@ -20,12 +20,12 @@ from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
-from engine.stats.protocol_claims import claims
-from engine.stats.protocols import Area, Harm, area, compare, integrated, text_part
+from engine.stats.limits import BASELINE
+from engine.stats.protocol_harm import Area, Harm, area, compare, integrated, text_part
 from engine.stats.table_estimates import with_documents
-from engine.stats.verdict import BASELINE
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import Tables, register_analysis
+from engine.studies.protocols.protocol_claims import claims
 
 STEMS = ("protocols", "protocols_areas", "protocols_pairs", "protocols_claims", "protocols_units")
 

@@ -16,12 +16,12 @@ from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.blocks import block_difference
+from engine.stats.limits import Thresholds
 from engine.stats.paired import defined, paired_difference
 from engine.stats.rank_interval import spearman_interval
 from engine.stats.single_units import clearly_helping, helping, larger_high, recall_of_top, sign_agreement
 from engine.stats.stratified import stratified_sample
 from engine.stats.table_estimates import with_documents
-from engine.stats.verdict import Thresholds
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import Tables, register_analysis
 

@@ -14,12 +14,12 @@ from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.selectors import compute_scores
 from engine.stats.blocks import block_difference
-from engine.stats.draws import holm
+from engine.stats.holm import holm
+from engine.stats.layer_matched import Against, against_controls, answer
+from engine.stats.limits import BASELINE
 from engine.stats.paired import paired_difference
 from engine.stats.removal_order import ORDERS
-from engine.stats.specific import Against, against_controls, answer
 from engine.stats.table_estimates import with_documents
-from engine.stats.verdict import BASELINE
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import Tables, register_analysis
 
@@ -47,8 +47,8 @@ class Specific:
     A control removes as many rows of every layer (Linear) as the selector's mask, at random: it has the selector's
     depths and knows nothing about rows (the paper, sections 3.2 and 5.3). Every selector of the plan but random, which
     has no depths of its own; the plan's control rates, both orders, `matched_seeds` controls for every ranking. Random
-    masks are those of `baseline_seeds`. Numbers and intervals: `engine.stats.specific`; p values are adjusted by Holm
-    over the selectors of an order and rate.
+    masks are those of `baseline_seeds`. Numbers and intervals: `engine.stats.layer_matched`; p values are adjusted by
+    Holm over the selectors of an order and rate.
     """
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:

@@ -14,8 +14,6 @@ from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.selectors import get_selector
 from engine.stats.limits import Thresholds
-from engine.stats.verdict import judge_selectors
-from engine.stats.verdict_moves import verdict_moves
 from engine.studies.audit.differences import Differences
 from engine.studies.audit.draws import DisjointDraws, TooFewDraws
 from engine.studies.audit.gap import Gap
@@ -23,6 +21,8 @@ from engine.studies.audit.inputs import AuditInputs
 from engine.studies.audit.specific import Specific
 from engine.studies.audit.stability import Stability, TooFewSizes
 from engine.studies.base import Tables, register_analysis
+from engine.studies.verdict.judged_selectors import judge_selectors
+from engine.studies.verdict.verdict_moves import verdict_moves
 
 
 @register_analysis("verdict", tables=("verdicts", "verdict_moves"), title="Is a selector faithful, and is it stable?")

@@ -12,7 +12,8 @@ from engine.measures.nll import perplexity
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
-from engine.stats.draws import holm, p_value, prediction_interval, rank_among
+from engine.stats.holm import holm
+from engine.stats.permutation import p_value, prediction_interval, rank_among
 from engine.studies.base import Tables
 from engine.studies.refusal.grid import UNFINISHED, Grid
 from engine.studies.refusal.inputs import Rates, RefusalInputs

@@ -18,8 +18,8 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.results.tables import frame, spec
-from engine.stats.control_answers import control_answers, judged
 from engine.stats.uncertainty import COLUMNS
+from engine.studies.audit.control_answers import control_answers, judged
 
 Tables = dict[str, pl.DataFrame]
 FIVE = ("random", "lrp", "ig", "consensus2", "magnitude")

@@ -24,11 +24,12 @@ from engine.results.store import Store
 from engine.run.cell import Cell
 from engine.stats.blocks import block_difference, block_error, block_stderr, window_blocks
 from engine.stats.documents import document_blocks
+from engine.stats.layer_matched import against_controls
 from engine.stats.paired import ratio_stderr
-from engine.stats.protocols import Harm, text_part
-from engine.stats.specific import against_controls
-from engine.stats.table_estimates import paired_over, units_in_words, with_documents
+from engine.stats.protocol_harm import Harm, text_part
+from engine.stats.table_estimates import with_documents
 from engine.stats.uncertainty import estimate, text_part as part_of
+from engine.studies.estimate_words import paired_over, units_in_words
 
 LENGTH = 40  # tokens of a made-up window
 

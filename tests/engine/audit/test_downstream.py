@@ -21,8 +21,8 @@ from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.results.tables import spec
 from engine.run.audit_plan import preset
-from engine.stats.task_means import chance_sentence, downstream_mean, near_chance
 from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.task_means import chance_sentence, downstream_mean, near_chance
 
 SELECTORS = ("random", "magnitude", "grad_x_input")
 RATES = (0.4, 0.0, 0.2)

@@ -24,8 +24,8 @@ from engine.results.folders import read_table
 from engine.results.store import Store
 from engine.results.tables import spec
 from engine.run.invariance_plan import InvariancePlan
-from engine.stats.exact_controls import judge_invariance
 from engine.studies.audit.inputs import AuditInputs
+from engine.studies.invariance.invariance_verdicts import judge_invariance
 
 Tables = dict[str, pl.DataFrame]
 BY_WEIGHTS = ("magnitude", "wanda", "mean_activation")

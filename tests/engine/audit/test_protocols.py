@@ -26,11 +26,11 @@ from engine.results.store import Store
 from engine.results.tables import checked
 from engine.run.protocols_plan import ProtocolsPlan
 from engine.run.runner import LocalRunner
-from engine.stats.protocol_claims import summary
 from engine.studies.audit.analyses import run_analyses
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.audit.protocols import STEMS
 from engine.studies.base import Tables
+from engine.studies.protocols.protocol_claims import summary
 
 CHEAP = {"selectors": ("random", "magnitude", "wanda"), "seeds": (42, 43)}
 SMALL = ProtocolsPlan(protocol_rates=(0.1, 0.3), protocol_windows=4, resample_windows=3)

@@ -12,17 +12,10 @@ import scipy.stats
 from engine.measures.nll import NegativeLogLikelihood
 from engine.records.errors import InputError
 from engine.stats.blocks import block_stderr, missed, window_blocks
-from engine.stats.depth_share import JointPart, fieller
+from engine.stats.fieller import JointPart, fieller
+from engine.stats.layer_matched import against_controls, answer
 from engine.stats.paired import ratio_stderr
-from engine.stats.specific import against_controls, answer
-from engine.stats.uncertainty import (
-    Part,
-    draw_part,
-    estimate,
-    p_beyond,
-    seed_parts,
-    text_part,
-)
+from engine.stats.uncertainty import Part, draw_part, estimate, p_beyond, seed_parts, text_part
 
 TRIALS = 4000
 

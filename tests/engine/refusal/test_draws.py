@@ -21,7 +21,8 @@ from engine.results.folders import read_table
 from engine.results.store import Store
 from engine.results.tables import checked
 from engine.run.runner import LocalRunner
-from engine.stats.draws import holm, p_value, prediction_interval, rank_among
+from engine.stats.holm import holm
+from engine.stats.permutation import p_value, prediction_interval, rank_among
 from engine.studies.base import conduct
 from engine.studies.refusal.draws import Drawn
 from engine.studies.refusal.experiment import run_experiment, run_stage

@@ -7,26 +7,14 @@ from typing import Any
 
 import polars as pl
 
-from engine.stats import two_texts
-from engine.stats.control_answers import control_answers
-from engine.stats.exact_controls import EXACT, MOVED, UNKNOWN
-from engine.stats.ledger import (
-    CORRECTED,
-    DESCRIPTIVE,
-    INTERVAL,
-    PROOF,
-    TIERS,
-    Claim,
-    Tables,
-    ledger,
-    needed,
-    register_claim,
-)  # fmt: skip
-from engine.stats.limits import adjusted
-from engine.stats.table_estimates import between_draws, has_blocks, interval_words, mean_of_lines, paired_over
-from engine.stats.verdict import BASELINE, Thresholds
+from engine.stats.holm import adjusted
+from engine.stats.limits import BASELINE, Thresholds
+from engine.stats.table_estimates import between_draws, has_blocks, mean_of_lines
+from engine.studies.audit.control_answers import control_answers
+from engine.studies.claims.ledger import CORRECTED, DESCRIPTIVE, INTERVAL, PROOF, Claim, Tables, register_claim
+from engine.studies.estimate_words import interval_words, paired_over
+from engine.studies.invariance.invariance_verdicts import EXACT, MOVED, UNKNOWN
 
-__all__ = ["CORRECTED", "DESCRIPTIVE", "INTERVAL", "PROOF", "TIERS", "Claim", "ledger", "needed", "register_claim"]
 _ORDERS = {"lerf": "LeRF", "morf": "MoRF"}
 
 
@@ -152,7 +140,7 @@ def _domain(tables: Tables) -> Iterator[Claim]:
     for row in _rows(tables["domain_draws"]):
         if row["p_family"] is not None:
             yield Claim(
-                row["selector"], f"{row['rate']:.0%}", two_texts.sentence(row), row["drop"], "difference of Jaccard",
+                row["selector"], f"{row['rate']:.0%}", domain_sentence(row), row["drop"], "difference of Jaccard",
                 f"{row['text_draws']} disjoint draws of each text",
                 "relabelled draws, all of them; largest statistic over all lines (Westfall and Young)", row["p_family"],
                 CORRECTED,
@@ -222,3 +210,20 @@ def _singles(tables: Tables) -> Iterator[Claim]:
                 "single rows matter when removed alone.", row["absolute_spearman"], "Spearman",
                 "none", f"95% interval over {row['units_sampled']} sampled rows", None, INTERVAL,
             )  # fmt: skip
+
+
+def domain_sentence(row: dict[str, Any]) -> str:
+    """One line of the table `domain_draws` in words."""
+    across, p = row["jaccard_between"], row["p_family"]
+    if across is None or p is None:
+        return "The masks are empty, so no draws can be compared."
+    seen = (
+        "the other text moves the mask by more than another draw of the same text does"
+        if row["beyond_draw"]
+        else "nothing is seen of the domain beyond what another draw of the same text changes"
+    )
+    return (
+        f"Disjoint draws of {row['size']} windows overlap by {row['jaccard_a']:.2f} within {row['corpus_a']}, "
+        f"{row['jaccard_b']:.2f} within {row['corpus_b']} and {across:.2f} between the two: {seen} (p {p:.2g}, "
+        f"{row['text_draws']} draws of each, all lines of the table together)."
+    )

@@ -1,12 +1,12 @@
 """The ledger of claims: every sentence that a results folder supports, with its number, control, test and evidence.
 
-The kinds that there are stand in `engine.stats.claims`. A kind of claim is one function and its registration:
+The kinds stand in `engine.studies.claims.audit_claims`. A kind of claim is one function and its registration:
 
     @register_claim("stability", needs=("verdicts",))
     def _stability(tables: Mapping[str, pl.DataFrame]) -> Iterator[Claim]: ...
 
-It reads tables that were measured already, so that a folder of an earlier version has a ledger too: a kind whose tables
-are not there, or lack a column, gives no line. No torch.
+A claim is read from tables that are measured already, so that a folder of an earlier version has a ledger too: a kind
+whose tables are missing, or lack a column, gives no line. No torch.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ from typing import Any
 import polars as pl
 
 from engine.results.tables import frame
-from engine.stats.draws import holm
-from engine.stats.protocols import LEVEL
-from engine.stats.verdict import Thresholds
+from engine.stats.holm import holm
+from engine.stats.limits import Thresholds
+from engine.stats.protocol_harm import LEVEL
 
 ALL, UNOPPOSED, CONTESTED, OVERTURNED, UNDECIDED = "all", "unopposed", "contested", "overturned", "undecided"
 VERDICTS = (ALL, UNOPPOSED, CONTESTED, OVERTURNED, UNDECIDED)

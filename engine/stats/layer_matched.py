@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.stats.blocks import Blocks, blocks_of
-from engine.stats.depth_share import JointPart, fieller
+from engine.stats.fieller import JointPart, fieller
 from engine.stats.intervals import Interval
 from engine.stats.paired import Windowed
 from engine.stats.uncertainty import Estimate, Part, estimate

@@ -30,21 +30,6 @@ def p_value(real: float, draws: Sequence[float]) -> float:
     return rank_among(real, draws) / (len(draws) + 1)
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p of every test, in the given order (Holm 1979), valid however the tests depend on each other.
-
-    With the p in ascending order, adjusted p_(i) = max over j <= i of min(1, (m - j + 1) p_(j)), j from 1.
-    """
-    if not all(0 <= p <= 1 for p in p_values):
-        raise InputError(f"p values must be in [0, 1], got {list(p_values)}")
-    adjusted = [0.0] * len(p_values)
-    highest = 0.0
-    for place, index in enumerate(sorted(range(len(p_values)), key=lambda one: p_values[one])):
-        highest = max(highest, min(1.0, (len(p_values) - place) * p_values[index]))
-        adjusted[index] = highest
-    return adjusted
-
-
 def prediction_interval(draws: Sequence[float], confidence: float = 0.95) -> Interval:
     """Where one further draw's share lies: mean +- t(n - 1) * s * sqrt(1 + 1/n), cut to [0, 1].
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.records.errors import InputError
-from engine.stats.draws import holm
+from engine.stats.holm import holm
 
 KENDALL, FRIEDMAN = "kendall", "friedman"
 TESTS = {
@@ -90,23 +89,3 @@ def _checked(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
             f"replication needs finite numbers of at least 2 models and 2 selectors, got shape {list(values.shape)}"
         )
     return values
-
-
-def in_words(found: Concordance | None, models: Sequence[str], pairs: Sequence[Pair], level: float = 0.05) -> str:
-    """What the tests of one order say."""
-    said = "Fewer than three selectors can be told apart on all models, so their order has no test of its own"
-    if found is not None:
-        name = "Kendall's tau" if found.test == KENDALL else "Kendall's W"
-        clear = "the order replicates beyond chance" if found.p <= level else "no more agreement than chance is shown"
-        said = f"{name} {found.value:.2f} over {len(models)} models, p {found.p:.2g}: {clear}"
-    same = sum(not (one.before and one.after) and one.before + one.after == len(models) for one in pairs)
-    clear_pairs = sum(one.p_holm <= level for one in pairs)
-    said += (
-        f". {same} of {len(pairs)} pairs of selectors stand the same way on all models; {clear_pairs} of them by sign "
-        f"test after Holm's correction"
-    )
-    if least_p(len(models)) * len(pairs) > level:
-        said += (
-            f" (with {len(models)} models and {len(pairs)} pairs none can: p is at least {least_p(len(models)):.2g})"
-        )
-    return f"{said}."

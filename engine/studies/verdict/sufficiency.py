@@ -7,9 +7,10 @@ import statistics
 import polars as pl
 
 from engine.records.errors import InputError
-from engine.stats.limits import BASELINE, Finding, Thresholds, clear
+from engine.stats.limits import BASELINE, Thresholds, clear
 from engine.stats.table_estimates import between_draws, each_line
 from engine.stats.uncertainty import Estimate
+from engine.studies.verdict.finding import Finding
 
 SUFFICIENT = "sufficient"
 

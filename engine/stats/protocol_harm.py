@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from engine.records.errors import InputError
 from engine.stats.blocks import Blocks, block_stderr
-from engine.stats.draws import holm
+from engine.stats.holm import holm
 from engine.stats.uncertainty import Part, estimate, seed_parts
 
 USUAL_UNITS = ("row", "neuron", "head")

@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 
 import polars as pl
 
-from engine.stats.limits import NOT_APPLICABLE, Finding, Thresholds
+from engine.stats.limits import Thresholds
+from engine.studies.verdict.finding import NOT_APPLICABLE, Finding
 
 UNKNOWN = "unknown"
 

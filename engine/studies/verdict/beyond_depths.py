@@ -7,16 +7,11 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from engine.stats.limits import (
-    BASELINE,
-    NOT_APPLICABLE,
-    NOT_MEASURED,
-    Finding,
-    Thresholds,
-    clear,
-)
-from engine.stats.table_estimates import between_draws, interval_words
+from engine.stats.limits import BASELINE, Thresholds, clear
+from engine.stats.table_estimates import between_draws
 from engine.stats.uncertainty import Estimate, Part, estimate
+from engine.studies.estimate_words import interval_words
+from engine.studies.verdict.finding import NOT_APPLICABLE, NOT_MEASURED, Finding
 
 SPECIFIC = "specific"
 ORDER_NAMES = {"lerf": "LeRF", "morf": "MoRF"}

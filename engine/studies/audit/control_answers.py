@@ -7,9 +7,10 @@ from typing import Literal, cast
 
 import polars as pl
 
-from engine.stats.limits import adjusted
-from engine.stats.table_estimates import between_draws, interval_words, mean_of_lines
+from engine.stats.holm import adjusted
+from engine.stats.table_estimates import between_draws, mean_of_lines
 from engine.stats.uncertainty import Estimate, Part
+from engine.studies.estimate_words import interval_words
 
 Answer = Literal["better", "worse", "no difference seen"]
 Key = tuple[str, str, float, str]  # model, order, rate, control

@@ -8,16 +8,13 @@ import polars as pl
 
 from engine.records.errors import InputError
 from engine.results.tables import frame, spec
-from engine.stats.limits import BASELINE, NOT_APPLICABLE, NOT_MEASURED, Finding, Thresholds
-from engine.stats.specificity import SPECIFIC, specificity
-from engine.stats.stability import UNKNOWN, stability_between_draws
-from engine.stats.sufficiency import SUFFICIENT, sufficiency
+from engine.stats.limits import BASELINE, Thresholds
 from engine.stats.table_estimates import has_blocks
+from engine.studies.verdict.beyond_depths import SPECIFIC, specificity
+from engine.studies.verdict.draw_stability import UNKNOWN, stability_between_draws
+from engine.studies.verdict.finding import NOT_APPLICABLE, NOT_MEASURED, Finding
+from engine.studies.verdict.sufficiency import SUFFICIENT, sufficiency
 
-__all__ = [
-    "BASELINE", "NOT_APPLICABLE", "NOT_MEASURED", "Finding", "Thresholds", "against_half", "as_judged_now",
-    "judge_selectors",
-]  # fmt: skip
 FAITHFUL = "faithful"
 MORE = ("specific", "depth_share", "calibration_draws", "draw_size", "draw_spearman", "draw_jaccard")
 

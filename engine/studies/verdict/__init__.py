@@ -1,0 +1,1 @@
+"""A word per selector: is it sufficient, specific, faithful, stable? Made from tables. No torch."""
