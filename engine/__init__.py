@@ -40,12 +40,11 @@ _API = {  # module -> its names
     "run.scoring": "score_model",
     "selectors": "available_selectors compute_scores register_selector",
     "stats.removal_order": "removal_order",
-    "studies.audit.analyses": "run_analyses",
     "studies.audit.inputs": "AuditInputs",
     "studies.audit.sweep": "sweep_model",
-    "studies.base": "conduct register_analysis",
+    "studies.base": "conduct register_study",
     "studies.refusal.algorithm": "contrasts",
-    "studies.refusal.experiment": "run_experiment",
+    "studies.conduct": "run_studies",
     "studies.refusal.inputs": "RefusalInputs",
     "studies.refusal.operating_point": "operating_points",
     "studies.replay": "replay",
@@ -103,12 +102,11 @@ if TYPE_CHECKING:
         register_selector as register_selector,
     )
     from engine.stats.removal_order import removal_order as removal_order
-    from engine.studies.audit.analyses import run_analyses as run_analyses
     from engine.studies.audit.inputs import AuditInputs as AuditInputs
     from engine.studies.audit.sweep import sweep_model as sweep_model
-    from engine.studies.base import conduct as conduct, register_analysis as register_analysis
+    from engine.studies.base import conduct as conduct, register_study as register_study
+    from engine.studies.conduct import run_studies as run_studies
     from engine.studies.refusal.algorithm import contrasts as contrasts
-    from engine.studies.refusal.experiment import run_experiment as run_experiment
     from engine.studies.refusal.inputs import RefusalInputs as RefusalInputs
     from engine.studies.refusal.operating_point import operating_points as operating_points
     from engine.studies.replay import replay as replay

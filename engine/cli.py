@@ -54,6 +54,8 @@ class _Parser(argparse.ArgumentParser):
     """Says what is wrong with the words of a command in one line, as everything else does; its subparsers too."""
 
     def error(self, message: str) -> NoReturn:
+        if message.startswith("unrecognized arguments: --"):
+            message += ": this command reads no such setting"
         self.exit(2, f"{_in_bounds(one_line(f'{self.prog}: {message}'))}; see {self.prog} --help\n")
 
 

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+import precomputed
 from dashboard.state import results
+from dashboard.state.tabs import TABS
 from engine.cli import main
 from engine.interventions import INTERVENTIONS
 from engine.judges.base import JUDGES
 from engine.measures.base import MEASURES
 from engine.models.loading import LoadedModel
+from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
-from engine.results.folders import read_table
+from engine.results.folders import read_table, write_tables
 from engine.results.store import Store
-from engine.results.tables import TABLES
-from engine.studies.base import ANALYSES
+from engine.results.tables import TABLES, frame
+from engine.run.field_types import option
+from engine.studies.base import ANALYSES, AUDIT, STAGES, register_study
 
 FILES = {
     "negate": '''
@@ -72,8 +78,14 @@ FILES = {
             return Entropy(windows)
     ''',
     "smallest": """
+        from dataclasses import dataclass
         from engine.results.tables import Column, TableSpec, frame, register_table
-        from engine.studies.base import register_analysis
+        from engine.run.field_types import option
+        from engine.studies.base import AUDIT, register_study
+
+        @dataclass(frozen=True)
+        class SmallestPlan:
+            smallest_rows: int = option(1, "rows of the edits of `smallest`", least=1, group="smallest")
 
         register_table(TableSpec(
             "smallest_cost", "What the smallest edit costs", "analyze {model} smallest",
@@ -82,18 +94,70 @@ FILES = {
             ("model", "selector"),
         ))
 
-        @register_analysis("smallest", tables=("smallest_cost",), title="What does one row cost?")
+        @register_study(
+            "smallest", of=AUDIT, plan=SmallestPlan, tables=("smallest_cost",), title="What does one row cost?"
+        )
         class Smallest:
             def cells(self, audit, known):
-                return [audit.dense, *(audit.nll(one.first("lerf", 1)) for one in audit.rankings)]
+                rows = audit.plan.smallest_rows
+                return [audit.dense, *(audit.nll(one.first("lerf", rows)) for one in audit.rankings)]
 
             def tables(self, audit, results):
-                dense = results[audit.dense].nats_per_token
+                dense, rows = results[audit.dense].nats_per_token, audit.plan.smallest_rows
                 lines = [
-                    (audit.loaded.id, one.selector, results[audit.nll(one.first("lerf", 1))].nats_per_token - dense)
+                    (audit.loaded.id, one.selector, results[audit.nll(one.first("lerf", rows))].nats_per_token - dense)
                     for one in audit.rankings
                 ]
                 return {"smallest_cost": frame("smallest_cost", lines)}
+    """,
+    "kept_rows": """
+        from dataclasses import dataclass
+        import polars as pl
+        from engine.results.tables import Column, TableSpec, frame, register_table
+        from engine.run.field_types import option
+        from engine.run.refusal_plan import ContrastsPlan, JudgedPlan, PromptsPlan
+        from engine.studies.base import REFUSAL, Answer, Study, register_study
+
+        register_table(TableSpec(
+            "kept_rows", "Rows that no contrast calls important", "refusal kept-rows {model}",
+            (Column("model", "text", meaning="model"), Column("selector", "id", meaning="selector"),
+             Column("domain", "id", meaning="domain"),
+             Column("kept", "number", "share", "rows whose contrast is at most the limit")),
+            ("model", "selector", "domain"),
+        ))
+
+        @dataclass(frozen=True)
+        class KeptPlan:
+            kept_limit: float = option(0.0, "largest contrast of a kept row", least=-1, most=1, group="kept rows")
+
+        @register_study(
+            "kept-rows", of=REFUSAL, plan=KeptPlan, reads=(PromptsPlan, ContrastsPlan, JudgedPlan),
+            tables=("kept_rows",), title="how many rows does no contrast want?", reads_text=False, measures=False,
+        )
+        class Kept(Study):
+            def tables(self, run, results):
+                lines = [
+                    (run.loaded.id, one.selector, one.domain, float((one.c_comply <= run.plan.kept_limit).mean()))
+                    for one in run.contrasts
+                ]
+                return {"kept_rows": frame("kept_rows", lines)}
+
+            def record(self, run):
+                return {"kept_limit": run.plan.kept_limit}
+
+            def answer(self, run, results, tables, folder):
+                return Answer([f"{tables['kept_rows'].height} contrasts looked at"], dict(tables))
+    """,
+    "kept_tab": """
+        from dashboard.show import layout
+        from dashboard.state.tabs import register_tab
+
+        @register_tab("smallest", page="controls", title="The smallest edit")
+        def show(source):
+            import streamlit as st
+            table = source.table("smallest_cost")
+            st.markdown(f"smallest edits: {table.height}")
+            return table
     """,
 }  # the judge's is in test_judge_registry.py
 
@@ -112,6 +176,7 @@ def plug_ins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         sys.path.remove(str(folder))
         for registry, name in (
             (INTERVENTIONS, "negate"), (MEASURES, "entropy"), (ANALYSES, "smallest"), (TABLES, "smallest_cost"),
+            (STAGES, "kept-rows"), (TABLES, "kept_rows"), (TABS, "smallest"),
         ):  # fmt: skip
             registry.remove(name)
         for name in FILES:
@@ -180,13 +245,76 @@ def test_an_analysis_with_a_table_of_its_own(
     tiny_text: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert command("analyze", tiny_llama, tiny_text, tmp_path, "smallest") == 0
     run = tmp_path / "results" / "run"
+    one_row = read_table(run, "smallest_cost")
+    assert command("analyze", tiny_llama, tiny_text, tmp_path, "smallest", "--smallest-rows", "5") == 0
     table = read_table(run, "smallest_cost")
     assert table["selector"].to_list() == ["magnitude"]
+    assert table["cost"].to_list() != one_row["cost"].to_list()
+    assert read_manifest(run)["files"]["smallest_cost.parquet"]["spec"]["settings"]["smallest_rows"] == 5
+    reading = ["--corpus", str(tiny_text), "--samples", "4", "--max-length", "16", "--selectors", "mean_activation"]
+    reading += ["--eval-samples", "4", "--eval-length", "16", "--out", str(tmp_path / "read"), "--store"]
+    assert main(["analyze", tiny_llama.id, "smallest", "--smallest-rows", "2", *reading, str(tmp_path / "store")]) == 0
+    assert (
+        main(
+            ["replay", str(tmp_path / "read"), "--only", "smallest", "--text", str(tiny_text), "--model", tiny_llama.id]
+        )
+        == 0
+    )
+    assert main(["analyze", "m", "--smallest-rows", "0"]) == 2
+    with pytest.raises(SystemExit):
+        main(["analyze", "--help-all"])
+    assert "--smallest-rows" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["analyze", "--help"])
+    assert "--smallest-rows SMALLEST_ROWS\n" not in capsys.readouterr().out
     assert read_manifest(run)["files"]["smallest_cost.parquet"]["spec"]["scores"]["selectors"] == ["magnitude"]
     assert "smallest_cost" in texts(shown(tmp_path, monkeypatch, "runs", runs_view="Tables"))
+    assert "start_smallest_rows" in {
+        one.key for one in shown(tmp_path, monkeypatch, "runs", runs_view="Start").number_input
+    }
+    assert TABS.names() == ["smallest"]
+
+
+def test_a_stage_of_refusal_with_a_setting_of_its_own(
+    plug_ins: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--store", str(tmp_path / "store"), "--out", str(tmp_path / "out")]
+    few = ["--selectors", "random", "--domains", "hate", "--pairs-per-domain", "4", "--reply-tokens", "8"]
+    assert main(["refusal", "kept-rows", "demo", "--kept-limit", "0.5", *few, *where]) == 0
+    assert "1 contrasts looked at" in capsys.readouterr().out
+    table = read_table(tmp_path / "out", "kept_rows")
+    assert table["kept"].to_list()[0] > 0.5
+    assert read_manifest(tmp_path / "out")["files"]["kept_rows.parquet"]["spec"]["kept_limit"] == 0.5
+    with pytest.raises(SystemExit):
+        main(["refusal", "kept-rows", "--help"])
+    assert "--kept-limit" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["refusal", "--help"])
+    assert "how many rows does no contrast want?" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_setting_of_another_study_is_taken(plug_ins: None) -> None:
+    @dataclass(frozen=True)
+    class Taken:
+        singles_rows: int = option(1, "rows")
+
+    with pytest.raises(InputError, match="the setting 'singles_rows' of 'other' is taken"):
+        register_study("other", of=AUDIT, plan=Taken, tables=(), title="")(object)
+
+
+def test_an_analysis_that_is_a_part_of_a_page(plug_ins: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A tab is one registration; its table stands beside the others of the folder."""
+    folder = tmp_path / "results" / "run"
+    shutil.copytree(precomputed.demo_dir() / "results", folder)
+    table = frame("smallest_cost", [("demo", "lrp", 0.5)])
+    write_tables(folder, {"smallest_cost": table}, read_manifest(folder)["model"], {}, 0.0)
+    assert "smallest edits: 1" in texts(
+        shown(tmp_path, monkeypatch, "controls", source="My results", part="The smallest edit")
+    )
 
 
 def test_an_unknown_one_is_named_with_what_there_is(
@@ -196,7 +324,7 @@ def test_an_unknown_one_is_named_with_what_there_is(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for option, wrong, right in (("--intervention", "negat", "negate"), ("--measures", "entropi", "entropy")):
-        assert command("sweep", tiny_llama, tiny_text, tmp_path, option, wrong) == 2
+    for name, wrong, right in (("--intervention", "negat", "negate"), ("--measures", "entropi", "entropy")):
+        assert command("sweep", tiny_llama, tiny_text, tmp_path, name, wrong) == 2
         assert f"did you mean '{right}'" in capsys.readouterr().err.replace("\n", " ")
     assert JUDGES.names()

@@ -66,7 +66,7 @@ def nll_of(audit: AuditInputs, mask: npt.ArrayLike) -> NegativeLogLikelihood:
 
 def tables_of(name: str, audit: AuditInputs) -> Tables:
     """All tables of one analysis."""
-    return conduct(ANALYSES.get(name).make(), audit, LocalRunner(audit.store, audit.progress))
+    return conduct(ANALYSES.get(name).make(audit), audit, LocalRunner(audit.store, audit.progress))
 
 
 agreement, controls, dangerous = (partial(tables_of, name) for name in ("agreement", "controls", "dangerous"))

@@ -13,11 +13,11 @@ from engine.records.manifest import read_manifest
 from engine.results.folders import is_published
 from engine.results.tables import TABLES
 from engine.run import recorded_plan
-from engine.run.audit_plan import OF_ANALYZE, OF_SWEEP, AuditPlan, default_preset, for_model, preset
+from engine.run.audit_plan import OF_SWEEP, AuditPlan, default_preset, for_model, preset
 from engine.run.refusal_plan import RefusalPlan, default_plan
 from engine.run.score_plan import SHIPPED
 from engine.run.typed_plan import Typed, typed, typed_audit
-from engine.studies.base import ANALYSES
+from engine.studies.base import ANALYSES, AUDIT, STAGES, analyze_groups, plan_type, whole_plan
 
 _READS = {"domain": ("domain_corpus",), "downstream": ("downstream_tasks",)}  # settings that only these open
 _NO_SETTINGS = "This folder does not tell its settings: the preset {} is taken."
@@ -115,14 +115,14 @@ def _audit(
     notes: tuple[str, ...] = ()
     if recorded:
         reads = ["eval_corpus", *(name for analysis in names for name in _READS.get(analysis, ()))]
-        plan, told = recorded_plan.audit_plan(recorded[0], reads, texts)
+        plan, told = recorded_plan.audit_plan(recorded[0], reads, texts, plan_type(AUDIT))
         notes = tuple(f"{note[0].upper()}{note[1:]}." for note in told)
     else:
         name = default_preset(model_id, first_look=True)
-        plan, notes = for_model(preset(name), model_id), (_NO_SETTINGS.format(name),)
+        plan, notes = whole_plan(for_model(preset(name), model_id), AUDIT), (_NO_SETTINGS.format(name),)
     if words[0] == "analyze":
-        return plan, typed_audit(plan, model_id, OF_ANALYZE), notes
-    base = for_model(AuditPlan(), model_id)
+        return plan, typed_audit(plan, model_id, analyze_groups()), notes
+    base = whole_plan(for_model(AuditPlan(), model_id), AUDIT)
     if words[0] == "score":
         return plan, typed(plan.scoring, base.scoring), notes
     return plan, typed(plan, base, OF_SWEEP), notes
@@ -136,7 +136,7 @@ def _refusal(
     recorded = _specs(manifest, "pairs", "lambdas", "lm_scores", "evaluation", "reply_tokens")
     if recorded:
         plan = recorded_plan.refusal_plan(recorded[0], texts)
-        said = typed(plan, base)
+        said = typed(plan, base, reads=STAGES.get(words[1]).settings if words[1] in STAGES else ())
         if model_id != SHIPPED and not any(name == "--pairs" for name, _ in said.options):
             said = Typed((("--pairs", plan.pairs), *said.options), said.untold)  # which has no default there
         return plan, said, ()

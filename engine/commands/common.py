@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from engine.records.progress import Progress
     from engine.results.store import Store
     from engine.run.runner import LocalRunner
+    from engine.studies.base import TextTable
 
 
 class Terminal(Console):
@@ -283,6 +284,15 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     for row in rows:
         table.add_row(*map(shown, row))
     out.print(table)
+
+
+def say(text: Iterable[str | TextTable]) -> None:
+    """Lines and tables on stdout."""
+    for line in text:
+        if isinstance(line, str):
+            out.print(line, markup=False, soft_wrap=True)
+        else:
+            print_table(line.title, line.columns, line.rows, texts=line.texts)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from engine.run.field_types import Setting, settings_of
 
@@ -20,9 +20,13 @@ def add_options(
     *,
     but: Collection[str] = (),
     only: Collection[str] = (),
+    reads: Collection[str] = (),
+    more: Collection[str] = (),
 ) -> None:
-    """The options of a plan's settings, in argument groups. groups, only: which groups and fields, () for all; but:
-    fields left out.
+    """The options of a plan's settings, in argument groups. groups, only, reads: which groups, settings and fields
+    of the plan itself (a part is one of them), () for all; but: settings left out.
+
+    more: groups that only `--help-all` tells of, an option that is there where this is given.
 
     plans: the plan that parsing nothing gives, under any name, then others by the name of the case they are for. All
     defaults are None or False, for "not given": the command knows the case (`plan_from`). Help tells those of all.
@@ -32,19 +36,46 @@ def add_options(
     found = [
         one
         for one in settings_of(type(first))
-        if one.option and one.field not in but and (not only or one.field in only)
+        if one.option
+        and one.field not in but
+        and (not only or one.field in only)
+        and (not reads or one.path[0] in reads)
     ]
+    told_later: dict[argparse.Action, str] = {}
     for group in groups or dict.fromkeys(one.group for one in found):
         target = parser.add_argument_group(group)
         for setting in (one for one in found if one.group == group):
-            more: dict[str, Any] = {"action": "store_true"} if setting.kind is bool else {"type": setting.kind}
+            kinds: dict[str, Any] = {"action": "store_true"} if setting.kind is bool else {"type": setting.kind}
             if setting.choices:
-                more["choices"] = setting.choices
+                kinds["choices"] = setting.choices
             if setting.metavar:
-                more["metavar"] = setting.metavar
+                kinds["metavar"] = setting.metavar
             text = help_text(setting, plans).replace("%", "%%")
-            kept[target.add_argument(setting.option, help=text, **more).dest] = setting
+            action = target.add_argument(setting.option, help=text, **kinds)
+            kept[action.dest] = setting
+            if group in more:
+                told_later[action] = text
+                action.help = argparse.SUPPRESS
+    if told_later:
+        parser.add_argument(
+            "--help-all", action=_HelpAll, nargs=0, later=told_later,
+            help=f"this help, and the settings of single parts: {', '.join(more)}",
+        )  # fmt: skip
     parser.set_defaults(**{KEPT: kept})
+
+
+class _HelpAll(argparse.Action):
+    """Prints the help with what is left out of the short one."""
+
+    def __init__(self, *names: Any, later: Mapping[argparse.Action, str], **more: Any) -> None:
+        super().__init__(*names, **more)
+        self.later = later
+
+    def __call__(self, parser: argparse.ArgumentParser, *given: object) -> NoReturn:
+        for action, text in self.later.items():
+            action.help = text
+        parser.print_help()
+        parser.exit()
 
 
 def help_text(setting: Setting, plans: Mapping[str, object]) -> str:

@@ -31,7 +31,7 @@ class Registry(Generic[T]):
         self.built_in = built_in or {}
         self.broken: dict[str, str] = {}  # plug-in -> why it could not be loaded
         self._entries: dict[str, tuple[T, str]] = {}  # id -> entry, where it is defined
-        self._loaded = False
+        self._loaded = self._plug_ins_loaded = False
         self._lock = threading.RLock()
 
     def add(self, name: str, entry: T, origin: object) -> None:
@@ -64,6 +64,12 @@ class Registry(Generic[T]):
         """Ids: the built-in ones in their order, then the others by id."""
         self._load()
         return [*self.built_in, *sorted(set(self._entries) - set(self.built_in))]
+
+    def brought(self) -> list[T]:
+        """What is registered and not built in, without importing what is built in."""
+        with self._lock:
+            self._load_plug_ins()
+            return [self._entries[name][0] for name in sorted(set(self._entries) - set(self.built_in))]
 
     def offered(self) -> list[str]:
         """Ids without importing anything, for menus and checks; a plug-in that turns out broken is among them."""
@@ -98,6 +104,11 @@ class Registry(Generic[T]):
             for module in dict.fromkeys(self.built_in.values()):
                 importlib.import_module(module)
             self._loaded = True
+            self._load_plug_ins()
+
+    def _load_plug_ins(self) -> None:
+        if not self._plug_ins_loaded:
+            self._plug_ins_loaded = True
             for entry_point in entry_points(group=self.group):
                 self.load_plug_in(entry_point)
 

@@ -30,13 +30,13 @@ from engine.stats.removal_order import ORDERS
 
 RATES = field_types.steps(0.0, 0.9, 0.05)  # the paper, section 3.4
 SECOND_CORPUS = "demo-chat"  # the shipped model's second domain
-TEXT, SWEEP, CURVES, ANALYSIS = "evaluation text", "sweep", "curves", "single analyses"  # groups of settings
-OF_SWEEP, OF_ANALYZE = (SCORES, TEXT, SWEEP, CURVES), (SCORES, TEXT, CURVES, ANALYSIS)  # what a command asks for
+TEXT, SWEEP, CURVES = "evaluation text", "sweep", "curves"  # groups of settings; others are those of one analysis
+OF_SWEEP, OF_ALL = (SCORES, TEXT, SWEEP, CURVES), (SCORES, TEXT, CURVES)  # what `sweep` asks for, and every `analyze`
 
 
 @dataclass(frozen=True)
-class AuditPlan:
-    """Settings of a sweep and of all analyses. The defaults are the paper's (sections 3.4, 4, appendices B to D)."""
+class SweepPlan:
+    """What scores, sweep and all analyses read. The defaults are the paper's (section 3.4)."""
 
     scoring: ScorePlan = part(ScorePlan)
     eval_corpus: str = eval_corpus_option(TEXT)
@@ -66,76 +66,146 @@ class AuditPlan:
         read=field_types.rates_or_sweep, none=field_types.AS_SWEEP, least=0, most=1, follows="sweep_rates",
         group=CURVES,
     )  # fmt: skip
+
+    @property
+    def rates_under_more(self) -> tuple[float, ...]:
+        """Rates of the curves under `more_interventions`."""
+        return self.sweep_rates if self.more_rates is None else self.more_rates
+
+
+@dataclass(frozen=True)
+class StabilityPlan:
+    """Calibration sizes and rates of `stability`."""
+
     stability_sizes: tuple[int, ...] = option(
         (8, 16, 32, 64, 128), "calibration sizes of `stability`", name="--sizes", read=field_types.sizes, least=1,
-        group=ANALYSIS,
+        group="stability",
     )  # fmt: skip
     stability_rates: tuple[float, ...] = rates_option(0.1, 0.2, 0.3, 0.5)
+
+
+@dataclass(frozen=True)
+class CalibrationDrawsPlan:
+    """The disjoint calibration sets of `draws`."""
+
     calibration_draws: int = option(
         5, "disjoint calibration sets of `draws`, each of the largest size where the text has so many windows",
-        metavar="N", least=2, most=MOST_DRAWS, group=ANALYSIS,
+        metavar="N", least=2, most=MOST_DRAWS, group="draws",
     )  # fmt: skip
-    draws_seed: int = option(0, "seed of their places in the text", least=0, group=ANALYSIS)
+    draws_seed: int = option(0, "seed of their places in the text", least=0, group="draws")
+
+
+@dataclass(frozen=True)
+class AgreementPlan:
+    """Rates of `agreement`."""
+
     agreement_rates: tuple[float, ...] = rates_option(0.2, 0.3, 0.5)
+
+
+@dataclass(frozen=True)
+class RandomMasksPlan:
+    """Rates and seeds of `controls`, `specific` and `differences`."""
+
     control_rates: tuple[float, ...] = option(
-        (0.3,), "rates of `controls`, as 10%,30%", read=field_types.rates, least=0, most=1, group=ANALYSIS
+        (0.3,), "rates of `controls`, as 10%,30%", read=field_types.rates, least=0, most=1, group="controls"
     )
     null_seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     # Of every selector's layer-matched masks, and of the random masks of `specific`; those of `random` come first, so
     # that cells are shared.
     matched_seeds: tuple[int, ...] = (42, 43, 44, 45, 46)
     baseline_seeds: tuple[int, ...] = tuple(range(42, 52))
+
+
+@dataclass(frozen=True)
+class RankDistributionPlan:
+    """Rates of `rank-distribution`."""
+
     rank_distribution_rates: tuple[float, ...] = rates_option(0.1, 0.2, 0.3, 0.5)
+
+
+@dataclass(frozen=True)
+class DangerousPlan:
+    """Limits of `dangerous`."""
+
     dangerous_rate: float = 0.3
     dangerous_factor: float = 2.0
     dangerous_draws: int = option(
         10, "random groups of its size that a group above the limit of `dangerous` is compared with", metavar="N",
-        least=2, most=MOST_DRAWS, group=ANALYSIS,
+        least=2, most=MOST_DRAWS, group="dangerous",
     )  # fmt: skip
-    domain_corpus: str = option("c4", "second calibration text of `domain`", read=field_types.corpus, group=ANALYSIS)
+
+
+@dataclass(frozen=True)
+class DomainPlan:
+    """The second text of `domain`."""
+
+    domain_corpus: str = option("c4", "second calibration text of `domain`", read=field_types.corpus, group="domain")
     domain_rates: tuple[float, ...] = rates_option(0.2, 0.3)
     domain_draws: int = option(
         4, "disjoint draws of each text by which `domain` tells the domain from the draw, 0 for none; each as large as "
-        "the calibration, or what the shorter text has for it", metavar="N", least=0, most=MOST_DRAWS, group=ANALYSIS,
+        "the calibration, or what the shorter text has for it", metavar="N", least=0, most=MOST_DRAWS, group="domain",
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GapPlan:
+    """Rates of `gap`."""
+
     gap_rates: tuple[float, ...] = rates_option(0.1, 0.2, 0.3, 0.5)
+
+
+@dataclass(frozen=True)
+class SinglesPlan:
+    """The rows and neurons that `singles` removes one by one."""
+
     singles_rows: int = option(
         1024, "rows that `singles` removes one by one; all of them if there are no more", metavar="N", least=1,
-        group=ANALYSIS,
+        group="singles",
     )  # fmt: skip
     singles_neurons: int = option(
-        256, "neurons that `singles` removes one by one: gate and up row as one", metavar="N", least=0, group=ANALYSIS
+        256, "neurons that `singles` removes one by one: gate and up row as one", metavar="N", least=0, group="singles"
     )
     singles_windows: int = option(
-        16, "first evaluation windows, which `singles` reads for each of them", metavar="N", least=1, group=ANALYSIS
+        16, "first evaluation windows, which `singles` reads for each of them", metavar="N", least=1, group="singles"
     )
-    singles_seed: int = option(0, "seed of the sample of `singles`", least=0, group=ANALYSIS)
+    singles_seed: int = option(0, "seed of the sample of `singles`", least=0, group="singles")
     singles_tops: tuple[float, ...] = rates_option(0.01, 0.1)
-    invariance: InvariancePlan = part(InvariancePlan, group=ANALYSIS)
-    verdict: VerdictPlan = part(VerdictPlan, group=ANALYSIS)
-    protocols: ProtocolsPlan = part(ProtocolsPlan, group=ANALYSIS)
-    replies: RepliesPlan = part(RepliesPlan, group=ANALYSIS)
+
+
+@dataclass(frozen=True)
+class DownstreamPlan:
+    """The tasks of `downstream`."""
+
     downstream_rates: tuple[float, ...] = rates_option(*field_types.steps(0.0, 0.9, 0.1))
     # None for all. The paper's accuracies are all multiples of 1/500.
     downstream_items: int | None = option(
-        500, "first items of each task of `downstream`", least=1, none="all", group=ANALYSIS
+        500, "first items of each task of `downstream`", least=1, none="all", group="downstream"
     )
     downstream_tasks: str | None = option(
         None, "tasks of `downstream`: hub (the paper's eight, from the Hugging Face hub), demo (the shipped ones), or "
         "a folder with a file NAME.jsonl for each, one line per item: "
         '{"query": "...", "choices": ["...", "..."], "gold": 0}',
-        read=field_types.task_files, none=field_types.HUB, group=ANALYSIS,
+        read=field_types.task_files, none=field_types.HUB, group="downstream",
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AuditPlan(
+    DownstreamPlan, SinglesPlan, GapPlan, DomainPlan, DangerousPlan, RankDistributionPlan, RandomMasksPlan,
+    AgreementPlan, CalibrationDrawsPlan, StabilityPlan, SweepPlan,
+):  # fmt: skip
+    """Settings of a sweep and of all analyses, put together of the parts that each reads. The defaults are the paper's
+    (sections 3.4, 4, appendices B to D)."""
+
+    invariance: InvariancePlan = part(InvariancePlan, group="invariance")
+    verdict: VerdictPlan = part(VerdictPlan, group="verdict")
+    protocols: ProtocolsPlan = part(ProtocolsPlan, group="protocols")
+    replies: RepliesPlan = part(RepliesPlan, group="replies")
 
     def __post_init__(self) -> None:
         check_plan(self)
         if self.domain_draws == 1:
             raise InputError("one draw of a text has none to compare it with; give --domain-draws 2 or more, or 0")
-
-    @property
-    def rates_under_more(self) -> tuple[float, ...]:
-        """Rates of the curves under `more_interventions`."""
-        return self.sweep_rates if self.more_rates is None else self.more_rates
 
 
 def for_model(plan: AuditPlan, model_id: str) -> AuditPlan:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from functools import cache, reduce
 from pathlib import Path
 from typing import Any, cast
@@ -164,6 +164,24 @@ def _settings_of(plan: Any) -> tuple[Setting, ...]:
                 path = (one.name, *said.path)
                 found.append(replace(said, path=path, option=shown, group=group or said.group))
     return tuple(found)
+
+
+def assembled(plan: type[Any], parts: Iterable[type[Any]]) -> type[Any]:
+    """The plan with further parts, as one flat dataclass; the plan itself without any. The same parts give the same
+    class."""
+    return _assembled(cast(Hashable, plan), tuple(parts))
+
+
+@cache
+def _assembled(plan: Any, parts: tuple[type[Any], ...]) -> type[Any]:
+    if not parts:
+        return cast("type[Any]", plan)
+    return make_dataclass(plan.__name__, (), bases=(*parts, plan), frozen=True)
+
+
+def as_type(plan: Any, kind: type[Any]) -> Any:
+    """The plan as one of a type with further parts, which have their defaults."""
+    return plan if type(plan) is kind else kind(**{one.name: getattr(plan, one.name) for one in fields(plan)})
 
 
 def check_plan(plan: Any) -> None:

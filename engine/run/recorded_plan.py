@@ -59,11 +59,14 @@ def score_plan(record: Json, texts: Sequence[Path] = (), evaluation: Json | None
 
 
 @_of_a_record()
-def audit_plan(spec: Json, reads: Sequence[str] = (), texts: Sequence[Path] = ()) -> tuple[AuditPlan, list[str]]:
+def audit_plan(
+    spec: Json, reads: Sequence[str] = (), texts: Sequence[Path] = (), kind: type[AuditPlan] = AuditPlan
+) -> tuple[AuditPlan, list[str]]:
     """The plan of an analysis from its tables' record, and in words what of it could not be had.
 
     reads: settings that name a text or tasks and that the analysis reads; others are left as they are recorded, since
-    nobody opens them. texts: files and folders of tasks for those, found by their names.
+    nobody opens them. texts: files and folders of tasks for those, found by their names. kind: the plan with the
+    parts of plug-ins.
     Errors: InputError for a text or tasks that are not to be had, and for settings that this version does not take.
     """
     notes: list[str] = []
@@ -72,7 +75,7 @@ def audit_plan(spec: Json, reads: Sequence[str] = (), texts: Sequence[Path] = ()
         find = _tasks_named if name == "downstream_tasks" else text_named
         settings[name] = find(settings[name], texts) if settings.get(name) else settings.get(name)
     scoring = score_plan(spec["scores"], texts, spec.get("evaluation"))
-    plan: AuditPlan = _made(AuditPlan, settings, notes, {_SCORING: scoring})
+    plan: AuditPlan = _made(kind, settings, notes, {_SCORING: scoring})
     return plan, notes
 
 

@@ -30,24 +30,10 @@ STEERING = "steering"
 
 
 @dataclass(frozen=True)
-class RefusalPlan:
-    """Settings of all stages. The defaults are the paper's (section 5, appendix E) but for where refusal is measured.
+class PromptsPlan:
+    """Which prompts contrasts are made from. calibration_pairs: per domain, of the calibration split; the grid is
+    measured on them as well."""
 
-    The paper takes every rate, the grid's too, on CAST's 500 held-out risk and 500 base prompts, as ProtectAI's
-    rejection model judges the replies. Here the grid is measured on the calibration pairs, controls and evaluation on
-    at most 100 held-out pairs per domain, the pairs are the shipped ones, and a run's judge is the embedded one
-    unless others are given.
-
-    calibration_pairs: per domain, of the calibration split; the grid is measured on them as well. heldout_pairs:
-    per domain for controls and evaluation, None for all. scoring: I_lm, the language-model scores.
-    max_perplexity: a cell above it is not generated; perplexity_factor, where given, is used instead: that many
-    times the unedited model's. all_cells: generate even above the cap. widen: not the paper's, whose cells all stay: a
-    point at the edge of the grid may be better beyond it.
-    """
-
-    selectors: tuple[str, ...] = option(
-        PAPER_CONTRASTS, "comma-separated ids", read=Names("contrast selector", contrast_ids), group=CONTRASTS
-    )
     pairs: str = option(
         SHIPPED, "demo (the shipped pairs), CAST's condition_multiple.json, or a .jsonl file with one JSON object per "
         "line: risk, base, and optionally domain and split (calibration or train; heldout, test or validation; "
@@ -60,14 +46,65 @@ class RefusalPlan:
     calibration_pairs: int = option(
         64, "calibration pairs per domain", name="--pairs-per-domain", metavar="N", least=1, group=PROMPTS
     )
-    heldout_pairs: int | None = option(
-        100, "held-out pairs per domain, 0 for all", metavar="N", least=1, none="all", zero_is_none=True, group=REPLIES
-    )  # fmt: skip
     phrases: OnsetPhrases = option(
         ONSET_PHRASES, 'onset phrases: a JSON file with {"refusal": [...], "compliance": [...]}', read=read_phrases,
         metavar="FILE", said="the built-in ones", group=PROMPTS,
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ContrastsPlan:
+    """How contrasts are made. scoring: I_lm, the language-model scores."""
+
+    selectors: tuple[str, ...] = option(
+        PAPER_CONTRASTS, "comma-separated ids", read=Names("contrast selector", contrast_ids), group=CONTRASTS
+    )
     scoring: ScorePlan = part(ScorePlan, group=PROTECTING, only=("corpus", "samples", "length", "window_start"))
+    calibration_batch: int = option(16, "", name=None, least=1)
+    random_seed: int = 42
+
+
+@dataclass(frozen=True)
+class JudgedPlan:
+    """Replies and who reads them: also contrasts need the unedited model's, which may refuse base prompts itself."""
+
+    reply_tokens: int = option(200, "longest reply", least=1, group=REPLIES)
+    batch_size: int = option(256, "replies that are written at once at most", least=1, group=REPLIES)
+    benign_limit: float = option(0.10, "largest benign refusal", least=0, most=1, group=REPLIES)
+    judge: str = option(
+        EMBEDDED, "what reads the replies; embedded: English only",
+        read=Names("judge", JUDGES.offered, single=True, or_else=(A_FOLDER,)),
+        group=REPLIES,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AskedPlan:
+    """How the edited model is asked."""
+
+    longer_replies: int = option(
+        5, "where replies that were cut off leave a choice open, replies so many times as long are used; 1: never",
+        metavar="TIMES", least=1, most=MOST_DRAWS, group=REPLIES,
+    )  # fmt: skip
+    system: str = option(
+        "", "system prompt before every prompt that is answered; contrasts are made without it", metavar="TEXT",
+        said="none", group=REPLIES,
+    )  # fmt: skip
+    thinking: bool = option(
+        False, "leave the chat template's thinking mode on; what is judged is what comes after the thinking",
+        group=REPLIES,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GridPlan:
+    """The grid, and the text whose perplexity an edit should keep.
+
+    max_perplexity: a cell above it is not generated; perplexity_factor, where given, is used instead: that many
+    times the unedited model's. all_cells: generate even above the cap. widen: not the paper's, whose cells all stay: a
+    point at the edge of the grid may be better beyond it.
+    """
+
     eval_corpus: str = eval_corpus_option(GRID)
     eval_samples: int = eval_samples_option(GRID)
     eval_length: int = eval_length_option(GRID)
@@ -79,20 +116,26 @@ class RefusalPlan:
         3, "most steps by which the grid goes on where an operating point lies at its edge, lambda by its last step, k "
         "by its last ratio; 0: the edge is flagged only", metavar="STEPS", least=0, most=MOST_DRAWS, group=GRID,
     )  # fmt: skip
-    reply_tokens: int = option(200, "longest reply", least=1, group=REPLIES)
-    longer_replies: int = option(
-        5, "where replies that were cut off leave a choice open, replies so many times as long are used; 1: never",
-        metavar="TIMES", least=1, most=MOST_DRAWS, group=REPLIES,
+    max_perplexity: float = option(100.0, "cells above it are not generated", clears="perplexity_factor", group=GRID)
+    perplexity_factor: float | None = option(
+        None, "instead: this many times the unedited model's perplexity", kind=float, least=1, group=GRID
+    )
+    all_cells: bool = option(False, "generate above the perplexity cap too", group=GRID)
+
+
+@dataclass(frozen=True)
+class HeldoutPlan:
+    """The pairs that points are measured on. heldout_pairs: per domain, None for all."""
+
+    heldout_pairs: int | None = option(
+        100, "held-out pairs per domain, 0 for all", metavar="N", least=1, none="all", zero_is_none=True, group=REPLIES
     )  # fmt: skip
-    batch_size: int = option(256, "replies that are written at once at most", least=1, group=REPLIES)
-    system: str = option(
-        "", "system prompt before every prompt that is answered; contrasts are made without it", metavar="TEXT",
-        said="none", group=REPLIES,
-    )  # fmt: skip
-    thinking: bool = option(
-        False, "leave the chat template's thinking mode on; what is judged is what comes after the thinking",
-        group=REPLIES,
-    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class EvaluatePlan:
+    """What `evaluate` does beyond one greedy reply to each prompt."""
+
     reply_samples: int = option(
         0, "`evaluate` also draws so many replies per prompt, beside the greedy one", metavar="N", least=0,
         group=REPLIES,
@@ -103,33 +146,44 @@ class RefusalPlan:
         "", '`evaluate` also asks this after the first reply, such as "Please go on.", and judges the second',
         metavar="TEXT", said="none", group=REPLIES,
     )  # fmt: skip
-    calibration_batch: int = option(16, "", name=None, least=1)
-    benign_limit: float = option(0.10, "largest benign refusal", least=0, most=1, group=REPLIES)
-    max_perplexity: float = option(100.0, "cells above it are not generated", clears="perplexity_factor", group=GRID)
-    perplexity_factor: float | None = option(
-        None, "instead: this many times the unedited model's perplexity", kind=float, least=1, group=GRID
-    )
-    all_cells: bool = option(False, "generate above the perplexity cap too", group=GRID)
-    judge: str = option(
-        EMBEDDED, "what reads the replies; embedded: English only",
-        read=Names("judge", JUDGES.offered, single=True, or_else=(A_FOLDER,)),
-        group=REPLIES,
-    )  # fmt: skip
     judge_quality: str | None = option(
         None, "judge_quality.parquet of `refusal judge --out`: `evaluate` tells rates corrected for these errors too",
         read=field_types.existing, metavar="FILE", none="what is known of the embedded judge", group=REPLIES,
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ControlsPlan:
+    """The random masks of `control`."""
+
     control_seeds: tuple[int, ...] = option(
         (42, 43, 44), "seeds of the controls", name="--seeds", read=field_types.integers, group=CONTROLS
     )
+
+
+@dataclass(frozen=True)
+class DrawsPlan:
+    """The draws of `draws`."""
+
     draws: int = option(
         20, "layer-matched draws, each searched over the whole grid; p is at least 1 / (N + 1)", metavar="N", least=2,
         most=MOST_DRAWS, group=DRAWS,
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SplitsPlan:
+    """The halves of `stability`."""
+
     splits: int = option(
         5, "random splits of the calibration pairs into two halves", metavar="N", least=1, most=MOST_DRAWS, group=SPLITS
     )
-    random_seed: int = 42
+
+
+@dataclass(frozen=True)
+class SteeringPlan:
+    """The vectors of `baselines`."""
+
     steering_coefficients: tuple[float, ...] = option(
         (0.25, 0.5, 1.0, 2.0), "how many times a steering vector is added, as 0.5,1,2", name="--coefficients",
         read=field_types.numbers, group=STEERING,
@@ -138,6 +192,21 @@ class RefusalPlan:
         (0.25, 0.5, 0.75), "where steering vectors are added: shares of the depth", name="--depths",
         read=field_types.numbers, least=0, most=1, group=STEERING,
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RefusalPlan(
+    SteeringPlan, SplitsPlan, DrawsPlan, ControlsPlan, EvaluatePlan, HeldoutPlan, GridPlan, AskedPlan, JudgedPlan,
+    ContrastsPlan, PromptsPlan,
+):  # fmt: skip
+    """Settings of all stages, put together of the parts that each reads. The defaults are the paper's (section 5,
+    appendix E) but for where refusal is measured.
+
+    The paper takes every rate, the grid's too, on CAST's 500 held-out risk and 500 base prompts, as ProtectAI's
+    rejection model judges the replies. Here the grid is measured on the calibration pairs, controls and evaluation on
+    at most 100 held-out pairs per domain, the pairs are the shipped ones, and a run's judge is the embedded one
+    unless others are given.
+    """
 
     def __post_init__(self) -> None:
         for selector in set(self.selectors) - set(PAPER_CONTRASTS):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from engine.run.audit_plan import PRESETS, AuditPlan, for_model
-from engine.run.field_types import Setting, settings_of
+from engine.run.field_types import Setting, as_type, settings_of
 
 
 class Typed(NamedTuple):
@@ -16,9 +16,9 @@ class Typed(NamedTuple):
     untold: tuple[str, ...]
 
 
-def typed(plan: object, base: object, groups: Sequence[str] = ()) -> Typed:
+def typed(plan: object, base: object, groups: Sequence[str] = (), reads: Collection[str] = ()) -> Typed:
     """The options by which `base` becomes `plan`. groups: those that the command has, () for all; settings of other
-    groups it does not read.
+    groups it does not read. reads: the plan's fields that it reads, () for all.
 
     An option is given where the two differ and where it has to be, since another option changes its default. A value
     that reading the option does not give back is untold.
@@ -26,6 +26,7 @@ def typed(plan: object, base: object, groups: Sequence[str] = ()) -> Typed:
     options: list[tuple[str, str]] = []
     untold: list[str] = []
     found = [one for one in settings_of(type(plan)) if not groups or not one.group or one.group in groups]
+    found = [one for one in found if not reads or one.path[0] in reads]
     led = {one.field for one in found if one.option and _differ(one, plan, base)}
     cleared = {one.clears for one in found if one.field in led and one.clears}
     for setting in found:
@@ -44,7 +45,9 @@ def typed(plan: object, base: object, groups: Sequence[str] = ()) -> Typed:
 
 def typed_audit(plan: AuditPlan, model_id: str, groups: Sequence[str]) -> Typed:
     """The same for `analyze`, from the preset that leaves least untold and then least to say."""
-    tried = {name: typed(plan, for_model(one.plan, model_id), groups) for name, one in PRESETS.items()}
+    tried = {
+        name: typed(plan, as_type(for_model(one.plan, model_id), type(plan)), groups) for name, one in PRESETS.items()
+    }
     name = min(tried, key=lambda one: (len(tried[one].untold), len(tried[one].options)))
     return Typed((("--preset", name), *tried[name].options), tried[name].untold)
 

@@ -1,54 +1,123 @@
-"""What a study is: the cells that it wants, and the tables that it makes of their results. Analyses by name.
+"""What a study is: the cells that it wants, and the tables that it makes of their results. Studies by group and name.
 
-To add an analysis, write a file with a class and register it, and its tables with `register_table`:
+A study owns its part of the plan, its tables, and what a command says of it. To add one, write a file with a class and
+register it, and its tables with `register_table`:
 
-    @register_analysis("gap", tables=("gap",), title="Is what a selector calls important more costly to remove?")
-    class Gap:
+    @dataclass(frozen=True)
+    class GapPlan:
+        gap_rates: tuple[float, ...] = option((0.1, 0.3), "rates of `gap`", read=field_types.rates, least=0, most=1)
+
+    @register_study("gap", of=AUDIT, plan=GapPlan, tables=("gap",), title="Is what a selector calls important costly?")
+    class Gap(Study):
         def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell]: ...
         def tables(self, audit: AuditInputs, results: Results) -> dict[str, pl.DataFrame]: ...
 
-Inside this repository its id goes into `BUILT_IN`; a package of its own has an entry point of the group
-`selector_audit.analyses`. `analyze`, the table viewer of the page Runs and the tests over the registry then know it.
+`of=AUDIT` is an analysis of `analyze`, `of=REFUSAL` a stage of `refusal`, with a command of its id. The settings of its
+plan part are fields of the group's plan (`audit.plan.gap_rates`), options of the command, fields of the form on the
+page Runs, and are written into the manifest and read from it by `replay`. In this repository the id goes into
+`BUILT_IN`; a package of its own has an entry point of the group `selector_audit.analyses` or `selector_audit.stages`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import polars as pl
 
+from engine.records.errors import InputError
+from engine.records.hashing import Json
 from engine.records.registry import Registry
+from engine.run.audit_plan import OF_ALL, SWEEP, AuditPlan
+from engine.run.field_types import as_type, assembled, settings_of
+from engine.run.refusal_plan import RefusalPlan
 from engine.run.share import Measured
 
 if TYPE_CHECKING:
+    from engine.edits.edit import Edit
+    from engine.records.progress import SoFar
     from engine.run.cell import Cell
     from engine.run.runner import Results, Runner
 
-Inputs = TypeVar("Inputs", contravariant=True)
+Inputs = TypeVar("Inputs")
 Tables = dict[str, pl.DataFrame]  # file stem -> table
+AUDIT, REFUSAL = "audit", "refusal"  # groups of studies
 
 
-class Study(Protocol[Inputs]):
-    """A question: which cells answer it, and what they say."""
+class TextTable(NamedTuple):
+    """A table on the terminal. texts: how many of the first columns are no numbers, all for None."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    texts: int | None = None
+
+
+class Answer(NamedTuple):
+    """What a command says of a study: lines and tables, or one JSON object beside the folder."""
+
+    text: Sequence[str | TextTable]
+    record: Json
+
+
+class Study(Generic[Inputs]):
+    """A question: which cells answer it, and what they say. Only `tables` has no default.
+
+    inputs: what every study of the group asks for; a study that builds something of them once does so in `__init__`.
+    """
+
+    masks_of: ClassVar[str] = ""  # the table that the edits of `masks` stand in
+
+    def __init__(self, inputs: Inputs | None = None) -> None:
+        """Errors: InputError where the study cannot be done with these inputs."""
+
+    @classmethod
+    def check(cls, inputs: Inputs) -> None:
+        """Raises an InputError where plan, configuration, tokenizer and texts already tell that the study cannot be
+        done. It is asked before any weight is fetched, of inputs whose model has none."""
+
+    def before_scores(self, inputs: Inputs) -> None:
+        """Work that the audit's own scores fall out of, so that no text is read twice; what it cannot do, `cells`
+        says."""
 
     def cells(self, inputs: Inputs, known: Results) -> Iterable[Cell[Any]]:
         """The cells that are wanted, given those that are known: a stage that depends on results comes once they are.
 
         Errors: InputError where the study cannot be done with these inputs, before anything is measured.
         """
-        ...
+        return ()
 
     def tables(self, inputs: Inputs, results: Results) -> Tables:
         """The tables, from the results of all cells."""
-        ...
+        raise NotImplementedError
 
-    # A study may also have `record(inputs) -> Json`: what of its own the manifest keeps beside its tables; and
-    # `check(inputs)`, which raises an InputError where plan, configuration, tokenizer and texts already tell that it
-    # cannot be done: it is asked before any weight is fetched, of inputs whose model has none. `before_scores(inputs)`
-    # does work that the audit's own scores fall out of, so that no text is read twice; what it cannot do, `cells` says.
-    # `so_far(inputs, results) -> SoFar`: what its table holds already while cells are measured, for whoever watches.
+    def so_far(self, inputs: Inputs, results: Results) -> SoFar | None:
+        """What the study's table holds already while cells are measured, for whoever watches."""
+        return None
+
+    def masks(self, inputs: Inputs, results: Results) -> Sequence[Edit]:
+        """The edits that the study ends in, each of which becomes a mask file."""
+        return ()
+
+    def record(self, inputs: Inputs) -> Json:
+        """What the manifest keeps beside the study's tables of its own."""
+        return {}
+
+    def announcement(self, inputs: Inputs) -> str:
+        """What is said before the study begins, "" for nothing."""
+        return ""
+
+    def line(self, inputs: Inputs, tables: Tables) -> str:
+        """What came out, in a few words, as one of several studies."""
+        return f"{', '.join(tables)} written"
+
+    def answer(self, inputs: Inputs, results: Results, tables: Tables, folder: Path) -> Answer:
+        """What came out, as a command tells it. folder: where the tables are."""
+        return Answer((), dict(tables))
 
 
 def conduct(study: Study[Inputs], inputs: Inputs, runner: Runner) -> Tables:
@@ -61,14 +130,44 @@ def conduct(study: Study[Inputs], inputs: Inputs, runner: Runner) -> Tables:
 
 
 @dataclass(frozen=True)
-class AnalysisInfo:
-    """What menus and documents say about an analysis."""
+class StudyInfo:
+    """What menus, commands and documents say about a study.
+
+    title: the question; description: what `--help` of its command says; tables: stems that it writes. plan: the part
+    of the group's plan that is the study's own. reads: further parts that it reads (of a stage). reads_text: it
+    measures on the evaluation text. measures: it has cells of edits.
+    """
 
     id: str
+    group: str
     title: str
-    tables: tuple[str, ...]  # stems that it writes
-    reads_text: bool  # measures on the evaluation text
-    make: Callable[[], Study[Any]]
+    tables: tuple[str, ...]
+    study: Callable[[], type[Study[Any]]]  # its class
+    plan: type[Any] | None = None
+    reads: tuple[type[Any], ...] = ()
+    description: str = ""
+    reads_text: bool = True
+    measures: bool = True
+
+    @property
+    def settings(self) -> frozenset[str]:
+        """The fields of the group's plan that a stage reads."""
+        return frozenset(one.name for part in (self.plan, *self.reads) if part is not None for one in fields(part))
+
+    def make(self, inputs: Any) -> Study[Any]:
+        """The study of these inputs."""
+        return self.study()(inputs)
+
+
+class Later(NamedTuple):
+    """A class that is imported when it is needed, so that a command's help need not wait for torch."""
+
+    module: str
+    name: str
+
+    def __call__(self) -> type[Study[Any]]:
+        found: type[Study[Any]] = getattr(import_module(self.module), self.name)
+        return found
 
 
 _AUDIT = "engine.studies.audit"
@@ -94,18 +193,77 @@ BUILT_IN = {
     "domain": f"{_AUDIT}.domain",
     "downstream": f"{_AUDIT}.downstream",
 }
-ANALYSES: Registry[AnalysisInfo] = Registry("analysis", BUILT_IN, group="analyses")
+_STAGES = "engine.studies.refusal.stages"  # all of them, without their torch
+BUILT_IN_STAGES = dict.fromkeys(
+    (
+        "calibrate", "sweep", "select", "structure", "control", "evaluate", "compose", "stability", "baselines",
+        "draws",
+    ),
+    _STAGES,
+)  # fmt: skip
+ANALYSES: Registry[StudyInfo] = Registry("analysis", BUILT_IN, group="analyses")
+STAGES: Registry[StudyInfo] = Registry("stage", BUILT_IN_STAGES)
+GROUPS = {AUDIT: ANALYSES, REFUSAL: STAGES}
 
-_Study = TypeVar("_Study", bound=Callable[[], Study[Any]])
+_PLANS: dict[str, type[Any]] = {AUDIT: AuditPlan, REFUSAL: RefusalPlan}
 
 
-def register_analysis(
-    analysis_id: str, *, tables: tuple[str, ...], title: str, reads_text: bool = True
-) -> Callable[[_Study], _Study]:
-    """Class decorator: make the study available to `analyze`. Errors: InputError for a taken id."""
+def plan_type(group: str) -> type[Any]:
+    """The plan of a group: that of the built-in studies, with the parts of those that plug-ins bring. No torch."""
+    return assembled(_PLANS[group], [info.plan for info in GROUPS[group].brought() if info.plan is not None])
 
-    def register(make: _Study) -> _Study:
-        ANALYSES.add(analysis_id, AnalysisInfo(analysis_id, title, tables, reads_text, make), make)
-        return make
+
+def analyze_groups() -> list[str]:
+    """Groups of the settings of `analyze`: those of every analysis, then those of single ones, by the analysis's id."""
+    own = dict.fromkeys(setting.group for setting in settings_of(plan_type(AUDIT)) if setting.option)
+    return [*OF_ALL, *(group for group in own if group not in (*OF_ALL, SWEEP))]
+
+
+def whole_plan(plan: Any, group: str) -> Any:
+    """The plan with the defaults of what plug-ins bring."""
+    return as_type(plan, plan_type(group))
+
+
+_Class = TypeVar("_Class", bound="type[Any] | Later")
+
+
+def register_study(
+    study_id: str,
+    *,
+    of: str,
+    tables: tuple[str, ...],
+    title: str,
+    plan: type[Any] | None = None,
+    reads: tuple[type[Any], ...] = (),
+    description: str = "",
+    reads_text: bool = True,
+    measures: bool = True,
+) -> Callable[[_Class], _Class]:
+    """Class decorator: make the study available to `analyze` (of=AUDIT) or as `refusal ID` (of=REFUSAL).
+
+    The arguments are the fields of `StudyInfo`. A class that is no `Study` gets the defaults of one.
+    Errors: InputError for a taken id, an unknown group, and a setting that another part of the plan has.
+    """
+    if of not in GROUPS:
+        raise InputError(f"a study is of {' or '.join(GROUPS)}, got {of!r}")
+    if plan is not None and study_id not in GROUPS[of].built_in:
+        others = [info.plan for info in GROUPS[of].brought() if info.id != study_id and info.plan is not None]
+        for other in (_PLANS[of], *others):
+            if taken := {one.name for one in fields(plan)} & {one.name for one in fields(other)}:
+                raise InputError(f"the setting {min(taken)!r} of {study_id!r} is taken; give it another name")
+
+    def register(cls: _Class) -> _Class:
+        if isinstance(cls, Later):
+            load: Callable[[], type[Study[Any]]] = cls.__call__
+        else:
+            study = cls if issubclass(cls, Study) else type(cls.__name__, (cls, Study), {})
+            load = partial(_itself, study)
+        info = StudyInfo(study_id, of, title, tables, load, plan, reads, description, reads_text, measures)
+        GROUPS[of].add(study_id, info, cls)
+        return cls
 
     return register
+
+
+def _itself(study: type[Study[Any]]) -> type[Study[Any]]:
+    return study

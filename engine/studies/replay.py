@@ -25,14 +25,14 @@ from engine.results.tables import TABLES, TableSpec
 from engine.run.audit_plan import AuditPlan
 from engine.run.recorded_plan import audit_plan, score_plan
 from engine.run.runner import LocalRunner
-from engine.studies.audit.analyses import run_analyses
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.base import ANALYSES
+from engine.studies.base import ANALYSES, AUDIT, plan_type
 from engine.studies.claims.ledger import ledger, needed
+from engine.studies.conduct import run_studies
 from engine.studies.refusal import run_again as refusal
 from engine.studies.refusal.calibrate import CONTRAST_FILE
+from engine.studies.refusal.kept_points import POINTS
 from engine.studies.refusal.mask_outputs import kept_masks
-from engine.studies.refusal.points import POINTS
 from engine.studies.same_numbers import TOLERANCE, Held, same_arrays, same_numbers
 
 SCORES, CLAIMS = "scores", "claims"  # beside the analyses: the scores' file and the rows; the ledger of claims
@@ -161,7 +161,7 @@ def replay(
     by_plan: dict[AuditPlan, list[Part]] = {}
     _refusal(folder, loaded, store, runner, parts, found, only, texts, tolerance, progress)
     for part in parts:
-        if part.name in refusal.STEMS:
+        if part.name in refusal.NAMES:
             continue
         if part.name == CLAIMS:
             found.tables.append(_claims(folder, tolerance))
@@ -185,7 +185,7 @@ def replay(
             _check_texts(read)
             again = Path(place) / str(number)
             names = [part.name for part in same if part.name != SCORES]
-            report = run_analyses(audit, names, again, runner, skip=not only)
+            report = run_studies(audit, names, again, runner, skip=not only)
             found.left_out |= {name: why for name, why in report["skipped"].items() if name != CLAIMS}
             for part in same:
                 if part.name not in report["skipped"]:
@@ -200,7 +200,7 @@ def _plan(part: Part, texts: Sequence[Path], found: _Found) -> AuditPlan:
     if part.name == SCORES:
         return AuditPlan(scoring=score_plan(part.spec, texts))
     reads = [*_READS.get(part.name, ()), *(["eval_corpus"] if ANALYSES.get(part.name).reads_text else [])]
-    plan, notes = audit_plan(part.spec, reads, texts)
+    plan, notes = audit_plan(part.spec, reads, texts, plan_type(AUDIT))
     found.notes += [f"{part.name}: {note}" for note in notes]
     return plan
 
@@ -220,7 +220,7 @@ def _refusal(
     """Stages of `refusal`, with the contrasts and the points' masks beside their tables."""
     compared: set[str] = set()
     for part in parts:
-        if part.name not in refusal.STEMS:
+        if part.name not in refusal.NAMES:
             continue
         stage = refusal.Stage(*part)
         try:
@@ -303,7 +303,7 @@ def _claims(folder: Path, tolerance: float) -> Held:
 def _not_here(folder: Path, parts: Sequence[Part]) -> dict[str, str]:
     """Files that no part is about, by what makes them."""
     about = {_SCORES_FILE} | {f"{stem}.parquet" for part in parts for stem in part.stems}
-    if any(part.name in refusal.STEMS for part in parts):
+    if any(part.name in refusal.NAMES for part in parts):
         about |= {CONTRAST_FILE}
     if any(POINTS in part.stems for part in parts):
         about |= {path.name for path in kept_masks(folder, POINTS).values()}

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from engine.commands.refusal.run import STAGES_OF_RUN
 from engine.data.corpora import Windows, windows
 from engine.judges.embedded import EmbeddedJudge
 from engine.models.loading import LoadedModel
@@ -17,11 +18,11 @@ from engine.results.store import Store
 from engine.run.audit_plan import preset
 from engine.run.refusal_plan import demo_plan
 from engine.run.runner import LocalRunner
-from engine.studies.audit.analyses import run_analyses
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import ANALYSES
-from engine.studies.refusal.experiment import BEYOND, run_experiment, run_stage
+from engine.studies.conduct import run_studies
 from engine.studies.refusal.inputs import RefusalInputs
+from engine.studies.refusal.points import Chosen
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ def build(
             (folder / name).unlink(missing_ok=True)
     with _store(store_folder) as store:
         audit = AuditInputs(loaded, preset("demo"), store, progress)
-        report = run_analyses(audit, ANALYSES.names(), folder, LocalRunner(store, progress))
+        report = run_studies(audit, ANALYSES.names(), folder, LocalRunner(store, progress))
         log.info("seconds: %s", report["done"])
         refusal(loaded, folder, store, progress)
 
@@ -73,13 +74,16 @@ def refusal(loaded: LoadedModel, folder: Path, store: Store, progress: Progress 
     the baselines, and draws beside one edit. The plan is `demo_plan`'s."""
     run = RefusalInputs(loaded, demo_plan(), store, EmbeddedJudge(), progress)
     runner = LocalRunner(store, progress)
-    seconds = run_experiment(run, folder, runner, composed=COMPOSED, composed_selectors=FAITHFUL)
     two = replace(run, plan=replace(run.plan, domains=COMPOSED))
-    drawn = replace(run, plan=replace(run.plan, selectors=DRAWN[0], domains=DRAWN[1]))
-    for stage, some in (("stability", two), ("baselines", two), ("draws", drawn)):
-        study, record = BEYOND[stage](some)
-        run_stage(study, some, runner, folder, **record)
-    log.info("refusal, seconds: %s", seconds)
+    own = {
+        "compose": replace(two, plan=replace(two.plan, selectors=FAITHFUL)),
+        "stability": two,
+        "baselines": two,
+        "draws": replace(run, plan=replace(run.plan, selectors=DRAWN[0], domains=DRAWN[1])),
+    }
+    names = (*STAGES_OF_RUN, *own)
+    report = run_studies(run, names, folder, runner, makers={"sweep": Chosen}, inputs_of=own)
+    log.info("refusal, seconds: %s", report["done"])
 
 
 @contextmanager

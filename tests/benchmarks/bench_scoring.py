@@ -61,7 +61,7 @@ def main() -> None:
     sys.stdout.write(f"{'':16} {'back':>8} {'forward':>8} {'CPU s':>10}\n")
     with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
         audit = AuditInputs(loaded, preset(args.preset or default_preset(args.model)), store)
-        studies = {name: ANALYSES.get(name).make() for name in args.analyses.split(",")}
+        studies = {name: ANALYSES.get(name).make(audit) for name in args.analyses.split(",")}
         for name, study in studies.items():
             if hasattr(study, "before_scores"):
                 study.before_scores(audit)

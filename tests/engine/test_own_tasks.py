@@ -23,7 +23,7 @@ from engine.results.folders import read_table
 from engine.results.store import Store
 from engine.run.doctor import examine
 from engine.run.runner import LocalRunner
-from engine.studies.audit.analyses import run_analyses
+from engine.studies.conduct import run_studies
 
 NAMES = ("cat", "dog", "mat", "door", "then")
 
@@ -178,7 +178,7 @@ def test_all_goes_on_where_no_tasks_are_shipped(tiny_llama: LoadedModel, tiny_te
         audit = tiny_audit(
             tiny_llama, tiny_text, store, scoring={"selectors": ("magnitude",)}, downstream_tasks=SHIPPED
         )
-        report = run_analyses(audit, ["downstream", "depth"], tmp_path / "out", LocalRunner(store), skip=True)
+        report = run_studies(audit, ["downstream", "depth"], tmp_path / "out", LocalRunner(store), skip=True)
     assert set(report["done"]) == {"scores", "depth"}
     assert report["skipped"]["downstream"].startswith("no downstream tasks are shipped here")
 

@@ -97,7 +97,8 @@ def test_nothing_given_is_the_plan(plan_of, words, model):
 def test_help_tells_the_default_of_every_case(words):
     """What stands in help is what the plan would be, for the shipped model and for others."""
     parser = parser_of(words)
-    told = {one.dest: " ".join((one.help or "").split()) for one in parser._actions}
+    later = {one: text for action in parser._actions for one, text in getattr(action, "later", {}).items()}
+    told = {one.dest: " ".join((later.get(one) or one.help or "").split()) for one in parser._actions}
     for dest, setting in parser.get_default("plan_options").items():
         if setting.kind is bool:
             assert not any(setting.value(COMMANDS[words](model)) for model in MODELS)  # a flag that is off

@@ -188,7 +188,7 @@ def test_where_nothing_is_left_there_is_an_error(bare: dict[str, Path], tiny_tex
 
 def refusal(model: Path, pairs: Path, text: Path, store: Path, *more: Any) -> list[str]:
     given = [
-        *("refusal", "calibrate", model, "--pairs", pairs, "--corpus", text, *SMALL, *TEXT),
+        *("refusal", "calibrate", model, "--pairs", pairs, "--corpus", text, *SMALL),
         *("--reply-tokens", "4", "--store", store, *more),
     ]
     return [str(one) for one in given]
@@ -200,7 +200,6 @@ def refusal(model: Path, pairs: Path, text: Path, store: Path, *more: Any) -> li
         (["--pairs", "nowhere.jsonl"], "there is no file nowhere.jsonl"),
         (["--domains", "hat"], "unknown domain 'hat'; did you mean 'hate'"),
         (["--selectors", "ig,lrp"], "lrp cannot be had of this model"),
-        (["--system", "Be brief.", "--thinking"], "thinking"),
         (["--corpus", "nowhere.txt"], "there is no corpus file nowhere.txt"),
         (["--reply-tokens", "1000"], "exceed the model's context"),
     ],

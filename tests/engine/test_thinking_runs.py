@@ -231,7 +231,7 @@ def test_a_run_records_the_mode_and_counts(
     tiny_llama: LoadedModel, tiny_text: Path, asked: list[str], tmp_path: Path
 ) -> None:
     text = {"scoring": ScorePlan(corpus=str(tiny_text), samples=2, length=16), "eval_corpus": str(tiny_text)}
-    plan = RefusalPlan(("random",), asked[1], reply_tokens=4, eval_samples=2, eval_length=16, **text)
+    plan = RefusalPlan(selectors=("random",), pairs=asked[1], reply_tokens=4, eval_samples=2, eval_length=16, **text)
     with Store(tmp_path / "store") as store:
 
         def run(template: str, **changes: Any) -> RefusalInputs:

@@ -16,10 +16,11 @@ from engine.commands.options import plan_from
 from engine.commands.refusal.options import plan_of
 from engine.records.manifest import read_manifest
 from engine.run import recorded_plan
-from engine.run.audit_plan import OF_ANALYZE, OF_SWEEP, PRESETS, AuditPlan, for_model, preset
+from engine.run.audit_plan import OF_SWEEP, PRESETS, AuditPlan, for_model, preset
 from engine.run.refusal_plan import RefusalPlan, default_plan
 from engine.run.score_plan import ScorePlan
 from engine.run.typed_plan import Typed, typed, typed_audit
+from engine.studies.base import analyze_groups
 
 OTHER = "org/model"
 parser = cache(build_parser)
@@ -43,7 +44,7 @@ def changed(text: Path) -> list[AuditPlan]:
 def test_every_preset_is_its_name_alone(model: str) -> None:
     for name, one in PRESETS.items():
         plan = for_model(one.plan, model)
-        found = typed_audit(plan, model, OF_ANALYZE)
+        found = typed_audit(plan, model, analyze_groups())
         assert found == Typed((("--preset", name),), ())
 
 
@@ -51,14 +52,14 @@ def test_analyze_makes_the_same_plan_of_the_words(tmp_path: Path) -> None:
     text = tmp_path / "own.txt"
     text.write_text("words")
     for plan in changed(text):
-        found = typed_audit(plan, OTHER, OF_ANALYZE)
+        found = typed_audit(plan, OTHER, analyze_groups())
         assert found.untold == ()
         assert audit_plan(parsed(["analyze", OTHER, "gap"], found)) == plan
 
 
 def test_what_no_option_says_is_named() -> None:
     plan = replace(AuditPlan(), gap_rates=(0.4,), downstream_items=None, sweep_rates=(0.5,))
-    found = typed_audit(plan, OTHER, OF_ANALYZE)
+    found = typed_audit(plan, OTHER, analyze_groups())
     assert set(found.untold) == {"gap_rates", "downstream_items"}  # the sweep's rates are none of `analyze`'s
 
 
@@ -81,7 +82,7 @@ def test_refusal_makes_the_same_plan_of_the_words(model: str) -> None:
     if not any(name == "--pairs" for name, _ in found.options):
         found = Typed((("--pairs", "demo"), *found.options), found.untold)
     assert found.untold == ()
-    assert plan_of(parsed(["refusal", "sweep", model], found)) == plan
+    assert plan_of(parsed(["refusal", "run", model], found)) == plan
     assert typed(replace(base, thinking=True), base).untold == ("thinking",)
 
 
@@ -89,11 +90,11 @@ def test_the_shipped_results_are_told_in_full() -> None:
     """What their manifest tells becomes words that give it back."""
     files = read_manifest(precomputed.demo_dir() / "results")["files"]
     plan, _ = recorded_plan.audit_plan(files["gap.parquet"]["spec"])
-    found = typed_audit(plan, "demo", OF_ANALYZE)
+    found = typed_audit(plan, "demo", analyze_groups())
     assert audit_plan(parsed(["analyze", "demo", "gap"], found)) == plan
     refusal = recorded_plan.refusal_plan(files["refusal_sweep.parquet"]["spec"])
     said = typed(refusal, default_plan("demo"))
-    made = plan_of(parsed(["refusal", "sweep", "demo"], said))
+    made = plan_of(parsed(["refusal", "run", "demo"], said))
     assert isinstance(made, RefusalPlan)
     assert said.untold == ()
     assert made == replace(refusal, phrases=made.phrases)

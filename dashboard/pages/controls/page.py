@@ -12,6 +12,7 @@ from dashboard.charts.findings import controls as findings
 from dashboard.pages.controls import claims, depth, exact, more, protocols, singles
 from dashboard.show import layout, selection, tools
 from dashboard.state import sources
+from dashboard.state.tabs import tabs_of
 from engine.stats.table_estimates import has_blocks
 from engine.studies.audit.control_answers import ControlAnswer, control_answers
 
@@ -53,6 +54,7 @@ def render() -> None:
         "Exact controls": exact.exact,
         "Protocols": protocols.show,
         "Claims": claims.show,
+        **tabs_of("controls"),
     }
     shown: pl.DataFrame | None = None
     part = selection.choose("Part", list(parts), "part", place=source.bar)

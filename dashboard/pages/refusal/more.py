@@ -23,6 +23,7 @@ from dashboard.pages.refusal.specificity import optional
 from dashboard.show import grid, layout, selection, tools
 from dashboard.state import basket, offers, results, sources
 from dashboard.state.results import POINTS, REFUSAL_SWEEP
+from dashboard.state.tabs import tabs_of
 from engine.records.errors import InputError
 
 POINT_LIST, REPLIES, WHERE, LANGUAGE, TWO, OTHERS, MODELS = (
@@ -36,7 +37,7 @@ def sections(source: sources.Source) -> None:
     st.divider()
     parts = {
         POINT_LIST: _points, REPLIES: replies.section, WHERE: refusal_structure.section, LANGUAGE: _language, TWO: _two,
-        OTHERS: refusal_baselines.section, MODELS: _models,
+        OTHERS: refusal_baselines.section, MODELS: _models, **tabs_of("refusal"),
     }  # fmt: skip
     parts[selection.switch("More", tuple(parts), "section", default=POINT_LIST)](source)
 

@@ -13,10 +13,10 @@ from dashboard.state import access, job_cards, jobs
 from engine.records.errors import InputError
 from engine.results.running import Running, running, stop
 from engine.results.store import default_store_dir
-from engine.run.audit_plan import OF_ANALYZE, PRESETS, AuditPlan, default_preset, for_model, preset as plan_of
+from engine.run.audit_plan import PRESETS, AuditPlan, default_preset, for_model, preset as plan_of
 from engine.run.field_types import Setting, settings_of
 from engine.run.score_plan import SHIPPED
-from engine.studies.base import ANALYSES
+from engine.studies.base import ANALYSES, AUDIT, analyze_groups, plan_type, whole_plan
 
 CURVES, EVERYTHING, CHOSEN = "Curves", "Everything", "Choose"
 _COLUMNS = 3
@@ -50,7 +50,7 @@ def form(top: Path) -> None:
                     "Analyses", ANALYSES.offered(), selection_mode="multi", key="start_analyses", bind="query-params"
                 )
             )
-        options = _options(for_model(plan_of(preset), model))
+        options = _options(whole_plan(for_model(plan_of(preset), model), AUDIT))
         name = st.text_input(
             "Name of the run", key="start_name", placeholder=runs_import.free_name(Path(model).name, top),
             help="The folder of its tables. The name of an earlier run adds to it.",
@@ -95,7 +95,7 @@ def _stop(store: Path, other: Running) -> None:
 
 def _check(options: Sequence[tuple[str, str]]) -> None:
     """`InputError` for the first value that its setting does not take: an unknown id, a number out of its range."""
-    settings = {one.option: one for one in settings_of(AuditPlan) if one.option}
+    settings = {one.option: one for one in settings_of(plan_type(AUDIT)) if one.option}
     for name, value in options:
         setting = settings[name]
         setting.of(setting.kind(value) if setting.kind in (int, float) else value)
@@ -105,8 +105,8 @@ def _options(plan: AuditPlan) -> tuple[tuple[str, str], ...]:
     """A widget for every option of `analyze` that is a setting of the plan; what is empty is left to the command."""
     found: list[tuple[str, str]] = []
     with st.expander("Text and sizes; empty means what stands there in grey"):
-        for group in OF_ANALYZE:
-            settings = [one for one in settings_of(AuditPlan) if one.option and one.group == group]
+        for group in analyze_groups():
+            settings = [one for one in settings_of(type(plan)) if one.option and one.group == group]
             st.caption(group.capitalize())
             for i in range(0, len(settings), _COLUMNS):
                 for column, setting in zip(st.columns(_COLUMNS), settings[i : i + _COLUMNS], strict=False):

@@ -1,29 +1,12 @@
-"""`refusal`: install, measure and try refusal edits. One file per subcommand."""
+"""`refusal`: install, measure and try refusal edits. Stages are made from their registry (`stage.py`)."""
 
 from __future__ import annotations
 
 import argparse
 
 from engine.commands.listed import COMMANDS
-from engine.commands.refusal import (
-    baselines,
-    calibrate,
-    chat,
-    compose,
-    control,
-    draws,
-    evaluate,
-    judge,
-    run,
-    select,
-    stability,
-    structure,
-    sweep,
-)
-
-SUBCOMMANDS = (
-    run, calibrate, sweep, select, control, draws, evaluate, structure, stability, compose, baselines, judge, chat,
-)  # fmt: skip
+from engine.commands.refusal import chat, evaluate, judge, run, stage
+from engine.studies.base import STAGES
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -36,8 +19,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "can remove rows of their choice.",
     )
     subcommands = parser.add_subparsers(dest="subcommand", metavar="SUBCOMMAND", required=True)
-    for module in SUBCOMMANDS:
-        module.add_parser(subcommands)
+    run.add_parser(subcommands)
+    for info in STAGES:
+        if info.id == "evaluate":
+            evaluate.add_parser(subcommands, info)
+        else:
+            stage.add_parser(subcommands, info)
+    judge.add_parser(subcommands)
+    chat.add_parser(subcommands)
     for subcommand in subcommands.choices.values():
         # The group itself has `--debug` too: the subcommand must not reset what was given there.
         subcommand.add_argument(

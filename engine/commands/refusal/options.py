@@ -1,40 +1,25 @@
 """What the stages of a refusal experiment share: their options, and the run that these describe.
 
-Every stage takes the same options and finds what earlier ones measured in the store, so that each can be run alone.
+Every stage takes the options of what it reads, and finds what earlier ones measured in the store.
 """
 
 from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from engine.commands import common, edit_options, options, runners
 from engine.records.errors import InputError
 from engine.records.manifest import check_folder
-from engine.records.progress import begin
 from engine.results.store import Store
-from engine.run.refusal_plan import (
-    CONTRASTS,
-    CONTROLS,
-    DRAWS,
-    GRID,
-    PROMPTS,
-    PROTECTING,
-    REPLIES,
-    SPLITS,
-    STEERING,
-    RefusalPlan,
-    default_plan,
-    demo_plan,
-)
+from engine.run.refusal_plan import RefusalPlan, default_plan, demo_plan
 from engine.run.score_plan import SHIPPED
+from engine.studies.base import REFUSAL, plan_type, whole_plan
 
 if TYPE_CHECKING:
     from engine.judges.base import Judge
@@ -45,17 +30,18 @@ if TYPE_CHECKING:
 def add_options(
     parser: argparse.ArgumentParser,
     run: Callable[[argparse.Namespace], None],
+    reads: Collection[str] = (),
     *,
     domains: tuple[str, ...] | None = None,
     measures: bool = True,
 ) -> None:
-    """The options of a stage, and what it does: the same for all, those of the whole plan. domains: their default.
+    """The options of these fields of the plan, () for all, and what the command does. domains: their default.
     measures: False for a stage without edits to measure, of which there are no shares.
     """
     common.add_model(parser)
-    cases = {"": RefusalPlan(domains=domains), "shipped model": replace(demo_plan(), domains=domains)}
-    groups = (PROMPTS, CONTRASTS, PROTECTING, REPLIES, GRID, CONTROLS, DRAWS, SPLITS, STEERING)
-    options.add_options(parser, cases, groups)
+    whole = plan_type(REFUSAL)
+    cases = {"": whole(domains=domains), "shipped model": replace(whole_plan(demo_plan(), REFUSAL), domains=domains)}
+    options.add_options(parser, cases, reads=reads)
     if domains:
         parser.set_defaults(domains=",".join(domains))
     if measures:
@@ -90,7 +76,6 @@ def experiment(
         loaded = common.load(args)
         check_folder(folder, loaded.fingerprint)
         with runners.cell_runner(args, store, loaded, quiet=quiet) as (runner, progress):
-            begin(progress, args.subcommand, 1, 1)  # `run` tells its parts itself
             yield RefusalInputs(loaded, plan, store, judge, progress, runner.shared), folder, runner
         say_unjudged(runner.results)
         common.say_notes(folder)
@@ -122,14 +107,7 @@ def plan_of(args: argparse.Namespace) -> RefusalPlan:
             "there are no prompt pairs for this model; give --pairs FILE with CAST's condition_multiple.json or a "
             ".jsonl file with risk and base, or --pairs demo"
         )
-    return options.plan_from(args, default_plan(args.model))
-
-
-def say_notes(notes: Iterable[tuple[tuple[str, str], str]]) -> None:
-    """What there is to say of single points, below their table: a line for each (selector, domain) that has a note."""
-    for (selector, domain), note in notes:
-        if note:
-            common.out.print(f"{selector} {domain}: {note}", markup=False, soft_wrap=True)
+    return options.plan_from(args, whole_plan(default_plan(args.model), REFUSAL))
 
 
 def say_masks(args: argparse.Namespace, folder: Path, table: str) -> None:
@@ -177,29 +155,3 @@ def dashboard_command(args: argparse.Namespace, folder: Path) -> str:
     """The dashboard on this run: the store that holds it, or its own folder."""
     store = folder if args.out else args.store
     return shlex.join(["selector-audit", "dashboard", *(["--store", str(store)] if store else [])])
-
-
-def say_measured_again(table: pl.DataFrame, plan: RefusalPlan) -> None:
-    """How many cells were measured again with longer replies, since cut-off ones left a choice open."""
-    used = (
-        table["reply_tokens_used"].drop_nulls() if "reply_tokens_used" in table.columns else pl.Series(dtype=pl.Int64)
-    )
-    longer = [tokens for tokens in used.to_list() if tokens > plan.reply_tokens]
-    if longer:
-        common.out.print(
-            f"{len(longer):,} of {len(used):,} cells were measured again with up to {max(longer):,} tokens per reply, "
-            f"since those cut off at {plan.reply_tokens:,} left open whether a cell is feasible or which one is chosen",
-            markup=False,
-        )
-
-
-def say_cut_off(table: pl.DataFrame, *sides: tuple[str, str, str]) -> None:
-    """How many replies behind the rates ended at the limit of tokens. sides: columns of a rate, its n, its cut-off."""
-    found = [table.filter(pl.col(rate).is_not_null()).select(pl.col(n, cut).sum()).row(0) for rate, n, cut in sides]
-    replies, cut_off = (sum(column) for column in zip(*found, strict=True))
-    if cut_off:
-        common.out.print(
-            f"{cut_off:,} of {replies:,} replies were cut off at the token limit or within their thinking part, and "
-            "judged by what they say until then, if anything; --reply-tokens allows longer ones",
-            markup=False,
-        )

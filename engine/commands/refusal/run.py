@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-
-import polars as pl
 
 from engine.commands import common
 from engine.commands.refusal import evaluate, options
 from engine.records.errors import unknown
 from engine.run.field_types import words
+from engine.studies.base import STAGES, Study, Tables
 
 if TYPE_CHECKING:
     from engine.run.runner import LocalRunner
-    from engine.studies.base import Tables
     from engine.studies.refusal.inputs import RefusalInputs
+
+
+STAGES_OF_RUN = ("calibrate", "sweep", "structure", "control", "evaluate")  # of every experiment, in their order
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -25,7 +27,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="From pairs of prompts to measured masks. Writes what the single stages write, each table as soon "
         "as it is there, and says beforehand how many cells are known and how long the rest takes, at the pace of the "
         "unedited model's own replies. Every cell is kept: the same command goes on where it was stopped, and ends "
-        "with the same tables. The stages alone take the same options.",
+        "with the same tables.",
     )
     options.add_options(parser, run)
     evaluate.add_sets(parser)
@@ -35,45 +37,60 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--also",
         metavar="STAGE,…",
-        help="further stages: stability, baselines, draws (each draw costs as much as a sweep; default: none)",
+        help=f"further stages: {', '.join(_beyond())} (each draw costs as much as a sweep; default: none)",
     )
+
+
+def _beyond() -> list[str]:
+    """The stages that only `--also` asks for."""
+    return [info.id for info in STAGES if info.id not in (*STAGES_OF_RUN, "select", "compose")]
 
 
 def run(args: argparse.Namespace) -> None:
     from engine.results.folders import read_table
-    from engine.studies.refusal.experiment import BEYOND, run_experiment
+    from engine.studies.conduct import run_studies
+    from engine.studies.refusal.composed import check_domains
+    from engine.studies.refusal.kept_points import POINTS
     from engine.studies.refusal.mask_outputs import kept_masks
-    from engine.studies.refusal.points import POINTS
+    from engine.studies.refusal.points import Chosen
+    from engine.studies.refusal.transfer import Evaluated
 
     composed = words(args.compose, "--compose") if args.compose is not None else ()
     also = words(args.also, "--also") if args.also is not None else ()
     for name in also:
-        if name not in BEYOND:
-            raise unknown("stage", name, BEYOND)
+        if name not in _beyond():
+            raise unknown("stage", name, _beyond())
     sets, tasks = evaluate.sets_and_tasks(args)
+    makers = {"sweep": Chosen, "evaluate": lambda run: Evaluated(run, sets, tasks)}  # the sweep with its points
     with options.experiment(args, quiet=True) as (refusal, folder, runner):
 
-        def finished(stage: str, tables: Tables, seconds: float) -> None:
+        def finished(name: str, study: Study[Any] | None, tables: Tables, seconds: float) -> None:
             if not args.json:
-                said = f"{stage}: {_said(stage, refusal, tables)}; {seconds:.0f} s"
-                common.err.print(said, markup=False, soft_wrap=True)
-            if stage == "calibrate" and (not args.json or args.progress_file):
+                line = (study or STAGES.get(name).make(refusal)).line(refusal, tables)
+                common.err.print(f"{name}: {line}; {seconds:.0f} s", markup=False, soft_wrap=True)
+            if name == "calibrate" and (not args.json or args.progress_file):
                 _announce(refusal, runner.shared, quiet=args.json)
 
-        seconds = run_experiment(
-            refusal, folder, runner, composed=composed, also=also, sets=sets, tasks=tasks, finished=finished
-        )
+        own = {}
+        if composed:
+            own["compose"] = replace(refusal, plan=replace(refusal.plan, domains=composed))
+            check_domains(own["compose"], composed)  # before hours of other stages
+        names = (*STAGES_OF_RUN, *own, *also)
+        report = run_studies(refusal, names, folder, runner, makers=makers, inputs_of=own, finished=finished)
         runner.shared.bar_over(0)
     masks, points = kept_masks(folder, POINTS), read_table(folder, POINTS)
     both = {**masks, **kept_masks(folder, "composed")} if composed else masks
-    if common.as_json(args, {"folder": folder, "seconds": seconds, POINTS: points, "masks": list(both.values())}):
+    record = {"folder": folder, "seconds": report["done"], POINTS: points, "masks": list(both.values())}
+    if common.as_json(args, record):
         return
     columns = ("selector", "domain", "lambda", "k", "malign", "controls", "benign", "perplexity")
     rows = list(points.iter_rows(named=True))
     where = "held-out pairs" if refusal.measures_heldout else "the calibration pairs, as there are no others"
     title = f"refusal on {where}: before > after, layer-matched controls, times the perplexity"
     common.print_table(title, columns, map(_cells, rows), texts=2)
-    options.say_notes(((row["selector"], row["domain"]), _notes(row)) for row in rows)
+    for row in rows:
+        if note := _notes(row):
+            common.out.print(f"{row['selector']} {row['domain']}: {note}", markup=False, soft_wrap=True)
     options.say_masks(args, folder, POINTS)
     if composed:
         options.say_masks(args, folder, "composed")
@@ -89,28 +106,6 @@ def _announce(refusal: RefusalInputs, runner: LocalRunner, *, quiet: bool) -> No
         common.err.print(f"sweep: at most {swept}", markup=False, soft_wrap=True)
         common.err.print(f"control and evaluate: at most {points}", markup=False, soft_wrap=True)
     runner.bar_over(swept.known + swept.to_compute + points.to_compute)
-
-
-def _said(stage: str, refusal: RefusalInputs, tables: Tables) -> str:
-    """What a stage found, in a few words."""
-    if stage == "calibrate":
-        pairs = sum(map(len, refusal.calibration.values()))
-        return f"{len(refusal.contrasts)} contrasts from {pairs} pairs of {', '.join(refusal.calibration)}"
-    if stage == "sweep":
-        points, cells = tables["operating_points"], tables["refusal_sweep"]
-        with_point = points.filter(pl.col("k").is_not_null())
-        return (
-            f"{cells.height} cells, {cells['feasible'].sum()} within the limits; operating points: "
-            f"{with_point.height} of {points.height}, {with_point['rescue'].sum()} by rescue"
-        )
-    if stage == "structure":
-        density = tables["signal_density"]["density"].to_list()
-        return f"{min(density):.2%} to {max(density):.2%} of the rows are signal"
-    if stage == "control":
-        return f"{tables['refusal_controls'].height} random masks measured"
-    if stage == "evaluate":
-        return f"{tables['transfer'].height} rates before and after"
-    return f"{', '.join(tables)} written"
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

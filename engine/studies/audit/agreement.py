@@ -13,19 +13,25 @@ import numpy.typing as npt
 from engine.edits.masks import removed_count
 from engine.edits.ranked_edits import Ranking
 from engine.results.tables import frame
+from engine.run.audit_plan import AgreementPlan
 from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.similarity import average_ranks, expected_random_jaccard, jaccards, rank_correlations
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.base import Tables, register_analysis
+from engine.studies.base import AUDIT, Study, Tables, register_study
 
 Matrix = npt.NDArray[np.float64]
 
 
-@register_analysis(
-    "agreement", tables=("jaccard", "spearman"), reads_text=False, title="Do two selectors take the same rows?"
+@register_study(
+    "agreement",
+    of=AUDIT,
+    plan=AgreementPlan,
+    tables=("jaccard", "spearman"),
+    reads_text=False,
+    title="Do two selectors take the same rows?",
 )
-class Agreement:
+class Agreement(Study[AuditInputs]):
     """`jaccard` and `spearman`: every pair of selectors once, in the plan's order. The paper, section 4.4.
 
     A mask is the selector's global LeRF mask at a rate; per sublayer its rows there are compared. Beside

@@ -11,6 +11,7 @@ import polars as pl
 from engine.edits.controls import NEEDED, REFERENCE, SMALLER, ControlMask, control_masks
 from engine.measures.nll import NegativeLogLikelihood, perplexity
 from engine.results.tables import frame
+from engine.run.audit_plan import RandomMasksPlan
 from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.blocks import block_difference
@@ -19,7 +20,7 @@ from engine.stats.removal_order import ORDERS
 from engine.stats.table_estimates import with_documents
 from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.base import Tables, register_analysis
+from engine.studies.base import AUDIT, Study, Tables, register_study
 
 
 class Measured(NamedTuple):
@@ -34,10 +35,14 @@ class Measured(NamedTuple):
     result: NegativeLogLikelihood
 
 
-@register_analysis(
-    "controls", tables=("controls", "control_differences"), title="What else could explain Consensus-2's result?"
+@register_study(
+    "controls",
+    of=AUDIT,
+    plan=RandomMasksPlan,
+    tables=("controls", "control_differences"),
+    title="What else could explain Consensus-2's result?",
 )
-class Controls:
+class Controls(Study[AuditInputs]):
     """`controls`, one line per mask, and `control_differences`, every control against consensus2.
 
     Both removal orders at the plan's control rates. `size_matched_to` names the control whose number of rows
@@ -49,7 +54,8 @@ class Controls:
     Errors: InputError where the audit lacks the scores of lrp, ig, consensus2 or random.
     """
 
-    def check(self, audit: AuditInputs) -> None:
+    @classmethod
+    def check(cls, audit: AuditInputs) -> None:
         audit.require("the analysis of consensus controls", NEEDED)
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:

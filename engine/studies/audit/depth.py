@@ -16,7 +16,7 @@ from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.removal_order import removal_order
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.base import Tables, register_analysis
+from engine.studies.base import AUDIT, Study, Tables, register_study
 
 
 class Place(NamedTuple):
@@ -27,10 +27,10 @@ class Place(NamedTuple):
     projection: str | None
 
 
-@register_analysis(
-    "depth", tables=("depth", "mask_depth"), reads_text=False, title="Where does a selector see importance?"
+@register_study(
+    "depth", of=AUDIT, tables=("depth", "mask_depth"), reads_text=False, title="Where does a selector see importance?"
 )
-class Depth:
+class Depth(Study[AuditInputs]):
     """`depth`: mean score of every part; `mask_depth`: rows that LeRF masks at the agreement rates take there.
 
     `depth` holds three levels: per projection; per sublayer (projection null); per block (sublayer null too).

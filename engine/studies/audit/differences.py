@@ -15,11 +15,11 @@ from engine.stats.removal_order import ORDERS
 from engine.stats.table_estimates import with_documents
 from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.inputs import AuditInputs, Point
-from engine.studies.base import Tables, register_analysis
+from engine.studies.base import AUDIT, Study, Tables, register_study
 
 
-@register_analysis("differences", tables=("differences",), title="Which differences between selectors are real?")
-class Differences:
+@register_study("differences", of=AUDIT, tables=("differences",), title="Which differences between selectors are real?")
+class Differences(Study[AuditInputs]):
     """`differences`: NLL of a minus NLL of b, nats per token, with paired standard error and z = their quotient.
 
     kind `lerf`: the LeRF masks of each pair of selectors, every seed against every seed; kind `gap`: MoRF

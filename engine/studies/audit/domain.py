@@ -12,6 +12,7 @@ from engine.edits.edit import UNEDITED
 from engine.edits.ranked_edits import Ranking
 from engine.records.errors import InputError
 from engine.results.tables import frame
+from engine.run.audit_plan import DomainPlan
 from engine.run.cell import Cell
 from engine.run.plan_text import calibration_text
 from engine.run.runner import Results
@@ -23,7 +24,7 @@ from engine.stats.table_estimates import with_documents
 from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.domain_draws import Line, draw_lines
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.base import Tables, register_analysis
+from engine.studies.base import AUDIT, Study, Tables, register_study
 
 _ERRORS = ("stderr_a", "stderr_b", "stderr_blocks_a", "stderr_blocks_b", "blocks")
 
@@ -35,12 +36,14 @@ class _Both(NamedTuple):
     rankings: tuple[Ranking, Ranking]
 
 
-@register_analysis(
+@register_study(
     "domain",
+    of=AUDIT,
+    plan=DomainPlan,
     tables=("domain", "domain_evaluation", "domain_draws"),
     title="Does other calibration text remove other rows, and more than another draw of the same text?",
 )
-class Domain:
+class Domain(Study[AuditInputs]):
     """`domain`: every data-dependent selector calibrated on the plan's corpus (a) and on its domain corpus (b).
 
     Spearman of the scores over all rows (null for constant ones), Jaccard of the LeRF masks, and their NLL on the
@@ -56,7 +59,8 @@ class Domain:
     Errors: InputError where both corpora are the same or the second one's calibration text cannot be read.
     """
 
-    def check(self, audit: AuditInputs) -> None:
+    @classmethod
+    def check(cls, audit: AuditInputs) -> None:
         second, scoring = audit.plan.domain_corpus, audit.plan.scoring
         _check_two_texts(audit)
         if all(get_selector(name).data_free for name in scoring.selectors):

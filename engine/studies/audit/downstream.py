@@ -10,23 +10,30 @@ from engine.measures.harness import Harness, TaskScores
 from engine.measures.harness_tasks import ACCURACY, DownstreamTask, check_tasks, downstream_tasks
 from engine.records.environment import installed_version
 from engine.results.tables import frame
+from engine.run.audit_plan import DownstreamPlan
 from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.base import Tables, register_analysis
+from engine.studies.base import AUDIT, Study, Tables, register_study
 
 
-@register_analysis(
-    "downstream", tables=("downstream", "downstream_tasks"), reads_text=False, title="What can the model still do?"
+@register_study(
+    "downstream",
+    of=AUDIT,
+    plan=DownstreamPlan,
+    tables=("downstream", "downstream_tasks"),
+    reads_text=False,
+    title="What can the model still do?",
 )
-class Downstream:
+class Downstream(Study[AuditInputs]):
     """Zero-shot accuracy of every task under the LeRF edit of every selector and rate. The paper, section 3.4.
 
     `downstream` (standard errors over the items of a task) and `downstream_tasks`, what was asked.
     Errors: InputError where lm-eval or the tasks are not to be had.
     """
 
-    def check(self, audit: AuditInputs) -> None:
+    @classmethod
+    def check(cls, audit: AuditInputs) -> None:
         check_tasks(audit.plan.downstream_tasks)
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
@@ -46,7 +53,7 @@ class Downstream:
             asked.append((audit.loaded.id, task.name, *about, *longest, installed_version("lm_eval")))
         return {"downstream": frame("downstream", lines), "downstream_tasks": frame("downstream_tasks", asked)}
 
-    def __init__(self) -> None:
+    def __init__(self, audit: AuditInputs | None = None) -> None:
         self._made: list[tuple[DownstreamTask, TaskScores]] = []
 
     def _tasks(self, audit: AuditInputs) -> list[tuple[DownstreamTask, TaskScores]]:

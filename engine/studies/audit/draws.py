@@ -12,6 +12,7 @@ from engine.data.disjoint import Draws as Drawn, TooFewDraws, disjoint_draws
 from engine.edits.ranked_edits import Ranking, rankings
 from engine.records.hashing import Json
 from engine.results.tables import frame
+from engine.run.audit_plan import CalibrationDrawsPlan
 from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.selectors import get_selector
@@ -19,7 +20,7 @@ from engine.stats.paired import defined
 from engine.stats.removal_order import ORDERS
 from engine.stats.similarity import average_ranks, jaccard, rank_correlations
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.base import Tables, register_analysis
+from engine.studies.base import AUDIT, Study, Tables, register_study
 
 __all__ = ["DisjointDraws", "TooFewDraws"]
 
@@ -31,10 +32,14 @@ class _Made(NamedTuple):
     rankings: dict[str, list[list[Ranking]]]
 
 
-@register_analysis(
-    "draws", tables=("draws", "draw_sweep"), title="Would other calibration text give the same selector?"
+@register_study(
+    "draws",
+    of=AUDIT,
+    plan=CalibrationDrawsPlan,
+    tables=("draws", "draw_sweep"),
+    title="Would other calibration text give the same selector?",
 )
-class DisjointDraws:
+class DisjointDraws(Study[AuditInputs]):
     """`draws`, how alike rankings and masks from disjoint calibration sets are, and `draw_sweep`, what these masks do.
 
     `calibration_draws` sets of the largest of the plan's calibration sizes, or as many windows as the text has for
@@ -46,7 +51,8 @@ class DisjointDraws:
     Errors: TooFewDraws for a text too short for two draws of the smallest calibration size.
     """
 
-    def check(self, audit: AuditInputs) -> None:
+    @classmethod
+    def check(cls, audit: AuditInputs) -> None:
         if not all(get_selector(name).data_free for name in audit.plan.scoring.selectors):
             _drawn(audit)
 

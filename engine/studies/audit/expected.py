@@ -20,9 +20,9 @@ from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import Results
 from engine.run.scoring import Scored
 from engine.selectors import get_selector
-from engine.studies.audit.analyses import possible
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import ANALYSES
+from engine.studies.conduct import possible
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _cells(sketch: LoadedModel, plan: AuditPlan, names: Sequence[str]) -> tuple[
         wanted, _ = possible(audit, [info for info in ANALYSES if info.id in names], skip=False)
         for info in wanted:
             try:
-                for cell in info.make().cells(audit, Results()):
+                for cell in info.make(audit).cells(audit, Results()):
                     found.add(cell)
             except (RuntimeError, TypeError, AttributeError, ValueError, LookupError):
                 more = True  # it asks for scores of other texts, which needs numbers, or for earlier results

@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.measures.nll import NegativeLogLikelihood
 from engine.results.tables import frame
+from engine.run.audit_plan import GapPlan
 from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.blocks import block_difference
@@ -16,11 +17,13 @@ from engine.stats.removal_order import ORDERS
 from engine.stats.table_estimates import with_documents
 from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.base import Tables, register_analysis
+from engine.studies.base import AUDIT, Study, Tables, register_study
 
 
-@register_analysis("gap", tables=("gap",), title="Does removing what a selector calls important cost more?")
-class Gap:
+@register_study(
+    "gap", of=AUDIT, plan=GapPlan, tables=("gap",), title="Does removing what a selector calls important cost more?"
+)
+class Gap(Study[AuditInputs]):
     """`gap`, one line per ranking and rate of the plan.
 
     gap = PPL_MoRF - PPL_LeRF as the paper prints it (section 3.2): infinite where only PPL_MoRF is, null
@@ -42,8 +45,8 @@ class Gap:
         return {"gap": with_documents(table, audit.evaluation.blocks)}
 
 
-@register_analysis("seeds", tables=("seeds",), title="How far apart are the seeds of a random ranking?")
-class Seeds:
+@register_study("seeds", of=AUDIT, tables=("seeds",), title="How far apart are the seeds of a random ranking?")
+class Seeds(Study[AuditInputs]):
     """`seeds`, the spread of the NLL over the seeds of each seeded selector, per order and gap rate.
 
     nll_sd is the sample standard deviation over seeds, null for a single seed.

@@ -14,21 +14,27 @@ from engine.edits.masks import Mask, removed_rows
 from engine.measures.nll import NegativeLogLikelihood
 from engine.models.row_index import RowIndex
 from engine.results.tables import frame
+from engine.run.audit_plan import DangerousPlan, RankDistributionPlan
 from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.blocks import block_difference
 from engine.stats.group_harm import LEVEL, Candidate, judge_groups
 from engine.stats.table_estimates import with_documents
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.base import Tables, register_analysis
+from engine.studies.base import AUDIT, Study, Tables, register_study
 
 _NAMES = ("consensus2", "lrp", "ig")
 
 
-@register_analysis(
-    "rank-distribution", tables=("rank_distribution",), reads_text=False, title="Where does Consensus-2 take its rows?"
+@register_study(
+    "rank-distribution",
+    of=AUDIT,
+    plan=RankDistributionPlan,
+    tables=("rank_distribution",),
+    reads_text=False,
+    title="Where does Consensus-2 take its rows?",
 )
-class RankDistribution:
+class RankDistribution(Study[AuditInputs]):
     """`rank_distribution`: of consensus2's LeRF mask, the fractions also in LRP's and IG's masks at the same rate.
 
     In both, in exactly one, in neither (raised by the mean of two middling ranks). Null at a rate that removes
@@ -37,7 +43,8 @@ class RankDistribution:
     Errors: InputError where the audit lacks the scores of lrp, ig or consensus2.
     """
 
-    def check(self, audit: AuditInputs) -> None:
+    @classmethod
+    def check(cls, audit: AuditInputs) -> None:
         audit.require("the rank distribution", _NAMES)
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
@@ -52,10 +59,14 @@ class RankDistribution:
         return {"rank_distribution": frame("rank_distribution", lines)}
 
 
-@register_analysis(
-    "dangerous", tables=("dangerous", "dangerous_summary"), title="Which groups of removed rows break the model alone?"
+@register_study(
+    "dangerous",
+    of=AUDIT,
+    plan=DangerousPlan,
+    tables=("dangerous", "dangerous_summary"),
+    title="Which groups of removed rows break the model alone?",
 )
-class Dangerous:
+class Dangerous(Study[AuditInputs]):
     """`dangerous`, one line per group of a LeRF mask, and `dangerous_summary`, one per selector.
 
     A group is the masked rows of one block's attention or MLP. `dangerous` is the paper's rule: removed alone, the

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy.typing as npt
@@ -19,15 +21,21 @@ from engine.measures.nll import NegativeLogLikelihood, Nll
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.records.hashing import Json
+from engine.records.manifest import read_manifest
 from engine.records.progress import Progress
 from engine.records.shortfalls import shortfalls
+from engine.results.folders import read_table, table_names, write_tables
 from engine.results.store import Store
 from engine.run.audit_plan import AuditPlan
 from engine.run.cell import Cell
 from engine.run.plan_text import calibration_text, evaluation_text
+from engine.run.runner import Results
 from engine.run.score_plan import ScorePlan
-from engine.run.scoring import Scored, score_model, score_tokens
+from engine.run.scoring import Scored, score_model, score_tokens, write_scores
 from engine.selectors.kept_sums import KeptSums
+from engine.studies.base import AUDIT, Study, StudyInfo, Tables
+from engine.studies.claims.ledger import ledger, needed
+from engine.studies.conduct import StudyInputs
 
 
 class Point(NamedTuple):
@@ -40,8 +48,10 @@ class Point(NamedTuple):
 
 
 @dataclass
-class AuditInputs:
+class AuditInputs(StudyInputs):
     """One model under one plan. Not thread-safe: it belongs to the run that made it."""
+
+    group, first, cells_known_early = AUDIT, "scores", True
 
     loaded: LoadedModel
     plan: AuditPlan
@@ -196,6 +206,44 @@ class AuditInputs:
         if evaluated:
             spec["evaluation"] = self.evaluation.record()
         return spec
+
+    def prepare(self, infos: Sequence[StudyInfo]) -> None:
+        for info in infos:
+            with suppress(InputError):  # the study's cells tell
+                info.make(self).before_scores(self)
+        self.scored  # noqa: B018 - computed here
+
+    def write_prepared(self, folder: Path, elapsed_s: float) -> None:
+        write_scores(folder, self.loaded, replace(self.scored, elapsed_s=elapsed_s))
+
+    def check_text(self) -> None:
+        self.evaluation  # noqa: B018 - read here or nowhere
+
+    def write(
+        self, folder: Path, info: StudyInfo, study: Study[Any], tables: Tables, results: Results, elapsed_s: float
+    ) -> None:
+        spec = self.spec(evaluated=info.reads_text) | {"settings": self._settings()}
+        spec |= self.short_texts() if info.id == "domain" else {}
+        write_tables(folder, tables, self.loaded.fingerprint, spec | study.record(self), elapsed_s)
+
+    def conclude(self, folder: Path) -> Json:
+        """`claims.parquet` from the folder's tables, if they support a claim; its manifest entry names the bytes that
+        it was made from."""
+        stems = [stem for stem in needed() if stem in table_names(folder)]
+        claims = ledger({stem: read_table(folder, stem) for stem in stems})
+        if claims.is_empty():
+            return {}
+        files = read_manifest(folder)["files"]
+        made_from = {f"{stem}.parquet": files[f"{stem}.parquet"]["sha256"] for stem in stems}
+        write_tables(folder, {"claims": claims}, self.loaded.fingerprint, {"made_from": made_from}, 0.0)
+        return {"claims.parquet": claims.height}
+
+    def _settings(self) -> Json:
+        """The plan as manifests keep it: scores have their own record, and a file's place on this disk is nobody's."""
+        settings = {key: value for key, value in asdict(self.plan).items() if key != "scoring"}
+        for key in ("eval_corpus", "domain_corpus", "downstream_tasks"):
+            settings[key] = Path(settings[key]).name if settings[key] else None
+        return settings
 
     def short_texts(self) -> Json:
         """The same of further texts (a second corpus) that were too short; of the others `spec` says it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.cell import Cell
+from engine.run.invariance_plan import InvariancePlan
 from engine.run.plan_text import calibration_text
 from engine.run.runner import LocalRunner, Results
 from engine.run.score_plan import ScorePlan
@@ -29,7 +31,7 @@ from engine.stats.paired import defined
 from engine.stats.similarity import average_ranks, jaccard, rank_correlations
 from engine.stats.table_estimates import with_documents
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.base import Tables, register_analysis
+from engine.studies.base import AUDIT, Answer, Study, Tables, TextTable, register_study
 from engine.studies.invariance.invariance_verdicts import judge_invariance
 
 
@@ -68,12 +70,14 @@ class Measured:
         return [one for one in self.under if one.proven and one.decoys is not None]
 
 
-@register_analysis(
+@register_study(
     "invariance",
+    of=AUDIT,
+    plan=InvariancePlan,
     tables=("invariance_rewrites", "invariance", "invariance_decoys", "invariance_verdicts"),
     title="Does a selector rank the function, or how its weights are written?",
 )
-class Invariance:
+class Invariance(Study[AuditInputs]):
     """Every selector before and after rewrites of the weights that leave every logit bit-equal, and with decoys.
 
     Scores are computed anew under each rewrite, on the first `invariance_samples` calibration windows, as are those
@@ -87,7 +91,7 @@ class Invariance:
     Errors: InputError where no rewrite of the plan is proven to leave the function, with the reasons.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, audit: AuditInputs | None = None) -> None:
         self._measured: tuple[AuditInputs, Measured] | None = None  # of the audit that asked last
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
@@ -106,6 +110,10 @@ class Invariance:
             "invariance_decoys": decoys,
             "invariance_verdicts": judge_invariance(compared, decoys),
         }
+
+    def answer(self, audit: AuditInputs, results: Results, tables: Tables, folder: Path) -> Answer:
+        rows = tables["invariance_verdicts"].select("selector", "invariance", "reasons").rows()
+        return Answer((TextTable("exact controls", ("selector", "ranking", "why"), rows),), dict(tables))
 
     def _of(self, audit: AuditInputs) -> Measured:
         if self._measured is None or self._measured[0] is not audit:

@@ -11,9 +11,9 @@ from engine.records.errors import unknown
 from engine.results.store import Store
 from engine.run.audit_plan import AuditPlan
 from engine.run.preflight import LeftOut, fitting as fitting_scores
-from engine.studies.audit.analyses import possible
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import ANALYSES
+from engine.studies.conduct import possible
 
 
 class Fit(NamedTuple):

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,13 +20,14 @@ from engine.models.units import UNITS, Units, without
 from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.cell import Cell
+from engine.run.protocols_plan import ProtocolsPlan
 from engine.run.runner import Results
 from engine.stats.limits import BASELINE
 from engine.stats.protocol_harm import Area, Harm, area, compare, integrated, text_part
 from engine.stats.table_estimates import with_documents
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.base import Tables, register_analysis
-from engine.studies.protocols.protocol_claims import claims
+from engine.studies.base import AUDIT, Answer, Study, Tables, TextTable, register_study
+from engine.studies.protocols.protocol_claims import claims, summary as protocols_summary
 
 STEMS = ("protocols", "protocols_areas", "protocols_pairs", "protocols_claims", "protocols_units")
 
@@ -39,8 +41,14 @@ class _Way(NamedTuple):
     rate: float
 
 
-@register_analysis("protocols", tables=STEMS, title="Which claims hold whatever the protocol, and which one overturns?")
-class Protocols:
+@register_study(
+    "protocols",
+    of=AUDIT,
+    plan=ProtocolsPlan,
+    tables=STEMS,
+    title="Which claims hold whatever the protocol, and which one overturns?",
+)
+class Protocols(Study[AuditInputs]):
     """`protocols`, the matrix intervention x unit x metric x order x rate of every ranking; `protocols_areas`, one
     number per selector; `protocols_pairs` and `protocols_claims`, who is before whom, protocol by protocol and in
     words; `protocols_units`, what the model has.
@@ -52,10 +60,11 @@ class Protocols:
     Errors: InputError where there is no kind of unit left, or fewer than two selectors to put in order.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, audit: AuditInputs | None = None) -> None:
         self._of: tuple[AuditInputs, _Wanted] | None = None
 
-    def check(self, audit: AuditInputs) -> None:
+    @classmethod
+    def check(cls, audit: AuditInputs) -> None:
         _check_several(audit.plan.scoring.selectors)
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
@@ -97,6 +106,12 @@ class Protocols:
             tables[stem] = with_documents(tables[stem], results[wanted.unedited].blocks)
         tables["protocols_claims"] = claims(tables["protocols_pairs"])
         return tables
+
+    def answer(self, audit: AuditInputs, results: Results, tables: Tables, folder: Path) -> Answer:
+        table = tables["protocols_claims"]
+        rows = table.select("claim_verdict", "claim").rows()
+        text = (TextTable("claims over all protocols", ("verdict", "claim"), rows), protocols_summary(table))
+        return Answer(text, dict(tables))
 
     def _wanted(self, audit: AuditInputs) -> _Wanted:
         if self._of is None or self._of[0] is not audit:

@@ -12,9 +12,10 @@ from engine.measures.replies import Replies, Written
 from engine.records.hashing import Json
 from engine.results.tables import frame
 from engine.run.cell import Cell
+from engine.run.replies_plan import RepliesPlan
 from engine.run.runner import Results
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.base import Tables, register_analysis
+from engine.studies.base import AUDIT, Study, Tables, register_study
 
 
 class _Point(NamedTuple):
@@ -24,10 +25,15 @@ class _Point(NamedTuple):
     cell: Cell[list[Written]]
 
 
-@register_analysis(
-    "replies", tables=("sweep_replies",), reads_text=False, title="What does the model still say as rows are removed?"
+@register_study(
+    "replies",
+    of=AUDIT,
+    plan=RepliesPlan,
+    tables=("sweep_replies",),
+    reads_text=False,
+    title="What does the model still say as rows are removed?",
 )
-class SweepReplies:
+class SweepReplies(Study[AuditInputs]):
     """`sweep_replies`: greedy replies to the plan's prompts under the edits of the sweep, of a seeded selector those of
     its first seed.
 

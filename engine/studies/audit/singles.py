@@ -13,6 +13,7 @@ from engine.edits.edit import ZERO
 from engine.measures.nll import NegativeLogLikelihood
 from engine.models.units import UNITS, Units
 from engine.results.tables import frame
+from engine.run.audit_plan import SinglesPlan
 from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.blocks import block_difference
@@ -23,18 +24,20 @@ from engine.stats.single_units import clearly_helping, helping, larger_high, rec
 from engine.stats.stratified import stratified_sample
 from engine.stats.table_estimates import with_documents
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.base import Tables, register_analysis
+from engine.studies.base import AUDIT, Study, Tables, register_study
 
 RATE = Thresholds().rate  # of the LeRF masks that stand beside single units
 Numbers = npt.NDArray[np.float64]
 
 
-@register_analysis(
+@register_study(
     "singles",
+    of=AUDIT,
+    plan=SinglesPlan,
     tables=("singles", "singles_units", "singles_selectors", "singles_recall"),
     title="What does a single row or neuron matter, and who ranks them rightly?",
 )
-class Singles:
+class Singles(Study[AuditInputs]):
     """`singles`, the effect of every sampled unit; `singles_units`, what the sample says of all units;
     `singles_selectors` and `singles_recall`, every ranking against the effects.
 
@@ -46,7 +49,7 @@ class Singles:
     the sweep's; none is measured here.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, audit: AuditInputs | None = None) -> None:
         self._of: tuple[AuditInputs, _Wanted] | None = None
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:

@@ -21,7 +21,7 @@ from engine.stats.paired import paired_difference
 from engine.stats.removal_order import ORDERS
 from engine.stats.table_estimates import with_documents
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.base import Tables, register_analysis
+from engine.studies.base import AUDIT, Study, Tables, register_study
 
 _Nll = Cell[NegativeLogLikelihood]
 
@@ -36,12 +36,13 @@ class _Place(NamedTuple):
     controls: tuple[tuple[_Nll, ...], ...]  # per ranking one per seed
 
 
-@register_analysis(
+@register_study(
     "specific",
+    of=AUDIT,
     tables=("layer_matched", "specific"),
     title="Is it the rows that a selector picks, or only their depths?",
 )
-class Specific:
+class Specific(Study[AuditInputs]):
     """`layer_matched`, one line per control, and `specific`, one per selector, order and rate.
 
     A control removes as many rows of every layer (Linear) as the selector's mask, at random: it has the selector's

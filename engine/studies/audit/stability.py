@@ -12,6 +12,7 @@ from engine.edits.ranked_edits import Ranking, rankings
 from engine.measures.nll import perplexity
 from engine.records.errors import InputError
 from engine.results.tables import frame
+from engine.run.audit_plan import StabilityPlan
 from engine.run.cell import Cell
 from engine.run.plan_text import calibration_text
 from engine.run.runner import Results
@@ -20,13 +21,19 @@ from engine.selectors import get_selector
 from engine.stats.paired import defined
 from engine.stats.similarity import average_ranks, jaccard, rank_correlations
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.base import Tables, register_analysis
+from engine.studies.base import AUDIT, Study, Tables, register_study
 
 _Nested = dict[str, dict[int, list[Ranking]]]  # selector -> calibration size -> its rankings
 
 
-@register_analysis("stability", tables=("stability",), title="Does more calibration text change a selector?")
-class Stability:
+@register_study(
+    "stability",
+    of=AUDIT,
+    plan=StabilityPlan,
+    tables=("stability",),
+    title="Does more calibration text change a selector?",
+)
+class Stability(Study[AuditInputs]):
     """`stability`: every data-dependent selector at every calibration size against the largest one.
 
     Spearman of the scores, Jaccard of the LeRF masks, and the LeRF NLL at the plan's stability rates; the
@@ -35,7 +42,8 @@ class Stability:
     its seeds; perplexity is exp of the mean NLL. Null: Spearman of constant scores. The paper, section 4.2.
     """
 
-    def check(self, audit: AuditInputs) -> None:
+    @classmethod
+    def check(cls, audit: AuditInputs) -> None:
         if not all(get_selector(name).data_free for name in audit.plan.scoring.selectors):
             nested_sizes(audit.plan.stability_sizes, len(_calibration(audit).input_ids))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy.typing as npt
@@ -27,7 +28,7 @@ from engine.stats.removal_order import ORDERS
 from engine.stats.table_estimates import with_documents
 from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.base import Tables, register_analysis
+from engine.studies.base import AUDIT, Answer, Study, Tables, TextTable, register_study
 
 
 class _Point(NamedTuple):
@@ -37,12 +38,13 @@ class _Point(NamedTuple):
     cell: Cell[Any]
 
 
-@register_analysis(
+@register_study(
     "sweep",
+    of=AUDIT,
     tables=("sweep", "sweep_measures", "sweep_interventions"),
     title="What is left as more and more rows are removed?",
 )
-class Sweep:
+class Sweep(Study[AuditInputs]):
     """`sweep`, the NLL of the model with the first `round(rate * N)` rows of every ranking removed, and
     `sweep_measures`, the plan's other measures of the same edits. The paper, section 3.4. `sweep_interventions`: the
     same curves under the plan's further interventions, beyond the paper.
@@ -100,6 +102,10 @@ class Sweep:
 
         return measured
 
+    def answer(self, audit: AuditInputs, results: Results, tables: Tables, folder: Path) -> Answer:
+        shown: Tables = {stem: table for stem, table in tables.items() if stem != "sweep_interventions"}
+        return Answer((_summary(tables["sweep"]),) if "sweep" in tables else (), {**shown})
+
     def _lines_under(self, audit: AuditInputs, results: Results) -> Iterator[tuple[object, ...]]:
         """The curves under every further intervention; the plan's own are in `sweep`."""
         for intervention in audit.plan.more_interventions or ():
@@ -149,6 +155,18 @@ def _grid(
         for order in orders
         for rate in sorted(rates)
     ]
+
+
+def _summary(table: pl.DataFrame) -> TextTable:
+    """NLL per selector at the rates people quote, mean over seeds."""
+    quoted = [rate for rate in (0.0, 0.1, 0.2, 0.3, 0.5) if rate in table["rate"]] or sorted(set(table["rate"]))[:5]
+    means = table.group_by("selector", "order", "rate", maintain_order=True).agg(pl.col("nll").mean())
+    rows = []
+    for selector, order in means.select("selector", "order").unique(maintain_order=True).iter_rows():
+        nll_by_rate = dict(means.filter(selector=selector, order=order).select("rate", "nll").iter_rows())
+        rows.append((selector, order, *(f"{nll_by_rate[rate]:.3f}" for rate in quoted)))
+    columns = ("selector", "order", *(f"{rate:.0%}" for rate in quoted))
+    return TextTable("NLL, nats per token (perplexity = e^NLL)", columns, rows, 2)
 
 
 def _finite(value: float) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -12,6 +13,7 @@ import polars as pl
 from engine.records.hashing import Json
 from engine.run.cell import Cell
 from engine.run.runner import Results
+from engine.run.verdict_plan import VerdictPlan
 from engine.selectors import get_selector
 from engine.stats.limits import Thresholds
 from engine.studies.audit.differences import Differences
@@ -20,13 +22,19 @@ from engine.studies.audit.gap import Gap
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.audit.specific import Specific
 from engine.studies.audit.stability import Stability, TooFewSizes
-from engine.studies.base import Tables, register_analysis
+from engine.studies.base import AUDIT, Answer, Study, Tables, TextTable, register_study
 from engine.studies.verdict.judged_selectors import judge_selectors
 from engine.studies.verdict.verdict_moves import verdict_moves
 
 
-@register_analysis("verdict", tables=("verdicts", "verdict_moves"), title="Is a selector faithful, and is it stable?")
-class Verdicts:
+@register_study(
+    "verdict",
+    of=AUDIT,
+    plan=VerdictPlan,
+    tables=("verdicts", "verdict_moves"),
+    title="Is a selector faithful, and is it stable?",
+)
+class Verdicts(Study[AuditInputs]):
     """`verdicts`: `judge_selectors` on gap, differences and specific, and, where they can be measured, draws and
     nested sizes. `verdict_moves`: which words change when a limit of the plan moves.
     """
@@ -70,9 +78,19 @@ class Verdicts:
         limits = audit.plan.verdict.thresholds
         return {"verdicts": judged(limits), "verdict_moves": verdict_moves(judged, limits)}
 
+    def answer(self, audit: AuditInputs, results: Results, tables: Tables, folder: Path) -> Answer:
+        columns = ("selector", "validity", "specific", "stability", "why")
+        rows = [_row(verdict) for verdict in tables["verdicts"].iter_rows(named=True)]
+        return Answer((TextTable("verdicts", columns, rows),), dict(tables))
+
     def record(self, audit: AuditInputs) -> Json:
         """Which draws of calibration text the verdicts rest on."""
         try:
             return DisjointDraws().record(audit)
         except TooFewDraws:
             return {}
+
+
+def _row(verdict: dict[str, Any]) -> tuple[str, ...]:
+    validity = f"{verdict['validity']} (stable but invalid)" if verdict["stable_but_invalid"] else verdict["validity"]
+    return verdict["selector"], validity, verdict["specific"], verdict["stability"], verdict["reasons"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from engine.data.corpora import Pair
@@ -17,10 +18,11 @@ from engine.records.hashing import Json
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
-from engine.studies.base import Tables
+from engine.studies.base import Answer, Study, Tables, TextTable
 from engine.studies.refusal.grid import Grid
 from engine.studies.refusal.inputs import Rates, RefusalInputs, sides
 from engine.studies.refusal.settings import Setting, Where
+from engine.studies.refusal.stage_lines import cut_off_lines
 from engine.studies.refusal.vectors import Vectors, vectors_of
 
 TABLE = "baselines"
@@ -39,7 +41,7 @@ class Measured(NamedTuple):
     rates: Rates | None
 
 
-class Baselines:
+class Baselines(Study[RefusalInputs]):
     """`baselines`: every setting on the calibration pairs, and each way's strongest on the held-out pairs, with KL.
 
     Strongest: the rule of `operating_point`, without its rescue: among the settings whose benign refusal and
@@ -163,6 +165,24 @@ class Baselines:
                 rows.append(row | {"kl": kl.nats_per_token, "kl_stderr": kl.stderr})
         return {TABLE: frame(TABLE, rows)}
 
+    def answer(self, run: RefusalInputs, results: Results, tables: Tables, folder: Path) -> Answer:
+        table, final = tables[TABLE], "heldout" if run.measures_heldout else "calibration"
+        shown = [row for row in table.iter_rows(named=True) if row["prompts"] == final]
+        limit = f"{run.plan.benign_limit:.0%} benign refusal on the calibration pairs"
+        text = TextTable(
+            f"each way's strongest setting with at most {limit}; {final}",
+            ("domain", "method", "vector", "setting", "malign", "benign", "perplexity", "KL"),
+            [_row(row) for row in shown if row["chosen"] or row["setting"] is None],
+            4,
+        )
+        cut = cut_off_lines(
+            table.filter(chosen=True, prompts=final),
+            ("edited_malign", "pairs", "malign_unfinished"),
+            ("edited_benign", "pairs", "benign_unfinished"),
+        )
+        why = (f"{method}: {reason}" for method, reason in self.impossible.items())
+        return Answer((text, *why, *cut), {"impossible": self.impossible, TABLE: table})
+
     def chosen(self, run: RefusalInputs, known: Results) -> Mapping[Way, Setting | None]:
         """Each way's strongest setting within the limits, None without one."""
         points = self.grid.points(run, known)
@@ -235,6 +255,14 @@ def _name(blocks: Sequence[int], coefficient: float, where: Where | None) -> str
     place = f"block {blocks[0]}" if len(blocks) == 1 else f"blocks {blocks[0]} to {blocks[-1]}"
     condition = f", if {where.condition.name}" if where else ""
     return f"{place}, coefficient {coefficient:g}{condition}"
+
+
+def _row(row: dict[str, Any]) -> tuple[str, ...]:
+    place = (row["domain"], row["method"], row["vector"])
+    if row["setting"] is None:
+        return (*place, "none within the limits", "", "", "", "")
+    sides = [f"{row[f'unedited_{side}']:.2f} > {row[f'edited_{side}']:.2f}" for side in ("malign", "benign")]
+    return (*place, row["setting"], *sides, f"{row['perplexity']:.4g}", f"{row['kl']:.4f}")
 
 
 def _rates(name: str, rates: Rates | None) -> dict[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from engine.data.corpora import Pair
 from engine.data.onsets import OnsetPhrases, OnsetTokens, onset_tokens
@@ -17,9 +18,14 @@ from engine.records.manifest import add_to_manifest
 from engine.records.progress import Progress
 from engine.results.store import Store
 from engine.run.refusal_plan import RefusalPlan
+from engine.run.runner import Results
 from engine.run.scoring import score_model
 from engine.selectors import formula, get_selector, protected_by, with_needs
+from engine.studies.base import Answer, Study, Tables
 from engine.studies.refusal.algorithm import contrasts
+
+if TYPE_CHECKING:
+    from engine.studies.refusal.inputs import RefusalInputs
 
 CONTRAST_FILE = "contrast.safetensors"
 
@@ -76,6 +82,32 @@ def calibrate(
             finished=keep,
         )
     return [found[place] for place in keys]
+
+
+class Calibrated(Study[Any]):
+    """The contrasts, which come before all stages (`RefusalInputs.prepare`)."""
+
+    def tables(self, run: RefusalInputs, results: Results) -> Tables:
+        return {}
+
+    def line(self, run: RefusalInputs, tables: Tables) -> str:
+        pairs = sum(map(len, run.calibration.values()))
+        return f"{len(run.contrasts)} contrasts from {pairs} pairs of {', '.join(run.calibration)}"
+
+    def answer(self, run: RefusalInputs, results: Results, tables: Tables, folder: Path) -> Answer:
+        onsets, spec = onsets_record(run.loaded, run.plan.phrases), run.calibration_spec()
+        names = [{"selector": contrast.selector, "domain": contrast.domain} for contrast in run.contrasts]
+        record = {"file": CONTRAST_FILE, "contrasts": names, "pairs": spec["pairs"], "onsets": onsets}
+        text = [
+            f"{kind} begins with {len(onset['tokens'])} tokens: {', '.join(map(repr, onset['text']))}"
+            for kind, onset in onsets.items()
+        ]
+        text += [
+            f"{domain}: {count} pairs left out, whose base prompt the unedited model refuses itself"
+            for domain, count in spec.get("pairs_left_out", {}).items()
+        ]
+        hint = "next: refusal sweep, or refusal run for all stages"
+        return Answer((*text, f"{len(run.contrasts)} contrasts written to {folder / CONTRAST_FILE}; {hint}"), record)
 
 
 def write_contrasts(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from engine.edits.contrasts import Contrast
@@ -13,10 +14,10 @@ from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
-from engine.studies.base import Tables
+from engine.studies.base import Answer, Study, Tables, TextTable
 from engine.studies.refusal.grid import UNFINISHED, Grid, Points
 from engine.studies.refusal.inputs import RefusalInputs
-from engine.studies.refusal.mask_outputs import SEVERAL, of_point
+from engine.studies.refusal.mask_outputs import SEVERAL, kept_masks, of_point
 from engine.studies.refusal.points import edits
 
 NONE = "none"
@@ -41,7 +42,7 @@ def check_domains(run: RefusalInputs, domains: Sequence[str]) -> tuple[str, ...]
     return ids
 
 
-class Composed:
+class Composed(Study[RefusalInputs]):
     """`composed` and the sweep behind it: one contrast from the pairs of several domains, for every selector.
 
     The composed mask is the operating point on the calibration pairs of all these domains together. Beside it
@@ -54,8 +55,8 @@ class Composed:
 
     masks_of = "composed"
 
-    def __init__(self, run: RefusalInputs, domains: Sequence[str]) -> None:
-        domains = check_domains(run, domains)
+    def __init__(self, run: RefusalInputs) -> None:
+        domains = check_domains(run, tuple(run.calibration))
         self.domains, self.name = domains, SEVERAL.join(domains)
         union = {self.name: [pair._replace(domain=self.name) for domain in domains for pair in run.calibration[domain]]}
         self.contrasts = run.contrasts_of(union)
@@ -103,6 +104,15 @@ class Composed:
             if point
         ]
 
+    def answer(self, run: RefusalInputs, results: Results, tables: Tables, folder: Path) -> Answer:
+        table = TextTable(
+            "refusal on held-out pairs; masks of one selector have the same number of rows",
+            ("selector", "mask from", "asked about", "rows", "malign", "benign", "perplexity"),
+            [_row(row) for row in tables["composed"].iter_rows(named=True)],
+        )
+        masks = list(kept_masks(folder, self.masks_of).values())
+        return Answer((table,), {"composed": tables["composed"], "masks": masks})
+
     def _masks(self, run: RefusalInputs, known: Results, points: Points) -> Iterator[_Masked]:
         best = dict(self._best_of(run, points))
         for contrast in self.contrasts:
@@ -134,3 +144,8 @@ class Composed:
             pairs = {contrast.domain: run.calibration[contrast.domain]}
             self._narrow[key] = Grid(run, [contrast], pairs, ks=(k,))
         return self._narrow[key]
+
+
+def _row(row: dict[str, Any]) -> tuple[str, ...]:
+    rates = (f"{row['malign']:.2f}", f"{row['benign']:.2f}", f"{row['perplexity']:.4g}")
+    return row["selector"], row["mask_domain"], row["evaluated_domain"], str(row["rows_removed"]), *rates

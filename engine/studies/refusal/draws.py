@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from engine.edits.controls import shuffled
 from engine.edits.edit import UNEDITED, Edit
 from engine.measures.nll import perplexity
+from engine.records.hashing import Json
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.holm import holm
 from engine.stats.permutation import p_value, prediction_interval, rank_among
-from engine.studies.base import Tables
+from engine.studies.base import Answer, Study, Tables, TextTable
 from engine.studies.refusal.grid import UNFINISHED, Grid
 from engine.studies.refusal.inputs import Rates, RefusalInputs
 from engine.studies.refusal.operating_point import OperatingPoint
+
+LEVEL = 0.05
 
 
 class Draw(NamedTuple):
@@ -31,7 +35,7 @@ class Draw(NamedTuple):
     nll: float
 
 
-class Drawn:
+class Drawn(Study[RefusalInputs]):
     """`specificity` and `refusal_draws`: the edit's rank among draws with a grid and a selection of their own.
 
     A draw permutes the rows within every layer, at random, and moves every mask of the real grid by that permutation:
@@ -58,9 +62,31 @@ class Drawn:
                     yield run.nll(one)
                     yield run.on_pairs(one, run.heldout[domain])
 
-    def most_cells(self, run: RefusalInputs) -> int:
-        """Masks that the draws may ask replies of, on the calibration pairs."""
-        return len(self.grids) * len(self.real.places)
+    def record(self, run: RefusalInputs) -> Json:
+        return {"draw_seeds": list(draw_seeds(run))}
+
+    def announcement(self, run: RefusalInputs) -> str:
+        most = len(self.grids) * len(self.real.places)
+        return (
+            f"{run.plan.draws} draws, each a grid of its own: up to {most:,} masks beside the edit's "
+            f"{len(self.real.places):,}, each with replies to the calibration pairs of its domain"
+        )
+
+    def answer(self, run: RefusalInputs, results: Results, tables: Tables, folder: Path) -> Answer:
+        table, draws = tables["specificity"], run.plan.draws
+        text: list[str | TextTable] = [
+            TextTable(
+                "malign refusal: the edit among layer-matched draws with their own grid",
+                ("selector", "domain", "edited", "draws", "95% for a further draw", "rank", "p", "Holm's p"),
+                [_row(row) for row in table.iter_rows(named=True)],
+            )
+        ]
+        if (least := table.height / (draws + 1)) > LEVEL:
+            text.append(
+                f"{draws} draws, tests: {table.height}: Holm's p cannot be below {min(1, least):.2f} so; {LEVEL} takes "
+                f"{round(table.height / LEVEL) - 1} draws" + (", or fewer tests" if table.height > 1 else "")
+            )
+        return Answer(text, {"specificity": table, "draws": tables["refusal_draws"]})
 
     def tables(self, run: RefusalInputs, results: Results) -> Tables:
         real = _measured(run, results, self.real)
@@ -143,6 +169,21 @@ def _place(run: RefusalInputs, one: Draw) -> dict[str, object]:
     cell = (point.lam, point.k, point.rows_removed) if point else (None, None, None)
     names = ("model", "selector", "domain", "lambda", "k", "rows_removed")
     return dict(zip(names, (run.loaded.id, one.selector, one.domain, *cell), strict=True))
+
+
+def _row(row: dict[str, Any]) -> tuple[str, ...]:
+    without = f" ({row['draws_without_point']} without a point)" if row["draws_without_point"] else ""
+    edited = f"{row['edited_malign']:.2f}" + ("" if row["k"] is not None else " (no point: unedited)")
+    return (
+        row["selector"],
+        row["domain"],
+        edited,
+        f"{row['draws_malign']:.2f}{without}",
+        f"{row['draws_low']:.2f} to {row['draws_high']:.2f}",
+        f"{row['rank']} of {row['draws'] + 1}",
+        f"{row['p']:.3f}",
+        f"{row['p_holm']:.3f}",
+    )
 
 
 def _line(run: RefusalInputs, seed: int, one: Draw) -> dict[str, object]:

@@ -18,7 +18,7 @@ from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
-from engine.studies.base import Tables
+from engine.studies.base import Study, Tables
 from engine.studies.refusal.inputs import Rates, RefusalInputs
 from engine.studies.refusal.measured_again import Member, Part
 from engine.studies.refusal.operating_point import OperatingPoint, operating_point, operating_points
@@ -52,7 +52,7 @@ def grid(run: RefusalInputs, contrast: Contrast, lambdas: Sequence[float], ks: S
             yield Place(contrast.selector, contrast.domain, lam, k, run.edit(masks[lam][index]))
 
 
-class Grid:
+class Grid(Study[RefusalInputs]):
     """`refusal_sweep` (or another stem): malign and benign refusal and NLL of every cell of the plan's grid.
 
     pairs: by domain, those that the rates are measured on. The cheap test comes first: the NLL of all masks,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.records.hashing import Json
 from engine.records.progress import Progress
+from engine.results.folders import with_model_name, write_tables
 from engine.results.store import Store
 from engine.run.cell import Cell
 from engine.run.plan_text import calibration_text, evaluation_text
@@ -39,7 +41,11 @@ from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import LocalRunner, Results, Runner
 from engine.selectors.base import get_selector, titles_record
 from engine.stats.intervals import Interval, wilson
-from engine.studies.refusal.calibrate import calibrate
+from engine.studies.base import REFUSAL, Study, StudyInfo, Tables
+from engine.studies.conduct import StudyInputs
+from engine.studies.refusal.calibrate import calibrate, onsets_record, write_contrasts
+from engine.studies.refusal.kept_points import CONTROL_SEEDS, POINTS, with_earlier
+from engine.studies.refusal.mask_outputs import write_masks
 
 EXAMPLES = 3  # of refused base prompts in a message
 
@@ -96,8 +102,10 @@ def sides(pairs: Sequence[Pair]) -> tuple[str, ...]:
 
 
 @dataclass
-class RefusalInputs:
+class RefusalInputs(StudyInputs):
     """One model under one plan and one judge. Not thread-safe: it belongs to the run that made it."""
+
+    group, first, cells_known_early = REFUSAL, "calibrate", False
 
     loaded: LoadedModel
     plan: RefusalPlan
@@ -171,6 +179,29 @@ class RefusalInputs:
         if tokens not in self._longer:
             self._longer[tokens] = replace(self, plan=replace(plan, reply_tokens=tokens))
         return self._longer[tokens]
+
+    def prepare(self, infos: Sequence[StudyInfo]) -> None:
+        self.contrasts  # noqa: B018 - computed here
+
+    def write_prepared(self, folder: Path, elapsed_s: float) -> None:
+        spec = self.calibration_spec() | {"onsets": onsets_record(self.loaded, self.plan.phrases)}
+        write_contrasts(folder, self.loaded, self.contrasts, spec, elapsed_s)
+
+    def write(
+        self, folder: Path, info: StudyInfo, study: Study[Any], tables: Tables, results: Results, elapsed_s: float
+    ) -> None:
+        """The operating points keep what earlier stages measured."""
+        fingerprint, record = self.loaded.fingerprint, study.record(self)
+        tables = {stem: with_model_name(table, fingerprint) for stem, table in tables.items()}
+        spec = self.spec(results) if info.measures else self.calibration_spec()
+        others = {stem: table for stem, table in tables.items() if stem != POINTS}
+        write_tables(folder, others, fingerprint, spec | record, elapsed_s)
+        if POINTS in tables:
+            whole, kept = with_earlier(folder, spec, tables[POINTS])
+            own = {CONTROL_SEEDS: record[CONTROL_SEEDS]} if CONTROL_SEEDS in record else {}
+            write_tables(folder, {POINTS: whole}, fingerprint, spec | own | kept, elapsed_s)
+        if study.masks_of in tables:
+            write_masks(folder, self.loaded, study.masks_of, study.masks(self, results), elapsed_s)
 
     def contrasts_of(self, pairs: dict[str, list[Pair]]) -> list[Contrast]:
         """Algorithm 1 for every selector of the plan on these pairs, without those that `self_refused` names."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from engine.data.pairs import pairs_record
 from engine.edits.edit import Edit
@@ -17,23 +17,13 @@ from engine.models.loading import LoadedModel
 from engine.records.files import remove, write_atomic
 from engine.records.hashing import Json
 from engine.records.manifest import add_to_manifest, drop_from_manifest
-from engine.run.runner import Results
-from engine.studies.refusal.inputs import RefusalInputs
-from engine.studies.refusal.operating_point import OperatingPoint
+
+if TYPE_CHECKING:
+    from engine.studies.refusal.inputs import RefusalInputs
+    from engine.studies.refusal.operating_point import OperatingPoint
 
 SEVERAL = "+"  # between the domains of a composed mask
 _TABLE = "table"  # in a mask's spec: the table of its operating point
-
-
-@runtime_checkable
-class GivesMasks(Protocol):
-    """A study that ends in edits: one mask file for each."""
-
-    masks_of: str  # stem of the table that they stand in
-
-    def masks(self, run: RefusalInputs, results: Results) -> Sequence[Edit]:
-        """The edits, with a spec as `of_point` makes it."""
-        ...
 
 
 def of_point(run: RefusalInputs, edit: Edit, point: OperatingPoint, table: str) -> Edit:

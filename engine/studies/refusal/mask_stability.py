@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from statistics import fmean
 
 import numpy as np
+import polars as pl
 
 from engine.data.corpora import Pair
 from engine.edits.contrasts import refusal_mask
@@ -17,7 +19,7 @@ from engine.results.tables import frame
 from engine.run.runner import Results
 from engine.selectors import get_selector
 from engine.stats.similarity import expected_random_jaccard, jaccard
-from engine.studies.base import Tables
+from engine.studies.base import Answer, Tables, TextTable
 from engine.studies.refusal.calibrate import calibrate
 from engine.studies.refusal.grid import Points
 from engine.studies.refusal.inputs import RefusalInputs
@@ -41,6 +43,19 @@ class MaskStability(Chosen):
     def tables(self, run: RefusalInputs, results: Results) -> Tables:
         lines = self._lines(run, self.points(run, results))
         return {"mask_stability": frame("mask_stability", lines)}
+
+    def line(self, run: RefusalInputs, tables: Tables) -> str:
+        return f"{tables['mask_stability'].height} pairs of masks compared"
+
+    def answer(self, run: RefusalInputs, results: Results, tables: Tables, folder: Path) -> Answer:
+        columns = ("jaccard", "jaccard_full", "expected_layers", "expected_random")
+        means = tables["mask_stability"].group_by("selector", "domain", maintain_order=True).agg(pl.col(columns).mean())
+        table = TextTable(
+            f"Jaccard of masks, mean of {run.plan.splits} splits of the pairs",
+            ("selector", "domain", "half against half", "half against all", "same layers, random", "random"),
+            [(row[0], row[1], *(f"{value:.3f}" for value in row[2:])) for row in means.iter_rows()],
+        )
+        return Answer((table,), dict(tables))
 
     def _lines(self, run: RefusalInputs, points: Points) -> Iterator[tuple[object, ...]]:
         full = {(one.selector, one.domain): one for one in run.contrasts}

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from engine.data.window_starts import without_starts
 from engine.edits.contrasts import Contrast
 from engine.edits.edit import UNEDITED, Edit
-from engine.records.errors import InputError
 from engine.records.hashing import Json
-from engine.records.manifest import read_manifest
-from engine.results.folders import read_table
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
-from engine.studies.base import Tables
+from engine.studies.base import Answer, Study, Tables, TextTable
 from engine.studies.refusal import specificity
 from engine.studies.refusal.grid import UNFINISHED, Grid, Points
 from engine.studies.refusal.inputs import Rates, RefusalInputs
-from engine.studies.refusal.mask_outputs import of_point
+from engine.studies.refusal.kept_points import CONTROL_SEEDS, CONTROLLED, KEY, POINTS, joined
+from engine.studies.refusal.mask_outputs import kept_masks, of_point
 from engine.studies.refusal.operating_point import OperatingPoint
-
-POINTS = "operating_points"
-KEY = ["model", "selector", "domain", "lambda", "k", "rows_removed"]
+from engine.studies.refusal.stage_lines import cut_off_lines, measured_again_lines, notes
 
 
 def edits(
@@ -42,7 +38,7 @@ def edits(
             yield *place, point, edit
 
 
-class Chosen:
+class Chosen(Study[RefusalInputs]):
     """What was chosen in the grid: `operating_points`, the sweep behind it, and one mask per point."""
 
     masks_of = POINTS
@@ -74,13 +70,69 @@ class Chosen:
         points = self.points(run, results)
         return self.grid.tables(run, results) | {POINTS: self.chosen(run, results, points)}
 
+    def line(self, run: RefusalInputs, tables: Tables) -> str:
+        points, cells = tables[POINTS], tables["refusal_sweep"]
+        with_point = points.filter(pl.col("k").is_not_null())
+        return (
+            f"{cells.height} cells, {cells['feasible'].sum()} within the limits; operating points: "
+            f"{with_point.height} of {points.height}, {with_point['rescue'].sum()} by rescue"
+        )
+
+    def answer(self, run: RefusalInputs, results: Results, tables: Tables, folder: Path) -> Answer:
+        points = self.points(run, results)
+        edges = self.grid.edges(run, results, points)
+        masks = kept_masks(folder, POINTS)
+        record = [
+            {
+                "selector": selector,
+                "domain": domain,
+                "point": asdict(point) if point else None,
+                "edge": edges.get((selector, domain)),
+                "mask": masks.get((selector, domain)),
+            }
+            for (selector, domain), point in points.items()
+        ]
+        table = TextTable(
+            "operating points, by the rates on the calibration pairs (before > after)",
+            ("selector", "domain", "lambda", "k", "malign", "benign", "neighbours' malign"),
+            [_chosen_row(*place, point) for place, point in points.items()],
+            2,
+        )
+        told = notes((place, _chosen_note(point, edges.get(place, "none"))) for place, point in points.items())
+        again = measured_again_lines(tables["refusal_sweep"], run.plan)
+        hint = "next: refusal control and refusal evaluate, with the options of this command"
+        return Answer((table, *told, *again, hint), {POINTS: record})
+
     def chosen(self, run: RefusalInputs, results: Results, points: Points) -> pl.DataFrame:
         """What was chosen, and where in its grid."""
         return chosen_table(run, results, points, self.grid.edges(run, results, points))
 
 
+class Swept(Chosen):
+    """The grid alone: `refusal_sweep`."""
+
+    masks_of = ""
+
+    def tables(self, run: RefusalInputs, results: Results) -> Tables:
+        return self.grid.tables(run, results)
+
+    def line(self, run: RefusalInputs, tables: Tables) -> str:
+        table = tables["refusal_sweep"]
+        generated = table["malign"].is_not_null().sum()
+        return f"{table.height} cells, {generated} with replies, {table['feasible'].sum()} feasible"
+
+    def answer(self, run: RefusalInputs, results: Results, tables: Tables, folder: Path) -> Answer:
+        table = tables["refusal_sweep"]
+        sides = (("malign", "malign_n", "malign_unfinished"), ("benign", "benign_n", "benign_unfinished"))
+        again, cut = measured_again_lines(table, run.plan), cut_off_lines(table, *sides)
+        return Answer((f"{self.line(run, tables)}; next: refusal select", *again, *cut), dict(tables))
+
+
 class Measured(Chosen):
     """The points on the held-out pairs, before and after."""
+
+    def line(self, run: RefusalInputs, tables: Tables) -> str:
+        return f"{tables[POINTS].height} points measured"
 
     def of_points(self, run: RefusalInputs, points: Points) -> Iterable[Cell[Any]]:
         for _, domain, _, edit in edits(run, run.contrasts, points):
@@ -109,6 +161,24 @@ class Controlled(Measured):
         points = self.points(run, results)
         controlled, controls = controlled_table(run, results, run.contrasts, points)
         return {POINTS: joined(tables[POINTS], controlled), "refusal_controls": controls}
+
+    def record(self, run: RefusalInputs) -> Json:
+        return {CONTROL_SEEDS: list(run.plan.control_seeds)}
+
+    def line(self, run: RefusalInputs, tables: Tables) -> str:
+        return f"{tables['refusal_controls'].height} random masks measured"
+
+    def answer(self, run: RefusalInputs, results: Results, tables: Tables, folder: Path) -> Answer:
+        table = TextTable(
+            "malign refusal: edited, mean of the controls, gain (95% interval)",
+            ("selector", "domain", "edited", "same layers", "whole model", "gain"),
+            [_gain_row(row) for row in tables[POINTS].iter_rows(named=True)],
+        )
+        hint = (
+            "The controls were not searched as the edit was: this is the paper's figure and no test; next: refusal "
+            "draws"
+        )
+        return Answer((table, hint), {"gains": tables[POINTS], "controls": tables["refusal_controls"]})
 
 
 def chosen_table(
@@ -173,7 +243,7 @@ def controlled_table(
     rows: list[dict[str, object]] = []
     lines: list[tuple[object, ...]] = []
     for selector, domain, point, edit in edits(run, contrasts, points):
-        row = _key(run, selector, domain, point) | dict.fromkeys(_CONTROLLED)
+        row = _key(run, selector, domain, point) | dict.fromkeys(CONTROLLED)
         if point is not None:
             pairs = run.heldout[domain]
             controls = specificity.measured_controls(run, results, edit, pairs)
@@ -185,45 +255,34 @@ def controlled_table(
     return _frame(rows), frame("refusal_controls", lines, optional=UNFINISHED)
 
 
-def joined(first: pl.DataFrame, *more: pl.DataFrame) -> pl.DataFrame:
-    """Stages of the same points side by side."""
-    for table in more:
-        first = first.join(table, on=KEY, how="left", nulls_equal=True, maintain_order="left")
-    return first
-
-
-def with_earlier(folder: Path, spec: Json, table: pl.DataFrame) -> tuple[pl.DataFrame, Json]:
-    """`table` with the columns that earlier stages left in the folder, for points that are still the same.
-
-    Kept only where they were measured as this run measures (`spec`): same prompts, text, replies, judge and limits.
-    returns also the entries that the manifest's spec needs for the columns that were kept
-    """
-    try:
-        earlier = read_table(folder, POINTS)
-        kept_spec: Json = read_manifest(folder)["files"][f"{POINTS}.parquet"].get("spec", {})
-    except InputError:
-        return table, {}
-    own = {name: value for name, value in kept_spec.items() if name != _SEEDS}
-    if without_starts(own) != without_starts(spec) or not set(KEY) <= set(earlier.columns):
-        return table, {}
-    kept = earlier.drop([name for name in table.columns if name not in KEY], strict=False)
-    controlled = set(_CONTROLLED) & set(kept.columns)
-    return joined(table, kept), {_SEEDS: kept_spec[_SEEDS]} if controlled and _SEEDS in kept_spec else {}
-
-
-_SEEDS = "control_seeds"
 _CHOSEN = (
     "benign_cap", "calibration_unedited_malign", "calibration_malign", "calibration_benign", "neighbours",
     "neighbour_malign", "perplexity_factor",
 )  # fmt: skip
-_CONTROLLED = tuple(
-    f"{prefix}{column}"
-    for kind in ("control", "global")
-    for prefix, column in (
-        *((f"{kind}_", name) for name in ("malign", "malign_max", "benign", "nll")),
-        *(("" if kind == "control" else f"{kind}_", name) for name in ("gain", "gain_low", "gain_high")),
-    )
-)
+
+
+def _chosen_row(selector: str, domain: str, point: OperatingPoint | None) -> tuple[str, ...]:
+    if point is None:
+        return (selector, domain, *["-"] * 5)
+    malign = f"{point.unedited_malign:.2f} > {point.malign:.2f}"
+    benign = f"{point.unedited_benign:.2f} > {point.benign:.2f}"
+    around = " ".join("-" if one.malign is None else f"{one.malign:.2f}" for one in point.neighbours)
+    return selector, domain, f"{point.lam:g}", f"{point.k:g}", malign, benign, around or "none"
+
+
+def _chosen_note(point: OperatingPoint | None, edge: str) -> str:
+    if point is None:
+        return "no cell is within the limits"
+    rescue = f"rescue, benign <= {point.benign_cap:g}" if point.rescue else ""
+    return "; ".join(filter(None, (rescue, f"at the {edge} of the grid" if edge != "none" else "")))
+
+
+def _gain_row(row: dict[str, Any]) -> tuple[str, ...]:
+    if row["gain"] is None:
+        return row["selector"], row["domain"], "no operating point", "", "", ""
+    gain = f"{row['gain']:+.2f} ({row['gain_low']:+.2f} to {row['gain_high']:+.2f})"
+    rates = (row["edited_malign"], row["control_malign"], row["global_malign"])
+    return row["selector"], row["domain"], *(f"{rate:.2f}" for rate in rates), gain
 
 
 def _key(run: RefusalInputs, selector: str, domain: str, point: OperatingPoint | None) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,25 +21,15 @@ from engine.results.folders import read_table, table_names
 from engine.results.store import Store
 from engine.run.recorded_plan import refusal_plan
 from engine.run.runner import LocalRunner
-from engine.studies.base import Study
+from engine.studies.base import STAGES, Study
+from engine.studies.conduct import run_studies
 from engine.studies.refusal.calibrate import CONTRAST_FILE
-from engine.studies.refusal.draws import Drawn
-from engine.studies.refusal.experiment import Structure, run_stage
 from engine.studies.refusal.inputs import RefusalInputs
+from engine.studies.refusal.kept_points import POINTS
 from engine.studies.refusal.mask_outputs import kept_masks
-from engine.studies.refusal.mask_stability import MaskStability
-from engine.studies.refusal.points import POINTS, Chosen, Controlled, Measured
+from engine.studies.refusal.points import Chosen, Controlled, Measured
 
-SWEEP, STRUCTURE, CONTROL, DRAWS, STABILITY = (
-    "refusal sweep", "refusal structure", "refusal control", "refusal draws", "refusal stability",
-)  # fmt: skip
-STEMS: dict[str, tuple[str, ...]] = {
-    SWEEP: ("refusal_sweep", POINTS),
-    STRUCTURE: ("signal_density", "refusal_jaccard", "refusal_shares"),
-    CONTROL: ("refusal_controls",),
-    DRAWS: ("specificity", "refusal_draws"),
-    STABILITY: ("mask_stability",),
-}
+REPLAYED = ("select", "structure", "control", "draws", "stability")  # those whose record tells all that they read
 _ENTRIES = ("control_seeds", "draw_seeds")  # further ones of a stage; all else of its spec is the run's
 _SAME = ("pairs", "heldout", "onset_tokens", "judge", "judge_version", "evaluation", "thinking_mode")
 
@@ -54,16 +44,24 @@ class Stage(NamedTuple):
     spec: Json
 
 
+def called(stage_id: str) -> str:
+    """What a stage's tables are called in a replay; those of the grid and its points by the grid's."""
+    return f"refusal {'sweep' if stage_id == 'select' else stage_id}"
+
+
+NAMES = {called(name): name for name in REPLAYED}
+
+
 def stages_of(files: Json) -> Iterator[Stage]:
     """What of a manifest's files stages of `refusal` made that can be run again."""
-    for name, stems in STEMS.items():
+    for name in REPLAYED:
         by_spec: dict[str, Stage] = {}
-        for stem in stems:
+        for stem in STAGES.get(name).tables:
             spec = files.get(f"{stem}.parquet", {}).get("spec", {})
             if {"pairs", "lm_scores"} <= spec.keys():
                 plain = {key: value for key, value in spec.items() if key not in _ENTRIES}
                 key = canonical(plain)
-                earlier = by_spec.get(key, Stage(name, (), spec))
+                earlier = by_spec.get(key, Stage(called(name), (), spec))
                 by_spec[key] = earlier._replace(stems=(*earlier.stems, stem), spec=earlier.spec | spec)
         yield from by_spec.values()
 
@@ -96,7 +94,8 @@ def inputs_of(
 
 def run_again(folder: Path, stage: Stage, run: RefusalInputs, runner: LocalRunner, again: Path) -> None:
     """The stage into the folder `again`."""
-    run_stage(_study(folder, stage, run), run, runner, again)
+    name = NAMES[stage.name]
+    run_studies(run, [name], again, runner, makers={name: lambda run: _study(folder, stage, run)})
 
 
 def contrast_arrays(folder: Path) -> Arrays:
@@ -131,12 +130,8 @@ def _arrays(contrasts: Sequence[Contrast]) -> Arrays:
 
 
 def _study(folder: Path, stage: Stage, run: RefusalInputs) -> Study[RefusalInputs]:
-    makers: dict[str, Callable[[], Study[RefusalInputs]]] = {
-        STRUCTURE: Structure, CONTROL: lambda: Controlled(run), DRAWS: lambda: Drawn(run),
-        STABILITY: lambda: MaskStability(run),
-    }  # fmt: skip
-    if stage.name in makers:
-        return makers[stage.name]()
+    if NAMES[stage.name] != "select":
+        return STAGES.get(NAMES[stage.name]).make(run)
     if POINTS in stage.stems and "edited_malign" in read_table(folder, POINTS).columns:
         return _Both(run, controlled="control_malign" in read_table(folder, POINTS).columns)
     return Chosen(run)
@@ -176,7 +171,7 @@ def _elsewhere(folder: Path, stage: Stage, spec: Json) -> dict[str, Any]:
         found["control_seeds"] = tuple(stage.spec["control_seeds"])
     if "draw_seeds" in stage.spec:
         found["draws"] = len(stage.spec["draw_seeds"])
-    if stage.name == STABILITY:
+    if NAMES[stage.name] == "stability":
         found["splits"] = int(read_table(folder, "mask_stability")["seed"].n_unique())
     if "refusal_sweep" in table_names(folder):
         sweep = read_table(folder, "refusal_sweep")
@@ -188,7 +183,7 @@ def _elsewhere(folder: Path, stage: Stage, spec: Json) -> dict[str, Any]:
 def _domains(folder: Path, stage: Stage, spec: Json) -> tuple[str, ...]:
     """In the run's order, which names the two sides of a pair; a manifest has them by name."""
     there = table_names(folder)
-    for stem in (*stage.stems, *STEMS[stage.name]):
+    for stem in (*stage.stems, *STAGES.get(NAMES[stage.name]).tables):
         table = read_table(folder, stem) if stem in there else None
         if table is not None and "domain" in table.columns:
             found = table["domain"].unique(maintain_order=True).to_list()

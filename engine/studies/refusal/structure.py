@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +13,11 @@ import polars as pl
 from engine.edits.contrasts import Contrast
 from engine.edits.masks import Mask, removed_count
 from engine.models.row_index import RowIndex
+from engine.run.runner import Results
 from engine.stats.removal_order import removal_order
 from engine.stats.similarity import expected_random_jaccard, jaccard
+from engine.studies.base import Answer, Study, Tables
+from engine.studies.refusal.inputs import RefusalInputs
 
 DENSE = 0.5  # abs(C_comply) above which a row counts as signal
 TOP = 0.01  # share of all rows that stands for a contrast
@@ -99,6 +103,24 @@ def structure(model: str, contrasts: Sequence[Contrast], rows: RowIndex) -> dict
         "refusal_jaccard": overlaps(model, contrasts),
         "refusal_shares": shares(model, contrasts, rows),
     }
+
+
+class Structure(Study[RefusalInputs]):
+    """The tables of `structure`: of the contrasts alone."""
+
+    def tables(self, run: RefusalInputs, results: Results) -> Tables:
+        return structure(run.loaded.id, run.contrasts, run.loaded.rows)
+
+    def line(self, run: RefusalInputs, tables: Tables) -> str:
+        density = tables["signal_density"]["density"].to_list()
+        return f"{min(density):.2%} to {max(density):.2%} of the rows are signal"
+
+    def answer(self, run: RefusalInputs, results: Results, tables: Tables, folder: Path) -> Answer:
+        lines = (
+            f"{selector} {domain}: {density:.2%} of the rows are signal"
+            for selector, domain, density in tables["signal_density"].select("selector", "domain", "density").rows()
+        )
+        return Answer(tuple(lines), dict(tables))
 
 
 def _share(counts: npt.NDArray[np.int64], inside: npt.NDArray[np.bool_]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from engine.data.prompt_sets import BENIGN, MALIGN, PromptSet
@@ -13,13 +14,15 @@ from engine.judges.refusals import Refusals, Refused
 from engine.measures.harness import Harness, ItemScores, TaskScores
 from engine.measures.harness_tasks import UTILITY_BATCH, HarnessTask
 from engine.measures.replies import Written
+from engine.records.hashing import Json
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.judge_error import corrected_rate
 from engine.stats.paired import mean_difference
 from engine.stats.paired_rates import paired_rates
-from engine.studies.base import Tables
+from engine.studies.base import Answer, Tables
+from engine.studies.refusal.evaluation_lines import evaluation_lines
 from engine.studies.refusal.grid import Points
 from engine.studies.refusal.inputs import RefusalInputs
 from engine.studies.refusal.judge_pairs import JudgedReplies
@@ -97,6 +100,21 @@ class Evaluated(Measured):
         if self.tasks:
             tables["utility"] = self._utility(run, results, points)
         return tables
+
+    def record(self, run: RefusalInputs) -> Json:
+        about: Json = {"prompt_sets": {one.name: one.source for one in self.sets}}
+        if run.judge_quality:
+            about["judge_quality"] = run.judge_quality.record()
+        if self.judges:
+            about["judges"] = {judge.id: judge.version for judge in (run.judge, *self.judges)}
+        return about
+
+    def line(self, run: RefusalInputs, tables: Tables) -> str:
+        return f"{tables['transfer'].height} rates before and after"
+
+    def answer(self, run: RefusalInputs, results: Results, tables: Tables, folder: Path) -> Answer:
+        names = ("transfer", "utility", "judge_pairs")
+        return Answer(tuple(evaluation_lines(run, tables)), {name: tables[name] for name in names if name in tables})
 
     def _transfer(self, run: RefusalInputs, results: Results, points: Points) -> Any:
         """Share of refused prompts before and after every edit, with Wilson's 95% intervals.

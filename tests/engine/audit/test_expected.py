@@ -35,7 +35,7 @@ def test_as_many_cells_as_are_computed(
         seen = count_edits(monkeypatch)
         runner = LocalRunner(store)
         for name in names:
-            conduct(ANALYSES.get(name).make(), audit, runner)
+            conduct(ANALYSES.get(name).make(audit), audit, runner)
     alike = 0.1 * found.cells if "controls" in names else 0  # control masks of two rankings may be the same rows
     assert 0 <= found.cells - len(seen) <= alike
     assert found.windows == found.cells * 5

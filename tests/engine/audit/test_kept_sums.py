@@ -20,9 +20,9 @@ from engine.run.runner import LocalRunner
 from engine.selectors import compute_scores
 from engine.selectors.kept_sums import KeptSums
 from engine.selectors.nested import nested_scores
-from engine.studies.audit.analyses import run_analyses
 from engine.studies.audit.domain_draws import text_draws
 from engine.studies.audit.inputs import AuditInputs
+from engine.studies.conduct import run_studies
 
 DATA = ("wanda", "lrp", "grad_x_input")
 PASSES = 2  # AttnLRP, and plain gradients, which give the activations
@@ -155,7 +155,7 @@ def test_every_table_of_an_audit_has_the_same_bits(
         with Store(tmp_path / f"store{largest}") as store:
             audit = audit_of(tiny_llama, tiny_text, store, short, largest=largest)
             scored_windows.clear()
-            report = run_analyses(audit, names, tmp_path / str(largest), LocalRunner(store))
+            report = run_studies(audit, names, tmp_path / str(largest), LocalRunner(store))
             assert set(report["done"]) == {"scores", *names}
             counts.append(sum(scored_windows))
     shared, apart = tmp_path / "1048576", tmp_path / "0"

@@ -26,10 +26,10 @@ from engine.results.store import Store
 from engine.results.tables import checked
 from engine.run.protocols_plan import ProtocolsPlan
 from engine.run.runner import LocalRunner
-from engine.studies.audit.analyses import run_analyses
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.audit.protocols import STEMS
 from engine.studies.base import Tables
+from engine.studies.conduct import run_studies
 from engine.studies.protocols.protocol_claims import summary
 
 CHEAP = {"selectors": ("random", "magnitude", "wanda"), "seeds": (42, 43)}
@@ -239,7 +239,7 @@ def test_a_sweep_takes_the_interventions_too(
     with Store(tmp_path) as store:
         plan = {"sweep_rates": (0.0, 0.3), "intervention": intervention}
         audit = made(tiny_llama, tiny_text, store, **plan)
-        run_analyses(audit, ["sweep"], tmp_path / "out", LocalRunner(store))
+        run_studies(audit, ["sweep"], tmp_path / "out", LocalRunner(store))
         table = pl.read_parquet(tmp_path / "out" / "sweep.parquet")
         zero = tables_of("sweep", made(tiny_llama, tiny_text, store, sweep_rates=(0.0, 0.3)))["sweep"]
     assert set(table["intervention"]) == {intervention}

@@ -24,8 +24,8 @@ from engine.run.runner import LocalRunner
 from engine.run.score_plan import PAPER_SELECTORS
 from engine.selectors import register_selector
 from engine.selectors.base import unregister_selector
-from engine.studies.audit.analyses import run_analyses
 from engine.studies.base import ANALYSES
+from engine.studies.conduct import run_studies
 
 SMALL = {
     "sweep_rates": (0.0, 0.3), "stability_sizes": (2, 6), "stability_rates": (0.3,), "agreement_rates": (0.3,),
@@ -47,7 +47,7 @@ TABLES = {
 
 
 def run(audit, names, folder, **more):
-    return run_analyses(audit, names, folder, LocalRunner(audit.store, audit.progress), **more)
+    return run_studies(audit, names, folder, LocalRunner(audit.store, audit.progress), **more)
 
 
 def audit(loaded, text, store, **more):

@@ -26,10 +26,10 @@ from engine.run.runner import LocalRunner
 from engine.selectors import register_selector
 from engine.selectors.base import unregister_selector
 from engine.stats.blocks import window_blocks
-from engine.studies.audit.analyses import run_analyses
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.audit.singles import Singles
 from engine.studies.base import Tables, conduct
+from engine.studies.conduct import run_studies
 
 STEMS = ("singles", "singles_units", "singles_selectors", "singles_recall")
 CHEAP = {"selectors": ("random", "magnitude", "wanda"), "seeds": (42, 43)}
@@ -319,7 +319,7 @@ def test_a_stopped_run_goes_on_where_it_stopped(
 
     def run(store: Store, folder: Path) -> None:
         audit = made(tiny_llama, tiny_text, store)
-        run_analyses(audit, ["singles"], folder, LocalRunner(store))
+        run_studies(audit, ["singles"], folder, LocalRunner(store))
 
     with Store(tmp_path / "whole") as store:
         run(store, tmp_path / "expected")

@@ -16,7 +16,7 @@ from engine.records.progress import ProgressFile, grower
 from engine.results.folders import read_table
 from engine.results.store import Store
 from engine.run.runner import LocalRunner
-from engine.studies.audit.analyses import run_analyses
+from engine.studies.conduct import run_studies
 
 CHOSEN = ("random", "wanda")
 
@@ -46,7 +46,7 @@ def test_every_cell_is_told_once_it_is_there(
             tiny_llama, tiny_text, store, progress=progress, scoring={"selectors": CHOSEN, "seeds": (3, 4)},
             sweep_rates=(0.0, 0.3, 1.0),
         )  # fmt: skip
-        run_analyses(audit, ["sweep"], tmp_path / "out", LocalRunner(store, progress))
+        run_studies(audit, ["sweep"], tmp_path / "out", LocalRunner(store, progress))
     table = read_table(tmp_path / "out", "sweep")
     whole = table.select(progress.seen[-1][0].keys()).to_dicts()
     counts = [len(rows) for rows in progress.seen]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
 import pytest
 
+from engine.commands.refusal.run import STAGES_OF_RUN
 from engine.judges.embedded import EmbeddedJudge
 from engine.measures.replies import Replies
 from engine.models.loading import LoadedModel
@@ -17,9 +19,11 @@ from engine.run.cell import Cell
 from engine.run.refusal_plan import RefusalPlan, demo_plan
 from engine.run.runner import LocalRunner
 from engine.run.score_plan import ScorePlan
-from engine.studies.base import Tables, conduct
+from engine.studies.base import STAGES, Tables, conduct
+from engine.studies.conduct import run_studies
 from engine.studies.refusal.grid import Grid
 from engine.studies.refusal.inputs import Rates, RefusalInputs
+from engine.studies.refusal.points import Chosen
 
 R = TypeVar("R")
 
@@ -51,6 +55,18 @@ def small_run(demo: LoadedModel, store: Store, **changes: Any) -> RefusalInputs:
 def tables_of(study: Any, run: RefusalInputs) -> Tables:
     """All tables of one stage."""
     return conduct(study, run, LocalRunner(run.store, run.progress))
+
+
+def run_stage(study: Any, run: RefusalInputs, runner: LocalRunner, folder: Path) -> Tables:
+    """The tables of a study, written as those of a stage of edits."""
+    tables = conduct(study, run, runner)
+    run.write(folder, STAGES.get("select"), study, tables, runner.results, 0.0)
+    return tables
+
+
+def run_experiment(run: RefusalInputs, folder: Path, runner: LocalRunner, *also: str) -> Any:
+    """All stages of `refusal run`, and further ones."""
+    return run_studies(run, (*STAGES_OF_RUN, *also), folder, runner, makers={"sweep": Chosen})
 
 
 def swept(run: RefusalInputs, contrasts: Any = None, pairs: Any = None) -> pl.DataFrame:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from refusal_helpers import rates, small_run
+from refusal_helpers import rates, run_experiment, run_stage, small_run
 from scipy.stats import t
 
 from engine.edits.contrasts import Contrast, refusal_masks
@@ -25,7 +25,6 @@ from engine.stats.holm import holm
 from engine.stats.permutation import p_value, prediction_interval, rank_among
 from engine.studies.base import conduct
 from engine.studies.refusal.draws import Drawn
-from engine.studies.refusal.experiment import run_experiment, run_stage
 from engine.studies.refusal.grid import Grid
 from engine.studies.refusal.mask_outputs import kept_masks
 from engine.studies.refusal.mask_stability import MaskStability
@@ -118,9 +117,9 @@ def test_an_experiment_takes_further_stages_where_it_is_asked_to(demo: LoadedMod
         run = small_run(demo, store, draws=2, splits=1, steering_coefficients=(0.1,), steering_depths=(0.5,), **few)
         runner = LocalRunner(store)
         with pytest.raises(InputError, match="unknown stage 'drawn'; did you mean 'draws'"):
-            run_experiment(run, tmp_path / "out", runner, also=("drawn",))
+            run_experiment(run, tmp_path / "out", runner, "drawn")
         assert not (tmp_path / "out").exists()
-        seconds = run_experiment(run, tmp_path / "out", runner, also=("draws", "stability", "baselines"))
+        seconds = run_experiment(run, tmp_path / "out", runner, "draws", "stability", "baselines")["done"]
         masks = kept_masks(tmp_path / "out", "operating_points")
         assert masks
         other = replace(run, plan=replace(run.plan, domains=("hate",)))

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from refusal_helpers import answer, count_generations, rates, small_plan, small_run, tables_of
+from refusal_helpers import answer, count_generations, rates, run_stage, small_plan, small_run, tables_of
 
 from engine.data.onsets import ONSET_PHRASES, OnsetPhrases
 from engine.data.prompt_sets import PromptSet
@@ -24,9 +24,9 @@ from engine.stats.intervals import wilson
 from engine.stats.judge_error import corrected_rate
 from engine.studies.base import conduct
 from engine.studies.refusal.composed import Composed
-from engine.studies.refusal.experiment import run_stage
 from engine.studies.refusal.inputs import RefusalInputs, sides
-from engine.studies.refusal.points import POINTS, Chosen, Controlled, Measured, with_earlier
+from engine.studies.refusal.kept_points import POINTS, with_earlier
+from engine.studies.refusal.points import Chosen, Controlled, Measured
 from engine.studies.refusal.transfer import Evaluated
 
 
@@ -132,7 +132,7 @@ def test_later_stages_keep_what_earlier_ones_wrote(run: RefusalInputs, tmp_path:
 @pytest.mark.long
 def test_seeds_stay_with_the_columns_of_their_controls(run: RefusalInputs, tmp_path: Path):
     folder, runner = tmp_path / "out", LocalRunner(run.store)
-    controlled = run_stage(Controlled(run), run, runner, folder, control_seeds=(42, 43))[POINTS]
+    controlled = run_stage(Controlled(run), run, runner, folder)[POINTS]
     spec = run.spec(runner.results)
     table, kept = with_earlier(folder, spec, tables_of(Chosen(run), run)[POINTS])
     assert table["gain"].to_list() == controlled["gain"].to_list()

@@ -19,9 +19,10 @@ from engine.run.field_types import numbers
 
 CAST = Path(__file__).parents[4] / "shared" / "data" / "cast" / "condition_multiple.json"
 PROMPTS = ["--selectors", "lrp,random", "--domains", "hate,crime", "--pairs-per-domain", "4"]
-SCORES = ["--samples", "4", "--max-length", "32", "--reply-tokens", "8", "--heldout-pairs", "3"]
-SCORES += ["--longer-replies", "1"]  # eight tokens leave much open
+SCORES = ["--samples", "4", "--max-length", "32", "--reply-tokens", "8"]
 GRID = ["--lambdas", "0.5", "--ks", "1%,0.03", "--eval-samples", "2", "--eval-length", "64"]
+GRID += ["--longer-replies", "1"]  # eight tokens leave much open
+HELDOUT = ["--heldout-pairs", "3"]
 
 
 def answer(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -63,20 +64,20 @@ def test_the_stages_build_on_each_other(
     ]
     assert sum(generated) == after_sweep
 
-    controlled = answer(["refusal", "control", *common, *GRID, "--seeds", "1,2"], capsys)
+    controlled = answer(["refusal", "control", *common, *GRID, *HELDOUT, "--seeds", "1,2"], capsys)
     chosen = sum(one["point"] is not None for one in selected)
     assert len(controlled["controls"]) == chosen * 2 * 2
     few = ["--selectors", "lrp", "--domains", "hate", "--draws", "2"]
-    drawn = answer(["refusal", "draws", *common, *GRID, *few], capsys)
+    drawn = answer(["refusal", "draws", *common, *GRID, *HELDOUT, *few], capsys)
     assert [line["draws"] for line in drawn["specificity"]] == [2]
     assert [line["seed"] for line in drawn["draws"]] == [0, 1]
-    evaluated = answer(["refusal", "evaluate", *common, *GRID], capsys)
+    evaluated = answer(["refusal", "evaluate", *common, *GRID, *HELDOUT], capsys)
     assert {row["prompts"] for row in evaluated["transfer"]} == {"heldout"}
     assert len(answer(["refusal", "structure", *common], capsys)["signal_density"]) == 4
     stable = answer(["refusal", "stability", *common, *GRID, "--splits", "2"], capsys)["mask_stability"]
     of_pairs = [one for one in selected if one["point"] is not None and one["selector"] != "random"]
     assert len(stable) == 2 * len(of_pairs) > 0
-    composed = answer(["refusal", "compose", *common, *GRID], capsys)["composed"]
+    composed = answer(["refusal", "compose", *common, *GRID, *HELDOUT], capsys)["composed"]
     assert {row["evaluated_domain"] for row in composed} == {"hate", "crime"}
 
     points = pl.read_parquet(out / "operating_points.parquet")

@@ -39,7 +39,20 @@ PLAN += ["--ks", "0.01,0.02", "--eval-samples", "2", "--eval-length", "64", "--s
 
 
 def command(name: str, folder: Path, *more: str) -> list[str]:
-    return ["refusal", name, "demo", *PLAN, *more, "--store", str(folder / "store"), "--out", str(folder / "out")]
+    """The command with those settings of the plan that it reads."""
+    options = options_of(name)
+    pairs = [pair for pair in zip(PLAN[::2], PLAN[1::2], strict=True) if pair[0] in options]
+    return [
+        "refusal",
+        name,
+        "demo",
+        *(word for pair in pairs for word in pair),
+        *more,
+        "--store",
+        str(folder / "store"),
+        "--out",
+        str(folder / "out"),
+    ]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -56,11 +69,9 @@ def options_of(name: str) -> set[str]:
     return set(parser._option_string_actions)
 
 
-@pytest.mark.parametrize("name", ["run", *STAGES, "compose"])
-def test_every_stage_takes_every_option_of_the_plan(name: str):
+def test_a_run_takes_every_option_of_the_plan():
     wanted = {one.option for one in settings_of(RefusalPlan) if one.option}
-    assert len(wanted) > 20
-    assert wanted | {"--store", "--out", "--json", "--device", "--dtype", "--revision"} <= options_of(name)
+    assert wanted | {"--store", "--out", "--json", "--device", "--dtype", "--revision"} <= options_of("run")
 
 
 def progress_of(patch: pytest.MonkeyPatch) -> list[dict[str, Any]]:

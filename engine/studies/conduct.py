@@ -1,0 +1,200 @@
+"""A run of several studies: first what all of them read, then all cells, each table written as soon as it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from engine.models.loading import LoadedModel
+from engine.models.memory import release
+from engine.records.errors import InputError
+from engine.records.hashing import Json
+from engine.records.manifest import check_folder
+from engine.records.out_of_memory import is_out_of_memory
+from engine.records.progress import Progress, Stopwatch, begin, grower
+from engine.records.registry import plug_in_code
+from engine.run.runner import Results, Runner
+from engine.run.share import Measured
+from engine.studies.base import GROUPS, Study, StudyInfo, Tables, conduct
+
+Maker = Callable[[Any], Study[Any]]
+
+
+class StudyInputs:
+    """One model under one plan: what every study of a group may ask for, and how its tables are written."""
+
+    group: ClassVar[str]
+    first: ClassVar[str]  # the part of a run that comes before the studies
+    cells_known_early: ClassVar[bool]  # the cells of all studies are asked for before the first is measured
+
+    loaded: LoadedModel
+    progress: Progress | None
+
+    def prepare(self, infos: Sequence[StudyInfo]) -> None:
+        """Computes what all studies read."""
+        raise NotImplementedError
+
+    def write_prepared(self, folder: Path, elapsed_s: float) -> None:
+        """Writes what `prepare` computed."""
+        raise NotImplementedError
+
+    def write(
+        self, folder: Path, info: StudyInfo, study: Study[Any], tables: Tables, results: Results, elapsed_s: float
+    ) -> None:
+        """Writes the tables of a study, and its masks, with what the manifest says of them."""
+        raise NotImplementedError
+
+    def check_text(self) -> None:
+        """Errors: InputError where the evaluation text cannot be read."""
+
+    def conclude(self, folder: Path) -> Json:
+        """Writes what follows from all tables of the folder. returns {file: rows}"""
+        return {}
+
+
+def run_studies(
+    inputs: StudyInputs,
+    names: Sequence[str],
+    folder: Path,
+    runner: Runner,
+    *,
+    skip: bool = False,
+    makers: Mapping[str, Maker] | None = None,
+    inputs_of: Mapping[str, Any] | None = None,
+    begun: Callable[[Study[Any]], None] | None = None,
+    finished: Callable[[str, Study[Any] | None, Tables, float], None] | None = None,
+) -> Json:
+    """What all studies read, then the named studies of the group of `inputs`, in the order of the registry (a stage of
+    `refusal` in the order of `names`); writes one parquet file per table and a manifest entry for each, and last what
+    follows from all tables of the folder.
+
+    An interrupted run loses at most the cells under way: every result is in the store, and so are scores and contrasts.
+    skip: leave out a study that cannot be done here (a corpus out of reach, an extra not installed, a measure for which
+    there is no memory), and do the others; what could not begin is known before the first cell is computed.
+    makers, inputs_of: by id, another way to make a study, and the inputs that are its own. begun: called with each
+    study before its cells are measured; finished: with name, study (None for the first part), tables and seconds.
+
+    A runner of a share of the cells (`Runner.whole`): no file is written; of every study all is measured that it has
+    to measure as far as is known what it wants, then `Measured` is raised.
+
+    returns {"done": {study: seconds}, "skipped": {study: why}, "tables": {file: rows}}
+    Errors: InputError for an unknown name, where no study is left and, without `skip`, whatever one cannot do.
+    """
+    registry, makers = GROUPS[inputs.group], makers or {}
+    for name in names:
+        registry.get(name)  # an unknown one is told with the nearest name
+    prepares = inputs.cells_known_early or inputs.first in names
+    ordered = registry.names() if inputs.cells_known_early else names
+    wanted = [registry.get(name) for name in ordered if name in names and name != inputs.first]
+    check_folder(folder, inputs.loaded.fingerprint)
+    wanted, skipped = possible(inputs, wanted, skip=skip)  # what cannot be read is told before hours of scoring
+    if runner.whole:
+        folder.mkdir(parents=True, exist_ok=True)
+    report: Json = {"done": {}, "skipped": skipped, "tables": {}}
+    parts = prepares + len(wanted)
+
+    def ended(name: str, study: Study[Any] | None, tables: Tables, watch: Stopwatch) -> None:
+        report["done"][name] = round(watch.elapsed_s, 1)
+        report["tables"] |= {f"{stem}.parquet": table.height for stem, table in tables.items()}
+        if finished is not None:
+            finished(name, study, tables, watch.elapsed_s)
+
+    if prepares:
+        watch = Stopwatch()
+        begin(inputs.progress, inputs.first, 1, parts)
+        inputs.prepare(wanted)
+        if runner.whole:
+            inputs.write_prepared(folder, watch.elapsed_s)
+            ended(inputs.first, None, {}, watch)
+
+    def made(info: StudyInfo) -> tuple[Any, Study[Any]]:
+        own = (inputs_of or {}).get(info.id, inputs)
+        with plug_in_code(registry.kind, info.id):
+            return own, makers.get(info.id, info.make)(own)
+
+    studies: dict[str, Study[Any] | None] = dict.fromkeys(info.id for info in wanted)
+    if inputs.cells_known_early:
+        ready = {info.id: made(info)[1] for info in wanted}
+        studies = {**_expected(inputs, runner, ready, report["skipped"], skip=skip)}
+    for number, info in enumerate((info for info in wanted if info.id in studies), start=1 + prepares):
+        begin(inputs.progress, info.id, number, parts - len(wanted) + len(studies))
+        watch, tables = Stopwatch(), None
+        try:
+            known = studies[info.id]
+            own, study = made(info) if known is None else (inputs, known)
+            if begun is not None:
+                begun(study)
+            with plug_in_code(registry.kind, info.id):
+                tables = conduct(study, own, runner)
+        except Measured:
+            continue
+        except (InputError, RuntimeError, MemoryError) as error:  # of a later stage, or of a measure
+            if not skip or not (isinstance(error, InputError) or is_out_of_memory(error)):
+                raise
+            report["skipped"][info.id] = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        if tables is None:
+            release()  # here the failed pass's tensors, which the traceback kept, can go
+            continue
+        own.write(folder, info, study, tables, runner.results, watch.elapsed_s)
+        ended(info.id, study, tables, watch)
+    if not runner.whole:
+        raise Measured(report["skipped"])
+    if report["tables"]:
+        try:
+            report["tables"] |= inputs.conclude(folder)
+        except InputError as error:  # a table of an earlier run is damaged: what was measured now is kept all the same
+            report["skipped"]["claims"] = str(error)
+    return report
+
+
+def _expected(
+    inputs: StudyInputs, runner: Runner, studies: dict[str, Study[Any]], skipped: dict[str, str], *, skip: bool
+) -> dict[str, Study[Any]]:
+    """The studies that can begin; the runner's bar is over the cells of all of them."""
+    cells, ready = [], {}
+    for name, study in studies.items():
+        try:
+            with plug_in_code("analysis", name):
+                cells += list(study.cells(inputs, runner.results))
+        except InputError as error:
+            if not skip:
+                raise
+            skipped[name] = str(error)
+            continue
+        ready[name] = study
+    grow = grower(inputs.progress)
+    for study in ready.values():
+        if grow is not None and (so_far := study.so_far(inputs, runner.results)) is not None:
+            grow(so_far)
+    runner.expect(cells)
+    return ready
+
+
+def possible(inputs: StudyInputs, wanted: Sequence[StudyInfo], *, skip: bool) -> tuple[list[StudyInfo], dict[str, str]]:
+    """The studies that plan, configuration, tokenizer and texts allow, and of the others why not. Needs no weights.
+
+    Errors: InputError without `skip` for the first that cannot be done, with it where none can.
+    """
+    left, reasons = [], {}
+    problem = unreadable = None
+    if any(info.reads_text for info in wanted):
+        try:
+            inputs.check_text()
+        except InputError as error:
+            unreadable = error
+    for info in wanted:
+        try:
+            if info.reads_text and unreadable is not None:
+                raise unreadable
+            with plug_in_code(GROUPS[inputs.group].kind, info.id):
+                info.study().check(inputs)
+        except InputError as error:
+            if not skip:
+                raise
+            problem, reasons[info.id] = error, str(error)
+        else:
+            left.append(info)
+    if problem is not None and not left:
+        raise problem
+    return left, reasons

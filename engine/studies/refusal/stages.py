@@ -1,0 +1,114 @@
+"""The stages of a refusal experiment: their questions, what their commands say, which settings each reads. No torch.
+
+Every stage finds in the store what earlier ones measured, so that each can be run alone.
+"""
+
+from __future__ import annotations
+
+from engine.run.refusal_plan import (
+    AskedPlan,
+    ContrastsPlan,
+    ControlsPlan,
+    DrawsPlan,
+    EvaluatePlan,
+    GridPlan,
+    HeldoutPlan,
+    JudgedPlan,
+    PromptsPlan,
+    SplitsPlan,
+    SteeringPlan,
+)
+from engine.studies.base import REFUSAL, Later, register_study
+
+_REFUSAL = "engine.studies.refusal"
+_OF_CONTRASTS = (PromptsPlan, ContrastsPlan, JudgedPlan)
+_OF_GRID = (*_OF_CONTRASTS, AskedPlan, GridPlan)
+_OF_POINTS = (*_OF_GRID, HeldoutPlan)
+
+register_study(
+    "calibrate", of=REFUSAL, tables=(), reads=_OF_CONTRASTS, reads_text=False, measures=False,
+    title="which rows promote complying with risk prompts only? writes contrast.safetensors",
+    description="Contrasts the rows' relevance to refusing between risk and base prompts, per selector and domain. One "
+    "forward and backward pass per batch of prompts (16 for ig); what is known is kept. The unedited model answers all "
+    "of them first: pairs whose base prompt it refuses itself are left out, and more than one and than --benign-limit "
+    "of a domain's are an error.",
+)(Later(f"{_REFUSAL}.calibrate", "Calibrated"))  # fmt: skip
+
+register_study(
+    "sweep", of=REFUSAL, tables=("refusal_sweep",), reads=_OF_GRID,
+    title="refusal and perplexity of every cell of the grid; writes refusal_sweep.parquet",
+    description="Perplexity of all masks first, then replies for those under the cap. Where an operating point lies at "
+    "the edge of the grid, the grid goes on beyond it (--widen). Every cell is kept: the same command resumes, and "
+    "replies that were judged once are judged again without generating.",
+)(Later(f"{_REFUSAL}.points", "Swept"))  # fmt: skip
+
+register_study(
+    "select", of=REFUSAL, tables=("refusal_sweep", "operating_points"), reads=_OF_GRID,
+    title="the best cell within the limits, or its rescue; writes operating_points.parquet and a mask file of each",
+    description="Largest malign refusal with benign refusal and perplexity within their limits, ties to the smaller "
+    "mask. Where no cell is, the benign limit is relaxed and the point is flagged as a rescue. A point at the edge of "
+    "its grid is flagged as well, after the grid went on beyond it (--widen). The mask of each point is written beside "
+    "the table, mask-SELECTOR-DOMAIN.safetensors, for `refusal chat --mask` and `export --mask`.",
+)(Later(f"{_REFUSAL}.points", "Chosen"))  # fmt: skip
+
+register_study(
+    "structure", of=REFUSAL, tables=("signal_density", "refusal_jaccard", "refusal_shares"), reads=_OF_CONTRASTS,
+    reads_text=False, measures=False,
+    title="how dense is the signal, where does it lie, do selectors and domains share it",
+    description="Writes signal_density, refusal_jaccard and refusal_shares (each with what chance or the model's own "
+    "rows give). Needs the contrasts only.",
+)(Later(f"{_REFUSAL}.structure", "Structure"))  # fmt: skip
+
+register_study(
+    "control", of=REFUSAL, tables=("refusal_controls",), plan=ControlsPlan, reads=_OF_POINTS,
+    title="the mean of random masks of the same size, as in the paper; writes refusal_controls.parquet",
+    description="Masks with the same number of rows in every layer, and in the whole model, one per seed, on the "
+    "held-out pairs. The gain is the real mask's refusal minus the controls' mean. Its 95% interval takes no account "
+    "of the search: the real mask is the best of a grid and the controls are not, so that it does not say that these "
+    "rows matter; `refusal draws` tests that.",
+)(Later(f"{_REFUSAL}.points", "Controlled"))  # fmt: skip
+
+register_study(
+    "evaluate", of=REFUSAL, tables=("transfer", "refusal_replies", "utility", "judge_pairs"), plan=EvaluatePlan,
+    reads=_OF_POINTS,
+    title="does it hold on other prompts, what does it cost, do judges agree? writes transfer, utility, judge_pairs",
+    description="Refusal on held-out pairs and on public prompt sets before and after every operating point, with "
+    "Wilson's intervals, McNemar's test of the change, and rates corrected for the judge's errors where they are "
+    "known; with --reply-samples and --follow-up sampled replies and second turns as well; and utility through "
+    "lm-evaluation-harness where it is asked for.",
+)(Later(f"{_REFUSAL}.transfer", "Evaluated"))  # fmt: skip
+
+register_study(
+    "compose", of=REFUSAL, tables=("composed", "composed_sweep"), reads=_OF_POINTS,
+    title="one mask from the pairs of several domains; writes composed.parquet and a mask file",
+    description="Builds one contrast from all pairs of --domains, takes its operating point and measures it on the "
+    "held-out pairs of each domain, beside the single masks of the same size. The composed mask of each selector is "
+    "written beside the table, for `refusal chat --mask` and `export --mask`.",
+)(Later(f"{_REFUSAL}.composed", "Composed"))  # fmt: skip
+
+register_study(
+    "stability", of=REFUSAL, tables=("mask_stability",), plan=SplitsPlan, reads=_OF_GRID,
+    title="are the rows the same from other pairs? writes mask_stability.parquet",
+    description="Splits the calibration pairs of a domain into two random halves, makes contrasts and a mask of each "
+    "at the operating point's lambda and k, and compares the two masks, beside what random masks share. Each split "
+    "costs as much as `refusal calibrate`.",
+)(Later(f"{_REFUSAL}.mask_stability", "MaskStability"))  # fmt: skip
+
+register_study(
+    "baselines", of=REFUSAL, tables=("baselines",), plan=SteeringPlan, reads=_OF_POINTS,
+    title="is removing rows worth it? system prompts and steering vectors beside it; writes baselines.parquet",
+    description="Row masks, system prompts, vectors added to the residual stream, and vectors added only where a "
+    "condition on the prompt holds: each way's strongest setting within the limits of benign refusal and perplexity on "
+    "the calibration pairs, measured on the held-out pairs, with the KL divergence from the unedited model on its own "
+    "replies to harmless prompts.",
+)(Later(f"{_REFUSAL}.baselines", "Baselines"))  # fmt: skip
+
+register_study(
+    "draws", of=REFUSAL, tables=("specificity", "refusal_draws"), plan=DrawsPlan, reads=_OF_POINTS,
+    title="is it these rows? random draws with a grid and a choice of their own; writes specificity.parquet",
+    description="Shuffles the rows within every layer, searches the shuffled masks over the same grid with the same "
+    "limits on the same pairs, and measures the chosen one on the held-out pairs, once per draw. Writes the edit's "
+    "rank and p among the draws, p adjusted by Holm over all selectors and domains, and a 95% prediction interval for "
+    "a further draw; refusal_draws.parquet has the draws. Each draw costs as much as `refusal sweep`: fewer "
+    "--selectors and --domains cost less and leave Holm less to adjust for.",
+)(Later(f"{_REFUSAL}.draws", "Drawn"))  # fmt: skip
