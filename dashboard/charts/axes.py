@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeGuard
 
 import plotly.graph_objects as go
 
@@ -22,6 +22,34 @@ def places(labels: Sequence[str]) -> dict[str, Any]:
     """A vertical axis with one place per label, the first at the top."""
     count = len(labels)
     return {"tickvals": list(range(count)), "ticktext": list(labels), "range": [count - 0.5, -0.5], "zeroline": False}
+
+
+def intervals(
+    rows: Iterable[Sequence[float | None]], *, thickness: float = 1, width: float = 4, colour: str | None = None
+) -> dict[str, Any]:
+    """Bars from every value to both ends of its interval; no bar where one of the three is no finite number.
+
+    rows: (value, low, high) of every mark, in one unit.
+    """
+    lengths = [
+        (value - low, high - value) if _finite(value) and _finite(low) and _finite(high) else None
+        for value, low, high in rows
+    ]
+    return {
+        "type": "data", "array": [length[1] if length else 0.0 for length in lengths],
+        "arrayminus": [length[0] if length else 0.0 for length in lengths], "visible": any(lengths),
+        "thickness": thickness, "width": width, "color": colour,
+    }  # fmt: skip
+
+
+def errors(sizes: Sequence[float | None]) -> dict[str, Any]:
+    """Bars as long upwards as downwards; none where the error is no finite number."""
+    lengths = [size if _finite(size) else 0.0 for size in sizes]
+    return {"type": "data", "array": lengths, "visible": any(lengths), "thickness": 1, "width": 3}
+
+
+def _finite(value: float | None) -> TypeGuard[float]:
+    return value is not None and math.isfinite(value)
 
 
 def joined(figure: go.Figure, ends: Sequence[float], place: int, **line: Any) -> None:

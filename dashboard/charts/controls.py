@@ -114,10 +114,7 @@ def _mark(name: str, frame: pl.DataFrame, place: int, is_control: bool, legend: 
             "color": look.colour if look else _CONTROL_COLOUR, "symbol": look.symbol if look else "hexagon2",
             "size": 13 if is_control else 9, "line": {"width": 1.5 if is_control else 0, "color": "#808080"},
         },
-        error_x={
-            "type": "data", "array": [high - mean], "arrayminus": [mean - low], "visible": frame.height > 1,
-            "thickness": 1, "width": 4,
-        },
+        error_x=axes.intervals([(mean, low, high)] if frame.height > 1 else []),
         hovertemplate=f"<b>{control_title(name)}</b>{role}<br>" + "<br>".join(lines) + "<extra></extra>",
     )  # fmt: skip
     legend.add(key)

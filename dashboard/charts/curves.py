@@ -104,7 +104,6 @@ def curve(rows: pl.DataFrame, selector: str, base: float, laid_over: bool, name:
     """A trace, as plotly takes it."""
     look = palette.style(selector)
     drawn = [(nll - base) / LN10 if math.isfinite(nll) else None for nll in rows["nll"].fill_null(math.nan)]
-    errors = [error / LN10 if error is not None and math.isfinite(error) else 0.0 for error in rows["error"]]
     label = f"{look.title} ({name})" if laid_over else look.title
     dash = palette.OVERLAY_DASH if laid_over else look.dash
     return _scatter(
@@ -112,7 +111,7 @@ def curve(rows: pl.DataFrame, selector: str, base: float, laid_over: bool, name:
         legendgroup=selector, showlegend=not laid_over, opacity=0.75 if laid_over else 1.0,
         line={"color": look.colour, "width": 1.5 if laid_over else 2, "dash": dash},
         marker={"color": look.colour, "size": 7, "symbol": f"{look.symbol}-open" if laid_over else look.symbol},
-        error_y={"type": "data", "array": errors, "visible": any(errors), "thickness": 1, "width": 3},
+        error_y=axes.errors([None if error is None else error / LN10 for error in rows["error"]]),
         customdata=[_hover(row) for row in rows.iter_rows(named=True)],
         hovertemplate=f"<b>{label}</b><br>%{{customdata}}<extra></extra>",
         selected={"marker": {"size": 12}}, unselected=_STAYS,

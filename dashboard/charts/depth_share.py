@@ -46,14 +46,10 @@ def _marks(specific: pl.DataFrame, value: str, low: str, high: str) -> go.Figure
         row, look = rows[name], palette.style(name)
         if row[value] is None or not math.isfinite(row[value]):
             continue
-        known = row[low] is not None
         figure.add_scatter(
             x=[row[value]], y=[place], name=look.title, mode="markers", showlegend=False, cliponaxis=False,
             marker={"color": look.colour, "symbol": look.symbol, "size": 13},
-            error_x={
-                "type": "data", "array": [row[high] - row[value] if known else 0.0],
-                "arrayminus": [row[value] - row[low] if known else 0.0], "visible": known, "thickness": 1, "width": 4,
-            },
+            error_x=axes.intervals([(row[value], row[low], row[high])]),
             customdata=[_hover(row)], hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
         )  # fmt: skip
     figure.update_yaxes(**axes.places([palette.title(name) for name in names]), automargin=True)

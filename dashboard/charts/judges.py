@@ -75,11 +75,9 @@ def kappas(frame: pl.DataFrame, pairs: Sequence[str]) -> go.Figure:
         figure.add_scatter(
             x=[row["kappa"] for row in rows], y=[places.index(row["place"]) + shift for row in rows], mode="markers",
             name=html.escape(pair), marker={"color": colour, "symbol": symbol, "size": 10},
-            error_x={
-                "type": "data", "array": [row["kappa_high"] - row["kappa"] for row in rows],
-                "arrayminus": [row["kappa"] - row["kappa_low"] for row in rows], "thickness": 1.5, "width": 4,
-                "color": colour,
-            },
+            error_x=axes.intervals(
+                [(row["kappa"], row["kappa_low"], row["kappa_high"]) for row in rows], thickness=1.5, colour=colour
+            ),
             customdata=[
                 f"{html.escape(row['place'])}<br>kappa {row['kappa']:.3f} ({row['kappa_low']:.3f} – "
                 f"{row['kappa_high']:.3f})<br>same verdict on {row['agreement']:.1%} of {row['replies']:,} replies"
@@ -100,10 +98,9 @@ def _marks(rows: list[dict[str, Any]], side: str, looks: tuple[str, str], height
     return go.Scatter(
         x=[row["value"] for row in rows], y=heights, mode="markers", name=name, legendgroup=name,
         marker={"color": colour, "symbol": symbol, "size": 10},
-        error_x={
-            "type": "data", "array": [row["high"] - row["value"] for row in rows],
-            "arrayminus": [row["value"] - row["low"] for row in rows], "thickness": 1.5, "width": 4, "color": colour,
-        },
+        error_x=axes.intervals(
+            [(row["value"], row["low"], row["high"]) for row in rows], thickness=1.5, colour=colour
+        ),
         customdata=[
             f"{html.escape(row['source'])}<br>{row['measure']} {row['value']:.4f} ({row['low']:.4f} – "
             f"{row['high']:.4f})<br>" + (f"{row['cases']:,} of " if row["cases"] is not None else "")

@@ -147,12 +147,7 @@ def refusals(bars: pl.DataFrame, heading: str) -> go.Figure:
         figure.add_bar(
             x=places, y=part["share"].to_list(), width=0.92 * width, name=html.escape(name),
             marker={"color": colour, "pattern": {"shape": pattern}}, customdata=part["group"].to_list(),
-            error_y={
-                "type": "data", "symmetric": False, "thickness": 1, "width": 4,
-                "array": (part["high"] - part["share"]).fill_null(0).to_list(),
-                "arrayminus": (part["share"] - part["low"]).fill_null(0).to_list(),
-                "visible": part["low"].null_count() < part.height,
-            },
+            error_y=axes.intervals(part.select("share", "low", "high").iter_rows()),
             hovertemplate=f"{html.escape(name)}, %{{customdata}}: %{{y:.1%}} refused<extra></extra>",
         )  # fmt: skip
         tops += list(zip(places, high, [f"{share:.0%}" for share in part["share"]], strict=True))

@@ -59,12 +59,13 @@ def lines(
         rows = list(frame.filter(pl.col("selector") == selector).sort(x.column).iter_rows(named=True))
         placed = [y.place(row[y.column]) for row in rows]
         heights += [value for value in placed if isinstance(value, float | int)]
-        bars = [_bar(row[error], y) if error else 0.0 for row in rows]
+        unit = LN10 if y.kind == "perplexity" else 1.0
+        errors = [row[error] for row in rows] if error else []
         figure.add_scatter(
             x=[x.place(row[x.column]) for row in rows], y=placed, name=look.title, mode="lines+markers",
             line={"color": look.colour, "width": 2, "dash": look.dash},
             marker={"color": look.colour, "size": 7, "symbol": look.symbol},
-            error_y={"type": "data", "array": bars, "visible": any(bars), "thickness": 1, "width": 3},
+            error_y=axes.errors([None if size is None else size / unit for size in errors]),
             customdata=[hover(row) for row in rows],
             hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
         )  # fmt: skip
@@ -77,12 +78,6 @@ def lines(
     if y.kind == "share" and heights and max(heights) == min(heights):
         figure.update_yaxes(range=[heights[0] - 0.1, heights[0] + 0.1])  # a flat line, or plotly's axis is 200% high
     return finished(figure, heading, below, height)
-
-
-def _bar(value: float | None, y: Axis) -> float:
-    if value is None or not math.isfinite(value):
-        return 0.0
-    return value / LN10 if y.kind == "perplexity" else value
 
 
 def _looks(axis: Axis, placed: Sequence[float]) -> dict[str, Any]:

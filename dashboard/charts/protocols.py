@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import cycle
 from typing import Any
 
@@ -69,15 +69,14 @@ def areas(table: pl.DataFrame, heading_text: str, below: str) -> go.Figure:
     for number, (intervention, symbol) in enumerate(zip(interventions, cycle(_SYMBOLS), strict=False)):
         mine = [rows.get((selector, intervention), {}) for selector in selectors]
         values = [_finite(row.get("area")) for row in mine]
-        ends = [_ends(row) for row in mine]
         shift = (number - (len(interventions) - 1) / 2) * _APART
         figure.add_scatter(
             x=values, y=[place + shift for place in range(len(selectors))], mode="markers", name=intervention,
             marker={"symbol": symbol, "size": 10, "color": colours, "line": {"width": 1, "color": palette.REFERENCE}},
-            error_x={
-                "type": "data", "array": [high for _, high in ends], "arrayminus": [low for low, _ in ends],
-                "thickness": 1, "width": 4, "color": palette.REFERENCE,
-            },
+            error_x=axes.intervals(
+                [[row.get(name) for name in ("area", "area_low", "area_high")] for row in mine],
+                colour=palette.REFERENCE,
+            ),
             customdata=[
                 f"<b>{palette.title(selector)}</b>, {intervention}<br>{area_text(row)}"
                 for selector, row in zip(selectors, mine, strict=True)
@@ -112,11 +111,6 @@ def area_text(row: Row) -> str:
         return "–"
     shown = f"{value:.2f}" if low is None or high is None else f"{value:.2f} ({low:.2f} to {high:.2f})"
     return shown.replace("-", "−")
-
-
-def _ends(row: Row) -> Sequence[float]:
-    value, low, high = (_finite(row.get(name)) for name in ("area", "area_low", "area_high"))
-    return (0.0, 0.0) if value is None or low is None or high is None else (value - low, high - value)
 
 
 def _finite(value: float | None) -> float | None:

@@ -57,10 +57,7 @@ def ways(rows: pl.DataFrame, heading: str, below: str) -> go.Figure:
         figure.add_scatter(
             x=[rate[0] for rate in rates], y=[place for place, _ in known], mode="markers", name=f"{name} refused",
             marker={"color": colour, "symbol": symbol, "size": 11, "line": {"width": 2, "color": colour}},
-            error_x={
-                "type": "data", "array": [high - rate for rate, _, high in rates],
-                "arrayminus": [rate - low for rate, low, _ in rates], "thickness": 1.5, "width": 4, "color": colour,
-            },
+            error_x=axes.intervals(rates, thickness=1.5, colour=colour),
             customdata=[
                 f"<b>{html.escape(way_title(row))}</b><br>{html.escape(row['setting'])}<br>{name} {percent(*rate)}<br>"
                 f"{row['pairs']:,} prompts<br>{damage(row)}"

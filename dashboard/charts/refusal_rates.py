@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
@@ -36,7 +35,7 @@ def changes(sets: Sequence[RateChange]) -> go.Figure:
         figure.add_scatter(
             x=[rate[0] for rate in rates], y=places, mode="markers", name=name,
             marker={"color": colour, "symbol": symbol, "size": 11, "line": {"width": 2, "color": colour}},
-            error_x=_error_bars(rates, colour),
+            error_x=axes.intervals(rates, thickness=1.5, colour=colour),
             customdata=[
                 f"{label}<br>{name}: {percent(*rate)}" + (f"<br>{one.n:,} prompts" if one.n else "")
                 for label, rate, one in zip(names, rates, sets, strict=True)
@@ -51,17 +50,6 @@ def changes(sets: Sequence[RateChange]) -> go.Figure:
     return finished(figure, "Before and after", "95% intervals", 170 + 46 * max(len(sets), 2), bottom=90)
 
 
-def _error_bars(rates: Sequence[tuple[float | None, ...]], colour: str) -> dict[str, Any]:
-    def reach(end: int) -> list[float]:
-        pairs = ((rate[end], rate[0]) for rate in rates)
-        return [abs(bound - rate) if bound is not None and rate is not None else 0.0 for bound, rate in pairs]
-
-    return {
-        "type": "data", "array": reach(2), "arrayminus": reach(1), "thickness": 1.5, "width": 4, "color": colour,
-        "visible": any(rate[1] is not None for rate in rates),
-    }  # fmt: skip
-
-
 def controls(point: Row, seeds: pl.DataFrame | None) -> go.Figure:
     """Malign refusal of the edit beside random masks with as many rows: one mark per seed, or mean and largest.
 
@@ -71,7 +59,8 @@ def controls(point: Row, seeds: pl.DataFrame | None) -> go.Figure:
     names = ["The edit"]
     real = (point["edited_malign"], point.get("edited_malign_low"), point.get("edited_malign_high"))
     figure.add_scatter(
-        x=[real[0]], y=[0], mode="markers", name="edit", error_x=_error_bars([real], palette.AFTER),
+        x=[real[0]], y=[0], mode="markers", name="edit",
+        error_x=axes.intervals([real], thickness=1.5, colour=palette.AFTER),
         marker={"symbol": "diamond", "size": 12, "color": palette.AFTER},
         hovertemplate=f"the edit: {percent(*real)}<extra></extra>",
     )  # fmt: skip
@@ -121,7 +110,7 @@ def composed(table: pl.DataFrame, kind: str) -> go.Figure:
         shift = 0.24 * (index - (len(domains) - 1) / 2)
         figure.add_scatter(
             x=[rate[0] for rate in rates], y=[masks.index(row["mask_domain"]) + shift for row in rows],
-            mode="markers", name=f"{domain} prompts", error_x=_error_bars(rates, colour),
+            mode="markers", name=f"{domain} prompts", error_x=axes.intervals(rates, thickness=1.5, colour=colour),
             marker={"color": colour, "symbol": symbol, "size": 10},
             customdata=[
                 f"<b>{mask_title(row['mask_domain'])}</b> on {domain} prompts<br>{kind} {percent(*rate)}<br>"

@@ -75,10 +75,7 @@ def false_alarms(found: dict[str, Any]) -> go.Figure:
         figure.add_scatter(
             x=cells, y=[share for share, *_ in shares], mode="lines+markers", name=title,
             line={"color": colour, "width": 2}, marker={"color": colour, "symbol": symbol, "size": 10},
-            error_y={
-                "type": "data", "array": [high - share for share, _, high in shares],
-                "arrayminus": [share - low for share, low, _ in shares], "thickness": 1.5, "width": 4,
-            },
+            error_y=axes.intervals(shares, thickness=1.5),
             customdata=[f"{one['cells']} cells: {percent(*one[name])}<br>{one['trials']:,} trials" for one in grids],
             hovertemplate="%{customdata}<extra></extra>",
         )  # fmt: skip

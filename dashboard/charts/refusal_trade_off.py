@@ -155,11 +155,9 @@ def _intervals(figure: go.Figure, cells: pl.DataFrame, chosen: str, across: str)
         if (row["point"] or row["id"] == chosen) and row["malign_low"] is not None
     ]
     bars = {
-        f"error_{axis}": {
-            "type": "data", "array": [row[f"{kind}_high"] - row[kind] for row in rows],
-            "arrayminus": [row[kind] - row[f"{kind}_low"] for row in rows], "thickness": 1, "width": 3,
-            "color": palette.REFERENCE,
-        }
+        f"error_{axis}": axes.intervals(
+            [(row[kind], row[f"{kind}_low"], row[f"{kind}_high"]) for row in rows], width=3, colour=palette.REFERENCE
+        )
         for axis, kind in (("x", "benign"), ("y", "malign")) if kind in ("malign", across)
     }  # fmt: skip
     figure.add_scatter(

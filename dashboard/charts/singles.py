@@ -94,10 +94,7 @@ def _mark(figure: go.Figure, row: Row, height: float, said: str, *, legend: bool
     figure.add_scatter(
         x=[value], y=[height], mode="markers", name=look.title, showlegend=legend, cliponaxis=False,
         marker={"color": look.colour, "symbol": look.symbol, "size": 13},
-        error_x={
-            "type": "data", "array": [ends[1] - value if ends else 0.0],
-            "arrayminus": [value - ends[0] if ends else 0.0], "visible": ends is not None, "thickness": 1, "width": 4,
-        },
+        error_x=axes.intervals([(value, row["low"], row["high"])]),
         customdata=["<br>".join(lines)], hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
     )  # fmt: skip
 
@@ -126,10 +123,7 @@ def helping(found: pl.DataFrame, heading: str) -> go.Figure:
     values = found["helps"]
     figure.add_bar(
         y=found["part"].to_list(), x=values.to_list(), orientation="h", marker={"color": _HELPS_COLOUR},
-        error_x={
-            "type": "data", "array": (found["high"] - values).to_list(),
-            "arrayminus": (values - found["low"]).to_list(), "thickness": 1, "width": 4,
-        },
+        error_x=axes.intervals(found.select("helps", "low", "high").iter_rows()),
         customdata=[
             f"{row['helps']:.1%} of {row['units']:,} ({row['low']:.1%} to {row['high']:.1%})"
             for row in found.iter_rows(named=True)

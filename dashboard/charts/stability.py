@@ -89,10 +89,7 @@ def between_draws(draws: pl.DataFrame, limit: float, *, heading: str) -> go.Figu
         figure.add_scatter(
             x=[row["jaccard"]], y=[place], name=look.title, mode="markers", showlegend=False, cliponaxis=False,
             marker={"color": look.colour, "symbol": look.symbol, "size": 13},
-            error_x={
-                "type": "data", "array": [row["jaccard_max"] - row["jaccard"]],
-                "arrayminus": [row["jaccard"] - row["jaccard_min"]], "thickness": 1, "width": 4,
-            },
+            error_x=axes.intervals([(row["jaccard"], row["jaccard_min"], row["jaccard_max"])]),
             customdata=[
                 f"Jaccard {row['jaccard']:.4f} ({row['jaccard_min']:.4f} to {row['jaccard_max']:.4f})<br>Spearman {rho}"
             ],

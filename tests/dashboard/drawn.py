@@ -1,0 +1,100 @@
+"""What a figure draws, read back from it, to be compared with its table: marks with both ends of their intervals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+
+_NUMBER = re.compile(r"[-−+]?\d[\d,]*(?:\.\d+)?")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A mark of a trace that has error bars. place: where it stands on the other axis; low, high: None without a bar;
+    hover: as a browser shows it."""
+
+    trace: str
+    axis: str
+    place: float | str
+    value: float
+    low: float | None
+    high: float | None
+    hover: str
+
+
+def marks(figure: go.Figure) -> list[Mark]:
+    """Every mark of every trace with error bars that can be seen, in the order of the figure."""
+    return [
+        mark for trace in figure.data for axis in "xy" if f"error_{axis}" in trace for mark in _of_trace(trace, axis)
+    ]
+
+
+def _of_trace(trace: Any, axis: str) -> Iterator[Mark]:
+    bars, values = trace[f"error_{axis}"], list(trace[axis])
+    if bars.array is None:
+        return
+    above, below = list(bars.array), list(bars.array if bars.arrayminus is None else bars.arrayminus)
+    assert bars.type == "data"
+    assert bars.symmetric is not True
+    seen = bars.visible is not False and bars.thickness > 0 and bars.width > 0
+    assert len(above) == len(below) == len(values) or not seen
+    for i, (value, place) in enumerate(zip(values, trace["y" if axis == "x" else "x"], strict=True)):
+        if value is not None:
+            long = seen and (above[i] != 0 or below[i] != 0)
+            ends = (value - below[i], value + above[i]) if long else (None, None)
+            yield Mark(trace.name or "", axis, place, value, *ends, _hover(trace, i))
+
+
+def _hover(trace: Any, index: int) -> str:
+    text = str(trace.hovertemplate or "")
+    if trace.customdata is not None:
+        parts = trace.customdata[index]
+        parts = [parts] if isinstance(parts, str) else list(parts)
+        text = text.replace("%{customdata}", parts[0])
+        for place, part in enumerate(parts):
+            text = text.replace(f"%{{customdata[{place}]}}", part)
+    return text
+
+
+def says(text: str, number: float) -> bool:
+    """Does a text name a number, rounded as the text rounds it? As a percentage too, where the text has one: the ends
+    of `75.2% [71.2, 78.8]` are percentages."""
+    for written in _NUMBER.findall(text):
+        digits = written.replace(",", "").replace("−", "-")
+        rounding = 0.5 * 10.0 ** -len(digits.partition(".")[2]) + 1e-9
+        units = (1, 100) if "%" in text else (1,)
+        if any(abs(float(digits) - unit * number) <= rounding for unit in units):
+            return True
+    return False
+
+
+def check(figure: go.Figure, rows: Sequence[Sequence[Any]], *, hover: Sequence[str] = ("value", "low", "high")) -> None:
+    """The marks with error bars are exactly those of `rows`: (trace, axis, place, value, low, high).
+
+    low, high: None for a mark without a bar. place: a whole number for the place of a list, from which several marks
+    are moved apart by less than half a place. hover: which of the three numbers the hover names.
+    """
+    drawn = sorted(marks(figure), key=_order)
+    wanted = sorted((Mark(*row, hover="") for row in rows), key=_order)
+    assert [(mark.trace, mark.axis) for mark in drawn] == [(mark.trace, mark.axis) for mark in wanted]
+    for mark, want in zip(drawn, wanted, strict=True):
+        what = (mark.trace, mark.axis, want.place)
+        if isinstance(want.place, int):
+            assert isinstance(mark.place, int | float)
+            assert abs(mark.place - want.place) < 0.5, what
+        else:
+            assert mark.place == (want.place if isinstance(want.place, str) else pytest.approx(want.place)), what
+        assert mark.value == pytest.approx(want.value), what
+        assert (mark.low, mark.high) == (pytest.approx(want.low), pytest.approx(want.high)), what
+        for name in hover:
+            number = getattr(want, name)
+            assert number is None or says(mark.hover, number), (*what, name, number, mark.hover)
+
+
+def _order(mark: Mark) -> tuple[str, str, float]:
+    return mark.trace, mark.axis, mark.value

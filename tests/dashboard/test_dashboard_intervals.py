@@ -1,0 +1,372 @@
+"""Every figure with error bars, compared with its table: centres, both ends, which marks have none, and the hover."""
+
+from __future__ import annotations
+
+import ast
+import math
+import sys
+from pathlib import Path
+
+import plotly.graph_objects as go
+import polars as pl
+import pytest
+from drawn import check, says
+
+import dashboard
+from dashboard.charts import (
+    axes,
+    controls,
+    curves,
+    depth_share,
+    judges,
+    learn,
+    lines,
+    protocols,
+    refusal_baselines,
+    refusal_rates,
+    refusal_specificity,
+    refusal_trade_off,
+    refusal_values,
+    singles,
+    stability,
+)
+from dashboard.charts.formats import LN10  # fmt: skip
+
+# Pairwise distinct values and lengths on both sides, so that a swap, a mirror or a wrong side shows.
+ENDS = ((0.41, 0.32, 0.63), (0.24, 0.21, 0.57), (0.72, 0.46, 0.86), (0.53, 0.48, 0.67), (0.35, 0.04, 0.37),
+        (0.64, 0.56, 0.83), (0.15, 0.03, 0.26), (0.82, 0.65, 0.88))  # fmt: skip
+BARE = (0.46, None, None)  # a value without an interval
+NAMES = {"lrp": "LRP", "ig": "IG", "wanda": "Wanda"}
+Drawn = tuple[go.Figure, list[tuple[object, ...]]]
+
+
+def columns(*names: str) -> list[str]:
+    """Of each name the column of the value and those of both ends."""
+    return [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
+
+
+def before_and_after() -> Drawn:
+    change = refusal_values.RateChange
+    sets = [change("a", True, ENDS[0], ENDS[1], 9), change("b", False, ENDS[2], ENDS[3], 9),
+            change("c", True, BARE, ENDS[4], None), change("d", True, (None,) * 3, ENDS[5], 9)]  # fmt: skip
+    before = [("unedited", "x", place, *one.before) for place, one in enumerate(sets) if one.before[0] is not None]
+    return refusal_rates.changes(sets), before + [("edited", "x", i, *one.after) for i, one in enumerate(sets)]
+
+
+def changes_of_tables() -> Drawn:
+    """The same from a cell, the unedited cell, an operating point and further prompts."""
+    names = columns("malign", "benign")
+    numbers = iter(ENDS)
+
+    def rates(*kinds: str) -> dict[str, float | None]:
+        return dict(zip(columns(*kinds), (value for _ in kinds for value in next(numbers)), strict=True))
+
+    place = {"selector": "lrp", "domain": "hate", "lambda": 0.5, "k": 0.02}
+    cell = place | rates("malign", "benign") | {"malign_n": 5, "benign_n": 6}
+    before = rates("malign", "benign")
+    point = rates("unedited_malign", "edited_malign", "unedited_benign", "edited_benign") | {"pairs": 7}
+    further = {"before": ENDS[6], "after": ENDS[1]}
+    row = dict(zip(columns(*further), (*further["before"], *further["after"]), strict=True))
+    transfer = pl.DataFrame([place | row | {"prompts": "more", "kind": "benign", "n": 3}])
+    sets = refusal_values.rate_changes(cell, before, point, transfer, published=False)
+    assert [(one.malign, one.n) for one in sets] == [(True, 5), (False, 6), (True, 7), (False, 7), (False, 3)]
+    triples = [
+        (side, "x", number, *(table[name] for name in columns(kind)))
+        for number, (old, new, kinds) in enumerate((
+            (before, cell, ("malign",) * 2), (before, cell, ("benign",) * 2),
+            (point, point, ("unedited_malign", "edited_malign")), (point, point, ("unedited_benign", "edited_benign")),
+            (row, row, ("before", "after")),
+        ))
+        for side, table, kind in zip(("unedited", "edited"), (old, new), kinds, strict=True)
+    ]  # fmt: skip
+    assert set(names) < set(cell)
+    return refusal_rates.changes(sets), triples
+
+
+def edit_among_random_masks() -> Drawn:
+    point = dict(zip(columns("edited_malign"), ENDS[0], strict=True)) | {"unedited_malign": 0.1, "control_malign": 0.2}
+    return refusal_rates.controls(point, None), [("edit", "x", 0, *ENDS[0])]
+
+
+def edit_without_an_interval() -> Drawn:
+    return refusal_rates.controls({"edited_malign": 0.4}, None), [("edit", "x", 0, 0.4, None, None)]
+
+
+def composed(kind: str) -> Drawn:
+    numbers = [*ENDS[:5], BARE]
+    places = [(mask, domain) for mask in ("hate", "crime", "none") for domain in ("hate", "crime")]
+    other = {"malign": "benign", "benign": "malign"}[kind]
+    rows = [
+        {"mask_domain": mask, "evaluated_domain": domain, "rows_removed": 5, "malign_n": 40, "benign_n": 40}
+        | dict(zip(columns(kind, other), (*mine, 0.01, 0.0, 0.02), strict=True))
+        for (mask, domain), mine in zip(places, numbers, strict=True)
+    ]
+    wanted = [
+        (f"{domain} prompts", "x", place // 2, *mine)
+        for place, ((_, domain), mine) in enumerate(zip(places, numbers, strict=True))
+    ]
+    return refusal_rates.composed(pl.DataFrame(rows), kind), wanted
+
+
+def ways() -> Drawn:
+    rows = [
+        {"method": "row_mask", "vector": vector, "setting": setting, "kl": 0.1, "edited_nll": 2.0, "pairs": 40}
+        | {"unedited_malign": 0.1}
+        | dict(zip(columns("edited_malign", "edited_benign"), (*malign, *benign), strict=True))
+        for vector, setting, malign, benign in (
+            ("lrp", "a", ENDS[0], ENDS[1]), ("ig", None, (None,) * 3, (None,) * 3), ("wanda", "b", ENDS[2], ENDS[3]),
+        )
+    ]  # fmt: skip
+    malign, benign = "risk prompts refused", "harmless prompts refused"
+    wanted = [(malign, "x", 0, *ENDS[0]), (malign, "x", 2, *ENDS[2])]
+    return refusal_baselines.ways(pl.DataFrame(rows), "h", "b"), [
+        *wanted, (benign, "x", 0, *ENDS[1]), (benign, "x", 2, *ENDS[3]),
+    ]  # fmt: skip
+
+
+def trade_off(alike: bool) -> Drawn:
+    """Bars on the operating point and the chosen cell, on no other. alike: perplexity lies across, not benign."""
+    fixed = (0.1, 0.02, 0.17)
+    rows = [
+        {"selector": name, "domain": "hate", "lambda": 0.5, "k": k, "rows_removed": 5, "nll": 2 + k, "feasible": True}
+        | {"id": f"{name}/{k}", "point": point, "rescue": False}
+        | dict(zip(columns("malign", "benign"), (*malign, *(fixed if alike else benign)), strict=True))
+        for name, k, point, malign, benign in (
+            ("lrp", 0.01, False, ENDS[0], ENDS[1]), ("lrp", 0.02, True, ENDS[2], ENDS[3]),
+            ("ig", 0.01, False, ENDS[4], ENDS[5]), ("ig", 0.02, False, ENDS[6], ENDS[7]),
+        )
+    ]  # fmt: skip
+    frame = pl.DataFrame(rows)
+    figure = refusal_trade_off.trade_off(frame, frame.clear(), "ig/0.01", 0.1, "h")
+    wanted: list[tuple[object, ...]] = []
+    for row in (rows[1], rows[2]):
+        malign, benign = ([row[name] for name in columns(kind)] for kind in ("malign", "benign"))
+        wanted.append(("", "y", row["nll"] / LN10 if alike else row["benign"], *malign))
+        wanted += [] if alike else [("", "x", row["malign"], *benign)]
+        own = next(trace for trace in figure.data if trace.name == NAMES[row["selector"]])
+        (text,) = [hover for name, hover in own.customdata if name == row["id"]]
+        assert all(says(text, number) for number in (*malign, *benign))
+    return figure, wanted
+
+
+def against_own_layers(shares: bool) -> Drawn:
+    ours, theirs = ("depth_share", "difference") if shares else ("difference", "depth_share")
+    ends = {"difference": ("difference", "low", "high"), "depth_share": columns("depth_share")}
+    rows = [
+        {"selector": name, "order": "lerf", "answer": "better", "p_holm": 0.01, "advantage": 1.2}
+        | {"control_advantage": 0.3}
+        | dict(zip((*ends[ours], *ends[theirs]), (*mine, *other), strict=True))
+        for name, mine, other in (
+            ("ig", ENDS[0], ENDS[1]), ("lrp", ENDS[2], ENDS[3]), ("wanda", (None,) * 3 if shares else BARE, ENDS[4]),
+        )
+    ]  # fmt: skip
+    frame = pl.DataFrame(rows)
+    figure = depth_share.shares(frame) if shares else depth_share.differences(frame, "lerf")
+    wanted = [("LRP", "x", 0, *ENDS[2]), ("IG", "x", 1, *ENDS[0])]
+    return figure, wanted if shares else [*wanted, ("Wanda", "x", 2, *BARE)]
+
+
+def dumbbells() -> Drawn:
+    """Mean and range over seeds; one mask alone has no bar."""
+    seeds = {"consensus2": (2.5,), "random": (4.0, 4.1, 4.6), "lrp": (3.0, 3.7)}
+    rows = [
+        {"control": name, "size_matched_to": None, "rows_removed": 24, "nll": nll, "seed": seed}
+        for name, nlls in seeds.items() for seed, nll in enumerate(nlls)
+    ]  # fmt: skip
+    frame = pl.DataFrame(rows, schema_overrides={"size_matched_to": pl.String})
+    wanted = []
+    for place, name in enumerate(("consensus2", "lrp", "random")):
+        nlls = [nll / LN10 for nll in seeds[name]]
+        ends = (min(nlls), max(nlls)) if len(nlls) > 1 else (None, None)
+        title = {"consensus2": "Consensus-2", "lrp": "LRP", "random": "Random"}[name]
+        wanted.append((title, "x", place, sum(nlls) / len(nlls), *ends))
+        if name != "consensus2":  # beside each control of its size
+            wanted.append(("Consensus-2", "x", place, 2.5 / LN10, None, None))
+    return controls.dumbbells(frame), wanted
+
+
+def refused_bars() -> Drawn:
+    numbers = {("x", "one"): ENDS[0], ("y", "one"): ENDS[1], ("x", "two"): ENDS[2], ("y", "two"): BARE}
+    rows = [
+        {"group": group, "name": name, "share": share, "low": low, "high": high}
+        for (group, name), (share, low, high) in numbers.items()
+    ]
+    places = {"x": 0, "y": 1}
+    wanted = [(name, "y", places[group], *mine) for (group, name), mine in numbers.items()]
+    return learn.refusals(pl.DataFrame(rows), "h"), wanted
+
+
+def false_alarms() -> Drawn:
+    grids = [
+        {"cells": cells, "interval": first, "p": second, "trials": 1000, "level": 0.05}
+        for cells, first, second in ((3, ENDS[0], ENDS[1]), (12, ENDS[2], ENDS[3]))
+    ]
+    titles = {name: look[0] for name, look in refusal_specificity._LOOKS.items()}
+    wanted = [(titles[name], "y", str(grid["cells"]), *grid[name]) for grid in grids for name in titles]
+    return refusal_specificity.false_alarms({"grids": grids}), wanted
+
+
+def single_rows(sets: bool) -> Drawn:
+    """Two seeds of IG are averaged, ends and all; a seed without an interval leaves none."""
+    rows = [("lrp", None, *ENDS[0], 2.6), ("ig", 1, *ENDS[1], 3.0), ("ig", 2, *ENDS[2], 3.2), ("wanda", None, *BARE, 2)]
+    names = ["selector", "seed", "signed_spearman", "signed_low", "signed_high", "lerf_nll"]
+    found = singles.marks(pl.DataFrame(rows, schema=names, orient="row"), "signed")
+    ig = [sum(pair) / 2 for pair in zip(ENDS[1], ENDS[2], strict=True)]
+    wanted = [("LRP", (2.6, 0), *ENDS[0]), ("IG", (3.1, 1), *ig), ("Wanda", (2.0, 2), *BARE)]
+    figure = (singles.scatter if sets else singles.intervals)(found, "h", "signed", "row")
+    return figure, [(name, "x", places[0] if sets else places[1], *mine) for name, places, *mine in wanted]
+
+
+def helping() -> Drawn:
+    parts = ("up_proj", "q_proj", "o_proj")
+    rows = [(part, 40 + i, *ENDS[i]) for i, part in enumerate(parts)]
+    frame = pl.DataFrame(rows, schema=["part", "units", "helps", "low", "high"], orient="row")
+    return singles.helping(frame, "h"), [("", "x", part, *ENDS[i]) for i, part in enumerate(parts)]
+
+
+def between_draws() -> Drawn:
+    rows = [(name, *mine, 0.9) for name, mine in (("wanda", ENDS[0]), ("lrp", ENDS[1]), ("ig", (None,) * 3))]
+    names = ["selector", "jaccard", "jaccard_min", "jaccard_max", "spearman"]
+    figure = stability.between_draws(pl.DataFrame(rows, schema=names, orient="row"), 0.8, heading="h")
+    return figure, [("LRP", "x", 0, *ENDS[1]), ("Wanda", "x", 1, *ENDS[0])]
+
+
+def areas() -> Drawn:
+    numbers = {("lrp", "zero"): ENDS[0], ("ig", "zero"): ENDS[1], ("lrp", "mean"): ENDS[2], ("ig", "mean"): BARE}
+    rows = [(*key, *mine) for key, mine in numbers.items()]
+    frame = pl.DataFrame(rows, schema=["selector", "intervention", *columns("area")], orient="row")
+    places = {"lrp": 0, "ig": 1}
+    return protocols.areas(frame, "h", "b"), [
+        (intervention, "x", places[name], *mine) for (name, intervention), mine in numbers.items()
+    ]
+
+
+def judged_rates() -> Drawn:
+    rows = [
+        {"source": source, "judge": judge, "measure": measure, "replies": 50, "cases": 5}
+        | dict(zip(("value", "low", "high"), ENDS[i], strict=True))
+        for i, (measure, judge, source) in enumerate(
+            (measure, judge, source) for measure in ("refused", "recall") for judge in ("a", "b") for source in "st"
+        )
+    ]  # fmt: skip
+    places = {"s": 0, "t": 1}
+    wanted = [(row["judge"], "x", places[row["source"]], *(row[n] for n in ("value", "low", "high"))) for row in rows]
+    return judges.rates(pl.DataFrame(rows), ["a", "b"], "h"), wanted
+
+
+def kappas() -> Drawn:
+    rows = [
+        {"place": place, "pair": pair, "agreement": 0.99, "replies": 50}
+        | dict(zip(columns("kappa"), mine, strict=True))
+        for place, pair, mine in (
+            ("s", "a", ENDS[0]), ("t", "a", ENDS[1]), ("s", "b", (None,) * 3), ("t", "b", ENDS[2]),
+        )
+    ]  # fmt: skip
+    wanted = [("a", "x", 0, *ENDS[0]), ("a", "x", 1, *ENDS[1]), ("b", "x", 1, *ENDS[2])]
+    return judges.kappas(pl.DataFrame(rows), ["a", "b"]), wanted
+
+
+def lines_of(kind: str) -> Drawn:
+    """Errors in the unit of the axis; what is null or not finite has none."""
+    unit = LN10 if kind == "perplexity" else 1.0
+    rows = [("lrp", 8, 0.5, 0.1), ("lrp", 16, 0.7, None), ("ig", 8, 0.6, 0.3), ("ig", 16, 0.4, math.inf),
+            ("wanda", 8, math.inf, 0.2), ("wanda", 16, 0.2, 0.05)]  # fmt: skip
+    frame = pl.DataFrame(rows, schema=["selector", "size", "y", "e"], orient="row")
+    figure = lines.lines(
+        frame, lines.Axis("size", "s", "category"), lines.Axis("y", "y", kind), heading="h", error="e",
+        hover=lambda row: f"{row['y']}",
+    )  # fmt: skip
+    return figure, _with_errors(rows, unit)
+
+
+def perplexity_curve() -> Drawn:
+    rows = [("lrp", 0.1, 2.0, 0.1), ("lrp", 0.3, 2.5, 0.25), ("lrp", 0.5, 3.0, None), ("lrp", 0.7, math.inf, 0.1)]
+    frame = pl.DataFrame(rows, schema=["selector", "rate", "nll", "error"], orient="row").with_columns(
+        rows_removed=5, printed=pl.lit(None, pl.String), seeds=1, tokens=9, plateau=False
+    )
+    figure = go.Figure([curves.curve(frame, "lrp", 1.5, False, "")])
+    return figure, [
+        (trace, axis, place, value - 1.5 / LN10, *((low - 1.5 / LN10, high - 1.5 / LN10) if low else (None, None)))
+        for trace, axis, place, value, low, high in _with_errors(rows, LN10)
+    ]
+
+
+def _with_errors(rows: list[tuple], unit: float) -> list[tuple]:
+    return [
+        (NAMES[name], "y", str(x) if isinstance(x, int) else x, y / unit)
+        + (((y - error) / unit, (y + error) / unit) if error and math.isfinite(error) else (None, None))
+        for name, x, y, error in rows if math.isfinite(y)
+    ]  # fmt: skip
+
+
+VALUE, NOTHING = ("value",), ()
+CASES = {
+    "before and after": (before_and_after,), "before and after, of the tables": (changes_of_tables,),
+    "edit among random masks": (edit_among_random_masks,), "edit without an interval": (edit_without_an_interval,),
+    "composed, malign": (lambda: composed("malign"),), "composed, benign": (lambda: composed("benign"),),
+    "ways": (ways,), "trade-off": (lambda: trade_off(False), NOTHING),
+    "trade-off over perplexity": (lambda: trade_off(True), NOTHING),
+    "depth share": (lambda: against_own_layers(True),), "own layers": (lambda: against_own_layers(False),),
+    "controls": (dumbbells, NOTHING), "learn": (refused_bars, NOTHING), "false alarms": (false_alarms,),
+    "singles and sets": (lambda: single_rows(True),), "singles alone": (lambda: single_rows(False),),
+    "helping": (helping,), "between draws": (between_draws,), "areas": (areas,), "judges": (judged_rates,),
+    "kappa": (kappas,), "lines": (lambda: lines_of("number"), VALUE),
+    "lines of perplexity": (lambda: lines_of("perplexity"), NOTHING), "curve": (perplexity_curve, NOTHING),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bars_reach_from_both_ends_of_the_table(name):
+    draw, *hover = CASES[name]
+    figure, rows = draw()
+    assert any(row[-1] is not None for row in rows) or name == "edit without an interval"
+    check(figure, rows, **({"hover": hover[0]} if hover else {}))
+
+
+def test_the_line_of_a_further_draw_is_its_prediction_interval():
+    line = {"edited_malign": 0.6, "unedited_malign": 0.1, "draws_low": 0.07, "draws_high": 0.44}
+    draws = pl.DataFrame({"malign": [0.2, 0.3], "seed": [0, 1], "k": [0.02, None]})
+    figure = refusal_specificity.among_draws(line, draws)
+    (joined,) = [trace for trace in figure.data if trace.mode == "lines"]
+    assert (list(joined.x), list(joined.y)) == ([0.07, 0.44], [1, 1])
+    edit, marks = (trace for trace in figure.data if trace.mode == "markers")
+    assert (list(edit.x), list(edit.y), list(marks.x), list(marks.y)) == ([0.6], [0], [0.2, 0.3], [1, 1])
+    assert not any("error_x" in trace and trace.error_x.array for trace in figure.data)
+
+
+def functions_with_bars() -> set[str]:
+    """`module.function` for every function of the dashboard that gives a trace error bars; a function that makes them
+    without `axes.intervals` or `axes.errors` fails."""
+    found = set()
+    root = Path(dashboard.__file__).parent
+    for path in root.rglob("*.py"):
+        for function in ast.parse(path.read_text("utf-8")).body:
+            name = f"{path.stem}.{getattr(function, 'name', '')}"
+            for node in ast.walk(function):
+                if isinstance(node, ast.Call) and ast.unparse(node.func) in ("axes.intervals", "axes.errors"):
+                    found.add(name)
+                texts = [key for key in getattr(node, "keys", ()) if isinstance(key, ast.Constant)]
+                own = isinstance(node, ast.Dict) and "array" in [text.value for text in texts]
+                assert not own or name in ("axes.intervals", "axes.errors"), f"{name} makes its own error bars"
+                if isinstance(node, ast.keyword) and node.arg in ("error_x", "error_y"):
+                    assert ast.unparse(node.value).startswith(("axes.intervals(", "axes.errors(")), name
+    return found
+
+
+def test_every_function_that_draws_bars_is_among_the_cases(monkeypatch):
+    called = set()
+    for name in ("intervals", "errors"):
+        made = getattr(axes, name)
+
+        def recorded(*given, made=made, **options):
+            frame = sys._getframe(1)
+            while frame.f_code.co_name.startswith("<"):  # of a comprehension
+                frame = frame.f_back
+            called.add(f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_name}")
+            return made(*given, **options)
+
+        monkeypatch.setattr(axes, name, recorded)
+    for draw, *_ in CASES.values():
+        draw()
+    assert called == functions_with_bars()
+    assert len(called) > 10
