@@ -1,7 +1,7 @@
 """The one reader of results: tables and curves of a folder that was written with `--out`, that ships with the software,
 or that holds the values of one model of the paper.
 
-Everything is cached by the files' time stamps and sizes. What cannot be read is an `InputError` whose one
+Everything is cached by the files' time stamps, sizes and inodes. What cannot be read is an `InputError` whose one
 line says what to do.
 """
 
@@ -256,13 +256,13 @@ def _curves(table: Table, *, published: bool) -> Curves:
     return Curves(ordered, table.provenance, published, errors, table.before_windows)
 
 
-def stamp(path: Path) -> tuple[int, int] | None:
-    """Time and size of a file, None where it is missing: what cached readings are good for."""
+def stamp(path: Path) -> tuple[int, ...] | None:
+    """Times, size and inode of a file, None where it is missing: what cached readings are good for."""
     try:
         status = os.stat(path)
     except OSError:
         return None
-    return status.st_mtime_ns, status.st_size
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 
 @lru_cache(maxsize=512)

@@ -23,10 +23,12 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 from browser_pages import FLAGS, TIMEOUT_MS, ScriptRuns
+from drawn import sorted_by_others
 from synthetic import write_run
 
 import dashboard  # noqa: F401 (its modules, and the engine's, are imported before the first test)
 import engine  # noqa: F401
+from dashboard.charts.sortable import Sortable
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,6 +43,20 @@ def one_scan_for_components():
         once = cache(manifest_scanner.scan_component_manifests)
         patch.setattr(manifest_scanner, "scan_component_manifests", once)
         yield
+
+
+@pytest.fixture(autouse=True)
+def tables_sort_by_what_they_show(monkeypatch):
+    """Whatever table a test makes or a page shows: its columns are sorted by the numbers in their cells."""
+    made, found = Sortable.__init__, []
+
+    def watched(table, *parts, **named):
+        made(table, *parts, **named)
+        found.extend(sorted_by_others(table))
+
+    monkeypatch.setattr(Sortable, "__init__", watched)
+    yield
+    assert found == []
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,13 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-_NUMBER = re.compile(r"[-−+]?\d[\d,]*(?:\.\d+)?")
+from dashboard.charts.sortable import Sortable
+
+_NUMBER = re.compile(r"([-−+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+))(?:(?:×10|e\+?)([⁻⁰¹²³⁴⁵⁶⁷⁸⁹\d-]+)|([kMB])\b)?")
+_RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+_THOUSANDS = {"": 0, "k": 3, "M": 6, "B": 9}
+_OF = re.compile(r"(\d+) of (\d+)")
+_ROWS = 100  # of a table
 
 
 @dataclass(frozen=True)
@@ -64,13 +71,32 @@ def _hover(trace: Any, index: int) -> str:
 def says(text: str, number: float) -> bool:
     """Does a text name a number, rounded as the text rounds it? As a percentage too, where the text has one: the ends
     of `75.2% [71.2, 78.8]` are percentages."""
-    for written in _NUMBER.findall(text):
+    for written, power, thousands in _NUMBER.findall(text):
         digits = written.replace(",", "").replace("−", "-")
-        rounding = 0.5 * 10.0 ** -len(digits.partition(".")[2]) + 1e-9
+        scale = 10.0 ** (int(power.translate(_RAISED) or 0) + _THOUSANDS[thousands])
+        rounding = (0.5 * 10.0 ** -len(digits.partition(".")[2]) + 1e-9) * scale
         units = (1, 100) if "%" in text else (1,)
-        if any(abs(float(digits) - unit * number) <= rounding for unit in units):
+        if any(abs(float(digits) * scale - unit * number) <= rounding for unit in units):
             return True
     return False
+
+
+def sorted_by_others(table: Sortable) -> list[str]:
+    """The columns whose numbers, by which they are sorted, are not those that stand in their cells. Words have one
+    number each; what is null or beyond a float64 has no digits to compare."""
+    found = []
+    for name in table.texts.columns:
+        numbers: dict[str, float] = {}
+        cells = zip(table.texts[name].head(_ROWS), table.numbers[name].head(_ROWS), strict=True)
+        for text, number in ((str(text), number) for text, number in cells if text is not None):
+            if number is None or isinstance(number, str) or not math.isfinite(number):
+                continue
+            share = _OF.search(text)
+            same = says(text, number) or (share and says(f"{int(share[1]) / int(share[2]):.9f}", number))
+            words = not any(letter.isdigit() for letter in text) and numbers.setdefault(text, number) == number
+            if not (same or words):
+                found.append(f"{name}: {text!r} is sorted as {number}")
+    return found
 
 
 def check(figure: go.Figure, rows: Sequence[Sequence[Any]], *, hover: Sequence[str] = ("value", "low", "high")) -> None:

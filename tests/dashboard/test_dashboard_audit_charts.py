@@ -166,17 +166,12 @@ def test_references_remove_exactly_as_many_rows_as_their_control():
     assert controls_chart.references(table, "consensus2") == []
 
 
-def test_dumbbells_stand_at_mean_perplexity_with_the_range_of_seeds():
+def test_dumbbells_name_the_rows_that_they_remove():
     table = controls()["controls"].filter(order="lerf")
     figure = controls_chart.dumbbells(table)
     labels = list(figure.layout.yaxis.ticktext)
     assert labels[0].startswith("Consensus-2")
     assert "<sub>15 rows</sub>" in next(label for label in labels if label.startswith("LRP ∩ IG"))
-    place = next(i for i, label in enumerate(labels) if label.startswith("Random"))
-    random = next(t for t in figure.data if t.mode == "markers" and t.y[0] == place and t.name == "Random")
-    assert random.x[0] == pytest.approx(4.5 / LN10)
-    assert random.error_x.array[0] == pytest.approx(0.1 / LN10)
-    assert random.error_x.arrayminus[0] == pytest.approx(0.1 / LN10)
 
 
 def test_dangerous_groups_are_ringed():
@@ -238,17 +233,15 @@ def test_lines_leave_gaps_and_tell_selectors_apart_without_colour():
             "selector": ["lrp", "lrp", "ig", "ig"],
             "size": [8, 16, 8, 16],
             "nll": [1.0, None, math.inf, 2.0],
-            "error": [0.1, None, None, 0.2],
         }
     )
     figure = lines.lines(
         frame, Axis("size", "windows", "category"), Axis("nll", "perplexity", "perplexity"), heading="h",
-        error="error", hover=lambda row: f"{row['size']} windows", reference=(1.5, "unmasked"),
+        hover=lambda row: f"{row['size']} windows", reference=(1.5, "unmasked"),
     )  # fmt: skip
     lrp, ig = figure.data
     assert (list(lrp.x), list(lrp.y)) == (["8", "16"], [pytest.approx(1.0 / LN10), None])
     assert list(ig.y) == [None, pytest.approx(2.0 / LN10)]
-    assert list(lrp.error_y.array) == [pytest.approx(0.1 / LN10), 0.0]
     assert list(ig.customdata) == ["8 windows", "16 windows"]
     assert (lrp.line.dash, lrp.marker.symbol) != (ig.line.dash, ig.marker.symbol)
     assert figure.layout.shapes[0].y0 == pytest.approx(1.5 / LN10)

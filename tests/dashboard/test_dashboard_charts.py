@@ -29,15 +29,12 @@ def traces(figure, name):
     return [trace for trace in figure.data if trace.name == name]
 
 
-def test_heights_are_log10_perplexity_with_errors(drawn):
+def test_heights_are_log10_perplexity(drawn):
     figure = curve_chart.curves(drawn, "morf", baseline=2.0)
     (lrp,) = traces(figure, "LRP")
     assert list(lrp.x) == [0.0, 0.1, 0.3, 0.5]
     assert list(lrp.y) == pytest.approx([(2 + 20 * rate) / LN10 for rate in lrp.x])
-    assert list(lrp.error_y.array) == pytest.approx([0.05 / LN10] * 4)
     assert figure.layout.yaxis.type in (None, "linear")
-    (random,) = traces(figure, "Random")
-    assert random.error_y.array[-1] == pytest.approx(0.1 / LN10)
 
 
 def test_every_selector_has_its_look_and_exact_values_in_the_hover(drawn):

@@ -245,7 +245,6 @@ def test_ways_show_the_chosen_settings_on_the_final_prompts():
     malign, benign = figure.data
     assert (list(malign.x), list(benign.x)) == ([0.6, 0.3, 0.4], [0.05, 0.02, 0.06])
     assert [round(place) for place in malign.y] == [0, 1, 2]
-    assert list(malign.error_x.array) == pytest.approx([0.1] * 3)
     names = [label.split("<br>") for label in figure.layout.yaxis.ticktext]
     assert names[0] == ["Row mask, LRP", "KL 0.07, perplexity 8.17"]
     assert names[3] == ["Vector if condition, refusing − complying", refusal_baselines.NONE]

@@ -1,6 +1,7 @@
 """Reading results: full, empty and broken folders; published tables; shipped arrays."""
 
 import math
+import os
 
 import polars as pl
 import pytest
@@ -54,6 +55,24 @@ def test_a_rewritten_run_is_read_again(tmp_path):
     assert set(results.read_run(folder).frame["selector"]) == set(SLOPES)
     write_run(folder, sweep({"lrp": (1.0, 2.0)}))
     assert set(results.read_run(folder).frame["selector"]) == {"lrp"}
+
+
+def test_a_file_that_is_another_has_another_stamp(tmp_path):
+    """Rewritten at the same size, at the same time, or both, by writing into it and by putting another in its place."""
+    path, other = tmp_path / "table", tmp_path / "other"
+
+    def made(file, content, time_ns):
+        file.write_bytes(content)
+        os.utime(file, ns=(time_ns, time_ns))
+        return results.stamp(file)
+
+    stamps = [made(path, b"abcd", 5), made(path, b"abce", 6), made(path, b"abcde", 6), made(path, b"abcdf", 6)]
+    made(other, b"abcdg", 6)
+    other.replace(path)
+    stamps.append(results.stamp(path))
+    assert len(set(stamps)) == 5
+    assert results.stamp(path) == stamps[-1]
+    assert results.stamp(tmp_path / "missing") is None
 
 
 def test_runs_are_found_below_a_store(tmp_path):

@@ -100,7 +100,6 @@ def test_marks_stand_at_their_numbers_and_good_is_up():
     assert "Wanda" not in places  # not finite: no mark
     assert places["LRP"] == (0.8, 2.6)
     lrp = next(trace for trace in figure.data if trace.name == "LRP")
-    assert (lrp.error_x.array[0], lrp.error_x.arrayminus[0]) == (pytest.approx(0.1), pytest.approx(0.1))
     assert "0.800 (0.700 to 0.900)" in lrp.customdata[0]
     assert figure.layout.yaxis.autorange == "reversed"
     assert len({trace.marker.symbol for trace in figure.data}) == len(figure.data)

@@ -6,17 +6,25 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
+import torch
 
+from engine.data.corpora import Windows
+from engine.edits.contrasts import checksum as contrast_checksum
 from engine.models import hashes
 from engine.models.checkpoints import Checkpoint
 from engine.models.hashes import file_sha256
 from engine.records.errors import InputError
+from engine.results.arrays import checksum as kept_checksum
 
 CONTENT = b"weights " * 1000
+Numbers = npt.NDArray[Any]
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
 OTHER_NAME = hashlib.sha256(b"a name in the storage layer").hexdigest()
 
@@ -119,3 +127,33 @@ def test_the_next_process_remembers_large_files(
         monkeypatch.setattr(hashes, "_known", {})
         assert file_sha256(large) == DIGEST
     assert read.count("large") == 4
+
+
+def windows_of(tokens: Numbers) -> str:
+    ids = torch.from_numpy(tokens.astype(np.int64))
+    numbers = tuple(range(len(ids)))
+    return Windows("text", "0", ids, numbers, role="calibration", samples_requested=len(ids)).token_hash
+
+
+CHECKSUMS: dict[str, tuple[Callable[[Numbers], str], bool]] = {  # the second: may its numbers be of several types?
+    "kept arrays": (lambda numbers: kept_checksum("key", {"a": numbers}), True),
+    "contrasts": (lambda numbers: contrast_checksum({"a": numbers}), False),
+    "tokens": (windows_of, False),
+}
+
+
+@pytest.mark.parametrize("name", CHECKSUMS)
+def test_a_checksum_tells_shapes_and_types_of_the_same_bytes_apart(name: str) -> None:
+    checksum, typed = CHECKSUMS[name]
+    numbers = np.arange(12, dtype=np.float32).reshape(3, 4)
+    others = [numbers.reshape(4, 3), numbers.reshape(2, 6), numbers.T, *([numbers.view(np.int32)] if typed else [])]
+    assert len({checksum(one) for one in (numbers, *others)}) == 1 + len(others)
+    assert checksum(np.asfortranarray(numbers)) == checksum(numbers.copy())
+
+
+def test_a_checksum_of_arrays_tells_names_and_keys_apart() -> None:
+    numbers = np.arange(4, dtype=np.float32)
+    of_names = [{"a": numbers, "b": numbers[:2]}, {"a": numbers[:2], "b": numbers}, {"ab": numbers}, {"a": numbers}]
+    assert len({kept_checksum("key", arrays) for arrays in of_names}) == 4
+    assert len({contrast_checksum(arrays) for arrays in of_names}) == 4
+    assert kept_checksum("key", of_names[0]) != kept_checksum("other", of_names[0])

@@ -62,13 +62,6 @@ def test_padding_changes_nothing(tiny_family, tiny_windows, side):
     torch.testing.assert_close(with_pads, plain, rtol=1e-5, atol=1e-5)
 
 
-def test_batch_size_changes_only_the_last_bits(tiny_llama, tiny_windows):
-    one = negative_log_likelihood(tiny_llama, tiny_windows, batch_size=1)
-    many = negative_log_likelihood(tiny_llama, tiny_windows, batch_size=3)
-    assert one.window_tokens == many.window_tokens
-    np.testing.assert_allclose(one.window_nats, many.window_nats, rtol=1e-5)
-
-
 def test_chunks_of_the_loss_change_nothing(monkeypatch):
     logits, targets = torch.randn(2, 7, 11), torch.randint(11, (2, 7))
     whole = token_nll(logits, targets)

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 from scipy.stats import chisquare
 
@@ -134,6 +135,18 @@ def test_one_reply_per_prompt_is_wilsons_interval() -> None:
 def test_replies_that_agree_count_once() -> None:
     """All or none of 8 replies to each prompt: no more is known than from one reply each."""
     assert clustered_wilson([8, 0, 0, 8, 0, 8, 8], 8) == pytest.approx(wilson(4, 7))
+
+
+@pytest.mark.parametrize("counts", [[3, 1], [0, 1, 3], [4, 0, 2, 2, 5, 1, 3], [5, 5, 4, 0, 5]])
+def test_it_is_wilsons_at_as_many_trials_as_the_variance_is_worth(counts: list[int]) -> None:
+    """numpy's variance and scipy's quantiles; two clusters, few that differ little, and some between the limits."""
+    n, rates = len(counts), np.array(counts) / 5
+    p, spread = rates.mean(), rates.var(ddof=1) / n
+    worth = p * (1 - p) / spread * (scipy.stats.norm.ppf(0.975) / scipy.stats.t.ppf(0.975, n - 1)) ** 2
+    trials, z2 = min(max(worth, n), 5 * n), scipy.stats.norm.ppf(0.975) ** 2
+    centre = (p + z2 / (2 * trials)) / (1 + z2 / trials)
+    half = math.sqrt(z2 * (p * (1 - p) / trials + z2 / (4 * trials**2))) / (1 + z2 / trials)
+    assert clustered_wilson(counts, 5) == pytest.approx((centre - half, centre + half))
 
 
 def test_replies_that_do_not_depend_on_their_prompt_count_nearly_each() -> None:

@@ -13,13 +13,13 @@ from tiny_audits import draws, lowest, nll_of, tiny_audit
 from tiny_models import text
 
 from engine.data.corpora import windows
-from engine.data.disjoint import TooFewDraws, disjoint_draws
+from engine.data.disjoint import TooFewDraws, _runs, _starts, disjoint_draws
 from engine.models.loading import LoadedModel
 from engine.records.shortfalls import shortfalls
 from engine.results.store import Store
 from engine.results.tables import spec
 from engine.selectors import compute_scores
-from engine.studies.audit.draws import DisjointDraws
+from engine.studies.audit.draws import DisjointDraws, _drawn
 
 LENGTH = 16
 
@@ -61,12 +61,35 @@ def test_draws_are_stretches_of_the_whole_text_without_a_window_in_common(tiny_l
     assert shortfalls(record) == []
 
 
-def test_evaluation_text_of_the_same_file_is_left_out(tiny_llama, long_text):
-    held = range(6 * LENGTH, 6 * LENGTH + 5 * 20)  # ends within a window
-    for seed in range(20):
-        for one in drawn(tiny_llama, long_text, seed=seed, without=held).sets:
-            for window in one.sample_ids:
-                assert not set(range(window * LENGTH, (window + 1) * LENGTH)) & set(held)
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_no_window_of_a_draw_touches_the_text_that_is_left_out_and_no_other_is_lost(length):
+    """Every stretch of tokens of a text of six windows and a rest, its ends within windows, between and beyond them."""
+    tokens = 6 * length + length // 2
+    for first, last in itertools.combinations_with_replacement(range(tokens + 2), 2):
+        held = range(first, last)
+        runs = _runs(6, length, held)
+        free = [w for w in range(6) if not set(range(w * length, (w + 1) * length)) & set(held)]
+        assert [window for run in runs for window in run] == free
+        for size, seed in itertools.product((1, 2, 3), range(3)):
+            tiles = sum(len(run) // size for run in runs)
+            starts = _starts(runs, size, tiles, seed) if tiles else []
+            taken = [window for start in starts for window in range(start, start + size)]
+            assert len(taken) == len(set(taken)) == tiles * size
+            assert set(taken) <= set(free)
+
+
+def test_the_evaluation_text_of_the_audit_is_what_draws_leave_out(tiny_llama, long_text, tmp_path):
+    """One file for both: token by token, no draw has what the audit evaluates on; its own calibration text may be."""
+    settings = {"eval_corpus": str(long_text), "calibration_draws": 5, "stability_sizes": (2, 6), "eval_length": 20}
+    with Store(tmp_path) as store:
+        audit = tiny_audit(tiny_llama, long_text, store, scoring={"corpus": str(long_text)}, **settings)
+        text = audit.evaluation
+        held = range(text.skipped_tokens, text.skipped_tokens + text.input_ids.numel())
+        assert len(held)
+        for seed in range(10):
+            found = _drawn(replace(audit, plan=replace(audit.plan, draws_seed=seed)))
+            used = {w * LENGTH + place for one in found.sets for w in one.sample_ids for place in range(LENGTH)}
+            assert not used & set(held)
 
 
 def test_a_short_text_gives_smaller_draws_then_fewer_then_an_error(tiny_llama, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +13,7 @@ import polars as pl
 import pytest
 
 from engine.commands.refusal.run import STAGES_OF_RUN
+from engine.judges.base import Exchange, Verdict
 from engine.judges.embedded import EmbeddedJudge
 from engine.measures.replies import Replies
 from engine.models.loading import LoadedModel
@@ -23,9 +26,33 @@ from engine.studies.base import STAGES, Tables, conduct
 from engine.studies.conduct import run_studies
 from engine.studies.refusal.grid import Grid
 from engine.studies.refusal.inputs import Rates, RefusalInputs
+from engine.studies.refusal.operating_point import OperatingPoint
 from engine.studies.refusal.points import Chosen
 
 R = TypeVar("R")
+WORDS = ["cat", "dog", "sat", "ran", "here", "there", "mat", "out", "sorry", "sure", "no", "way", "then"]
+
+
+class ThirdJudge:
+    """Refuses by the number of characters: about a third of what a random model writes."""
+
+    id, version = "third", "1"
+
+    def judge(self, exchanges: Sequence[Exchange], progress: Any = None) -> list[Verdict]:
+        return [Verdict(len(one.reply) % 3 == 0, "") for one in exchanges]
+
+
+def write_pairs(path: Path) -> str:
+    """Five and nine calibration pairs of two domains of our own, and four held-out ones of each."""
+    lines = []
+    for domain, calibration, seed in (("mats", 5, 0), ("cups", 9, 11)):
+        generator = np.random.default_rng(seed)
+        for split, count in (("calibration", calibration), ("heldout", 4)):
+            for _ in range(count):
+                risk, base = (" ".join(generator.choice(WORDS, size)) for size in (5, 4))
+                lines.append({"risk": f"Sorry {risk}", "base": f"Sure {base}", "domain": domain, "split": split})
+    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    return str(path)
 
 
 def small_plan(**changes: Any) -> RefusalPlan:
@@ -67,6 +94,15 @@ def run_stage(study: Any, run: RefusalInputs, runner: LocalRunner, folder: Path)
 def run_experiment(run: RefusalInputs, folder: Path, runner: LocalRunner, *also: str) -> Any:
     """All stages of `refusal run`, and further ones."""
     return run_studies(run, (*STAGES_OF_RUN, *also), folder, runner, makers={"sweep": Chosen})
+
+
+def points_of(run: RefusalInputs) -> dict[tuple[str, str], OperatingPoint | None]:
+    """What the search of the grid gives, by selector and domain."""
+    grid, runner = Grid(run, run.contrasts, run.calibration), LocalRunner(run.store, run.progress)
+    conduct(grid, run, runner)
+    points = grid.points(run, runner.results)
+    assert points is not None
+    return dict(points)
 
 
 def swept(run: RefusalInputs, contrasts: Any = None, pairs: Any = None) -> pl.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from refusal_helpers import count_generations, small_plan, tables_of
-from tiny_models import load_tiny, text
+from refusal_helpers import ThirdJudge, count_generations, small_plan, tables_of
+from tiny_models import load_tiny
 from torch import Tensor
 
 from engine.cli import main
@@ -25,7 +25,7 @@ from engine.data.prompts import prompt_ids
 from engine.data.system_prompts import TOPICS, wordings
 from engine.edits.steering import Steering
 from engine.interventions.apply import applied
-from engine.judges.base import Exchange, Verdict
+from engine.judges.base import Exchange
 from engine.judges.embedded import EmbeddedJudge
 from engine.measures.generation import generate_batch
 from engine.measures.nll import window_nll
@@ -35,7 +35,6 @@ from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.results.store import Store
 from engine.results.tables import checked
-from engine.run.refusal_plan import RefusalPlan
 from engine.stats.intervals import wilson
 from engine.studies.refusal.baselines import (
     ADDITION,
@@ -57,60 +56,6 @@ from engine.studies.refusal.settings import Setting
 from engine.studies.refusal.vectors import vectors_of
 
 CAST = Path(__file__).parents[4] / "shared" / "data" / "cast"
-WORDS = ["cat", "dog", "sat", "ran", "here", "there", "mat", "out", "sorry", "sure", "no", "way", "then"]
-
-
-class ThirdJudge:
-    """Refuses by the number of characters: about a third of what a random model writes."""
-
-    id, version = "third", "1"
-
-    def judge(self, exchanges: Sequence[Exchange], progress: Any = None) -> list[Verdict]:
-        return [Verdict(len(one.reply) % 3 == 0, "") for one in exchanges]
-
-
-def write_pairs(path: Path) -> str:
-    """Five calibration and four held-out pairs of one domain of our own."""
-    generator = np.random.default_rng(0)
-    lines = []
-    for split, count in (("calibration", 5), ("heldout", 4)):
-        for _ in range(count):
-            risk, base = (" ".join(generator.choice(WORDS, size)) for size in (5, 4))
-            lines.append({"risk": f"Sorry {risk}", "base": f"Sure {base}", "domain": "mats", "split": split})
-    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    return str(path)
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
-    """A random Llama of two blocks whose context holds a system prompt byte by byte."""
-    loaded = load_tiny("llama", tmp_path_factory.mktemp("tiny"), max_position_embeddings=512)
-    loaded.tokenizer.model_max_length = 512
-    return loaded
-
-
-@pytest.fixture
-def tiny_run(tiny: LoadedModel, tmp_path: Path) -> Iterator[Callable[..., RefusalInputs]]:
-    """A run on the tiny model; random masks only, so that nothing has to be attributed."""
-    (tmp_path / "text.txt").write_text(text(), encoding="utf-8")
-    plan = RefusalPlan(
-        selectors=("random",),
-        pairs=write_pairs(tmp_path / "pairs.jsonl"),
-        eval_corpus=str(tmp_path / "text.txt"),
-        eval_samples=3,
-        eval_length=16,
-        ks=(0.05, 0.2),
-        reply_tokens=6,
-        batch_size=64,
-        benign_limit=0.7,
-        perplexity_factor=50.0,
-        longer_replies=1,  # every way is measured with replies of one length
-        widen=0,
-        steering_coefficients=(0.1, 0.5),
-        steering_depths=(0.5,),
-    )
-    with Store(tmp_path / "store") as store:
-        yield lambda **changes: RefusalInputs(tiny, replace(plan, **changes), store, ThirdJudge())
 
 
 def states_by_hand(loaded: LoadedModel, ids: list[int], last: int) -> Tensor:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from refusal_helpers import rates, run_experiment, run_stage, small_run
+from refusal_helpers import points_of, rates, run_experiment, run_stage, small_run
 from scipy.stats import t
 
 from engine.edits.contrasts import Contrast, refusal_masks
@@ -25,7 +25,7 @@ from engine.stats.holm import holm
 from engine.stats.permutation import p_value, prediction_interval, rank_among
 from engine.studies.base import conduct
 from engine.studies.refusal.draws import Drawn
-from engine.studies.refusal.grid import Grid
+from engine.studies.refusal.inputs import RefusalInputs
 from engine.studies.refusal.mask_outputs import kept_masks
 from engine.studies.refusal.mask_stability import MaskStability
 
@@ -69,16 +69,11 @@ def test_draws_are_uniform_within_a_layer(demo: LoadedModel):
     assert np.abs(hits - expected).max() < 5 * expected**0.5 + 3  # five Poisson deviations over all rows of the layer
 
 
-@pytest.mark.long
-def test_the_edit_stands_among_its_draws(demo: LoadedModel, tmp_path: Path):
-    with Store(tmp_path) as store:
-        run = small_run(demo, store, draws=3)
-        tables = conduct(Drawn(run), run, LocalRunner(store))
-        runner = LocalRunner(store)
-        real = Grid(run, run.contrasts, run.calibration)
-        conduct(real, run, runner)
-        points = real.points(run, runner.results)
-        assert points is not None
+def test_the_edit_stands_among_its_draws(attributed: RefusalInputs):
+    run = replace(attributed, plan=replace(attributed.plan, draws=3))
+    tables = conduct(Drawn(run), run, LocalRunner(run.store))
+    points = points_of(run)
+    assert any(points.values())
     lines = checked("specificity", tables["specificity"], "test")
     draws = checked("refusal_draws", tables["refusal_draws"], "test")
     assert draws.height == 3 * lines.height == 3 * 4
@@ -102,7 +97,9 @@ def test_a_draw_is_measured_under_its_own_mask(demo: LoadedModel, tmp_path: Path
     with Store(tmp_path) as store:
         run = small_run(demo, store, draws=2, selectors=("lrp",), domains=("hate",))
         lines = conduct(Drawn(run), run, LocalRunner(store))["refusal_draws"]
-        for line in lines.filter(pl.col("k").is_not_null()).iter_rows(named=True):
+        chosen = lines.filter(pl.col("k").is_not_null())
+        assert chosen.height
+        for line in chosen.iter_rows(named=True):
             mask = shuffled(refusal_masks(run.contrasts[0], line["lambda"], (line["k"],))[0], demo.rows, line["seed"])
             assert mask.size == line["rows_removed"]
             heldout, calibration = (rates(run, mask, pairs["hate"]) for pairs in (run.heldout, run.calibration))

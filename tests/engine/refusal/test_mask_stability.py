@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
+from statistics import fmean
 
 import pytest
-from refusal_helpers import small_run, tables_of
+from refusal_helpers import points_of, tables_of
 
 from engine.data.corpora import Pair
 from engine.edits.contrasts import refusal_mask
-from engine.models.loading import LoadedModel
+from engine.edits.controls import shuffled
 from engine.records.errors import InputError
-from engine.results.store import Store
 from engine.results.tables import checked
-from engine.studies.refusal.mask_stability import MaskStability, halves
+from engine.stats.similarity import expected_random_jaccard
+from engine.studies.refusal.inputs import RefusalInputs
+from engine.studies.refusal.mask_stability import SHUFFLES, MaskStability, halves
 
 
 def overlap(first: set[int], second: set[int]) -> float:
@@ -31,19 +33,24 @@ def test_halves_are_disjoint_and_equally_large():
         halves(pairs[:3], 0)
 
 
-@pytest.mark.long
-def test_masks_of_halves_one_by_one(demo: LoadedModel, tmp_path: Path):
-    with Store(tmp_path) as store:
-        run = small_run(demo, store, selectors=("lrp",), domains=("hate",), splits=2, calibration_pairs=6)
-        table = checked("mask_stability", tables_of(MaskStability(run), run)["mask_stability"], "test")
-        assert table["seed"].to_list() == [0, 1]
-        for row in table.iter_rows(named=True):
-            place = (row["lambda"], row["k"])
-            full = set(refusal_mask(run.contrasts[0], *place).tolist())
-            parts = halves(run.calibration["hate"], row["seed"])
-            first, second = (set(refusal_mask(run.contrasts_of({"hate": part})[0], *place).tolist()) for part in parts)
-            assert row["pairs"] == 3
-            assert row["rows_removed"] == len(full)
-            assert row["jaccard"] == overlap(first, second)
-            assert row["jaccard_full"] == pytest.approx((overlap(first, full) + overlap(second, full)) / 2)
-            assert 0 <= row["expected_random"] < row["expected_layers"] < row["jaccard"]
+def test_masks_of_halves_one_by_one(attributed: RefusalInputs):
+    run = replace(attributed, plan=replace(attributed.plan, splits=2, domains=("cups",)))
+    places = [place for place, point in points_of(run).items() if point and place[0] != "random"]
+    table = checked("mask_stability", tables_of(MaskStability(run), run)["mask_stability"], "test")
+    assert places
+    assert table.select("seed", "selector", "domain").rows() == [(seed, *place) for seed in (0, 1) for place in places]
+    for row in table.iter_rows(named=True):
+        where, domain, n = (row["lambda"], row["k"]), row["domain"], run.loaded.rows.n_rows
+        [contrast] = [one for one in run.contrasts if (one.selector, one.domain) == (row["selector"], domain)]
+        full = set(refusal_mask(contrast, *where).tolist())
+        parts = halves(run.contrastable(run.calibration)[domain], row["seed"])
+        contrasts = [run.contrasts_of({domain: part}) for part in parts]
+        masks = [refusal_mask(one, *where) for some in contrasts for one in some if one.selector == row["selector"]]
+        first, second = (set(mask.tolist()) for mask in masks)
+        assert row["pairs"] == len(parts[0]) == len(parts[1])
+        assert row["rows_removed"] == len(full)
+        assert row["jaccard"] == overlap(first, second)
+        assert row["jaccard_full"] == pytest.approx((overlap(first, full) + overlap(second, full)) / 2)
+        assert row["expected_random"] == pytest.approx(expected_random_jaccard(n, len(first), len(second)))
+        moved = [set(shuffled(masks[1], run.loaded.rows, seed).tolist()) for seed in range(SHUFFLES)]
+        assert row["expected_layers"] == pytest.approx(fmean(overlap(first, one) for one in moved))

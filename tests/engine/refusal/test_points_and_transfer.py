@@ -221,23 +221,23 @@ def test_transfer_and_replies(run: RefusalInputs, monkeypatch: pytest.MonkeyPatc
     assert unedited.filter(domain="hate")["reply"].to_list() == [one.text for one in before]
 
 
-@pytest.mark.long
-def test_a_composed_mask_stands_beside_single_ones_of_its_size(run: RefusalInputs):
-    tables = tables_of(Composed(run, ("hate", "crime")), run)
+def test_a_composed_mask_stands_beside_single_ones_of_its_size(attributed: RefusalInputs):
+    run = attributed
+    tables = tables_of(Composed(run, ("mats", "cups")), run)
     table, sweep = tables["composed"], tables["composed_sweep"]
-    assert set(sweep["domain"]) == {"hate+crime"}
-    assert sweep["malign_n"].to_list() == [8] * sweep.height
-    lrp = table.filter(selector="lrp")
-    assert set(lrp["mask_domain"]) == {"none", "hate+crime", "hate", "crime"}
-    edited = lrp.filter(pl.col("mask_domain") != "none")
+    assert set(sweep["domain"]) == {"mats+cups"}
+    assert sweep["malign_n"].to_list() == [14] * sweep.height
+    own = table.filter(selector="grad_x_input")
+    assert set(own["mask_domain"]) == {"none", "mats+cups", "mats", "cups"}
+    edited = own.filter(pl.col("mask_domain") != "none")
     assert edited.height == 6
     assert edited["rows_removed"].n_unique() == 1
-    union = [one._replace(domain="hate+crime") for some in run.calibration.values() for one in some]
+    union = [one._replace(domain="mats+cups") for some in run.calibration.values() for one in some]
     contrasts = {
         one.domain: one
-        for pairs in (run.calibration, {"hate+crime": union})
+        for pairs in (run.calibration, {"mats+cups": union})
         for one in run.contrasts_of(pairs)
-        if one.selector == "lrp"
+        if one.selector == "grad_x_input"
     }
     for row in edited.iter_rows(named=True):
         mask = refusal_mask(contrasts[row["mask_domain"]], row["lambda"], row["k"])
@@ -245,6 +245,6 @@ def test_a_composed_mask_stands_beside_single_ones_of_its_size(run: RefusalInput
         assert (row["malign"], row["benign"]) == (found.malign.mean, found.benign.mean)
         assert row["nll"] == answer(run, run.nll(run.edit(mask))).nats_per_token
     with pytest.raises(InputError, match="at least two domains"):
-        Composed(run, ("hate",))
+        Composed(run, ("mats",))
     with pytest.raises(InputError, match="unknown domain of the pairs 'legal'"):
-        Composed(run, ("hate", "legal"))
+        Composed(run, ("mats", "legal"))
