@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +24,7 @@ from engine.run.runner import LocalRunner
 from engine.stats.intervals import wilson
 from engine.stats.judge_error import corrected_rate
 from engine.studies.base import conduct
-from engine.studies.refusal.composed import Composed
+from engine.studies.refusal.composed import Composed, check_domains
 from engine.studies.refusal.inputs import RefusalInputs, sides
 from engine.studies.refusal.kept_points import POINTS, with_earlier
 from engine.studies.refusal.points import Chosen, Controlled, Measured
@@ -223,7 +224,7 @@ def test_transfer_and_replies(run: RefusalInputs, monkeypatch: pytest.MonkeyPatc
 
 def test_a_composed_mask_stands_beside_single_ones_of_its_size(attributed: RefusalInputs):
     run = attributed
-    tables = tables_of(Composed(run, ("mats", "cups")), run)
+    tables = tables_of(Composed(run), run)
     table, sweep = tables["composed"], tables["composed_sweep"]
     assert set(sweep["domain"]) == {"mats+cups"}
     assert sweep["malign_n"].to_list() == [14] * sweep.height
@@ -245,6 +246,6 @@ def test_a_composed_mask_stands_beside_single_ones_of_its_size(attributed: Refus
         assert (row["malign"], row["benign"]) == (found.malign.mean, found.benign.mean)
         assert row["nll"] == answer(run, run.nll(run.edit(mask))).nats_per_token
     with pytest.raises(InputError, match="at least two domains"):
-        Composed(run, ("mats",))
+        Composed(replace(run, plan=replace(run.plan, domains=("mats",))))
     with pytest.raises(InputError, match="unknown domain of the pairs 'legal'"):
-        Composed(run, ("mats", "legal"))
+        check_domains(run, ("mats", "legal"))
