@@ -18,7 +18,7 @@ from engine.run.score_plan import SHIPPED
 from engine.studies.base import ANALYSES, AUDIT, Answer, Study, Tables, analyze_groups, whole_plan
 
 if TYPE_CHECKING:
-    from engine.studies.audit.preflight import Fit
+    from engine.studies.preflight import Fit
 
 _ALL = "all"
 
@@ -70,12 +70,13 @@ def measured(
 ) -> tuple[Fit, Json, Path, dict[str, Answer]]:
     """Runs analyses. returns what can be done, the report of `run_studies`, the folder, and what each says."""
     from engine.studies.audit.inputs import AuditInputs
-    from engine.studies.audit.preflight import fitting
     from engine.studies.conduct import run_studies
+    from engine.studies.preflight import fitting
 
     answers: dict[str, Answer] = {}
     with Store(args.store) as store:
-        fit = fitting(common.sketch(args), plan, names, store, named=args.selectors is not None, skip=skip)
+        sketch, named = common.sketch(args), args.selectors is not None
+        fit = fitting(AuditInputs, sketch, plan, names, store, named=named, skip=skip)
         common.say_left_out(fit.left_out)
         folder = common.output_folder(args, store)
         loaded = common.load(args)
@@ -87,7 +88,7 @@ def measured(
                 if study is not None:
                     answers[name] = study.answer(audit, runner.results, tables, folder)
 
-            report = run_studies(audit, fit.analyses, folder, runner, skip=skip, finished=finished)
+            report = run_studies(audit, fit.studies, folder, runner, skip=skip, finished=finished)
     report["skipped"] = fit.skipped | report["skipped"]
     return fit, report, folder, answers
 

@@ -60,7 +60,7 @@ def add_effect(parser: argparse.ArgumentParser) -> None:
 def preflight(args: argparse.Namespace) -> None:
     """What is wrong with the edit's files, or with the prompts that it is measured by, before weights are fetched."""
     from engine.models.checkpoints import find_checkpoint
-    from engine.studies.refusal.preflight import check_effect
+    from engine.studies.refusal.effect import check_effect
 
     sketch = common.sketch(args)
     edit = chosen_edit(args, sketch.rows.n_rows, None)

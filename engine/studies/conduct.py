@@ -14,6 +14,8 @@ from engine.records.manifest import check_folder
 from engine.records.out_of_memory import is_out_of_memory
 from engine.records.progress import Progress, Stopwatch, begin, grower
 from engine.records.registry import plug_in_code
+from engine.results.store import Store
+from engine.run.preflight import LeftOut
 from engine.run.runner import Results, Runner
 from engine.run.share import Measured
 from engine.studies.base import GROUPS, Study, StudyInfo, Tables, conduct
@@ -30,6 +32,20 @@ class StudyInputs:
 
     loaded: LoadedModel
     progress: Progress | None
+
+    @classmethod
+    def fitting_plan(cls, sketch: LoadedModel, plan: Any, *, named: bool) -> tuple[Any, LeftOut]:
+        """The plan with the selectors that such a model allows, and why not the others. Errors: InputError where one
+        was named that is not among them, or none is left."""
+        raise NotImplementedError
+
+    @classmethod
+    def sketched(cls, sketch: LoadedModel, plan: Any, store: Store) -> StudyInputs:
+        """Inputs whose model has no weights."""
+        raise NotImplementedError
+
+    def check(self, infos: Sequence[StudyInfo]) -> None:
+        """Errors: InputError where what all of these studies read is not there or does not fit. Needs no weights."""
 
     def prepare(self, infos: Sequence[StudyInfo]) -> None:
         """Computes what all studies read."""

@@ -25,8 +25,9 @@ from engine.run.refusal_plan import RefusalPlan
 from engine.run.score_plan import ScorePlan
 from engine.selectors import compute_scores
 from engine.selectors.base import selector_ids
-from engine.studies.audit.preflight import fitting as fitting_audit
-from engine.studies.refusal.preflight import fitting as fitting_refusal
+from engine.studies.audit.inputs import AuditInputs
+from engine.studies.preflight import fitting as fitting_studies
+from engine.studies.refusal.inputs import RefusalInputs
 
 SMALL = ["--samples", "3", "--max-length", "16"]
 TEXT = ["--eval-samples", "2", "--eval-length", "16"]
@@ -178,9 +179,9 @@ def test_where_nothing_is_left_there_is_an_error(bare: dict[str, Path], tiny_tex
     plan = AuditPlan(scoring=ScorePlan(("wanda",), str(tiny_text), 3, 16), eval_corpus=str(tiny_text), eval_samples=2)
     with Store(tmp_path / "store") as store:
         with pytest.raises(InputError, match="the rank distribution needs"):
-            fitting_audit(sketch, plan, ["rank-distribution"], store, named=True, skip=True)
-        fit = fitting_audit(sketch, plan, ["rank-distribution", "depth"], store, named=True, skip=True)
-    assert (fit.analyses, set(fit.skipped)) == (["depth"], {"rank-distribution"})
+            fitting_studies(AuditInputs, sketch, plan, ["rank-distribution"], store, named=True, skip=True)
+        fit = fitting_studies(AuditInputs, sketch, plan, ["rank-distribution", "depth"], store, named=True, skip=True)
+    assert (fit.studies, set(fit.skipped)) == (["depth"], {"rank-distribution"})
 
 
 # Refusal
@@ -228,12 +229,12 @@ def test_a_text_out_of_reach_stops_what_reads_it_and_not_calibrate(
     scoring = ScorePlan(corpus=str(tiny_text), samples=3, length=16)
     plan = RefusalPlan(pairs=str(pairs), scoring=scoring, eval_corpus="c4", reply_tokens=4)
     with Store(tmp_path / "store") as store:
-        found, left_out = fitting_refusal(sketch, plan, store, named=False, contrasts_only=True)
+        found, _, left_out, _ = fitting_studies(RefusalInputs, sketch, plan, ["structure"], store, named=False)
         with pytest.raises(InputError, match="c4"):
-            fitting_refusal(sketch, plan, store, named=False)
+            fitting_studies(RefusalInputs, sketch, plan, ["sweep"], store, named=False)
         swapped = RefusalPlan(pairs=str(pairs), scoring=scoring, phrases=OnsetPhrases(["Sure"], ["No"]))
         with pytest.raises(InputError, match="swapped lists"):
-            fitting_refusal(sketch, swapped, store, named=False, contrasts_only=True)
+            fitting_studies(RefusalInputs, sketch, swapped, ["structure"], store, named=False)
     assert found.selectors == ("ig", "mean_activation", "random")
     assert set(left_out) == {"lrp", "consensus2"}
 

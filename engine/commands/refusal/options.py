@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -34,14 +34,16 @@ def add_options(
     *,
     domains: tuple[str, ...] | None = None,
     measures: bool = True,
+    more: Collection[str] = (),
 ) -> None:
     """The options of these fields of the plan, () for all, and what the command does. domains: their default.
-    measures: False for a stage without edits to measure, of which there are no shares.
+    measures: False for a stage without edits to measure, of which there are no shares. more: groups that only
+    `--help-all` tells of.
     """
     common.add_model(parser)
     whole = plan_type(REFUSAL)
     cases = {"": whole(domains=domains), "shipped model": replace(whole_plan(demo_plan(), REFUSAL), domains=domains)}
-    options.add_options(parser, cases, reads=reads)
+    options.add_options(parser, cases, reads=reads, more=more)
     if domains:
         parser.set_defaults(domains=",".join(domains))
     if measures:
@@ -53,23 +55,22 @@ def add_options(
 
 @contextmanager
 def experiment(
-    args: argparse.Namespace, judge: Judge | None = None, *, quiet: bool = False, contrasts_only: bool = False
+    args: argparse.Namespace, names: Sequence[str], judge: Judge | None = None, *, quiet: bool = False
 ) -> Iterator[tuple[RefusalInputs, Path, Runner]]:
     """The run and the results folder that the arguments describe, and the runner, with a progress bar.
 
-    judge: the plan's own, where it is open already. quiet: the command says itself what is to compute.
-    contrasts_only: it measures no edit. What can be told from configuration, tokenizer and files is told before any
+    names: the stages. judge: the plan's own, where it is open already. quiet: the command says itself what is to
+    compute. What can be told from configuration, tokenizer and files is told before any
     weight is fetched; selectors of the default that this model does not allow are left out and told.
     """
+    from engine.studies.preflight import fitting
     from engine.studies.refusal.inputs import RefusalInputs
-    from engine.studies.refusal.preflight import fitting
 
     plan = plan_of(args)
     with Store(args.store) as store:
-        plan, left_out = fitting(
-            common.sketch(args), plan, store, named=args.selectors is not None, contrasts_only=contrasts_only
-        )
-    common.say_left_out(left_out)
+        fit = fitting(RefusalInputs, common.sketch(args), plan, names, store, named=args.selectors is not None)
+    plan = fit.plan
+    common.say_left_out(fit.left_out)
     judge = judge or common.one_judge(plan.judge, args.device)
     with Store(args.store) as store:
         folder = common.output_folder(args, store)

@@ -10,6 +10,7 @@ from engine.commands import common
 from engine.commands.refusal import evaluate, options
 from engine.records.errors import unknown
 from engine.run.field_types import words
+from engine.run.refusal_plan import DRAWS, SPLITS, STEERING
 from engine.studies.base import STAGES, Study, Tables
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "unedited model's own replies. Every cell is kept: the same command goes on where it was stopped, and ends "
         "with the same tables.",
     )
-    options.add_options(parser, run)
+    options.add_options(parser, run, more=(DRAWS, SPLITS, STEERING))
     evaluate.add_sets(parser)
     parser.add_argument(
         "--compose", metavar="DOMAIN,…", help="also one mask for these domains together, as `refusal compose` makes it"
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
             raise unknown("stage", name, _beyond())
     sets, tasks = evaluate.sets_and_tasks(args)
     makers = {"sweep": Chosen, "evaluate": lambda run: Evaluated(run, sets, tasks)}  # the sweep with its points
-    with options.experiment(args, quiet=True) as (refusal, folder, runner):
+    with options.experiment(args, STAGES_OF_RUN, quiet=True) as (refusal, folder, runner):
 
         def finished(name: str, study: Study[Any] | None, tables: Tables, seconds: float) -> None:
             if not args.json:

@@ -45,7 +45,7 @@ def conduct_stage(
     def finished(name: str, study: Study[Any] | None, tables: Tables, seconds: float) -> None:
         outcome.append((study or info.make(run), tables))
 
-    with options.experiment(args, judge, contrasts_only=not info.measures) as (run, folder, runner):
+    with options.experiment(args, [info.id], judge) as (run, folder, runner):
         makers = {info.id: maker} if maker else {}
         run_studies(run, [info.id], folder, runner, makers=makers, begun=begun, finished=finished)
         [(study, tables)] = outcome

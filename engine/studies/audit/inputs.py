@@ -29,6 +29,7 @@ from engine.results.store import Store
 from engine.run.audit_plan import AuditPlan
 from engine.run.cell import Cell
 from engine.run.plan_text import calibration_text, evaluation_text
+from engine.run.preflight import LeftOut, fitting
 from engine.run.runner import Results
 from engine.run.score_plan import ScorePlan
 from engine.run.scoring import Scored, score_model, score_tokens, write_scores
@@ -206,6 +207,18 @@ class AuditInputs(StudyInputs):
         if evaluated:
             spec["evaluation"] = self.evaluation.record()
         return spec
+
+    @classmethod
+    def fitting_plan(cls, sketch: LoadedModel, plan: AuditPlan, *, named: bool) -> tuple[AuditPlan, LeftOut]:
+        scoring, left_out = fitting(sketch, plan.scoring, named=named)
+        return replace(plan, scoring=scoring), left_out
+
+    @classmethod
+    def sketched(cls, sketch: LoadedModel, plan: AuditPlan, store: Store) -> AuditInputs:
+        return cls(sketch, plan, store)
+
+    def check(self, infos: Sequence[StudyInfo]) -> None:
+        self.check_intervention()
 
     def prepare(self, infos: Sequence[StudyInfo]) -> None:
         for info in infos:

@@ -15,10 +15,10 @@ from engine.edits.edit import UNEDITED, Edit
 from engine.edits.effect import READABLE, Change, Effect, check_not_lowered, total
 from engine.judges.base import EMBEDDED, Judge, open_judges
 from engine.judges.refusals import Refused
-from engine.measures.generation import context_tokens, room_for_replies
+from engine.measures.generation import checked_prompt, context_tokens, room_for_replies
 from engine.measures.nll import NegativeLogLikelihood, Nll
 from engine.models.checkpoints import find_checkpoint
-from engine.models.loading import load_model, load_tokenizer
+from engine.models.loading import LoadedModel, load_model, load_tokenizer
 from engine.records.errors import InputError, unknown
 from engine.run.cell import Cell
 from engine.run.refusal_plan import RefusalPlan, demo_plan
@@ -280,3 +280,14 @@ def _passes(effect: Effect, edit: Edit) -> bool:
     except InputError:
         return False
     return True
+
+
+def check_effect(sketch: LoadedModel, plan: RefusalPlan, edit: Edit, *, with_pairs: bool) -> None:
+    """`InputError` where the prompts by which the edit's effect is measured cannot be read or asked."""
+    for prompt in (prompt for pairs in shipped_prompts().values() for prompt in sides(pairs)):
+        checked_prompt(sketch, prompt, 1)
+    if with_pairs:
+        _, asked, own = asked_pairs(plan, edit)
+        for domain, pairs in asked.items():
+            for prompt in sides(pairs) if domain in own else [pair.risk for pair in pairs]:
+                checked_prompt(sketch, prompt, plan.reply_tokens)

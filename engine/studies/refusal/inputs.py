@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from engine.edits.steering import AnyEdit
 from engine.judges.base import Judge
 from engine.judges.measured_quality import MeasuredQuality, measured_quality, quality_from
 from engine.judges.refusals import Refusals, Refused, judge_record
-from engine.measures.generation import REPLIES, room_for_replies
+from engine.measures.generation import REPLIES, checked_prompt, room_for_replies
 from engine.measures.less_at_once import largest_batch
 from engine.measures.margin import margins
 from engine.measures.nll import NegativeLogLikelihood, Nll
@@ -37,12 +38,15 @@ from engine.results.folders import with_model_name, write_tables
 from engine.results.store import Store
 from engine.run.cell import Cell
 from engine.run.plan_text import calibration_text, evaluation_text
+from engine.run.preflight import LeftOut, check_text, impossible, remaining
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import LocalRunner, Results, Runner
+from engine.selectors import protected_by
 from engine.selectors.base import get_selector, titles_record
 from engine.stats.intervals import Interval, wilson
 from engine.studies.base import REFUSAL, Study, StudyInfo, Tables
 from engine.studies.conduct import StudyInputs
+from engine.studies.refusal.algorithm import check_chat_template, check_sides
 from engine.studies.refusal.calibrate import calibrate, onsets_record, write_contrasts
 from engine.studies.refusal.kept_points import CONTROL_SEEDS, POINTS, with_earlier
 from engine.studies.refusal.mask_outputs import write_masks
@@ -179,6 +183,47 @@ class RefusalInputs(StudyInputs):
         if tokens not in self._longer:
             self._longer[tokens] = replace(self, plan=replace(plan, reply_tokens=tokens))
         return self._longer[tokens]
+
+    @classmethod
+    def fitting_plan(cls, sketch: LoadedModel, plan: RefusalPlan, *, named: bool) -> tuple[RefusalPlan, LeftOut]:
+        """Left out are selectors that cannot contrast prompts of such a model, or whose rows nothing can protect there.
+
+        Errors: InputError also for a model without a chat template.
+        """
+        check_chat_template(sketch)
+        left_out: LeftOut = {}
+        for name in plan.selectors:
+            for reason in impossible(sketch, (name, protected_by(name))).values():
+                left_out.setdefault(name, reason)
+        return replace(plan, selectors=remaining(plan.selectors, left_out, named=named)), left_out
+
+    @classmethod
+    def sketched(cls, sketch: LoadedModel, plan: RefusalPlan, store: Store) -> RefusalInputs:
+        return cls(sketch, plan, store, cast(Any, None))  # nothing is judged here
+
+    def check(self, infos: Sequence[StudyInfo]) -> None:
+        """Errors: InputError for pairs that cannot be read or have one prompt on both sides, onset phrases, system
+        prompt and thinking mode that the tokenizer does not allow, prompts that leave no room for their reply, and a
+        text of the scores that cannot be read or is short."""
+        sketch, plan = self.loaded, self.plan
+        for domain, pairs in self.calibration.items():
+            check_sides(domain, [pair.risk for pair in pairs], [pair.base for pair in pairs])
+        onset_tokens(sketch.tokenizer, plan.phrases)
+        self._check_prompts(self.calibration)
+        scored = tuple(dict.fromkeys(protected_by(name) for name in plan.selectors if not get_selector(name).seeded))
+        if scored:
+            check_text(sketch, replace(plan.scoring, selectors=scored))
+        if any(info.measures for info in infos):
+            with suppress(InputError):  # a domain without held-out pairs is an error only where they are measured
+                self._check_prompts(self.heldout)
+
+    def check_text(self) -> None:
+        self.evaluation  # noqa: B018 - read here or nowhere
+
+    def _check_prompts(self, domains: dict[str, list[Pair]]) -> None:
+        plan = self.plan
+        for prompt in (prompt for pairs in domains.values() for prompt in sides(pairs)):
+            checked_prompt(self.loaded, prompt, plan.reply_tokens, plan.system, plan.thinking)
 
     def prepare(self, infos: Sequence[StudyInfo]) -> None:
         self.contrasts  # noqa: B018 - computed here
