@@ -11,7 +11,6 @@ same input gives the same bytes.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import re
 import shutil
@@ -22,9 +21,9 @@ from pathlib import Path
 import polars as pl
 
 from engine.records.errors import InputError
-from engine.records.files import write_atomic, write_parquet
-from engine.records.hashing import SCHEMA_VERSION, Json, file_sha256
-from engine.records.manifest import MANIFEST, read_manifest
+from engine.records.files import write_parquet
+from engine.records.hashing import Json, file_sha256
+from engine.records.manifest import MANIFEST, read_manifest, write_manifest
 from engine.results.folders import is_published
 from engine.results.tables import checked, spec
 from engine.stats.intervals import wilson_of_rate
@@ -402,7 +401,7 @@ def convert(out: Path) -> None:
             write_parquet(folder / f"{stem}.parquet", frame.filter(model=model))
             manifest = manifests.setdefault(
                 model,
-                {"schema_version": SCHEMA_VERSION, "published": PAPER, "model": {"id": model}, "files": {}},
+                {"published": PAPER, "model": {"id": model}, "files": {}},
             )
             manifest["files"][f"{stem}.parquet"] = {
                 "sha256": file_sha256(folder / f"{stem}.parquet"),
@@ -411,8 +410,7 @@ def convert(out: Path) -> None:
                 "spec": AUDIT if stem in AUDITED else {},
             }
     for model, manifest in manifests.items():
-        text = json.dumps(manifest, indent=1, sort_keys=True) + "\n"
-        write_atomic(out / model / MANIFEST, text.encode())
+        write_manifest(out / model, manifest)
     log.info("wrote %d folders to %s", len(manifests), out)
 
 

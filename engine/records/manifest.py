@@ -2,67 +2,110 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from engine.records import bounds
 from engine.records.environment import environment
 from engine.records.errors import InputError
-from engine.records.files import FileKind, json_object, write_atomic
-from engine.records.hashing import SCHEMA_VERSION, Json, file_sha256
+from engine.records.files import FileKind, write_atomic
+from engine.records.hashing import Json, file_sha256
 from engine.records.manifest_form import misfit
+from engine.records.manifest_text import SHARING_VERSION, expanded, text_of_manifest
 from engine.records.shortfalls import shortfalls
 
 MANIFEST = "manifest.json"
 MANIFEST_FILE = FileKind("a manifest", lambda path: path.name == MANIFEST and is_manifest(path))
+_MAX_KEPT_BYTES = 4 * bounds.MIB  # of a manifest that is kept parsed; a folder of ours has far less
 _RUN = "numerics"  # of a model's fingerprint: how this run computed with it
 
 
 def read_manifest(folder: Path) -> Json:
-    """The manifest of a results folder; an `InputError` where it is absent, broken or from a newer version."""
+    """The manifest of a results folder, read-only; an `InputError` where it is absent, broken or from a newer version.
+
+    What entries share stands in each of them, as if it had been written there. One text is parsed and checked once,
+    however often it is read: the bytes decide, since a file's times and size can stay as they were when it is replaced.
+    """
     path = folder / MANIFEST
     if path.exists() and not path.is_file():  # reading from a pipe would wait for ever
         raise InputError(f"{path} cannot be read (it is no file); remove it and run the command again")
     try:
-        manifest = bounds.json_of(path)
+        content = bounds.content_of(path, bounds.MAX_JSON_BYTES)
+        version = _version(_parsed(content))
     except FileNotFoundError:
         raise InputError(
             f"{folder} holds no {MANIFEST}; give a folder that `selector-audit` wrote with --out"
         ) from None
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}); make it readable") from None
-    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a ValueError as well
+    except ValueError as error:  # a number of 5,000 digits is one as well
         raise InputError(
             f"{path} is not readable JSON ({error}); delete the folder and run the command again"
         ) from None
-    found = manifest.get("schema_version") if isinstance(manifest, dict) else None
-    if not isinstance(found, int) or isinstance(found, bool) or found > SCHEMA_VERSION:
-        raise InputError(f"{path} has schema version {found!r}, this software reads up to {SCHEMA_VERSION}; upgrade it")
+    if not isinstance(version, int) or isinstance(version, bool) or version > SHARING_VERSION:
+        raise InputError(
+            f"{path} has schema version {version!r}, this software reads up to {SHARING_VERSION}; upgrade it"
+        )
     try:
-        wrong = misfit(manifest)
-    except RecursionError:
-        wrong = "it is nested too deep"
-    if wrong:
-        raise InputError(f"{path}: {wrong}; another program wrote it; run the command again into another folder")
-    manifest.setdefault("files", {})
-    return manifest
+        return _expanded(content)
+    except InputError as misfits:
+        raise InputError(
+            f"{path}: {misfits}; another program wrote it; run the command again into another folder"
+        ) from None
+
+
+def _version(manifest: Any) -> Any:
+    return manifest.get("schema_version") if isinstance(manifest, dict) else None
+
+
+def _once_per_content(read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """`read`, with its answers kept for contents of a usual size."""
+    remembered = lru_cache(maxsize=64)(read)
+    return lambda content: (remembered if len(content) <= _MAX_KEPT_BYTES else read)(content)
+
+
+@_once_per_content
+def _parsed(content: bytes) -> Any:
+    """What a manifest's text says, whatever it is. Errors: ValueError."""
+    return bounds.parsed(content.decode())
+
+
+@_once_per_content
+def _expanded(content: bytes) -> Json:
+    """A manifest of a version that is read. Errors: InputError for what does not look like one."""
+    manifest = _parsed(content)
+    if wrong := misfit(manifest):
+        raise InputError(wrong)
+    return expanded(manifest)
 
 
 def is_manifest(path: Path) -> bool:
     """Is this a manifest of ours, also of a newer version? A `manifest.json` of web pages, say, is none."""
-    found = json_object(path)
-    files = found.get("files")
-    if not isinstance(found.get("schema_version"), int) or not isinstance(files, dict):
-        return False
-    return all(isinstance(entry, dict) and "sha256" in entry for entry in files.values())
+    return _listed(path) is not None
 
 
 def is_listed(path: Path) -> bool:
     """Does a manifest beside this file name it?"""
-    manifest = path.with_name(MANIFEST)
-    return manifest.is_file() and is_manifest(manifest) and path.name in json_object(manifest)["files"]
+    return path.name in (_listed(path.with_name(MANIFEST)) or ())
+
+
+def _listed(path: Path) -> Json | None:
+    """The entries of a manifest of ours, also of a newer version; None where the file is none."""
+    try:
+        manifest = _parsed(bounds.content_of(path, bounds.MAX_JSON_BYTES))
+    except (OSError, ValueError):
+        return None
+    files = manifest.get("files") if isinstance(_version(manifest), int) else None
+    ours = isinstance(files, dict) and all(isinstance(entry, dict) and "sha256" in entry for entry in files.values())
+    return files if ours else None
+
+
+def write_manifest(folder: Path, manifest: Json) -> None:
+    """Write the folder's manifest, what its entries share once, and a line for each file."""
+    write_atomic(folder / MANIFEST, text_of_manifest(manifest).encode(), MANIFEST_FILE)
 
 
 def add_to_manifest(folder: Path, model: Json, filename: str, spec: Json, wall_time_s: float) -> Json:
@@ -71,9 +114,7 @@ def add_to_manifest(folder: Path, model: Json, filename: str, spec: Json, wall_t
     A folder holds the results of one model: another model's weights or dtype are an `InputError`. What of the model may
     differ from run to run (`numerics`) stands in the file's entry.
     """
-    path = folder / MANIFEST
-    empty: Json = {"schema_version": SCHEMA_VERSION, "files": {}}
-    manifest = read_manifest(folder) if path.exists() else empty
+    manifest = read_manifest(folder) if (folder / MANIFEST).exists() else {"files": {}}
     check_same_model(folder, manifest, model)
     entry = {
         "sha256": file_sha256(folder / filename),
@@ -86,9 +127,8 @@ def add_to_manifest(folder: Path, model: Json, filename: str, spec: Json, wall_t
         entry[_RUN] = model[_RUN]
     if notes := shortfalls(spec):
         entry["notes"] = notes
-    manifest["model"] = {name: value for name, value in model.items() if name != _RUN}
-    manifest["files"][filename] = entry
-    write_atomic(path, (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode(), MANIFEST_FILE)
+    of_model = {name: value for name, value in model.items() if name != _RUN}
+    write_manifest(folder, {**manifest, "model": of_model, "files": {**manifest["files"], filename: entry}})
     return entry
 
 
@@ -106,8 +146,8 @@ def drop_from_manifest(folder: Path, filenames: Collection[str]) -> None:
     if not filenames:
         return
     manifest = read_manifest(folder)
-    manifest["files"] = {name: entry for name, entry in manifest["files"].items() if name not in filenames}
-    write_atomic(folder / MANIFEST, (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode(), MANIFEST_FILE)
+    remaining = {name: entry for name, entry in manifest["files"].items() if name not in filenames}
+    write_manifest(folder, {**manifest, "files": remaining})
 
 
 def check_folder(folder: Path, model: Json) -> None:

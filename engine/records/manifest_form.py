@@ -1,4 +1,7 @@
-"""What a manifest has to look like: every field that is read somewhere, with its type. Any may be absent."""
+"""What a manifest has to look like: every field that is read somewhere, with its type. Any may be absent.
+
+The fields of an entry that are objects may be names of objects under `shared` (`engine.records.manifest_text`).
+"""
 
 from __future__ import annotations
 
@@ -42,6 +45,7 @@ _ENTRY = {
 _ENVIRONMENT = {"selector-audit": TEXT, "git_commit": TEXT, "python": TEXT, "platform": TEXT, "libraries": OBJECT}
 _SPEC = {"settings": OBJECT._replace(null=True)}
 _SCORES = {"seeds": LIST}
+SHARED, SHARABLE = "shared", ("spec", "environment", "numerics")  # fields of an entry that may name a shared object
 
 
 def misfit(manifest: Json) -> str | None:
@@ -55,18 +59,34 @@ def misfit(manifest: Json) -> str | None:
 
 def _misfits(manifest: Json) -> Iterator[str]:
     yield from _odd_text(manifest)
-    yield from _of("", manifest, {"model": OBJECT, "files": OBJECT, "published": TEXT})
+    yield from _of("", manifest, {"model": OBJECT, "files": OBJECT, "published": TEXT, SHARED: OBJECT})
     yield from _of("model: ", manifest.get("model"), _MODEL)
+    shared = manifest.get(SHARED, {})
+    yield from _of(f"{SHARED}: ", shared, dict.fromkeys(shared, OBJECT))
     for name, entry in manifest.get("files", {}).items():
         if not isinstance(entry, dict):
             yield f"files: {name} is {_shown(entry)}, expected an object"
             continue
+        entry = whole_entry(entry, shared)
+        for field in SHARABLE:
+            if isinstance(entry.get(field), str):
+                yield f"{name}: {field} names {_shown(entry[field])}, which {SHARED} does not hold"
         yield from _of(f"{name}: ", entry, _ENTRY)
         yield from _of(f"{name}: spec: ", entry.get("spec"), _SPEC)
         yield from _of(f"{name}: spec: scores: ", entry.get("spec", {}).get("scores"), _SCORES)
         yield from _of(f"{name}: environment: ", entry.get("environment"), _ENVIRONMENT)
         if any(not isinstance(note, str) for note in entry.get("notes", ())):
             yield f"{name}: notes hold what is no text"
+
+
+def whole_entry(entry: Json, shared: Json) -> Json:
+    """The entry of a file with the shared objects in the place of their names."""
+    named = {
+        field: shared[entry[field]]
+        for field in SHARABLE
+        if isinstance(entry.get(field), str) and entry[field] in shared
+    }
+    return {**entry, **named}
 
 
 def _of(place: str, found: Any, forms: Mapping[str, Form]) -> Iterator[str]:

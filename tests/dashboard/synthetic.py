@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 from pathlib import Path
 
@@ -83,7 +82,7 @@ def break_manifest(folder: Path) -> None:
 
 def date_in_manifest(folder: Path) -> str:
     """The day of the measurement."""
-    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest = read_manifest(folder)
     return str(manifest["files"]["sweep.parquet"]["date"])[:10]
 
 

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 from app_pages import above_figures
 from made_up_audit import jaccard_of, pairs, rows_of, write_audit
+from manifests import edited
 from streamlit.testing.v1 import AppTest
 from synthetic import add_table, break_manifest
 
@@ -126,11 +127,10 @@ def test_results_of_earlier_versions_say_what_was_not_measured(tmp_path):
     folder = write_audit(tmp_path / "old")
     old = pl.read_parquet(folder / "verdicts.parquet").select(list(spec("verdicts").schema()))
     add_table(folder, "verdicts", old)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    for stem in ("specific", "draws", "draw_sweep"):
-        (folder / f"{stem}.parquet").unlink()
-        del manifest["files"][f"{stem}.parquet"]
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with edited(folder) as manifest:
+        for stem in ("specific", "draws", "draw_sweep"):
+            (folder / f"{stem}.parquet").unlink()
+            del manifest["files"][f"{stem}.parquet"]
     app = page("stability", source="My results", folder=str(folder))
     (told,) = warnings(app)
     assert "analyze made-up-1B draws" in told

@@ -9,6 +9,7 @@ from urllib.parse import parse_qs
 import polars as pl
 import pytest
 from app_pages import run_page
+from manifests import edited
 from streamlit.testing.v1 import AppTest
 from synthetic import MODEL, add_table, stability, write_run
 from synthetic_refusal import write_refusal_run
@@ -179,7 +180,8 @@ def test_two_tables_of_one_run_are_offered_once(run, registry, child):
 
 
 def test_a_text_of_ones_own_is_asked_for(run, registry, tmp_path):
-    spec = read_manifest(shipped.demo_results_dir())["files"]["gap.parquet"]["spec"]
+    entry = read_manifest(shipped.demo_results_dir())["files"]["gap.parquet"]
+    spec = json.loads(json.dumps(entry["spec"]))
     spec["scores"]["calibration"]["corpus"] = spec["settings"]["eval_corpus"] = "own.txt"
     add_to_manifest(run, dict(MODEL), "sweep.parquet", spec, 1.0)
     app = page()
@@ -272,9 +274,8 @@ def test_live_edit_takes_the_run_that_is_done(live_page, registry, child):
     app.run()
     assert "my-model-refusal-2" in app.code[0].value  # that one is of another model, which made it meanwhile
     assert "Use this run" not in buttons(app)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["model"]["id"] = app.text_input(key="edit_model_id").value
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with edited(folder) as manifest:
+        manifest["model"]["id"] = app.text_input(key="edit_model_id").value
     app.run()
     buttons(app)["Use this run"].click().run()
     assert not app.exception

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 import os
 import zipfile
@@ -12,6 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from manifests import edited, resealed
 from streamlit.testing.v1 import AppTest
 from synthetic import add_table, stability, sweep, typed, verdicts, write_run
 
@@ -20,7 +20,6 @@ from dashboard.report.report import build
 from dashboard.state import results
 from engine.cli import main
 from engine.records.errors import InputError
-from engine.records.hashing import file_sha256
 
 PLAIN = typed("sweep", sweep())
 
@@ -60,9 +59,7 @@ IMPORTED = ("no NLL", "NLL endless", "no lines")  # are tables of a sweep all th
 def signed(folder: Path, name: str, content: bytes) -> None:
     """Write a file with its true checksum in the manifest."""
     (folder / name).write_bytes(content)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["files"].setdefault(name, {"spec": {}, "environment": {}})["sha256"] = file_sha256(folder / name)
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    resealed(folder, name)
 
 
 def odd_run(folder: Path, table: pl.DataFrame) -> Path:
@@ -179,12 +176,11 @@ def manifests() -> dict[str, tuple[tuple[str, ...], Any]]:
 def test_manifests_with_other_types(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, value = manifests()[name]
     folder = write_run(tmp_path / "results" / "run")
-    manifest = json.loads((folder / "manifest.json").read_text())
-    place = manifest
-    for step in path[:-1]:
-        place = place[step]
-    place[path[-1]] = value
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with edited(folder) as manifest:
+        place = manifest
+        for step in path[:-1]:
+            place = place[step]
+        place[path[-1]] = value
     code, said = report(folder, capsys)
     assert code == 2
     assert "manifest.json" in said

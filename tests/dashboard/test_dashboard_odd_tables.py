@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import io
-import json
 import logging
 import shutil
 from pathlib import Path
 
 import polars as pl
 import pytest
+from manifests import resealed
 from streamlit.testing.v1 import AppTest
 
 import precomputed
 from dashboard.show import layout
 from dashboard.state import results
-from engine.records.hashing import file_sha256
 from engine.results.folders import read_table
 
 APP = Path(layout.__file__).parents[1] / "app.py"
@@ -26,9 +25,7 @@ def odd(folder: Path, stem: str, table: pl.DataFrame) -> None:
     buffer = io.BytesIO()
     table.write_parquet(buffer)
     (folder / f"{stem}.parquet").write_bytes(buffer.getvalue())
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["files"][f"{stem}.parquet"]["sha256"] = file_sha256(folder / f"{stem}.parquet")
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    resealed(folder, f"{stem}.parquet")
 
 
 @pytest.fixture

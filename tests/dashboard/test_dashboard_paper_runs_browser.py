@@ -1,6 +1,5 @@
 """Paper and Runs in a real Chromium: tables, a run started and cancelled, one that finishes, import and deletion."""
 
-import json
 import re
 import zipfile
 from pathlib import Path
@@ -8,6 +7,8 @@ from pathlib import Path
 import pytest
 from browser_pages import MODEL_TIMEOUT_MS, button, download, has_count, press, settled
 from synthetic import write_run
+
+from engine.records.manifest import read_manifest
 
 pytestmark = pytest.mark.browser
 
@@ -65,7 +66,7 @@ def test_a_run_is_cancelled_resumed_and_survives_a_reload(new_page, server, stor
     press(page, jobs_of(page).get_by_role("button", name="Dismiss"))
     has_count(jobs_of(page), 0)
     folder = store / "results" / tiny_folder.name
-    assert "sweep.parquet" in json.loads((folder / "manifest.json").read_text())["files"]
+    assert "sweep.parquet" in read_manifest(folder)["files"]
     page = new_page("/runs", kept_run=tiny_folder.name)
     page.get_by_text("Provenance").wait_for()
     page.goto(f"{server}/curves?source=My+results&run={folder.relative_to(store)}&selectors=Magnitude")

@@ -28,6 +28,7 @@ from dashboard.state import results, shipped
 from engine.cli import main
 from engine.data.thinking import parts
 from engine.records.hashing import file_sha256
+from engine.records.manifest import read_manifest
 from engine.results import folders
 
 ROOT = Path(__file__).parents[2]
@@ -141,7 +142,7 @@ def everywhere(value):
 
 def plant(folder):
     """The folder with the text in every name: models, domains, reasons, corpora, settings, versions, titles."""
-    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest = json.loads(json.dumps(read_manifest(folder)))
     for path in folder.glob("*.parquet"):
         frame = pl.read_parquet(path, glob=False)
         named = (*NAMED, "prompt", "reply") if path.stem == "sweep_replies" else NAMED

@@ -31,7 +31,7 @@ def test_the_shipped_run_has_protocol_numbers_and_provenance():
     page = body(build([SHIPPED]))
     assert page.startswith("<!doctype html>")
     assert "128 windows of 128 tokens of demo" in page
-    manifest = json.loads((SHIPPED / "manifest.json").read_text())
+    manifest = read_manifest(SHIPPED)
     assert manifest["model"]["weights_hash"] in page
     assert manifest["files"]["sweep.parquet"]["sha256"][:16] in page
     assert page.count("Plotly.newPlot") == 2  # LeRF and MoRF
@@ -68,7 +68,7 @@ def test_names_from_files_are_text(tmp_path):
         }
     )  # fmt: skip
     write_parquet(folder / "verdicts.parquet", table)
-    model = {**json.loads((folder / "manifest.json").read_text())["model"], "id": "<b>x</b>{{ 7 * 7 }}"}
+    model = {**read_manifest(folder)["model"], "id": "<b>x</b>{{ 7 * 7 }}"}
     add_to_manifest(folder, model, "verdicts.parquet", {}, 0.0)
     page = body(build([folder, folder]))
     assert "<script>alert" not in page

@@ -1,14 +1,14 @@
 """Runs of a results folder: listed, whole or not, deleted, compared."""
 
-import json
-
 import pytest
+from manifests import edited
 from synthetic import SLOPES, add_table, break_manifest, stability, sweep, write_run
 
 from dashboard.charts import compare
 from dashboard.pages.runs import catalogue as runs, comparison as runs_compare
 from dashboard.state import results
 from engine.records.errors import InputError
+from engine.records.manifest import read_manifest
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_every_folder_with_a_manifest_is_listed(top):
     one = found["one"]
     assert (one.model, one.tables, one.problem) == ("made-up-1B", ["sweep"], "")
     assert one.size_bytes == sum(path.stat().st_size for path in (top / "one").iterdir())
-    entry = json.loads((top / "one" / "manifest.json").read_text())["files"]["sweep.parquet"]
+    entry = read_manifest(top / "one")["files"]["sweep.parquet"]
     assert one.measured == entry["date"][:10]
     assert runs.listed(top / "missing") == []
 
@@ -66,10 +66,8 @@ def test_files_are_counted(top):
     ["../x.parquet", "a/b.parquet", "/x.parquet", ".x.parquet", "x.pkl", "x", "a\\b.json", "manifest.json"],
 )
 def test_a_manifest_may_list_plain_files_of_known_kinds_only(top, name):
-    path = top / "one" / "manifest.json"
-    manifest = json.loads(path.read_text())
-    manifest["files"][name] = {}
-    path.write_text(json.dumps(manifest))
+    with edited(top / "one") as manifest:
+        manifest["files"][name] = {}
     assert "lists" in runs.listed(top)[1].problem
     with pytest.raises(InputError, match="lists"):
         runs.checked_name(name)

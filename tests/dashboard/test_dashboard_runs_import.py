@@ -1,7 +1,6 @@
 """Runs from elsewhere: whole ones come in as they are, anything else leaves no trace."""
 
 import io
-import json
 import os
 import stat
 import subprocess
@@ -9,6 +8,7 @@ import sys
 import zipfile
 
 import pytest
+from manifests import edited
 from synthetic import add_table, stability, write_run
 
 from dashboard.pages.runs import catalogue as runs, importing as runs_import
@@ -88,9 +88,8 @@ def test_changed_missing_and_foreign_files_are_refused(source, top):
 
 @pytest.mark.parametrize("name", ["../../evil.parquet", "evil.pkl", "/etc/evil.json"])
 def test_names_that_lead_out_or_hold_code_are_refused(source, top, name):
-    manifest = json.loads((source / "manifest.json").read_text())
-    manifest["files"][name] = manifest["files"]["sweep.parquet"]
-    (source / "manifest.json").write_text(json.dumps(manifest))
+    with edited(source) as manifest:
+        manifest["files"][name] = manifest["files"]["sweep.parquet"]
     refused(top, "lists", lambda: runs_import.import_folder(source, top, "mine"))
     refused(top, "lists", lambda: runs_import.import_zip(packed(source, extra=[(name, b"x")]), top, "mine"))
 

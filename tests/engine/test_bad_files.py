@@ -12,6 +12,7 @@ from safetensors.numpy import load_file
 
 from engine.data.prompts import prompt_ids
 from engine.records.errors import InputError
+from engine.records.manifest import read_manifest
 
 SMALL = ("--samples", "2", "--max-length", "16", "--selectors", "magnitude")
 
@@ -185,7 +186,7 @@ def test_windows_longer_than_the_text(option, value, sweep, capfd):
 def test_more_samples_than_the_text_has_are_said_and_counted(value, score, tmp_path, capfd):
     out = tmp_path / "out"
     assert run(*score, "--selectors", "wanda", f"--samples={value}", "--out", out) == 0
-    spec = json.loads((out / "manifest.json").read_text())["files"]["scores.safetensors"]["spec"]["calibration"]
+    spec = read_manifest(out)["files"]["scores.safetensors"]["spec"]["calibration"]
     assert spec["samples_requested"] == value
     assert 0 < spec["samples"] < 1_000
     assert f"{spec['samples']} of" in capfd.readouterr().err

@@ -19,6 +19,8 @@ import pytest
 from fake_hub import FakeHub, Fault, Repository
 from tiny_models import save_tiny, text
 
+from engine.records.manifest import read_manifest
+
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.long
 
@@ -78,7 +80,7 @@ def test_after_fetch_everything_runs_without_a_network(hub: FakeHub, folder: Pat
         "--out", str(out), "--json", **offline,
     )  # fmt: skip
     assert swept.returncode == 0, swept.stderr
-    manifest = json.loads((out / "manifest.json").read_text())
+    manifest = read_manifest(out)
     assert manifest["model"]["weights_hash"] == fetched["weights_hash"]
     assert pl.read_parquet(out / "sweep.parquet")["nll"].is_finite().all()
     findings = told(command(hub, home, "doctor", "org/tiny", "--json", **offline))["findings"]

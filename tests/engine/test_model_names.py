@@ -8,13 +8,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from manifests import resealed
 
 from dashboard.report.report import build
 from dashboard.state import results
 from engine.cli import main
 from engine.models.checkpoints import find_checkpoint
 from engine.models.loading import LoadedModel
-from engine.records.hashing import file_sha256
 from engine.records.manifest import read_manifest
 from engine.records.model_names import model_name, model_to_type
 from engine.results.folders import read_table, with_model_name, write_tables
@@ -72,7 +72,5 @@ def test_tables_of_earlier_versions_read_by_the_name(tmp_path: Path) -> None:
     assert pl.read_parquet(tmp_path / "own.parquet")["model"].to_list() == named
     assert with_model_name(table, model)["model"].to_list() == named
     table.write_parquet(tmp_path / "own.parquet")
-    manifest = read_manifest(tmp_path)
-    manifest["files"]["own.parquet"]["sha256"] = file_sha256(tmp_path / "own.parquet")
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    resealed(tmp_path, "own.parquet")
     assert read_table(tmp_path, "own")["model"].to_list() == named

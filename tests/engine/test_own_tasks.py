@@ -19,6 +19,7 @@ from engine.measures.harness import Harness
 from engine.measures.harness_tasks import TASKS, DownstreamTask, downstream_tasks
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
+from engine.records.manifest import read_manifest
 from engine.results.folders import read_table
 from engine.results.store import Store
 from engine.run.doctor import examine
@@ -168,7 +169,7 @@ def test_the_shipped_model_is_asked_the_shipped_tasks(
     assert asked.select("task", "source", "metric").rows() == [
         ("town_claims", "town_claims.jsonl", "acc"), ("town_stories", "town_stories.jsonl", "acc"),
     ]  # fmt: skip
-    manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
+    manifest = read_manifest(out)
     assert manifest["files"]["downstream.parquet"]["spec"]["settings"]["downstream_tasks"] == "demo"
 
 

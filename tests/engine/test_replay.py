@@ -5,12 +5,12 @@ import shutil
 
 import polars as pl
 import pytest
+from manifests import edited, resealed
 from tiny_models import load_tiny, text
 
 from engine.cli import main
 from engine.records.files import write_parquet
-from engine.records.hashing import file_sha256
-from engine.records.manifest import MANIFEST, read_manifest
+from engine.records.manifest import MANIFEST
 from precomputed import demo_dir, paper_runs_dir
 
 AUDIT = ["--samples", "4", "--max-length", "16", "--eval-samples", "5", "--eval-length", "16"]
@@ -50,9 +50,7 @@ def changed(folder, stem, column, line, value):
     values = table[column].to_list()
     before, values[line] = values[line], value(values[line])
     write_parquet(path, table.with_columns(pl.Series(column, values, dtype=table.schema[column])))
-    manifest = read_manifest(folder)
-    manifest["files"][path.name]["sha256"] = file_sha256(path)
-    (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+    resealed(folder, path.name)
     return before
 
 
@@ -99,9 +97,7 @@ def test_a_changed_score_is_found(call, folder, tiny_text):
     scores = load_file(path)
     scores["lrp"][11] *= 1.5
     save_file(scores, path)
-    manifest = read_manifest(folder)
-    manifest["files"][path.name]["sha256"] = file_sha256(path)
-    (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+    resealed(folder, path.name)
     code, out, _ = call("replay", folder, "--only", "scores", "--text", tiny_text)
     assert code == 1
     assert "lrp at row_id=11: stored" in out
@@ -182,9 +178,8 @@ def test_a_store_that_other_commands_filled_would_answer_itself(call, made, tiny
 
 def test_a_part_that_cannot_be_had_is_left_out_with_a_reason(call, folder, tiny_text):
     """Without --only; with it, the same is an error (above)."""
-    manifest = read_manifest(folder)
-    manifest["files"]["sweep.parquet"]["spec"]["scores"]["calibration"]["corpus"] = "elsewhere.txt"
-    (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+    with edited(folder) as manifest:
+        manifest["files"]["sweep.parquet"]["spec"]["scores"]["calibration"]["corpus"] = "elsewhere.txt"
     code, out, _ = call("replay", folder, "--text", tiny_text, "--json")
     found = json.loads(out)
     assert code == 0
@@ -194,11 +189,10 @@ def test_a_part_that_cannot_be_had_is_left_out_with_a_reason(call, folder, tiny_
 
 def test_a_text_that_cannot_be_read_leaves_out_what_reads_it(call, folder, tiny_text):
     """No network in the tests: a text of the hub is out of reach, and what reads none of it is run all the same."""
-    manifest = read_manifest(folder)
-    for stem in ("gap", "differences", "sweep"):
-        spec = manifest["files"][f"{stem}.parquet"]["spec"]
-        spec["settings"]["eval_corpus"] = spec["evaluation"]["corpus"] = "wikitext2"
-    (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+    with edited(folder) as manifest:
+        for stem in ("gap", "differences", "sweep"):
+            spec = manifest["files"][f"{stem}.parquet"]["spec"]
+            spec["settings"]["eval_corpus"] = spec["evaluation"]["corpus"] = "wikitext2"
     code, out, err = call("replay", folder, "--text", tiny_text, "--json")
     found = json.loads(out)
     assert (code, err) == (0, "")
@@ -207,13 +201,12 @@ def test_a_text_that_cannot_be_read_leaves_out_what_reads_it(call, folder, tiny_
 
 
 def test_settings_of_another_version_are_told(call, folder, tiny_text):
-    manifest = read_manifest(folder)
-    settings = manifest["files"]["depth.parquet"]["spec"]["settings"]
-    settings["a_setting_of_tomorrow"] = 3
-    del settings["draws_seed"]  # one that was not there yesterday
-    manifest["files"]["mask_depth.parquet"]["spec"]["settings"] = settings
-    manifest["files"]["depth.parquet"]["environment"]["libraries"]["torch"] = "1.0"
-    (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+    with edited(folder) as manifest:
+        settings = manifest["files"]["depth.parquet"]["spec"]["settings"]
+        settings["a_setting_of_tomorrow"] = 3
+        del settings["draws_seed"]  # one that was not there yesterday
+        manifest["files"]["mask_depth.parquet"]["spec"]["settings"] = settings
+        manifest["files"]["depth.parquet"]["environment"]["libraries"]["torch"] = "1.0"
     code, out, _ = call("replay", folder, "--only", "depth", "--text", tiny_text, "--json")
     notes = " ".join(json.loads(out)["notes"])
     assert code == 0
@@ -239,13 +232,12 @@ def test_settings_of_another_version_are_told(call, folder, tiny_text):
     ],
 )
 def test_absurd_settings_are_one_line(call, folder, tiny_text, where, value, says):
-    manifest = read_manifest(folder)
-    for stem in ("jaccard", "spearman"):
-        place = manifest["files"][f"{stem}.parquet"]["spec"]
-        for name in where[:-1]:
-            place = place[name]
-        place[where[-1]] = value
-    (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+    with edited(folder) as manifest:
+        for stem in ("jaccard", "spearman"):
+            place = manifest["files"][f"{stem}.parquet"]["spec"]
+            for name in where[:-1]:
+                place = place[name]
+            place[where[-1]] = value
     code, _, err = call("replay", folder, "--only", "agreement", "--text", tiny_text)
     assert (code, says in err, "Traceback" in err) == (2, True, False), err
 

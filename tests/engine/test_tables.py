@@ -1,6 +1,5 @@
 """The registry of tables: every shipped table passes its gate, and each thing that can be wrong is one line."""
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 import precomputed
 from engine.records.errors import InputError
+from engine.records.manifest import read_manifest
 from engine.results.folders import read_table, table_names, write_tables
 from engine.results.tables import (
     TABLES,
@@ -42,7 +42,7 @@ def test_every_shipped_table_goes_round(stem: str, tmp_path: Path) -> None:
         assert made.equals(raw)
     write_tables(tmp_path, {stem: raw.select(sorted(raw.columns))}, FINGERPRINT, {"a": 1}, 2.0)
     assert read_table(tmp_path, stem).equals(raw)  # in the registry's order, whatever the order was
-    entry = json.loads((tmp_path / "manifest.json").read_text())["files"][f"{stem}.parquet"]
+    entry = read_manifest(tmp_path)["files"][f"{stem}.parquet"]
     assert (entry["spec"], entry["wall_time_s"]) == ({"a": 1}, 2.0)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from engine.records.manifest import read_manifest
 from engine.results.folders import is_published, read_table, table_names
 from engine.results.tables import HALF_UNIT, PRINTED, spec
 from precomputed import paper_runs_dir
@@ -51,7 +52,7 @@ def test_they_stay_small() -> None:
 @pytest.mark.parametrize("folder", FOLDERS, ids=[folder.name for folder in FOLDERS])
 def test_every_folder_is_one_model_and_says_that_it_was_published(folder: Path) -> None:
     assert is_published(folder)
-    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest = read_manifest(folder)
     assert manifest["model"] == {"id": folder.name}
     for stem in table_names(folder):
         read = read_table(folder, stem)  # checksum and gate

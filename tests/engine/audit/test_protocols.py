@@ -22,6 +22,7 @@ from engine.measures.fidelity import Fidelity
 from engine.models.loading import LoadedModel
 from engine.models.units import UNITS
 from engine.records.errors import InputError
+from engine.records.manifest import read_manifest
 from engine.results.store import Store
 from engine.results.tables import checked
 from engine.run.protocols_plan import ProtocolsPlan
@@ -228,7 +229,7 @@ def test_the_command_tells_claims(tiny_text: Path, tmp_path: Path, capsys: pytes
     assert main([*arguments, "--json"]) == 0
     tables = json.loads(capsys.readouterr().out)["tables"]
     assert {f"{stem}.parquet" for stem in STEMS} <= set(tables)
-    spec = json.loads((tmp_path / "out" / "manifest.json").read_text())["files"]["protocols.parquet"]["spec"]
+    spec = read_manifest(tmp_path / "out")["files"]["protocols.parquet"]["spec"]
     assert spec["settings"]["protocols"]["protocol_units"] == ["head", "row"]
 
 

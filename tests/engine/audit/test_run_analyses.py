@@ -16,6 +16,7 @@ from engine.cli import build_parser, main
 from engine.commands.analyze import audit_plan
 from engine.records.errors import InputError
 from engine.records.hashing import file_sha256
+from engine.records.manifest import read_manifest
 from engine.results.folders import read_table, table_names
 from engine.results.store import Store
 from engine.run.protocols_plan import ProtocolsPlan
@@ -62,7 +63,7 @@ def test_every_table_is_written_with_its_provenance(tiny_llama, tiny_text, tmp_p
     assert set(report["done"]) == {"scores", *OFFLINE}
     assert report["skipped"] == {}
     assert set(table_names(tmp_path / "out")) == TABLES
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    manifest = read_manifest(tmp_path / "out")
     made_from = manifest["files"]["claims.parquet"]["spec"]["made_from"]
     assert made_from["verdicts.parquet"] == manifest["files"]["verdicts.parquet"]["sha256"]
     ledger = read_table(tmp_path / "out", "claims")
@@ -226,7 +227,7 @@ def test_a_text_that_cannot_be_read_is_told_before_the_scores(tiny_llama, tiny_t
         assert not list((store.folder / "arrays").glob("*"))
         report = run(one, ["agreement", "depth"], tmp_path / "out")  # nothing is evaluated in these
     assert set(report["done"]) == {"scores", "agreement", "depth"}
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    manifest = read_manifest(tmp_path / "out")
     assert "evaluation" not in manifest["files"]["depth.parquet"]["spec"]
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import polars as pl
 import pytest
+from manifests import edited, resealed
 from test_refusal_commands import GRID, PROMPTS, SCORES
 
 from engine.cli import main
 from engine.edits.mask_files import read_mask, write_mask
 from engine.records.files import write_parquet
-from engine.records.hashing import file_sha256
 from engine.records.manifest import MANIFEST, read_manifest
 
 pytestmark = pytest.mark.long  # replies to every cell of a grid, twice
@@ -52,19 +52,11 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
     return run
 
 
-def resealed(folder: Path, name: str) -> None:
-    """A checksum that fits a changed file."""
-    manifest = read_manifest(folder)
-    manifest["files"][name]["sha256"] = file_sha256(folder / name)
-    (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
-
-
 def rewritten(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     """Every spec of a folder, changed."""
-    manifest = read_manifest(folder)
-    for entry in manifest["files"].values():
-        change(entry["spec"])
-    (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+    with edited(folder) as manifest:
+        for entry in manifest["files"].values():
+            change(entry["spec"])
 
 
 def test_all_stages_hold_and_the_folder_is_left_alone(call: Call, made: Path) -> None:
