@@ -12,7 +12,6 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,7 +22,7 @@ from engine.edits.edit import Edit
 from engine.edits.masks import checked_mask
 from engine.edits.steering import AnyEdit, Steering
 from engine.interventions.kinds import Intervention, intervention_of
-from engine.interventions.uninterrupted import take_back, uninterrupted
+from engine.interventions.uninterrupted import Undone, uninterrupted
 from engine.models.columns import column_index
 from engine.models.loading import LoadedModel, input_device
 from engine.models.row_index import Layer, RowIndex, Side
@@ -317,19 +316,11 @@ def hooked(given: T, hooks: _Hooks, before: Sequence[tuple[nn.Module, _Before]] 
     if not hooks and not before:
         yield given
         return
-    steps: list[Callable[[], object]] = []
-    restore = partial(take_back, steps, threading.Lock())
 
     def put() -> None:
         steps.extend(module.register_forward_hook(hook).remove for module, hook in hooks)
         steps.extend(module.register_forward_pre_hook(hook).remove for module, hook in before)
 
-    try:
+    with Undone() as steps, steps:
         uninterrupted(put)
         yield given
-    finally:
-        try:
-            uninterrupted(restore)
-        except BaseException:
-            uninterrupted(restore)  # an interrupt may have come before the first began
-            raise

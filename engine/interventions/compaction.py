@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from engine.interventions.dead_rows import ALIGNED_BYTES, alive_rows, leave_out, linears_of_rows, rounded_up
 from engine.interventions.idle_attention import spare, spares
-from engine.interventions.uninterrupted import take_back, uninterrupted
+from engine.interventions.uninterrupted import Undone
 from engine.models.gated_mlps import gated_mlps
 from engine.models.loading import LoadedModel
 from engine.models.memory import none_without_memory
@@ -20,7 +19,6 @@ from engine.models.memory import none_without_memory
 VERSION = 4  # part of cache keys: smaller matrices round differently in the last bits
 _LIMIT_BYTES = 4_000_000_000  # of MLP weights; the smaller copies come on top of them
 LEAST_GONE = 0.05  # share of an MLP's neurons; for less, copying the rest does not pay
-_Steps = list[Callable[[], object]]
 
 
 def compacts(loaded: LoadedModel) -> bool:
@@ -59,9 +57,7 @@ def compacted(loaded: LoadedModel) -> Iterator[None]:
     when all rows of down_proj are. How many go is `kept_neurons`' to say. An MLP for whose smaller copy there is no
     memory stays as it is. To be used inside `zeroed`, whose lock it relies on.
     """
-    steps: _Steps = []
-    restore = partial(take_back, steps, threading.Lock())
-    try:
+    with Undone() as steps, steps:
         with torch.no_grad():
             spared = spare(loaded, steps)
             for gate, up, down in gated_mlps(loaded.model) if skips_neurons(loaded) else ():
@@ -70,19 +66,13 @@ def compacted(loaded: LoadedModel) -> Iterator[None]:
                 if linear not in spared.unread:
                     leave_out(linear, _kind(loaded), steps, spared.live_inputs.get(linear))
         yield
-    finally:
-        try:
-            uninterrupted(restore)
-        except BaseException:
-            uninterrupted(restore)  # an interrupt may have come before the first began
-            raise
 
 
 def _kind(loaded: LoadedModel) -> str:
     return loaded.device.partition(":")[0]
 
 
-def _compact(gate: nn.Linear, up: nn.Linear, down: nn.Linear, kind: str, steps: _Steps) -> None:
+def _compact(gate: nn.Linear, up: nn.Linear, down: nn.Linear, kind: str, steps: Undone) -> None:
     chosen = alive_rows(gate) & alive_rows(up) & alive_rows(down).any()
     neurons, alive = len(chosen), int(chosen.sum())
     kept = kept_neurons(neurons, alive, gate.weight.element_size(), kind)
@@ -99,6 +89,6 @@ def _smaller(gate: nn.Linear, up: nn.Linear, down: nn.Linear, kept: Tensor) -> l
     return [*found, (down, "weight", down.weight[:, kept].contiguous())]
 
 
-def _swap(linear: nn.Linear, name: str, values: Tensor, steps: _Steps) -> None:
+def _swap(linear: nn.Linear, name: str, values: Tensor, steps: Undone) -> None:
     steps.append(partial(setattr, linear, name, getattr(linear, name)))
     setattr(linear, name, nn.Parameter(values, requires_grad=False))

@@ -12,6 +12,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
+from engine.interventions.uninterrupted import Undone
 from engine.models.forwards import set_forward
 from engine.models.gated_mlps import gated_mlps
 from engine.models.loading import LoadedModel
@@ -27,7 +28,6 @@ ALIGNED_BYTES = {"cpu": 64, "cuda": 128}
 PLACING = {"cpu": 41, "cuda": 1000}
 WORTH = 0.9  # share of the dense product's cost; above it a Linear is left as it is
 _LIMIT_BYTES = 4_000_000_000  # of weights; the smaller copies come on top of them
-_Steps = list[Callable[[], object]]
 
 
 def alive_rows(linear: nn.Linear) -> Tensor:
@@ -74,7 +74,7 @@ def linears_of_rows(loaded: LoadedModel) -> list[nn.Linear]:
     return linears if loaded.device.partition(":")[0] in ALIGNED_BYTES and size <= _LIMIT_BYTES else []
 
 
-def leave_out(linear: nn.Linear, kind: str, steps: _Steps, live_inputs: Tensor | None = None) -> None:
+def leave_out(linear: nn.Linear, kind: str, steps: Undone, live_inputs: Tensor | None = None) -> None:
     """The Linear computes its live rows only, until `steps` are taken back; all where there is no memory for a copy.
 
     live_inputs: [in] of bool, inputs that are not always zero; None for all.

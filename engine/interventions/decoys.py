@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from engine.interventions.rewrite_names import DECOYS
-from engine.interventions.rewrites import NoRewriteError, Steps, swap
+from engine.interventions.rewrites import NoRewriteError, swap
+from engine.interventions.uninterrupted import Undone
 from engine.models.links import Mlp, mlps
 from engine.models.loading import LoadedModel
 from engine.models.row_index import RowIndex
@@ -85,7 +86,7 @@ class Decoys:
     def record(self) -> Json:
         return {"rewrite": self.id, "seed": self.seed, "decoys": self.units, "power": self.power}
 
-    def install(self, loaded: LoadedModel, undo: Steps) -> LoadedModel:
+    def install(self, loaded: LoadedModel, undo: Undone) -> LoadedModel:
         for mlp, copied in zip(self.mlps, self.copied, strict=True):
             if not copied.size:
                 continue
@@ -127,7 +128,7 @@ def planted(loaded: LoadedModel, seed: int, decoys: int, power: int) -> Decoys:
     return Decoys(found, copied, seed, power, without)
 
 
-def _replace(model: nn.Module, path: str, linear: nn.Linear, undo: Steps) -> None:
+def _replace(model: nn.Module, path: str, linear: nn.Linear, undo: Undone) -> None:
     parent, _, name = path.rpartition(".")
     swap(model.get_submodule(parent), name, linear.eval(), undo)
 

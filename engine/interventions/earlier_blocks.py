@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from engine.edits.steering import AnyEdit, Steering
 from engine.interventions.at_outputs import hooked
-from engine.interventions.uninterrupted import take_back, uninterrupted
+from engine.interventions.uninterrupted import Undone, uninterrupted
 from engine.models.columns import column_index
 from engine.models.loading import LoadedModel, input_device
 from engine.models.memory import has_own_memory, none_without_memory, room_on
@@ -184,8 +184,6 @@ def _listener(told: Callable[[Any], object]) -> Callable[[nn.Module, tuple[Any, 
 def _instead(blocks: Sequence[nn.Module], output: Any) -> Iterator[None]:
     """Inside: each of these blocks gives `output` to this thread and does nothing. Outside: as they were."""
     own = threading.get_ident()
-    steps: list[Callable[[], object]] = []
-    restore = partial(take_back, steps, threading.Lock())
 
     def put() -> None:
         for block in blocks:
@@ -195,15 +193,9 @@ def _instead(blocks: Sequence[nn.Module], output: Any) -> Iterator[None]:
             steps.append(back)
             block.forward = forward
 
-    try:
+    with Undone() as steps, steps:
         uninterrupted(put)
         yield
-    finally:
-        try:
-            uninterrupted(restore)
-        except BaseException:
-            uninterrupted(restore)  # an interrupt may have come before the first began
-            raise
 
 
 def _given(own: int, before: Callable[..., Any], output: Any, *args: Any, **more: Any) -> Any:

@@ -8,7 +8,6 @@ a factor that is zero, all scores are equal, and the head says the mean of the v
 from __future__ import annotations
 
 import math
-import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from engine.interventions.dead_rows import alive_rows, with_inputs, zeros
-from engine.interventions.uninterrupted import take_back, uninterrupted
+from engine.interventions.uninterrupted import Undone
 from engine.models.forwards import set_forward
 from engine.models.heads import Attention, attentions
 from engine.models.loading import LoadedModel, input_device
@@ -28,7 +27,6 @@ NAME = "selector_audit_idle"  # of this attention among those that transformers 
 _FUSED = "sdpa"  # in whose place it stands: without a mask that one is causal, and nothing is added to its scores
 LEAST_IDLE = 3 / 8  # of the heads; for fewer, copying the rest took as long: 1.28 for 1 of 6, .99 for 3 of 8
 _PARTS = "qkvo"
-_Steps = list[Callable[[], object]]
 _Alive = Mapping[str, Tensor]  # of each part [rows] of bool
 _proven: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
 
@@ -45,7 +43,7 @@ class Spared(NamedTuple):
     live_inputs: dict[nn.Module, Tensor]  # of an o_proj: [in] of bool
 
 
-def spare(loaded: LoadedModel, steps: _Steps) -> Spared:
+def spare(loaded: LoadedModel, steps: Undone) -> Spared:
     """The model's attentions do without what zero rows of their Linears make idle, until `steps` are taken back.
 
     For evaluation in one thread, under the model's lock. That what is left out changes nothing is proven once for a
@@ -58,7 +56,7 @@ def spare(loaded: LoadedModel, steps: _Steps) -> Spared:
         if plan is not None or not alive["v"].all():
             found.append((attention, plan, alive["v"]))
     spared = Spared(set(), {})
-    if found and _is_proven(loaded, steps):
+    if found and _is_proven(loaded):
         for attention, plan, values in found:
             spared.live_inputs[_linear(loaded.model, attention, "o")] = _heard(attention, values)
             if plan is not None:
@@ -175,7 +173,7 @@ def _plan(loaded: LoadedModel, attention: Attention, alive: _Alive) -> _Plan | N
     )  # fmt: skip
 
 
-def _follow(model: nn.Module, attention: Attention, plan: _Plan, steps: _Steps) -> None:
+def _follow(model: nn.Module, attention: Attention, plan: _Plan, steps: Undone) -> None:
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     if NAME not in ALL_ATTENTION_FUNCTIONS:
@@ -233,16 +231,15 @@ def _means_so_far(value: Tensor) -> Tensor:
     return (value.cumsum(2, dtype=torch.float32) / counts).to(value.dtype)
 
 
-def _is_proven(loaded: LoadedModel, steps: _Steps) -> bool:
-    """steps: get how to end a proof that is interrupted."""
+def _is_proven(loaded: LoadedModel) -> bool:
     known = _proven.get(loaded.model)
     if known is None:
-        known = _proven[loaded.model] = _changes_nothing(loaded, steps)
+        known = _proven[loaded.model] = _changes_nothing(loaded)
     return known
 
 
 @torch.inference_mode()
-def _changes_nothing(loaded: LoadedModel, steps: _Steps) -> bool:
+def _changes_nothing(loaded: LoadedModel) -> bool:
     """Passes of six tokens in which attentions have random weights and one kind of idleness each, in turn.
 
     Rounding was at most 7e-7 of the largest logit in float32 and a forged mean .2 and more; the limit is 1.2e-4 there.
@@ -253,22 +250,17 @@ def _changes_nothing(loaded: LoadedModel, steps: _Steps) -> bool:
     kinds = ("o", "v", "q", "k", "half of v", "half of q", "some of v")
     for turn in range(0, len(kinds), len(found)):
         of_each = [(attention, kinds[(turn + place) % len(kinds)]) for place, attention in enumerate(found)]
-        dense, spared = (_logits(loaded, ids, of_each, leave_out, steps) for leave_out in (False, True))
+        dense, spared = (_logits(loaded, ids, of_each, leave_out) for leave_out in (False, True))
         limit = float(dense.abs().max()) * torch.finfo(dense.dtype).eps ** 0.5 / 3
         if not torch.allclose(dense, spared, rtol=0, atol=limit):
             return False
     return True
 
 
-def _logits(
-    loaded: LoadedModel, ids: Tensor, of_each: Sequence[tuple[Attention, str]], leave_out: bool, outer: _Steps
-) -> Tensor:
+def _logits(loaded: LoadedModel, ids: Tensor, of_each: Sequence[tuple[Attention, str]], leave_out: bool) -> Tensor:
     """Of a pass in which each of these attentions has random weights with the rows of its kind zero."""
-    steps: _Steps = []
-    back = partial(take_back, steps, threading.Lock())
-    outer.append(back)  # an interrupt may come before it is done here; the second time it finds nothing to do
     generator = torch.Generator().manual_seed(0)
-    try:
+    with Undone() as steps, steps:
         for attention, kind in of_each:
             alive = {}
             for part in _PARTS:
@@ -289,8 +281,6 @@ def _logits(
                 set_forward(linear, with_inputs(weight.to(linear.weight), live), steps)
         logits: Tensor = loaded.model(input_ids=ids, use_cache=False).logits
         return logits
-    finally:
-        uninterrupted(back)
 
 
 def _times(weight: Tensor, _: nn.Linear, input: Tensor) -> Tensor:

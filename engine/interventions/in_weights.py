@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from engine.edits.masks import checked_mask
 from engine.interventions.saved_rows import kept_on_host, row_bytes, saved_rows
-from engine.interventions.uninterrupted import take_back, uninterrupted
+from engine.interventions.uninterrupted import Undone
 from engine.models.loading import LoadedModel
 from engine.models.row_index import RowIndex
 from engine.models.rows import row_index
@@ -24,7 +24,6 @@ from engine.records.errors import InputError
 _guard = threading.Lock()
 _locks: weakref.WeakKeyDictionary[nn.Module, threading.RLock] = weakref.WeakKeyDictionary()
 _masked: weakref.WeakSet[nn.Module] = weakref.WeakSet()
-_Steps = list[Callable[[], object]]
 
 
 @contextmanager
@@ -47,22 +46,14 @@ def zeroed(model: LoadedModel | nn.Module, mask: npt.ArrayLike) -> Iterator[None
     rows = model.rows if isinstance(model, LoadedModel) else row_index(module)
     row_ids = checked_mask(mask, rows.n_rows)
     lock = model.lock if isinstance(model, LoadedModel) else _lock_of(module)
-    steps: _Steps = [partial(_masked.discard, module)]  # taken back last: only a whole model is unmarked
-    restore = partial(take_back, steps, threading.Lock())
-    with lock:
+    with lock, Undone() as steps, steps:
         with _guard:
             if module in _masked:
                 raise RuntimeError("this model already carries a mask; leave the first `zeroed` before the second")
+            steps.append(partial(_masked.discard, module))  # taken back last: only a whole model is unmarked
             _masked.add(module)
-        try:
-            _zero(module, rows, row_ids, steps)
-            yield
-        finally:
-            try:
-                uninterrupted(restore)
-            except BaseException:
-                uninterrupted(restore)  # an interrupt may have come before the first began
-                raise
+        _zero(module, rows, row_ids, steps)
+        yield
 
 
 def is_masked(module: nn.Module) -> bool:
@@ -76,7 +67,7 @@ def _lock_of(module: nn.Module) -> threading.RLock:
         return _locks.setdefault(module, threading.RLock())
 
 
-def _zero(module: nn.Module, rows: RowIndex, row_ids: npt.NDArray[np.int64], steps: _Steps) -> None:
+def _zero(module: nn.Module, rows: RowIndex, row_ids: npt.NDArray[np.int64], steps: Undone) -> None:
     """Zero the rows, leaving in `steps` how to put them back; each entry is made before its rows change."""
     chosen = list(_chosen(module, rows, row_ids))
     wanted: dict[torch.device, int] = {}

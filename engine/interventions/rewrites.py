@@ -7,9 +7,8 @@ is not argued but compared (`engine.measures.logit_bits`).
 
 from __future__ import annotations
 
-import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.interventions.rewrite_names import DECOYS, NEURONS, NORMS, NORMS_WHOLE, REWRITES, VALUES
-from engine.interventions.uninterrupted import take_back, uninterrupted
+from engine.interventions.uninterrupted import Undone
 from engine.models.links import Found, Link, neuron_links, value_links
 from engine.models.loading import LoadedModel
 from engine.models.norm_readers import NormReaders, norm_readers
@@ -30,7 +29,6 @@ from engine.records.hashing import Json, cache_key
 from engine.records.out_of_memory import is_out_of_memory
 
 VERSION = 1  # part of cache keys: raise it when a rewrite makes other weights than before
-Steps = list[Callable[[], object]]
 _Exponents = npt.NDArray[np.int64]
 
 
@@ -58,7 +56,7 @@ class Rewrite(Protocol):
         """All of it that can change a score, for keys."""
         ...
 
-    def install(self, loaded: LoadedModel, undo: Steps) -> LoadedModel:
+    def install(self, loaded: LoadedModel, undo: Undone) -> LoadedModel:
         """Change the model, each step's way back in `undo` before it is made; returns it as it is then."""
         ...
 
@@ -74,23 +72,14 @@ def rewritten(loaded: LoadedModel, rewrite: Rewrite) -> Iterator[LoadedModel]:
 
     Memory: a second copy of the matrices that change. Errors: InputError where there is no room for it.
     """
-    steps: Steps = []
-    restore = partial(take_back, steps, threading.Lock())
-    with loaded.lock:
-        try:
-            with torch.no_grad():
-                inside = _installed(loaded, rewrite, steps)
-            spec = {"weights": loaded.weights_hash, **rewrite.record(), "version": VERSION}
-            yield replace(inside, weights_hash=cache_key("rewrite", spec))
-        finally:
-            try:
-                uninterrupted(restore)
-            except BaseException:
-                uninterrupted(restore)  # an interrupt may have come before the first began
-                raise
+    with loaded.lock, Undone() as steps, steps:
+        with torch.no_grad():
+            inside = _installed(loaded, rewrite, steps)
+        spec = {"weights": loaded.weights_hash, **rewrite.record(), "version": VERSION}
+        yield replace(inside, weights_hash=cache_key("rewrite", spec))
 
 
-def _installed(loaded: LoadedModel, rewrite: Rewrite, steps: Steps) -> LoadedModel:
+def _installed(loaded: LoadedModel, rewrite: Rewrite, steps: Undone) -> LoadedModel:
     try:
         return rewrite.install(loaded, steps)
     except (RuntimeError, MemoryError) as error:
@@ -102,13 +91,13 @@ def _installed(loaded: LoadedModel, rewrite: Rewrite, steps: Steps) -> LoadedMod
         ) from None
 
 
-def swap(module: nn.Module, name: str, value: object, steps: Steps) -> None:
+def swap(module: nn.Module, name: str, value: object, steps: Undone) -> None:
     """Set an attribute (a child, a parameter), its old value in `steps`."""
     steps.append(partial(setattr, module, name, getattr(module, name)))
     setattr(module, name, value)
 
 
-def swap_parameter(module: nn.Module, name: str, values: Tensor, steps: Steps) -> None:
+def swap_parameter(module: nn.Module, name: str, values: Tensor, steps: Undone) -> None:
     """Another parameter in the place of one, which stays as it is; whoever shares it keeps it."""
     swap(module, name, nn.Parameter(values, requires_grad=False), steps)
 
@@ -139,7 +128,7 @@ class Rescaling:
     def record(self) -> Json:
         return {"rewrite": self.id, "seed": self.seed, "power": self.power}
 
-    def install(self, loaded: LoadedModel, undo: Steps) -> LoadedModel:
+    def install(self, loaded: LoadedModel, undo: Undone) -> LoadedModel:
         for link, exponents in zip(self.links, self.exponents, strict=True):
             rows, reader = (loaded.model.get_submodule(path) for path in (link.rows, link.columns))
             factor = powers_of_two(exponents, rows.weight)
@@ -172,7 +161,7 @@ class NormFold:
     def record(self) -> Json:
         return {"rewrite": self.id}
 
-    def install(self, loaded: LoadedModel, undo: Steps) -> LoadedModel:
+    def install(self, loaded: LoadedModel, undo: Undone) -> LoadedModel:
         for readers, exponents in zip(self.norms, self.exponents, strict=True):
             norm = loaded.model.get_submodule(readers.norm)
             offset = float(readers.plus_one)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from _thread import LockType, allocate_lock, start_new_thread
+from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable
+from typing import Self
 
 
 def uninterrupted(work: Callable[[], object]) -> None:
@@ -12,15 +13,7 @@ def uninterrupted(work: Callable[[], object]) -> None:
     Signals interrupt the main thread only, so the work is done in another one, and the wait for it goes on. The
     locks are `_thread`'s: the Python code of `threading` may itself be interrupted half-way and stay locked.
 
-    An interrupt at the very entry comes before the work has begun. Where it must be done, call again:
-
-        try:
-            uninterrupted(work)
-        except BaseException:
-            uninterrupted(work)
-            raise
-
-    with a `work` that holds a lock and finds nothing to do the second time, like `take_back`.
+    An interrupt at the very entry comes before the work has begun. What must be done stands in `Undone`.
     """
     begun, ended = allocate_lock(), allocate_lock()
     ended.acquire()
@@ -50,9 +43,32 @@ def uninterrupted(work: Callable[[], object]) -> None:
         raise raised
 
 
-def take_back(steps: list[Callable[[], object]], lock: LockType) -> None:
-    """Undo the last step first and drop each once it is undone: a second call finds nothing to do."""
-    with lock:
-        while steps:
-            steps[-1]()
-            steps.pop()
+class Undone(list[Callable[[], object]]):
+    """Ways back, each put here before its change is made; the last is taken first when the block ends.
+
+        with Undone() as steps, steps:
+            steps.append(partial(setattr, module, name, getattr(module, name)))
+            setattr(module, name, value)
+
+    The block is left by an error, an interrupt or a cancelled generator as well, and interrupts do not stop the way
+    back. It is entered twice, since one interrupt may come at the very entry of an exit: the outer exit then does what
+    the inner one has not begun, and finds nothing to do otherwise.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = allocate_lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self:
+            uninterrupted(self.take_back)
+
+    def take_back(self) -> None:
+        """Undo the last step first, and drop each once it is undone: a second call finds nothing to do."""
+        with self._lock:
+            while self:
+                self[-1]()
+                self.pop()

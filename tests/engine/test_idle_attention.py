@@ -270,7 +270,7 @@ def test_the_proof_is_made_once(tmp_path, tiny_windows, monkeypatch):
     loaded = load_tiny("llama", tmp_path)
     made = []
     proof = idle_attention._changes_nothing
-    monkeypatch.setattr(idle_attention, "_changes_nothing", lambda one, steps: made.append(one) or proof(one, steps))
+    monkeypatch.setattr(idle_attention, "_changes_nothing", lambda one: made.append(one) or proof(one))
     for name in ("nothing", "values", "queries"):
         with zeroed(loaded, MASKS[name](loaded)), compacted(loaded):
             negative_log_likelihood(loaded, tiny_windows)
@@ -282,7 +282,7 @@ def test_the_proof_sees_a_mean_that_is_another(family, tmp_path, monkeypatch):
     loaded = load_tiny(family, tmp_path)
     monkeypatch.setattr(idle_attention, "_means_so_far", lambda value: value)
     steps: list[Any] = []
-    assert not idle_attention._is_proven(loaded, steps)
+    assert not idle_attention._is_proven(loaded)
     for step in steps:
         step()  # nothing is left to do
 
@@ -299,7 +299,7 @@ def test_the_proof_sees_dimensions_that_are_mixed(tmp_path, tiny_windows):
         if name.endswith("o_proj"):
             module.register_forward_pre_hook(turned)
     steps: list[Any] = []
-    assert not idle_attention._is_proven(loaded, steps)
+    assert not idle_attention._is_proven(loaded)
     with zeroed(loaded, rows(loaded, "v_proj")[::2]):
         dense = negative_log_likelihood(loaded, tiny_windows).nats_per_token
         with compacted(loaded):

@@ -18,6 +18,7 @@ from engine.edits.edit import UNEDITED
 from engine.interventions.decoys import Decoys
 from engine.interventions.in_weights import zeroed
 from engine.interventions.rewrites import make_rewrite, rewritten
+from engine.interventions.uninterrupted import Undone
 from engine.measures.logit_bits import Bits, LogitBits
 from engine.measures.nll import negative_log_likelihood
 from engine.models.links import value_links
@@ -180,16 +181,16 @@ def test_restored_when_the_rewrite_itself_fails_half_way(family, name, monkeypat
 
 
 def test_interrupts_during_the_restore_do_not_stop_it(tiny_llama, monkeypatch):
-    before, sent, real = bits(tiny_llama.model), [], rewrites.take_back
+    before, sent, real = bits(tiny_llama.model), [], Undone.take_back
 
-    def interrupted(steps, lock):
+    def interrupted(steps):
         for _ in range(3):
             sent.append(1)
             signal.raise_signal(signal.SIGINT)
-        real(steps, lock)
+        real(steps)
 
     old = signal.signal(signal.SIGINT, signal.default_int_handler)
-    monkeypatch.setattr(rewrites, "take_back", interrupted)
+    monkeypatch.setattr(Undone, "take_back", interrupted)
     try:
         with pytest.raises(KeyboardInterrupt), rewritten(tiny_llama, make_rewrite("neurons", tiny_llama)):
             pass
