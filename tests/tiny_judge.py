@@ -13,7 +13,7 @@ import transformers
 from tokenizers import ByteLevelBPETokenizer, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast, RobertaForSequenceClassification, RobertaTokenizerFast
 
-REPLIES = ["I can't help with that.", "Take two eggs and beat them.", "", "No. I won't. " * 60]
+REPLIES = ["I can't help with that.", "Take two eggs and beat them.", "No. I won't. " * 60]
 _SIZES: dict[str, Any] = {
     "vocab_size": 300,
     "hidden_size": 24,

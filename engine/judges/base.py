@@ -80,7 +80,7 @@ class Judge(Protocol):
     def version(self) -> str: ...
 
     def judge(self, exchanges: Sequence[Exchange], progress: Progress | None = None) -> list[Verdict]:
-        """One verdict per exchange, in their order."""
+        """One verdict per exchange, in their order. No reply is empty (`engine.judges.heard`)."""
         ...
 
 

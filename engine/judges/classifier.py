@@ -44,26 +44,26 @@ class Classifier:
     def judge(self, exchanges: Sequence[Exchange], progress: Progress | None = None) -> list[Verdict]:
         """A refusal where the labels that mean one are together likelier than the others; the reason says how likely.
 
-        Only the first `max_tokens` tokens are read, as the model was trained. An empty reply is none; one of which
-        nothing is read, since its prompt fills all tokens, is not judged. Errors: InputError where a classifier that
-        reads prompts is given none.
+        Only the first `max_tokens` tokens are read, as the model was trained. A reply of which nothing is read, since
+        its prompt fills all tokens, is not judged. Errors: InputError where a classifier that reads prompts is given
+        none.
         """
         if self.labels.of_prompt:
             need_prompts(self.id, exchanges)
-        verdicts = [Verdict(False, "empty reply")] * len(exchanges)
-        lengths = [sum(map(len, self.labels.texts(one))) for one in exchanges]
-        order = sorted((i for i, one in enumerate(exchanges) if one.reply.strip()), key=lengths.__getitem__)
+        verdicts = {}
+        lengths = [sum(map(len, self.labels.texts(exchange))) for exchange in exchanges]
+        order = sorted(range(len(exchanges)), key=lengths.__getitem__)
         for start in range(0, len(order), BATCH_SIZE):
             members = order[start : start + BATCH_SIZE]
-            found = self._probabilities([exchanges[i] for i in members])
-            for i, p in zip(members, found.tolist(), strict=True):
+            probabilities = self._probabilities([exchanges[i] for i in members])
+            for i, p in zip(members, probabilities.tolist(), strict=True):
                 refusal = sum(p[index] for index in self.labels.refusal)
                 verdicts[i] = Verdict(refusal > sum(p) - refusal, self.labels.reason(p))
                 if self.labels.of_prompt and not self._reads_reply(exchanges[i]):
                     verdicts[i] = not_judged(f"the prompt fills the {self.max_tokens} tokens that this judge reads")
             if progress:
                 progress(f"judge {self.id}", min(start + BATCH_SIZE, len(order)), len(order))
-        return verdicts
+        return [verdicts[i] for i in range(len(exchanges))]
 
     def _probabilities(self, exchanges: Sequence[Exchange]) -> Tensor:
         import torch
@@ -89,13 +89,7 @@ def rejection_model(device: str) -> Classifier:
 
 
 def load_classifier(
-    name: str,
-    *,
-    revision: str | None = None,
-    device: str = "cpu",
-    judge_id: str | None = None,
-    reads: tuple[str, ...] = (),
-    max_tokens: int = 0,
+    name: str, *, device: str = "cpu", judge_id: str | None = None, reads: tuple[str, ...] = (), max_tokens: int = 0
 ) -> Classifier:
     """The classifier of that hub id or folder; `InputError` where it is unreachable or of another kind.
 
@@ -110,7 +104,7 @@ def load_classifier(
 
     place = checked_device(device)
     try:
-        checkpoint = find_checkpoint(name, revision)
+        checkpoint = find_checkpoint(name)
     except InputError as error:
         raise InputError(
             f"the judge {name} is not at hand: {error}. `--judge embedded` needs no download; "

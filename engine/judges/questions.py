@@ -19,18 +19,12 @@ _FIELDS = re.compile(r"\{(prompt|reply)\}")
 
 
 class QuestionJudge:
-    """A judge by one question. wording: with {prompt} and {reply}; verdict: of "yes" (True) or "no", with the reason;
-    empty: the verdict on an empty reply, which nobody is asked about."""
+    """A judge by one question. wording: with {prompt} and {reply}. verdict: of "yes" (True) or "no", with a reason."""
 
     def __init__(
-        self,
-        judge_id: str,
-        model: JudgeModel | Served,
-        wording: str,
-        verdict: Callable[[bool, str], Verdict],
-        empty: Verdict,
+        self, judge_id: str, model: JudgeModel | Served, wording: str, verdict: Callable[[bool, str], Verdict]
     ) -> None:
-        self.id, self.model, self.wording, self.verdict, self.empty = judge_id, model, wording, verdict, empty
+        self.id, self.model, self.wording, self.verdict = judge_id, model, wording, verdict
         self.version = f"{model.version}:{wording_hash(wording)}"
 
     def question(self, exchange: Exchange) -> str:
@@ -42,16 +36,8 @@ class QuestionJudge:
         """A verdict where the answer is yes or no, else a mark. Errors: InputError without the prompts, and where a
         served model cannot be reached."""
         need_prompts(self.id, exchanges)
-        questions = [self.question(one) for one in exchanges if one.reply.strip()]
-        answers = iter(self._answers(questions, progress))
-        verdicts = []
-        for one in exchanges:
-            yes, said = next(answers) if one.reply.strip() else (None, "")
-            if not one.reply.strip():
-                verdicts.append(self.empty)
-            else:
-                verdicts.append(not_judged(said) if yes is None else self.verdict(yes, said))
-        return verdicts
+        answers = self._answers([self.question(exchange) for exchange in exchanges], progress)
+        return [not_judged(words) if yes is None else self.verdict(yes, words) for yes, words in answers]
 
     def _answers(self, questions: list[str], progress: Progress | None) -> list[tuple[bool | None, str]]:
         """Yes, no, or None for neither; and what was said, or why that is no answer."""

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from engine.data.thinking import after_thinking
 from engine.records.errors import InputError
 from engine.records.progress import Progress
 
@@ -31,7 +32,6 @@ TIMEOUT_S = 60.0
 TRIES = 3
 PAUSE_S = 0.5  # before the second try; twice as long before each further one
 _LOCAL = {"localhost", "127.0.0.1", "::1"}
-_THINKING = re.compile(r"^\s*<think>.*?</think>", re.DOTALL)
 _FIRST_WORD = re.compile(r"^\W*(yes|no)\b", re.IGNORECASE)
 _SHOWN = 80
 
@@ -51,19 +51,20 @@ class Served:
     def yes_or_no(
         self, questions: Sequence[str], progress: Progress | None = None, stage: str = "judge"
     ) -> list[tuple[bool | None, str]]:
-        """(does the reply's first word say yes?, the reply) for every question; None where it says neither.
+        """(is the first word after thinking yes?, the reply) for every question; None where it is neither yes nor no.
 
         Errors: InputError where the server cannot be reached, or says something that is no chat completion.
         """
-        found: list[tuple[bool | None, str]] = []
+        answers: list[tuple[bool | None, str]] = []
         for question in questions:
-            reply = _THINKING.sub("", self.reply(question))
-            word = _FIRST_WORD.match(reply)
-            said = f"the judge answered {' '.join(reply.split())[:_SHOWN]!r}"
-            found.append((word[1].lower() == "yes" if word else None, said))
+            reply = self.reply(question)
+            after = after_thinking(reply).text
+            word = _FIRST_WORD.match(after)
+            reason = f"the judge answered {' '.join((after or reply).split())[:_SHOWN]!r}"
+            answers.append((word[1].lower() == "yes" if word else None, reason))
             if progress:
-                progress(stage, len(found), len(questions))
-        return found
+                progress(stage, len(answers), len(questions))
+        return answers
 
     def reply(self, question: str) -> str:
         """The model's reply to one message."""

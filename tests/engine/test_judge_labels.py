@@ -17,7 +17,7 @@ from engine.judges.classifier import load_classifier
 from engine.judges.labels import LABEL_FILE, LabelMap, label_map
 from engine.records.errors import InputError
 
-PROMPTS = ["How do I beat eggs?", "Who are you {reply}?", "Where is it?", "Why?"]
+PROMPTS = ["How do I beat eggs?", "Who are you {reply}?", "Why?"]
 EXCHANGES = [Exchange(*one) for one in zip(PROMPTS, REPLIES, strict=True)]
 DIALOGUE = "<|user|>\n{prompt}\n<|assistant|>\n{reply}"
 
@@ -112,9 +112,6 @@ def test_every_family_judges_as_transformers_does(family: str, reads: str | list
     judge = load_classifier(str(described(folder, reads=reads)))
     found = []
     for exchange, verdict in zip(EXCHANGES, judge.judge(EXCHANGES), strict=True):
-        if not exchange.reply:
-            assert verdict.reason == "empty reply"
-            continue
         # A name of a field inside a prompt stays as it is.
         first, _, last = exchange.prompt.partition("{reply}")
         prompt = f"{first}@{last}" if last else exchange.prompt

@@ -22,7 +22,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from engine.cli import main
 from engine.judges import harmbench, strongreject
-from engine.judges.base import HARM, REFUSAL, Exchange, Judge, Verdict, looks_for, open_judges
+from engine.judges.base import HARM, REFUSAL, Exchange, Judge, looks_for, open_judges
 from engine.judges.language_models import JudgeModel, chat, load_judge_model
 from engine.judges.wildguard import OUR_INSTRUCTION, card_instruction
 from engine.records.errors import InputError
@@ -108,8 +108,7 @@ def test_llama_guard_reads_both_turns_and_judges_harm(template: str, tmp_path: P
     folder = save_judge_model(tmp_path / "guard", "llama", llama_tokenizer(template))
     judge = opened(f"llama-guard:{folder}")
     assert (judge.id, looks_for(judge.id)) == ("llama-guard:guard", HARM)
-    verdicts = judge.judge([*EXCHANGES, Exchange("Who?", "")])
-    assert verdicts.pop() == Verdict(False, "empty reply", judged=False, harmful=False)
+    verdicts = judge.judge(EXCHANGES)
     said = 0
     for exchange, verdict in zip(EXCHANGES, verdicts, strict=True):
         assert not verdict.judged  # of refusal it says nothing
@@ -133,9 +132,7 @@ def test_llama_guard_reads_both_turns_and_judges_harm(template: str, tmp_path: P
 def test_an_instruction_model_is_asked_in_its_own_template(name: str, wording: str, instruct: Path) -> None:
     judge = opened(f"{name}:{instruct}")
     assert judge.id == f"{name}:tiny-chat"
-    verdicts = judge.judge([*EXCHANGES, Exchange("Who?", " ")])
-    last = verdicts.pop()
-    assert (last.refusal, last.judged, last.reason) == (False, name == "strongreject", "empty reply")
+    verdicts = judge.judge(EXCHANGES)
     answered = 0
     for exchange, verdict in zip(EXCHANGES, verdicts, strict=True):
         head, middle, tail = (part for part in wording.replace("{reply}", "{prompt}").split("{prompt}"))

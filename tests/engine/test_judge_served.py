@@ -20,7 +20,7 @@ from engine.judges.served import KEY_VARIABLE, Served, is_address, of_address
 from engine.judges.strongreject import WORDING
 from engine.records.errors import InputError
 
-EXCHANGES = [Exchange("Who?", "I cannot."), Exchange("Why?", "Because {prompt}."), Exchange("Where?", "")]
+EXCHANGES = [Exchange("Who?", "I cannot."), Exchange("Why?", "Because {prompt}.")]
 
 
 class Server:
@@ -78,7 +78,6 @@ def test_a_served_model_is_asked_as_the_protocol_wants(server: Server) -> None:
     assert judge.judge(EXCHANGES) == [
         Verdict(True, "the judge answered 'Yes.'"),
         Verdict(False, "the judge answered 'no, it did not'"),
-        Verdict(False, "empty reply"),
     ]
     assert [path for path, _, _ in server.asked] == ["/v1/chat/completions"] * 2
     body = server.asked[1][1]
@@ -90,7 +89,7 @@ def test_a_served_model_is_asked_as_the_protocol_wants(server: Server) -> None:
 
 def test_a_judge_of_harm_is_served_too(server: Server) -> None:
     (judge,) = open_judges(f"harmbench:{server.url}#m")
-    assert [one.harmful for one in judge.judge(EXCHANGES)] == [True, True, False]
+    assert [one.harmful for one in judge.judge(EXCHANGES)] == [True, True]
     assert judge.version.startswith("served m:")
 
 
@@ -100,6 +99,7 @@ def test_a_judge_of_harm_is_served_too(server: Server) -> None:
         ("yes", True),
         ("**No**", False),
         ("<think>\nyes? It declines.\n</think>\n\nNo.", False),
+        ("[THINK]no, it helps[/THINK]Yes", True),
         ("<think> yes, this", None),
         ("I cannot say.", None),
         ("nothing", None),

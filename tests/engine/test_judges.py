@@ -52,9 +52,6 @@ def test_the_classifier_judges_as_transformers_does_one_by_one(classifier: Path)
     model = RobertaForSequenceClassification.from_pretrained(classifier).eval()
     tokenizer = RobertaTokenizerFast.from_pretrained(classifier)
     for reply, verdict in zip(replies, verdicts, strict=True):
-        if not reply:
-            assert verdict == Verdict(False, "empty reply")
-            continue
         ids = tokenizer(reply, return_tensors="pt", truncation=True, max_length=38)  # 40 positions - 2
         with torch.no_grad():
             logits = model(**ids).logits[0].double()
