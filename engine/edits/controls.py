@@ -14,7 +14,6 @@ from engine.selectors.consensus2 import borda, rank
 from engine.stats.removal_order import removal_order
 
 REFERENCE = "consensus2"
-FULL_SIZE = ("lrp", "ig", "lrp_layer_matched", "ig_layer_matched", "rank_randomised", "random")
 SMALLER = ("intersection", "veto_lrp", "veto_ig")  # remove fewer rows than the rate says
 NEEDED = ("lrp", "ig", "consensus2", "random")
 

@@ -42,16 +42,6 @@ class Estimate(NamedTuple):
     high: float | None
 
     @property
-    def p_above(self) -> float | None:
-        """One-sided p of the claim that the true value is above 0; None without an error."""
-        return p_beyond(self.value, self.stderr, self.degrees)
-
-    @property
-    def p_below(self) -> float | None:
-        """One-sided p of the claim that the true value is below 0; None without an error."""
-        return p_beyond(-self.value, self.stderr, self.degrees)
-
-    @property
     def p_differs(self) -> float | None:
         """Two-sided p of the claim that the true value is not 0; None without an error."""
         one_sided = p_beyond(abs(self.value), self.stderr, self.degrees)

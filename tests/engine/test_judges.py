@@ -45,12 +45,13 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_classifier(tmp_path_factory.mktemp("judge") / "tiny-judge")
 
 
-def test_the_classifier_judges_as_transformers_does_one_by_one(classifier: Path) -> None:
-    loaded = load_classifier(str(classifier))
+def test_the_classifier_judges_as_transformers_does_one_by_one(tmp_path: Path) -> None:
+    folder = save_classifier(tmp_path / "judge", scale=8, seed=1)
+    loaded = load_classifier(str(folder))
     replies = [*REPLIES, *(f"reply number {i} says {'no' * i}" for i in range(40))]
     verdicts = loaded.judge(exchanges(replies))
-    model = RobertaForSequenceClassification.from_pretrained(classifier).eval()
-    tokenizer = RobertaTokenizerFast.from_pretrained(classifier)
+    model = RobertaForSequenceClassification.from_pretrained(folder).eval()
+    tokenizer = RobertaTokenizerFast.from_pretrained(folder)
     for reply, verdict in zip(replies, verdicts, strict=True):
         ids = tokenizer(reply, return_tensors="pt", truncation=True, max_length=38)  # 40 positions - 2
         with torch.no_grad():
@@ -58,7 +59,7 @@ def test_the_classifier_judges_as_transformers_does_one_by_one(classifier: Path)
         expected = torch.softmax(logits, -1)[1].item()
         assert verdict.refusal == (expected > 0.5)
         assert float(verdict.reason.rpartition(" ")[2]) == pytest.approx(expected, abs=6e-4)  # three digits
-    assert 0 < sum(verdict.refusal for verdict in verdicts) < len(verdicts)
+    assert len({verdict.reason for verdict in verdicts}) > 10  # the replies make a difference
 
 
 def test_labels_decide_and_not_their_order(classifier: Path, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import scipy.stats
 from tiny_audits import lowest
 
 from engine.edits.controls import (
-    FULL_SIZE,
     NEEDED,
     REFERENCE,
     SMALLER,
@@ -57,7 +56,8 @@ def test_every_control_is_the_set_it_is_said_to_be(tiny_llama: LoadedModel, orde
     made = list(control_masks(scores, rows, order, 0.3, seeds=SEEDS, null_seeds=NULL_SEEDS))
     assert all((mask.order, mask.rate) == (order, 0.3) for mask in made)
     own = {(mask.control, mask.seed): mask.rows.tolist() for mask in made if mask.size_matched_to is None}
-    assert {control for control, _ in own} == {REFERENCE, *FULL_SIZE, *SMALLER}
+    full_size = {"lrp", "ig", "lrp_layer_matched", "ig_layer_matched", "rank_randomised", "random"}
+    assert {control for control, _ in own} == {REFERENCE, *full_size, *SMALLER}
 
     lrp, ig = picks(scores["lrp"], order, count), picks(scores["ig"], order, count)
     assert own["lrp", None] == sorted(lrp)

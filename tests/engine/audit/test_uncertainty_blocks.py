@@ -95,7 +95,7 @@ def test_equal_blocks_are_the_t_test_of_their_means() -> None:
     assert values.mean() / error == pytest.approx(test.statistic, rel=1e-12)
     assert found.p_differs == pytest.approx(test.pvalue, rel=1e-9)
     assert (found.low, found.high) == pytest.approx(tuple(test.confidence_interval(0.95)), rel=1e-9)
-    assert found.p_above == pytest.approx(
+    assert p_beyond(found.value, found.stderr, found.degrees) == pytest.approx(
         scipy.stats.ttest_1samp(values.reshape(8, 16).mean(1), 0, alternative="greater").pvalue, rel=1e-9
     )
     assert block_stderr([3.0], [4]) == (None, 1)
@@ -138,7 +138,7 @@ def test_what_is_not_known_is_not_made_up() -> None:
     assert estimate(1.0, [Part(0.1, 3), None]) == (1.0, None, None, None, None)
     assert estimate(math.nan, [Part(0.1, 3)]).low is None
     assert estimate(1.0, [Part(0.0, 3)]) == (1.0, 0.0, math.inf, 1.0, 1.0)
-    assert (estimate(1.0, [Part(0.0, 3)]).p_above, estimate(1.0, [Part(0.0, 3)]).p_below) == (0.0, 1.0)
+    assert (p_beyond(1.0, 0.0, math.inf), p_beyond(-1.0, 0.0, math.inf)) == (0.0, 1.0)
     assert estimate(1.0, [None]).p_differs is None
     assert seed_parts([1.0], [42]) == []
     assert draw_part([1.0]) == []
