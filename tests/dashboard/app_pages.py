@@ -22,6 +22,13 @@ def run_page(name, **parameters):
     return app.run()
 
 
+def drawn_page(name, **parameters):
+    """The same, of a page that must not fail."""
+    app = run_page(name, **parameters)
+    assert not app.exception
+    return app
+
+
 def run_live_edit(folder, **parameters):
     """Live edit of the model in a folder, before anything is asked of it."""
     settings = {

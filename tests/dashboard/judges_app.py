@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from streamlit.testing.v1 import AppTest
+from functools import partial
 
+from app_pages import run_page
 
-def page(**parameters):
-    def script():
-        from dashboard.pages.judges import page as judges
-
-        judges.render()
-
-    app = AppTest.from_function(script, default_timeout=60)
-    for name, value in parameters.items():
-        app.query_params[name] = value
-    return app.run()
+page = partial(run_page, "judges")
 
 
 def warnings_of(app):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from app_pages import drawn_page
 from made_up_audit import groups, write_audit
-from streamlit.testing.v1 import AppTest
 from synthetic import add_table
 
 from dashboard.report.report import build
@@ -22,16 +22,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def page(part, **parameters):
-    def script():
-        from dashboard.pages.controls import page
-
-        page.render()
-
-    app = AppTest.from_function(script, default_timeout=60)
-    for name, value in {"part": part, **parameters}.items():
-        app.query_params[name] = value
-    app.run()
-    assert not app.exception
+    app = drawn_page("controls", part=part, **parameters)
     assert not app.warning
     return app
 

@@ -23,6 +23,7 @@ from served import MARKDOWN_PROMPT, MARKDOWN_REPLY, MET, SLOW_PROMPT
 from dashboard.show import layout
 
 pytestmark = pytest.mark.browser
+ROUNDS = 15  # of two sessions that ask at once
 
 
 @pytest.mark.long
@@ -132,7 +133,7 @@ def test_two_sessions_never_see_each_others_mask(new_page, tiny_folder, store):
     assert alone[0][0] == alone[1][0]
     assert len({alone[0][0], alone[0][1], alone[1][1]}) == 3  # each mask has its own reply
     meetings = store.with_name(f"{store.name}.log").read_text().count(MET)
-    for round_ in range(50):
+    for round_ in range(ROUNDS):
         for page in pages:  # both are under way before either is waited for
             press(page, button(page, "Run"))
         for page, expected in zip(pages, alone, strict=True):

@@ -1,24 +1,16 @@
 """The Curves page as a script: sources, selection and URL, empty and broken states."""
 
+from functools import partial
+
 import polars as pl
 import pytest
-from streamlit.testing.v1 import AppTest
+from app_pages import run_page
 from synthetic import SLOPES, add_table, break_manifest, sweep, write_run
 
 import precomputed
 from dashboard.state import results
 
-
-def page(**parameters):
-    def script():
-        from dashboard.pages.curves import page as curves
-
-        curves.render()
-
-    app = AppTest.from_function(script, default_timeout=60)
-    for name, value in parameters.items():
-        app.query_params[name] = value
-    return app.run()
+page = partial(run_page, "curves")
 
 
 def problems(app):

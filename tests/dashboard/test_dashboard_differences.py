@@ -3,11 +3,12 @@
 import json
 import math
 import statistics
+from functools import partial
 
 import polars as pl
 import pytest
 import scipy.stats
-from streamlit.testing.v1 import AppTest
+from app_pages import drawn_page
 from synthetic import add_table, write_run
 
 from dashboard.charts import differences
@@ -36,18 +37,7 @@ def run(tmp_path, monkeypatch):
     return folder
 
 
-def page(**parameters):
-    def script():
-        from dashboard.pages.curves.page import render
-
-        render()
-
-    app = AppTest.from_function(script, default_timeout=60)
-    for key, value in parameters.items():
-        app.query_params[key] = value
-    app.run()
-    assert not app.exception
-    return app
+page = partial(drawn_page, "curves")
 
 
 def test_seeds_are_averaged_with_what_their_draw_adds():

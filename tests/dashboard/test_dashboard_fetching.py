@@ -6,10 +6,9 @@ import time
 import fake_hub
 import numpy as np
 import pytest
-from app_pages import replies
+from app_pages import drawn_page, replies, run_page
 from fake_hub import Fault, Repository
 from scored_runs import write_scored
-from streamlit.testing.v1 import AppTest
 
 from dashboard.chat import downloads, fetching, live, stamps
 
@@ -54,19 +53,11 @@ def line(hub):
 
 
 def page(model, **parameters):
-    def script():
-        from dashboard.pages.live import page as live_edit
-
-        live_edit.render()
-
     settings = {
         "edit_model": "Another model", "edit_model_id": model, "mode": "Remove by rate", "rank_selector": "Magnitude",
         "prompt": "The cat sat.", "length": "20", "control": "false",
     }  # fmt: skip
-    app = AppTest.from_function(script, default_timeout=120)
-    for name, value in {**settings, **parameters}.items():
-        app.query_params[name] = str(value)
-    return app.run()
+    return run_page("live", **{**settings, **parameters})
 
 
 def click(app, key="run"):
@@ -209,17 +200,8 @@ FOUND = ("rows-find", lambda app: any("largest in size" in caption.value for cap
 def test_the_rows_page_waits_for_a_model_in_the_same_way(hub, line, folder, tmp_path, button, done):
     scored = write_scored(tmp_path / "scored", folder)
 
-    def script():
-        from dashboard.pages.rows import page as rows
-
-        rows.render()
-
-    app = AppTest.from_function(script, default_timeout=120)
     settings = {"source": "My results", "folder": str(scored), "row_model": MODEL, "rows": "0-2", "rows_prompt": ""}
-    for name, value in settings.items():
-        app.query_params[name] = value
-    app.run()
-    assert not app.exception
+    app = drawn_page("rows", **settings)
     until(click(app, button), fetching_bytes)
     assert not done(app)
     line.set()

@@ -35,12 +35,13 @@ def test_replies_are_turned_over_and_the_link_opens_the_same_page(new_page, fold
 
 
 def test_replies_are_text_also_where_they_look_like_markdown(new_page, folder):
-    found = 0
     for number in range(1, 9):
         page = open_replies(new_page, folder, page=number)
-        found += page.get_by_text(MARKDOWN).count()
+        found = page.get_by_text(MARKDOWN).count()
         assert page.locator("[data-testid=stMain] img").count() == 0
         page.context.close()
+        if found:
+            break
     assert found  # the fixture fails if any page asked another host
 
 
@@ -72,11 +73,11 @@ def test_a_phone_needs_no_sideways_scrolling(new_page, folder, view):
     assert main.evaluate("e => e.scrollWidth <= e.clientWidth")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("view", ["Against people", "Reply by reply"])
-def test_no_serious_finding_on_a_full_page(new_page, folder, view, scheme):
+def test_no_serious_finding_on_a_full_page(new_page, folder, view):
     page = new_page("/judges", folder=str(folder), judge_view=view, own_reply="I will not.")
-    page.emulate_media(color_scheme=scheme)
     page.locator(".st-key-own-verdict").get_by_text("refuses").wait_for()
-    settled(page)
-    assert lasting_findings(page) == []
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        settled(page)
+        assert lasting_findings(page) == [], scheme

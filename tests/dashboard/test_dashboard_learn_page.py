@@ -2,6 +2,7 @@
 
 import polars as pl
 import pytest
+from app_pages import drawn_page
 from streamlit.testing.v1 import AppTest
 from synthetic import add_table, stability, write_run
 from test_dashboard_lessons import gaps
@@ -21,18 +22,7 @@ def own_pool(monkeypatch):
 
 
 def page(number=1, **parameters):
-    def script():
-        from dashboard.pages.learn import page as learn
-
-        learn.render()
-
-    app = AppTest.from_function(script, default_timeout=120)
-    app.query_params["step"] = TITLES[number - 1]
-    for name, value in parameters.items():
-        app.query_params[name] = value
-    app.run()
-    assert not app.exception
-    return app
+    return drawn_page("learn", step=TITLES[number - 1], **parameters)
 
 
 HIDDEN = "The figure appears here once you have guessed."

@@ -2,11 +2,13 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from urllib.parse import parse_qs
 
 import numpy as np
 import polars as pl
 import pytest
+from app_pages import run_page
 from streamlit.testing.v1 import AppTest
 
 from dashboard.chat import edits, effects, live, trial, tries, writing
@@ -213,16 +215,7 @@ def test_contrasts_of_another_model_are_refused(demo, entry, run):
         edits.mask_of(entry, edits.Edit("refusal", "lrp", domain="hate", lam=LAM, k=0.01), quiet)
 
 
-def page(**parameters):
-    def script():
-        from dashboard.pages.live import page as live_edit
-
-        live_edit.render()
-
-    app = AppTest.from_function(script, default_timeout=120)
-    for name, value in {"edit_model": "Another model", "prompt": "The cat sat.", "length": "20", **parameters}.items():
-        app.query_params[name] = str(value)
-    return app.run()
+page = partial(run_page, "live", edit_model="Another model", prompt="The cat sat.", length="20")
 
 
 def captions(app):
@@ -322,16 +315,7 @@ def test_an_edit_in_a_link_is_taken_over_once():
     assert app.selectbox(key="domain").value == "legal"
 
 
-def shipped_page(**parameters):
-    def script():
-        from dashboard.pages.live import page as live_edit
-
-        live_edit.render()
-
-    app = AppTest.from_function(script, default_timeout=120)
-    for name, value in parameters.items():
-        app.query_params[name] = value
-    return app.run()
+shipped_page = partial(run_page, "live")
 
 
 @pytest.mark.parametrize(("sliders", "lam"), [(False, 0.2), (True, 0.7)])

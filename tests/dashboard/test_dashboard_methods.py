@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from streamlit.testing.v1 import AppTest
+from app_pages import drawn_page
 
 from dashboard.pages.methods import page as methods
 from dashboard.pages.methods.formulas import FORMULAS
@@ -13,14 +13,7 @@ from engine.judges.measured_quality import quality_by_kind
 
 @pytest.fixture(scope="module")
 def app():
-    def script():
-        from dashboard.pages.methods import page
-
-        page.render()
-
-    app = AppTest.from_function(script, default_timeout=60).run()
-    assert not app.exception
-    return app
+    return drawn_page("methods")
 
 
 def test_the_contents_lead_to_every_section(app):

@@ -1,10 +1,11 @@
 """Small multiples over models, pinned curves, and what can stand beside a page's curves."""
 
 import math
+from functools import partial
 
 import polars as pl
 import pytest
-from streamlit.testing.v1 import AppTest
+from app_pages import run_page
 from synthetic import SLOPES, UNMASKED_NLL, break_manifest, sweep, write_run, write_two_runs
 
 import precomputed
@@ -104,16 +105,7 @@ def test_a_source_of_one_model_is_shown_beside_all_others(store):
     assert [offer.model for offer in offers.beside("Paper", alone)] == ["Qwen3-8B", "other"]
 
 
-def page(**parameters):
-    def script():
-        from dashboard.pages.curves import page as curves
-
-        curves.render()
-
-    app = AppTest.from_function(script, default_timeout=60)
-    for name, value in parameters.items():
-        app.query_params[name] = value
-    return app.run()
+page = partial(run_page, "curves")
 
 
 def test_the_models_tab_draws_all_runs_of_the_store(store):

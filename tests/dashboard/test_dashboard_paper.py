@@ -1,8 +1,10 @@
 """The published tables as a page: every table opens, points are filtered and linked, a run stands beside them."""
 
+from functools import partial
+
 import polars as pl
 import pytest
-from streamlit.testing.v1 import AppTest
+from app_pages import run_page
 from synthetic import break_manifest, sweep, write_run
 
 from dashboard.charts import palette
@@ -13,16 +15,7 @@ from precomputed.paper_tables import describe, load_table, table_names
 SELECTORS = ("random", "magnitude", "wanda", "mean_activation", "lrp", "ig", "consensus2")
 
 
-def page(**parameters):
-    def script():
-        from dashboard.pages.paper import page as paper
-
-        paper.render()
-
-    app = AppTest.from_function(script, default_timeout=60)
-    for name, value in parameters.items():
-        app.query_params[name] = value
-    return app.run()
+page = partial(run_page, "paper")
 
 
 @pytest.fixture

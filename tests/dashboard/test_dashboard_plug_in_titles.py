@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from streamlit.testing.v1 import AppTest
+from app_pages import drawn_page
 
 from dashboard.charts import palette
 from dashboard.pages.rows import scored
@@ -49,15 +49,7 @@ def test_the_manifest_names_plug_ins_only(run):
 def test_a_page_the_rows_and_the_report_say_the_title(run, monkeypatch):
     monkeypatch.setenv(results.STORE_VARIABLE, str(run.parent))
 
-    def script():
-        from dashboard.pages.curves.page import render
-
-        render()
-
-    app = AppTest.from_function(script, default_timeout=60)
-    app.query_params["source"] = "My results"
-    app.run()
-    assert not app.exception
+    app = drawn_page("curves", source="My results")
     figure = json.loads(app.get("plotly_chart")[0].proto.spec)
     assert {"Length of the row", "Magnitude"} <= {trace["name"] for trace in figure["data"]}
     monkeypatch.setattr(palette, "_TITLES", {})

@@ -3,12 +3,12 @@
 import json
 import math
 import re
+from functools import partial
 
 import polars as pl
 import pytest
-from app_pages import above_figures
+from app_pages import above_figures, drawn_page
 from made_up_audit import protocols as made_up, write_audit
-from streamlit.testing.v1 import AppTest
 from synthetic import add_table, write_run
 
 from dashboard.charts import protocols
@@ -22,18 +22,7 @@ def folder(tmp_path, monkeypatch):
     return write_audit(tmp_path)
 
 
-def page(**parameters):
-    def script():
-        from dashboard.pages.controls import page as controls
-
-        controls.render()
-
-    app = AppTest.from_function(script, default_timeout=60)
-    for name, value in {"part": "Protocols", **parameters}.items():
-        app.query_params[name] = value
-    app.run()
-    assert not app.exception
-    return app
+page = partial(drawn_page, "controls", part="Protocols")
 
 
 def figures(app):

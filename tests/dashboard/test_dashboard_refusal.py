@@ -1,13 +1,14 @@
 """The refusal page: its data against hand counts, its figures, and the page on full, empty and damaged folders."""
 
 import math
+from functools import partial
 from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
 import pytest
+from app_pages import run_page
 from scipy.stats import binomtest
-from streamlit.testing.v1 import AppTest
 from synthetic import MODEL, add_table, break_manifest
 from synthetic_refusal import (
     BENIGN_LIMIT,
@@ -280,16 +281,7 @@ def test_the_tables_of_the_structure_have_the_engines_columns():
     assert list(spec("refusal_shares").schema()) == engine_shares("m", [one], rows).columns
 
 
-def page(**parameters):
-    def script():
-        from dashboard.pages.refusal import page as refusal
-
-        refusal.render()
-
-    app = AppTest.from_function(script, default_timeout=60)
-    for name, value in parameters.items():
-        app.query_params[name] = value
-    return app.run()
+page = partial(run_page, "refusal")
 
 
 @pytest.fixture

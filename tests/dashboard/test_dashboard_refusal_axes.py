@@ -1,8 +1,10 @@
 """The trade-off where benign refusal does not vary, and a picker that says what the page shows."""
 
+from functools import partial
+
 import polars as pl
 import pytest
-from streamlit.testing.v1 import AppTest
+from app_pages import run_page
 from synthetic_refusal import points, sweep, write_refusal_run
 
 from dashboard.charts import refusal_trade_off as refusal_chart, refusal_values as refusals
@@ -64,16 +66,7 @@ def test_the_marks_of_the_shipped_model_are_not_stacked():
     assert most <= 0.1 * len(places)
 
 
-def page(**parameters):
-    def script():
-        from dashboard.pages.refusal import page as refusal
-
-        refusal.render()
-
-    app = AppTest.from_function(script, default_timeout=60)
-    for name, value in parameters.items():
-        app.query_params[name] = str(value)
-    return app.run()
+page = partial(run_page, "refusal")
 
 
 def shown(app):

@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from app_pages import select
+from app_pages import drawn_page, select
 from fake_replies import replies_are
 from scored_runs import write_scored
-from streamlit.testing.v1 import AppTest
 
 import precomputed
 from dashboard.chat import live
@@ -31,22 +30,9 @@ def own_pool(monkeypatch):
     monkeypatch.setattr(live, "POOL", live.ModelPool(live._load))
 
 
-def script():
-    from dashboard.pages.rows import page as rows
-
-    rows.render()
-
-
 def page(folder=None, **parameters):
-    app = AppTest.from_function(script, default_timeout=120)
-    if folder is not None:
-        app.query_params["source"] = "My results"
-        app.query_params["folder"] = str(folder)
-    for name, value in parameters.items():
-        app.query_params[name] = str(value)
-    app.run()
-    assert not app.exception
-    return app
+    where = {} if folder is None else {"source": "My results", "folder": folder}
+    return drawn_page("rows", **where, **parameters)
 
 
 def click(app, key):

@@ -6,9 +6,10 @@ import subprocess
 import sys
 import time
 import zipfile
+from functools import partial
 
 import pytest
-from streamlit.testing.v1 import AppTest
+from app_pages import run_page
 from synthetic import SLOPES, break_manifest, sweep, write_run
 
 from dashboard.pages.runs import catalogue as runs
@@ -17,17 +18,7 @@ from engine.cli import build_parser
 from engine.commands.analyze import audit_plan
 from engine.run import audit_plan as plans
 
-
-def page(**parameters):
-    def script():
-        from dashboard.pages.runs import page as runs
-
-        runs.render()
-
-    app = AppTest.from_function(script, default_timeout=60)
-    for name, value in parameters.items():
-        app.query_params[name] = value
-    return app.run()
+page = partial(run_page, "runs")
 
 
 @pytest.fixture

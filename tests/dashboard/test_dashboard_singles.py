@@ -5,9 +5,8 @@ import math
 
 import polars as pl
 import pytest
-from app_pages import above_figures
+from app_pages import above_figures, drawn_page
 from made_up_audit import singles as made_up, write_audit
-from streamlit.testing.v1 import AppTest
 from synthetic import add_table, write_run
 from test_dashboard_sortable import shown
 
@@ -23,18 +22,7 @@ def audit(tmp_path_factory):
 
 
 def page(folder, **parameters):
-    def script():
-        from dashboard.pages.controls import page as controls
-
-        controls.render()
-
-    app = AppTest.from_function(script, default_timeout=60)
-    chosen = {"source": "My results", "folder": str(folder), "part": PART, **parameters}
-    for key, value in chosen.items():
-        app.query_params[key] = value
-    app.run()
-    assert not app.exception
-    return app
+    return drawn_page("controls", **{"source": "My results", "folder": folder, "part": PART, **parameters})
 
 
 def figures(app):

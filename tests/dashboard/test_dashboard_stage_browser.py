@@ -8,20 +8,10 @@ pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 SIZES = [(1280, 800), (1440, 900), (1920, 1080)]
 PAGES = [
-    "",
-    "curves",
-    "agreement",
-    "depth",
-    "stability",
-    "controls",
-    "downstream",
-    "refusal",
-    "judges",
-    "rows",
-    "learn",
-]
-MORE = {"learn": {"answers": "1a"}, "judges": {"replies": "Shipped model"}}
-OTHERS = [
+    *((path, {}) for path in ("", "curves", "agreement", "depth", "stability", "controls", "downstream", "refusal")),
+    ("judges", {"replies": "Shipped model"}),
+    ("rows", {}),
+    ("learn", {"answers": "1a"}),
     ("", {"source": "Paper"}),
     ("curves", {"view": "Gap"}),
     ("depth", {"level": "Projections"}),
@@ -41,8 +31,8 @@ def store(empty_store):
     return empty_store
 
 
-def opened(new_page, path, present, **settings):
-    page = new_page(f"/{path}", **{"source": "Shipped model", "present": str(present).lower(), **settings})
+def opened(new_page, path, **settings):
+    page = new_page(f"/{path}", **{"source": "Shipped model", **settings})
     page.locator(FIRST).first.wait_for(state="attached")
     settled(page)
     return page
@@ -73,21 +63,19 @@ def in_sight(page):
     return told
 
 
-@pytest.mark.parametrize("present", [False, True])
-@pytest.mark.parametrize("path", PAGES)
-def test_the_first_figure_is_wholly_in_sight(path, present, new_page):
-    page = opened(new_page, path, present, **MORE.get(path, {}))
+@pytest.mark.parametrize(("path", "settings"), PAGES)
+def test_the_first_figure_is_wholly_in_sight_in_normal_and_in_larger_type(path, settings, new_page):
+    page = opened(new_page, path, **settings)
+    assert in_sight(page) == []
+    press(page, page.locator("[data-testid=stSidebar]").get_by_text("Stage mode"))
+    page.get_by_role("group", name="Stage").wait_for()
+    page.locator(FIRST).first.wait_for(state="attached")
+    settled(page)
     assert in_sight(page) == []
 
 
-@pytest.mark.parametrize("present", [False, True])
-@pytest.mark.parametrize(("path", "settings"), OTHERS)
-def test_so_is_that_of_other_sources_and_parts(path, settings, present, new_page):
-    assert in_sight(opened(new_page, path, present, **settings)) == []
-
-
 def test_the_plot_follows_the_height_that_the_window_leaves(new_page):
-    page = opened(new_page, "depth", False)
+    page = opened(new_page, "depth")
     heights = []
     for _, height in SIZES:
         page.set_viewport_size({"width": 1280, "height": height})
@@ -100,7 +88,7 @@ def test_the_plot_follows_the_height_that_the_window_leaves(new_page):
 
 
 def test_a_folded_sidebar_is_folded_on_the_next_visit(new_page):
-    page = opened(new_page, "depth", False)
+    page = opened(new_page, "depth")
     sidebar = page.locator("[data-testid=stSidebar]")
     assert sidebar.get_attribute("data-collapsed") == "false"
     sidebar.hover()

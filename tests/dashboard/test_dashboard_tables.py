@@ -1,8 +1,10 @@
 """Any table of any run on the page Runs, and the list of all tables on the page Methods."""
 
+from functools import partial
+
 import polars as pl
 import pytest
-from streamlit.testing.v1 import AppTest
+from app_pages import drawn_page, run_page
 from synthetic import add_table, write_run
 
 from dashboard.show import described
@@ -17,17 +19,7 @@ def top(tmp_path, monkeypatch):
     return tmp_path / "results"
 
 
-def page(**parameters):
-    def script():
-        from dashboard.pages.runs import page as runs
-
-        runs.render()
-
-    app = AppTest.from_function(script, default_timeout=60)
-    app.query_params["runs_view"] = "Tables"
-    for name, value in parameters.items():
-        app.query_params[name] = value
-    return app.run()
+page = partial(run_page, "runs", runs_view="Tables")
 
 
 def warnings_of(app):
@@ -99,13 +91,7 @@ def test_a_damaged_table_is_one_line(top):
 
 
 def test_methods_lists_every_table_and_column():
-    def script():
-        from dashboard.pages.methods import page as methods
-
-        methods.render()
-
-    app = AppTest.from_function(script, default_timeout=60).run()
-    assert not app.exception
+    app = drawn_page("methods")
     tables, columns = (frame.value for frame in app.dataframe if "File" in frame.value)
     assert len(tables) == len(TABLES.names())
     assert set(columns["File"]) == set(tables["File"])

@@ -43,7 +43,8 @@ def figures(name, **parameters):
 
 CASES = [
     *((name, {}) for name in PAGES),
-    *((name, {"source": "Paper"}) for name in PAGES),
+    # Figures of published numbers are built by the same functions.
+    *(pytest.param(name, {"source": "Paper"}, marks=pytest.mark.long) for name in PAGES),
     *(("curves", {"view": view}) for view in ("Gap", "Models", "Differences")),
     *(("controls", {"part": part}) for part in ("Explained by depth", "Rank distribution", "Dangerous groups",
                                                 "Second domain", "Seeds", "Exact controls",

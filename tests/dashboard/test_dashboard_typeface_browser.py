@@ -38,23 +38,19 @@ def open_curves(new_page):
     return page
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_and_figures_are_drawn_with_it(scheme, new_page):
+def test_pages_and_figures_are_drawn_with_it_and_its_letters_are_there(new_page):
     page = open_curves(new_page)
-    page.emulate_media(color_scheme=scheme)
-    page.wait_for_timeout(1000)
-    chart(page, says="under LeRF")
-    assert "error" not in page.evaluate(LOADED)
-    assert "loaded" in page.evaluate(LOADED)
-    for what, selector in DRAWN.items():
-        found = families(page, selector)
-        assert [custom for _, custom in found] == [True], (what, found)
-        assert all(family.startswith(typeface.NAME) for family, _ in found), (what, found)
-
-
-def test_its_letters_are_there(new_page):
-    """Of what our own texts are written in, nothing comes from elsewhere."""
-    page = open_curves(new_page)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_timeout(1000)
+        chart(page, says="under LeRF")
+        assert "error" not in page.evaluate(LOADED)
+        assert "loaded" in page.evaluate(LOADED)
+        for what, selector in DRAWN.items():
+            found = families(page, selector)
+            assert [custom for _, custom in found] == [True], (what, found)
+            assert all(family.startswith(typeface.NAME) for family, _ in found), (what, found)
+    # Of what our own texts are written in, nothing comes from elsewhere.
     page.evaluate("document.querySelector('.finding h2').textContent = 'Äß é λ μ ρ → ← ± − × ÷ ≤ ≥ ≠ ∞ … “a” ⁻¹⁰ · –'")
     assert [custom for _, custom in families(page, ".finding h2")] == [True]
 

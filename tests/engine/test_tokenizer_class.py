@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from bad_inputs import changed
+from relatives import relatives
 from tiny_models import TOKENS, VOCABULARY, save_tiny, tiny_tokenizer
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import AddedToken, PreTrainedTokenizerFast
@@ -76,7 +77,7 @@ CLASSES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", relatives(KINDS, ("digits by threes", "pieces")))
 def test_every_class_gives_the_ids_of_its_file_or_is_refused(kind, tmp_path):
     """Up to a blank before the text, which classes may add."""
     same, refused = [], []
