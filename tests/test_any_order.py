@@ -12,16 +12,22 @@ pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[1]
 # They patch where the shipped files lie, clocks, limits, registries, titles and what reads tables.
-FILES = (
-    "dashboard/test_dashboard_basket.py", "dashboard/test_dashboard_curves_page.py",
-    "dashboard/test_dashboard_leaderboard.py", "dashboard/test_dashboard_live_page.py",
-    "dashboard/test_dashboard_plug_in_titles.py", "dashboard/test_dashboard_results.py",
-    "dashboard/test_dashboard_return.py", "dashboard/test_dashboard_sources.py",
-)  # fmt: skip
+FILES = tuple(
+    f"tests/dashboard/test_dashboard_{name}.py"
+    for name in ("curves_page", "live_page", "plug_in_titles", "results", "return", "sources")
+)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_files_that_patch_pass_in_a_random_order(seed: int) -> None:
-    words = ["-n", "0", "-p", "no:cacheprovider", "--shuffle", str(seed), *(str(ROOT / "tests" / one) for one in FILES)]
-    done = subprocess.run([sys.executable, "-m", "pytest", *words], cwd=ROOT, capture_output=True, text=True)
+def run(*words: str) -> None:
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-5000:]
+
+
+@pytest.mark.parametrize("seed", ["1", "2", "3"])
+def test_files_that_patch_pass_in_a_random_order(seed: str) -> None:
+    run("--shuffle", seed, *FILES)
+
+
+def test_what_a_fixture_has_patched_stays_with_no_module_that_is_imported_meanwhile() -> None:
+    run(*FILES[:2], "-k", "without_shipped or live_page")
