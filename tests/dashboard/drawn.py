@@ -91,8 +91,8 @@ def sorted_by_others(table: Sortable) -> list[str]:
         for text, number in ((str(text), number) for text, number in cells if text is not None):
             if number is None or isinstance(number, str) or not math.isfinite(number):
                 continue
-            share = _OF.search(text)
-            same = says(text, number) or (share and says(f"{int(share[1]) / int(share[2]):.9f}", number))
+            share, own = _OF.search(text), re.split(r"[(\[]", text.rpartition("→")[2])[0]  # no interval, nothing before
+            same = says(own, number) or (share and says(f"{int(share[1]) / int(share[2]):.9f}", number))
             words = not any(letter.isdigit() for letter in text) and numbers.setdefault(text, number) == number
             if not (same or words):
                 found.append(f"{name}: {text!r} is sorted as {number}")

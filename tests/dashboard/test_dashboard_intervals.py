@@ -323,6 +323,13 @@ def test_bars_reach_from_both_ends_of_the_table(name):
     check(figure, rows, **({"hover": hover[0]} if hover else {}))
 
 
+def test_a_line_joins_the_outermost_marks_of_each_control():
+    figure, rows = dumbbells()
+    joined = {trace.y[0]: tuple(trace.x) for trace in figure.data if trace.mode == "lines"}
+    at = {place: [value for _, _, other, value, *_ in rows if other == place] for place in range(3)}
+    assert joined == {place: pytest.approx((min(values), max(values))) for place, values in at.items() if len(values) > 1}
+
+
 def test_the_line_of_a_further_draw_is_its_prediction_interval():
     line = {"edited_malign": 0.6, "unedited_malign": 0.1, "draws_low": 0.07, "draws_high": 0.44}
     draws = pl.DataFrame({"malign": [0.2, 0.3], "seed": [0, 1], "k": [0.02, None]})

@@ -210,6 +210,14 @@ def test_points_average_seeds_in_nll_and_keep_their_spread(tmp_path):
     assert single["rows_removed"] == 500
 
 
+def test_two_seeds_are_a_spread_and_one_is_none(tmp_path):
+    folder = write_run(tmp_path / "run", sweep().filter(pl.col("seed").is_null() | (pl.col("seed") != 43)))
+    two = series.points(results.read_run(folder).frame, "made-up-1B", ["random"], ["lerf"], (0.5, 0.5))
+    assert two.select("seeds", "error", "window_error").rows() == [(2, pytest.approx(math.sqrt(0.02)), 0.05)]
+    one = results.read_run(folder).frame.filter(pl.col("seed") == 42)
+    assert series.points(one, "made-up-1B", ["random"], ["lerf"], (0.5, 0.5))["error"].to_list() == [0.05]
+
+
 def test_points_keep_only_what_is_asked_for(tmp_path):
     drawn = points(tmp_path, selectors=["ig"], orders=["morf"], rates=(0.1, 0.3))
     assert drawn.select("selector", "order", "rate").rows() == [("ig", "morf", 0.1), ("ig", "morf", 0.3)]

@@ -23,7 +23,7 @@ from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.cell import Cell
 from engine.run.runner import LocalRunner
-from engine.stats.threshold import best_threshold
+from engine.stats.threshold import Threshold, best_threshold
 
 PROMPTS = ("Sure, here it is.", "No way.", "The cat sat on the mat, then it ran.")
 REPLIES = ("Here you are.", "", "It sat on a mat and ran.")
@@ -174,6 +174,8 @@ def test_no_threshold_has_a_larger_f1(seed: int) -> None:
 def test_threshold_of_separated_groups_is_in_the_widest_gap() -> None:
     assert best_threshold([3.0, 4.0], [0.0, 1.0]) == (2.0, True, 1.0)
     assert best_threshold([0.0, 1.0], [3.0, 4.0]) == (2.0, False, 1.0)
+    for above, beyond in ((True, [False, False, True]), (False, [True, False, False])):
+        assert Threshold(2.0, above, 1.0).holds([1.9, 2.0, 2.1]).tolist() == beyond
     same = best_threshold([1.0], [1.0])
     assert same.f1 == pytest.approx(2 / 3)  # everything is called positive
     for positive, negative in (([], [1.0]), ([1.0], []), ([float("nan")], [1.0])):

@@ -1,0 +1,38 @@
+"""Words that depend on a number: what is said at the limit itself, and right beside it."""
+
+import math
+
+import polars as pl
+import pytest
+
+from dashboard.charts import differences, refusal_specificity, singles
+
+JUST_ABOVE = math.nextafter(0.05, 1)
+
+
+def ranked(p: float, p_holm: float) -> str:
+    line = {"rank": 1, "draws": 19, "excess": 0.4, "excess_low": 0.3, "excess_high": 0.5, "p": p, "p_holm": p_holm}
+    return refusal_specificity.told(line | {"tests": 1})
+
+
+def best(single: tuple[float, float], sets: tuple[float, float]) -> str:
+    """The heading where LRP is best on single rows, with one interval, and IG on sets, with another."""
+    rows = [("lrp", 0.8, *single, 2.6), ("ig", 0.3, *sets, 2.4)]
+    names = ["selector", "single", "low", "high", "lerf_nll"]
+    return singles.finding(pl.DataFrame(rows, schema=names, orient="row"), "row")
+
+
+@pytest.mark.parametrize(
+    ("said", "at_limit", "beside_it", "words"),
+    [
+        (lambda p: str(differences.apart({"p_holm": p})), 0.05, JUST_ABOVE, "True"),
+        (lambda p: ranked(0.01, p), 0.05, JUST_ABOVE, "do not reach this by search alone"),
+        (lambda p: ranked(p, 0.2), 0.05, JUST_ABOVE, "by itself"),
+        (lambda low: best((low, 0.9), (-0.1, 0.1)), 0.0, 1e-9, "told from chance"),
+        (lambda high: best((0.5, 0.9), (0.1, high)), 0.5, 0.5 - 1e-9, "not told apart"),
+    ],
+    ids=["difference", "draws, by Holm", "draws, by itself", "single rows", "rulers"],
+)  # fmt: skip
+def test_the_limit_belongs_to_one_side(said, at_limit, beside_it, words):
+    assert words in said(at_limit)
+    assert words not in said(beside_it)
