@@ -327,7 +327,9 @@ def test_a_line_joins_the_outermost_marks_of_each_control():
     figure, rows = dumbbells()
     joined = {trace.y[0]: tuple(trace.x) for trace in figure.data if trace.mode == "lines"}
     at = {place: [value for _, _, other, value, *_ in rows if other == place] for place in range(3)}
-    assert joined == {place: pytest.approx((min(values), max(values))) for place, values in at.items() if len(values) > 1}
+    assert joined == {
+        place: pytest.approx((min(values), max(values))) for place, values in at.items() if len(values) > 1
+    }
 
 
 def test_the_line_of_a_further_draw_is_its_prediction_interval():
