@@ -56,7 +56,10 @@ def heading(claims: pl.DataFrame) -> str:
     """What the claims say together."""
     of, counts = claims.height, dict(claims["claim_verdict"].value_counts().iter_rows())
     every, overturned = counts.get("all", 0), counts.get("overturned", 0)
-    return f"{every} of {of} orders hold under every protocol, {overturned} can be overturned"
+    return (
+        f"{every} of {of} orders {'holds' if every == 1 else 'hold'} under every protocol; {overturned} "
+        f"{'turns' if overturned == 1 else 'turn'} around under some"
+    )
 
 
 def areas(table: pl.DataFrame, heading_text: str, below: str) -> go.Figure:

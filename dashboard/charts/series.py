@@ -9,8 +9,9 @@ import polars as pl
 
 from dashboard.charts import formats, palette
 from dashboard.charts.sortable import Sortable, perplexities, perplexity_texts, sortable
+from engine.studies import estimate_words
 
-ORDER_TITLES = {"lerf": "LeRF", "morf": "MoRF"}
+ORDER_TITLES = estimate_words.ORDER_TITLES
 
 
 def points(

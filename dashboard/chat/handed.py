@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dashboard.charts import formats, palette
+from dashboard.charts.series import ORDER_TITLES
 from dashboard.chat import edits, live
 from dashboard.chat.edits import Edit
 from dashboard.show import menu
 from dashboard.state import access, shipped
 
-ORDERS = {"lerf": "LeRF", "morf": "MoRF"}
 TO_ROWS, TO_LIVE = "Its rows on the map", "Zero it live"
 _ICON = ":material/play_arrow:"
 
@@ -25,7 +25,7 @@ def rate_of(rate: float) -> float | None:
 def to_rows(selector: str, order: str, rate: float) -> Mapping[str, str | Sequence[str]]:
     """The settings of Rows that show this mask."""
     return {
-        "measure": "Share in the mask", "row_selector": palette.title(selector), "row_order": ORDERS[order],
+        "measure": "Share in the mask", "row_selector": palette.title(selector), "row_order": ORDER_TITLES[order],
         "row_rate": formats.rate(rate),
     }  # fmt: skip
 
@@ -77,6 +77,6 @@ def read(text: str) -> tuple[str, Edit] | None:
 
 def _by_rate(model: str, selector: str, order: str, rate: float, run: str) -> tuple[str, Edit] | None:
     offered = rate_of(rate)
-    if offered is None or order not in ORDERS or selector not in edits.ranking_selectors():
+    if offered is None or order not in ORDER_TITLES or selector not in edits.ranking_selectors():
         return None
     return model, Edit("language model", selector, order=order, rate=offered, run=run)

@@ -11,15 +11,15 @@ import numpy.typing as npt
 from engine.records.errors import InputError
 from engine.stats.holm import holm
 
-KENDALL, FRIEDMAN = "kendall", "friedman"
-TESTS = {
-    KENDALL: "Kendall's tau of the two orders, one-sided, exact without ties (scipy.stats.kendalltau)",
-    FRIEDMAN: "Kendall's W of all orders, p of Friedman's chi-square approximation (scipy.stats.friedmanchisquare)",
-}
+KENDALL, FRIEDMAN = "kendall", "friedman"  # tests of the orders
 
 
 class Concordance(NamedTuple):
-    """How far the orders agree. test: of `TESTS`; value: tau (-1 to 1) or W (0 to 1, 1 is one order throughout)."""
+    """How far the orders agree.
+
+    test: Kendall's tau of two orders (value -1 to 1; p one-sided, exact without ties), or Friedman's of more (value:
+    Kendall's W, 0 to 1, 1 is one order throughout; p of the chi-square approximation).
+    """
 
     test: str
     value: float

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from engine.stats.intervals import Interval
-from engine.stats.uncertainty import CONFIDENCE, Part, quantile, satterthwaite
+from engine.stats.intervals import Interval, student_t
+from engine.stats.uncertainty import CONFIDENCE, Part, satterthwaite
 
 
 class JointPart(NamedTuple):
@@ -36,7 +36,7 @@ def fieller(a: float, b: float, parts: Sequence[JointPart], confidence: float = 
     if not (math.isfinite(a) and math.isfinite(b)) or b == 0 or not parts:
         return None
     degrees = satterthwaite([part.along(a / b) for part in parts])
-    square = quantile(degrees, confidence) ** 2
+    square = student_t(degrees, confidence) ** 2
     v_aa, v_ab, v_bb = (math.fsum(part[place] for part in parts) for place in range(3))
     lead, middle, last = b * b - square * v_bb, a * b - square * v_ab, a * a - square * v_aa
     if not lead > 0:  # NaN: an error is not known

@@ -11,7 +11,6 @@ from engine.records.errors import InputError
 from engine.stats.holm import holm
 from engine.stats.intervals import two_sided_p
 
-LEVEL = 0.05
 FLOOR = 0.01  # of the limit: less harm than this counts as this in logarithms
 
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from engine.records.errors import InputError
 
+LEVEL = 0.05  # of adjusted p
 Question = TypeVar("Question", bound=Hashable)
 
 
@@ -19,7 +20,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
         raise InputError(f"p values must be in [0, 1], got {list(p_values)}")
     adjusted = [0.0] * len(p_values)
     highest = 0.0
-    for place, index in enumerate(sorted(range(len(p_values)), key=lambda one: p_values[one])):
+    for place, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         highest = max(highest, min(1.0, (len(p_values) - place) * p_values[index]))
         adjusted[index] = highest
     return adjusted

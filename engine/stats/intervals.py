@@ -61,13 +61,16 @@ def clopper_pearson(successes: int, n: int, confidence: float = 0.95) -> Interva
     return Interval(low, high)
 
 
-def student_t(degrees: int, confidence: float = 0.95) -> float:
-    """The two-sided quantile t of Student's distribution: P(|T| <= t) = confidence."""
-    if degrees < 1 or not 0 < confidence < 1:
-        raise InputError(f"Student's t needs degrees >= 1 and confidence in (0, 1), got {degrees}, {confidence}")
-    from scipy.special import (
-        stdtrit,  # what scipy.stats.t.ppf calls; here, since readers of tables do not need it
-    )
+def student_t(degrees: float, confidence: float = 0.95) -> float:
+    """The two-sided quantile t of Student's distribution: P(|T| <= t) = confidence; at infinite degrees the normal one.
+
+    Any positive degrees: sums of variances have degrees that are no whole numbers (Satterthwaite).
+    """
+    if not degrees > 0 or not 0 < confidence < 1:
+        raise InputError(f"Student's t needs degrees above 0 and confidence in (0, 1), got {degrees}, {confidence}")
+    if math.isinf(degrees):
+        return NormalDist().inv_cdf((1 + confidence) / 2)
+    from scipy.special import stdtrit  # what scipy.stats.t.ppf calls; here, since readers of tables do not need it
 
     return float(stdtrit(degrees, (1 + confidence) / 2))
 

@@ -16,7 +16,6 @@ from engine.stats.intervals import Interval
 from engine.stats.paired import Windowed
 from engine.stats.uncertainty import Estimate, Part, estimate
 
-LEVEL = 0.05  # of the adjusted p
 Numbers = npt.NDArray[np.float64]
 
 
@@ -95,13 +94,6 @@ def against_controls(
         depth_share=None if interval is None else (r_mean - c_mean) / (r_mean - l_mean),
         share_interval=interval,
     )
-
-
-def answer(difference: float, p_holm: float | None, order: str) -> str:
-    """`better` where the selector does less harm under LeRF, more under MoRF; by its adjusted two-sided p."""
-    if p_holm is None or not p_holm <= LEVEL or difference == 0:
-        return "no difference seen"
-    return "better" if (difference < 0) == (order == "lerf") else "worse"
 
 
 def _nats(results: Sequence[Windowed]) -> Numbers:

@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 import polars as pl
 
-from engine.stats.holm import holm
+from engine.stats.holm import LEVEL, holm
 from engine.stats.intervals import two_sided_p
 from engine.stats.paired import mean_over_seeds
 
-LEVEL = 0.05
 _ARITHMETIC = 1e-9  # relative: what computing may add to half a unit
 
 

@@ -18,13 +18,12 @@ import numpy.typing as npt
 
 from engine.records.errors import InputError
 from engine.stats.blocks import Blocks, block_stderr
-from engine.stats.holm import holm
+from engine.stats.holm import LEVEL, holm
 from engine.stats.uncertainty import Part, estimate, seed_parts
 
 USUAL_UNITS = ("row", "neuron", "head")
 UNIT_KINDS = (*USUAL_UNITS, "expert")  # which few models have
 METRICS = ("nll", "kl", "top1")
-LEVEL = 0.05
 Numbers = npt.NDArray[np.float64]
 
 

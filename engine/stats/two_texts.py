@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from engine.records.errors import InputError
 
-LEVEL = 0.05
-
 
 class Overlaps(NamedTuple):
     """Mean overlaps of `draws` disjoint draws of each of two texts, and whether the texts can be told apart.

@@ -19,6 +19,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 from engine.records.errors import InputError
+from engine.stats.intervals import student_t, two_sided_p
 from engine.stats.paired import mean_over_levels
 
 CONFIDENCE = 0.95
@@ -44,8 +45,11 @@ class Estimate(NamedTuple):
     @property
     def p_differs(self) -> float | None:
         """Two-sided p of the claim that the true value is not 0; None without an error."""
-        one_sided = p_beyond(abs(self.value), self.stderr, self.degrees)
-        return None if one_sided is None else min(1.0, 2 * one_sided)
+        if self.stderr is None or self.degrees is None or not math.isfinite(self.value):
+            return None
+        if self.stderr == 0:
+            return 0.0 if self.value else 1.0
+        return two_sided_p(self.value / self.stderr, self.degrees)
 
 
 def estimate(value: float, parts: Iterable[Part | None], confidence: float = CONFIDENCE) -> Estimate:
@@ -65,7 +69,7 @@ def estimate(value: float, parts: Iterable[Part | None], confidence: float = CON
         return Estimate(value, 0.0, math.inf, value, value)
     degrees = satterthwaite(known)
     stderr = math.sqrt(total)
-    half = quantile(degrees, confidence) * stderr
+    half = student_t(degrees, confidence) * stderr
     return Estimate(value, stderr, degrees, value - half, value + half)
 
 
@@ -73,28 +77,6 @@ def satterthwaite(parts: Sequence[Part]) -> float:
     """Degrees of freedom of a sum of independent estimates of variance; infinite where all are known or zero."""
     squares = math.fsum(part.variance**2 / part.degrees for part in parts)
     return math.fsum(part.variance for part in parts) ** 2 / squares if squares else math.inf
-
-
-def quantile(degrees: float, confidence: float) -> float:
-    """Two-sided quantile of Student's t with any positive degrees, of the normal distribution at infinity."""
-    if math.isinf(degrees):
-        return statistics.NormalDist().inv_cdf((1 + confidence) / 2)
-    from scipy.special import stdtrit  # here, since most readers of tables do not need it
-
-    return float(stdtrit(degrees, (1 + confidence) / 2))
-
-
-def p_beyond(value: float, stderr: float | None, degrees: float | None) -> float | None:
-    """P(T >= value / stderr), T of Student's distribution: the one-sided p of a true value above 0."""
-    if stderr is None or degrees is None or not math.isfinite(value):
-        return None
-    if stderr == 0:
-        return 0.0 if value > 0 else 1.0
-    if math.isinf(degrees):
-        return statistics.NormalDist().cdf(-value / stderr)
-    from scipy.special import stdtr
-
-    return float(stdtr(degrees, -value / stderr))
 
 
 def text_part(stderrs: Sequence[float | None], blocks: Sequence[int | None]) -> Part | None:

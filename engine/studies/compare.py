@@ -15,7 +15,8 @@ from engine.records.hashing import Json
 from engine.records.manifest import read_manifest
 from engine.records.shipped import paper_runs_dir
 from engine.results.folders import read_table, table_names
-from engine.stats.printed import LEVEL, against_printed, differing
+from engine.stats.holm import LEVEL
+from engine.stats.printed import against_printed, differing
 from engine.studies.quantities import KEYS, QUANTITIES, measured_cells, published_cells
 
 

@@ -335,7 +335,7 @@ def test_refusal_says_where_there_is_no_difference():
     assert told.startswith("Risk prompts refused, no difference beyond the errors: 40% before, 50% after LRP's edit")
     assert "refuses 50% of risk prompts" in refusal.grid(cells.tail(1), cells.tail(1), searched=False)
     line = {"rank": 3, "draws": 20, "p_holm": 0.3}
-    assert refusal.among_draws(line).startswith("Not told apart")
+    assert refusal.among_draws(line).startswith("No difference is seen")
     assert refusal.among_draws({**line, "p_holm": 0.04}).startswith("The edit refuses more")
     models = frame(
         [

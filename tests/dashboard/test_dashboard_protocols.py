@@ -37,7 +37,7 @@ def test_the_order_of_selectors_and_what_overturns_it(folder):
     app = page()
     assert told(app) == []
     order, _ = figures(app)
-    assert above_figures(app) == ["1 of 10 orders hold under every protocol, 1 can be overturned"]
+    assert above_figures(app) == ["1 of 10 orders holds under every protocol; 1 turns around under some"]
     names = order["layout"]["yaxis"]["ticktext"]
     shares = order["data"][0]["z"]
     lrp, ig, wanda = (names.index(name) for name in ("LRP", "IG", "Wanda"))
@@ -49,13 +49,13 @@ def test_the_order_of_selectors_and_what_overturns_it(folder):
     assert "Wanda before IG 4 of 16" in alt
     lines = app.dataframe[0].value.to_dict("records")
     assert [(line["Claim"], line["Verdict"]) for line in lines[:2]] == [
-        ("LRP before Wanda", "holds under all"), ("IG before Wanda", "can be overturned"),
+        ("LRP before Wanda", "holds under all"), ("IG before Wanda", "turns around under some"),
     ]  # fmt: skip
-    assert [lines[1][name] for name in ("So", "The other way round", "Tied")] == [12, 4, 0]
+    assert [lines[1][name] for name in ("Protocols that agree", "The other way round", "No difference")] == [12, 4, 0]
     assert lines[1]["The other way round under"].startswith("zero heads, NLL, MoRF 30%; ")
-    assert {line["Verdict"] for line in lines[2:]} == {"never told apart"}
+    assert {line["Verdict"] for line in lines[2:]} == {"no difference seen"}
     said = " ".join(block.value for block in app.markdown).replace("\\", "")
-    assert "Of 10 pairs of selectors 1 are in one order under all 16 protocols" in said
+    assert "Of 10 pairs of selectors, 1 stand in the same order under all 16 protocols" in said
     captions = " ".join(block.value for block in app.caption).replace("\\", "")
     assert "The model has 80 rows, 0 neurons (no MLP of gate_proj), 4 heads." in captions
 

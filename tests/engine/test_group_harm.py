@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 from engine.records.errors import InputError
-from engine.stats.group_harm import FLOOR, LEVEL, Candidate, excess_p, judge_groups
+from engine.stats.group_harm import FLOOR, Candidate, excess_p, judge_groups
+from engine.stats.holm import LEVEL
 
 LIMIT = math.log(2)
 SHAPES = {

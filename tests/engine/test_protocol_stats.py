@@ -179,8 +179,9 @@ def test_claims_in_words() -> None:
     assert table["overturned_by"][0] is None
     assert table["overturned_by"][2].split("; ")[0] == "zero heads, NLL, MoRF 10%"
     assert summary(table) == (
-        "Of 4 pairs of selectors 1 are in one order under all 32 protocols, 1 in one order wherever they are told "
-        "apart, 1 in one or the other depending on the protocol, 0 perhaps so, and 1 are never told apart."
+        "Of 4 pairs of selectors, 1 stand in the same order under all 32 protocols, 1 wherever a protocol shows a "
+        "difference; 1 stand one way under some protocols and the other way under others, 0 perhaps do, and for 1 no "
+        "protocol shows a difference."
     )
 
 
@@ -191,7 +192,7 @@ def test_what_chance_could_do_among_so_many_protocols_overturns_nothing() -> Non
     assert table["claim"].to_list() == [
         "a before b: 31 of 32, b before a: 1 (zero rows, NLL, LeRF 10%), none of these sure among so many protocols."
     ]
-    assert "0 in one or the other depending on the protocol, 1 perhaps so" in summary(table)
+    assert "0 stand one way under some protocols and the other way under others, 1 perhaps do" in summary(table)
 
 
 def test_the_papers_protocol_makes_the_claim_and_else_the_most() -> None:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from engine.records.errors import InputError
+from engine.stats.holm import LEVEL
 from engine.stats.similarity import jaccards
-from engine.stats.two_texts import LEVEL, compare_draws
+from engine.stats.two_texts import compare_draws
 from engine.studies.claims.audit_claims import domain_sentence
 
 ROWS, RATE = 100, 0.3

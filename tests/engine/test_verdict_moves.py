@@ -10,7 +10,7 @@ import pytest
 from engine.results.folders import read_table
 from engine.stats.limits import Thresholds
 from engine.studies.verdict.judged_selectors import judge_selectors
-from engine.studies.verdict.verdict_moves import VALUES, WORDS, said, sentences, verdict_moves
+from engine.studies.verdict.verdict_moves import VALUES, WORDS, sentences, value_text, verdict_moves
 from precomputed import demo_dir
 
 FOLDER = demo_dir() / "results"
@@ -42,7 +42,7 @@ def test_lines_are_the_verdicts_judged_again(moves):
     for limit, value in (("faithful_damage", 0.7), ("specific_orders", ("lerf",)), ("jaccard", 0.9)):
         again = judged(replace(Thresholds(), **{limit: value}))
         for row in again.to_dicts():
-            [line] = moves.filter(selector=row["selector"], limit=limit, moved_value=said(value)).to_dicts()
+            [line] = moves.filter(selector=row["selector"], limit=limit, moved_value=value_text(value)).to_dicts()
             for name in ("validity", "specific", "stability"):
                 assert line[name] == row[name]
                 assert (name in (line["changed"] or "")) == (row[name] != base[row["selector"]][name])

@@ -61,7 +61,7 @@ def _grouped(values: list[Value], order: str, when: str, of: str) -> str:
         if groups.any_apart(values):
             return (
                 f"Perplexity runs from {formats.perplexity(least.value)} ({palette.title(least.name)}) to "
-                f"{formats.perplexity(most.value)}{of} ({palette.title(most.name)}) {when}, no group of its own"
+                f"{formats.perplexity(most.value)}{of} ({palette.title(most.name)}) {when}; no clear gap splits them"
             )
         reach = f"{formats.perplexity(least.value)} to {formats.perplexity(most.value)}{of}"
         return f"{NOTHING_APART} {when}: perplexity {reach}"

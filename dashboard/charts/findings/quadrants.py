@@ -28,7 +28,7 @@ def judged(verdicts: pl.DataFrame) -> str:
     """Of the table of verdicts: judged stable but invalid, or that nobody is. Published ones have numbers only."""
     known = verdicts.filter(pl.col("stable_but_invalid").is_not_null())
     if known.is_empty():
-        return "Right is stable, up is valid: printed numbers, no verdicts"
+        return "Printed numbers without verdicts: stable is to the right, valid is up"
     stable = known.filter(pl.col("stability") == "stable")["selector"].to_list()
     bad = known.filter("stable_but_invalid")["selector"].to_list()
     if bad:

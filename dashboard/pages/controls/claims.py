@@ -16,7 +16,7 @@ def show(source: sources.Source) -> pl.DataFrame:
     """The ledger of the source's tables, made anew from them; returns what is shown."""
     table = ledger({stem: source.table(stem) for stem in needed() if source.has(stem)})
     st.caption(
-        "Each sentence with what it rests on. A sentence is worth its tier: "
+        "Each sentence with its evidence. The kinds of evidence, the strongest first: "
         + "; ".join(f"**{name}**: {meaning}" for name, meaning in TIERS.items())
         + "."
     )

@@ -161,10 +161,10 @@ def _told(found: Answers) -> None:
             "Rows": answers[name].rows_removed,
             "At equal size": answers[name].answer,
             "Against the full rate": answers[name].at_rate or "the same",
-            "Difference (nats)": answers[name].difference,
-            "Standard error": answers[name].stderr,
-            "95% from": answers[name].low,
-            "to": answers[name].high,
+            "Difference (nats)": answers[name].difference.value,
+            "Standard error": answers[name].difference.stderr,
+            "95% from": answers[name].difference.low,
+            "to": answers[name].difference.high,
             "In words": answers[name].sentence,
         }
         for name in controls_chart.in_control_order(list(answers))

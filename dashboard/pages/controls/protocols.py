@@ -12,8 +12,8 @@ from dashboard.state import sources
 from engine.studies.protocols.protocol_claims import ALL, CONTESTED, OVERTURNED, UNDECIDED, UNOPPOSED, summary
 
 _WORDS = {
-    ALL: "holds under all", UNOPPOSED: "never the other way round", CONTESTED: "contested, not surely",
-    OVERTURNED: "can be overturned", UNDECIDED: "never told apart",
+    ALL: "holds under all", UNOPPOSED: "never turns around", CONTESTED: "perhaps turns around, not surely",
+    OVERTURNED: "turns around under some", UNDECIDED: "no difference seen",
 }  # fmt: skip
 
 
@@ -34,7 +34,7 @@ def show(source: sources.Source) -> pl.DataFrame:
         "A protocol is what is done to the chosen units (set to zero, to their mean, to what they say in another "
         "window), which units (rows, neurons, heads, experts), what is measured, in which order, at which rate. Each "
         "decides like a study of its own: paired over blocks of windows, corrected for all its pairs (Holm, 5%), else "
-        "a tie."
+        "no difference is seen."
     )
     st.dataframe(_table(claims), hide_index=True, alt="Every pair of selectors: what the protocols say of their order")
     with layout.told():
@@ -57,9 +57,9 @@ def _table(claims: pl.DataFrame) -> pl.DataFrame:
             pl.col("selector_b").replace_strict(title, return_dtype=pl.String),
         ).alias("Claim"),
         pl.col("claim_verdict").replace(_WORDS).alias("Verdict"),
-        pl.col("protocols_for").alias("So"),
+        pl.col("protocols_for").alias("Protocols that agree"),
         pl.col("protocols_against").alias("The other way round"),
-        pl.col("protocols_tied").alias("Tied"),
+        pl.col("protocols_tied").alias("No difference"),
         pl.col("from_paper").alias("Paper's protocol says so"),
         pl.col("overturned_by").fill_null("").alias("The other way round under"),
     )  # fmt: skip

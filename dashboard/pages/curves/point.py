@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import plotly.graph_objects as go
 import streamlit as st
 
-from dashboard.charts import formats, palette
+from dashboard.charts import formats, palette, series
 from dashboard.chat import handed
 from dashboard.pages.rows import scored
 from dashboard.show import layout, menu, tools
@@ -68,7 +68,7 @@ def show(picked: Source, points: list[Point], *, zeroed: bool) -> None:
         return
     for point in points:
         seed = ", its first seed" if point.selector == "random" else ""
-        title = f"{palette.title(point.selector)}{seed}, {handed.ORDERS[point.order]} {formats.rate(point.rate)}"
+        title = f"{palette.title(point.selector)}{seed}, {series.ORDER_TITLES[point.order]} {formats.rate(point.rate)}"
         rate = handed.rate_of(point.rate)
         with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
             st.markdown(f"**{layout.plain(title)}**", width="content")

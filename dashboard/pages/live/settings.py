@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from dashboard.charts import formats, palette
+from dashboard.charts import formats, palette, series
 from dashboard.chat import edits, handed, live, thinking
 from dashboard.chat.tries import Request
 from dashboard.pages.live import asking, offer, own_run
@@ -177,7 +177,7 @@ def _put(model: str, edit: edits.Edit) -> None:
         state[_POINT_OF] = (model, edit.selector, edit.domain)
     else:
         state["mode"], state["rank_selector"], state["rate"] = REMOVE, edit.selector, edit.rate
-        state["rank_order"], state["rank_run"] = handed.ORDERS[edit.order], edit.run
+        state["rank_order"], state["rank_run"] = series.ORDER_TITLES[edit.order], edit.run
 
 
 def _refusal() -> edits.Edit:

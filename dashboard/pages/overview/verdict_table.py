@@ -15,11 +15,11 @@ from engine.records.manifest import read_manifest
 from engine.records.model_names import model_to_type
 
 WHAT = (
-    "**Faithful**: LeRF spares the language, MoRF breaks it, and both do so more than random rows of the same layers; "
-    "**sufficient**: only the first two were shown. **Stable**: other calibration text gives nearly the same masks. "
-    "**Robust**: the ranking stays, but for rounding, when the weights are rewritten so that the model computes alike; "
-    "necessary and not enough, since a random ranking stays too. **No text**: it needs none. A chip leads to its "
-    "evidence."
+    "**Faithful**: removing its lowest rows (LeRF) does little harm, removing its highest (MoRF) much, and both differ "
+    "from random rows of the same layers; **sufficient**: only the first two were shown. **Stable**: other calibration "
+    "text gives nearly the same masks. **Robust**: the ranking stays the same, but for rounding, when the weights are "
+    "rewritten without changing what the model computes; a random ranking passes this too. **No text**: it reads none. "
+    "Each chip opens its evidence."
 )
 _NAME_PX, _CHIP_PX, _GAP_PX = 150, 112, 8
 _CHIPS_PX = 3 * _CHIP_PX + 2 * _GAP_PX  # on a phone a line of its own below the name

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from dashboard.charts import palette
+from dashboard.charts.series import ORDER_TITLES
 from dashboard.pages.rows.scored import Scored
 from engine.edits.mask_files import HAND_MADE, UNTOLD, mask_bytes, read_mask, spec_of
 from engine.edits.masks import Mask
@@ -22,7 +23,6 @@ from engine.records.hashing import Json
 from engine.stats.similarity import expected_random_jaccard, jaccard
 
 NAME_CHARACTERS = 60
-ORDERS = {"lerf": "LeRF", "morf": "MoRF"}
 _RANGE = re.compile(r"(\d{1,12})(?:\s*[-–]\s*(\d{1,12}))?")
 
 
@@ -114,9 +114,9 @@ def compare(scored: Scored, rows: Mask, others: Iterable[Kept] = ()) -> pl.DataF
     these sizes).
     """
     sets = [
-        (palette.title(name), ORDERS[order], scored.mask(name, order, rows.size))
+        (palette.title(name), ORDER_TITLES[order], scored.mask(name, order, rows.size))
         for name in scored.selectors
-        for order in ORDERS
+        for order in ORDER_TITLES
     ]
     sets += [(kept.name, "kept mask", kept.rows) for kept in others]
     lines = []

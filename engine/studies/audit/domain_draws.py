@@ -11,8 +11,9 @@ import numpy.typing as npt
 from engine.data.corpora import Windows
 from engine.edits.masks import removed_rows
 from engine.run.plan_text import calibration_text
+from engine.stats.holm import LEVEL
 from engine.stats.similarity import average_ranks, jaccards, rank_correlations
-from engine.stats.two_texts import LEVEL, compare_draws
+from engine.stats.two_texts import compare_draws
 from engine.studies.audit.inputs import AuditInputs
 
 Line = tuple[object, ...]

@@ -18,7 +18,8 @@ from engine.run.audit_plan import DangerousPlan, RankDistributionPlan
 from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.blocks import block_difference
-from engine.stats.group_harm import LEVEL, Candidate, judge_groups
+from engine.stats.group_harm import Candidate, judge_groups
+from engine.stats.holm import LEVEL
 from engine.stats.table_estimates import with_documents
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study

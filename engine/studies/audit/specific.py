@@ -15,13 +15,14 @@ from engine.run.runner import Results
 from engine.selectors import compute_scores
 from engine.stats.blocks import block_difference
 from engine.stats.holm import holm
-from engine.stats.layer_matched import Against, against_controls, answer
+from engine.stats.layer_matched import Against, against_controls
 from engine.stats.limits import BASELINE
 from engine.stats.paired import paired_difference
 from engine.stats.removal_order import ORDERS
 from engine.stats.table_estimates import with_documents
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
+from engine.studies.estimate_words import better_or_worse
 
 _Nll = Cell[NegativeLogLikelihood]
 
@@ -126,7 +127,7 @@ def _lines(audit: AuditInputs, found: list[tuple[_Place, Against]]) -> Iterator[
         yield (
             audit.loaded.id, place.selector, place.order, place.rate, len(place.controls[0]),
             value.value, value.stderr, one.stderr_blocks, one.blocks, degrees, value.low, value.high,
-            value.p_differs, p_holm, answer(value.value, p_holm, place.order),
+            value.p_differs, p_holm, better_or_worse(value.value, p_holm, place.order),
             len(audit.plan.baseline_seeds), one.advantage.value, one.advantage.low, one.advantage.high,
             one.control_advantage, one.depth_share, *(one.share_interval or (None, None)),
         )  # fmt: skip

@@ -12,10 +12,8 @@ from engine.stats.limits import BASELINE, Thresholds
 from engine.stats.table_estimates import between_draws, has_blocks, mean_of_lines
 from engine.studies.audit.control_answers import control_answers
 from engine.studies.claims.ledger import CORRECTED, DESCRIPTIVE, INTERVAL, PROOF, Claim, Tables, register_claim
-from engine.studies.estimate_words import interval_words, paired_over
+from engine.studies.estimate_words import ORDER_TITLES, interval_words, paired_over
 from engine.studies.invariance.invariance_verdicts import EXACT, MOVED, UNKNOWN
-
-_ORDERS = {"lerf": "LeRF", "morf": "MoRF"}
 
 
 def _rows(table: pl.DataFrame) -> Iterator[dict[str, Any]]:
@@ -42,24 +40,20 @@ def _harm(tables: Tables) -> Iterator[Claim]:
 def _gap(tables: Tables) -> Iterator[Claim]:
     """MoRF against LeRF at the reference rate; seeded rankings by the mean over their seeds."""
     limits, table = Thresholds(), tables["gap"]
-    at = table.filter((pl.col("rate") - limits.rate).abs() < 1e-9)
-    by_selector = {name: at.filter(selector=name) for name in at["selector"].unique(maintain_order=True)}
-    found = {
-        name: mean_of_lines(
-            lines, "log_gap", ["seed"],
-            between_draws(tables.get("draw_sweep"), limits.rate, (name, "morf"), (name, "lerf")),
-        )
-        for name, lines in by_selector.items()
-    }  # fmt: skip
-    p_values = adjusted({name: p for name, one in found.items() if (p := one.p_differs) is not None})
+    at_rate = table.filter((pl.col("rate") - limits.rate).abs() < 1e-9)
+    gaps = {}
+    for name in at_rate["selector"].unique(maintain_order=True):
+        of_draws = between_draws(tables.get("draw_sweep"), limits.rate, (name, "morf"), (name, "lerf"))
+        gaps[name] = mean_of_lines(at_rate.filter(selector=name), "log_gap", ["seed"], of_draws)
+    p_values = adjusted({name: p for name, gap in gaps.items() if (p := gap.p_differs) is not None})
     for name, p in p_values.items():
-        side = "more" if found[name].value > 0 else "less"
-        said = f"Removing its highest {limits.rate:.0%} of the rows costs {side} than removing the lowest"
+        side = "more" if gaps[name].value > 0 else "less"
+        answer = f"Removing its highest {limits.rate:.0%} of the rows costs {side} than removing the lowest"
         if p > limits.level:
-            said = f"No difference is seen between removing its highest and its lowest {limits.rate:.0%} of the rows"
+            answer = f"No difference is seen between removing its highest and its lowest {limits.rate:.0%} of the rows"
         yield Claim(
-            name, f"{limits.rate:.0%}", f"{said} ({interval_words(found[name])} nats per token).",
-            found[name].value, "nats per token", "the same ranking, removed from the other end",
+            name, f"{limits.rate:.0%}", f"{answer} ({interval_words(gaps[name])} nats per token).",
+            gaps[name].value, "nats per token", "the same ranking, removed from the other end",
             f"difference paired over {paired_over(table)}, Student's t, Holm over the "
             f"selectors at {limits.level:g}", p, CORRECTED if has_blocks(table) else INTERVAL,
         )  # fmt: skip
@@ -68,16 +62,14 @@ def _gap(tables: Tables) -> Iterator[Claim]:
 @register_claim("specific", needs=("specific",))
 def _specific(tables: Tables) -> Iterator[Claim]:
     """A selector against random rows of its own layers."""
-    for row in _rows(tables["specific"]):
-        if row["p_holm"] is None:
-            continue
-        less = row["difference"] < 0
-        said = "No difference is seen between its mask and random rows of the same layers"
+    for row in _rows(tables["specific"].filter(pl.col("p_holm").is_not_null())):
+        answer = "No difference is seen between its mask and random rows of the same layers"
         if row["p_holm"] <= Thresholds().level:
-            said = f"Its mask does {'less' if less else 'more'} harm than random rows of the same layers"
+            side = "less" if row["difference"] < 0 else "more"
+            answer = f"Its mask does {side} harm than random rows of the same layers"
         yield Claim(
-            row["selector"], f"{_ORDERS.get(row['order'], row['order'])} {row['rate']:.0%}",
-            f"{said} ({row['difference']:+.3g} nats per token, {row['low']:+.3g} to {row['high']:+.3g}).",
+            row["selector"], f"{ORDER_TITLES.get(row['order'], row['order'])} {row['rate']:.0%}",
+            f"{answer} ({row['difference']:+.3g} nats per token, {row['low']:+.3g} to {row['high']:+.3g}).",
             row["difference"], "nats per token", f"{row['matched_seeds']} layer-matched masks of its own",
             "interval for one further such mask, Student's t, Holm over the selectors", row["p_holm"], CORRECTED,
         )  # fmt: skip
@@ -88,10 +80,12 @@ def _controls(tables: Tables) -> Iterator[Claim]:
     """Consensus-2 against its controls."""
     table = tables["control_differences"]
     for answer in control_answers(table, tables.get("draw_sweep")):
-        tier = DESCRIPTIVE if answer.stderr is None else CORRECTED if has_blocks(table) else INTERVAL
+        unknown = answer.difference.stderr is None
+        tier = DESCRIPTIVE if unknown else CORRECTED if has_blocks(table) else INTERVAL
         yield Claim(
-            "consensus2", f"{answer.control} {answer.order} {answer.rate:.0%}", answer.sentence, answer.difference,
-            "nats per token", f"{answer.control}, {answer.rows_removed:,} rows, {answer.seeds} seed(s)",
+            "consensus2", f"{answer.control} {answer.order} {answer.rate:.0%}", answer.sentence,
+            answer.difference.value, "nats per token",
+            f"{answer.control}, {answer.rows_removed:,} rows, {answer.seeds} seed(s)",
             f"difference paired over {paired_over(table)}, Student's t, Holm over the "
             "controls of an order and rate", None, tier,
         )  # fmt: skip
@@ -151,47 +145,44 @@ def _domain(tables: Tables) -> Iterator[Claim]:
 def _dangerous(tables: Tables) -> Iterator[Claim]:
     """Groups that do more harm than random groups of their size; in earlier folders those above the limit."""
     for row in _rows(tables["dangerous_summary"]):
-        found, groups = row.get("confirmed_groups"), row["groups"]
-        above = (
-            f"{row['dangerous_groups']} of {groups} groups of its removed rows are above the limit when removed alone"
-        )
-        if found is None:
+        above, confirmed = row["dangerous_groups"], row.get("confirmed_groups")
+        sentence = f"{above} of {row['groups']} groups of its removed rows are above the limit when removed alone"
+        if confirmed is None:
             yield Claim(
                 row["selector"], f"{row['rate']:.0%}",
-                f"{above}; whether random rows of the same places do the same was not measured.",
-                row["dangerous_groups"], "groups", "none", "none", None, DESCRIPTIVE,
+                f"{sentence}; whether random rows of the same places do the same was not measured.",
+                above, "groups", "none", "none", None, DESCRIPTIVE,
             )  # fmt: skip
         else:
             yield Claim(
                 row["selector"], f"{row['rate']:.0%}",
-                f"{above}; {found} of them do more harm than random groups of their size and place.", found, "groups",
-                "random groups of as many rows of the same sublayer", "prediction test, Holm over the groups of all "
-                "selectors at .05", None, CORRECTED,
+                f"{sentence}; {confirmed} of them do more harm than random groups of their size and place.",
+                confirmed, "groups", "random groups of as many rows of the same sublayer",
+                "prediction test, Holm over the groups of all selectors at .05", None, CORRECTED,
             )  # fmt: skip
 
 
 @register_claim("invariance", needs=("invariance_verdicts",))
 def _invariance(tables: Tables) -> Iterator[Claim]:
     """Rewrites that leave every logit bit-equal."""
-    said = {
+    proven = {
         EXACT: "Its scores keep every bit under rewrites of the weights that leave every logit bit-equal.",
         MOVED: "Its ranking moves though every logit is bit-equal: it ranks how the weights are written as well.",
     }
+    rounding = "Its ranking changes by no more than rounding though every logit is bit-equal."
     for row in _rows(tables["invariance_verdicts"]):
-        word = row["invariance"]
+        word, protected = row["invariance"], row["decoys_protected"]
         if word != UNKNOWN:
             yield Claim(
-                row["selector"], "rewrites",
-                said.get(word, "Its ranking changes by no more than rounding though every logit is bit-equal."),
-                row["jaccard"], "Jaccard", "the same function, written otherwise",
+                row["selector"], "rewrites", proven.get(word, rounding), row["jaccard"], "Jaccard",
+                "the same function, written otherwise",
                 "equality of every bit of the logits on the calibration windows", None,
-                PROOF if word in said else DESCRIPTIVE,
+                PROOF if word in proven else DESCRIPTIVE,
             )  # fmt: skip
-        if row["decoys_protected"] is not None:
-            share = row["decoys_protected"]
+        if protected is not None:
             yield Claim(
                 row["selector"], "decoys",
-                f"It protects {share:.0%} of rows that have no effect at all.", share, "fraction",
+                f"It protects {protected:.0%} of rows that have no effect at all.", protected, "fraction",
                 "planted rows that nothing reads", "equality of every bit of the logits with and without them", None,
                 PROOF,
             )  # fmt: skip
@@ -214,16 +205,16 @@ def _singles(tables: Tables) -> Iterator[Claim]:
 
 def domain_sentence(row: dict[str, Any]) -> str:
     """One line of the table `domain_draws` in words."""
-    across, p = row["jaccard_between"], row["p_family"]
-    if across is None or p is None:
+    between, p = row["jaccard_between"], row["p_family"]
+    if between is None or p is None:
         return "The masks are empty, so no draws can be compared."
-    seen = (
+    answer = (
         "the other text moves the mask by more than another draw of the same text does"
         if row["beyond_draw"]
         else "nothing is seen of the domain beyond what another draw of the same text changes"
     )
     return (
         f"Disjoint draws of {row['size']} windows overlap by {row['jaccard_a']:.2f} within {row['corpus_a']}, "
-        f"{row['jaccard_b']:.2f} within {row['corpus_b']} and {across:.2f} between the two: {seen} (p {p:.2g}, "
+        f"{row['jaccard_b']:.2f} within {row['corpus_b']} and {between:.2f} between the two: {answer} (p {p:.2g}, "
         f"{row['text_draws']} draws of each, all lines of the table together)."
     )

@@ -32,21 +32,20 @@ def judge_invariance(lines: pl.DataFrame, decoys: pl.DataFrame, limits: Limits |
     rewrite but the decoys was proven. Seeds of a seeded selector count by the worst; decoys by the mean. Exact is
     necessary for a ranking of what rows do, not sufficient: noise that never looks at the model is exact as well.
     """
-    found = limits or Limits()
     verdicts = []
     for selector in pl.concat([lines["selector"], decoys["selector"]]).unique(maintain_order=True):
         own, planted = lines.filter(selector=selector), decoys.filter(selector=selector)
         model = (own if own.height else planted)["model"][0]
-        word, worst = _word(own, found), _worst(own)
+        word, worst = _word(own, limits or Limits()), _worst(own)
         protected = statistics.fmean(planted["protected"]) if planted.height else None
-        said = [_told(own, word, worst)]
+        reasons = [_reason(own, word, worst)]
         if protected is not None:
-            said.append(_decoys_told(planted, protected))
+            reasons.append(_decoys_reason(planted, protected))
         numbers: tuple[Any, ...] = (None, None, None, None)
         if worst is not None:
-            name = None if word == EXACT else worst["rewrite"]
-            numbers = (name, worst["spearman"], worst["jaccard"], worst["moved"])
-        verdicts.append((model, selector, word, own["rewrite"].n_unique(), *numbers, protected, " ".join(said)))
+            rewrite = None if word == EXACT else worst["rewrite"]
+            numbers = (rewrite, worst["spearman"], worst["jaccard"], worst["moved"])
+        verdicts.append((model, selector, word, own["rewrite"].n_unique(), *numbers, protected, " ".join(reasons)))
     return frame("invariance_verdicts", verdicts)
 
 
@@ -67,7 +66,7 @@ def _worst(own: pl.DataFrame) -> dict[str, Any] | None:
     return next(own.sort("jaccard", "spearman", nulls_last=True, maintain_order=True).iter_rows(named=True), None)
 
 
-def _told(own: pl.DataFrame, word: str, worst: dict[str, Any] | None) -> str:
+def _reason(own: pl.DataFrame, word: str, worst: dict[str, Any] | None) -> str:
     if worst is None:
         return "No rescaling could be proven to leave this model's function."
     names = list(dict.fromkeys(own["rewrite"]))
@@ -78,15 +77,15 @@ def _told(own: pl.DataFrame, word: str, worst: dict[str, Any] | None) -> str:
     if word == ROUNDING:
         return f"The ranking is the same but for rounding under {under}; worst: {numbers}."
     error = "" if worst["stderr"] is None else f" (standard error {worst['stderr']:.2g})"
-    still = [name for name in names if (own.filter(rewrite=name)["bit_equal"] == 1).all()]
-    kept = f" It keeps every bit under {', '.join(still)}." if still else ""
+    unmoved = [name for name in names if (own.filter(rewrite=name)["bit_equal"] == 1).all()]
+    exact = f" It keeps every bit under {', '.join(unmoved)}." if unmoved else ""
     return (
         f"The ranking moves though the logits are bit-equal, most under {worst['rewrite']}: {numbers}, LeRF "
-        f"{worst['moved']:+.3g} nats per token{error}.{kept}"
+        f"{worst['moved']:+.3g} nats per token{error}.{exact}"
     )
 
 
-def _decoys_told(planted: pl.DataFrame, protected: float) -> str:
+def _decoys_reason(planted: pl.DataFrame, protected: float) -> str:
     count, rate = planted.row(0, named=True)["decoys"], planted.row(0, named=True)["rate"]
     share = "none" if protected == 0 else "all" if protected == 1 else f"{protected:.0%}"
     return f"Of {count} decoy rows without any effect {share} are among its top {rate:.0%}."

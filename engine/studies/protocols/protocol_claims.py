@@ -1,4 +1,7 @@
-"""Claims "a before b" over all protocols, in words: what holds under every one, and which would overturn what."""
+"""Claims "a before b" over all protocols, in words: what holds under every one, and which would overturn what.
+
+No torch.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ from typing import Any
 import polars as pl
 
 from engine.results.tables import frame
-from engine.stats.holm import holm
+from engine.stats.holm import LEVEL, holm
 from engine.stats.limits import Thresholds
-from engine.stats.protocol_harm import LEVEL
+from engine.studies.estimate_words import ORDER_TITLES
 
 ALL, UNOPPOSED, CONTESTED, OVERTURNED, UNDECIDED = "all", "unopposed", "contested", "overturned", "undecided"
 VERDICTS = (ALL, UNOPPOSED, CONTESTED, OVERTURNED, UNDECIDED)
@@ -53,13 +56,11 @@ class Claim:
         total, a, b = len(self.protocols), self.a, self.b
         if self.word == UNDECIDED:
             return f"{a} and {b}: none of {total} protocols tells them apart."
-        said = f"{a} before {b}: {self.held} of {total}"
+        counts = f"{a} before {b}: {self.held} of {total}"
         if self.against:
-            said += f", {b} before {a}: {len(self.against)} ({where(self.against, self.protocols)})"
-            said += "" if self.sure else ", none of these sure among so many protocols"
-        if self.ties:
-            said += f", tied: {self.ties}"
-        return f"{said}."
+            counts += f", {b} before {a}: {len(self.against)} ({where(self.against, self.protocols)})"
+            counts += "" if self.sure else ", none of these sure among so many protocols"
+        return f"{counts}, tied: {self.ties}." if self.ties else f"{counts}."
 
 
 def claims(pairs: pl.DataFrame) -> pl.DataFrame:
@@ -90,27 +91,28 @@ def claim_of(a: str, b: str, lines: Sequence[Line]) -> Claim:
     return Claim(a, b, paper is not None, for_a, against, tuple(lines))
 
 
-def name(line: Line) -> str:
+def name(protocol: Line) -> str:
     """A protocol in words: `zero rows, NLL, LeRF 30%`."""
     units = {"row": "rows", "neuron": "neurons", "head": "heads", "expert": "routed experts"}
     metrics = {"nll": "NLL", "kl": "KL", "top1": "top-1"}
-    orders = {"lerf": "LeRF", "morf": "MoRF"}
-    unit, metric, order = line["unit_kind"], line["metric"], line["order"]
-    where_to = f"{orders.get(order, order)} {line['rate'] * 100:g}%"
-    return f"{line['intervention']} {units.get(unit, unit)}, {metrics.get(metric, metric)}, {where_to}"
+    unit, metric, order = protocol["unit_kind"], protocol["metric"], protocol["order"]
+    order_and_rate = f"{ORDER_TITLES.get(order, order)} {protocol['rate'] * 100:g}%"
+    return f"{protocol['intervention']} {units.get(unit, unit)}, {metrics.get(metric, metric)}, {order_and_rate}"
 
 
-def where(some: Sequence[Line], every: Sequence[Line]) -> str:
+def where(chosen: Sequence[Line], protocols: Sequence[Line]) -> str:
     """Few protocols by name; of many what they have in common and the others have not, and else how they spread."""
-    if len(some) <= _NAMED:
-        return "; ".join(name(line) for line in some)
-    said = []
+    if len(chosen) <= _NAMED:
+        return "; ".join(map(name, chosen))
+    limited_to = []
     for key in DIMENSIONS:
-        have, could = (list(dict.fromkeys(line[key] for line in lines)) for lines in (some, every))
-        if len(have) < len(could):
-            values = [f"{value * 100:g}%" if key == "rate" else str(value) for value in have]
-            said.append(f"{key.removesuffix('_kind')} {' or '.join(values)}")
-    return f"only with {', '.join(said)}" if said else "over every intervention, unit, metric, order and rate"
+        values, possible = (list(dict.fromkeys(line[key] for line in lines)) for lines in (chosen, protocols))
+        if len(values) < len(possible):
+            texts = [f"{value * 100:g}%" if key == "rate" else str(value) for value in values]
+            limited_to.append(f"{key.removesuffix('_kind')} {' or '.join(texts)}")
+    return (
+        f"only with {', '.join(limited_to)}" if limited_to else "over every intervention, unit, metric, order and rate"
+    )
 
 
 def summary(table: pl.DataFrame) -> str:
@@ -118,8 +120,8 @@ def summary(table: pl.DataFrame) -> str:
     counts = {word: table.filter(claim_verdict=word).height for word in VERDICTS}
     protocols: int = table["protocols"][0]
     return (
-        f"Of {table.height} pairs of selectors {counts[ALL]} are in one order under all {protocols} "
-        f"protocols, {counts[UNOPPOSED]} in one order wherever they are told apart, {counts[OVERTURNED]} in one or the "
-        f"other depending on the protocol, {counts[CONTESTED]} perhaps so, and {counts[UNDECIDED]} are never told "
-        "apart."
+        f"Of {table.height} pairs of selectors, {counts[ALL]} stand in the same order under all {protocols} protocols, "
+        f"{counts[UNOPPOSED]} wherever a protocol shows a difference; {counts[OVERTURNED]} stand one way under some "
+        f"protocols and the other way under others, {counts[CONTESTED]} perhaps do, and for {counts[UNDECIDED]} no "
+        "protocol shows a difference."
     )

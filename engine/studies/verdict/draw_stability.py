@@ -10,6 +10,7 @@ from engine.stats.limits import Thresholds
 from engine.studies.verdict.finding import NOT_APPLICABLE, Finding
 
 UNKNOWN = "unknown"
+NO_NUMBERS = (None, None, None, None)
 
 
 def stability_between_draws(
@@ -26,36 +27,41 @@ def stability_between_draws(
     nothing is known of larger ones, and the word is `unknown`. So it is with fewer draws than asked for.
     why_not: why there are none.
     """
-    return {name: _of(name, draws, data_free, limits, why_not) for name in selectors}
+    at_rate = pl.DataFrame() if draws is None else draws.filter((pl.col("rate") - limits.rate).abs() < 1e-9)
+    by_selector = {line["selector"]: line for line in at_rate.iter_rows(named=True)}
+    findings = {}
+    for name in selectors:
+        if name in data_free:
+            reason = "it sees no text, so its stability is not applicable"
+            findings[name] = Finding(NOT_APPLICABLE, NO_NUMBERS, (reason,))
+        elif name not in by_selector:
+            because = f" ({why_not})" if why_not else ""
+            reason = f"stability between disjoint draws was not measured{because}"
+            findings[name] = Finding(UNKNOWN, NO_NUMBERS, (reason,))
+        else:
+            findings[name] = _finding(by_selector[name], limits)
+    return findings
 
 
-def _of(
-    selector: str, draws: pl.DataFrame | None, data_free: Collection[str], limits: Thresholds, why_not: str
-) -> Finding:
-    none = (None, None, None, None)
-    if selector in data_free:
-        return Finding(NOT_APPLICABLE, none, ("it sees no text, so its stability is not applicable",))
-    own = pl.DataFrame()
-    if draws is not None:
-        own = draws.filter(pl.col("selector") == selector, (pl.col("rate") - limits.rate).abs() < 1e-9)
-    if own.is_empty():
-        because = f" ({why_not})" if why_not else ""
-        return Finding(UNKNOWN, none, (f"stability between disjoint draws was not measured{because}",))
-    line = own.row(0, named=True)
-    count, size, rho, overlap = (line[name] for name in ("calibration_draws", "draw_size", "spearman", "jaccard"))
-    numbers = (count, size, rho, overlap)
-    if rho is None or overlap is None:
+def _finding(line: dict[str, float | None], limits: Thresholds) -> Finding:
+    count, size, rho, overlap = numbers = tuple(
+        line[name] for name in ("calibration_draws", "draw_size", "spearman", "jaccard")
+    )
+    if rho is None or overlap is None or count is None or size is None:
         return Finding(UNKNOWN, numbers, ("stability is not defined for these scores",))
-    found = (
+    agreement = (
         f"{count} disjoint draws of {size} calibration windows agree by Spearman {rho:.4f} of the scores and Jaccard "
         f"{overlap:.3f} of the masks at {limits.rate:.0%} (asked for {limits.spearman:g} and {limits.jaccard:g})"
     )
+    wanted = line["size_wanted"] or 0
     if count < limits.draws:
-        found += f"; {limits.draws} draws are asked for, and the text is too short for them"
-        return Finding(UNKNOWN, numbers, (found,))
-    if rho >= limits.spearman and overlap >= limits.jaccard:
-        return Finding("stable", numbers, (found,))
-    if size < line["size_wanted"]:
-        found += f"; the text is too short for draws of {line['size_wanted']} windows, which may agree more"
-        return Finding(UNKNOWN, numbers, (found,))
-    return Finding("not", numbers, (found,))
+        agreement += f"; {limits.draws} draws are asked for, and the text is too short for them"
+        word = UNKNOWN
+    elif rho >= limits.spearman and overlap >= limits.jaccard:
+        word = "stable"
+    elif size < wanted:
+        agreement += f"; the text is too short for draws of {wanted} windows, which may agree more"
+        word = UNKNOWN
+    else:
+        word = "not"
+    return Finding(word, numbers, (agreement,))

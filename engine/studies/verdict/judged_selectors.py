@@ -63,48 +63,48 @@ def judge_selectors(
     if gap.filter(selector=BASELINE).is_empty():
         raise InputError("verdicts compare every selector with random; add random to --selectors")
     selectors = gap["selector"].unique(maintain_order=True).to_list()
-    enough = sufficiency(gap, differences, dense_nll, draw_sweep, limits)
-    rows = specificity(selectors, specific, draw_sweep, limits)
-    same = stability_between_draws(selectors, draws, data_free, limits, why_no_draws)
+    sufficient = sufficiency(gap, differences, dense_nll, draw_sweep, limits)
+    specific_rows = specificity(selectors, specific, draw_sweep, limits)
+    stable = stability_between_draws(selectors, draws, data_free, limits, why_no_draws)
     nested = {line["selector"]: line for line in _nested(stability, limits).iter_rows(named=True)}
-    loose = not has_blocks(gap)
     lines = []
     for name in selectors:
-        validity, first = _validity(enough[name], rows[name])
-        named = same[name].word == "stable" and validity == "not"
-        reasons = [*first, *rows[name].reasons, *same[name].reasons]
-        if name in nested and same[name].word != NOT_APPLICABLE:
+        validity, reasons = _validity(sufficient[name], specific_rows[name])
+        stable_but_invalid = stable[name].word == "stable" and validity == "not"
+        reasons += [*specific_rows[name].reasons, *stable[name].reasons]
+        if name in nested and stable[name].word != NOT_APPLICABLE:
             reasons.append(_nested_words(nested[name]))
-        if loose and name != BASELINE:
+        if not has_blocks(gap) and name != BASELINE:
             reasons.append("errors take evaluation windows as independent, which makes them too small")
-        if named:
+        if stable_but_invalid:
             reasons.insert(0, "stable but invalid: the ranking is reproducible and does not find what matters")
         text = "; ".join(reasons)
         own = nested.get(name, {})
         lines.append(
             (
-                gap.filter(selector=name)["model"][0], name, validity, same[name].word, named, *enough[name].numbers,
-                own.get("spearman"), own.get("jaccard"), f"{text[0].upper()}{text[1:]}.",
-                rows[name].word, *rows[name].numbers, *same[name].numbers,
+                gap.filter(selector=name)["model"][0], name, validity, stable[name].word, stable_but_invalid,
+                *sufficient[name].numbers, own.get("spearman"), own.get("jaccard"), f"{text[0].upper()}{text[1:]}.",
+                specific_rows[name].word, *specific_rows[name].numbers, *stable[name].numbers,
             )
         )  # fmt: skip
     return frame("verdicts", lines, optional=MORE)
 
 
-def _validity(enough: Finding, rows: Finding) -> tuple[str, tuple[str, ...]]:
+def _validity(sufficient: Finding, specific: Finding) -> tuple[str, list[str]]:
     """The word, and the reasons that are not specificity's own."""
-    if enough.word != SUFFICIENT:
-        return enough.word, enough.reasons
-    if rows.word == SPECIFIC:
-        return FAITHFUL, enough.reasons
-    lead = (
-        "sufficient; not called faithful, since specificity was not measured"
-        if rows.word == NOT_MEASURED
-        else "sufficient but not specific: its depths alone may do it"
-        if rows.word == "not"
-        else f"sufficient, but specific under {rows.word}"
-    )
-    return SUFFICIENT, (lead, *enough.reasons)
+    reasons = list(sufficient.reasons)
+    if sufficient.word != SUFFICIENT:
+        return sufficient.word, reasons
+    if specific.word == SPECIFIC:
+        return FAITHFUL, reasons
+    why_not_faithful = {
+        NOT_MEASURED: "sufficient; not called faithful, since specificity was not measured",
+        "not": "sufficient but not specific: its depths alone may do it",
+    }
+    return SUFFICIENT, [
+        why_not_faithful.get(specific.word, f"sufficient, but specific under {specific.word}"),
+        *reasons,
+    ]
 
 
 def against_half(stability: pl.DataFrame) -> pl.DataFrame:
@@ -123,8 +123,8 @@ def as_judged_now(verdicts: pl.DataFrame) -> pl.DataFrame:
     if "specific" in verdicts.columns:
         return verdicts
     schema = spec("verdicts").schema(MORE)
-    said = pl.col("reasons")
-    old = (
+    reasons = pl.col("reasons")
+    earlier = (
         "Judged before specificity and disjoint draws of calibration text were measured, so that it is not called "
         "faithful, stable or not; run `selector-audit analyze MODEL verdict` again. "
     )
@@ -132,7 +132,7 @@ def as_judged_now(verdicts: pl.DataFrame) -> pl.DataFrame:
         pl.col("validity").replace({FAITHFUL: SUFFICIENT}),
         pl.col("stability").replace({"stable": UNKNOWN, "not": UNKNOWN}),
         pl.when(pl.col("stable_but_invalid").is_not_null()).then(False).alias("stable_but_invalid"),
-        pl.when(said.is_not_null()).then(pl.concat_str(pl.lit(old), said)).alias("reasons"),
+        pl.when(reasons.is_not_null()).then(pl.concat_str(pl.lit(earlier), reasons)).alias("reasons"),
         pl.when(pl.col("validity").is_not_null()).then(pl.lit(NOT_MEASURED)).alias("specific"),
         *(pl.lit(None, schema[name]).alias(name) for name in MORE[1:]),
     )

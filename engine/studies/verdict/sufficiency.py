@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from typing import NamedTuple
 
 import polars as pl
 
@@ -15,6 +16,16 @@ from engine.studies.verdict.finding import Finding
 SUFFICIENT = "sufficient"
 
 
+class Numbers(NamedTuple):
+    """At the reference rate, means over seeds: NLL in nats per token, damage as `Thresholds` defines it."""
+
+    log_gap: float
+    lerf_nll: float
+    random_lerf_nll: float
+    dense_nll: float
+    damage: float | None
+
+
 def sufficiency(
     gap: pl.DataFrame,
     differences: pl.DataFrame,
@@ -22,49 +33,40 @@ def sufficiency(
     draw_sweep: pl.DataFrame | None,
     limits: Thresholds,
 ) -> dict[str, Finding]:
-    """Per selector `not`, `partly` or `sufficient`; the rules are those of `judge_selectors`.
-
-    Numbers: log gap, LeRF NLL, random's LeRF NLL, dense NLL, damage; all at the reference rate, means over seeds.
-    """
-    selectors = [name for name in gap["selector"].unique(maintain_order=True) if name != BASELINE]
-    below = clear(
-        {name: _against_random(name, differences, draw_sweep, limits) for name in selectors}, -1, limits.level
+    """Per selector `not`, `partly` or `sufficient`; the rules are those of `judge_selectors`."""
+    selectors = gap["selector"].unique(maintain_order=True).to_list()
+    judged = [name for name in selectors if name != BASELINE]
+    below_random = clear(
+        {name: _against_random(name, differences, draw_sweep, limits) for name in judged}, -1, limits.level
     )
     rates = sorted(set(gap["rate"].to_list()))
-    gaps = {rate: clear(_gaps(gap, rate, selectors, draw_sweep), 1, limits.level) for rate in rates}
-    found = {}
-    for name in gap["selector"].unique(maintain_order=True):
+    above_zero = {rate: clear(_gaps(gap, rate, judged, draw_sweep), 1, limits.level) for rate in rates}
+    findings = {}
+    for name in selectors:
         numbers = _numbers(name, gap, dense_nll, limits)
         if name == BASELINE:
-            found[name] = Finding("not", numbers, ("it is the baseline that the others are compared with",))
+            findings[name] = Finding("not", numbers, ("it is the baseline that the others are compared with",))
             continue
-        large = {
-            rate: gaps[rate].get(name, False) and min(part["log_gap"]) >= limits.log_gap  # every seed
-            for rate in rates
-            if (part := gap.filter(selector=name, rate=rate)).height
+        log_gaps = {rate: own["log_gap"] for rate in rates if (own := gap.filter(selector=name, rate=rate)).height}
+        too_small = {
+            rate: statistics.fmean(values)
+            for rate, values in log_gaps.items()
+            if not (above_zero[rate].get(name, False) and min(values) >= limits.log_gap)  # of any seed
         }
-        found[name] = _judged(name, gap, numbers, below[name], large, limits)
-    return found
+        findings[name] = _finding(numbers, below_random[name], too_small, limits)
+    return findings
 
 
-def _numbers(
-    selector: str, gap: pl.DataFrame, dense_nll: float, limits: Thresholds
-) -> tuple[float, float, float, float, float | None]:
-    here = gap.filter(selector=selector, rate=limits.rate)
-    lerf, log_gap = statistics.fmean(here["nll_lerf"]), statistics.fmean(here["log_gap"])
+def _numbers(selector: str, gap: pl.DataFrame, dense_nll: float, limits: Thresholds) -> Numbers:
+    at_rate = gap.filter(selector=selector, rate=limits.rate)
+    lerf, log_gap = statistics.fmean(at_rate["nll_lerf"]), statistics.fmean(at_rate["log_gap"])
     chance = statistics.fmean(gap.filter(selector=BASELINE, rate=limits.rate)["nll_lerf"])
     damage = (lerf - dense_nll) / (chance - dense_nll) if chance > dense_nll else None
-    return log_gap, lerf, chance, dense_nll, damage
+    return Numbers(log_gap, lerf, chance, dense_nll, damage)
 
 
-def _judged(
-    selector: str,
-    gap: pl.DataFrame,
-    numbers: tuple[float, float, float, float, float | None],
-    below_random: bool,
-    large: dict[float, bool],
-    limits: Thresholds,
-) -> Finding:
+def _finding(numbers: Numbers, below_random: bool, too_small: dict[float, float], limits: Thresholds) -> Finding:
+    """too_small: rate -> log gap, where it is not clearly above zero or not large enough."""
     log_gap, lerf, chance, _, damage = numbers
     at, against = f"at {limits.rate:.0%}", []
     if not below_random:
@@ -76,28 +78,23 @@ def _judged(
         against.append(f"random removal does no damage {at}, so nothing can be told from LeRF")
     elif damage > limits.invalid_damage:
         against.append(f"LeRF {at} does {damage:.1%} of the damage of random removal, close to chance")
-    if not large[limits.rate]:
+    if limits.rate in too_small:
         against.append(
             f"the log gap {at} is not clearly above zero ({log_gap:+.3g} nats, asked for at least {limits.log_gap:g} "
             f"and p at most {limits.level:g} after Holm)"
         )
-    if against:
+    if against or damage is None:
         return Finding("not", numbers, tuple(against))
-    assert damage is not None
-    failing = [
-        f"{statistics.fmean(gap.filter(selector=selector, rate=rate)['log_gap']):+.2g} at {rate:.0%}"
-        for rate, enough in large.items()
-        if not enough
-    ]
     small = damage <= limits.faithful_damage
-    found = (
+    some_rates = ", ".join(f"{value:+.2g} at {rate:.0%}" for rate, value in too_small.items())
+    reasons = (
         f"LeRF {at} is below every random ranking ({lerf:.3g} against {chance:.3g} nats per token)",
         f"it does {damage:.1%} of the damage of random removal"
         + ("" if small else f", more than {limits.faithful_damage:.0%}"),
         f"the log gap {at} is {log_gap:+.3g} nats, "
-        + (f"too small at some rates ({', '.join(failing)})" if failing else "and large enough at every rate"),
+        + (f"too small at some rates ({some_rates})" if too_small else "and large enough at every rate"),
     )
-    return Finding(SUFFICIENT if small and not failing else "partly", numbers, found)
+    return Finding(SUFFICIENT if small and not too_small else "partly", numbers, reasons)
 
 
 def _against_random(
@@ -120,8 +117,11 @@ def _against_random(
 def _gaps(
     gap: pl.DataFrame, rate: float, selectors: list[str], draw_sweep: pl.DataFrame | None
 ) -> dict[str, list[Estimate]]:
-    found = {}
-    for name in selectors:
-        draws = between_draws(draw_sweep, rate, (name, "morf"), (name, "lerf"))
-        found[name] = each_line(gap.filter(selector=name, rate=rate), "log_gap", draws)
-    return found
+    return {
+        name: each_line(
+            gap.filter(selector=name, rate=rate),
+            "log_gap",
+            between_draws(draw_sweep, rate, (name, "morf"), (name, "lerf")),
+        )
+        for name in selectors
+    }

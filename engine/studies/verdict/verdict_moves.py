@@ -50,32 +50,32 @@ def verdict_moves(judge: Judge, base: Thresholds) -> pl.DataFrame:
                 old = before[row["selector"]]
                 words = [row[name] for name in JUDGED]
                 changed = [name for name in JUDGED if row[name] != old[name]]
-                where = (row["model"], row["selector"], limit, said(getattr(base, limit)), said(value))
+                where = (row["model"], row["selector"], limit, value_text(getattr(base, limit)), value_text(value))
                 lines.append((*where, *words, ", ".join(changed) or None))
     return frame("verdict_moves", lines)
 
 
-def said(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A limit's value, as tables have it."""
     return "+".join(value) if isinstance(value, tuple) else f"{value:g}"
 
 
 def sentences(moves: pl.DataFrame, title: Callable[[str], str] = str) -> list[str]:
     """One for every moved limit: which verdicts it changes, and how; the unchanged ones last, together."""
-    found, still = [], []
-    for (limit, base, value), part in moves.group_by("limit", "base_value", "moved_value", maintain_order=True):
-        named = f"{WORDS[str(limit)]}: {value} instead of {base}"
-        changes: dict[str, list[str]] = {}
-        for row in part.filter(pl.col("changed").is_not_null()).iter_rows(named=True):
-            changes.setdefault(_change(row), []).append(title(row["selector"]))
-        if changes:
-            told = (
-                f"{_and(names)} {'becomes' if len(names) == 1 else 'become'} {now}" for now, names in changes.items()
+    changing, unchanging = [], []
+    for (limit, base, value), lines in moves.group_by("limit", "base_value", "moved_value", maintain_order=True):
+        moved_limit = f"{WORDS[str(limit)]}: {value} instead of {base}"
+        by_change: dict[str, list[str]] = {}
+        for row in lines.filter(pl.col("changed").is_not_null()).iter_rows(named=True):
+            by_change.setdefault(_change(row), []).append(title(row["selector"]))
+        if by_change:
+            changes = (
+                f"{_and(names)} {'becomes' if len(names) == 1 else 'become'} {now}" for now, names in by_change.items()
             )
-            found.append(f"{named}: {'; '.join(told)}.")
+            changing.append(f"{moved_limit}: {'; '.join(changes)}.")
         else:
-            still.append(named)
-    return found + ([f"No verdict changes with {'; '.join(still)}."] if still else [])
+            unchanging.append(moved_limit)
+    return changing + ([f"No verdict changes with {'; '.join(unchanging)}."] if unchanging else [])
 
 
 def _change(row: dict[str, Any]) -> str:

@@ -19,7 +19,8 @@ from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.results.tables import frame, spec
 from engine.stats.uncertainty import COLUMNS
-from engine.studies.audit.control_answers import control_answers, judged
+from engine.studies.audit.control_answers import control_answers
+from engine.studies.estimate_words import better_or_worse
 
 Tables = dict[str, pl.DataFrame]
 FIVE = ("random", "lrp", "ig", "consensus2", "magnitude")
@@ -154,8 +155,8 @@ def difference_lines(*lines: tuple[str, str, int | None, int, int, float, float 
         (0.0, 0.0, "lerf", 0.05, "no difference seen"),
     ],
 )
-def test_judged(difference: float, p_holm: float | None, order: str, level: float, expected: str) -> None:
-    assert judged(difference, p_holm, order, level) == expected
+def test_better_or_worse(difference: float, p_holm: float | None, order: str, level: float, expected: str) -> None:
+    assert better_or_worse(difference, p_holm, order, level) == expected
 
 
 def test_a_smaller_edit_only_looks_better() -> None:
@@ -187,13 +188,13 @@ def test_seeds_count_by_their_mean_and_spread() -> None:
     )
     (answer,) = control_answers(table)
     assert answer.seeds == 3
-    assert answer.difference == pytest.approx(np.mean(values))
+    assert answer.difference.value == pytest.approx(np.mean(values))
     expected = math.sqrt(np.mean(np.square(errors)) + scipy.stats.sem(values) ** 2)
-    assert answer.stderr == pytest.approx(expected)
+    assert answer.difference.stderr == pytest.approx(expected)
     # three seeds: the interval is Student's t of few degrees, not two errors
     parts = (np.mean(np.square(errors)), scipy.stats.sem(values) ** 2)
     degrees = sum(parts) ** 2 / (parts[1] ** 2 / 2)
-    assert answer.high == pytest.approx(np.mean(values) + scipy.stats.t.ppf(0.975, degrees) * expected)
+    assert answer.difference.high == pytest.approx(np.mean(values) + scipy.stats.t.ppf(0.975, degrees) * expected)
     assert (answer.answer, answer.at_rate, answer.survives) == ("no difference seen", None, None)
     assert control_answers(table, level=0.2)[0].answer == "better"
 

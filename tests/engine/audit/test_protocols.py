@@ -208,7 +208,7 @@ def test_what_there_is_no_answer_to(tiny_llama: LoadedModel, tiny_text: Path, tm
         assert tables["protocols_areas"]["area"].null_count() == tables["protocols_areas"].height > 0
         assert tables["protocols_pairs"]["p"].drop_nulls().to_list() == []  # one window has no error
         assert tables["protocols_claims"]["claim_verdict"].to_list() == ["undecided"]
-        assert "1 are never told apart" in summary(tables["protocols_claims"])
+        assert "for 1 no protocol shows a difference" in summary(tables["protocols_claims"])
         plan = ProtocolsPlan(protocol_orders=("lerf",), protocol_rates=(0.3,), protocol_interventions=("zero",))
         assert protocols(made(tiny_llama, tiny_text, store, plan))["protocols_areas"].is_empty()
         with pytest.raises(InputError, match="raise --samples or lower --eval-length"):

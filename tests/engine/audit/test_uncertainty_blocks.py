@@ -13,9 +13,10 @@ from engine.measures.nll import NegativeLogLikelihood
 from engine.records.errors import InputError
 from engine.stats.blocks import block_stderr, missed, window_blocks
 from engine.stats.fieller import JointPart, fieller
-from engine.stats.layer_matched import against_controls, answer
+from engine.stats.layer_matched import against_controls
 from engine.stats.paired import ratio_stderr
-from engine.stats.uncertainty import Part, draw_part, estimate, p_beyond, seed_parts, text_part
+from engine.stats.uncertainty import Part, draw_part, estimate, seed_parts, text_part
+from engine.studies.estimate_words import better_or_worse
 
 TRIALS = 4000
 
@@ -95,9 +96,6 @@ def test_equal_blocks_are_the_t_test_of_their_means() -> None:
     assert values.mean() / error == pytest.approx(test.statistic, rel=1e-12)
     assert found.p_differs == pytest.approx(test.pvalue, rel=1e-9)
     assert (found.low, found.high) == pytest.approx(tuple(test.confidence_interval(0.95)), rel=1e-9)
-    assert p_beyond(found.value, found.stderr, found.degrees) == pytest.approx(
-        scipy.stats.ttest_1samp(values.reshape(8, 16).mean(1), 0, alternative="greater").pvalue, rel=1e-9
-    )
     assert block_stderr([3.0], [4]) == (None, 1)
 
 
@@ -138,11 +136,11 @@ def test_what_is_not_known_is_not_made_up() -> None:
     assert estimate(1.0, [Part(0.1, 3), None]) == (1.0, None, None, None, None)
     assert estimate(math.nan, [Part(0.1, 3)]).low is None
     assert estimate(1.0, [Part(0.0, 3)]) == (1.0, 0.0, math.inf, 1.0, 1.0)
-    assert (p_beyond(1.0, 0.0, math.inf), p_beyond(-1.0, 0.0, math.inf)) == (0.0, 1.0)
+    assert [estimate(value, [Part(0.0, 3)]).p_differs for value in (1.0, -1.0, 0.0)] == [0.0, 0.0, 1.0]
     assert estimate(1.0, [None]).p_differs is None
     assert seed_parts([1.0], [42]) == []
     assert draw_part([1.0]) == []
-    assert p_beyond(1.96, 1.0, math.inf) == pytest.approx(0.025, rel=1e-3)
+    assert estimate(-1.96, [Part(1.0, math.inf)]).p_differs == pytest.approx(0.05, rel=1e-3)
     with pytest.raises(InputError, match="at least one part"):
         estimate(1.0, [])
 
@@ -203,7 +201,7 @@ def test_a_selector_like_its_controls_is_called_different_at_the_level() -> None
         _, ([own, *others],), random = made_up(generator, 1.0, controls=6)
         # one more draw of its depths, which is what a mask that knows nothing about rows is
         found = against_controls([own], [others], random, "lerf").difference
-        called += answer(found.value, found.p_differs, "lerf") != "no difference seen"
+        called += better_or_worse(found.value, found.p_differs, "lerf") != "no difference seen"
     assert called / trials <= 0.075  # 5% and two standard errors
 
 
@@ -231,6 +229,6 @@ def test_numbers_are_plain_means_and_signs_follow_the_order() -> None:
             assert found.difference.stderr == pytest.approx(math.hypot(found.stderr_blocks or 0, math.sqrt(seeds)))
         else:  # the mask does less harm than random: under MoRF that is no advantage, and no share of it
             assert (found.depth_share, found.share_interval) == (None, None)
-    assert [answer(-1.0, p, order) for p in (0.04, 0.06, None) for order in ("lerf", "morf")] == [
+    assert [better_or_worse(-1.0, p, order) for p in (0.04, 0.06, None) for order in ("lerf", "morf")] == [
         "better", "worse", *["no difference seen"] * 4,
     ]  # fmt: skip
