@@ -110,6 +110,6 @@ def test_names_of_plug_ins_and_odd_reasons_are_text(folder):
 
 def test_the_report_tells_claims_or_the_command(folder, tmp_path):
     said = build([folder])
-    assert "Of 10 pairs of selectors 1 are in one order under all 16 protocols" in said
+    assert "Of 10 pairs of selectors, 1 stand in the same order under all 16 protocols" in said
     assert "<td>IG before Wanda</td><td>12 of 16</td><td>4</td>" in said.replace("\n", "")
     assert re.search(r"selector-audit analyze \S+ protocols", build([write_run(tmp_path / "bare")]))

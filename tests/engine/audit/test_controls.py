@@ -216,7 +216,7 @@ def test_the_calibration_draw_counts_at_full_size() -> None:
     assert control_answers(full)[0].answer == "better"
     (found,) = control_answers(full, sweep)
     assert found.answer == "no difference seen"
-    assert found.stderr == pytest.approx(math.hypot(0.05, np.std((2.3, 2.5, 2.9), ddof=1)))
+    assert found.difference.stderr == pytest.approx(math.hypot(0.05, np.std((2.3, 2.5, 2.9), ddof=1)))
     smaller = difference_lines(
         ("intersection", "lerf", None, 200, 200, -0.5, 0.05), ("intersection", "lerf", None, 200, 300, -0.5, 0.05)
     )
