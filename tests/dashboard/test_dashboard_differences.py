@@ -1,5 +1,6 @@
 """The tab of the page Curves that shows the table `differences`."""
 
+import html
 import json
 import math
 import statistics
@@ -95,3 +96,12 @@ def test_one_window_has_no_error():
     assert found.row(0) == ("lrp", "ig", -0.5, None, None, None, None)
     assert [note.text for note in differences.pairs(found, 0.3).layout.annotations] == ["(−0.50)", "(0.50)"]
     assert differences.over_seeds(table.clear(), "lerf", 0.3).schema == pl.Schema(differences._SCHEMA)
+
+
+def test_the_other_way_round_the_ends_are_turned():
+    found = differences.over_seeds(lines(), "lerf", 0.3)
+    row = found.row(1, named=True)
+    drawn = html.unescape(str(differences.pairs(found, 0.3).to_dict()))
+    for low, high in ((row["low"], row["high"]), (-row["high"], -row["low"])):
+        assert low < high
+        assert f"{low:+.4f} to {high:+.4f}" in drawn
