@@ -79,6 +79,8 @@ KNOWN = {
     ("engine/records/registry.py", "import_module"): OWN_MODULES,
     ("engine/selectors/__init__.py", "import importlib"): OWN_MODULES,
     ("engine/selectors/__init__.py", "import_module"): OWN_MODULES,
+    ("engine/studies/base.py", "import importlib"): OWN_MODULES,
+    ("engine/studies/base.py", "import_module"): OWN_MODULES,
 }
 
 
