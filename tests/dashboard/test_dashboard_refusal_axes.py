@@ -51,6 +51,7 @@ def test_rates_that_vary_stay_the_axis():
 def test_one_edit_and_equal_perplexities_have_no_better_axis():
     part, _ = drawn(pl.lit(0.0))
     assert not refusal_chart.stacked(part.head(1))
+    assert refusal_chart.stacked(part.head(2))
     assert not refusal_chart.stacked(part.with_columns(nll=pl.lit(2.0)))
 
 
