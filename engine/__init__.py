@@ -23,7 +23,7 @@ _API = {  # module -> its names
     "interventions.in_weights": "zeroed",
     "judges.base": "Exchange register_judge",
     "judges.embedded": "EmbeddedJudge judge",
-    "measures.base": "register_measure",
+    "measures.base": "Derived Measure TokenMeasure register_measure",
     "measures.nll": "NegativeLogLikelihood Nll negative_log_likelihood",
     "measures.replies": "Replies",
     "models.attnlrp": "attn_lrp",
@@ -71,7 +71,12 @@ if TYPE_CHECKING:
     from engine.interventions.in_weights import zeroed as zeroed
     from engine.judges.base import Exchange as Exchange, register_judge as register_judge
     from engine.judges.embedded import EmbeddedJudge as EmbeddedJudge, judge as judge
-    from engine.measures.base import register_measure as register_measure
+    from engine.measures.base import (
+        Derived as Derived,
+        Measure as Measure,
+        TokenMeasure as TokenMeasure,
+        register_measure as register_measure,
+    )
     from engine.measures.nll import (
         NegativeLogLikelihood as NegativeLogLikelihood,
         Nll as Nll,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from engine.measures.base import Derived
 from engine.models.loading import LoadedModel
 
 
 @dataclass(frozen=True)
-class Doubled:
+class Doubled(Derived[int]):
     """Twice the result of `base`."""
 
     base: Any

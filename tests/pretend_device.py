@@ -30,16 +30,17 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves
 
 from engine.data.corpora import Windows
-from engine.edits.edit import Edit, edit_of
+from engine.edits.edit import UNEDITED, Edit, edit_of
 from engine.interventions import at_outputs as outputs_module
 from engine.interventions.apply import applied
 from engine.interventions.at_outputs import edited_outputs
 from engine.measures.fidelity import Fidelity
 from engine.measures.generation import _Decoder
-from engine.measures.nll import nats_of_tokens, predicted_nll, window_nll
+from engine.measures.nll import Nll, predicted_nll, window_nll
 from engine.measures.predictions import LOGIT_BUDGET, in_pieces, predictions
 from engine.models.loading import LoadedModel, load_sketch
 from engine.run.audit_plan import AuditPlan
+from engine.run.edited_passes import token_values_under
 from engine.run.estimate import estimate
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.score_plan import ScorePlan
@@ -215,8 +216,8 @@ def sweep(loaded: LoadedModel, ids: Tensor) -> dict[str, Callable[[], object]]:
 
     return {
         "nll": nll, "nll, windows": lambda: window_nll(loaded.model, ids),
-        "nll, batches": lambda: nats_of_tokens(loaded, tokens, 1),
-        "fidelity": lambda: Fidelity(tokens).of_tokens(loaded, edits(loaded)),
+        "nll, batches": lambda: token_values_under(loaded, Nll(tokens, 1), [UNEDITED]),
+        "fidelity": lambda: token_values_under(loaded, Fidelity(tokens), edits(loaded)),
         "nll, rows removed in the weights": in_weights,
         "nll, rows removed at the outputs": at_outputs, "nll, logits in pieces": pieces,
     }  # fmt: skip

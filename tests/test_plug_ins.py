@@ -42,40 +42,17 @@ FILES = {
                 return torch.where(units, -output, output)
     ''',
     "entropy": '''
-        from dataclasses import dataclass
-        import torch
-        from engine import register_measure
-
-        @dataclass(frozen=True)
-        class Entropy:
-            windows: object
-            kind = "entropy"
-
-            def record(self, loaded):
-                return {"tokens": self.windows.token_hash}
-
-            def encode(self, result):
-                return {"value": result.value}
-
-            def decode(self, stored):
-                return Result(stored["value"], self.windows.input_ids.numel())
-
-            def measure(self, loaded, edit):
-                with torch.no_grad():
-                    chances = loaded.model(input_ids=self.windows.input_ids).logits.softmax(-1)
-                nats = -(chances * chances.log()).sum(-1).mean()
-                return Result(float(nats), self.windows.input_ids.numel())
-
-        @dataclass(frozen=True)
-        class Result:
-            value: float
-            tokens: int
-            stderr = None
+        from engine import TokenMeasure, register_measure
 
         @register_measure("entropy", title="Entropy of the prediction", unit="nats")
-        def entropy(windows, batch_size):
+        class Entropy(TokenMeasure):
             """Mean entropy of the next token's distribution."""
-            return Entropy(windows)
+
+            kind = "entropy"
+
+            def of_tokens(self, logits, tokens, unedited):
+                log_p = logits.log_softmax(-1)
+                return -(log_p.exp() * log_p).sum(-1)
     ''',
     "smallest": """
         from dataclasses import dataclass

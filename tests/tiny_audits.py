@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import numpy.typing as npt
 import pytest
 
-from engine.measures.fidelity import Fidelity
-from engine.measures.nll import NegativeLogLikelihood, Nll
+from engine.edits.steering import AnyEdit
+from engine.measures.base import TokenMeasure
+from engine.measures.nll import NegativeLogLikelihood
 from engine.models.loading import LoadedModel
 from engine.records.progress import Progress
 from engine.results.store import Store
+from engine.run import runner
 from engine.run.audit_plan import AuditPlan
 from engine.run.runner import LocalRunner
 from engine.run.score_plan import ScorePlan
@@ -41,20 +44,16 @@ def tiny_audit(
 def count_edits(monkeypatch: pytest.MonkeyPatch, fail_after: int | None = None) -> list[int]:
     """One entry for every edit that is measured on text from now on; after so many an interrupt is raised."""
     seen: list[int] = []
-    one, several, metrics = Nll.measure, Nll.measure_each, Fidelity.measure_each
+    measured = runner.measured
 
-    def note(count: int) -> None:
-        if fail_after is not None and len(seen) >= fail_after:
-            raise KeyboardInterrupt
-        seen.extend([1] * count)
+    def counted(loaded: LoadedModel, measure: Any, edits: Sequence[AnyEdit]) -> list[Any]:
+        if isinstance(measure, TokenMeasure):
+            if fail_after is not None and len(seen) >= fail_after:
+                raise KeyboardInterrupt
+            seen.extend([1] * len(edits))
+        return measured(loaded, measure, edits)
 
-    monkeypatch.setattr(Nll, "measure", lambda self, *given: note(1) or one(self, *given))
-    monkeypatch.setattr(
-        Nll, "measure_each", lambda self, loaded, edits: note(len(edits)) or several(self, loaded, edits)
-    )
-    monkeypatch.setattr(
-        Fidelity, "measure_each", lambda self, loaded, edits: note(len(edits)) or metrics(self, loaded, edits)
-    )
+    monkeypatch.setattr(runner, "measured", counted)
     return seen
 
 

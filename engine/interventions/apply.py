@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from engine.edits.edit import Edit
 from engine.edits.steering import AnyEdit
 from engine.interventions.at_outputs import edited_outputs
+from engine.interventions.compaction import compacted
 from engine.interventions.in_weights import zeroed
 from engine.interventions.kinds import intervention_info
 from engine.models.loading import LoadedModel
 
 
 @contextmanager
-def applied(loaded: LoadedModel, edit: AnyEdit) -> Iterator[None]:
+def applied(loaded: LoadedModel, edit: AnyEdit, *, skip_dead: bool = False) -> Iterator[None]:
     """Inside: this thread's passes are those of the edited model. Outside: the model as it was.
 
     Zero rows go into the weights; every other intervention, edits of columns, and steering are done at the outputs (or
-    inputs). The model's lock is held throughout.
+    inputs). The model's lock is held throughout. skip_dead: leave out what the weights then have that does nothing
+    (`compacted`); the last bits may be others.
     """
     if isinstance(edit, Edit) and goes_into_weights(edit):
-        with zeroed(loaded, edit.units):
+        with zeroed(loaded, edit.units), compacted(loaded) if skip_dead else nullcontext():
             yield
     else:
         with edited_outputs(loaded, [edit]) as outputs, outputs.sequences([0]):

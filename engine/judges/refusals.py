@@ -10,6 +10,7 @@ from engine.data.prompts import user_turns
 from engine.data.thinking import FORMS, Marks, after_thinking
 from engine.judges.base import Exchange, Judge
 from engine.judges.heard import heard, verdicts_on
+from engine.measures.base import Derived
 from engine.measures.replies import Replies, Written
 from engine.models.loading import LoadedModel
 from engine.records.hashing import Json, source_record
@@ -46,7 +47,7 @@ class Refused:
 
 
 @dataclass(frozen=True)
-class Refusals:
+class Refusals(Derived[Refused]):
     """Made of replies, without the model: what a judge says of each, of what comes after the thinking part (`heard`).
 
     A reply that never comes out of thinking counts as not finished. marks: those of the model's template.

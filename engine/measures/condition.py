@@ -18,6 +18,7 @@ from torch import Tensor
 
 from engine.edits.edit import UNEDITED
 from engine.edits.steering import AnyEdit, Vector
+from engine.measures.base import Measure
 from engine.measures.states import BATCH_SIZE, block_states
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
@@ -53,7 +54,7 @@ def similarity(states: Tensor, direction: Tensor) -> npt.NDArray[np.float64]:
 
 
 @dataclass(frozen=True)
-class Similarities:
+class Similarities(Measure[tuple[float, ...]]):
     """The measure: `similarity` of each token sequence's mean state (over all its tokens) at the output of a block.
 
     sequences: token ids; of a prompt, as the model sees it with its chat template. Of the unedited model: CAST reads

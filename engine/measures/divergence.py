@@ -17,6 +17,7 @@ from engine.data.thinking import opened
 from engine.edits.edit import UNEDITED
 from engine.edits.steering import AnyEdit
 from engine.interventions.at_outputs import Outputs, edited_outputs
+from engine.measures.base import Measure
 from engine.measures.predictions import LOGIT_BUDGET, under_one_softmax
 from engine.models.loading import LoadedModel, input_device
 from engine.records.hashing import Json
@@ -44,7 +45,7 @@ class Divergence:
 
 
 @dataclass(frozen=True)
-class Kl:
+class Kl(Measure[Divergence]):
     """KL(unedited || edited) = sum_v p(v) (log p(v) - log q(v)), at every position of a reply, in nats.
 
     p, q: next-token distributions of the unedited and of the edited model after the same prompt (with the chat
@@ -81,9 +82,6 @@ class Kl:
     def together(self, loaded: LoadedModel) -> int:
         """Always several: the unedited model has to be there beside them, so nothing is put into the weights."""
         return EDITS_TOGETHER
-
-    def measure(self, loaded: LoadedModel, edit: AnyEdit) -> Divergence:
-        raise RuntimeError("a divergence needs the unedited model beside the edited one: call `measure_each`")
 
     @torch.no_grad()
     def measure_each(self, loaded: LoadedModel, edits: Sequence[AnyEdit]) -> list[Divergence]:

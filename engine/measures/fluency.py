@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -16,9 +16,14 @@ from torch import Tensor
 
 from engine.data.prompts import Prompt, pad_left, prompt_ids
 from engine.edits.edit import UNEDITED
-from engine.measures.generation import end_tokens, generate_under
+from engine.edits.steering import AnyEdit
+from engine.interventions.at_outputs import EDITS_AT_ONCE
+from engine.measures.base import Average, Measure, register_measure, stored_average
+from engine.measures.generation import BATCH_SIZE, end_tokens, generate_under
 from engine.measures.predictions import kind_of, logits_that_fit, vocabulary_of
+from engine.measures.replies import Replies
 from engine.models.loading import LoadedModel, input_device
+from engine.records.hashing import Json
 from engine.records.locks import OnWait, held, patient
 from engine.selectors.passes import wide
 
@@ -137,3 +142,45 @@ def reference_of(
         len(means),
         max_new_tokens,
     )
+
+
+@dataclass(frozen=True)
+class Fluency(Measure[Average]):
+    """The measure: log-probability under the unedited model of what the edited one replies, a sum for each prompt
+    (`reply_log_probabilities`). What repeats itself is likely too; it says only how expected replies are.
+    """
+
+    replies: Replies
+    kind: ClassVar[str] = "fluency"
+
+    @property
+    def size(self) -> int:
+        return self.replies.size
+
+    def record(self, loaded: LoadedModel) -> Json:
+        return self.replies.record(loaded)
+
+    def encode(self, result: Average) -> Json:
+        return result.stored()
+
+    def decode(self, stored: Json) -> Average:
+        return stored_average(stored)
+
+    def together(self, loaded: LoadedModel) -> int:
+        return EDITS_AT_ONCE
+
+    def measure_each(self, loaded: LoadedModel, edits: Sequence[AnyEdit]) -> list[Average]:
+        """The unedited model reads all replies, so none is written with an edit in the weights."""
+        prompts, length = self.replies.prompts, self.replies.max_new_tokens
+        averages = []
+        for replies in generate_under(loaded, edits, prompts, length, self.replies.batch_size):
+            asked = [Asked(prompt, reply.ids, reply.finished) for prompt, reply in zip(prompts, replies, strict=True)]
+            nats = reply_log_probabilities(loaded, asked)
+            averages.append(Average(tuple(float(one.double().sum()) for one in nats), tuple(map(len, nats))))
+        return averages
+
+
+@register_measure("fluency", title="Fluency", unit="nats per token", lower_is_better=False, reads="prompts")
+def fluency(prompts: tuple[str, ...], reply_tokens: int) -> Fluency:
+    """Mean log-probability, under the unedited model, of the tokens that the edited one replies."""
+    return Fluency(Replies(prompts, reply_tokens, BATCH_SIZE))

@@ -9,13 +9,11 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from engine.edits.edit import Edit
-from engine.interventions.apply import goes_into_weights
-from engine.interventions.compaction import VERSION as COMPACTION, compacted, compacts
+from engine.edits.steering import AnyEdit
+from engine.measures.base import Measure
 from engine.measures.generation import end_tokens, further_ends
 from engine.measures.harness_tasks import HarnessTask, quiet_harness
 from engine.measures.less_at_once import saying_what_fits
@@ -102,20 +100,18 @@ class Harness:
 
 
 @dataclass(frozen=True, eq=False)
-class TaskScores:
-    """The measure: a task's metric per item. What an edit in the weights kills is skipped
-    (`engine.interventions.compaction`). The key covers requests and answers, versions, batch size, and the skipping.
-    """
+class TaskScores(Measure[ItemScores]):
+    """The measure: a task's metric per item. The key covers requests and answers, versions and batch size."""
 
     harness: Harness
     task: HarnessTask
     batch_size: int
     kind: ClassVar[str] = "harness"
+    skips_dead: ClassVar[bool] = True
 
     def record(self, loaded: LoadedModel) -> Json:
         return {
             **self.task.record(), "lm_eval": installed_version("lm_eval"), "batch_size": self.batch_size,
-            "compaction": COMPACTION if compacts(loaded) else None,
             **({"further_ends": ends} if (ends := further_ends(loaded.model, loaded.tokenizer)) else {}),
         }  # fmt: skip
 
@@ -125,9 +121,8 @@ class TaskScores:
     def decode(self, stored: Json) -> ItemScores:
         return ItemScores(tuple(stored["values"]))
 
-    def measure(self, loaded: LoadedModel, edit: Edit) -> ItemScores:
-        skipping = compacted(loaded) if goes_into_weights(edit) else nullcontext()
-        with saying_what_fits(f"on {self.task.name}", self.batch_size, "requests"), skipping:
+    def measure(self, loaded: LoadedModel, edit: AnyEdit) -> ItemScores:
+        with saying_what_fits(f"on {self.task.name}", self.batch_size, "requests"):
             return self.harness.scores(self.task, self.batch_size)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from engine.data.corpora import Windows
 from engine.edits.steering import AnyEdit
+from engine.measures.base import Measure
 from engine.measures.nll import token_nll
 from engine.measures.predictions import kind_of, logits_that_fit, vocabulary_of
 from engine.models.loading import LoadedModel, input_device
@@ -47,7 +48,7 @@ class Bits:
 
 
 @dataclass(frozen=True)
-class LogitBits:
+class LogitBits(Measure[Bits]):
     """The measure: all windows, in passes of equal size, so that equal models give equal bits."""
 
     windows: Windows

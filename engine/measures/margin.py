@@ -10,17 +10,23 @@ itself (Qwen3, gpt-oss), the position stands before that mark. Whether such a mo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from engine.data.onsets import OnsetTokens, onset_tokens
+from engine.data.onsets import ONSET_PHRASES, OnsetTokens, onset_tokens
 from engine.data.prompts import encode_prompts, pad_left, prompt_ids
-from engine.edits.edit import Edit
-from engine.interventions.at_outputs import edit_batches, edited_outputs
+from engine.edits.steering import AnyEdit
+from engine.interventions.at_outputs import EDITS_AT_ONCE, edit_batches, edited_outputs
+from engine.measures.base import Average, Measure, register_measure, stored_average
 from engine.models.loading import LoadedModel, input_device
 from engine.records.errors import InputError
+from engine.records.hashing import Json
 from engine.selectors.passes import wide
+
+BATCH_SIZE = 32  # prompts per pass
 
 
 def margin_of_logits(logits: Tensor, onsets: OnsetTokens) -> Tensor:
@@ -37,7 +43,7 @@ def margin_of_logits(logits: Tensor, onsets: OnsetTokens) -> Tensor:
 def margins(
     loaded: LoadedModel,
     prompts: Sequence[str],
-    batch_size: int = 32,
+    batch_size: int = BATCH_SIZE,
     onsets: OnsetTokens | None = None,
     *,
     thinking: bool = False,
@@ -64,9 +70,9 @@ def margins(
 
 def margins_under(
     loaded: LoadedModel,
-    edits: Sequence[Edit],
+    edits: Sequence[AnyEdit],
     prompts: Sequence[str],
-    batch_size: int = 32,
+    batch_size: int = BATCH_SIZE,
     onsets: OnsetTokens | None = None,
     *,
     thinking: bool = False,
@@ -106,3 +112,38 @@ def reply_margins(
     with loaded.lock:
         logits = loaded.model(**batch._asdict(), use_cache=False, logits_to_keep=len(reply) + 1).logits[0]
     return margin_of_logits(logits, onsets).cpu()
+
+
+@dataclass(frozen=True)
+class Margins(Measure[Average]):
+    """The measure: `margins_under` of every prompt; its `tokens` are prompts, each read at one position."""
+
+    prompts: tuple[str, ...]
+    kind: ClassVar[str] = "margins"
+
+    @property
+    def size(self) -> int:
+        return len(self.prompts)
+
+    def record(self, loaded: LoadedModel) -> Json:
+        read = {"prompts": self.prompts, "tokenizer": loaded.tokenizer_hash, "phrases": ONSET_PHRASES}
+        return {**read, "batch_size": BATCH_SIZE}
+
+    def encode(self, result: Average) -> Json:
+        return result.stored()
+
+    def decode(self, stored: Json) -> Average:
+        return stored_average(stored)
+
+    def together(self, loaded: LoadedModel) -> int:
+        return EDITS_AT_ONCE
+
+    def measure_each(self, loaded: LoadedModel, edits: Sequence[AnyEdit]) -> list[Average]:
+        of_edits = margins_under(loaded, edits, self.prompts).tolist()
+        return [Average(tuple(of_edit), (1,) * len(of_edit)) for of_edit in of_edits]
+
+
+@register_measure("margin", title="Refusal margin", unit="nats of logit difference", reads="prompts")
+def margin(prompts: tuple[str, ...], reply_tokens: int) -> Margins:
+    """Mean refusal margin of the prompts: above 0 the model leans towards refusing as its reply begins."""
+    return Margins(prompts)

@@ -11,6 +11,7 @@ from engine.data.thinking import kept_marks, opened, thinks
 from engine.edits.edit import UNEDITED
 from engine.edits.steering import AnyEdit
 from engine.interventions.at_outputs import sees_sequences
+from engine.measures.base import Measure
 from engine.measures.generation import further_ends, generate_under
 from engine.measures.sampling import Sampling
 from engine.models.loading import LoadedModel
@@ -25,7 +26,7 @@ class Written(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Replies:
+class Replies(Measure[list[Written]]):
     """The measure: replies of at most `max_new_tokens`, in the order of the prompts.
 
     system: text of a system turn before every prompt, "" for none; thinking: the template's thinking mode left on.

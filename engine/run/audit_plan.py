@@ -31,7 +31,9 @@ from engine.stats.removal_order import ORDERS
 RATES = field_types.steps(0.0, 0.9, 0.05)  # the paper, section 3.4
 SECOND_CORPUS = "demo-chat"  # the shipped model's second domain
 TEXT, SWEEP, CURVES = "evaluation text", "sweep", "curves"  # groups of settings; others are those of one analysis
-OF_SWEEP, OF_ALL = (SCORES, TEXT, SWEEP, CURVES), (SCORES, TEXT, CURVES)  # what `sweep` asks for, and every `analyze`
+# What `estimate` asks for, `sweep`, and every `analyze`.
+OF_ESTIMATE, OF_ALL = (SCORES, TEXT, SWEEP, CURVES), (SCORES, TEXT, CURVES)
+OF_SWEEP = (*OF_ESTIMATE, "replies")
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,10 @@ from typing import Any, Generic, TypeVar
 
 from engine.edits.steering import AnyEdit
 from engine.interventions.kinds import intervention_record
+from engine.measures.base import Derived
 from engine.models.loading import LoadedModel
 from engine.records.hashing import Json, cache_key, canonical, source_record
+from engine.run.edited_passes import pass_record
 
 R = TypeVar("R")
 
@@ -31,7 +33,8 @@ class Cell(Generic[R]):
 
     @cached_property
     def _record(self) -> Json:
-        return self.measure.record(self.loaded) | source_record(type(self.measure))
+        passes = pass_record(self.loaded, self.measure)
+        return {**self.measure.record(self.loaded), **passes, **source_record(type(self.measure))}
 
     @cached_property
     def measure_key(self) -> str:
@@ -41,8 +44,7 @@ class Cell(Generic[R]):
     @cached_property
     def base(self) -> Cell[Any] | None:
         """The cell that this one is derived from, None for one that needs the model."""
-        base = getattr(self.measure, "base", None)
-        return None if base is None else Cell(self.loaded, self.edit, base)
+        return Cell(self.loaded, self.edit, self.measure.base) if isinstance(self.measure, Derived) else None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Cell) and other.key == self.key

@@ -21,7 +21,7 @@ class Pace:
     def add(self, measure: Any, edits: int, elapsed_s: float) -> None:
         """A measure was taken under so many edits."""
         seconds, work = self._timed.get(measure.kind, (0.0, 0.0))
-        self._timed[measure.kind] = seconds + elapsed_s, work + edits * _size(measure)
+        self._timed[measure.kind] = seconds + elapsed_s, work + edits * measure.size
 
     def seconds(self, measures: Iterable[Any]) -> float | None:
         """For taking each of them under one edit; None where a kind among them was never timed."""
@@ -30,7 +30,7 @@ class Pace:
             if measure not in self:
                 return None
             seconds, work = self._timed[measure.kind]
-            total += seconds / work * _size(measure)
+            total += seconds / work * measure.size
         return total
 
 
@@ -39,7 +39,3 @@ def told(seconds: float) -> str:
     if seconds < 90:
         return f"about {max(1, round(seconds))} s"
     return f"about {seconds / 60:.0f} min" if seconds < 90 * 60 else f"about {seconds / 3600:.1f} h"
-
-
-def _size(measure: Any) -> int:
-    return int(getattr(measure, "size", 1))

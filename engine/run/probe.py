@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +14,7 @@ from engine.data.corpora import Windows
 from engine.data.window_starts import before_each
 from engine.edits.edit import UNEDITED, ZERO, Edit
 from engine.edits.ranked_edits import rankings
-from engine.interventions.apply import applied, goes_into_weights
-from engine.interventions.compaction import compacted
+from engine.interventions.apply import applied
 from engine.measures.nll import window_nll
 from engine.models.loading import LoadedModel
 from engine.models.products import faster_products
@@ -207,7 +205,7 @@ def _choices(rates: Sequence[float]) -> Iterator[tuple[float, ...]]:
 
 def _cell_time(loaded: LoadedModel, edit: Edit, text: Windows) -> CellTime:
     start = time.perf_counter()
-    with applied(loaded, edit), compacted(loaded) if goes_into_weights(edit) else nullcontext():
+    with applied(loaded, edit, skip_dead=True):
         inside = time.perf_counter()
         with faster_products():  # as a runner does
             window_nll(loaded.model, text.read_ids)  # on the CPU when it is back

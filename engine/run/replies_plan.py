@@ -1,4 +1,4 @@
-"""What the analysis `replies` asks the model: its part of an audit's plan. No torch."""
+"""What the analysis `replies` and measures that read prompts ask the model: their part of an audit's plan. No torch."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class RepliesPlan:
 
     replies_prompts: tuple[str, ...] = option(
         ("How do I keep bread fresh?", "Tell me how to learn a poem by heart.", "What should I do when it rains?"),
-        "what `replies` asks the model at every rate, separated by |", read=questions, between="|",
+        "what `replies` and some measures ask the model at every rate, separated by |", read=questions, between="|",
     )  # fmt: skip
-    replies_tokens: int = option(40, "longest reply of `replies`, in tokens", least=1)
+    replies_tokens: int = option(40, "longest reply to these, in tokens", least=1)
 
     def __post_init__(self) -> None:
         check_plan(self)

@@ -12,15 +12,15 @@ import numpy.typing as npt
 
 from engine.data.corpora import Windows
 from engine.edits.edit import edit_of
-from engine.interventions.apply import applied
 from engine.interventions.earlier_blocks import first_edited_block, outputs_kept
+from engine.measures.base import TokenMeasure
 from engine.measures.nll import NegativeLogLikelihood, Nll
 from engine.models.loading import LoadedModel
-from engine.models.products import faster_products
 from engine.records.progress import CELLS, Progress
 from engine.records.registry import plug_in_code
 from engine.results.store import Store
 from engine.run.cell import Cell
+from engine.run.edited_passes import edits_together, measured
 from engine.run.pace import Pace, told
 
 R = TypeVar("R")
@@ -148,9 +148,7 @@ class LocalRunner:
         self.run(cells)
         for cell in (cell.base or cell for cell in cells):
             if cell.measure not in self.pace:
-                with applied(cell.loaded, cell.edit):
-                    _, seconds = _timed(_alone(cell))
-                self.pace.add(cell.measure, 1, seconds)
+                self.pace.add(cell.measure, 1, measured_now((cell,))[1])
 
     def run(self, cells: Iterable[Cell[Any]]) -> Results:
         cells = list(dict.fromkeys(cells))
@@ -213,22 +211,9 @@ def measured_now(group: Group) -> tuple[list[Any], float]:
     """The results of cells that are measured in one pass, and how many seconds that took."""
     first = group[0]
     with plug_in_code("measure", first.measure.kind):
-        if _together(first) > 1:
-            return _timed(lambda: first.measure.measure_each(first.loaded, [cell.edit for cell in group]))
-        with applied(first.loaded, first.edit):
-            return _timed(_alone(first))
-
-
-def _timed(measure: Callable[[], list[R]]) -> tuple[list[R], float]:
-    with faster_products():
         start = time.monotonic()
-        found = measure()
-        return found, time.monotonic() - start
-
-
-def _alone(cell: Cell[R]) -> Callable[[], list[R]]:
-    """Measures a cell whose edit is in the weights."""
-    return lambda: [cell.measure.measure(cell.loaded, cell.edit)]
+        results = measured(first.loaded, first.measure, [cell.edit for cell in group])
+        return results, time.monotonic() - start
 
 
 def _groups(cells: Iterable[Cell[Any]]) -> Iterator[Group]:
@@ -240,22 +225,16 @@ def _groups(cells: Iterable[Cell[Any]]) -> Iterator[Group]:
 def _in_turn(alike: Group) -> Group:
     """Cells of one model and measure in the order in which they are computed: edits that begin at one block together,
     where that spares the blocks before it (`engine.interventions.earlier_blocks`)."""
-    if not getattr(alike[0].measure, "from_first_edited", False):
+    if not isinstance(alike[0].measure, TokenMeasure):
         return alike
     return tuple(sorted(alike, key=lambda cell: first_edited_block(cell.loaded, [cell.edit])))
 
 
 def cut(alike: Group) -> Iterator[Group]:
     """Cells of one model and measure by as many as are computed in one pass."""
-    together = _together(alike[0])
+    together = edits_together(alike[0].loaded, alike[0].measure)
     for start in range(0, len(alike), together):
         yield alike[start : start + together]
-
-
-def _together(cell: Cell[Any]) -> int:
-    """How many cells of this one's model and measure are computed in one pass."""
-    rule = getattr(cell.measure, "together", None)
-    return 1 if rule is None else max(1, rule(cell.loaded))
 
 
 def masked_nll(

@@ -98,8 +98,6 @@ def test_every_field_of_a_divergence_is_in_its_key(tiny_llama: LoadedModel) -> N
         Kl(PROMPTS, REPLIES, 2, system="Be brief."),
     ]
     assert len({Cell(tiny_llama, UNEDITED, measure).key for measure in measures}) == len(measures)
-    with pytest.raises(RuntimeError, match="measure_each"):
-        measures[0].measure(tiny_llama, UNEDITED)
 
 
 def test_the_principal_direction_is_numpys() -> None:

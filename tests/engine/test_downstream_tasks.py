@@ -34,6 +34,7 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.cell import Cell
+from engine.run.edited_passes import measured
 from engine.run.runner import LocalRunner
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "downstream"
@@ -320,8 +321,8 @@ def test_accuracy_is_the_one_scored_by_hand(
         with zeroed(tiny_llama, mask):
             expected = by_hand(tiny_llama, lines_of(name)[:10])
             found = harness.scores(tasks[name].task, 3)
-            measure = TaskScores(harness, tasks[name].task, 3)
-            assert measure.measure(tiny_llama, edit_of(mask, tiny_llama.rows.n_rows)) == found
+        measure = TaskScores(harness, tasks[name].task, 3)
+        assert measured(tiny_llama, measure, [edit_of(mask, tiny_llama.rows.n_rows)]) == [found]
         assert list(found.values) == expected
         assert found.mean == sum(expected) / 10
         if name != "lambada_openai":

@@ -20,7 +20,9 @@ from engine.models.columns import column_index
 from engine.models.memory import Room
 from engine.models.rows import decoder_blocks
 from engine.results.store import Store
+from engine.run import edited_passes
 from engine.run.cell import Cell
+from engine.run.edited_passes import measured
 from engine.run.ray_worker import Worker, source_of
 from engine.run.runner import LocalRunner
 
@@ -78,7 +80,7 @@ def whole(loaded, edit, windows):
 @pytest.mark.parametrize("together", [1, 3])
 def test_blocks_before_the_first_edited_one_run_once_for_all_edits(deep, tiny_windows, runner, monkeypatch, together):
     """In the weights and at the outputs, in any order: every result has the bits of a whole pass."""
-    monkeypatch.setattr(Nll, "together", lambda *_: together)
+    monkeypatch.setattr(edited_passes, "EDITS_TOGETHER", together)
     edits = [of_block(deep, block, number) for number in range(3) for block in (3, 1, 2, 0)]
     measure = Nll(tiny_windows, len(tiny_windows.input_ids))
     cells = [Cell(deep, edit, measure) for edit in edits]
@@ -124,8 +126,7 @@ def test_outside_of_a_run_every_block_runs(deep, tiny_windows):
     edit = of_block(deep, 3, 0)
     with Runs(deep) as runs:
         for _ in range(2):
-            with applied(deep, edit):
-                Nll(tiny_windows, len(tiny_windows.input_ids)).measure(deep, edit)
+            measured(deep, Nll(tiny_windows, len(tiny_windows.input_ids)), [edit])
     assert runs.counts == [2] * BLOCKS
 
 

@@ -15,7 +15,8 @@ from torch.profiler import ProfilerActivity, profile
 
 from engine.cli import main
 from engine.data.corpora import Windows
-from engine.measures.nll import evaluation_batch_size, token_nll, window_nll
+from engine.measures.nll import token_nll, window_nll
+from engine.measures.token_sums import evaluation_batch_size
 from engine.models import loading
 from engine.models.dry_passes import dry
 from engine.models.loading import LoadedModel, load_sketch

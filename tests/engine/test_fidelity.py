@@ -25,6 +25,7 @@ from engine.models.units import UNITS
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.cell import Cell
+from engine.run.edited_passes import measured
 from engine.run.runner import LocalRunner
 
 
@@ -50,7 +51,7 @@ def logits(loaded: LoadedModel, window: Tensor) -> Tensor:
 
 def test_all_three_are_those_of_one_window_after_another(tiny_family: LoadedModel, tiny_windows: Windows) -> None:
     edits = edits_of(tiny_family, tiny_windows)
-    found = Fidelity(tiny_windows).measure_each(tiny_family, edits)
+    found = measured(tiny_family, Fidelity(tiny_windows), edits)
     ids = tiny_windows.input_ids
     dense = [logits(tiny_family, window) for window in ids]
     moved = 0
@@ -80,7 +81,7 @@ def test_all_three_are_those_of_one_window_after_another(tiny_family: LoadedMode
 
 def test_nll_is_that_of_the_other_measure(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
     edit = edits_of(tiny_llama, tiny_windows)[0]
-    [found] = Fidelity(tiny_windows).measure_each(tiny_llama, [edit])
+    [found] = measured(tiny_llama, Fidelity(tiny_windows), [edit])
     with applied(tiny_llama, edit):
         expected = window_nll(tiny_llama.model, tiny_windows.input_ids)[0]
     assert found.window_nats == pytest.approx(expected.tolist(), rel=1e-6)
@@ -92,11 +93,11 @@ def test_windows_and_edits_in_any_number_of_passes(
 ) -> None:
     """One window in a pass; four of six; all windows under all edits and more."""
     edits = edits_of(tiny_llama, tiny_windows)
-    expected = Fidelity(tiny_windows).measure_each(tiny_llama, edits)
+    expected = measured(tiny_llama, Fidelity(tiny_windows), edits)
     monkeypatch.setitem(predictions.LOGIT_BUDGET, "cpu", budget)
     monkeypatch.setitem(predictions.SOFTMAX_BUDGET, "cpu", 700)
     monkeypatch.setattr(predictions, "LEAST_ROWS", 1)
-    found = Fidelity(tiny_windows).measure_each(tiny_llama, edits)
+    found = measured(tiny_llama, Fidelity(tiny_windows), edits)
     for one, other in zip(found, expected, strict=True):
         assert one.window_nats == pytest.approx(other.window_nats, rel=1e-5)
         assert one.window_kl == pytest.approx(other.window_kl, abs=1e-4)
@@ -114,8 +115,6 @@ def test_results_are_kept_and_found_again(tiny_llama: LoadedModel, tiny_windows:
         again = LocalRunner(store)
         assert again.count(cells).to_compute == 0
         assert [again.run(cells)[cell] for cell in cells] == [first[cell] for cell in cells]
-    with pytest.raises(RuntimeError, match="measure_each"):
-        measure.measure(tiny_llama, UNEDITED)
 
 
 def test_a_model_without_a_finite_loss_is_told(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
@@ -124,10 +123,10 @@ def test_a_model_without_a_finite_loss_is_told(tiny_llama: LoadedModel, tiny_win
     try:
         with torch.no_grad():
             norm.fill_(math.nan)
-        with pytest.raises(InputError, match="no finite loss unedited"):
-            Fidelity(tiny_windows).measure_each(tiny_llama, [UNEDITED])
+        with pytest.raises(InputError, match="no finite loss with 0 rows removed"):
+            measured(tiny_llama, Fidelity(tiny_windows), [UNEDITED])
     finally:
         with torch.no_grad():
             norm.copy_(kept)
     double = replace(tiny_llama, dtype="float32")
-    assert Fidelity(tiny_windows).measure_each(double, [UNEDITED])[0].window_kl == (0.0,) * 6
+    assert measured(double, Fidelity(tiny_windows), [UNEDITED])[0].window_kl == (0.0,) * 6

@@ -23,6 +23,7 @@ from engine.measures.sampling import Sampling
 from engine.models.loading import LoadedModel, load_model
 from engine.records.errors import InputError
 from engine.records.out_of_memory import is_out_of_memory
+from engine.run.edited_passes import measured
 
 # As torch and the libraries behind it write them.
 LACK = [
@@ -183,9 +184,9 @@ def test_windows_in_halves_have_the_same_nll(tiny_llama: LoadedModel, tiny_windo
 def test_edits_together_in_halves_have_the_same_nll(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
     measure, n = Nll(tiny_windows.first(2)), tiny_llama.rows.n_rows
     edits = [UNEDITED, edit_of(range(0, n, 5), n), edit_of(range(1, n, 5), n)]
-    expected = measure.measure_each(tiny_llama, edits)
+    expected = measured(tiny_llama, measure, edits)
     with room_for(tiny_llama, 3) as sizes:
-        found = measure.measure_each(tiny_llama, edits)
+        found = measured(tiny_llama, measure, edits)
     assert sizes[0] > 3
     for one, other in zip(found, expected, strict=True):
         assert one.window_nats == pytest.approx(other.window_nats, rel=1e-6)

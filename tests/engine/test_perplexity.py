@@ -9,7 +9,6 @@ import scipy.special
 import scipy.stats
 import torch
 
-import engine.measures.nll as module
 from engine.measures import predictions
 from engine.measures.nll import (
     NegativeLogLikelihood,
@@ -19,6 +18,7 @@ from engine.measures.nll import (
     window_nll,
 )
 from engine.measures.predictions import LOGIT_BUDGET
+from engine.measures.token_sums import evaluation_batch_size
 
 
 def independent_nll(model, ids):
@@ -95,8 +95,8 @@ def test_the_batch_size_follows_the_vocabulary(tiny_llama, tiny_windows, monkeyp
     vocabulary = tiny_llama.model.get_input_embeddings().weight.shape[0]
     length = tiny_windows.input_ids.shape[1]
     monkeypatch.setitem(LOGIT_BUDGET, "cpu", 2 * length * vocabulary)
-    assert module.evaluation_batch_size(tiny_llama, tiny_windows) == 2
+    assert evaluation_batch_size(tiny_llama, tiny_windows) == 2
     monkeypatch.setitem(LOGIT_BUDGET, "cpu", 1)
-    assert module.evaluation_batch_size(tiny_llama, tiny_windows) == 1
+    assert evaluation_batch_size(tiny_llama, tiny_windows) == 1
     fake = SimpleNamespace(model=tiny_llama.model, rows=tiny_llama.rows, device="cuda:0")
-    assert module.evaluation_batch_size(fake, tiny_windows) == len(tiny_windows.input_ids)
+    assert evaluation_batch_size(fake, tiny_windows) == len(tiny_windows.input_ids)

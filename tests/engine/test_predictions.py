@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,8 @@ from engine.models.dry_passes import dry
 from engine.models.loading import LoadedModel
 from engine.models.output_head import halves, has_two_halves
 from engine.models.rows import row_index
+from engine.run.cell import Cell
+from engine.run.edited_passes import measured
 
 # Soft caps, a bias, scales, experts, several types at the end of their names, and no attention at all.
 FAMILIES = ("llama", "qwen3", "gemma2", "gemma3", "gpt_neox", "phi", "granite", "gpt2", "mixtral", "mamba")
@@ -178,10 +182,10 @@ def edits_of(loaded: LoadedModel) -> list[Edit]:
 def test_fidelity_in_pieces(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load_tiny(family, tmp_path)
     text, edits = windows(), edits_of(loaded)
-    whole = Fidelity(text).measure_each(loaded, edits)
+    whole = measured(loaded, Fidelity(text), edits)
     in_small_pieces(monkeypatch)
     three_under_one_softmax(monkeypatch)
-    found = Fidelity(text).measure_each(loaded, edits)
+    found = measured(loaded, Fidelity(text), edits)
     for one, other in zip(found, whole, strict=True):
         assert one.window_nats == pytest.approx(other.window_nats, abs=15 * SAME)
         assert one.window_kl == pytest.approx(other.window_kl, abs=15 * SAME)
@@ -212,20 +216,24 @@ def test_keys_and_batches_change_only_where_logits_come_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded, text = load_tiny("llama", tmp_path), windows()
-    measures: list[Any] = [Nll(text), Fidelity(text), LogitBits(text)]
-    usual = [measure.record(loaded) for measure in measures]
+    cells = [Cell[Any](loaded, UNEDITED, measure) for measure in (Nll(text), Fidelity(text), LogitBits(text))]
+
+    def records() -> list[Any]:
+        return [json.loads(replace(cell).measure_key.partition(" ")[2]) for cell in cells]
+
+    usual = records()
     assert [record.keys() for record in usual] == [
         {"tokens", "batch_size", "compaction"}, {"tokens", "batch", "version"}, {"tokens", "batch_size"},
     ]  # fmt: skip
     monkeypatch.setitem(LOGIT_BUDGET, "cpu", 2 * 300 * 16)  # two windows' logits: at once as ever
-    assert measures[0].record(loaded) == usual[0] | {"batch_size": 2}
-    assert measures[1].record(loaded) == usual[1] | {"batch": [2, 1]}
+    assert records()[0] == usual[0] | {"batch_size": 2}
+    assert records()[1] == usual[1] | {"batch": [2, 1]}
     monkeypatch.setitem(LOGIT_BUDGET, "cpu", 2 * 300 * 16 - 1)
     size = (2 * 300 * 16 - 1) // (16 * 28)  # 28: the widest Linear
     assert size > 6
-    assert measures[0].record(loaded) == usual[0] | {"batch_size": 6, "logits_in_pieces": 1}
-    assert measures[1].record(loaded) == usual[1] | {"batch": [6, size // 6], "logits_in_pieces": 1}
-    assert measures[2].record(loaded) == usual[2] | {"batch_size": 1}  # it looks at every logit
+    assert records()[0] == usual[0] | {"batch_size": 6, "logits_in_pieces": 1}
+    assert records()[1] == usual[1] | {"batch": [6, size // 6], "logits_in_pieces": 1}
+    assert records()[2] == usual[2] | {"batch_size": 1}  # it looks at every logit
 
 
 def test_a_vocabulary_of_262k_has_more_than_one_window_in_a_batch() -> None:

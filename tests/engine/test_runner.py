@@ -11,6 +11,7 @@ import pytest
 from derived_measure import Doubled
 
 from engine.edits.edit import UNEDITED, Edit, edit_of
+from engine.measures import Measure
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.run.cell import Cell
@@ -19,7 +20,7 @@ from engine.studies.base import conduct
 
 
 @dataclass(frozen=True)
-class Size:
+class Size(Measure[int]):
     """A measure that says how many rows its edit has, and notes when it was asked."""
 
     several: int = 1

@@ -12,6 +12,7 @@ from derived_measure import Doubled
 
 from engine.cli import main
 from engine.edits.edit import Edit, edit_of
+from engine.measures import Measure
 from engine.models.loading import LoadedModel
 from engine.results.merge import merge
 from engine.results.store import Store
@@ -23,7 +24,7 @@ from engine.studies.base import conduct
 
 
 @dataclass(frozen=True)
-class Size:
+class Size(Measure[int]):
     """A measure that says how many rows its edit has, `several` edits in one pass."""
 
     name: str = "one"

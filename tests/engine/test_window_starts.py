@@ -39,6 +39,8 @@ from engine.models.rows import row_index
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.run.audit_plan import AuditPlan
+from engine.run.cell import Cell
+from engine.run.edited_passes import measured
 from engine.run.estimate import SCORE, SWEEP, estimate
 from engine.run.plan_text import calibration_text
 from engine.run.recorded_plan import audit_plan, score_plan
@@ -164,7 +166,7 @@ def test_keys_change_only_where_something_stands_before_a_window(tiny_text: Path
     alike = replace(framed["<bos> $A"], input_ids=framed["<bos> $A"].read_ids, prefix=())
     every = [plain, stream, alike, *framed.values()]
     assert len({one.token_hash for one in every}) == len(every)
-    assert len({json.dumps(Nll(one).record(tiny_llama)) for one in every}) == len(every)
+    assert len({Cell(tiny_llama, UNEDITED, Nll(one)).key for one in every}) == len(every)
 
 
 def test_what_a_record_says(tiny_text: Path) -> None:
@@ -193,12 +195,11 @@ def test_batches_edits_and_pieces_say_the_same(
     model: LoadedModel, begun: Windows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     edits = [UNEDITED, edit_of([3, 40, 200], model.rows.n_rows)]
-    measure = Nll(begun)
     alone = []
     for edit in edits:
         with applied(model, edit):
-            alone.append(measure.measure(model, edit).window_nats)
-    assert [one.window_nats for one in measure.measure_each(model, edits)] == [pytest.approx(one) for one in alone]
+            alone.append(negative_log_likelihood(model, begun).window_nats)
+    assert [one.window_nats for one in measured(model, Nll(begun), edits)] == [pytest.approx(one) for one in alone]
     for batch in (1, 3, 5):
         assert negative_log_likelihood(model, begun, batch).window_nats == pytest.approx(alone[0], rel=1e-5)
     monkeypatch.setitem(engine.measures.predictions.LOGIT_BUDGET, "cpu", 300)
@@ -212,7 +213,7 @@ def test_fidelity_and_logit_bits_leave_it_out_too(model: LoadedModel, begun: Win
         with applied(model, edit):
             after = model.model(input_ids=begun.read_ids).logits.double().log_softmax(-1)
     p, q = before[:, 1:-1], after[:, 1:-1]
-    [found] = Fidelity(begun).measure_each(model, [edit])
+    [found] = measured(model, Fidelity(begun), [edit])
     assert found.window_kl == pytest.approx((p.exp() * (p - q)).sum((1, 2)).tolist(), abs=1e-4)
     assert found.window_same == tuple((p.argmax(-1) == q.argmax(-1)).sum(1).tolist())
     assert found.window_tokens == (11,) * 5
@@ -338,8 +339,7 @@ def test_mean_is_over_the_text_and_resample_meets_positions(family: str, tmp_pat
         given = calibration if intervention == "mean" else calibration.first(1)
         prepare(loaded, intervention, given)
         edit = edit_of([layer.start], loaded.rows.n_rows, intervention=intervention)
-        with applied(loaded, edit):
-            found = Nll(evaluated, 2).measure(loaded, edit).window_nats
+        [found] = [one.window_nats for one in measured(loaded, Nll(evaluated, 2), [edit])]
 
         def put(_m: Any, _a: Any, output: Tensor, values: Tensor = values) -> Tensor:
             changed = output.clone()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from engine.data.corpora import Windows
+from engine.measures.base import Measure
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.run.audit_plan import AuditPlan
@@ -74,7 +74,7 @@ def _cells(sketch: LoadedModel, plan: AuditPlan, names: Sequence[str]) -> tuple[
         for info in wanted:
             try:
                 for cell in info.make(audit).cells(audit, Results()):
-                    found.add(cell)
+                    found.add(cell.base or cell)
             except (RuntimeError, TypeError, AttributeError, ValueError, LookupError):
                 more = True  # it asks for scores of other texts, which needs numbers, or for earlier results
     return found, more
@@ -93,5 +93,5 @@ def _drawn(sketch: LoadedModel, plan: AuditPlan) -> Scored:
 
 def _tokens(cell: Cell[object]) -> int:
     """Tokens of the cell's text; of a measure that reads no windows none are known."""
-    text = getattr(cell.measure, "windows", None)
-    return int(text.input_ids.numel()) if isinstance(text, Windows) else 0
+    measure = cell.measure
+    return measure.text_tokens if isinstance(measure, Measure) else 0

@@ -13,7 +13,7 @@ import polars as pl
 from engine.data.corpora import Windows
 from engine.edits.edit import ZERO
 from engine.edits.ranked_edits import Ranking, rankings
-from engine.measures.base import MEASURES
+from engine.measures.base import MEASURES, Given
 from engine.measures.nll import Nll, perplexity
 from engine.models.loading import LoadedModel
 from engine.records.progress import Progress, SoFar
@@ -114,12 +114,12 @@ class Sweep(Study[AuditInputs]):
                 yield (model, intervention, *rest)
 
     def _points_under(self, audit: AuditInputs, intervention: str) -> list[_Point]:
-        made = MEASURES.get("nll").make(audit.evaluation, audit.plan.scoring.batch_size)
+        made = MEASURES.get("nll").make(_given(audit))
         ranked = audit.rankings_under(intervention)
         return _grid(audit.loaded, ranked, audit.plan.orders, audit.plan.rates_under_more, made)
 
     def _points(self, audit: AuditInputs, measure: str) -> list[_Point]:
-        made = MEASURES.get(measure).make(audit.evaluation, audit.plan.scoring.batch_size)
+        made = MEASURES.get(measure).make(_given(audit))
         return _grid(audit.loaded, audit.rankings, audit.plan.orders, audit.plan.sweep_rates, made)
 
 
@@ -167,6 +167,12 @@ def _summary(table: pl.DataFrame) -> TextTable:
         rows.append((selector, order, *(f"{nll_by_rate[rate]:.3f}" for rate in quoted)))
     columns = ("selector", "order", *(f"{rate:.0%}" for rate in quoted))
     return TextTable("NLL, nats per token (perplexity = e^NLL)", columns, rows, 2)
+
+
+def _given(audit: AuditInputs) -> Given:
+    """What the plan has for measures to read."""
+    asked = audit.plan.replies
+    return Given(audit.evaluation, audit.plan.scoring.batch_size, asked.replies_prompts, asked.replies_tokens)
 
 
 def _finite(value: float) -> float | None:

@@ -22,6 +22,7 @@ from engine.measures.nll import NegativeLogLikelihood, Nll
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.run.cell import Cell
+from engine.run.edited_passes import measured
 from engine.stats.blocks import block_difference, block_error, block_stderr, window_blocks
 from engine.stats.documents import document_blocks
 from engine.stats.layer_matched import against_controls
@@ -237,7 +238,7 @@ def test_keys_know_nothing_of_documents_and_results_do(tiny_llama: LoadedModel, 
     for make in (lambda of: Nll(of, 8), Fidelity):
         measure, without = make(text), make(plain)
         assert Cell(tiny_llama, UNEDITED, measure).key == Cell(tiny_llama, UNEDITED, without).key
-        result = measure.measure_each(tiny_llama, [UNEDITED])[0]
+        [result] = measured(tiny_llama, measure, [UNEDITED])
         stored = measure.encode(result)
         assert stored == without.encode(without.decode(stored))
         assert measure.decode(stored).blocks == result.blocks == text.blocks

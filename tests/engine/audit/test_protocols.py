@@ -18,13 +18,13 @@ from engine.data.corpora import windows
 from engine.interventions.apply import applied
 from engine.interventions.kinds import prepare
 from engine.measures.divergence import token_kl
-from engine.measures.fidelity import Fidelity
 from engine.models.loading import LoadedModel
 from engine.models.units import UNITS
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.results.store import Store
 from engine.results.tables import checked
+from engine.run import runner
 from engine.run.protocols_plan import ProtocolsPlan
 from engine.run.runner import LocalRunner
 from engine.studies.audit.inputs import AuditInputs
@@ -148,7 +148,7 @@ def test_pairs_and_claims_count_the_same(done: tuple[AuditInputs, Tables]) -> No
 def test_nothing_is_measured_twice(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, monkeypatch: Any) -> None:
     with Store(tmp_path) as store:
         first = protocols(made(tiny_llama, tiny_text, store))
-        monkeypatch.setattr(Fidelity, "measure_each", lambda *_: pytest.fail("measured again"))
+        monkeypatch.setattr(runner, "measured", lambda *_: pytest.fail("measured again"))
         again = protocols(made(tiny_llama, tiny_text, store))
         assert all(first[stem].equals(again[stem]) for stem in STEMS)
         with pytest.raises(pytest.fail.Exception, match="measured again"):  # another window stands for each

@@ -22,6 +22,7 @@ from engine.models.units import neurons, rows_alone
 from engine.results.folders import read_table
 from engine.results.store import Store
 from engine.results.tables import spec
+from engine.run.edited_passes import edits_together
 from engine.run.runner import LocalRunner
 from engine.selectors import register_selector
 from engine.selectors.base import unregister_selector
@@ -66,7 +67,7 @@ def test_effects_are_those_of_one_edit_at_a_time(family: str, tiny_text: Path, t
     loaded = replace(loaded, dtype="float64")
     with Store(tmp_path / "store") as store:
         audit = made(loaded, tiny_text, store)
-        assert Nll(audit.evaluation.first(4)).together(loaded) == 8
+        assert edits_together(loaded, Nll(audit.evaluation.first(4))) == 8
         table = singles(audit)["singles"]
         ids = audit.evaluation.input_ids[:4]
     assert table.schema == spec("singles").schema()

@@ -12,11 +12,12 @@ import torch
 from tiny_audits import controls, lowest, nll_of, specific, tiny_audit, verdicts
 
 from engine.edits.edit import Edit
-from engine.measures.nll import NegativeLogLikelihood, Nll
+from engine.measures.nll import NegativeLogLikelihood
 from engine.models.loading import LoadedModel
 from engine.models.row_index import RowIndex
 from engine.results.store import Store
 from engine.results.tables import spec
+from engine.run import runner
 from engine.selectors import ScoringRun, register_selector
 from engine.selectors.base import unregister_selector
 
@@ -50,8 +51,7 @@ def planted(tiny_llama: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> Iterato
         nll = 2 + 8 * costs[removed].sum() / costs.sum() + noise + own
         return NegativeLogLikelihood(tuple((nll * 15).tolist()), (15,) * 64)
 
-    monkeypatch.setattr(Nll, "measure", lambda self, loaded, edit: loss(edit))
-    monkeypatch.setattr(Nll, "measure_each", lambda self, loaded, edits: [loss(edit) for edit in edits])
+    monkeypatch.setattr(runner, "measured", lambda loaded, measure, edits: [loss(edit) for edit in edits])
 
     def selector(name: str, values: np.ndarray) -> None:
         class Planted:
