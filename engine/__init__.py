@@ -17,7 +17,7 @@ _API = {  # module -> its names
     "edits.export": "export_masked",
     "edits.mask_files": "read_mask write_mask",
     "edits.masks": "removed_rows",
-    "interventions": "register_intervention",
+    "interventions": "Intervention register_intervention",
     "interventions.apply": "applied",
     "interventions.at_outputs": "edited_outputs",
     "interventions.in_weights": "zeroed",
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from engine.edits.export import export_masked as export_masked
     from engine.edits.mask_files import read_mask as read_mask, write_mask as write_mask
     from engine.edits.masks import removed_rows as removed_rows
-    from engine.interventions import register_intervention as register_intervention
+    from engine.interventions import Intervention as Intervention, register_intervention as register_intervention
     from engine.interventions.apply import applied as applied
     from engine.interventions.at_outputs import edited_outputs as edited_outputs
     from engine.interventions.in_weights import zeroed as zeroed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import textwrap
@@ -32,10 +33,10 @@ from engine.studies.base import ANALYSES, AUDIT, STAGES, register_study
 FILES = {
     "negate": '''
         import torch
-        from engine.interventions import register_intervention
+        from engine.interventions import Intervention, register_intervention
 
         @register_intervention("negate", title="Negate")
-        class Negate:
+        class Negate(Intervention):
             """y_i = -y_i."""
 
             def apply(self, output, units, layer):
@@ -214,6 +215,14 @@ def test_an_intervention_and_a_measure(
         assert len(store) == cells  # all of it was known
     assert "rows changed by negate" in texts(shown(tmp_path, monkeypatch, "curves", source="My results"))
     assert "sweep_measures" in texts(shown(tmp_path, monkeypatch, "runs", runs_view="Tables"))
+    app = shown(tmp_path, monkeypatch, "curves", source="My results", view="Measures")
+    drawn = [json.loads(chart.proto.spec) for chart in app.get("plotly_chart")]
+    for figure, order in zip(drawn, ("lerf", "morf"), strict=True):
+        [line] = figure["data"]
+        expected = others.filter(order=order).sort("rate")
+        assert line["y"] == pytest.approx(expected["value"].to_list())
+        assert line["error_y"]["array"] == pytest.approx(expected["stderr"].to_list())
+        assert figure["layout"]["yaxis"]["title"]["text"] == "entropy, nats"
 
 
 def test_an_analysis_with_a_table_of_its_own(

@@ -72,7 +72,7 @@ class Outputs:
         at_outputs = list(_parts_of_layers(loaded, edits, loaded.rows, "output")) if "output" in sides else []
         at_inputs = list(_parts_of_layers(loaded, edits, column_index(loaded), "input")) if "input" in sides else []
         self.hooks: _Hooks = []
-        if any(_reads_tokens(part.intervention) for _, parts in at_outputs + at_inputs for part in parts):
+        if any(part.intervention.reads_tokens for _, parts in at_outputs + at_inputs for part in parts):
             self.hooks.append((loaded.model.get_input_embeddings(), self._read_tokens))
         self.hooks += [
             (loaded.model.get_submodule(layer.name), self._hook(layer, parts)) for layer, parts in at_outputs
@@ -153,7 +153,7 @@ class _Added:
 class _Part:
     """One intervention's units in one Linear."""
 
-    intervention: Any  # an Intervention, or one with `apply_from`
+    intervention: Intervention
     edited: Tensor  # [edits, rows] bool; goes to the device of the Linear's output
     touched: list[bool]  # [edits]: has the edit any unit here?
 
@@ -173,7 +173,7 @@ class _Now:
         for part in parts:
             if any(part.touched[edit] for edit in self.distinct):
                 units = self.units(part, values, layer)
-                if _reads_tokens(part.intervention):
+                if part.intervention.reads_tokens:
                     said = part.intervention.apply_from(values, units, layer, self._sources(part.intervention))
                 else:
                     said = part.intervention.apply(values, units, layer)
@@ -236,10 +236,6 @@ def _added_to_blocks(loaded: LoadedModel, edits: Sequence[AnyEdit]) -> Iterator[
         yield blocks[block], _Added(vectors, [number in there for number in range(len(edits))])
 
 
-def _reads_tokens(intervention: object) -> bool:
-    return hasattr(intervention, "apply_from")
-
-
 def _parts_of_layers(
     loaded: LoadedModel, edits: Sequence[AnyEdit], index: RowIndex, side: Side
 ) -> Iterator[tuple[Layer, list[_Part]]]:
@@ -251,9 +247,8 @@ def _parts_of_layers(
         for number, edit in masks.items():
             if edit.intervention == name:
                 edited[number, checked_mask(edit.units, index.n_rows)] = True
-        intervention: Any = intervention_of(loaded, name)
-        if hasattr(intervention, "fill"):
-            intervention.fill(loaded)
+        intervention = intervention_of(loaded, name)
+        intervention.fill(loaded)
         whole.append((intervention, torch.from_numpy(edited)))
     for layer in index.layers if whole else ():
         inside = [(kind, edited[:, layer.start : layer.start + layer.rows]) for kind, edited in whole]

@@ -2,10 +2,10 @@
 
 To add one, write a file with a class and register it under its id:
 
-    from engine.interventions import register_intervention
+    from engine.interventions import Intervention, register_intervention
 
     @register_intervention("negate", title="Negate")
-    class Negate:
+    class Negate(Intervention):
         \"\"\"y_i = -y_i.\"\"\"
 
         def apply(self, output: Tensor, units: Tensor, layer: Layer) -> Tensor:
@@ -15,14 +15,8 @@ Inside this repository the file goes beside `zero.py` and its id into `INTERVENT
 entry point does the same, `[project.entry-points."selector_audit.interventions"]` with `negate = "package.module"`.
 An `Edit` names it by its id; `applied` and `edited_outputs` then carry it out.
 
-One that needs calibration text also has `prepare(loaded, windows)`, which keeps on the instance what it needs, and
-`record()`, all of it that can change a number (the text's hash), for cache keys. A study calls `prepare` below before
-it measures. Passes of the model over that text belong into `fill(loaded)`, called before the first edit is carried out:
-where all results are in the store, none is run. What is drawn at random comes from an attribute `seed`; of one
-that has it, `seeded(id, seed)` names a further draw beside the first, which shares what `fill` keeps.
-
-One that replaces what a sequence says by something of that very sequence's own has `sources(input_ids)`, [B, T] to
-[B], and `apply_from(values, units, layer, sources)`, which is then called in the place of `apply`.
+What it may have beyond `apply` (calibration text, random draws, what hangs on a sequence's own tokens) is in
+`Intervention`, with the defaults of one that has none of it.
 
 `optimal` ablation (arXiv 2409.09951) is not built: it would take a constant per unit fitted by gradient descent on the
 loss under each edit, so an optimisation for every cell of a sweep where the others read one text once.
@@ -33,9 +27,10 @@ from __future__ import annotations
 import copy
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from engine.edits.edit import ZERO
 from engine.edits.steering import AnyEdit, Steering
@@ -51,9 +46,35 @@ if TYPE_CHECKING:
     from engine.models.row_index import Layer
 
 
-class Intervention(Protocol):
-    """What a registered class provides."""
+class Intervention(ABC):
+    """What a registered class inherits from."""
 
+    reads_text: ClassVar[bool] = False  # does it need calibration text? A study then calls `prepare` before it measures
+    reads_tokens: ClassVar[bool] = False  # is `apply_from` called in the place of `apply`?
+    # What is drawn at random comes from it, None where nothing is; `seeded(id, seed)` then names a further draw beside
+    # the first, which shares what `fill` keeps.
+    seed: int | None = None
+
+    def prepare(self, loaded: LoadedModel, windows: Windows) -> None:  # noqa: B027 - most need none
+        """Keep on the instance what is needed of the calibration text."""
+
+    def record(self) -> Json:
+        """All of what was prepared that can change a number (the text's hash), for cache keys."""
+        return {}
+
+    def fill(self, loaded: LoadedModel) -> None:  # noqa: B027
+        """Passes of the model over the calibration text. Called before the first edit is carried out: where all results
+        are in the store, none is run."""
+
+    def sources(self, input_ids: Tensor) -> Tensor:
+        """Of every sequence what replaces it, by its own tokens. input_ids [B, T]; returns [B]"""
+        raise NotImplementedError
+
+    def apply_from(self, values: Tensor, units: Tensor, layer: Layer, sources: Tensor) -> Tensor:
+        """As `apply`; sources [B] of `sources`."""
+        raise NotImplementedError
+
+    @abstractmethod
     def apply(self, output: Tensor, units: Tensor, layer: Layer) -> Tensor:
         """The Linear's output with the edited units changed, every other element as it was.
 
@@ -62,7 +83,6 @@ class Intervention(Protocol):
         units bool, True where a unit is edited, of as many dimensions as `output`: [B or 1, 1, rows]. Sequences of
         a batch may carry different edits, so what is done to one must not depend on the others.
         """
-        ...
 
 
 @dataclass(frozen=True)
@@ -74,7 +94,7 @@ class InterventionInfo:
     in_weights: bool  # the same function as zero rows of W and b, which is what can be put into the weights
     note: str  # the first line of the class's docstring: the formula
     cache_id: str  # names the formula in cache keys: other numbers, other id
-    make: Callable[[], Intervention]
+    make: type[Intervention]
 
 
 class Given(NamedTuple):
@@ -85,7 +105,7 @@ class Given(NamedTuple):
     more: tuple[int, ...]
 
 
-_InterventionClass = TypeVar("_InterventionClass", bound=Callable[[], Intervention])
+_InterventionClass = TypeVar("_InterventionClass", bound=type[Intervention])
 _BUILT_IN = modules("engine.interventions", [ZERO, "mean", "resample"])
 INTERVENTIONS: Registry[InterventionInfo] = Registry("intervention", _BUILT_IN)
 _prepared: weakref.WeakKeyDictionary[Any, dict[str, Intervention]] = weakref.WeakKeyDictionary()
@@ -104,6 +124,11 @@ def register_intervention(
     """
 
     def register(make: _InterventionClass) -> _InterventionClass:
+        if not issubclass(make, Intervention):
+            raise InputError(
+                f"the intervention {intervention_id!r} is no {Intervention.__name__}; let its class inherit from "
+                "engine.interventions.Intervention"
+            )
         note = (make.__doc__ or "").strip().partition("\n")[0]
         cache_id = f"{intervention_id}/{version}{source_hash(make)}"
         info = InterventionInfo(intervention_id, title or intervention_id, in_weights, note, cache_id, make)
@@ -131,13 +156,13 @@ def prepare(
     The last text and seed count: cells of one model must not be measured in turns under two of them. more: further
     seeds, each of them an intervention of its own (`seeded`) that may be measured beside the first.
     """
-    made: Any = INTERVENTIONS.get(intervention_id).make()
+    made = INTERVENTIONS.get(intervention_id).make()
     given = Given(windows, seed, tuple(more))
-    if hasattr(made, "seed"):
+    drawn = made.seed is not None
+    if drawn:
         made.seed = seed
-    if hasattr(made, "prepare"):
-        made.prepare(loaded, windows)
-    if hasattr(made, "prepare") or hasattr(made, "seed"):
+    made.prepare(loaded, windows)
+    if made.reads_text or drawn:
         with _guard:
             known = _prepared.setdefault(loaded.model, {})
             known[intervention_id] = made
@@ -160,7 +185,7 @@ def intervention_of(loaded: LoadedModel, intervention_id: str) -> Intervention:
     with _guard:
         known = _prepared.get(loaded.model, {}).get(intervention_id)
     made = known or info.make()
-    if known is None and hasattr(made, "prepare"):
+    if known is None and made.reads_text:
         raise InputError(
             f"the intervention {intervention_id!r} needs calibration text and has read none for this model; call "
             f"engine.interventions.kinds.prepare(loaded, {intervention_id!r}, windows) before"
@@ -176,7 +201,7 @@ def intervention_record(loaded: LoadedModel, edit: AnyEdit) -> Json:
     if isinstance(edit, Steering) or edit.intervention == ZERO or not edit.size:
         return {}
     made = intervention_of(loaded, edit.intervention)
-    more: Json = made.record() if hasattr(made, "record") else {}
-    if not more and hasattr(made, "seed"):
+    more = made.record()
+    if not more and made.seed is not None:
         more = {"seed": made.seed}
     return {"intervention": intervention_info(edit.intervention).cache_id, **more}

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from engine.data.corpora import Windows
 from engine.interventions.calibrated import Place, place_of, read
-from engine.interventions.kinds import register_intervention
+from engine.interventions.kinds import Intervention, register_intervention
 from engine.models.loading import LoadedModel
 from engine.models.row_index import Layer
 from engine.records.errors import InputError
@@ -19,7 +19,7 @@ from engine.selectors.seen import Seen
 
 
 @register_intervention("mean", title="Mean")
-class Mean:
+class Mean(Intervention):
     """y_i = E y_i, over all tokens of the calibration windows. "Mean ablation": Wang et al. 2023, arXiv:2211.00593.
 
     Of a row the mean of its output (its bias included); of a neuron or a head that of each of its inputs of down_proj
@@ -27,6 +27,8 @@ class Mean:
     template; text has no such positions, so the mean is over positions too (**choice**). Sums in float32 within a pass,
     in float64 across passes.
     """
+
+    reads_text = True
 
     def __init__(self) -> None:
         self._windows: Windows | None = None

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine.data.corpora import Windows
 from engine.interventions.calibrated import Place, place_of, places, read
-from engine.interventions.kinds import register_intervention
+from engine.interventions.kinds import Intervention, register_intervention
 from engine.models.loading import LoadedModel
 from engine.models.row_index import Layer
 from engine.records.errors import InputError
@@ -20,7 +20,7 @@ LARGEST_BYTES = 16 * 2**30  # of outputs kept on the CPU
 
 
 @register_intervention("resample", title="Resample")
-class Resample:
+class Resample(Intervention):
     """y_i(t) = y_i(t) of the unedited model on another window. "Resample ablation": causal scrubbing, Chan et al. 2022.
 
     Every sequence has one other window, drawn from the calibration windows by a hash of the seed and of its own tokens:
@@ -34,6 +34,8 @@ class Resample:
     Positions must meet, so that passes have to have as many tokens as the windows: whole texts, no replies. Kept on the
     CPU in the model's dtype: windows * tokens * (rows + columns of the column index) numbers.
     """
+
+    reads_text = reads_tokens = True
 
     def __init__(self) -> None:
         self.seed = 0

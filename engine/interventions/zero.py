@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.interventions.kinds import register_intervention
+from engine.interventions.kinds import Intervention, register_intervention
 from engine.models.row_index import Layer
 
 _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # bytes of a float -> as many bits
 
 
 @register_intervention("zero", title="Zero", in_weights=True)
-class Zero:
+class Zero(Intervention):
     """y_i = 0. The same as row i of W and b set to zero: the paper, section 3.1."""
 
     def apply(self, output: Tensor, units: Tensor, layer: Layer) -> Tensor:

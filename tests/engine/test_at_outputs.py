@@ -17,7 +17,7 @@ from torch import Tensor
 from engine.data.corpora import Windows
 from engine.data.prompts import encode_prompts
 from engine.edits.edit import UNEDITED, Edit, edit_of
-from engine.interventions import INTERVENTIONS, at_outputs, register_intervention
+from engine.interventions import INTERVENTIONS, Intervention, at_outputs, register_intervention
 from engine.interventions.apply import applied
 from engine.interventions.at_outputs import edited_outputs, sees_sequences
 from engine.interventions.compaction import compacted
@@ -366,7 +366,7 @@ def test_rows_of_another_model_are_an_error(tiny_llama: LoadedModel) -> None:
 @pytest.fixture
 def negate() -> Iterator[str]:
     @register_intervention("negate", title="Negate")
-    class Negate:
+    class Negate(Intervention):
         """y_i = -y_i."""
 
         def apply(self, output: Tensor, units: Tensor, layer: Layer) -> Tensor:
@@ -424,10 +424,11 @@ def test_what_a_key_says_about_an_intervention(tiny_llama: LoadedModel, negate: 
 
 def test_calibrated_interventions_are_prepared_once_per_model(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
     @register_intervention("shift")
-    class Shift:
+    class Shift(Intervention):
         """y_i + a number read from calibration text."""
 
         by = 0.0
+        reads_text = True
 
         def prepare(self, loaded: LoadedModel, windows: Windows) -> None:
             self.by = float(len(windows.input_ids))

@@ -24,7 +24,7 @@ from engine.data.onsets import onset_tokens
 from engine.edits.edit import UNEDITED, edit_of
 from engine.interventions import calibrated
 from engine.interventions.kinds import INTERVENTIONS
-from engine.measures import condition, fidelity, fluency
+from engine.measures import condition, fluency, token_sums
 from engine.measures.condition import Similarities
 from engine.measures.divergence import Kl
 from engine.measures.fidelity import Fidelity
@@ -37,6 +37,8 @@ from engine.measures.row_values import row_outputs, row_relevance
 from engine.measures.states import block_states
 from engine.measures.token_rows import token_rows
 from engine.models.loading import LoadedModel
+from engine.run import edited_passes
+from engine.run.edited_passes import measured
 from engine.selectors import PromptRun, available_selectors, compute_scores
 from engine.selectors.base import contrast_selectors
 from engine.selectors.nested import nested_scores
@@ -97,13 +99,16 @@ def intervention(name: str) -> Batched:
 
 
 def of_fidelity(loaded: LoadedModel, text: Windows, size: int, patch: pytest.MonkeyPatch) -> list[Any]:
-    patch.setattr(fidelity, "windows_that_fit", lambda *_: size)
-    found = Fidelity(text).measure_each(loaded, edits(loaded))
+    for module in (token_sums, edited_passes):
+        patch.setattr(module, "windows_that_fit", lambda *_: size)
+    found = measured(loaded, Fidelity(text), edits(loaded))
     return [values for one in found for values in (one.window_nats, one.window_kl, one.window_same, one.window_tokens)]
 
 
-def of_nll(loaded: LoadedModel, text: Windows, size: int, _: pytest.MonkeyPatch) -> list[Any]:
-    found = [negative_log_likelihood(loaded, text, size), *(Nll(text, size).measure(loaded, e) for e in edits(loaded))]
+def of_nll(loaded: LoadedModel, text: Windows, size: int, patch: pytest.MonkeyPatch) -> list[Any]:
+    patch.setattr(edited_passes, "EDITS_TOGETHER", 1)  # so that each edit is measured batch by batch
+    under_edits = [measured(loaded, Nll(text, size), [edit])[0] for edit in edits(loaded)]
+    found = [negative_log_likelihood(loaded, text, size), *under_edits]
     return [values for one in found for values in (one.window_nats, one.window_tokens, [one.nats_per_token])]
 
 
@@ -211,4 +216,4 @@ def test_three_unequal_passes_are_one(
 
 def test_every_calibrated_intervention_is_among_the_cases() -> None:
     named = {name.removeprefix("outputs for ") for name in CASES if name.startswith("outputs for ")}
-    assert {info.id for info in INTERVENTIONS if hasattr(info.make, "fill")} == named
+    assert {info.id for info in INTERVENTIONS if info.make.reads_text} == named

@@ -23,6 +23,7 @@ from engine.interventions.at_outputs import edited_outputs
 from engine.interventions.in_weights import zeroed
 from engine.interventions.kinds import (
     INTERVENTIONS,
+    Intervention,
     intervention_of,
     intervention_record,
     prepare,
@@ -327,7 +328,7 @@ def test_units_of_heads_and_neurons(tiny_family: LoadedModel) -> None:
 @pytest.fixture
 def drawn() -> Iterator[str]:
     @register_intervention("drawn", title="Drawn")
-    class Drawn:
+    class Drawn(Intervention):
         """y_i = seed * y_i: it has a seed and needs no text."""
 
         seed = 1

@@ -29,7 +29,7 @@ PLUG_IN = dedent('''
 
     from dataclasses import dataclass
 
-    from engine import register_intervention, register_selector
+    from engine import Intervention, register_intervention, register_selector
 
     FACTOR = 1.0
 
@@ -39,7 +39,7 @@ PLUG_IN = dedent('''
             return run.per_layer(lambda linear: FACTOR * linear.weight.norm(dim=1))
 
     @register_intervention("pale")
-    class Pale:
+    class Pale(Intervention):
         def apply(self, output, units, layer):
             return output * FACTOR
 

@@ -17,7 +17,7 @@ import torch
 
 from engine.cli import main
 from engine.interventions.at_outputs import edited_outputs
-from engine.interventions.kinds import INTERVENTIONS, register_intervention
+from engine.interventions.kinds import INTERVENTIONS, Intervention, register_intervention
 from engine.judges.base import Exchange, Verdict
 from engine.judges.heard import verdicts_on
 from engine.models.loading import LoadedModel
@@ -139,7 +139,7 @@ def test_an_intervention_of_another_shape_names_itself_and_the_layer(
 
     from engine.edits.edit import edit_of
 
-    class Rude:
+    class Rude(Intervention):
         """Something else."""
 
         def apply(self, output: torch.Tensor, units: torch.Tensor, layer: Any) -> Any:

@@ -11,12 +11,13 @@ import streamlit as st
 
 from dashboard.charts import curves as curve_chart, formats, multiples, palette, series
 from dashboard.charts.findings import curves as findings
-from dashboard.pages.curves import differences, point
+from dashboard.pages.curves import differences, measures, point
 from dashboard.show import grid, layout, selection, tools
 from dashboard.state import basket, offers, results, sources
 
 NOTHING = "Nothing"
 LINE = "Left, rows called unimportant go first: low is good. Right, those called important: high is good."
+MEASURES = "Measures"
 CURVES, GAP, VALUES, MODELS, DIFFERENCES = VIEWS = ("Curves", "Gap", "Values", "Models", "Differences")
 HOW_TO_READ = (
     "Each curve removes more and more rows by one selector's ranking. A ranking that finds what matters stays "
@@ -46,7 +47,8 @@ def render() -> None:
     curves, under = (results.read_paper(), "") if picked.run is None else _intervention(picked.run)
     offered = offers.offers(picked.kind, curves, picked.run)
     shown = f"{picked.kind}: {picked.model}"
-    view = selection.switch("View", VIEWS, "view", default=CURVES, place=picked.bar)
+    views = (*VIEWS, MEASURES) if picked.has(measures.STEM) else VIEWS
+    view = selection.switch("View", views, "view", default=CURVES, place=picked.bar)
     with picked.drawer():
         overlay_name = selection.choose(
             "Lay over", [NOTHING, *(name for name in offered if name != shown)], "overlay",
@@ -81,6 +83,10 @@ def render() -> None:
         notes = ["Models differ in size, text and vocabulary: compare shapes, not heights."]
         notes += _starts([(offer.name, offer.curves) for offer in beside])
         provenance = [offer.curves.provenance for offer in beside]
+    elif view == MEASURES:
+        with layout.told():
+            values = measures.render(picked, drawn.points, orders)
+            notes, provenance = list(measures.NOTES), picked.provenance
     elif view == DIFFERENCES:
         with layout.told():
             values = differences.render(picked)

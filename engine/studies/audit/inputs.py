@@ -111,9 +111,9 @@ class AuditInputs(StudyInputs):
         """
         info = intervention_info(intervention)  # of another draw the first one's, which makes both ready
         intervention, make = info.id, info.make
-        if intervention in self._ready or not hasattr(make, "prepare"):
+        if intervention in self._ready or not make.reads_text:
             return
-        by_position = hasattr(make, "apply_from")
+        by_position = make.reads_tokens
         if by_position and not sees_sequences(self.loaded):
             raise InputError(
                 f"{self.loaded.id} gives some Linears the tokens of all sequences in one (experts), so that no "
@@ -127,7 +127,7 @@ class AuditInputs(StudyInputs):
     def check_intervention(self) -> None:
         """`InputError` where calibration has too little text for the plan's interventions; needs no weights."""
         for name in (self.plan.intervention, *(self.plan.more_interventions or ())):
-            if hasattr(INTERVENTIONS.get(name).make, "apply_from"):
+            if INTERVENTIONS.get(name).make.reads_tokens:
                 self._other_windows()
 
     def _other_windows(self) -> Windows:

@@ -177,7 +177,7 @@ class _Wanted:
 
     def _draws(self, intervention: str) -> list[str]:
         """The ids of an intervention's draws."""
-        if not hasattr(INTERVENTIONS.get(intervention).make, "apply_from"):
+        if not INTERVENTIONS.get(intervention).make.reads_tokens:
             return [intervention]
         _, *more = self.audit.plan.protocols.resample_seeds
         return [intervention, *(seeded(intervention, seed) for seed in more)]

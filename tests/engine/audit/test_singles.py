@@ -292,10 +292,10 @@ def test_a_model_without_gated_mlps_has_rows_only(tiny_text: Path, tmp_path: Pat
 
 
 def test_another_intervention_is_named(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path) -> None:
-    from engine.interventions import INTERVENTIONS, register_intervention
+    from engine.interventions import INTERVENTIONS, Intervention, register_intervention
 
     @register_intervention("halve")
-    class Halve:
+    class Halve(Intervention):
         """y_i / 2."""
 
         def apply(self, output: Any, units: Any, layer: Any) -> Any:
