@@ -36,3 +36,4 @@ def install_judge(folder: Path, monkeypatch: pytest.MonkeyPatch, source: str = F
     monkeypatch.setattr(JUDGES, "_entries", dict(JUDGES._entries))
     monkeypatch.setattr(JUDGES, "broken", {})
     monkeypatch.setattr(JUDGES, "_loaded", False)
+    monkeypatch.setattr(JUDGES, "_plug_ins_loaded", False)
