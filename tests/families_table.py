@@ -37,6 +37,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 REST = tuple(name for name in BUILT_IN if not any(name in names for names in GROUPS.values()))
 MADE_WITH = f"Made with transformers {transformers.__version__}."
+TRIED = (
+    "`lrp` and `relp`: on random numbers, norms, MLPs and attention functions gave what AttnLRP's rules are written "
+    "for, and all that stands between them was linear; before any score the rules are tried on the model's weights."
+)
 YES, NO = "yes", "–"
 COLUMNS = (
     "family", "`rows`", "`score`: the other selectors", *GROUPS, "neurons", "heads", "routed experts",
@@ -108,7 +112,7 @@ def table(found: Sequence[Family]) -> str:
 
 def whole() -> str:
     """The file."""
-    return f"{table([about(name, model) for name, model in families()])}\n{MADE_WITH}\n"
+    return f"{table([about(name, model) for name, model in families()])}\n{TRIED} {MADE_WITH}\n"
 
 
 if __name__ == "__main__":

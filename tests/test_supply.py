@@ -59,14 +59,8 @@ KNOWN = {
     "that this process has anyway",
     ("engine/models/attnlrp.py", "import importlib"): "lxt's and transformers' modules, of families in our list",
     ("engine/models/attnlrp.py", "import_module"): "lxt's and transformers' modules, of families in our list",
-    (
-        "engine/models/forward_reading.py",
-        "compile",
-    ): "an expression of the installed transformers' own forward, which "
-    "that would evaluate; a checkpoint brings values to it, never code",
     ("engine/cli.py", "import importlib"): OWN_MODULES,
     ("engine/cli.py", "import_module"): OWN_MODULES,
-    ("engine/models/forward_reading.py", "eval"): "as its compile",
     ("engine/models/loading.py", "import importlib"): "is accelerate installed?",
     (
         "engine/models/untrusted.py",

@@ -38,8 +38,6 @@ class _MoreRows(nn.Linear):
         self.weight = _fixed(torch.cat([linear.weight, weight]))
         self.register_parameter("bias", None if bias is None else _fixed(torch.cat([linear.bias, bias])))
 
-    linear_in_its_input = True  # LRP's rules fit it (`lrp_by_structure`)
-
     def forward(self, input: Tensor) -> Tensor:
         cut, bias = self.first, self.bias
         parts = ((self.weight[part], None if bias is None else bias[part]) for part in (slice(cut), slice(cut, None)))
@@ -55,8 +53,6 @@ class _MoreColumns(nn.Linear):
         self.first = linear.in_features
         self.weight = _fixed(torch.cat([linear.weight, linear.weight.new_zeros(linear.out_features, more)], dim=1))
         self.bias = linear.bias
-
-    linear_in_its_input = True
 
     def forward(self, input: Tensor) -> Tensor:
         cut, weight = self.first, self.weight

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from engine.models.attention_functions import wrapped_attention
 from engine.models.lrp_by_structure import Structure, structure
@@ -31,7 +30,7 @@ from engine.records.errors import InputError
 
 # Name of the model family in transformers and in lxt. lxt ships more; these are the decoders among
 # them that have reference values in the tests and whose blocks consist of nn.Linear. Others get the same
-# rules where their blocks compute the same (`lrp_by_structure`).
+# rules where their parts compute the same (`lrp_by_structure`).
 FAMILIES = ("llama", "qwen2", "qwen3", "gemma3")
 
 _rules = threading.RLock()  # held by whoever takes gradients, plain ones or relevances
@@ -52,7 +51,7 @@ def attn_lrp(model: nn.Module) -> Iterator[None]:
     so they hold in all threads: the block keeps a process-wide lock that `plain_gradients` takes too.
     Forward passes without gradients need no lock. Blocks do not nest.
 
-    A family that lxt does not name gets the rules if its blocks compute the same (`lrp_by_structure`), after they were
+    A family that lxt does not name gets the rules if its parts compute the same (`lrp_by_structure`), after they were
     tried on this model, once: logits bit-equal, relevance conserved (`lrp_conservation`).
 
     Any attention implementation works (eager, sdpa, ...): the rule only scales the gradients of its
@@ -135,7 +134,7 @@ def _rules_of(model: nn.Module) -> _Rules:
     if isinstance(found, str):
         raise InputError(
             f"lrp has no rules for {type(model).__name__} ({family or 'not a transformers model'}): {found}; "
-            f"supported families: {', '.join(FAMILIES)}, and those whose blocks compute the same; "
+            f"supported families: {', '.join(FAMILIES)}, and those whose parts compute the same; "
             "the selectors other than lrp, relp and consensus2 still work"
         )
     _package()
@@ -174,29 +173,15 @@ def _structure(model: nn.Module) -> Structure | str:
 
 
 def _patches(found: Structure) -> Mapping[Any, Any]:
-    """lxt's functions on the classes that were found, as its own maps put them on Llama's and Gemma-3's."""
+    """Rules on the classes that were found: lxt's on MLPs, on norms the same as lxt's for every form they take."""
     lxt = _lxt("patches")
-    norms = {
-        "llama": functools.partial(lxt.patch_method, lxt.rms_norm_forward),
-        "olmo2": functools.partial(lxt.patch_method, rms_norm_cast_last),
-        "gemma3": functools.partial(lxt.patch_method, _lxt("models.gemma3").gemma3_norm, method_name="_norm"),
-    }
     mlp = functools.partial(lxt.patch_method, lxt.gated_mlp_forward)
     dropout = functools.partial(lxt.patch_method, lxt.dropout_forward)
     return {
-        **{of: norms[rule] for of, rule in found.norms.items()},
+        **{of: functools.partial(lxt.patch_method, form.forward_under_rule()) for of, form in found.norms.items()},
         **dict.fromkeys(found.mlps, mlp),
         nn.Dropout: dropout,
     }
-
-
-def rms_norm_cast_last(self: Any, hidden_states: Tensor) -> Tensor:
-    """OLMo-2's RMSNorm under the identity rule: lxt's `rms_norm_forward` with the weight before the cast back."""
-    dtype = hidden_states.dtype
-    hidden_states = hidden_states.to(torch.float32)
-    variance = hidden_states.pow(2).mean(-1, keepdim=True)
-    hidden_states = hidden_states * torch.rsqrt(variance + self.variance_epsilon).detach()
-    return (self.weight * hidden_states).to(dtype)
 
 
 def _install(rules: _Rules, model: nn.Module, undo: ExitStack) -> None:

@@ -17,6 +17,7 @@ from engine.models import attnlrp, lrp_conservation
 from engine.models.attnlrp import attn_lrp, check_rules
 from engine.models.lrp_by_structure import Structure, structure
 from engine.models.lrp_conservation import allowed, logits_of, missing_relevance, short_text
+from engine.models.norm_forms import NormForm
 from engine.records.errors import InputError
 
 
@@ -118,10 +119,11 @@ def test_a_rule_that_changes_the_logits_is_noticed(monkeypatch: pytest.MonkeyPat
     model = tiny_model("olmo2").to(torch.bfloat16).requires_grad_(False)
     read = structure(model)
     assert isinstance(read, Structure)
-    assert set(read.norms.values()) == {"olmo2"}
+    assert {form.scaling for form in read.norms.values()} == {"olmo2"}
     check_rules(model)
     lrp_conservation._tried.discard(model)
-    wrong = Structure(dict.fromkeys(read.norms, "llama"), read.mlps, read.modelings)  # casts back before the weight
+    early = {of: NormForm(form.eps, "llama") for of, form in read.norms.items()}  # casts back before the weight
+    wrong = Structure(early, read.mlps, read.modelings)
     monkeypatch.setattr(attnlrp, "_structure", lambda _: wrong)
     with pytest.raises(InputError, match="its logits are others, expected the same to the bit"):
         check_rules(model)
