@@ -14,6 +14,7 @@ from engine.records.manifest import check_folder
 from engine.records.out_of_memory import is_out_of_memory
 from engine.records.progress import Progress, Stopwatch, begin, grower
 from engine.records.registry import plug_in_code
+from engine.results.folders import with_model_name
 from engine.results.store import Store
 from engine.run.preflight import LeftOut
 from engine.run.runner import Results, Runner
@@ -142,7 +143,8 @@ def run_studies(
             if begun is not None:
                 begun(study)
             with plug_in_code(registry.kind, info.id):
-                tables = conduct(study, own, runner)
+                made_tables = conduct(study, own, runner)
+                tables = {stem: with_model_name(one, inputs.loaded.fingerprint) for stem, one in made_tables.items()}
         except Measured:
             continue
         except (InputError, RuntimeError, MemoryError) as error:  # of a later stage, or of a measure

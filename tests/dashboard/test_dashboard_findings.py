@@ -84,7 +84,7 @@ def test_every_sentence_of_random_tables_is_true_of_them(order, errors):
         bars = {name: float(10 ** noise.uniform(-2, 0)) for name in values} if errors else None
         rows = table(values, bars)
         sentence = curves.harm(rows, order, "with 30% removed")
-        if ";" in sentence:
+        if ";" in sentence and "no clear gap" not in sentence:
             assert holds(sentence, rows, order)
             seen.add("groups")
         else:

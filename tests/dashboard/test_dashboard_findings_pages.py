@@ -61,7 +61,7 @@ def test_quadrants_and_judged_of_other_tables():
     assert quadrants.judged(verdicts([("lrp", "stable", False)])) == "None of the 1 stable selector is judged invalid"
     assert quadrants.judged(verdicts([("lrp", "not", False)])).startswith("No selector is judged stable")
     unjudged = verdicts([("lrp", None, None)]).with_columns(pl.col("stable_but_invalid").cast(pl.Boolean))
-    assert "no verdicts" in quadrants.judged(unjudged)
+    assert "without verdicts" in quadrants.judged(unjudged)
 
 
 def test_draws_by_their_least_pair_and_their_mean():

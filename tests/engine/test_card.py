@@ -32,7 +32,7 @@ from engine.studies.refusal.mask_outputs import kept_masks
 
 PLAN = ["--selectors", "lrp", "--domains", "hate", "--pairs-per-domain", "24", "--samples", "16", "--max-length", "64"]
 PLAN += ["--reply-tokens", "25", "--heldout-pairs", "6", "--lambdas", "0.8", "--ks", "0.02", "--benign-limit", "0.4"]
-PLAN += ["--eval-samples", "2", "--eval-length", "64", "--seeds", "1"]
+PLAN += ["--eval-samples", "2", "--eval-length", "64"]
 
 
 @pytest.fixture(scope="module")

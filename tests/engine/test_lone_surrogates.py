@@ -66,5 +66,5 @@ def test_a_command_says_it_in_one_line(tmp_path: Path, capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize("option", [("--system", "be \udcff"), ("--corpus", "\udcff.txt"), ("--judge", "\udce9")])
 def test_an_option_of_bytes_that_are_no_unicode(option: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["refusal", "calibrate", "demo", *option]) == 2
+    assert main(["refusal", "sweep", "demo", *option]) == 2
     assert "which is no Unicode" in capsys.readouterr().err.strip().splitlines()[-1]

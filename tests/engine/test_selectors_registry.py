@@ -154,6 +154,7 @@ def test_entry_points_are_looked_up_in_the_group(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(registry, "entry_points", entry_points)
     monkeypatch.setattr(base.REGISTRY, "_loaded", False)
+    monkeypatch.setattr(base.REGISTRY, "_plug_ins_loaded", False)
     assert [info.id for info in available_selectors()][-1] == "third"
     assert asked == ["selector_audit.selectors"]
 
