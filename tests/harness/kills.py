@@ -29,6 +29,7 @@ from typing import Any
 from harness.processes import Ended, Source
 from rich.console import Console
 from rich.table import Table
+from stage_options import read_by
 
 from engine.results.store import Store
 
@@ -67,7 +68,7 @@ def _on_tiny(
 
 
 def _refusal(name: str) -> Callable[[Path], list[str]]:
-    return lambda place: ["refusal", name, "demo", *REFUSAL, *_places(place)]
+    return lambda place: ["refusal", name, "demo", *read_by(name, REFUSAL), *_places(place)]
 
 
 def _places(place: Path) -> list[str]:

@@ -48,7 +48,7 @@ from engine.studies.base import REFUSAL, Study, StudyInfo, Tables
 from engine.studies.conduct import StudyInputs
 from engine.studies.refusal.algorithm import check_chat_template, check_sides
 from engine.studies.refusal.calibrate import calibrate, onsets_record, write_contrasts
-from engine.studies.refusal.kept_points import CONTROL_SEEDS, POINTS, with_earlier
+from engine.studies.refusal.kept_points import CONTROL_SEEDS, HELDOUT_RECORD, POINTS, with_earlier
 from engine.studies.refusal.mask_outputs import write_masks
 
 EXAMPLES = 3  # of refused base prompts in a message
@@ -242,6 +242,8 @@ class RefusalInputs(StudyInputs):
         others = {stem: table for stem, table in tables.items() if stem != POINTS}
         write_tables(folder, others, fingerprint, spec | record, elapsed_s)
         if POINTS in tables:
+            if "heldout_pairs" not in info.settings:  # those of the columns that are kept
+                spec = {name: value for name, value in spec.items() if name != HELDOUT_RECORD}
             whole, kept = with_earlier(folder, spec, tables[POINTS])
             own = {CONTROL_SEEDS: record[CONTROL_SEEDS]} if CONTROL_SEEDS in record else {}
             write_tables(folder, {POINTS: whole}, fingerprint, spec | own | kept, elapsed_s)
@@ -383,7 +385,7 @@ class RefusalInputs(StudyInputs):
         return {
             **self.calibration_spec(),
             "onset_tokens": {kind: list(tokens) for kind, tokens in onsets._asdict().items()},
-            "heldout": self._heldout_record(),
+            HELDOUT_RECORD: self._heldout_record(),
             "evaluation": self.evaluation.record(),
             "reply_tokens": plan.reply_tokens,
             "reply_batch_size": plan.batch_size,

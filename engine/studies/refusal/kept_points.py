@@ -14,7 +14,7 @@ from engine.results.folders import read_table
 
 POINTS = "operating_points"
 KEY = ["model", "selector", "domain", "lambda", "k", "rows_removed"]
-CONTROL_SEEDS = "control_seeds"  # entry of the manifest
+CONTROL_SEEDS, HELDOUT_RECORD = "control_seeds", "heldout"  # entries of the manifest
 CONTROLLED = tuple(
     f"{prefix}{column}"
     for kind in ("control", "global")
@@ -35,7 +35,8 @@ def joined(first: pl.DataFrame, *more: pl.DataFrame) -> pl.DataFrame:
 def with_earlier(folder: Path, spec: Json, table: pl.DataFrame) -> tuple[pl.DataFrame, Json]:
     """`table` with the columns that earlier stages left in the folder, for points that are still the same.
 
-    Kept only where they were measured as this run measures (`spec`): same prompts, text, replies, judge and limits.
+    Kept only where they were measured as this run measures (`spec`): same prompts, text, replies, judge and limits. A
+    stage that measures no held-out pairs has no record of them in `spec`, and keeps what was measured on any.
     returns also the entries that the manifest's spec needs for the columns that were kept
     """
     try:
@@ -44,9 +45,10 @@ def with_earlier(folder: Path, spec: Json, table: pl.DataFrame) -> tuple[pl.Data
     except InputError:
         return table, {}
     own = {name: value for name, value in kept_spec.items() if name != CONTROL_SEEDS}
+    heldout = own.pop(HELDOUT_RECORD, None) if HELDOUT_RECORD not in spec else None
     if without_starts(own) != without_starts(spec) or not set(KEY) <= set(earlier.columns):
         return table, {}
     kept = earlier.drop([name for name in table.columns if name not in KEY], strict=False)
     controlled = set(CONTROLLED) & set(kept.columns)
-    with_seeds = controlled and CONTROL_SEEDS in kept_spec
-    return joined(table, kept), {CONTROL_SEEDS: kept_spec[CONTROL_SEEDS]} if with_seeds else {}
+    entries = {CONTROL_SEEDS: kept_spec[CONTROL_SEEDS]} if controlled and CONTROL_SEEDS in kept_spec else {}
+    return joined(table, kept), entries | ({HELDOUT_RECORD: heldout} if heldout is not None else {})

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from stage_options import read_by
 
 from dashboard.pages.rows import row_sets
 from engine.cli import main
@@ -42,7 +43,17 @@ def answer(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str
 
 
 def stage(folder: Path, name: str, *more: str) -> list[str]:
-    return ["refusal", name, "demo", *PLAN, *more, "--store", str(folder / "store"), "--out", str(folder / "out")]
+    return [
+        "refusal",
+        name,
+        "demo",
+        *read_by(name, PLAN),
+        *more,
+        "--store",
+        str(folder / "store"),
+        "--out",
+        str(folder / "out"),
+    ]
 
 
 def typed(said: str, command: str) -> list[str]:
@@ -56,7 +67,7 @@ def typed(said: str, command: str) -> list[str]:
 def test_select_writes_the_mask_of_every_point(folder: Path, demo: LoadedModel, capsys: pytest.CaptureFixture[str]):
     """Rebuilt from the contrast, lambda and k that the table names; the file alone makes a refusal edit."""
     points = answer(stage(folder, "select", "--ks", "0.02"), capsys)["operating_points"]
-    answer(stage(folder, "calibrate", "--ks", "0.02"), capsys)
+    answer(stage(folder, "calibrate"), capsys)
     found, _ = load_contrasts(folder / "out" / "contrast.safetensors")
     contrasts = {(one.selector, one.domain): one for one in found}
     listed = read_manifest(folder / "out")["files"]

@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 import pytest
 from refusal_helpers import count_generations, small_run, tables_of
+from stage_options import read_by
 
 from engine.cli import build_parser, main
 from engine.measures.nll import Nll
@@ -39,20 +40,8 @@ PLAN += ["--ks", "0.01,0.02", "--eval-samples", "2", "--eval-length", "64", "--s
 
 
 def command(name: str, folder: Path, *more: str) -> list[str]:
-    """The command with those settings of the plan that it reads."""
-    options = options_of(name)
-    pairs = [pair for pair in zip(PLAN[::2], PLAN[1::2], strict=True) if pair[0] in options]
-    return [
-        "refusal",
-        name,
-        "demo",
-        *(word for pair in pairs for word in pair),
-        *more,
-        "--store",
-        str(folder / "store"),
-        "--out",
-        str(folder / "out"),
-    ]
+    where = ["--store", str(folder / "store"), "--out", str(folder / "out")]
+    return ["refusal", name, "demo", *read_by(name, PLAN), *more, *where]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
