@@ -129,6 +129,12 @@ def register_intervention(
                 f"the intervention {intervention_id!r} is no {Intervention.__name__}; let its class inherit from "
                 "engine.interventions.Intervention"
             )
+        for name in ("sources", "apply_from"):
+            if make.reads_tokens and getattr(make, name) is getattr(Intervention, name):
+                raise InputError(
+                    f"the intervention {intervention_id!r} reads tokens and has no `{name}`; write it, or leave "
+                    "`reads_tokens` out"
+                )
         note = (make.__doc__ or "").strip().partition("\n")[0]
         cache_id = f"{intervention_id}/{version}{source_hash(make)}"
         info = InterventionInfo(intervention_id, title or intervention_id, in_weights, note, cache_id, make)

@@ -138,6 +138,16 @@ def stored_average(stored: Json, blocks: Blocks | None = None) -> Average:
     return Average(tuple(map(float, stored["sums"])), tuple(map(int, stored["counts"])), blocks)
 
 
+class AverageMeasure(Measure[Average]):
+    """A measure whose results are averages over its prompts."""
+
+    def encode(self, result: Average) -> Json:
+        return result.stored()
+
+    def decode(self, stored: Json) -> Average:
+        return stored_average(stored)
+
+
 @dataclass(frozen=True)
 class TokenMeasure(Measure[R]):
     """A measure that reads the logits at every predicted token of some windows, and nothing else.

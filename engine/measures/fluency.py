@@ -18,7 +18,7 @@ from engine.data.prompts import Prompt, pad_left, prompt_ids
 from engine.edits.edit import UNEDITED
 from engine.edits.steering import AnyEdit
 from engine.interventions.at_outputs import EDITS_AT_ONCE
-from engine.measures.base import Average, Measure, register_measure, stored_average
+from engine.measures.base import Average, AverageMeasure, register_measure
 from engine.measures.generation import BATCH_SIZE, end_tokens, generate_under
 from engine.measures.predictions import kind_of, logits_that_fit, vocabulary_of
 from engine.measures.replies import Replies
@@ -145,7 +145,7 @@ def reference_of(
 
 
 @dataclass(frozen=True)
-class Fluency(Measure[Average]):
+class Fluency(AverageMeasure):
     """The measure: log-probability under the unedited model of what the edited one replies, a sum for each prompt
     (`reply_log_probabilities`). What repeats itself is likely too; it says only how expected replies are.
     """
@@ -159,12 +159,6 @@ class Fluency(Measure[Average]):
 
     def record(self, loaded: LoadedModel) -> Json:
         return self.replies.record(loaded)
-
-    def encode(self, result: Average) -> Json:
-        return result.stored()
-
-    def decode(self, stored: Json) -> Average:
-        return stored_average(stored)
 
     def together(self, loaded: LoadedModel) -> int:
         return EDITS_AT_ONCE

@@ -20,7 +20,7 @@ from engine.data.onsets import ONSET_PHRASES, OnsetTokens, onset_tokens
 from engine.data.prompts import encode_prompts, pad_left, prompt_ids
 from engine.edits.steering import AnyEdit
 from engine.interventions.at_outputs import EDITS_AT_ONCE, edit_batches, edited_outputs
-from engine.measures.base import Average, Measure, register_measure, stored_average
+from engine.measures.base import Average, AverageMeasure, register_measure
 from engine.models.loading import LoadedModel, input_device
 from engine.records.errors import InputError
 from engine.records.hashing import Json
@@ -115,7 +115,7 @@ def reply_margins(
 
 
 @dataclass(frozen=True)
-class Margins(Measure[Average]):
+class Margins(AverageMeasure):
     """The measure: `margins_under` of every prompt; its `tokens` are prompts, each read at one position."""
 
     prompts: tuple[str, ...]
@@ -128,12 +128,6 @@ class Margins(Measure[Average]):
     def record(self, loaded: LoadedModel) -> Json:
         read = {"prompts": self.prompts, "tokenizer": loaded.tokenizer_hash, "phrases": ONSET_PHRASES}
         return {**read, "batch_size": BATCH_SIZE}
-
-    def encode(self, result: Average) -> Json:
-        return result.stored()
-
-    def decode(self, stored: Json) -> Average:
-        return stored_average(stored)
 
     def together(self, loaded: LoadedModel) -> int:
         return EDITS_AT_ONCE

@@ -20,6 +20,7 @@ page Runs, and are written into the manifest and read from it by `replay`. In th
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -64,7 +65,7 @@ class Answer(NamedTuple):
     record: Json
 
 
-class Study(Generic[Inputs]):
+class Study(ABC, Generic[Inputs]):
     """A question: which cells answer it, and what they say. Only `tables` has no default.
 
     inputs: what every study of the group asks for; a study that builds something of them once does so in `__init__`.
@@ -91,9 +92,9 @@ class Study(Generic[Inputs]):
         """
         return ()
 
+    @abstractmethod
     def tables(self, inputs: Inputs, results: Results) -> Tables:
         """The tables, from the results of all cells."""
-        raise NotImplementedError
 
     def so_far(self, inputs: Inputs, results: Results) -> SoFar | None:
         """What the study's table holds already while cells are measured, for whoever watches."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from engine.records.progress import Progress, Stopwatch, begin, grower
 from engine.records.registry import plug_in_code
 from engine.results.folders import with_model_name
 from engine.results.store import Store
+from engine.run.cell import Cell
 from engine.run.preflight import LeftOut
 from engine.run.runner import Results, Runner
 from engine.run.share import Measured
@@ -24,7 +26,7 @@ from engine.studies.base import GROUPS, Study, StudyInfo, Tables, conduct
 Maker = Callable[[Any], Study[Any]]
 
 
-class StudyInputs:
+class StudyInputs(ABC):
     """One model under one plan: what every study of a group may ask for, and how its tables are written."""
 
     group: ClassVar[str]
@@ -35,33 +37,34 @@ class StudyInputs:
     progress: Progress | None
 
     @classmethod
+    @abstractmethod
     def fitting_plan(cls, sketch: LoadedModel, plan: Any, *, named: bool) -> tuple[Any, LeftOut]:
         """The plan with the selectors that such a model allows, and why not the others. Errors: InputError where one
         was named that is not among them, or none is left."""
-        raise NotImplementedError
 
     @classmethod
+    @abstractmethod
     def sketched(cls, sketch: LoadedModel, plan: Any, store: Store) -> StudyInputs:
         """Inputs whose model has no weights."""
-        raise NotImplementedError
 
-    def check(self, infos: Sequence[StudyInfo]) -> None:
+    def check(self, infos: Sequence[StudyInfo]) -> None:  # noqa: B027 - not every group has something to check
         """Errors: InputError where what all of these studies read is not there or does not fit. Needs no weights."""
 
+    @abstractmethod
     def prepare(self, infos: Sequence[StudyInfo]) -> None:
         """Computes what all studies read."""
-        raise NotImplementedError
 
+    @abstractmethod
     def write_prepared(self, folder: Path, elapsed_s: float) -> None:
         """Writes what `prepare` computed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def write(
         self, folder: Path, info: StudyInfo, study: Study[Any], tables: Tables, results: Results, elapsed_s: float
     ) -> None:
         """Writes the tables of a study, and its masks, with what the manifest says of them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def check_text(self) -> None:
         """Errors: InputError where the evaluation text cannot be read."""
 
@@ -125,26 +128,25 @@ def run_studies(
             inputs.write_prepared(folder, watch.elapsed_s)
             ended(inputs.first, None, {}, watch)
 
-    def made(info: StudyInfo) -> tuple[Any, Study[Any]]:
-        own = (inputs_of or {}).get(info.id, inputs)
+    def study_of(info: StudyInfo, own: Any) -> Study[Any]:
         with plug_in_code(registry.kind, info.id):
-            return own, makers.get(info.id, info.make)(own)
+            return makers.get(info.id, info.make)(own)
 
-    studies: dict[str, Study[Any] | None] = dict.fromkeys(info.id for info in wanted)
+    ready: dict[str, Study[Any]] = {}  # those whose cells are asked for before the first is measured
     if inputs.cells_known_early:
-        ready = {info.id: made(info)[1] for info in wanted}
-        studies = {**_expected(inputs, runner, ready, report["skipped"], skip=skip)}
-    for number, info in enumerate((info for info in wanted if info.id in studies), start=1 + prepares):
-        begin(inputs.progress, info.id, number, parts - len(wanted) + len(studies))
+        ready = _expected(inputs, wanted, study_of, runner, report["skipped"], skip=skip)
+        wanted = [info for info in wanted if info.id in ready]
+    for number, info in enumerate(wanted, start=1 + prepares):
+        begin(inputs.progress, info.id, number, prepares + len(wanted))
+        own = (inputs_of or {}).get(info.id, inputs)
         watch, tables = Stopwatch(), None
         try:
-            known = studies[info.id]
-            own, study = made(info) if known is None else (inputs, known)
+            study = ready[info.id] if info.id in ready else study_of(info, own)
             if begun is not None:
                 begun(study)
             with plug_in_code(registry.kind, info.id):
-                made_tables = conduct(study, own, runner)
-                tables = {stem: with_model_name(one, inputs.loaded.fingerprint) for stem, one in made_tables.items()}
+                measured = conduct(study, own, runner)
+            tables = {stem: with_model_name(table, inputs.loaded.fingerprint) for stem, table in measured.items()}
         except Measured:
             continue
         except (InputError, RuntimeError, MemoryError) as error:  # of a later stage, or of a measure
@@ -167,20 +169,28 @@ def run_studies(
 
 
 def _expected(
-    inputs: StudyInputs, runner: Runner, studies: dict[str, Study[Any]], skipped: dict[str, str], *, skip: bool
+    inputs: StudyInputs,
+    wanted: Sequence[StudyInfo],
+    study_of: Callable[[StudyInfo, Any], Study[Any]],
+    runner: Runner,
+    skipped: dict[str, str],
+    *,
+    skip: bool,
 ) -> dict[str, Study[Any]]:
-    """The studies that can begin; the runner's bar is over the cells of all of them."""
-    cells, ready = [], {}
-    for name, study in studies.items():
+    """The studies that can begin, by id; the runner's bar is over the cells of all of them."""
+    cells: list[Cell[Any]] = []
+    ready = {}
+    for info in wanted:
         try:
-            with plug_in_code("analysis", name):
-                cells += list(study.cells(inputs, runner.results))
+            study = study_of(info, inputs)
+            with plug_in_code(GROUPS[inputs.group].kind, info.id):
+                cells += study.cells(inputs, runner.results)
         except InputError as error:
             if not skip:
                 raise
-            skipped[name] = str(error)
+            skipped[info.id] = str(error)
             continue
-        ready[name] = study
+        ready[info.id] = study
     grow = grower(inputs.progress)
     for study in ready.values():
         if grow is not None and (so_far := study.so_far(inputs, runner.results)) is not None:

@@ -2,155 +2,28 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import re
 import shutil
-import socket
-from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
-from safetensors.numpy import save_file
+from foreign_files import FOREIGN, MODEL, OWN, folder, linked, own_mask, own_table, pipe, table, text
 
 from engine.cli import main
 from engine.commands import outputs
 from engine.commands.outputs import check_results_folder
-from engine.edits.contrasts import Contrast, save_contrasts
 from engine.edits.mask_files import write_mask
 from engine.records.errors import InputError
 from engine.records.files import FileKind
-from engine.records.progress import ProgressFile
 from engine.records.shipped import demo_dir
 from engine.results.folders import write_tables
 from engine.results.running import running
 from engine.results.store import Store
 
-ROOT = Path(__file__).resolve().parents[2]
-MODEL = {"id": "tiny", "weights_hash": "0" * 64, "dtype": "float32"}
-Put = Callable[[Path], None]
-
-
-def text(path: Path) -> None:
-    path.write_text("a diary\n")
-
-
-def config(path: Path) -> None:
-    path.write_text(json.dumps({"model_type": "llama", "hidden_size": 8}))
-
-
-def other_manifest(path: Path) -> None:
-    path.write_text(json.dumps({"name": "a web page", "icons": [], "files": {"a": 1}}))
-
-
-def weights(path: Path) -> None:
-    save_file({"model.embed_tokens.weight": np.ones((4, 4), np.float32)}, path, metadata={"format": "pt"})
-
-
-def tensors(path: Path) -> None:
-    save_file({"removed": np.arange(3)}, path)
-
-
-def table(path: Path) -> None:
-    pl.DataFrame({"day": [1, 2], "nll": [0.5, 0.25]}).write_parquet(path)
-
-
-def comma_separated(path: Path) -> None:
-    path.write_text("reply,label\nno,refusal\n")
-
-
-def page(path: Path) -> None:
-    path.write_text('<!doctype html>\n<html lang="en"><head><title>Selector audit: my notes</title>')
-
-
-def read_only(path: Path) -> None:
-    OWN["mask"](path)
-    path.chmod(0o444)
-
-
-def folder(path: Path) -> None:
-    path.mkdir()
-    (path / "note").write_text("inside")
-
-
-def pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def listening(path: Path) -> None:
-    here = os.getcwd()
-    os.chdir(path.parent)  # a socket's whole name is short
-    try:
-        with socket.socket(socket.AF_UNIX) as one:
-            one.bind(path.name)
-    finally:
-        os.chdir(here)
-
-
-def device(path: Path) -> None:
-    try:
-        os.mknod(path, 0o666 | 0o020000, os.makedev(1, 3))
-    except PermissionError:
-        pytest.skip("only root makes devices")
-
-
-def linked(put: Put) -> Put:
-    def link(path: Path) -> None:
-        target = path.with_name("what-the-link-leads-to")
-        put(target)
-        path.symlink_to(target)
-
-    return link
-
-
-def dangling(path: Path) -> None:
-    path.symlink_to(path.with_name("nowhere"))
-
-
-def own_mask(path: Path) -> None:
-    write_mask(path, np.arange(3), MODEL, {"selector": "magnitude"})
-
-
-def own_progress(path: Path) -> None:
-    ProgressFile(path)("sweep", 1, 2)
-
-
-def own_report(path: Path) -> None:
-    template = (ROOT / "dashboard/report/report.html.jinja").read_text(encoding="utf-8")
-    path.write_text("\n\n" + template[template.index("<!doctype html>") :], encoding="utf-8")
-
-
-def own_table(path: Path) -> None:
-    scratch = path.with_name("scratch-of-a-table")
-    shipped = pl.read_parquet(demo_dir() / "results" / "sweep.parquet")
-    write_tables(scratch, {"sweep": shipped}, MODEL, {}, 0.1)
-    shutil.move(scratch / "sweep.parquet", path)
-    shutil.rmtree(scratch)
-
-
-def own_contrasts(path: Path) -> None:
-    save_contrasts(path, [Contrast("lrp", "hate", np.zeros(4), np.ones(4))], "{}")
-
-
-def own_scores(path: Path) -> None:
-    shutil.copyfile(demo_dir() / "results" / "scores.safetensors", path)
-
-
-OWN: dict[str, Put] = {
-    "mask": own_mask, "progress": own_progress, "report": own_report, "table": own_table,
-    "contrasts": own_contrasts, "scores": own_scores,
-}  # fmt: skip
-FOREIGN: dict[str, Put] = {
-    one.__name__: one
-    for one in (
-        text, config, other_manifest, weights, tensors, table, comma_separated, page, read_only, folder, pipe,
-        listening, device, dangling,
-    )
-} | {f"link to {put.__name__}": linked(put) for put in (text, weights, folder, pipe, device, own_mask)}  # fmt: skip
 ANSWERS = "reply,label\nI cannot help with that.,1\nSure.,0\n"
 
 
@@ -497,79 +370,3 @@ def test_a_second_name_of_a_file_keeps_its_bytes(tmp_path: Path) -> None:
     before = (tmp_path / "second").read_bytes()
     write_mask(tmp_path / "mask", np.arange(7), MODEL, {})
     assert (tmp_path / "second").read_bytes() == before != (tmp_path / "mask").read_bytes()
-
-
-# Calls that write or remove, and where else they may stand: they touch what is this software's own there.
-METHODS = {
-    "write_text", "write_bytes", "unlink", "rmdir", "touch", "symlink_to", "hardlink_to", "save_file",
-    "save_pretrained", "write_csv", "write_parquet", "write_ndjson", "write_ipc", "sink_parquet", "sink_csv",
-    "savez", "write_html", "write_image",
-}  # fmt: skip
-FUNCTIONS = {
-    "os": {"replace", "rename", "renames", "remove", "unlink", "link", "symlink", "truncate", "rmdir", "removedirs"},
-    "shutil": {"rmtree", "copyfile", "copy", "copy2", "copytree", "move"},
-}
-ELSEWHERE = {
-    "engine/records/files.py": "this is the place",
-    "engine/records/leftovers.py": "names that only a dead process of ours had",
-    "engine/records/own_folders.py": "temporary folders with a lock that nobody holds",
-    "engine/results/running.py": "records of runs in a store, under names of 24 digits whose lock nobody holds",
-    "engine/edits/export.py": "copies into the new folder",
-    "engine/edits/stored_rows.py": "rows of the copy in the new folder",
-    "engine/results/cells.py": "the index, whose new folder is its own; entries set aside have free names",
-    "engine/results/damage.py": "moves damaged entries to free names",
-    "engine/models/parts.py": "parts of files in the hub's cache, under the hub's names",
-    "engine/models/downloads.py": "unfinished files of this process in the hub's cache",
-    "engine/commands/replay.py": "the mark in a store, which is known to be one",
-    "dashboard/state/jobs.py": "a temporary folder of its own",
-    "dashboard/pages/runs/importing.py": "a hidden folder of its own, which takes a free name",
-    "dashboard/pages/runs/catalogue.py": "deletes what a manifest of ours lists, asked by its reader",
-    "dashboard/pages/rows/row_sets.py": "a temporary folder of its own",
-}
-
-
-@cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-def writers(tree: ast.AST) -> Iterator[str]:
-    """The calls that write to, remove or rename a file; not those into a buffer."""
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
-            continue
-        of, _, name = ast.unparse(node.func).rpartition(".")
-        given = [*node.args, *(one.value for one in node.keywords)]
-        words = [one.value for one in given if isinstance(one, ast.Constant)]
-        writes = any(isinstance(one, str) and re.fullmatch("[rbt]*[wax+][bt+]*", one) for one in words)
-        into_a_buffer = any(ast.unparse(one) == "buffer" for one in node.args)
-        moves = name == "rename" and bool(node.args) and isinstance(node.args[0], ast.BinOp)  # tables have it as well
-        opens = name in ("open", "fdopen", "memmap") and writes
-        if opens or moves or (of and name in METHODS and not into_a_buffer) or name in FUNCTIONS.get(of, ()):
-            yield name
-
-
-def test_one_module_writes() -> None:
-    found = {}
-    for room in ("engine", "dashboard"):
-        for path in sorted((ROOT / room).rglob("*.py")):
-            if names := sorted(set(writers(parsed(path)))):
-                found[path.relative_to(ROOT).as_posix()] = names
-    assert {path: names for path, names in found.items() if path not in ELSEWHERE} == {}
-    assert set(ELSEWHERE) <= set(found), "no longer writes"
-
-
-def test_whoever_writes_says_which_kind() -> None:
-    """But for what lies in a store or a cache, whose folders are this software's own."""
-    own = {
-        "engine/results/running.py",
-        "engine/results/arrays.py",
-        "engine/results/merge.py",
-        "engine/data/kept_documents.py",
-    }
-    own |= {"engine/models/hashes.py", "engine/judges/measured_quality.py", "engine/edits/export.py"}
-    for path in sorted((ROOT / "engine").rglob("*.py")):
-        for node in ast.walk(parsed(path)):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("write_atomic", "write_parquet"):
-                name = path.relative_to(ROOT).as_posix()
-                assert len(node.args) > 2 or name in own, f"{name}:{node.lineno}"

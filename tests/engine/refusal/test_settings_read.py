@@ -22,7 +22,7 @@ from engine.studies.refusal.inputs import RefusalInputs
 
 NAMES = frozenset(one.name for one in fields(RefusalPlan))
 # Only where a condition holds that this run does not meet: cut-off replies, a file of the judge's errors.
-SOMETIMES = {"longer_replies", "judge_quality", "temperature", "sampling_seed", "follow_up", "reply_samples"}
+SOMETIMES = {"longer_replies", "judge_quality"}
 # Who judges is read where the command opens the judge.
 BY_THE_COMMAND = {"judge"}
 PLAIN = {"system", "thinking"}  # `RefusalInputs.plain` looks at them to leave them out: contrasts are made without
@@ -47,7 +47,7 @@ def traced(demo: LoadedModel, tmp_path: Path) -> Iterator[RefusalInputs]:
     plan = small_plan(
         selectors=("mean_activation",), domains=("hate", "crime"), draws=2, splits=1, steering_coefficients=(0.1,),
         steering_depths=(0.5,), heldout_pairs=2, ks=(0.01,), lambdas=(0.2,),
-        calibration_pairs=4, perplexity_factor=None,
+        calibration_pairs=4, perplexity_factor=None, reply_samples=1, follow_up="Please go on.",
     )  # fmt: skip
     own = TracedPlan(**{one.name: getattr(plan, one.name) for one in fields(plan)})
     with Store(tmp_path / "store") as store:

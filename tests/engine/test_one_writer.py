@@ -1,0 +1,85 @@
+"""One module writes files, and whoever asks it says which kind."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# Calls that write or remove, and where else they may stand: they touch what is this software's own there.
+METHODS = {
+    "write_text", "write_bytes", "unlink", "rmdir", "touch", "symlink_to", "hardlink_to", "save_file",
+    "save_pretrained", "write_csv", "write_parquet", "write_ndjson", "write_ipc", "sink_parquet", "sink_csv",
+    "savez", "write_html", "write_image",
+}  # fmt: skip
+FUNCTIONS = {
+    "os": {"replace", "rename", "renames", "remove", "unlink", "link", "symlink", "truncate", "rmdir", "removedirs"},
+    "shutil": {"rmtree", "copyfile", "copy", "copy2", "copytree", "move"},
+}
+ELSEWHERE = {
+    "engine/records/files.py": "this is the place",
+    "engine/records/leftovers.py": "names that only a dead process of ours had",
+    "engine/records/own_folders.py": "temporary folders with a lock that nobody holds",
+    "engine/results/running.py": "records of runs in a store, under names of 24 digits whose lock nobody holds",
+    "engine/edits/export.py": "copies into the new folder",
+    "engine/edits/stored_rows.py": "rows of the copy in the new folder",
+    "engine/results/cells.py": "the index, whose new folder is its own; entries set aside have free names",
+    "engine/results/damage.py": "moves damaged entries to free names",
+    "engine/models/parts.py": "parts of files in the hub's cache, under the hub's names",
+    "engine/models/downloads.py": "unfinished files of this process in the hub's cache",
+    "engine/commands/replay.py": "the mark in a store, which is known to be one",
+    "dashboard/state/jobs.py": "a temporary folder of its own",
+    "dashboard/pages/runs/importing.py": "a hidden folder of its own, which takes a free name",
+    "dashboard/pages/runs/catalogue.py": "deletes what a manifest of ours lists, asked by its reader",
+    "dashboard/pages/rows/row_sets.py": "a temporary folder of its own",
+}
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def writers(tree: ast.AST) -> Iterator[str]:
+    """The calls that write to, remove or rename a file; not those into a buffer."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        of, _, name = ast.unparse(node.func).rpartition(".")
+        given = [*node.args, *(one.value for one in node.keywords)]
+        words = [one.value for one in given if isinstance(one, ast.Constant)]
+        writes = any(isinstance(one, str) and re.fullmatch("[rbt]*[wax+][bt+]*", one) for one in words)
+        into_a_buffer = any(ast.unparse(one) == "buffer" for one in node.args)
+        moves = name == "rename" and bool(node.args) and isinstance(node.args[0], ast.BinOp)  # tables have it as well
+        opens = name in ("open", "fdopen", "memmap") and writes
+        if opens or moves or (of and name in METHODS and not into_a_buffer) or name in FUNCTIONS.get(of, ()):
+            yield name
+
+
+def test_one_module_writes() -> None:
+    found = {}
+    for room in ("engine", "dashboard"):
+        for path in sorted((ROOT / room).rglob("*.py")):
+            if names := sorted(set(writers(parsed(path)))):
+                found[path.relative_to(ROOT).as_posix()] = names
+    assert {path: names for path, names in found.items() if path not in ELSEWHERE} == {}
+    assert set(ELSEWHERE) <= set(found), "no longer writes"
+
+
+def test_whoever_writes_says_which_kind() -> None:
+    """But for what lies in a store or a cache, whose folders are this software's own."""
+    own = {
+        "engine/results/running.py",
+        "engine/results/arrays.py",
+        "engine/results/merge.py",
+        "engine/data/kept_documents.py",
+    }
+    own |= {"engine/models/hashes.py", "engine/judges/measured_quality.py", "engine/edits/export.py"}
+    for path in sorted((ROOT / "engine").rglob("*.py")):
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("write_atomic", "write_parquet"):
+                name = path.relative_to(ROOT).as_posix()
+                assert len(node.args) > 2 or name in own, f"{name}:{node.lineno}"
