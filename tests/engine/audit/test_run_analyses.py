@@ -160,6 +160,20 @@ def test_what_cannot_be_done_here_is_an_error_or_skipped(tiny_llama, tiny_text, 
             run(chosen, ["dept"], tmp_path / "out")
 
 
+def test_an_analysis_that_cannot_be_made_is_an_error_or_skipped(tiny_llama, tiny_text, tmp_path, monkeypatch):
+    def refuses(*_):
+        raise InputError("no gap of this model")
+
+    monkeypatch.setattr("engine.studies.audit.gap.Gap.__init__", refuses)
+    with Store(tmp_path / "store") as store:
+        chosen = audit(tiny_llama, tiny_text, store, scoring={"selectors": ("random", "magnitude")})
+        with pytest.raises(InputError, match="no gap"):
+            run(chosen, ["gap", "depth"], tmp_path / "out")
+        report = run(chosen, ["gap", "depth"], tmp_path / "out", skip=True)
+    assert set(report["done"]) == {"scores", "depth"}
+    assert report["skipped"] == {"gap": "no gap of this model"}
+
+
 def test_the_command_writes_tables_and_says_where_time_went(tiny_text, tmp_path, capsys):
     model = save_tiny("llama", tmp_path / "model")
     arguments = [
