@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 MAX_PHRASES = 40
+_PROMPT = "Hello"
 
 
 class OnsetPhrases(NamedTuple):
@@ -68,17 +69,18 @@ class OnsetTokens(NamedTuple):
     compliance: tuple[int, ...]
 
 
-def first_reply_token(tokenizer: PreTrainedTokenizerBase, phrase: str) -> int:
+def first_reply_token(tokenizer: PreTrainedTokenizerBase, phrase: str, prompt: Sequence[int] = ()) -> int:
     """The token with which a reply that opens with `phrase` begins, right after the generation prompt.
 
     Read off the dialogue itself: the first token after the prompt once the reply stands there. So it has a leading
     space exactly where this model's template puts one. Where the template writes a finished reply differently from the
-    generation prompt, or the tokenizer merges across the border, the phrase is tokenised on its own.
+    generation prompt, or the tokenizer merges across the border, the phrase is tokenised on its own. prompt: the ids of
+    the dialogue's prompt, where they are known.
     """
     from engine.data.prompts import prompt_ids  # brings torch, which plans must not wait for
 
-    prompt = prompt_ids(tokenizer, "Hello")
-    dialogue = prompt_ids(tokenizer, "Hello", phrase)
+    prompt = list(prompt) or prompt_ids(tokenizer, _PROMPT)
+    dialogue = prompt_ids(tokenizer, _PROMPT, phrase)
     if dialogue[: len(prompt)] == prompt and len(dialogue) > len(prompt):
         return dialogue[len(prompt)]
     alone = tokenizer(phrase, add_special_tokens=False)["input_ids"]
@@ -94,12 +96,13 @@ def onset_tokens(tokenizer: PreTrainedTokenizerBase, phrases: OnsetPhrases = ONS
     onsets of the other kind: swapped lists would turn the sign of the margin, and a mask would remove refusal.
     """
     built_in = {kind: _first_tokens(tokenizer, list_) for kind, list_ in ONSET_PHRASES._asdict().items()}
+    own = phrases is ONSET_PHRASES
     tokens = {}
     for kind, other in (("refusal", "compliance"), ("compliance", "refusal")):
         given = getattr(phrases, kind)
         if not 0 < len(given) <= MAX_PHRASES:
             raise InputError(f"the {kind} list has {len(given)} phrases; give 1 to {MAX_PHRASES}")
-        tokens[kind] = _first_tokens(tokenizer, given)
+        tokens[kind] = built_in[kind] if own else _first_tokens(tokenizer, given)
         misplaced = (tokens[kind].keys() & built_in[other].keys()) - built_in[kind].keys()
         if misplaced:
             examples = ", ".join(repr(tokens[kind][token]) for token in sorted(misplaced)[:3])
@@ -120,7 +123,9 @@ def onset_tokens(tokenizer: PreTrainedTokenizerBase, phrases: OnsetPhrases = ONS
 
 def _first_tokens(tokenizer: PreTrainedTokenizerBase, phrases: Sequence[str]) -> dict[int, str]:
     """First token id -> the first phrase that gives it."""
-    tokens: dict[int, str] = {}
+    from engine.data.prompts import prompt_ids
+
+    prompt, tokens = prompt_ids(tokenizer, _PROMPT), dict[int, str]()
     for phrase in phrases:
-        tokens.setdefault(first_reply_token(tokenizer, phrase), phrase)
+        tokens.setdefault(first_reply_token(tokenizer, phrase, prompt), phrase)
     return tokens

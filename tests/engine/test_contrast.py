@@ -15,7 +15,7 @@ from tiny_models import load_tiny, tiny_tokenizer
 from torch import Tensor
 
 from engine.data.corpora import Pair
-from engine.data.onsets import ONSET_PHRASES, OnsetPhrases, onset_tokens
+from engine.data.onsets import ONSET_PHRASES, OnsetPhrases, OnsetTokens, onset_tokens
 from engine.data.prompts import prompt_ids
 from engine.edits.contrasts import (
     Contrast,
@@ -62,6 +62,9 @@ def pairs(model: LoadedModel) -> list[Pair]:
     return pairs_for(model, "hate", 4, seed=0)
 
 
+ONSETS: dict[str, OnsetTokens] = {}  # by model
+
+
 def lm_scores(loaded: LoadedModel) -> dict[str, np.ndarray[Any, Any]]:
     generator = np.random.default_rng(9)
     return {selector: generator.random(loaded.rows.n_rows) for selector in BUILT_IN}
@@ -71,7 +74,9 @@ def lm_scores(loaded: LoadedModel) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def literal_margin(last: Tensor, loaded: LoadedModel) -> Tensor:
-    onsets = onset_tokens(loaded.tokenizer)
+    if loaded.id not in ONSETS:
+        ONSETS[loaded.id] = onset_tokens(loaded.tokenizer)
+    onsets = ONSETS[loaded.id]
     refusal = torch.stack([last[token] for token in onsets.refusal]).sum() / len(onsets.refusal)
     compliance = torch.stack([last[token] for token in onsets.compliance]).sum() / len(onsets.compliance)
     return refusal - compliance
