@@ -1,9 +1,9 @@
 """How a manifest is written: an object that several entries hold alike stands once, under `shared`.
 
-    {"files": {"sweep.parquet": {"sha256": "9c…", "spec": "5f0c21d3a7b9e884", …}, …},
+    {"files": {"sweep.parquet": {"sha256": "9c…", "spec": "5f0c…", …}, …},
      "model": {…},
      "schema_version": 2,
-     "shared": {"5f0c21d3a7b9e884": {…}, …}}
+     "shared": {"5f0c…": {…}, …}}
 
 An entry holds the name of the object in its place, which is the beginning of a hash. Where nothing is shared the
 version is 1, and each entry holds all that is its own, as in manifests written before. Readers see that form only.

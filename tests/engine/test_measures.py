@@ -190,13 +190,13 @@ def test_one_pass_gives_kl_and_top1(tiny_llama: LoadedModel, tiny_windows: Windo
 
 
 KEYS = {
-    "nll": "8675073481ee0eafda77954e578f19fa1b6a470d58ae0cb42a5a83a5d8dc8a94",
-    "nll, one window": "0e08726ebecf0dba19f7b1c9175bdcc2d3414863eeb937699a8d620a0d1d73ae",
-    "fidelity": "d1226c9debab64800eaf978d052ae0c80c861f11cfac0e1913272916435b2b4d",
-    "replies": "cba0d3cbdea9df856f028bd5d737be9d669bd5ebf22ca9764c9d58186818d0d7",
-    "refusals": "eccffdd5919289fc694afacbe9a51eaeee0ab8ab2c9c73709c4d4054d8c37b12",
-    "divergence": "14fa3c6be5a5f59cc5dd5599efc69e3d0ee0d776f196867a908fbe4f865a24da",
-    "margins": "5b7d1b854321444f04eafdf48700a724d5aa86121de9547c8124f4d4a52bb7a7",
+    "nll": "8675073481ee0eafda77954e578f19fa1b6a470d58ae0cb42a5a83a5d8dc8a94",  # pragma: allowlist secret
+    "nll, one window": "0e08726ebecf0dba19f7b1c9175bdcc2d3414863eeb937699a8d620a0d1d73ae",  # pragma: allowlist secret
+    "fidelity": "d1226c9debab64800eaf978d052ae0c80c861f11cfac0e1913272916435b2b4d",  # pragma: allowlist secret
+    "replies": "cba0d3cbdea9df856f028bd5d737be9d669bd5ebf22ca9764c9d58186818d0d7",  # pragma: allowlist secret
+    "refusals": "eccffdd5919289fc694afacbe9a51eaeee0ab8ab2c9c73709c4d4054d8c37b12",  # pragma: allowlist secret
+    "divergence": "14fa3c6be5a5f59cc5dd5599efc69e3d0ee0d776f196867a908fbe4f865a24da",  # pragma: allowlist secret
+    "margins": "5b7d1b854321444f04eafdf48700a724d5aa86121de9547c8124f4d4a52bb7a7",  # pragma: allowlist secret
 }
 
 
