@@ -157,6 +157,17 @@ class GapPlan:
 
 
 @dataclass(frozen=True)
+class BudgetPlan:
+    """The limit of `budget`, and where its search begins."""
+
+    budget_factor: float = option(
+        2.0, "perplexity that is too much, as a multiple of the unedited model's", least=1, group="budget"
+    )
+    budget_rates: tuple[float, ...] = rates_option(0.0025, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
+    budget_resolution: float = 0.05
+
+
+@dataclass(frozen=True)
 class SinglesPlan:
     """The rows and neurons that `singles` removes one by one."""
 
@@ -193,7 +204,7 @@ class DownstreamPlan:
 
 @dataclass(frozen=True)
 class AuditPlan(
-    DownstreamPlan, SinglesPlan, GapPlan, DomainPlan, DangerousPlan, RankDistributionPlan, RandomMasksPlan,
+    DownstreamPlan, SinglesPlan, BudgetPlan, GapPlan, DomainPlan, DangerousPlan, RankDistributionPlan, RandomMasksPlan,
     AgreementPlan, CalibrationDrawsPlan, StabilityPlan, SweepPlan,
 ):  # fmt: skip
     """Settings of a sweep and of all analyses, put together of the parts that each reads. The defaults are the paper's

@@ -178,6 +178,7 @@ BUILT_IN = {
     "depth": f"{_AUDIT}.depth",
     "sweep": f"{_AUDIT}.sweep",
     "replies": f"{_AUDIT}.replies",
+    "budget": f"{_AUDIT}.budget",
     "gap": f"{_AUDIT}.gap",
     "seeds": f"{_AUDIT}.gap",
     "differences": f"{_AUDIT}.differences",
