@@ -11,13 +11,16 @@ from dashboard.charts import formats, palette, series
 from dashboard.charts.sortable import Sortable, sortable
 from engine.stats.limits import BASELINE, Thresholds
 from engine.studies.verdict.judged_selectors import against_half
+from engine.studies.verdict.removal_budgets import share_text
 
 RATE = Thresholds().rate
+BUDGET = "Rows that can go"
 GAP, HARM, SHARE = "Log gap (nats)", "LeRF harm (nats)", "Harm ÷ random's"
 VERDICT, STABLE, DRAWS, NESTED = "Verdict", "Stable", "Same masks, draws", "Same scores, half the text"
 SCHEMA = {
-    "model": pl.String, "source": pl.String, "selector": pl.String, "log_gap": pl.Float64, "harm": pl.Float64,
-    "damage": pl.Float64, "validity": pl.String, "stability": pl.String, "draw_jaccard": pl.Float64,
+    "model": pl.String, "source": pl.String, "selector": pl.String, "budget": pl.Float64,
+    "log_gap": pl.Float64, "harm": pl.Float64, "damage": pl.Float64,
+    "validity": pl.String, "stability": pl.String, "draw_jaccard": pl.Float64,
     "spearman": pl.Float64, "gap_at_ceiling": pl.Boolean, "harm_at_ceiling": pl.Boolean,
 }  # fmt: skip
 # What is better stands higher, so that the words sort too.
@@ -41,8 +44,9 @@ class Entry:
 def leaderboard(entries: Sequence[Entry]) -> pl.DataFrame:
     """One line per selector and entry that was measured at `RATE`; columns of `SCHEMA`.
 
-    log_gap = NLL(MoRF) - NLL(LeRF), harm = NLL(LeRF) - NLL of the unmasked model, both in nats per token, seeds
-    averaged in NLL; damage = harm / harm of the random LeRF masks. validity, stability: the verdicts' words.
+    budget: share of rows that can go before perplexity doubles, lowest scores first. log_gap = NLL(MoRF) - NLL(LeRF),
+    harm = NLL(LeRF) - NLL of the unmasked model, both in nats per token, seeds averaged in NLL; damage = harm / harm
+    of the random LeRF masks. validity, stability: the verdicts' words.
     draw_jaccard: overlap of masks from disjoint draws of calibration text; spearman: of scores from half the text with
     those from all of it (nested sizes). Null for whatever was not measured. gap_at_ceiling, harm_at_ceiling: does the
     number rest on a published cell at a numerical ceiling, so that it only says more or less?
@@ -70,7 +74,8 @@ def _of(entry: Entry) -> pl.DataFrame:
         damage = harm / chance if harm is not None and chance is not None and chance > 0 else None
         lines.append(
             (
-                formats.model_title(entry.model), entry.name, name, _less(morf.get(name), lerf.get(name)), harm, damage,
+                formats.model_title(entry.model), entry.name, name, said.get("budget"),
+                _less(morf.get(name), lerf.get(name)), harm, damage,
                 said.get("validity"), said.get("stability"), said.get("draw_jaccard"), nested.get(name),
                 bool({(name, "lerf"), (name, "morf")} & ceiling), (name, "lerf") in ceiling,
             )
@@ -101,6 +106,7 @@ def _less(value: float | None, other: float | None) -> float | None:
 def table(lines: pl.DataFrame) -> Sortable:
     """The leaderboard for people: words are sorted by how good they are, what was not measured stands as –."""
     measured: dict[str, pl.Expr | pl.Series] = {
+        BUDGET: formats.texts(lines["budget"], share_text).fill_null("–"),
         GAP: _number(lines["log_gap"], "+.2f") + _star("gap_at_ceiling"),
         HARM: _number(lines["harm"], "+.3f") + _star("harm_at_ceiling"), SHARE: _number(lines["damage"], ".2f"),
         VERDICT: pl.col("validity").replace(_WORDS).fill_null("–"),
@@ -111,7 +117,7 @@ def table(lines: pl.DataFrame) -> Sortable:
     texts = lines.select(Model="model", Selector=selectors, **measured, Source="source")
     numbers = lines.select(
         **{
-            GAP: pl.col("log_gap"), HARM: pl.col("harm"), SHARE: pl.col("damage"),
+            BUDGET: pl.col("budget"), GAP: pl.col("log_gap"), HARM: pl.col("harm"), SHARE: pl.col("damage"),
             VERDICT: _rank("validity", _VALIDITY), STABLE: _rank("stability", _STABILITY),
             DRAWS: pl.col("draw_jaccard"), NESTED: pl.col("spearman"),
         }

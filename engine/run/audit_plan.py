@@ -28,7 +28,8 @@ from engine.run.score_plan import (
 from engine.run.verdict_plan import VerdictPlan
 from engine.stats.removal_order import ORDERS
 
-RATES = field_types.steps(0.0, 0.9, 0.05)  # the paper, section 3.4
+RATES = field_types.PAPER_RATES  # section 3.4
+SWEEP_RATES = tuple(sorted({*RATES, 0.0025, 0.005, 0.01, 0.02, 0.03}))  # budgets of real models lie there
 SECOND_CORPUS = "demo-chat"  # the shipped model's second domain
 TEXT, SWEEP, CURVES = "evaluation text", "sweep", "curves"  # groups of settings; others are those of one analysis
 # What `estimate` asks for, `sweep`, and every `analyze`.
@@ -49,7 +50,8 @@ class SweepPlan:
         read=Names("order", lambda: ORDERS), group=SWEEP,
     )  # fmt: skip
     sweep_rates: tuple[float, ...] = option(
-        RATES, "shares of rows removed: a list (0.1,30%) or FROM:TO:STEP", name="--rates", read=field_types.rates,
+        SWEEP_RATES, "shares of rows removed: a list (0.1,30%), FROM:TO:STEP, or paper (0:0.9:0.05)", name="--rates",
+        read=field_types.rates,
         least=0, most=1, group=SWEEP,
     )  # fmt: skip
     measures: tuple[str, ...] = option(

@@ -272,7 +272,9 @@ def numbers(text: str, called: str) -> tuple[float, ...]:
 
 
 def rates(text: str, called: str) -> tuple[float, ...]:
-    """`0.1,30%` or `FROM:TO:STEP` (both ends included) to ascending rates in [0, 1]."""
+    """`0.1,30%`, `FROM:TO:STEP` (both ends included) or `paper` to ascending rates in [0, 1]."""
+    if text.strip() == "paper":
+        return PAPER_RATES
     if ":" not in text:
         return tuple(sorted({parse_rate(one) for one in text.split(",")}))
     bounds = text.split(":")
@@ -296,6 +298,9 @@ def rates_or_sweep(text: str, called: str) -> tuple[float, ...] | None:
 def steps(first: float, last: float, step: float) -> tuple[float, ...]:
     """first, first + step, … up to last, without the crumbs of adding."""
     return tuple(round(first + step * i, 10) for i in range(int((last - first) / step + 1e-9) + 1))
+
+
+PAPER_RATES = steps(0.0, 0.9, 0.05)
 
 
 def _stepped(values: Sequence[float]) -> str:

@@ -15,6 +15,7 @@ from drawn import check, says
 import dashboard
 from dashboard.charts import (
     axes,
+    budget,
     controls,
     curves,
     depth_share,
@@ -266,6 +267,24 @@ def kappas() -> Drawn:
     return judges.kappas(pl.DataFrame(rows), ["a", "b"]), wanted
 
 
+def removal_budgets() -> Drawn:
+    """Seeds of random by their mean, from the least to the greatest end; an open interval has no bar."""
+    rows = [("lrp", None, "lerf", ENDS[2], 0.8), ("lrp", None, "morf", ENDS[6], 0.2), ("ig", None, "lerf", BARE, None),
+            ("random", 1, "lerf", ENDS[0], 0.5), ("random", 2, "lerf", ENDS[1], 0.5)]  # fmt: skip
+    frame = pl.DataFrame(
+        [(name, seed, order, *mine, beyond, 2.0) for name, seed, order, mine, beyond in rows],
+        schema=["selector", "seed", "order", *columns("budget"), "beyond", "factor"], orient="row",
+    )  # fmt: skip
+    lerf, morf = "lowest scores first", "highest scores first"
+    wanted = [
+        (f"LRP, {lerf}", "x", 0, *ENDS[2]), (f"IG, {lerf}", "x", 1, *BARE),
+        (f"Random, {lerf}", "x", 2, (ENDS[0][0] + ENDS[1][0]) / 2, ENDS[1][1], ENDS[0][2]),
+        (f"LRP, {morf}", "x", 0, *ENDS[6]),
+    ]  # fmt: skip
+    assert budget.finding(frame) == "72.0% of the rows can go by LRP before perplexity doubles, 32.5% of random rows"
+    return budget.budgets(frame), wanted
+
+
 def lines_of(kind: str) -> Drawn:
     """Errors in the unit of the axis; what is null or not finite has none."""
     unit = LN10 if kind == "perplexity" else 1.0
@@ -310,7 +329,7 @@ CASES = {
     "controls": (dumbbells, NOTHING), "learn": (refused_bars, NOTHING), "false alarms": (false_alarms,),
     "singles and sets": (lambda: single_rows(True),), "singles alone": (lambda: single_rows(False),),
     "helping": (helping,), "between draws": (between_draws,), "areas": (areas,), "judges": (judged_rates,),
-    "kappa": (kappas,), "lines": (lambda: lines_of("number"), VALUE),
+    "budget": (removal_budgets, VALUE), "kappa": (kappas,), "lines": (lambda: lines_of("number"), VALUE),
     "lines of perplexity": (lambda: lines_of("perplexity"), NOTHING), "curve": (perplexity_curve, NOTHING),
 }  # fmt: skip
 

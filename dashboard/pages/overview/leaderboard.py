@@ -18,7 +18,8 @@ from engine.studies.verdict.judged_selectors import as_judged_now
 TITLE = "Leaderboard"
 ALT = "Every selector on every model: log gap, LeRF harm, verdict and stability."
 WHAT = (
-    "At {rate:.0%} of the rows removed. **Log gap**: how much more it costs to remove what a selector calls important, "
+    "**Rows that can go**, lowest scores first, before perplexity doubles: large is good. At {rate:.0%} of the rows "
+    "removed: **Log gap**: how much more it costs to remove what a selector calls important, "
     "large is good. **LeRF harm**: what the rows cost that it calls unimportant, small is good; **÷ random's**: as a "
     "share of what random rows cost. A click on a column's head sorts by it. Nats of different models are not of one "
     "scale: compare selectors within a model, and their order between models."

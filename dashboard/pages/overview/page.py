@@ -9,7 +9,7 @@ import polars as pl
 import streamlit as st
 from streamlit.navigation.page import Page
 
-from dashboard.charts import formats, headline, overview, palette
+from dashboard.charts import budget, formats, headline, overview, palette
 from dashboard.charts.findings import curves as curve_findings, quadrants as quadrant_findings
 from dashboard.pages.overview import leaderboard, model_card, verdict_table, watch_it
 from dashboard.show import layout, tools
@@ -75,21 +75,10 @@ def _results(picked: sources.Source) -> None:
     layout.how_to_read(HOW_TO_READ)
     shown: list[pl.DataFrame] = []
     with left, layout.told():
-        if curves is not None:
-            table = headline.snapshot(_beside(picked, curves))
-            at = formats.rate(headline.RATE)
-            alt = f"LeRF perplexity at {at} removed rows per selector, a line per model: "
-            tools.show(
-                overview.snapshot(table, _BELOW if picked.published else _BELOW_OWN),
-                "snapshot",
-                alt + ", ".join(table["label"].unique(maintain_order=True)) + ".",
-                finding=curve_findings.harm(
-                    table.filter(pl.col("label") == table["label"][0]), "lerf", f"with {at} removed"
-                ),
-                below=f"first row: {table['label'][0]}; {_BELOW if picked.published else _BELOW_OWN}",
-                hero=not watched,
-            )
-            shown.append(table)
+        if not picked.published and picked.has("budget"):
+            shown.append(_budget(picked, hero=not watched))
+        elif curves is not None:
+            shown.append(_snapshot(picked, curves, hero=not watched))
     with right, layout.told():
         if curves is not None:
             _scatter(picked, curves, hero=not watched)
@@ -106,6 +95,34 @@ def _results(picked: sources.Source) -> None:
     tools.end(
         shown[0] if shown else None, "snapshot", *_notes(picked), *dict.fromkeys([*origin, *picked.provenance, *also])
     )
+
+
+def _budget(picked: sources.Source, *, hero: bool) -> pl.DataFrame:
+    table = picked.table("budget")
+    tools.show(
+        budget.budgets(table),
+        "budget",
+        f"{budget.finding(table)}. {budget.WHAT}",
+        finding=budget.finding(table),
+        below=budget.WHAT,
+        hero=hero,
+    )
+    return table
+
+
+def _snapshot(picked: sources.Source, curves: results.Curves, *, hero: bool) -> pl.DataFrame:
+    table = headline.snapshot(_beside(picked, curves))
+    at = formats.rate(headline.RATE)
+    alt = f"LeRF perplexity at {at} removed rows per selector, a line per model: "
+    tools.show(
+        overview.snapshot(table, _BELOW if picked.published else _BELOW_OWN),
+        "snapshot",
+        alt + ", ".join(table["label"].unique(maintain_order=True)) + ".",
+        finding=curve_findings.harm(table.filter(pl.col("label") == table["label"][0]), "lerf", f"with {at} removed"),
+        below=f"first row: {table['label'][0]}; {_BELOW if picked.published else _BELOW_OWN}",
+        hero=hero,
+    )
+    return table
 
 
 def _model(picked: sources.Source, curves: results.Curves | None) -> None:

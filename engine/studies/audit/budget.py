@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable, Iterator
 from typing import Any
-
-import polars as pl
 
 from engine.edits.masks import removed_count
 from engine.edits.ranked_edits import Ranking
@@ -21,6 +18,7 @@ from engine.stats.removal_order import ORDERS
 from engine.stats.table_estimates import with_documents
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
+from engine.studies.verdict.removal_budgets import limit_words, removal_budgets
 
 
 @register_study(
@@ -30,7 +28,7 @@ from engine.studies.base import AUDIT, Study, Tables, register_study
     tables=("budget",),
     title="How many rows can go before perplexity doubles?",
 )
-class RemovalBudget(Study[AuditInputs]):
+class BudgetSearch(Study[AuditInputs]):
     """`budget`, one line per ranking and order: the largest share of rows whose removal, and that of every smaller
     share that was measured, keeps NLL <= dense + ln(`budget_factor`).
 
@@ -67,18 +65,9 @@ class RemovalBudget(Study[AuditInputs]):
         return {"budget": with_documents(table, audit.evaluation.blocks)}
 
     def line(self, audit: AuditInputs, tables: Tables) -> str:
-        return budget_line(tables["budget"])
-
-
-def budget_line(table: pl.DataFrame) -> str:
-    """The LeRF budgets, the largest first, seeds by their mean."""
-    shares = {}
-    for (name,), lines in table.filter(order="lerf").group_by("selector", maintain_order=True):
-        at_least = "" if lines["beyond"].null_count() == 0 else "at least "
-        shares[str(name)] = (statistics.fmean(lines["budget"]), at_least)
-    ranked = sorted(shares.items(), key=lambda item: -item[1][0])
-    factor = "" if table.is_empty() else f"before perplexity is {table['factor'][0]:g} times as large: "
-    return factor + ", ".join(f"{name} {at_least}{share:.2%}" for name, (share, at_least) in ranked)
+        budgets = removal_budgets(tables["budget"], "lerf")
+        each = ", ".join(f"{name} {budget}" for name, budget in budgets.items())
+        return f"rows that can go before {limit_words(tables['budget'])}: {each}"
 
 
 def _curves(audit: AuditInputs) -> Iterator[tuple[Ranking, str]]:

@@ -16,6 +16,7 @@ from engine.run.runner import Results
 from engine.run.verdict_plan import VerdictPlan
 from engine.selectors import get_selector
 from engine.stats.limits import Thresholds
+from engine.studies.audit.budget import BudgetSearch
 from engine.studies.audit.differences import Differences
 from engine.studies.audit.draws import DisjointDraws, TooFewDraws
 from engine.studies.audit.gap import Gap
@@ -24,6 +25,7 @@ from engine.studies.audit.specific import Specific
 from engine.studies.audit.stability import Stability, TooFewSizes
 from engine.studies.base import AUDIT, Answer, Study, Tables, TextTable, register_study
 from engine.studies.verdict.judged_selectors import judge_selectors
+from engine.studies.verdict.removal_budgets import share_text
 from engine.studies.verdict.verdict_moves import verdict_moves
 
 
@@ -41,6 +43,7 @@ class Verdicts(Study[AuditInputs]):
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         yield audit.dense
+        yield from BudgetSearch().cells(audit, known)
         yield from Gap().cells(audit, known)
         yield from Differences().cells(audit, known)
         yield from Specific().cells(audit, known)
@@ -68,6 +71,7 @@ class Verdicts(Study[AuditInputs]):
             specific=Specific().tables(audit, results)["specific"],
             draws=drawn.get("draws"),
             draw_sweep=drawn.get("draw_sweep"),
+            budget=BudgetSearch().tables(audit, results)["budget"],
             why_no_draws=why,
             data_free=[name for name in audit.plan.scoring.selectors if get_selector(name).data_free],
         )
@@ -79,7 +83,7 @@ class Verdicts(Study[AuditInputs]):
         return {"verdicts": judged(limits), "verdict_moves": verdict_moves(judged, limits)}
 
     def answer(self, audit: AuditInputs, results: Results, tables: Tables, folder: Path) -> Answer:
-        columns = ("selector", "validity", "specific", "stability", "why")
+        columns = ("selector", "budget", "validity", "specific", "stability", "why")
         rows = [_row(verdict) for verdict in tables["verdicts"].iter_rows(named=True)]
         return Answer((TextTable("verdicts", columns, rows),), dict(tables))
 
@@ -93,4 +97,6 @@ class Verdicts(Study[AuditInputs]):
 
 def _row(verdict: dict[str, Any]) -> tuple[str, ...]:
     validity = f"{verdict['validity']} (stable but invalid)" if verdict["stable_but_invalid"] else verdict["validity"]
-    return verdict["selector"], validity, verdict["specific"], verdict["stability"], verdict["reasons"]
+    share = verdict.get("budget")
+    budget = "–" if share is None else share_text(share)
+    return verdict["selector"], budget, validity, verdict["specific"], verdict["stability"], verdict["reasons"]

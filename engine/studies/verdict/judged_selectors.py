@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import polars as pl
 
@@ -13,10 +13,12 @@ from engine.stats.table_estimates import has_blocks
 from engine.studies.verdict.beyond_depths import SPECIFIC, specificity
 from engine.studies.verdict.draw_stability import UNKNOWN, stability_between_draws
 from engine.studies.verdict.finding import NOT_APPLICABLE, NOT_MEASURED, Finding
+from engine.studies.verdict.removal_budgets import RemovalBudget, limit_words, removal_budgets
 from engine.studies.verdict.sufficiency import SUFFICIENT, sufficiency
 
 FAITHFUL = "faithful"
 MORE = ("specific", "depth_share", "calibration_draws", "draw_size", "draw_spearman", "draw_jaccard")
+BUDGETS = ("budget", "budget_low", "budget_high", "morf_budget")
 
 
 def judge_selectors(
@@ -28,6 +30,7 @@ def judge_selectors(
     specific: pl.DataFrame | None = None,
     draws: pl.DataFrame | None = None,
     draw_sweep: pl.DataFrame | None = None,
+    budget: pl.DataFrame | None = None,
     why_no_draws: str = "",
     data_free: Collection[str] = ("random", "magnitude"),
     thresholds: Thresholds | None = None,
@@ -49,8 +52,10 @@ def judge_selectors(
     "Clearly": two-sided p at most `Thresholds.level` after Holm over the selectors, by Student's t with errors over
     blocks of evaluation windows and, where it was measured, between draws of the calibration text (`draw_sweep`).
 
-    gap, differences, stability, specific, draws, draw_sweep: tables of that name; dense_nll: nats per token of the
-    unmasked model; data_free: selectors that see no text. Numbers of seeded selectors are means over seeds.
+    budget: how many rows can go before perplexity doubles; a number beside the words, which do not rest on it.
+
+    gap, differences, stability, specific, draws, draw_sweep, budget: tables of that name; dense_nll: nats per token of
+    the unmasked model; data_free: selectors that see no text. Numbers of seeded selectors are means over seeds.
     Errors: InputError where random or the reference rate is not in the tables.
     """
     limits = thresholds or Thresholds()
@@ -67,6 +72,7 @@ def judge_selectors(
     specific_rows = specificity(selectors, specific, draw_sweep, limits)
     stable = stability_between_draws(selectors, draws, data_free, limits, why_no_draws)
     nested = {line["selector"]: line for line in _nested(stability, limits).iter_rows(named=True)}
+    lerf, morf = ({} if budget is None else removal_budgets(budget, order) for order in ("lerf", "morf"))
     lines = []
     for name in selectors:
         validity, reasons = _validity(sufficient[name], specific_rows[name])
@@ -78,16 +84,27 @@ def judge_selectors(
             reasons.append("errors take evaluation windows as independent, which makes them too small")
         if stable_but_invalid:
             reasons.insert(0, "stable but invalid: the ranking is reproducible and does not find what matters")
+        budgets: tuple[float | None, ...] = ()
+        if budget is not None and name in lerf:
+            reasons.insert(0, _budget_words(name, lerf, limit_words(budget)))
+            budgets = (*lerf[name][:3], morf[name].share if name in morf else None)
+        elif budget is not None:
+            budgets = (None,) * len(BUDGETS)
         text = "; ".join(reasons)
         own = nested.get(name, {})
         lines.append(
             (
                 gap.filter(selector=name)["model"][0], name, validity, stable[name].word, stable_but_invalid,
                 *sufficient[name].numbers, own.get("spearman"), own.get("jaccard"), f"{text[0].upper()}{text[1:]}.",
-                specific_rows[name].word, *specific_rows[name].numbers, *stable[name].numbers,
+                specific_rows[name].word, *specific_rows[name].numbers, *stable[name].numbers, *budgets,
             )
         )  # fmt: skip
-    return frame("verdicts", lines, optional=MORE)
+    return frame("verdicts", lines, optional=MORE if budget is None else (*MORE, *BUDGETS))
+
+
+def _budget_words(name: str, budgets: Mapping[str, RemovalBudget], limit: str) -> str:
+    beside = "" if name == BASELINE or BASELINE not in budgets else f", {budgets[BASELINE]} of random rows"
+    return f"{budgets[name]} of the rows can go before {limit}{beside}"
 
 
 def _validity(sufficient: Finding, specific: Finding) -> tuple[str, list[str]]:

@@ -13,7 +13,7 @@ from engine.interventions.in_weights import zeroed
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.stats.removal_budget import Harm, first_crossing, next_count
-from engine.studies.audit.budget import budget_line
+from engine.studies.verdict.removal_budgets import headline, removal_budgets, share_text
 
 
 def _searched(harm: dict[int, float], scan: list[int], limit: float, resolution: float) -> dict[int, Harm]:
@@ -60,9 +60,7 @@ def test_the_interval_covers_the_true_crossing_as_often_as_it_says() -> None:
     assert covered / trials >= 0.925
 
 
-def test_budgets_of_a_model_against_every_mask_by_hand(
-    tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path
-) -> None:
+def test_budgets_of_a_model_by_plain_loss(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path) -> None:
     factor = 1.002  # a random model is hardly harmed
     with Store(tmp_path) as store:
         audit = tiny_audit(
@@ -88,4 +86,12 @@ def test_budgets_of_a_model_against_every_mask_by_hand(
             assert (mean > line["dense_nll"] + math.log(factor)) == exceeds
         assert line["budget"] == line["rows_removed"] / len(scores)
         assert line["budget_low"] <= line["budget"] <= line["beyond"] <= (line["budget_high"] or 1)
-    assert budget_line(table).startswith("before perplexity is 1.002 times as large: ")
+    lerf = removal_budgets(table, "lerf")
+    seeds = table.filter(selector="random", order="lerf")["budget"]
+    assert lerf["random"].share == pytest.approx(np.mean(seeds.to_list()))
+    assert [one.share for one in lerf.values()] == sorted((one.share for one in lerf.values()), reverse=True)
+    assert headline(table) == (
+        f"{lerf['wanda']} of the rows can go by {{wanda}} before perplexity is 1.002 times as large, "
+        f"{lerf['random']} of random rows"
+    )
+    assert [share_text(share) for share in (0.1964, 0.0132, 0.00051)] == ["19.6%", "1.3%", "0.051%"]

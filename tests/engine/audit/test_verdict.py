@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 import scipy.stats
-from tiny_audits import nll_of, tiny_audit, verdicts
+from tiny_audits import nll_of, tables_of, tiny_audit, verdicts
 
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
@@ -19,7 +19,8 @@ from engine.results.store import Store
 from engine.results.tables import frame, spec
 from engine.stats.limits import Thresholds
 from engine.stats.uncertainty import COLUMNS
-from engine.studies.verdict.judged_selectors import MORE, as_judged_now, judge_selectors
+from engine.studies.verdict.judged_selectors import BUDGETS, MORE, as_judged_now, judge_selectors
+from engine.studies.verdict.removal_budgets import removal_budgets
 from precomputed.paper_tables import load_table
 
 DENSE = 2.0
@@ -451,7 +452,9 @@ def test_verdicts_of_an_audit(
             stability_sizes=(3, 6),
         )
         table = verdicts(audit)["verdicts"]
-        assert dict(table.schema) == spec("verdicts").schema(MORE)
+        assert dict(table.schema) == spec("verdicts").schema((*MORE, *BUDGETS))
+        shares = removal_budgets(tables_of("budget", audit)["budget"], "lerf")
+        assert {name: share.share for name, share in shares.items()} == dict(table.select("selector", "budget").rows())
         assert table["selector"].to_list() == ["random", "magnitude", "wanda", "ig"]
         assert table["stability"].to_list()[:2] == ["not applicable"] * 2
         assert set(table["stability"].to_list()[2:]) <= {"stable", "not"}

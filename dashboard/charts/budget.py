@@ -1,0 +1,73 @@
+"""How many rows can go before perplexity doubles: a line per selector, both orders."""
+
+from __future__ import annotations
+
+import html
+import math
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboard.charts import axes, formats, palette
+from dashboard.charts.lines import finished
+from engine.stats.limits import BASELINE
+from engine.studies.verdict.removal_budgets import RemovalBudget, headline, limit_words, removal_budgets
+
+_ROW_PX, _AROUND_PX = 34, 170
+_OPEN = {"lerf": "", "morf": "-open"}  # marks: lowest scores first are filled
+WHAT = "filled, lowest scores first: further right is better; open, highest first: further left is better"
+_FIRST = {"lerf": "lowest scores first", "morf": "highest scores first"}
+
+
+def finding(table: pl.DataFrame) -> str:
+    """The best selector's budget beside that of random rows."""
+    names = {name: palette.title(name) for name in table["selector"].unique()}
+    return headline(table).format(**names)
+
+
+def budgets(table: pl.DataFrame) -> go.Figure:
+    """One line per selector, the largest LeRF budget first; rows in a logarithmic scale of their share.
+
+    table: `budget` of one model. Bars: the interval over blocks of text, of several seeds from the least to the
+    greatest end. A mark at the right end of its bar's place with an arrow says at least.
+    """
+    by_order = {order: removal_budgets(table, order) for order in _FIRST}
+    names = list(by_order["lerf"])
+    figure = go.Figure()
+    for order, found in by_order.items():
+        for place, name in enumerate(names):
+            if name not in found or found[name].share <= 0:
+                continue
+            budget, look = found[name], palette.style(name)
+            symbol = "triangle-right" if budget.beyond_scan else look.symbol
+            figure.add_scatter(
+                x=[budget.share], y=[place], name=f"{look.title}, {_FIRST[order]}", mode="markers", showlegend=False,
+                cliponaxis=False, marker={"color": look.colour, "symbol": symbol + _OPEN[order], "size": 13},
+                error_x=axes.intervals([(budget.share, budget.low, budget.high)], colour=look.colour),
+                customdata=[_hover(budget, limit_words(table))],
+                hovertemplate=f"<b>{html.escape(look.title)}</b>, {_FIRST[order]}<br>%{{customdata}}<extra></extra>",
+            )  # fmt: skip
+    for order, symbol in (("lerf", "circle"), ("morf", "circle-open")):
+        figure.add_scatter(
+            x=[None], y=[None], mode="markers", name=_FIRST[order],
+            marker={"color": palette.REFERENCE, "symbol": symbol, "size": 11},
+        )  # fmt: skip
+    random = by_order["lerf"].get(BASELINE)
+    if random is not None and random.share > 0:
+        axes.level(figure, "random rows", x=random.share, at="top")
+    figure.update_yaxes(**axes.places([palette.title(name) for name in names]), automargin=True)
+    low = min((one.share for found in by_order.values() for one in found.values() if one.share > 0), default=0.001)
+    ticks = [value for value in (1e-5, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0) if value >= low / 3]
+    figure.update_xaxes(
+        axes.titled(f"rows removed when {limit_words(table)}", type="log", tickvals=ticks,
+                    ticktext=[formats.rate(value) for value in ticks], range=[math.log10(low / 1.6), 0.04])
+    )  # fmt: skip
+    return finished(figure, f"Rows that can go before {limit_words(table)}", "", _AROUND_PX + _ROW_PX * len(names), 92)
+
+
+def _hover(budget: RemovalBudget, limit: str) -> str:
+    interval = ""
+    if budget.low is not None:
+        high = "open" if budget.high is None else f"{budget.high:.3%}"
+        interval = f"<br>95% interval {budget.low:.3%} to {high}"
+    return f"{'at least ' if budget.beyond_scan else ''}{budget.share:.3%} of the rows before {limit}{interval}"
