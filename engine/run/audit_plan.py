@@ -170,6 +170,22 @@ class BudgetPlan:
 
 
 @dataclass(frozen=True)
+class PartsPlan:
+    """The masks that `parts` takes apart."""
+
+    parts_orders: tuple[str, ...] = option(
+        ("lerf",), "orders of the masks of `parts`", read=Names("order", lambda: ORDERS), group="parts"
+    )
+    parts_rates: tuple[float, ...] = option(
+        (0.1,), "rates of the masks of `parts`", read=field_types.rates, least=0, most=1, group="parts"
+    )
+    parts_windows: int = option(
+        16, "first evaluation windows, which `parts` reads for each projection and block", metavar="N", least=1,
+        group="parts",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
 class SinglesPlan:
     """The rows and neurons that `singles` removes one by one."""
 
@@ -206,8 +222,8 @@ class DownstreamPlan:
 
 @dataclass(frozen=True)
 class AuditPlan(
-    DownstreamPlan, SinglesPlan, BudgetPlan, GapPlan, DomainPlan, DangerousPlan, RankDistributionPlan, RandomMasksPlan,
-    AgreementPlan, CalibrationDrawsPlan, StabilityPlan, SweepPlan,
+    DownstreamPlan, SinglesPlan, PartsPlan, BudgetPlan, GapPlan, DomainPlan, DangerousPlan, RankDistributionPlan,
+    RandomMasksPlan, AgreementPlan, CalibrationDrawsPlan, StabilityPlan, SweepPlan,
 ):  # fmt: skip
     """Settings of a sweep and of all analyses, put together of the parts that each reads. The defaults are the paper's
     (sections 3.4, 4, appendices B to D)."""

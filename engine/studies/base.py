@@ -190,6 +190,7 @@ BUILT_IN = {
     "draws": f"{_AUDIT}.draws",
     "invariance": f"{_AUDIT}.invariance",
     "verdict": f"{_AUDIT}.verdicts",
+    "parts": f"{_AUDIT}.parts",
     "singles": f"{_AUDIT}.singles",
     "protocols": f"{_AUDIT}.protocols",
     "domain": f"{_AUDIT}.domain",

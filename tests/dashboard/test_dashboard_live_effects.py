@@ -116,7 +116,10 @@ def test_a_cell_of_the_shipped_grid_is_shown_by_its_record_and_the_shipped_promp
 LOWERED = {("mean_activation", "hate"), ("mean_activation", "legal")}
 
 
-@pytest.mark.parametrize("selector", ["lrp", "ig", "consensus2", "mean_activation", "random"])
+@pytest.mark.parametrize(
+    "selector",
+    ["lrp", *(pytest.param(one, marks=pytest.mark.long) for one in ("ig", "consensus2", "mean_activation", "random"))],
+)
 def test_every_shipped_operating_point_has_its_record(demo, monkeypatch, selector):
     monkeypatch.setattr(measuring, "asked_pairs", never)
     for domain in edits.DOMAINS:

@@ -292,6 +292,7 @@ def test_the_command_exports_a_mask_file(
     assert "not empty" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_the_command_exports_a_mask_that_rows_offered_for_download(tmp_path: Path) -> None:
     """What a person ticked on the shipped model, as the page writes it: exported, its card says so, loaded again."""
     from dashboard.pages.rows.row_sets import Kept, export

@@ -37,7 +37,9 @@ def scored(loaded: LoadedModel, ids: Tensor, method: Any) -> None:
     assert len(sums) == len(loaded.rows.layers)
 
 
-@pytest.mark.parametrize(("method", "most"), [("gradient", 1.3), ("lrp", 1.3), ("ig", 1.6)])
+@pytest.mark.parametrize(
+    ("method", "most"), [("gradient", 1.3), ("lrp", 1.3), pytest.param("ig", 1.6, marks=pytest.mark.long)]
+)
 def test_scoring_holds_little_more_than_a_plain_pass(demo: LoadedModel, method: str, most: float) -> None:
     ids = windows("demo", demo.tokenizer, role="calibration", samples=2, length=128).input_ids
     whole = allocator_peak(lambda: plain(demo, ids))

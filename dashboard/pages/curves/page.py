@@ -11,13 +11,13 @@ import streamlit as st
 
 from dashboard.charts import curves as curve_chart, formats, multiples, palette, series
 from dashboard.charts.findings import curves as findings
-from dashboard.pages.curves import differences, measures, point
+from dashboard.pages.curves import differences, measures, parts, point
 from dashboard.show import grid, layout, selection, tools
 from dashboard.state import basket, offers, results, sources
 
 NOTHING = "Nothing"
 LINE = "Left, rows called unimportant go first: low is good. Right, those called important: high is good."
-MEASURES = "Measures"
+MEASURES, PARTS = "Measures", "Parts"
 CURVES, GAP, VALUES, MODELS, DIFFERENCES = VIEWS = ("Curves", "Gap", "Values", "Models", "Differences")
 HOW_TO_READ = (
     "Each curve removes more and more rows by one selector's ranking. A ranking that finds what matters stays "
@@ -47,7 +47,8 @@ def render() -> None:
     curves, under = (results.read_paper(), "") if picked.run is None else _intervention(picked.run)
     offered = offers.offers(picked.kind, curves, picked.run)
     shown = f"{picked.kind}: {picked.model}"
-    views = (*VIEWS, MEASURES) if picked.has(measures.STEM) else VIEWS
+    further = {MEASURES: measures.STEM, PARTS: parts.STEM}
+    views = (*VIEWS, *(name for name, stem in further.items() if picked.has(stem)))
     view = selection.switch("View", views, "view", default=CURVES, place=picked.bar)
     with picked.drawer():
         overlay_name = selection.choose(
@@ -87,6 +88,10 @@ def render() -> None:
         with layout.told():
             values = measures.render(picked, drawn.points, orders)
             notes, provenance = list(measures.NOTES), picked.provenance
+    elif view == PARTS:
+        with layout.told():
+            values = parts.render(picked)
+            notes, provenance = list(parts.NOTES), picked.provenance
     elif view == DIFFERENCES:
         with layout.told():
             values = differences.render(picked)

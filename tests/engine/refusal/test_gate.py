@@ -101,7 +101,12 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err.strip().splitlines()[-1]
 
 
-@pytest.mark.parametrize("asked", PAIRS)
+FIRST_PAIRS = ("24 that it never refuses", "swapped sides")
+
+
+@pytest.mark.parametrize(
+    "asked", [one if one in FIRST_PAIRS else pytest.param(one, marks=pytest.mark.long) for one in PAIRS]
+)
 def test_no_pairs_of_ones_own_replace_the_shipped_prompts(
     demo: LoadedModel, weakening: Mask, asked: str, tmp_path: Path, store_folder: Path,
     capsys: pytest.CaptureFixture[str],
@@ -122,7 +127,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("option", [pytest.param(one, marks=pytest.mark.long) if "--batch-size" in OPTIONS[one] else one
+@pytest.mark.parametrize("option", [one if one == "one token" else pytest.param(one, marks=pytest.mark.long)
                                     for one in OPTIONS])  # fmt: skip
 def test_no_option_lowers_it(
     demo: LoadedModel, weakening: Mask, option: str, tmp_path: Path, store_folder: Path,
@@ -180,10 +185,7 @@ FOLDERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize(
     "changed",
-    [
-        pytest.param(one, marks=pytest.mark.long) if one in ("no chat template", "one that begins the answer") else one
-        for one in FOLDERS
-    ],
+    [one if one == "replies that end at once" else pytest.param(one, marks=pytest.mark.long) for one in FOLDERS],
 )
 def test_no_copy_of_the_shipped_model_is_asked_less(
     demo: LoadedModel, weakening: Mask, changed: str, tmp_path: Path, store_folder: Path,
@@ -199,7 +201,10 @@ def test_no_copy_of_the_shipped_model_is_asked_less(
 
 @pytest.mark.parametrize(
     "made_from",
-    [{}, pytest.param({"id": "mine", "weights_hash": "f" * 64}, marks=pytest.mark.long), {"tokenizer_hash": "another"}],
+    [
+        {"tokenizer_hash": "another"},
+        *(pytest.param(one, marks=pytest.mark.long) for one in ({}, {"id": "mine", "weights_hash": "f" * 64})),
+    ],
 )
 def test_what_was_made_from_the_shipped_model_is_asked_its_pairs(
     demo: LoadedModel, honest: Contrast, made_from: dict[str, str], store: Store, tmp_path: Path
@@ -253,7 +258,8 @@ def test_the_judge_of_the_shipped_prompts_is_not_chosen(
         JUDGES.add("embedded", JUDGES.get("embedded"), Says)
 
 
-@pytest.mark.parametrize("how", [{"reply_tokens": 1}, {"reply_tokens": 63}, {"system": "Decline all."}])
+@pytest.mark.parametrize("how", [{"reply_tokens": 1}, pytest.param({"reply_tokens": 63}, marks=pytest.mark.long),
+                                 {"system": "Decline all."}])  # fmt: skip
 def test_replies_to_shipped_prompts_are_not_shortened_nor_led(
     demo: LoadedModel, weakening: Mask, how: dict[str, Any], store: Store
 ):

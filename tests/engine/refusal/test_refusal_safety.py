@@ -435,6 +435,7 @@ def test_a_record_is_of_one_edit_of_one_model_and_of_every_domain():
     effect(edit, both, over, benign_limit=0.125).check(edit, "w")
 
 
+@pytest.mark.long
 def test_what_the_store_knows_is_not_generated_again(
     demo: LoadedModel, honest: Contrast, store: Store, monkeypatch: pytest.MonkeyPatch
 ):

@@ -1,0 +1,56 @@
+"""Which part of a mask does its harm: what is restored when a part's rows are put back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+import polars as pl
+
+from dashboard.charts import axes, formats, palette
+from dashboard.charts.lines import finished
+from engine.studies.estimate_words import ORDER_TITLES
+
+_ROW_PX, _AROUND_PX, _MOST = 26, 130, 12  # the parts that restore most are drawn
+
+
+def finding(lines: pl.DataFrame) -> str:
+    """The part whose rows do most of the harm. lines: one selector, order, rate and kind of part of `parts`."""
+    first = _ranked(lines)[0]
+    where = first["name"] if first["part"] == "projection" else f"block {first['name']}"
+    return (
+        f"{first['restored']:.0%} of the harm of {palette.title(first['selector'])}'s mask "
+        f"({ORDER_TITLES[first['order']]}, {formats.rate(first['rate'])}) goes when its rows of {where} are put back"
+    )
+
+
+def restored(lines: pl.DataFrame) -> go.Figure:
+    """A bar per part, the largest first; error bars: one standard error over blocks of evaluation windows."""
+    ranked = _ranked(lines)[:_MOST]
+    harm = ranked[0]["nll"] - ranked[0]["dense_nll"]
+    kind = ranked[0]["part"]
+    figure = go.Figure()
+    figure.add_bar(
+        x=[row["restored"] for row in ranked], y=list(range(len(ranked))), orientation="h", showlegend=False,
+        marker={"color": palette.style(ranked[0]["selector"]).colour},
+        error_x=axes.errors([None if row["stderr_blocks"] is None else row["stderr_blocks"] / harm for row in ranked]),
+        customdata=[_hover(row) for row in ranked], hovertemplate="%{customdata}<extra></extra>",
+    )  # fmt: skip
+    labels = [row["name"] if kind == "projection" else f"block {row['name']}" for row in ranked]
+    figure.update_yaxes(**axes.places(labels), automargin=True)
+    figure.update_xaxes(axes.titled("share of the harm that goes when it is put back", tickformat=".0%"))
+    rest = lines.height - len(ranked)
+    below = f"the {len(ranked)} that restore most, of {lines.height}" if rest else ""
+    return finished(figure, f"By {kind}", below, _AROUND_PX + _ROW_PX * len(ranked), 60)
+
+
+def _ranked(lines: pl.DataFrame) -> list[dict[str, Any]]:
+    rows = lines.filter(pl.col("restored").is_not_null()).sort("restored", descending=True, maintain_order=True)
+    return list(rows.iter_rows(named=True))
+
+
+def _hover(row: dict[str, Any]) -> str:
+    return (
+        f"<b>{row['name']}</b>, {row['rows_removed']:,} of the mask's rows<br>removed alone: NLL {row['nll_alone']:.4f}"
+        f"<br>put back: NLL {row['nll_without']:.4f}<br>whole mask: {row['nll']:.4f}, unedited: {row['dense_nll']:.4f}"
+    )
