@@ -116,3 +116,27 @@ def test_a_kind_is_one_registration(monkeypatch):
         claims.ledger({"mine": table.with_columns(tier=pl.lit("certain"))})
     with pytest.raises(InputError, match="registered already"):
         claims.register_claim("mine", needs=())(_mine)
+
+
+def test_claims_of_budgets_and_parts_say_their_tables_numbers():
+    columns = ["model", "selector", "seed", "order", "factor", "budget", "beyond", "budget_low", "budget_high",
+               "rows_removed", "rows_beyond", "nll", "nll_beyond", "dense_nll", "cells", "blocks"]  # fmt: skip
+    ends = (20, 21, 1.1, 1.2, 0.5, 9, 6)
+    lines = [("m", "lrp", None, "lerf", 2.0, 0.2, 0.21, 0.18, 0.23, *ends),
+             ("m", "random", 1, "lerf", 2.0, 0.01, 0.011, 0.009, None, *ends)]  # fmt: skip
+    part = ("m", "lrp", None, "lerf", 0.1)
+    parts = [(*part, "projection", "q_proj", 50, 0.6, 0.7, 2.5, 0.5, 0.9, 0.1, 6),
+             (*part, "projection", "k_proj", 20, 0.6, 2.3, 2.5, 0.5, 0.1, 0.1, 6),
+             (*part, "block", "3", 20, 0.6, 1.5, 2.5, 0.5, 0.5, 0.1, 6)]  # fmt: skip
+    budget = frame("budget", [dict(zip(columns, line, strict=True)) for line in lines])
+    found = claims.ledger({"budget": budget, "parts": frame("parts", parts)})
+    assert found.select("kind", "selector", "case", "claim", "number", "tier").rows() == [
+        ("budget", "lrp", "lerf", "20.0% of the rows can go, lowest scores first, before perplexity doubles, 18.0% to "
+         "23.0%.", 0.2, claims.INTERVAL),
+        ("budget", "random", "lerf", "1% of the rows can go, lowest scores first, before perplexity doubles.", 0.01,
+         claims.DESCRIPTIVE),
+        ("parts", "lrp", "LeRF 10%, projection", "90% of its mask's harm goes when its 50 rows of q_proj are put back, "
+         "the most of any.", 0.9, claims.DESCRIPTIVE),
+        ("parts", "lrp", "LeRF 10%, block", "50% of its mask's harm goes when its 20 rows of block 3 are put back, the "
+         "most of any.", 0.5, claims.DESCRIPTIVE),
+    ]  # fmt: skip

@@ -9,11 +9,13 @@ import polars as pl
 
 from engine.stats.holm import adjusted
 from engine.stats.limits import BASELINE, Thresholds
+from engine.stats.removal_order import ORDERS
 from engine.stats.table_estimates import between_draws, has_blocks, mean_of_lines
 from engine.studies.audit.control_answers import control_answers
 from engine.studies.claims.ledger import CORRECTED, DESCRIPTIVE, INTERVAL, PROOF, Claim, Tables, register_claim
 from engine.studies.estimate_words import ORDER_TITLES, interval_words, paired_over
 from engine.studies.invariance.invariance_verdicts import EXACT, MOVED, UNKNOWN
+from engine.studies.verdict.removal_budgets import limit_words, removal_budgets, share_text
 
 
 def _rows(table: pl.DataFrame) -> Iterator[dict[str, Any]]:
@@ -34,6 +36,39 @@ def _harm(tables: Tables) -> Iterator[Claim]:
                 "none of the ratio; that LeRF is below every random ranking is judged by `differences`", None,
                 DESCRIPTIVE,
             )  # fmt: skip
+
+
+@register_claim("budget", needs=("budget",))
+def _budget(tables: Tables) -> Iterator[Claim]:
+    """How many rows can go before perplexity doubles."""
+    table = tables["budget"]
+    for order, budgets in ((order, removal_budgets(table, order)) for order in ORDERS):
+        for name, budget in budgets.items():
+            known = budget.low is not None and budget.high is not None
+            ends = f", {share_text(budget.low or 0)} to {share_text(budget.high or 1)}" if known else ""
+            yield Claim(
+                name, order,
+                f"{budget} of the rows can go, {'lowest' if order == 'lerf' else 'highest'} scores first, before "
+                f"{limit_words(table)}{ends}.",
+                budget.share, "fraction", "random rows" if BASELINE in budgets else "none",
+                "first crossing of NLL over rising rates; interval by Student's t over blocks of evaluation text, of "
+                "several seeds from the least to the greatest end", None, INTERVAL if known else DESCRIPTIVE,
+            )  # fmt: skip
+
+
+@register_claim("parts", needs=("parts",))
+def _parts(tables: Tables) -> Iterator[Claim]:
+    """The projection and the block that do most of a mask's harm."""
+    ranked = tables["parts"].drop_nulls("restored").sort("restored", descending=True, maintain_order=True)
+    for row in _rows(ranked.unique(["selector", "order", "rate", "part"], keep="first", maintain_order=True)):
+        where = row["name"] if row["part"] == "projection" else f"block {row['name']}"
+        yield Claim(
+            row["selector"], f"{ORDER_TITLES[row['order']]} {row['rate']:.0%}, {row['part']}",
+            f"{row['restored']:.0%} of its mask's harm goes when its {row['rows_removed']:,} rows of {where} are put "
+            "back, the most of any.",
+            row["restored"], "fraction", "the same mask without these rows", "none; the largest of several as measured",
+            None, DESCRIPTIVE,
+        )  # fmt: skip
 
 
 @register_claim("gap", needs=("gap",))
