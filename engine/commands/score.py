@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from engine.commands import common, options
 from engine.commands.listed import COMMANDS
@@ -26,6 +27,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> None:
+    from engine.run.first_positions import first_position_shares, told
     from engine.run.preflight import fitting
     from engine.run.scoring import score_model, write_scores
 
@@ -39,8 +41,13 @@ def run(args: argparse.Namespace) -> None:
         with common.progress_bar(args) as progress:
             begin(progress, "scores", 1, 1)
             result = score_model(loaded, plan, store=store, progress=progress)
+            shares = first_position_shares(loaded, plan, progress)
+        if shares:
+            result = replace(result, spec={**result.spec, "first_position": shares})
         manifest = write_scores(folder, loaded, result)
     common.say_notes(folder)
+    for note in told(shares):
+        common.err.print(f"note: {note}", markup=False, soft_wrap=True)
     if "experts" in result.spec:
         common.err.print(f"note: {result.spec['experts']}", markup=False, soft_wrap=True)
     answer = {"folder": str(folder), "rows": loaded.rows.n_rows, "left_out": left_out, "manifest": manifest}

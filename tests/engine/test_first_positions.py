@@ -1,0 +1,51 @@
+"""The share of a score on first positions, against gradients of a plain model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.models.loading import LoadedModel
+from engine.run.first_positions import TOO_MUCH, first_position_shares, told
+from engine.run.plan_text import calibration_text
+from engine.run.score_plan import ScorePlan
+
+
+def plan(text: Path, **more: object) -> ScorePlan:
+    return ScorePlan(("random", "wanda", "grad_x_input", "fisher"), corpus=str(text), samples=6, length=16, **more)
+
+
+def test_the_share_is_that_of_plain_gradients(tiny_llama: LoadedModel, tiny_text: Path) -> None:
+    asked = plan(tiny_text)
+    shares = first_position_shares(tiny_llama, asked)
+    outputs: list[torch.Tensor] = []
+    linears = [tiny_llama.model.get_submodule(layer.name) for layer in tiny_llama.rows.layers]
+    handles = [one.register_forward_hook(lambda _m, _i, out: (out.retain_grad(), outputs.append(out))[0])
+               for one in linears]  # fmt: skip
+    ids = calibration_text(tiny_llama, asked).input_ids[:4]
+    try:
+        given = tiny_llama.model.get_input_embeddings()(ids).detach().requires_grad_()
+        logits = tiny_llama.model(inputs_embeds=given).logits
+        torch.nn.functional.cross_entropy(
+            logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten(), reduction="sum"
+        ).backward()
+    finally:
+        for handle in handles:
+            handle.remove()
+        tiny_llama.model.zero_grad()
+    products = [(out * out.grad).detach().double()[:, :-1] for out in outputs]
+    for name, power in (("grad_x_input", 1), ("fisher", 2)):
+        first, whole = (sum(one[:, :end].abs().pow(power).sum() for one in products) for end in (1, None))
+        assert shares[name] == pytest.approx(float(first / whole), rel=1e-4)
+    assert set(shares) == {"grad_x_input", "fisher"}
+    assert first_position_shares(tiny_llama, plan(tiny_text, skip_first=1)) == {}
+
+
+def test_only_large_shares_are_told() -> None:
+    assert told({"lrp": TOO_MUCH, "ig": 0.01}) == []
+    assert told({"lrp": 0.01, "fisher": 0.93}) == [
+        "on the first 4 windows 93% of fisher lies on each window's first position; --skip-first 1 leaves it out of "
+        "the means"
+    ]
