@@ -15,7 +15,7 @@ from dashboard.charts import axes, figure_size, formats, lines, palette
 from dashboard.charts.formats import LN10
 
 HEIGHT, TOP, BOTTOM = 480, 70, 130  # pixels; below the plot: ticks, axis title, up to four lines of legend
-_BAND = 0.09  # of the axis: the band above it
+_BAND, _ZONE = 0.09, 0.28  # of the axis: the band above it, and the zone in which heights still have an order
 _TITLE_Y = 0.95
 _RATES_AXIS = axes.titled("rows removed", tickformat=".0%", tick0=0, nticks=10, tickangle=0)
 _STAYS = {"marker": {"opacity": 1.0}}  # what was not clicked, beside what was
@@ -44,13 +44,15 @@ def curves(
     overlay_baseline: float | None = None,
     overlay_name: str = "",
     pinned: Pinned | None = None,
+    saturated: float | None = None,
 ) -> go.Figure:
     """Perplexity against the share of removed rows, on a linear axis of log10 that is labelled 10^n.
 
     drawn, overlay: `series.points`. relative: divided by the unmasked model's perplexity (`baseline`,
     nats); curves whose own is not known are left out then. Values that are not finite cannot be drawn; they
     stand as arrows at the upper edge. Cells at a numerical ceiling do not stretch the axis: those beyond all others
-    stand in a band above it. pinned: one curve as a broad band behind the others.
+    stand in a band above it. pinned: one curve as a broad band behind the others. saturated: NLL above which the model
+    is destroyed: the axis ends there, and what is above stands in order in a zone over it.
     """
     overlay_name = html.escape(overlay_name)  # plotly reads tags in text
     heights: list[float] = []
@@ -59,7 +61,8 @@ def curves(
     def measured(rows: pl.DataFrame, base: float | None) -> None:
         for nll, plateau in zip(rows["nll"], rows["plateau"], strict=True) if base is not None else ():
             if nll is not None and math.isfinite(nll):
-                (ceilings if plateau else heights).append((nll - base) / LN10)
+                beyond = plateau or (saturated is not None and nll > saturated)
+                (ceilings if beyond else heights).append((nll - base) / LN10)
 
     traces: list[dict[str, Any]] = []
     if pinned is not None:
@@ -85,12 +88,22 @@ def curves(
     if baseline is not None and shift is not None:
         heights.append((baseline - shift) / LN10)
         looks |= axes.level_layout("unmasked model", heights[-1], figure_size.NOTE_PX)
+    limit = None if saturated is None or shift is None else (saturated - shift) / LN10
+    if limit is not None and max(ceilings, default=limit) > limit:
+        heights.append(limit)
     scale = _perplexity_scale(heights or ceilings, relative)
+    if limit is not None and heights and max(ceilings, default=limit) > limit:
+        scale["range"] = [scale["range"][0], limit]
     # At once: plotly looks at the whole figure again for each part that is added to it.
     figure = go.Figure(traces, {**looks, "xaxis": _RATES_AXIS, "yaxis": scale})
     top = float(scale["range"][1])
     if max(ceilings, default=top) > top:
-        top = ceiling_band(figure)
+        text = (
+            "at or above the ceiling"
+            if limit is None
+            else f"destroyed: perplexity above {formats.perplexity(saturated or 0)}"
+        )
+        top = ceiling_band(figure, text, spread=limit is not None)
     _not_finite(figure, [part for part, _, _ in layers], top)
     return figure
 
@@ -204,19 +217,33 @@ def _perplexity_scale(heights: Sequence[float], relative: bool) -> dict[str, Any
     return {"title": {"text": "perplexity ÷ unmasked" if relative else "perplexity"}, **scale}
 
 
-def ceiling_band(figure: go.Figure) -> float:
-    """Puts what lies above the y axis into a band over it, in place; returns the upper end of the new range."""
+def ceiling_band(figure: go.Figure, text: str = "at or above the ceiling", *, spread: bool = False) -> float:
+    """Puts what lies above the y axis into a band over it, in place; returns the upper end of the new range.
+
+    spread: in order of height, without error bars; else all in its middle.
+    """
     low, high = figure.layout.yaxis.range
-    room = _BAND * (high - low)
+    above = [value for trace in figure.data for value in trace.y or () if value is not None and value > high]
+    room = (_ZONE if spread else _BAND) * (high - low)
+    furthest = max(above, default=high)
+
+    def put(value: float | None) -> float | None:
+        if value is None or value <= high:
+            return value
+        return high + room * ((0.12 + 0.76 * (value - high) / (furthest - high)) if spread else 0.5)
+
     for trace in figure.data:
         if trace.y is not None:
-            trace.y = [high + room / 2 if value is not None and value > high else value for value in trace.y]
+            if spread and trace.error_y.array is not None:
+                bars = zip(trace.y, trace.error_y.array, strict=True)
+                trace.error_y.array = [0.0 if value is None or value > high else bar for value, bar in bars]
+            trace.y = [put(value) for value in trace.y]
     figure.add_shape(
         type="rect", xref="paper", x0=0, x1=1, y0=high, y1=high + room, fillcolor=palette.REFERENCE, opacity=0.13,
         layer="below", line={"width": 0},
     )  # fmt: skip
     figure.add_annotation(
-        text="at or above the ceiling", xref="paper", x=0, xanchor="left", y=high + room / 2, showarrow=False,
+        text=text, xref="paper", x=0, xanchor="left", y=high + room * (0.9 if spread else 0.5), showarrow=False,
         font={"color": palette.REFERENCE, "size": figure_size.NOTE_PX},
     )  # fmt: skip
     figure.update_yaxes(range=[low, high + room])

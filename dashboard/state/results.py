@@ -70,6 +70,7 @@ class Curves:
     published: bool = False
     errors: str = "evaluation windows"  # what errors of a point take as independent
     before_windows: tuple[int, ...] | None = None
+    saturated_above: float | None = None  # NLL, nats: the model is destroyed (`engine.stats.saturation`)
 
     @property
     def models(self) -> list[str]:
@@ -253,7 +254,10 @@ def _curves(table: Table, *, published: bool) -> Curves:
         frame, errors = frame.with_columns(nll_stderr="stderr_blocks"), units_in_words(table.frame)
     ordered = frame.select(pl.col(name).cast(kind) for name, kind in CURVE_SCHEMA.items())
     ordered = ordered.sort("selector", "order", "rate", "seed", maintain_order=True)
-    return Curves(ordered, table.provenance, published, errors, table.before_windows)
+    saturated = None
+    if "saturated_above" in table.frame.columns and table.frame.height:
+        saturated = float(table.frame["saturated_above"][0])
+    return Curves(ordered, table.provenance, published, errors, table.before_windows, saturated)
 
 
 def stamp(path: Path) -> tuple[int, ...] | None:

@@ -55,6 +55,23 @@ def test_every_selector_has_its_look_and_exact_values_in_the_hover(drawn):
     assert "3 seeds" in random.customdata[-1]
 
 
+def test_what_is_destroyed_stands_in_order_in_a_zone_above_the_axis(drawn):
+    """LRP's MoRF at 0, 10, 30 and 50% has 2, 4, 8 and 12 nats: the limit of 7 is the axis's end, 8 and 12 are above."""
+    plain, figure = (curve_chart.curves(drawn, "morf", baseline=2.0, saturated=limit) for limit in (None, 7.0))
+    (before,), (lrp,) = traces(plain, "LRP"), traces(figure, "LRP")
+    assert list(before.y) == pytest.approx([nll / LN10 for nll in (2, 4, 8, 12)])
+    assert list(lrp.y[:2]) == pytest.approx(list(before.y[:2]))
+    (zone,) = [shape for shape in figure.layout.shapes if shape.type == "rect"]
+    assert zone.y0 == pytest.approx(7 / LN10)
+    assert zone.y0 < lrp.y[2] < lrp.y[3] < zone.y1 == figure.layout.yaxis.range[1]
+    assert list(lrp.error_y.array[2:]) == [0.0, 0.0]
+    assert lrp.error_y.array[1] == before.error_y.array[1] > 0
+    assert any("destroyed: perplexity above 1,097" in note.text for note in figure.layout.annotations)
+    unharmed = curve_chart.curves(drawn, "morf", baseline=2.0, saturated=12.5)
+    assert unharmed.layout.yaxis.range == plain.layout.yaxis.range
+    assert not [shape for shape in unharmed.layout.shapes if shape.type == "rect"]
+
+
 def test_relative_scale_starts_at_one(drawn):
     figure = curve_chart.curves(drawn, "lerf", baseline=2.0, relative=True)
     (lrp,) = traces(figure, "LRP")

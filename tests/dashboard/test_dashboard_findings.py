@@ -212,6 +212,9 @@ def test_over_models_the_leaders_are_counted():
         most = max(wins.values())
         assert named(sentence.split(" is ")[0].split(" are ")[0])[0] == {n for n, won in wins.items() if won == most}
         assert f"in {most} of {len(paper.models)} models" in sentence
+    without = [panels[0].filter(pl.col("selector") != "consensus2"), *panels[1:]]
+    assert curves.over_models(without, "lerf").startswith("Consensus-2 is lowest in ")
+    assert "of 4 models" in curves.over_models(without, "lerf"), "those that have the leader"
     assert curves.over_models([], "lerf") == "No model has two selectors to compare"
 
 

@@ -104,18 +104,18 @@ def gap(gap_rows: pl.DataFrame, wanted: float = RATE) -> str:
 def over_models(panels: Sequence[pl.DataFrame], order: str, wanted: float = RATE) -> str:
     """In how many models a selector does the least harm (LeRF) or the most (MoRF), as measured; `series.points` each.
 
-    Models with two selectors or more at the rate nearest to `wanted` count.
+    Models with two selectors or more at the rate nearest to `wanted` count, and of these such as have the leaders.
     """
     rates = [rate for points in panels for rate in points.filter(pl.col("order") == order)["rate"].to_list()]
     rate = words.nearest(rates, wanted)
     leaders: Counter[str] = Counter()
-    models = 0
+    measured: list[set[str]] = []
     for points in panels:
         here = points.filter(pl.col("order") == order, (pl.col("rate") - (rate or 0.0)).abs() < 1e-9)
         finite = here.filter(pl.col("nll").is_finite())
         if rate is None or finite.height < 2:
             continue
-        models += 1
+        measured.append(set(finite["selector"]))
         end = finite["nll"].min() if order == "lerf" else finite["nll"].max()
         leaders.update(finite.filter(pl.col("nll") == end)["selector"].to_list())
     word = "lowest" if order == "lerf" else "highest"
@@ -123,6 +123,7 @@ def over_models(panels: Sequence[pl.DataFrame], order: str, wanted: float = RATE
         return "No model has two selectors to compare"
     most = max(leaders.values())
     names = [name for name, count in leaders.items() if count == most]
+    models = sum(set(names) <= of_model for of_model in measured)
     each = " each" if len(names) > 1 else ""
     return (
         f"{words.titles(names)} {words.verb(names, 'is', 'are')} {word} in {most} of {models} "

@@ -197,7 +197,7 @@ def _curves_tab(
             drawn.points, order, relative=relative, baseline=unmasked,
             overlay=overlay.points if overlay else None,
             overlay_baseline=series.unmasked_nll(overlay.curves.frame, overlay.model) if overlay else None,
-            overlay_name=overlay.source if overlay else "", pinned=pinned,
+            overlay_name=overlay.source if overlay else "", pinned=pinned, saturated=drawn.curves.saturated_above,
         )
         for order in orders
     }  # fmt: skip
@@ -328,6 +328,12 @@ def _notes(drawn: Drawn, overlay: Drawn | None) -> list[str]:
         notes.append(f"{broken} value(s) are not finite: arrows at the upper edge, ∞ or – in the tables.")
     if any(frame["plateau"].any() for frame in shown):
         notes.append("Ringed, * in the table: published cells at a numerical ceiling; only their order counts.")
+    limit = drawn.curves.saturated_above
+    if limit is not None and any(value is not None and value > limit for value in drawn.points["nll"]):
+        notes.append(
+            "Grey zone: the model is destroyed, its NLL more than half-way to that of uniform predictions. Differences "
+            "there mean nothing."
+        )
     if drawn.points["seeds"].max() not in (None, 1):
         notes.append(
             "Random is the mean NLL of its seeds with their standard deviation; other error bars are the standard "

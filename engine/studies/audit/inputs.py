@@ -18,6 +18,7 @@ from engine.edits.ranked_edits import Ranking, rankings
 from engine.interventions.at_outputs import sees_sequences
 from engine.interventions.kinds import INTERVENTIONS, intervention_info, prepare
 from engine.measures.nll import NegativeLogLikelihood, Nll
+from engine.measures.predictions import vocabulary_of
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.records.hashing import Json
@@ -34,6 +35,7 @@ from engine.run.runner import Results
 from engine.run.score_plan import ScorePlan
 from engine.run.scoring import Scored, score_model, score_tokens, write_scores
 from engine.selectors.kept_sums import KeptSums
+from engine.stats.saturation import saturated_above
 from engine.studies.base import AUDIT, Study, StudyInfo, Tables
 from engine.studies.claims.ledger import ledger, needed
 from engine.studies.conduct import StudyInputs
@@ -176,6 +178,10 @@ class AuditInputs(StudyInputs):
     def dense(self) -> Cell[NegativeLogLikelihood]:
         """NLL of the unedited model."""
         return self.nll(UNEDITED)
+
+    def saturated_above(self, results: Results) -> float:
+        """The NLL above which the model is destroyed (`engine.stats.saturation`). results: with the cell `dense`."""
+        return saturated_above(results[self.dense].nats_per_token, vocabulary_of(self.loaded.model))
 
     def edit(self, mask: npt.ArrayLike) -> Edit:
         """The plan's intervention on these rows."""

@@ -51,6 +51,8 @@ class Sweep(Study[AuditInputs]):
     """
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
+        if "nll" in audit.plan.measures:
+            yield audit.dense
         for name in audit.plan.measures:
             yield from (point.cell for point in self._points(audit, name))
         for intervention in audit.plan.more_interventions or ():
@@ -63,7 +65,8 @@ class Sweep(Study[AuditInputs]):
         if "nll" in audit.plan.measures:
             lines = [(*_line(audit.loaded.id, point, results), *more.values()) for point in self._points(audit, "nll")]
             table = frame("sweep", lines, optional=(*COLUMNS, *more))
-            tables["sweep"] = with_documents(table, audit.evaluation.blocks)
+            limit = audit.saturated_above(results)
+            tables["sweep"] = with_documents(table, audit.evaluation.blocks).with_columns(saturated_above=limit)
         others = [
             (
                 *_place(audit.loaded.id, point),
