@@ -29,21 +29,23 @@ def budgets(table: pl.DataFrame) -> go.Figure:
     """One line per selector, the largest LeRF budget first; rows in a logarithmic scale of their share.
 
     table: `budget` of one model. Bars: the interval over blocks of text, of several seeds from the least to the
-    greatest end. A mark at the right end of its bar's place with an arrow says at least.
+    greatest end. Triangles to the right: at least so much was within the limit; to the left: not one row.
     """
     by_order = {order: removal_budgets(table, order) for order in _FIRST}
     names = list(by_order["lerf"])
+    low = min((one.share for found in by_order.values() for one in found.values() if one.share > 0), default=0.001)
+    edge = low / 1.6
     figure = go.Figure()
     for order, found in by_order.items():
         for place, name in enumerate(names):
-            if name not in found or found[name].share <= 0:
+            if name not in found:
                 continue
             budget, look = found[name], palette.style(name)
-            symbol = "triangle-right" if budget.beyond_scan else look.symbol
+            symbol = "triangle-right" if budget.beyond_scan else "triangle-left" if budget.share == 0 else look.symbol
             figure.add_scatter(
-                x=[budget.share], y=[place], name=f"{look.title}, {_FIRST[order]}", mode="markers", showlegend=False,
-                cliponaxis=False, marker={"color": look.colour, "symbol": symbol + _OPEN[order], "size": 13},
-                error_x=axes.intervals([(budget.share, budget.low, budget.high)], colour=look.colour),
+                x=[budget.share or edge], y=[place], name=f"{look.title}, {_FIRST[order]}", mode="markers",
+                showlegend=False, cliponaxis=False, marker={"color": look.colour, "symbol": symbol + _OPEN[order], "size": 13},
+                error_x=axes.intervals([(budget.share or None, budget.low, budget.high)], colour=look.colour),
                 customdata=[_hover(budget, limit_words(table))],
                 hovertemplate=f"<b>{html.escape(look.title)}</b>, {_FIRST[order]}<br>%{{customdata}}<extra></extra>",
             )  # fmt: skip
@@ -56,16 +58,17 @@ def budgets(table: pl.DataFrame) -> go.Figure:
     if random is not None and random.share > 0:
         axes.level(figure, "random rows", x=random.share, at="top")
     figure.update_yaxes(**axes.places([palette.title(name) for name in names]), automargin=True)
-    low = min((one.share for found in by_order.values() for one in found.values() if one.share > 0), default=0.001)
     ticks = [value for value in (1e-5, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0) if value >= low / 3]
     figure.update_xaxes(
         axes.titled(f"rows removed when {limit_words(table)}", type="log", tickvals=ticks,
-                    ticktext=[formats.rate(value) for value in ticks], range=[math.log10(low / 1.6), 0.04])
+                    ticktext=[formats.rate(value) for value in ticks], range=[math.log10(edge / 1.3), 0.04])
     )  # fmt: skip
     return finished(figure, f"Rows that can go before {limit_words(table)}", "", _AROUND_PX + _ROW_PX * len(names), 92)
 
 
 def _hover(budget: RemovalBudget, limit: str) -> str:
+    if budget.share == 0:
+        return f"not one row: {limit} with the first"
     interval = ""
     if budget.low is not None:
         high = "open" if budget.high is None else f"{budget.high:.3%}"

@@ -27,6 +27,7 @@ from engine.run.score_plan import (
 )
 from engine.run.verdict_plan import VerdictPlan
 from engine.stats.removal_order import ORDERS
+from engine.stats.saturation import VERDICT_RATES
 
 RATES = field_types.PAPER_RATES  # section 3.4
 SWEEP_RATES = tuple(sorted({*RATES, 0.0025, 0.005, 0.01, 0.02, 0.03}))  # budgets of real models lie there
@@ -108,7 +109,7 @@ class AgreementPlan:
 
 @dataclass(frozen=True)
 class RandomMasksPlan:
-    """Rates and seeds of `controls`, `specific` and `differences`."""
+    """Rates and seeds of `controls`, seeds of `specific`."""
 
     control_rates: tuple[float, ...] = option(
         (0.3,), "rates of `controls`, as 10%,30%", read=field_types.rates, least=0, most=1, group="controls"
@@ -116,8 +117,18 @@ class RandomMasksPlan:
     null_seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     # Of every selector's layer-matched masks, and of the random masks of `specific`; those of `random` come first, so
     # that cells are shared.
-    matched_seeds: tuple[int, ...] = (42, 43, 44, 45, 46)
+    matched_seeds: tuple[int, ...] = tuple(range(42, 52))
     baseline_seeds: tuple[int, ...] = tuple(range(42, 52))
+
+
+@dataclass(frozen=True)
+class SpecificPlan:
+    """Where `specific` compares."""
+
+    specific_rates: tuple[float, ...] = option(
+        VERDICT_RATES, "rates of `specific`, which compares at the largest at which the controls are not saturated",
+        read=field_types.rates, least=0, most=1, group="specific",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -223,7 +234,7 @@ class DownstreamPlan:
 @dataclass(frozen=True)
 class AuditPlan(
     DownstreamPlan, SinglesPlan, PartsPlan, BudgetPlan, GapPlan, DomainPlan, DangerousPlan, RankDistributionPlan,
-    RandomMasksPlan, AgreementPlan, CalibrationDrawsPlan, StabilityPlan, SweepPlan,
+    SpecificPlan, RandomMasksPlan, AgreementPlan, CalibrationDrawsPlan, StabilityPlan, SweepPlan,
 ):  # fmt: skip
     """Settings of a sweep and of all analyses, put together of the parts that each reads. The defaults are the paper's
     (sections 3.4, 4, appendices B to D)."""

@@ -22,6 +22,7 @@ from dashboard.charts import (
     judges,
     learn,
     lines,
+    parts,
     protocols,
     refusal_baselines,
     refusal_rates,
@@ -285,6 +286,18 @@ def removal_budgets() -> Drawn:
     return budget.budgets(frame), wanted
 
 
+def restored() -> Drawn:
+    """Errors in nats become shares of the mask's harm, here 2 nats."""
+    names = ["selector", "order", "rate", "part", "name", "rows_removed", "nll_alone", "nll_without", "nll", "dense_nll",
+             "restored", "stderr_blocks"]  # fmt: skip
+    rows = [("lrp", "lerf", 0.1, "projection", name, 5, 0.7, 0.9, 2.5, 0.5, share, error)
+            for name, share, error in (("k_proj", 0.1, 0.3), ("q_proj", 0.85, 0.2), ("o_proj", 0.05, None))]  # fmt: skip
+    wanted = [("", "x", 0, 0.85, 0.75, 0.95), ("", "x", 1, 0.1, 0.1 - 0.15, 0.1 + 0.15), ("", "x", 2, 0.05, None, None)]
+    frame = pl.DataFrame(rows, schema=names, orient="row")
+    assert parts.finding(frame) == "85% of the harm of LRP's mask (LeRF, 10%) goes when its rows of q_proj are put back"
+    return parts.restored(frame), wanted
+
+
 def lines_of(kind: str) -> Drawn:
     """Errors in the unit of the axis; what is null or not finite has none."""
     unit = LN10 if kind == "perplexity" else 1.0
@@ -329,7 +342,7 @@ CASES = {
     "controls": (dumbbells, NOTHING), "learn": (refused_bars, NOTHING), "false alarms": (false_alarms,),
     "singles and sets": (lambda: single_rows(True),), "singles alone": (lambda: single_rows(False),),
     "helping": (helping,), "between draws": (between_draws,), "areas": (areas,), "judges": (judged_rates,),
-    "budget": (removal_budgets, VALUE), "kappa": (kappas,), "lines": (lambda: lines_of("number"), VALUE),
+    "budget": (removal_budgets, VALUE), "parts": (restored, NOTHING), "kappa": (kappas,), "lines": (lambda: lines_of("number"), VALUE),
     "lines of perplexity": (lambda: lines_of("perplexity"), NOTHING), "curve": (perplexity_curve, NOTHING),
 }  # fmt: skip
 

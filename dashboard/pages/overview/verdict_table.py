@@ -31,7 +31,7 @@ _WORDS = {
 _SPECIFIC = {
     "specific": "more than its depths", "not": "not shown to be more than its depths",
     "LeRF only": "more than its depths under LeRF", "MoRF only": "more than its depths under MoRF",
-    "not measured": "depths not controlled",
+    "saturated": "not judged against its depths", "not measured": "depths not controlled",
 }  # fmt: skip
 _STABLE = {"stable": "stable", "not": "not stable", "not applicable": "needs no text", "unknown": "stability unknown"}
 

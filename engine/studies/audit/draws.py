@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from engine.selectors import get_selector
 from engine.stats.paired import defined
 from engine.stats.removal_order import ORDERS
 from engine.stats.similarity import average_ranks, jaccard, rank_correlations
-from engine.studies.audit.inputs import AuditInputs
+from engine.studies.audit.inputs import AuditInputs, Point
 from engine.studies.base import AUDIT, Study, Tables, register_study
 
 __all__ = ["DisjointDraws", "TooFewDraws"]
@@ -56,9 +56,15 @@ class DisjointDraws(Study[AuditInputs]):
         if not all(get_selector(name).data_free for name in audit.plan.scoring.selectors):
             _drawn(audit)
 
+    def __init__(
+        self, inputs: AuditInputs | None = None, *, further: Mapping[tuple[str, str], float] | None = None
+    ) -> None:
+        """further: selector and order -> one more rate of their masks, beside the control rates."""
+        self._further = further or {}
+
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
-        for _, _, ranked in _each(audit):
-            yield from audit.grid(ranked, ORDERS, audit.plan.control_rates).values()
+        for selector, _, ranked in _each(audit):
+            yield from self._grid(audit, selector, ranked).values()
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
         alike: list[tuple[object, ...]] = []
@@ -70,11 +76,18 @@ class DisjointDraws(Study[AuditInputs]):
         for selector, draw, ranked in _each(audit):
             assert made is not None
             text = made.drawn.sets[draw]
-            for point, cell in audit.grid(ranked, ORDERS, audit.plan.control_rates).items():
+            for point, cell in self._grid(audit, selector, ranked).items():
                 where = (audit.loaded.id, selector, point.seed, point.order, point.rate)
                 about = (draw, len(text.sample_ids), text.sample_ids[0])
                 measured.append((*where, *about, results[cell].nats_per_token))
         return {"draws": frame("draws", alike), "draw_sweep": frame("draw_sweep", measured)}
+
+    def _grid(self, audit: AuditInputs, selector: str, ranked: list[Ranking]) -> dict[Point, Cell[Any]]:
+        grid: dict[Point, Cell[Any]] = {}
+        for order in ORDERS:
+            further = {self._further[selector, order]} if (selector, order) in self._further else set()
+            grid |= audit.grid(ranked, (order,), sorted({*audit.plan.control_rates, *further}))
+        return grid
 
     def record(self, audit: AuditInputs) -> Json:
         """Which windows, for the manifest."""

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import product
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from engine.edits.controls import layer_matched
 from engine.edits.ranked_edits import Ranking, rankings
 from engine.measures.nll import NegativeLogLikelihood
 from engine.results.tables import frame
+from engine.run.audit_plan import SpecificPlan
 from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.selectors import compute_scores
 from engine.stats.blocks import block_difference
-from engine.stats.holm import holm
+from engine.stats.holm import LEVEL, adjusted
+from engine.stats.intervals import student_t
 from engine.stats.layer_matched import Against, against_controls
 from engine.stats.limits import BASELINE
 from engine.stats.paired import paired_difference
 from engine.stats.removal_order import ORDERS
+from engine.stats.saturation import largest_unsaturated
 from engine.stats.table_estimates import with_documents
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
@@ -40,32 +43,39 @@ class _Place(NamedTuple):
 @register_study(
     "specific",
     of=AUDIT,
+    plan=SpecificPlan,
     tables=("layer_matched", "specific"),
     title="Is it the rows that a selector picks, or only their depths?",
 )
 class Specific(Study[AuditInputs]):
-    """`layer_matched`, one line per control, and `specific`, one per selector, order and rate.
+    """`layer_matched`, one line per control, and `specific`, one per selector and order.
 
     A control removes as many rows of every layer (Linear) as the selector's mask, at random: it has the selector's
     depths and knows nothing about rows (the paper, sections 3.2 and 5.3). Every selector of the plan but random, which
-    has no depths of its own; the plan's control rates, both orders, `matched_seeds` controls for every ranking. Random
-    masks are those of `baseline_seeds`. Numbers and intervals: `engine.stats.layer_matched`; p values are adjusted by
-    Holm over the selectors of an order and rate.
+    has no depths of its own; both orders, `matched_seeds` controls for every ranking. Compared at the largest of
+    `specific_rates` at which the mean NLL of these controls is not saturated (`engine.stats.saturation`), since
+    differences between destroyed models mean nothing; where there is none, the answer is `saturated` and the line is of
+    the smallest rate. The rate is searched by bisection with the first control of every ranking, then confirmed with
+    all of them, at it and at the next. Random masks are those of `baseline_seeds`. Numbers and intervals:
+    `engine.stats.layer_matched`; p values are adjusted by Holm over the selectors of an order.
     """
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
-        for place in _places(audit):
-            for (_, cell), controls in zip(place.own, place.controls, strict=True):
-                yield cell
-                yield from controls
-        for rate, order in product(audit.plan.control_rates, ORDERS):
-            yield from _random(audit, order, rate)
+        yield audit.dense
+        for selector, order in _asked(audit):
+            decision = _decided(audit, selector, order, known)
+            yield from decision.missing
+            if decision.place is not None:
+                yield from (cell for _, cell in decision.place.own)
+                yield from _random(audit, order, decision.place.rate)
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
         seeds, model = audit.plan.matched_seeds, audit.loaded.id
         masks: list[tuple[object, ...]] = []
-        found: list[tuple[_Place, Against]] = []
-        for place in _places(audit):
+        found: list[_Compared] = []
+        for selector, order in _asked(audit):
+            place, saturated, _ = _decided(audit, selector, order, results)
+            assert place is not None
             for (ranking, cell), controls in zip(place.own, place.controls, strict=True):
                 for seed, control in zip(seeds, controls, strict=True):
                     own, matched = results[cell], results[control]
@@ -78,29 +88,83 @@ class Specific(Study[AuditInputs]):
                 [results[cell] for cell in _random(audit, place.order, place.rate)],
                 place.order,
             )
-            found.append((place, against))
-        tables = {"layer_matched": frame("layer_matched", masks), "specific": frame("specific", _lines(audit, found))}
+            found.append(_Compared(place, saturated, against, _mean_nll(_all(place), results)))
+        limit = audit.saturated_above(results)
+        lines = list(_lines(audit, found, limit))
+        tables = {"layer_matched": frame("layer_matched", masks), "specific": frame("specific", lines, SATURATION)}
         return {stem: with_documents(table, audit.evaluation.blocks) for stem, table in tables.items()}
 
 
-def _places(audit: AuditInputs) -> list[_Place]:
-    """The plan's selectors that are no random rankings, at every control rate and in both orders."""
-    key = ("specific", audit.plan)
-    if key not in audit.made:
-        selectors = [name for name in audit.plan.scoring.selectors if name != BASELINE]
-        places = product(audit.plan.control_rates, ORDERS, selectors)
-        audit.made[key] = [_place(audit, selector, order, rate) for rate, order, selector in places]
-    made: list[_Place] = audit.made[key]
-    return made
+SATURATION = ("control_nll", "saturated_above", "detectable")
+
+
+class _Compared(NamedTuple):
+    place: _Place
+    saturated: bool
+    against: Against
+    control_nll: float
+
+
+class _Decision(NamedTuple):
+    """place: where a selector is compared in an order, None while `missing` cells are needed to tell."""
+
+    place: _Place | None
+    saturated: bool = False
+    missing: tuple[_Nll, ...] = ()
+
+
+def specific_rates(audit: AuditInputs, known: Results) -> dict[tuple[str, str], float]:
+    """Selector and order -> the rate at which they are compared, as far as it is known."""
+    decisions = {asked: _decided(audit, *asked, known) for asked in _asked(audit)}
+    return {asked: one.place.rate for asked, one in decisions.items() if one.place is not None}
+
+
+def _asked(audit: AuditInputs) -> list[tuple[str, str]]:
+    """The plan's selectors that are no random rankings, in both orders."""
+    selectors = [name for name in audit.plan.scoring.selectors if name != BASELINE]
+    return [(selector, order) for order in ORDERS for selector in selectors]
+
+
+def _decided(audit: AuditInputs, selector: str, order: str, known: Results) -> _Decision:
+    if audit.dense not in known:
+        return _Decision(None, missing=(audit.dense,))
+    limit, rates = audit.saturated_above(known), sorted(audit.plan.specific_rates)
+    missing: list[_Nll] = []
+
+    def saturated(place: int, *, probe: bool) -> bool | None:
+        """Is the mean NLL of the controls (of the first ones) at a rate above the limit? None while it is not known."""
+        at = _place(audit, selector, order, rates[place])
+        cells = [controls[0] for controls in at.controls] if probe else _all(at)
+        missing.extend(cell for cell in cells if cell not in known)
+        return None if missing else not _mean_nll(cells, known) <= limit
+
+    place = largest_unsaturated(len(rates), saturated)
+    if place is None:
+        return _Decision(None, missing=tuple(missing))
+    return _Decision(_place(audit, selector, order, rates[max(place, 0)]), place < 0)
+
+
+def _all(place: _Place) -> list[_Nll]:
+    return [cell for controls in place.controls for cell in controls]
+
+
+def _mean_nll(cells: Iterable[_Nll], results: Results) -> float:
+    return fmean(results[cell].nats_per_token for cell in cells)
 
 
 def _place(audit: AuditInputs, selector: str, order: str, rate: float) -> _Place:
-    ranked = [one for one in audit.rankings if one.selector == selector]
-    edits = [one.edit(order, rate) for one in ranked]
-    seeds, rows = audit.plan.matched_seeds, audit.loaded.rows
-    controls = [tuple(audit.nll(audit.edit(layer_matched(one.units, rows, seed))) for seed in seeds) for one in edits]
-    own = zip(ranked, map(audit.nll, edits), strict=True)
-    return _Place(selector, order, rate, tuple(own), tuple(controls))
+    key = (f"specific {selector} {order} {rate}", audit.plan)
+    if key not in audit.made:
+        ranked = [one for one in audit.rankings if one.selector == selector]
+        edits = [one.edit(order, rate) for one in ranked]
+        seeds, rows = audit.plan.matched_seeds, audit.loaded.rows
+        controls = [
+            tuple(audit.nll(audit.edit(layer_matched(one.units, rows, seed))) for seed in seeds) for one in edits
+        ]
+        own = tuple(zip(ranked, map(audit.nll, edits), strict=True))
+        audit.made[key] = _Place(selector, order, rate, own, tuple(controls))
+    made: _Place = audit.made[key]
+    return made
 
 
 def _random(audit: AuditInputs, order: str, rate: float) -> list[_Nll]:
@@ -112,22 +176,25 @@ def _random(audit: AuditInputs, order: str, rate: float) -> list[_Nll]:
     return [audit.nll(one.edit(order, rate)) for one in audit.made[key]]
 
 
-def _lines(audit: AuditInputs, found: list[tuple[_Place, Against]]) -> Iterator[tuple[object, ...]]:
-    adjusted: dict[int, float] = {}
-    for rate, order in product(audit.plan.control_rates, ORDERS):
-        tested = {
-            number: p
-            for number, (place, against) in enumerate(found)
-            if (place.rate, place.order) == (rate, order) and (p := against.difference.p_differs) is not None
-        }
-        adjusted |= dict(zip(tested, holm(list(tested.values())), strict=True))
-    for number, (place, one) in enumerate(found):
-        value, p_holm = one.difference, adjusted.get(number)
-        degrees = None if value.stderr == 0 else value.degrees
+def _lines(audit: AuditInputs, found: list[_Compared], limit: float) -> Iterator[tuple[object, ...]]:
+    p_by_order: dict[str, dict[int, float]] = {order: {} for order in ORDERS}
+    for number, one in enumerate(found):
+        p = one.against.difference.p_differs
+        if p is not None and not one.saturated:
+            p_by_order[one.place.order][number] = p
+    p_holm = {number: p for tested in p_by_order.values() for number, p in adjusted(tested).items()}
+    for number, (place, saturated, against, control_nll) in enumerate(found):
+        value, tests = against.difference, len(p_by_order[place.order])
+        answer = better_or_worse(value.value, p_holm.get(number), place.order)
+        detectable = None
+        if number in p_holm and value.stderr is not None and value.degrees is not None:
+            detectable = student_t(value.degrees, 1 - LEVEL / tests) * value.stderr if value.stderr else 0.0
         yield (
             audit.loaded.id, place.selector, place.order, place.rate, len(place.controls[0]),
-            value.value, value.stderr, one.stderr_blocks, one.blocks, degrees, value.low, value.high,
-            value.p_differs, p_holm, better_or_worse(value.value, p_holm, place.order),
-            len(audit.plan.baseline_seeds), one.advantage.value, one.advantage.low, one.advantage.high,
-            one.control_advantage, one.depth_share, *(one.share_interval or (None, None)),
+            value.value, value.stderr, against.stderr_blocks, against.blocks,
+            None if value.stderr == 0 else value.degrees, value.low, value.high,
+            value.p_differs, p_holm.get(number), "saturated" if saturated else answer,
+            len(audit.plan.baseline_seeds), against.advantage.value, against.advantage.low, against.advantage.high,
+            against.control_advantage, against.depth_share, *(against.share_interval or (None, None)),
+            control_nll, limit, detectable,
         )  # fmt: skip

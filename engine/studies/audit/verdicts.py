@@ -21,7 +21,7 @@ from engine.studies.audit.differences import Differences
 from engine.studies.audit.draws import DisjointDraws, TooFewDraws
 from engine.studies.audit.gap import Gap
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.audit.specific import Specific
+from engine.studies.audit.specific import Specific, specific_rates
 from engine.studies.audit.stability import Stability, TooFewSizes
 from engine.studies.base import AUDIT, Answer, Study, Tables, TextTable, register_study
 from engine.studies.verdict.judged_selectors import judge_selectors
@@ -50,12 +50,12 @@ class Verdicts(Study[AuditInputs]):
         with suppress(TooFewSizes):  # the verdict says so
             yield from Stability().cells(audit, known)
         with suppress(TooFewDraws):
-            yield from DisjointDraws().cells(audit, known)
+            yield from DisjointDraws(further=specific_rates(audit, known)).cells(audit, known)
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
         why = ""
         try:
-            drawn: Tables = DisjointDraws().tables(audit, results)
+            drawn: Tables = DisjointDraws(further=specific_rates(audit, results)).tables(audit, results)
         except TooFewDraws as error:
             drawn, why = {}, str(error)
         try:

@@ -10,7 +10,7 @@ from engine.records.errors import InputError
 from engine.results.tables import frame, spec
 from engine.stats.limits import BASELINE, Thresholds
 from engine.stats.table_estimates import has_blocks
-from engine.studies.verdict.beyond_depths import SPECIFIC, specificity
+from engine.studies.verdict.beyond_depths import SATURATED, SPECIFIC, specificity
 from engine.studies.verdict.draw_stability import UNKNOWN, stability_between_draws
 from engine.studies.verdict.finding import NOT_APPLICABLE, NOT_MEASURED, Finding
 from engine.studies.verdict.removal_budgets import RemovalBudget, limit_words, removal_budgets
@@ -116,6 +116,7 @@ def _validity(sufficient: Finding, specific: Finding) -> tuple[str, list[str]]:
         return FAITHFUL, reasons
     why_not_faithful = {
         NOT_MEASURED: "sufficient; not called faithful, since specificity was not measured",
+        SATURATED: "sufficient; not called faithful, since its controls are destroyed at every rate",
         "not": "sufficient but not specific: its depths alone may do it",
     }
     return SUFFICIENT, [

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 from tiny_audits import controls, lowest, nll_of, specific, tiny_audit, verdicts
 
-from engine.edits.edit import Edit
+from engine.edits.controls import layer_matched
+from engine.edits.edit import Edit, edit_of
 from engine.measures.nll import NegativeLogLikelihood
 from engine.models.loading import LoadedModel
 from engine.models.row_index import RowIndex
@@ -20,8 +23,10 @@ from engine.results.tables import spec
 from engine.run import runner
 from engine.selectors import ScoringRun, register_selector
 from engine.selectors.base import unregister_selector
+from engine.stats.saturation import largest_unsaturated
+from engine.studies.audit.specific import SATURATION
 
-SEEDS = (42, 43, 44, 45, 46)
+SEEDS = tuple(range(42, 52))
 
 
 def within_layers(rows: RowIndex, values: np.ndarray, seed: int) -> np.ndarray:
@@ -135,15 +140,15 @@ def test_tables_are_means_over_masks_by_hand(tiny_llama: LoadedModel, tiny_text:
     try:
         with Store(tmp_path) as store:
             scoring: dict[str, Any] = {"selectors": ("random", "magnitude", "two_seeds"), "seeds": (3, 4)}
-            audit = tiny_audit(tiny_llama, tiny_text, store, scoring=scoring, control_rates=(0.2,))
+            audit = tiny_audit(tiny_llama, tiny_text, store, scoring=scoring, specific_rates=(0.2,))
             tables = specific(audit)
             masks, table = tables["layer_matched"], tables["specific"]
             assert dict(masks.schema) == spec("layer_matched").schema()
-            assert dict(table.schema) == spec("specific").schema()
+            assert dict(table.schema) == spec("specific").schema(SATURATION)
             assert table.select("selector", "order").rows() == [
                 (name, order) for order in ("lerf", "morf") for name in ("magnitude", "two_seeds")
             ]
-            assert masks.height == 2 * 5 + 2 * 2 * 5
+            assert masks.height == 2 * 10 + 2 * 2 * 10
             rows, scores = tiny_llama.rows, np.atleast_2d(audit.scores["magnitude"])[0]
             mask = lowest(scores.tolist(), round(0.2 * rows.n_rows))
             drawn = []
@@ -174,6 +179,62 @@ def test_tables_are_means_over_masks_by_hand(tiny_llama: LoadedModel, tiny_text:
             assert seeded["difference"] == pytest.approx(both["difference"].mean(), abs=1e-12)
     finally:
         unregister_selector("two_seeds")
+
+
+@pytest.mark.parametrize("steepness", [2.0, 5.0, 400.0])
+def test_it_compares_at_the_largest_rate_at_which_controls_are_not_destroyed(
+    tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, planted: tuple[str, ...], monkeypatch: pytest.MonkeyPatch,
+    steepness: float,
+) -> None:  # fmt: skip
+    """Against every rate of the grid by hand; ln 300 is the loss of uniform predictions of this model."""
+    costs, uniform = importance(tiny_llama.rows), np.log(300)
+
+    def loss(edit: Edit) -> NegativeLogLikelihood:
+        share = steepness * costs[edit.units].sum() / costs.sum()
+        noise = np.random.default_rng(int(edit.units.sum()) + edit.size).normal(0, 0.01, 64)
+        return NegativeLogLikelihood(tuple((2 + (uniform - 2) * min(share, 1.2) + noise).tolist()), (1,) * 64)
+
+    monkeypatch.setattr(runner, "measured", lambda loaded, measure, edits: [loss(edit) for edit in edits])
+    rates = (0.01, 0.02, 0.05, 0.1, 0.3)
+    with Store(tmp_path) as store:
+        scoring = {"selectors": ("random", "truth", "depths_only")}
+        audit = tiny_audit(tiny_llama, tiny_text, store, scoring=scoring, specific_rates=rates)
+        tables = specific(audit)
+        verdict = {row["selector"]: row for row in verdicts(audit)["verdicts"].iter_rows(named=True)}
+    dense = loss(edit_of([], tiny_llama.rows.n_rows)).nats_per_token
+    limit = dense + (uniform - dense) / 2
+    for line in tables["specific"].iter_rows(named=True):
+        ranking = audit.ranking(line["selector"])
+        means = {}
+        for rate in rates:
+            drawn = [layer_matched(ranking.edit(line["order"], rate).units, tiny_llama.rows, seed) for seed in SEEDS]
+            means[rate] = np.mean([loss(edit_of(one, tiny_llama.rows.n_rows)).nats_per_token for one in drawn])
+        unsaturated = [rate for rate, mean in means.items() if mean <= limit]
+        assert line["saturated_above"] == pytest.approx(limit)
+        assert line["rate"] == (max(unsaturated) if unsaturated else min(rates))
+        assert line["control_nll"] == pytest.approx(means[line["rate"]])
+        assert (line["answer"] == "saturated") == (not unsaturated)
+        assert (line["p_holm"] is None) == (not unsaturated)
+        tested = tables["specific"].filter(order=line["order"]).drop_nulls("p_holm").height
+        if unsaturated and tested:
+            t = scipy.stats.t.isf(0.025 / tested, line["degrees"])
+            assert line["detectable"] == pytest.approx(t * line["stderr"])
+    assert {2.0: "specific", 5.0: "specific", 400.0: "saturated"}[steepness] == verdict["truth"]["specific"]
+    assert verdict["truth"]["validity"] != "faithful" or steepness != 400.0
+
+
+def test_the_search_ends_between_what_is_and_what_is_not_saturated() -> None:
+    """Every pattern of six places, whatever the probe says."""
+    for pattern, probes in itertools.product(itertools.product((False, True), repeat=6), repeat=2):
+        place = largest_unsaturated(6, lambda at, *, probe, of=(pattern, probes): of[probe][at])
+        assert place is not None
+        assert place == -1 or not pattern[place]
+        assert place == 5 or pattern[place + 1]
+    asked: list[tuple[int, bool]] = []
+    rising = (False, False, True, True, True, True)
+    largest_unsaturated(6, lambda at, *, probe: (asked.append((at, probe)), rising[at])[1])
+    assert asked == [(5, True), (2, True), (0, True), (1, True), (1, False), (2, False)]
+    assert largest_unsaturated(6, lambda at, *, probe: None) is None
 
 
 def test_cells_are_shared_with_the_consensus_controls(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path) -> None:
