@@ -42,9 +42,10 @@ def budgets(table: pl.DataFrame) -> go.Figure:
                 continue
             budget, look = found[name], palette.style(name)
             symbol = "triangle-right" if budget.beyond_scan else "triangle-left" if budget.share == 0 else look.symbol
+            mark = {"color": look.colour, "symbol": symbol + _OPEN[order], "size": 13}
             figure.add_scatter(
                 x=[budget.share or edge], y=[place], name=f"{look.title}, {_FIRST[order]}", mode="markers",
-                showlegend=False, cliponaxis=False, marker={"color": look.colour, "symbol": symbol + _OPEN[order], "size": 13},
+                showlegend=False, cliponaxis=False, marker=mark,
                 error_x=axes.intervals([(budget.share or None, budget.low, budget.high)], colour=look.colour),
                 customdata=[_hover(budget, limit_words(table))],
                 hovertemplate=f"<b>{html.escape(look.title)}</b>, {_FIRST[order]}<br>%{{customdata}}<extra></extra>",

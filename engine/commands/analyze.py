@@ -33,7 +33,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "and says why the others were skipped.",
     )
     common.add_model(parser)
-    parser.add_argument("analyses", metavar="ANALYSIS", nargs="*", default=[_ALL], help="one or more, or all (default)")
+    parser.add_argument(
+        "analyses",
+        metavar="ANALYSIS",
+        nargs="*",
+        help=f"one or more, or all (default: all; preset quick: {', '.join(PRESETS['quick'].analyses)})",
+    )
     parser.add_argument(
         "--preset",
         help="; ".join(f"{name}: {one.note}" for name, one in PRESETS.items())
@@ -49,8 +54,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> None:
     everything = _ALL in args.analyses
+    if not args.analyses:
+        everything, args.analyses = True, PRESETS[args.preset or default_preset(args.model)].analyses or [_ALL]
     known = Names("analysis", lambda: [*ANALYSES.offered(), _ALL])
-    names = ANALYSES.offered() if everything else known(",".join(args.analyses), "ANALYSIS")
+    names = ANALYSES.offered() if _ALL in args.analyses else known(",".join(args.analyses), "ANALYSIS")
     fit, report, folder, answers = measured(args, audit_plan(args), names, skip=everything)
     notes = common.say_notes(folder)
     if common.as_json(args, {"folder": str(folder), "notes": notes, "left_out": fit.left_out, **report}):

@@ -259,19 +259,27 @@ def for_model(plan: AuditPlan, model_id: str) -> AuditPlan:
 
 
 class Preset(NamedTuple):
-    """A plan and what it costs, in words."""
+    """A plan and what it costs, in words. analyses: those that are run where none is named, () for all."""
 
     note: str
     plan: AuditPlan
+    analyses: tuple[str, ...] = ()
 
 
 PRESETS = {
     "quick": Preset(
-        "less text, fewer rates",  # the same questions: minutes instead of hours on a card
+        "less text, fewer rates; curves, budgets and verdicts only",
         AuditPlan(
             scoring=ScorePlan(samples=32),
-            eval_samples=32,
-            sweep_rates=(0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7),
+            eval_samples=16,
+            eval_length=256,
+            sweep_rates=(0.0, 0.01, 0.03, 0.1, 0.3, 0.5),
+            budget_rates=(0.01, 0.03, 0.1, 0.3, 0.5),
+            budget_resolution=0.2,
+            gap_rates=(0.1, 0.3),
+            specific_rates=(0.01, 0.03, 0.1, 0.3),
+            matched_seeds=tuple(range(42, 47)),
+            baseline_seeds=tuple(range(42, 47)),
             stability_sizes=(8, 16, 32),
             stability_rates=(0.3,),
             agreement_rates=(0.3,),
@@ -284,6 +292,7 @@ PRESETS = {
             downstream_rates=(0.0, 0.1, 0.3, 0.5),
             downstream_items=100,
         ),
+        ("agreement", "depth", "sweep", "budget", "specific", "verdict"),
     ),
     "paper": Preset("the paper's settings: hours on a card", AuditPlan()),
     "demo": Preset(

@@ -176,7 +176,7 @@ def test_the_layer_that_loses_most():
 def test_specific(order):
     lines = [row for row in shipped("specific", 0.3) if row["order"] == order]
     better = [row["selector"] for row in lines if row["answer"] == "better"]
-    sentence = controls.own_depths(frame(lines), order, 0.3)
+    sentence = controls.own_depths(frame(lines).with_columns(rate=0.3), order)
     assert sentence.startswith("No selector") == (not better)
     assert sentence.startswith(f"All {len(lines)} selectors") == (len(better) == len(lines))
     worse = [row["selector"] for row in lines if row["answer"] == "worse"]

@@ -282,16 +282,18 @@ def removal_budgets() -> Drawn:
         (f"Random, {lerf}", "x", 2, (ENDS[0][0] + ENDS[1][0]) / 2, ENDS[1][1], ENDS[0][2]),
         (f"LRP, {morf}", "x", 0, *ENDS[6]),
     ]  # fmt: skip
-    assert budget.finding(frame) == "72.0% of the rows can go by LRP before perplexity doubles, 32.5% of random rows"
+    assert budget.finding(frame) == "72% of the rows can go by LRP before perplexity doubles, 32.5% of random rows"
     return budget.budgets(frame), wanted
 
 
 def restored() -> Drawn:
     """Errors in nats become shares of the mask's harm, here 2 nats."""
-    names = ["selector", "order", "rate", "part", "name", "rows_removed", "nll_alone", "nll_without", "nll", "dense_nll",
-             "restored", "stderr_blocks"]  # fmt: skip
-    rows = [("lrp", "lerf", 0.1, "projection", name, 5, 0.7, 0.9, 2.5, 0.5, share, error)
-            for name, share, error in (("k_proj", 0.1, 0.3), ("q_proj", 0.85, 0.2), ("o_proj", 0.05, None))]  # fmt: skip
+    names = [
+        "selector", "order", "rate", "part", "name", "rows_removed", "nll_alone", "nll_without", "nll", "dense_nll",
+        "restored", "stderr_blocks",
+    ]  # fmt: skip
+    shares = (("k_proj", 0.1, 0.3), ("q_proj", 0.85, 0.2), ("o_proj", 0.05, None))
+    rows = [("lrp", "lerf", 0.1, "projection", name, 5, 0.7, 0.9, 2.5, 0.5, *pair) for name, *pair in shares]
     wanted = [("", "x", 0, 0.85, 0.75, 0.95), ("", "x", 1, 0.1, 0.1 - 0.15, 0.1 + 0.15), ("", "x", 2, 0.05, None, None)]
     frame = pl.DataFrame(rows, schema=names, orient="row")
     assert parts.finding(frame) == "85% of the harm of LRP's mask (LeRF, 10%) goes when its rows of q_proj are put back"
@@ -342,7 +344,8 @@ CASES = {
     "controls": (dumbbells, NOTHING), "learn": (refused_bars, NOTHING), "false alarms": (false_alarms,),
     "singles and sets": (lambda: single_rows(True),), "singles alone": (lambda: single_rows(False),),
     "helping": (helping,), "between draws": (between_draws,), "areas": (areas,), "judges": (judged_rates,),
-    "budget": (removal_budgets, VALUE), "parts": (restored, NOTHING), "kappa": (kappas,), "lines": (lambda: lines_of("number"), VALUE),
+    "budget": (removal_budgets, VALUE), "parts": (restored, NOTHING),
+    "kappa": (kappas,), "lines": (lambda: lines_of("number"), VALUE),
     "lines of perplexity": (lambda: lines_of("perplexity"), NOTHING), "curve": (perplexity_curve, NOTHING),
 }  # fmt: skip
 

@@ -41,12 +41,13 @@ def _names(controls: Sequence[str]) -> str:
     return words.listed([controls_chart.control_title(name) for name in ordered])
 
 
-def own_depths(specific: pl.DataFrame, order: str, rate: float) -> str:
-    """Who does better than random rows of its own layers, by the table's answers (Holm)."""
+def own_depths(specific: pl.DataFrame, order: str) -> str:
+    """Who does better than random rows of its own layers, by the table's answers (Holm), at each selector's rate."""
     harm = "less harm" if order == "lerf" else "more harm"
     better = specific.filter(answer="better")["selector"].to_list()
     worse = specific.filter(answer="worse")["selector"].to_list()
-    count, when = specific.height, f"{formats.rate(rate)} removed"
+    least, most = (formats.rate(rate) for rate in (min(specific["rate"]), max(specific["rate"])))
+    count, when = specific.height, f"{least if least == most else f'{least} to {most}'} removed"
     if better:
         who = f"All {count} selectors" if len(better) == count > 1 else words.titles(better)
         first = f"{who} {words.verb(better, 'does', 'do')} {harm} than random rows of {_own(better)} layers, {when}"

@@ -12,6 +12,7 @@ from dashboard.show import selection, tools
 from dashboard.state import sources
 
 ORDERS = ("LeRF", "MoRF")
+DECIDED = "control_nll"  # tables with this column have each selector at a rate of its own
 
 
 def show(source: sources.Source) -> pl.DataFrame:
@@ -19,18 +20,28 @@ def show(source: sources.Source) -> pl.DataFrame:
     table = source.table("specific")
     with source.bar:
         named = selection.switch("Order", ORDERS, "specific_order", default="LeRF")
-        rate = selection.rate("Rows removed", sorted(set(table["rate"])), "specific_rate", default=0.3, shared="rate")
-    order = named.lower()
-    chosen = table.filter(pl.col("order") == order, (pl.col("rate") - rate).abs() < 1e-9)
+        order = named.lower()
+        chosen = table.filter(pl.col("order") == order)
+        if DECIDED not in table.columns:  # measured at the plan's rates, whatever they do to the model
+            rates = sorted(set(table["rate"]))
+            rate = selection.rate("Rows removed", rates, "specific_rate", default=0.3, shared="rate")
+            chosen = chosen.filter((pl.col("rate") - rate).abs() < 1e-9)
     if chosen.is_empty():
         st.info("Nothing was measured in this order at this rate; choose another.")
         return table
+    destroyed = chosen.filter(answer="saturated")
+    if destroyed.height:
+        titles = ", ".join(palette.title(name) for name in destroyed["selector"])
+        st.info(f"Not judged: {titles}. Random rows of the same layers destroy the model at every rate in this order.")
+        chosen = chosen.filter(pl.col("answer") != "saturated")
+        if chosen.is_empty():
+            return destroyed
     with source.hero():
         left, right = st.columns(2)
     answers = ", ".join(f"{palette.title(row['selector'])} {row['answer']}" for row in chosen.iter_rows(named=True))
     with left:
         alt = f"NLL of each selector's {named} mask minus its layer-matched controls': {answers}."
-        told = findings.own_depths(chosen, order, rate)
+        told = findings.own_depths(chosen, order)
         figure = chart.differences(chosen, order)
         tools.show(figure, f"specific-{order}", alt, key="specific-differences", finding=told, hero=True)
     shares = chosen.filter(pl.col("depth_share").is_not_null())
@@ -45,11 +56,16 @@ def show(source: sources.Source) -> pl.DataFrame:
     if missing := chosen.height - shares.height:
         st.caption(f"{missing} selector(s) have no clear advantage over random, so no share of it.")
     seeds, random = (chosen.row(0, named=True)[name] for name in ("matched_seeds", "random_seeds"))
+    at_own_rates = (
+        "Each selector is compared at the largest rate at which its controls leave the model working. "
+        if DECIDED in table.columns
+        else ""
+    )
     st.caption(
-        f"A control removes as many rows of every layer as the selector's mask, at random ({seeds} draws per ranking); "
-        f"random masks come from {random} seeds. The bar of a difference is its 95% interval over blocks of windows "
-        "and for one further draw of the control, since a selector that knows nothing about rows is one. p is adjusted "
-        "by Holm over the selectors. The verdicts also count the calibration text, where its draws were measured."
+        f"{at_own_rates}A control removes as many rows of every layer as the selector's mask, at random ({seeds} draws "
+        f"per ranking); random masks come from {random} seeds. The bar of a difference is its 95% interval over blocks "
+        "of windows and for one further draw of the control, since a selector that knows nothing about rows is one. p "
+        "is adjusted by Holm over the selectors. The verdicts also count the calibration text, where it was drawn anew."
     )
     st.dataframe(_table(chosen), hide_index=True, alt="Per selector: the difference, its interval, and the depth share")
     return chosen
@@ -60,6 +76,7 @@ def _table(chosen: pl.DataFrame) -> pl.DataFrame:
     chosen = chosen.sort(pl.col("selector").replace_strict(order, return_dtype=pl.Int64))
     return chosen.select(
         formats.texts(chosen["selector"], palette.title).alias("Selector"),
+        formats.texts(chosen["rate"], formats.rate).alias("Rows removed"),
         pl.col("answer").alias("Against its controls"),
         pl.col("difference").round(4).alias("Nats per token"),
         pl.col("low").round(4).alias("95% from"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from engine.edits.masks import removed_count
@@ -17,7 +18,7 @@ from engine.stats.removal_budget import Harm, first_crossing, next_count
 from engine.stats.removal_order import ORDERS
 from engine.stats.table_estimates import with_documents
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.base import AUDIT, Study, Tables, register_study
+from engine.studies.base import AUDIT, Answer, Study, Tables, register_study
 from engine.studies.verdict.removal_budgets import limit_words, removal_budgets
 
 
@@ -68,6 +69,9 @@ class BudgetSearch(Study[AuditInputs]):
         budgets = removal_budgets(tables["budget"], "lerf")
         each = ", ".join(f"{name} {budget}" for name, budget in budgets.items())
         return f"rows that can go before {limit_words(tables['budget'])}: {each}"
+
+    def answer(self, audit: AuditInputs, results: Results, tables: Tables, folder: Path) -> Answer:
+        return Answer((self.line(audit, tables),), dict(tables))
 
 
 def _curves(audit: AuditInputs) -> Iterator[tuple[Ranking, str]]:

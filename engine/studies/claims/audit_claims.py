@@ -99,12 +99,16 @@ def _specific(tables: Tables) -> Iterator[Claim]:
     """A selector against random rows of its own layers."""
     for row in _rows(tables["specific"].filter(pl.col("p_holm").is_not_null())):
         answer = "No difference is seen between its mask and random rows of the same layers"
+        if row["low"] * row["high"] > 0:
+            answer = "Its mask is not told apart from random rows of the same layers after correction for all selectors"
         if row["p_holm"] <= Thresholds().level:
             side = "less" if row["difference"] < 0 else "more"
             answer = f"Its mask does {side} harm than random rows of the same layers"
+        seen = row.get("detectable")
+        power = "" if row["p_holm"] <= Thresholds().level or seen is None else f"; {seen:.2g} would have been seen"
         yield Claim(
-            row["selector"], f"{ORDER_TITLES.get(row['order'], row['order'])} {row['rate']:.0%}",
-            f"{answer} ({row['difference']:+.3g} nats per token, {row['low']:+.3g} to {row['high']:+.3g}).",
+            row["selector"], f"{ORDER_TITLES.get(row['order'], row['order'])} {share_text(row['rate'])}",
+            f"{answer} ({row['difference']:+.3g} nats per token, {row['low']:+.3g} to {row['high']:+.3g}{power}).",
             row["difference"], "nats per token", f"{row['matched_seeds']} layer-matched masks of its own",
             "interval for one further such mask, Student's t, Holm over the selectors", row["p_holm"], CORRECTED,
         )  # fmt: skip

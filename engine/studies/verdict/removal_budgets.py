@@ -52,5 +52,5 @@ def limit_words(table: pl.DataFrame) -> str:
 
 
 def share_text(share: float) -> str:
-    """Percent with two significant digits, three from 10% on."""
-    return f"{share:.1%}" if share >= 0.1 else f"{100 * share:.2g}%"
+    """Percent with two significant digits, three from 10% on, without zeros at the end."""
+    return f"{100 * share:.3g}%" if share >= 0.1 else f"{100 * share:.2g}%"
