@@ -33,11 +33,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "and says why the others were skipped.",
     )
     common.add_model(parser)
+    few = ", ".join(PRESETS["quick"].analyses)
     parser.add_argument(
-        "analyses",
-        metavar="ANALYSIS",
-        nargs="*",
-        help=f"one or more, or all (default: all; preset quick: {', '.join(PRESETS['quick'].analyses)})",
+        "analyses", metavar="ANALYSIS", nargs="*", help=f"one or more, or all (default: all; preset quick: {few})"
     )
     parser.add_argument(
         "--preset",
@@ -53,12 +51,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> None:
-    everything = _ALL in args.analyses
-    if not args.analyses:
-        everything, args.analyses = True, PRESETS[args.preset or default_preset(args.model)].analyses or [_ALL]
+    plan = audit_plan(args)
+    asked = args.analyses or list(PRESETS[args.preset or default_preset(args.model)].analyses) or [_ALL]
     known = Names("analysis", lambda: [*ANALYSES.offered(), _ALL])
-    names = ANALYSES.offered() if _ALL in args.analyses else known(",".join(args.analyses), "ANALYSIS")
-    fit, report, folder, answers = measured(args, audit_plan(args), names, skip=everything)
+    names = ANALYSES.offered() if _ALL in asked else known(",".join(asked), "ANALYSIS")
+    fit, report, folder, answers = measured(args, plan, names, skip=_ALL in asked or not args.analyses)
     notes = common.say_notes(folder)
     if common.as_json(args, {"folder": str(folder), "notes": notes, "left_out": fit.left_out, **report}):
         return

@@ -117,7 +117,10 @@ class RandomMasksPlan:
     null_seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     # Of every selector's layer-matched masks, and of the random masks of `specific`; those of `random` come first, so
     # that cells are shared.
-    matched_seeds: tuple[int, ...] = tuple(range(42, 52))
+    matched_seeds: tuple[int, ...] = option(
+        tuple(range(42, 52)), "seeds of the layer-matched masks of `specific`, of every selector",
+        read=field_types.seeds, least=0, group="specific",
+    )  # fmt: skip
     baseline_seeds: tuple[int, ...] = tuple(range(42, 52))
 
 

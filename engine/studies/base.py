@@ -33,7 +33,7 @@ import polars as pl
 from engine.records.errors import InputError
 from engine.records.hashing import Json
 from engine.records.registry import Registry
-from engine.run.audit_plan import OF_ALL, SWEEP, AuditPlan
+from engine.run.audit_plan import OF_ALL, AuditPlan
 from engine.run.field_types import as_type, assembled, settings_of
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.share import Measured
@@ -219,7 +219,7 @@ def plan_type(group: str) -> type[Any]:
 def analyze_groups() -> list[str]:
     """Groups of the settings of `analyze`: those of every analysis, then those of single ones, by the analysis's id."""
     own = dict.fromkeys(setting.group for setting in settings_of(plan_type(AUDIT)) if setting.option)
-    return [*OF_ALL, *(group for group in own if group not in (*OF_ALL, SWEEP))]
+    return [*OF_ALL, *(group for group in own if group not in OF_ALL)]
 
 
 def whole_plan(plan: Any, group: str) -> Any:

@@ -95,6 +95,7 @@ def test_score_mask_and_sweep_agree(run, tiny_llama, tiny_text, tmp_path):
     assert table.columns == [
         *("model", "selector", "seed", "order", "rate", "rows_removed"),
         *("nll", "nll_stderr", "tokens", "perplexity", "stderr_blocks", "blocks"),
+        "saturated_above",
     ]
     assert table.height == (1 + 3 + 1) * 2
     assert table.filter(selector="consensus2", rate=0.3)["rows_removed"].item() == count
