@@ -44,8 +44,8 @@ EDITS_BESIDE_UNEDITED = 16  # that share one set of passes of the unedited model
 
 
 def pass_record(loaded: LoadedModel, measure: Stored[Any]) -> Json:
-    """What a cell's key says of the passes: their size, skipping of dead neurons and idle attention
-    (`engine.interventions.compaction`), and logits in pieces (`engine.measures.predictions`)."""
+    """What a cell's key says of the passes: their size, skipping of dead neurons (`engine.interventions.compaction`),
+    and logits in pieces (`engine.measures.predictions`)."""
     if isinstance(measure, Derived):
         return pass_record(loaded, measure.base)
     if not isinstance(measure, TokenMeasure):

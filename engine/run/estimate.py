@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from engine.data.pairs import CALIBRATION, read_pairs
 from engine.data.prompts import prompt_ids
 from engine.data.window_starts import before_each
-from engine.interventions.compaction import skips_neurons
-from engine.interventions.dead_rows import linears_of_rows
+from engine.interventions.compaction import compacts
 from engine.measures.generation import REPLIES
 from engine.measures.nll import predicted_nll
 from engine.measures.predictions import predictions, sequences_that_fit
@@ -148,9 +147,8 @@ class _Tracer:
         linears = [sketch.model.get_submodule(layer.name) for layer in self.rows.layers]
         itemsize = DTYPES[sketch.dtype].itemsize
         self.row_bytes = itemsize * sum(p.numel() for linear in linears for p in linear.parameters())
-        # Of which a cell makes smaller copies where a mask leaves less of them, those of down_proj one after the other.
-        neurons = [linear for mlp in gated_mlps(sketch.model) for linear in mlp] if skips_neurons(sketch) else []
-        copied = [*neurons, *linears_of_rows(sketch)]
+        # Of which a cell makes smaller copies where a mask leaves less of them.
+        copied = [linear for mlp in gated_mlps(sketch.model) for linear in mlp] if compacts(sketch) else []
         self.copied_bytes = itemsize * sum(p.numel() for linear in copied for p in linear.parameters())
 
     def scores(self) -> Iterator[Work]:
