@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine.commands import common, options
 from engine.commands.listed import COMMANDS
-from engine.run.audit_plan import OF_ESTIMATE, AuditPlan, for_model
+from engine.run.audit_plan import OF_SWEEP, AuditPlan, for_model
 from engine.run.field_types import Names
 from engine.run.refusal_plan import default_plan
 from engine.run.score_plan import SHIPPED
@@ -33,7 +33,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     common.add_model(parser)
     parser.add_argument("stages", metavar="STAGE", nargs="*", help=f"of {', '.join(STAGES)} (default: all)")
     plans = {"": AuditPlan(), "shipped model": for_model(AuditPlan(), SHIPPED)}
-    options.add_options(parser, plans, OF_ESTIMATE)
+    options.add_options(parser, plans, OF_SWEEP)
     parser.add_argument(
         "--probe",
         nargs="?",

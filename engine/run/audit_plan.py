@@ -31,9 +31,8 @@ from engine.stats.removal_order import ORDERS
 RATES = field_types.steps(0.0, 0.9, 0.05)  # the paper, section 3.4
 SECOND_CORPUS = "demo-chat"  # the shipped model's second domain
 TEXT, SWEEP, CURVES = "evaluation text", "sweep", "curves"  # groups of settings; others are those of one analysis
-# What `estimate` asks for, `sweep`, and every `analyze`.
-OF_ESTIMATE, OF_ALL = (SCORES, TEXT, SWEEP, CURVES), (SCORES, TEXT, CURVES)
-OF_SWEEP = (*OF_ESTIMATE, "replies")
+# What `sweep` and `estimate` ask for, and every `analyze`.
+OF_SWEEP, OF_ALL = (SCORES, TEXT, SWEEP, CURVES, "replies"), (SCORES, TEXT, CURVES)
 
 
 @dataclass(frozen=True)

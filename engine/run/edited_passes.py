@@ -72,6 +72,15 @@ def edits_together(loaded: LoadedModel, measure: Measure[Any]) -> int:
     return max(1, min(windows_that_fit(loaded, measure.windows) // measure.size, EDITS_TOGETHER))
 
 
+def sequences_per_edit(loaded: LoadedModel, measure: Stored[Any]) -> float:
+    """How many sequences go forward for each of `measure.passes` under one of many edits: beside the unedited model its
+    own too, of which a pass has the shape of an edited one and serves `EDITS_BESIDE_UNEDITED` edits."""
+    if not isinstance(measure, TokenMeasure) or not measure.beside_unedited:
+        return 1.0
+    copies = _copies(loaded, measure)
+    return copies * (1 + math.ceil(EDITS_BESIDE_UNEDITED / copies)) / EDITS_BESIDE_UNEDITED
+
+
 def measured(loaded: LoadedModel, measure: Measure[R], edits: Sequence[AnyEdit]) -> list[R]:
     """Under each of at most `edits_together` edits."""
     if isinstance(measure, TokenMeasure):

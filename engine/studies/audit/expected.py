@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from engine.measures.base import Measure
+from engine.measures.base import TokenMeasure
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.run.audit_plan import AuditPlan
@@ -94,4 +94,8 @@ def _drawn(sketch: LoadedModel, plan: AuditPlan) -> Scored:
 def _tokens(cell: Cell[object]) -> int:
     """Tokens of the cell's text; of a measure that reads no windows none are known."""
     measure = cell.measure
-    return measure.text_tokens if isinstance(measure, Measure) else 0
+    return (
+        sum(one.sequences * one.length for one in measure.passes(cell.loaded))
+        if isinstance(measure, TokenMeasure)
+        else 0
+    )
