@@ -20,6 +20,7 @@ from engine.results.store import Store
 from engine.run.cell import Cell
 from engine.run.preflight import LeftOut
 from engine.run.runner import Results, Runner
+from engine.run.score_plan import ScorePlan
 from engine.run.share import Measured
 from engine.studies.base import GROUPS, Study, StudyInfo, Tables, conduct
 
@@ -46,6 +47,14 @@ class StudyInputs(ABC):
     @abstractmethod
     def sketched(cls, sketch: LoadedModel, plan: Any, store: Store) -> StudyInputs:
         """Inputs whose model has no weights."""
+
+    @classmethod
+    @abstractmethod
+    def scores_of(cls, plan: Any) -> ScorePlan:
+        """The scores of text that `prepare` needs."""
+
+    def draw_scores(self) -> None:  # noqa: B027 - not every group has cells that ask for some
+        """Drawn scores in the place of those that a model without weights cannot have."""
 
     def check(self, infos: Sequence[StudyInfo]) -> None:  # noqa: B027 - not every group has something to check
         """Errors: InputError where what all of these studies read is not there or does not fit. Needs no weights."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from engine.data.corpora import Windows
@@ -33,6 +34,7 @@ from engine.run.preflight import LeftOut, fitting
 from engine.run.runner import Results
 from engine.run.score_plan import ScorePlan
 from engine.run.scoring import Scored, score_model, score_tokens, write_scores
+from engine.selectors import get_selector
 from engine.selectors.kept_sums import KeptSums
 from engine.studies.base import AUDIT, Study, StudyInfo, Tables
 from engine.studies.claims.ledger import ledger, needed
@@ -216,6 +218,19 @@ class AuditInputs(StudyInputs):
     @classmethod
     def sketched(cls, sketch: LoadedModel, plan: AuditPlan, store: Store) -> AuditInputs:
         return cls(sketch, plan, store)
+
+    @classmethod
+    def scores_of(cls, plan: AuditPlan) -> ScorePlan:
+        return plan.scoring
+
+    def draw_scores(self) -> None:
+        seeds, rows = self.plan.scoring.seeds, self.loaded.rows.n_rows
+        draw = torch.Generator().manual_seed(0)
+        scores = {
+            name: torch.rand((len(seeds), rows) if get_selector(name).seeded else (rows,), generator=draw)
+            for name in self.plan.scoring.selectors
+        }
+        self.scored = Scored(scores, seeds, {}, 0.0)
 
     def check(self, infos: Sequence[StudyInfo]) -> None:
         self.check_intervention()

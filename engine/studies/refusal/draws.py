@@ -16,8 +16,8 @@ from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.holm import holm
 from engine.stats.permutation import p_value, prediction_interval, rank_among
-from engine.studies.base import Answer, Study, Tables, TextTable
-from engine.studies.refusal.grid import UNFINISHED, Grid
+from engine.studies.base import Answer, Expected, Study, Tables, TextTable
+from engine.studies.refusal.grid import UNFINISHED, Grid, expected
 from engine.studies.refusal.inputs import Rates, RefusalInputs
 from engine.studies.refusal.operating_point import OperatingPoint
 
@@ -53,6 +53,10 @@ class Drawn(Study[RefusalInputs]):
     def __init__(self, run: RefusalInputs) -> None:
         self.real = Grid(run, run.contrasts, run.calibration)
         self.grids = {seed: self.real.moved(run, _mover(run, seed)) for seed in draw_seeds(run)}
+
+    @classmethod
+    def expected(cls, run: RefusalInputs, known: Results) -> Expected:
+        return expected(run, 1 + run.plan.draws)
 
     def cells(self, run: RefusalInputs, known: Results) -> Iterable[Cell[Any]]:
         for grid in (self.real, *self.grids.values()):

@@ -41,6 +41,7 @@ from engine.run.plan_text import calibration_text, evaluation_text
 from engine.run.preflight import LeftOut, check_text, impossible, remaining
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import LocalRunner, Results, Runner
+from engine.run.score_plan import ScorePlan
 from engine.selectors import protected_by
 from engine.selectors.base import get_selector, titles_record
 from engine.stats.intervals import Interval, wilson
@@ -198,6 +199,12 @@ class RefusalInputs(StudyInputs):
         return replace(plan, selectors=remaining(plan.selectors, left_out, named=named)), left_out
 
     @classmethod
+    def scores_of(cls, plan: RefusalPlan) -> ScorePlan:
+        """Of the selectors that protect rows, once; seeded ones need none."""
+        scored = dict.fromkeys(protected_by(name) for name in plan.selectors if not get_selector(name).seeded)
+        return replace(plan.scoring, selectors=tuple(scored))
+
+    @classmethod
     def sketched(cls, sketch: LoadedModel, plan: RefusalPlan, store: Store) -> RefusalInputs:
         return cls(sketch, plan, store, cast(Any, None))  # nothing is judged here
 
@@ -210,9 +217,7 @@ class RefusalInputs(StudyInputs):
             check_sides(domain, [pair.risk for pair in pairs], [pair.base for pair in pairs])
         onset_tokens(sketch.tokenizer, plan.phrases)
         self._check_prompts(self.calibration)
-        scored = tuple(dict.fromkeys(protected_by(name) for name in plan.selectors if not get_selector(name).seeded))
-        if scored:
-            check_text(sketch, replace(plan.scoring, selectors=scored))
+        check_text(sketch, self.scores_of(plan))
         if any(info.measures for info in infos):
             with suppress(InputError):  # a domain without held-out pairs is an error only where they are measured
                 self._check_prompts(self.heldout)
