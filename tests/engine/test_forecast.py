@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from tiny_models import save_tiny
 from engine.models.loading import load_model, load_sketch
 from engine.records.errors import InputError
 from engine.results.store import Store
+from engine.run.estimate import SWEEP, estimate
+from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import LocalRunner
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import ANALYSES, conduct
@@ -47,13 +50,13 @@ def test_flops_grow_by_the_cells(folder: Path, tiny_text: Path, tmp_path: Path) 
     with Store(tmp_path) as store:
         plan = tiny_audit(load_sketch(str(folder), device="cpu"), tiny_text, store, scoring=SCORING).plan
     sketch = partial(load_sketch, str(folder), device="cpu")
-    scores, some, more = (
-        from_shapes(AuditInputs, sketch, plan, names) for names in (("agreement",), ("gap",), ("gap", "sweep"))
-    )
-    assert scores.cells == 0
-    per_cell = (some.of.flops - scores.of.flops) / some.cells
-    assert per_cell > 0
-    assert more.of.flops - scores.of.flops == pytest.approx(per_cell * more.cells)
+    forecast = partial(from_shapes, AuditInputs, sketch, plan)
+    scores, some, more = forecast(("agreement",)), forecast(("gap",)), forecast(("gap", "sweep"))
+    assert scores.cells == scores.flops(SWEEP) == 0
+    one_cell = estimate(sketch(), replace(plan, sweep_rates=(0.0,)), RefusalPlan(), (SWEEP,)).flops
+    assert [found.flops(SWEEP) for found in (some, more)] == [one_cell * found.cells for found in (some, more)]
+    assert some.of.flops == scores.of.flops + some.flops(SWEEP)
+    assert (more.at_least, forecast(("dangerous",)).at_least) == (False, True)  # draws only where a group is
 
 
 def test_cells_of_other_scores_are_not_told(folder: Path, tiny_text: Path, tmp_path: Path) -> None:
