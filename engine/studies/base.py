@@ -136,6 +136,11 @@ class Study(ABC, Generic[Inputs]):
         """What came out, in a few words, as one of several studies."""
         return f"{', '.join(tables)} written"
 
+    @classmethod
+    def remade_with(cls, folder: Path, stems: Sequence[str]) -> dict[str, type[Study[Inputs]]]:
+        """Further studies, by id, that left columns in these tables of a folder."""
+        return {}
+
     def answer(self, inputs: Inputs, results: Results, tables: Tables, folder: Path) -> Answer:
         """What came out, as a command tells it. folder: where the tables are."""
         return Answer((), dict(tables))

@@ -13,6 +13,7 @@ import polars as pl
 from engine.edits.contrasts import Contrast
 from engine.edits.edit import UNEDITED, Edit
 from engine.records.hashing import Json
+from engine.results.folders import read_table
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
@@ -41,7 +42,7 @@ def edits(
 class Chosen(Study[RefusalInputs]):
     """What was chosen in the grid: `operating_points`, the sweep behind it, and one mask per point."""
 
-    masks_of = POINTS
+    masks_of, replayed = POINTS, True
 
     def __init__(self, run: RefusalInputs) -> None:
         self.grid = Grid(run, run.contrasts, run.calibration)
@@ -51,6 +52,13 @@ class Chosen(Study[RefusalInputs]):
         points = self.grid.points(run, known)
         if points is not None:
             yield from self.of_points(run, points)
+
+    @classmethod
+    def remade_with(cls, folder: Path, stems: Sequence[str]) -> dict[str, type[Study[RefusalInputs]]]:
+        columns = read_table(folder, POINTS).columns if POINTS in stems else []
+        if "control_malign" in columns:
+            return {"control": Controlled}
+        return {"evaluate": Measured} if "edited_malign" in columns else {}
 
     @classmethod
     def expected(cls, run: RefusalInputs, known: Results) -> Expected:
@@ -122,7 +130,7 @@ class Chosen(Study[RefusalInputs]):
 class Swept(Chosen):
     """The grid alone: `refusal_sweep`."""
 
-    masks_of = ""
+    masks_of, replayed = "", False
 
     def tables(self, run: RefusalInputs, results: Results) -> Tables:
         return self.grid.tables(run, results)
