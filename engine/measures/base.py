@@ -15,7 +15,7 @@ To add one that reads what the model predicts at every token of the evaluation t
 
 It then stands in `sweep --measures`, in the table `sweep_measures` and on the page Curves. The text is passed for it as
 for the built-in ones (`engine.run.edited_passes`): edits in the weights, without what they kill, from the first edited
-block on, in batches that fit. A measure of anything else inherits from `Measure`.
+block on, in batches that fit. A measure of anything else inherits from `Measure`, and says in `passes` what it costs.
 """
 
 from __future__ import annotations
