@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dashboard.state import access
 from engine.run.audit_plan import AuditPlan
@@ -12,11 +12,10 @@ from engine.run.refusal_plan import RefusalPlan
 
 if TYPE_CHECKING:
     from dashboard.state.remakes import Remake
-    from engine.run.estimate import Estimate
+    from engine.studies.forecast import Forecast
 
 
 KNOWN = "What the store knows already takes no time."
-_NO_EDITS = ("calibrate", "structure")  # stages that measure none
 
 
 def of_remake(made: Remake) -> str:
@@ -31,47 +30,48 @@ def of_remake(made: Remake) -> str:
 def of_analyses(model_id: str, plan: AuditPlan, names: tuple[str, ...], **loading: str) -> str:
     """Scores and cells of analyses. loading: revision and dtype, as `load_sketch` takes them."""
     access.need("loading a model for an estimate")
-    from engine.models.loading import load_sketch
-    from engine.run.estimate import flops_per_second
-    from engine.studies.audit.expected import expected
+    from engine.studies.audit.inputs import AuditInputs
 
-    sketch = partial(load_sketch, model_id, **loading)
-    found = expected(sketch, plan, names)
+    found, speed = _forecast(AuditInputs, model_id, plan, names, loading)
     some = "at least " if found.at_least else ""
     cells = f" and {some}{found.cells:,} cells" if found.cells else " and cells that scores of other texts decide"
     what = f"Scores{cells if found.cells or found.at_least else ''}"
-    return f"{what}: {some}{_time(found.flops, flops_per_second(sketch()), found.of)}. {KNOWN}"
+    return f"{what}: {some}{_time(found.of.flops, speed, found)}. {KNOWN}"
 
 
 def of_refusal(model_id: str, plan: RefusalPlan, stage: str = "run", **loading: str) -> str:
     """A stage of a refusal experiment by its largest parts: scores, and the replies over the grid."""
     access.need("loading a model for an estimate")
-    from engine.models.loading import load_sketch
-    from engine.run.estimate import REPLIES, SCORE, estimate, flops_per_second
-    from engine.run.preflight import impossible, remaining
+    from engine.run.estimate import SCORE, SWEEP
+    from engine.studies.refusal.inputs import RefusalInputs
 
-    sketch = load_sketch(model_id, **loading)
-    speed = flops_per_second(sketch)
-    left_out = impossible(sketch, plan.scoring.selectors)
-    scoring = replace(plan.scoring, selectors=remaining(plan.scoring.selectors, left_out, named=False))
-    found = estimate(sketch, AuditPlan(scoring=scoring), plan, (SCORE, REPLIES))
-    flops = {part: sum(one.flops for one in found.work if one.stage == part) for part in (SCORE, REPLIES)}
-    said = f"Scores: {_time(flops[SCORE], speed, found)}."
-    if stage in _NO_EDITS:
+    largest = "sweep" if stage == "run" else stage
+    found, speed = _forecast(RefusalInputs, model_id, plan, (largest,), loading)
+    said = f"Scores: {_time(found.flops(SCORE), speed, found)}."
+    if not found.edits:
         return f"{said} {KNOWN}"
-    grids = 1 + (plan.draws if stage == "draws" else 0)
-    edits = grids * len(plan.lambdas) * len(plan.ks) * len(plan.selectors)
     return (
-        f"{said} Replies to the calibration prompts under up to {edits:,} edits per domain: "
-        f"{_time(edits * flops[REPLIES], speed)} if all of them are asked, which those are not that harm language too "
+        f"{said} Replies to the calibration prompts under up to {found.edits:,} edits per domain: "
+        f"{_time(found.flops(SWEEP), speed)} if all of them are asked, which those are not that harm language too "
         f"much. Held-out prompts, controls and a wider grid come on top. {KNOWN}"
     )
 
 
-def _time(flops: float, speed: float, found: Estimate | None = None) -> str:
+def _forecast(kind: Any, model_id: str, plan: Any, names: Sequence[str], loading: Any) -> tuple[Forecast, float]:
+    """And this device's speed in FLOP/s."""
+    from engine.models.loading import load_sketch
+    from engine.run.estimate import flops_per_second
+    from engine.studies.forecast import from_shapes
+
+    sketch = partial(load_sketch, model_id, **loading)
+    return from_shapes(kind, sketch, plan, names), flops_per_second(sketch())
+
+
+def _time(flops: float, speed: float, found: Forecast | None = None) -> str:
     """The time of the products alone, as the command `estimate` says it, and the memory."""
     from engine.run.fits import GIB
     from engine.run.pace import told
 
-    memory = "" if found is None else f" on {found.device}, in truth longer; about {found.peak_bytes / GIB:.1f} GiB"
+    of = found and found.of
+    memory = f" on {of.device}, in truth longer; about {of.peak_bytes / GIB:.1f} GiB" if of else ""
     return f"{told(flops / speed)} of matrix products{memory}"

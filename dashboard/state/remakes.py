@@ -13,13 +13,12 @@ from engine.records.manifest import read_manifest
 from engine.results.folders import is_published
 from engine.results.tables import TABLES
 from engine.run import recorded_plan
-from engine.run.audit_plan import OF_SWEEP, AuditPlan, default_preset, for_model, preset
+from engine.run.audit_plan import OF_SWEEP, TEXT, AuditPlan, default_preset, for_model, preset
 from engine.run.refusal_plan import RefusalPlan, default_plan
 from engine.run.score_plan import SHIPPED
 from engine.run.typed_plan import Typed, typed, typed_audit
 from engine.studies.base import ANALYSES, AUDIT, STAGES, analyze_groups, plan_type, whole_plan
 
-_READS = {"domain": ("domain_corpus",), "downstream": ("downstream_tasks",)}  # settings that only these open
 _NO_SETTINGS = "This folder does not tell its settings: the preset {} is taken."
 _OTHER_PAIRS = "This folder has no refusal run yet: the shipped prompt pairs are taken; Live edit takes others."
 
@@ -114,8 +113,7 @@ def _audit(
     recorded = _specs(manifest, "settings", "scores")
     notes: tuple[str, ...] = ()
     if recorded:
-        reads = ["eval_corpus", *(name for analysis in names for name in _READS.get(analysis, ()))]
-        plan, told = recorded_plan.audit_plan(recorded[0], reads, texts, plan_type(AUDIT))
+        plan, told = recorded_plan.audit_plan(recorded[0], [TEXT, *names], texts, plan_type(AUDIT))
         notes = tuple(f"{note[0].upper()}{note[1:]}." for note in told)
     else:
         name = default_preset(model_id, first_look=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine.commands import common, options
 from engine.commands.listed import COMMANDS
-from engine.run.audit_plan import OF_ESTIMATE, AuditPlan, for_model
+from engine.run.audit_plan import OF_SWEEP, AuditPlan, for_model
 from engine.run.field_types import Names
 from engine.run.refusal_plan import default_plan
 from engine.run.score_plan import SHIPPED
@@ -25,15 +25,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "estimate",
         help=COMMANDS["estimate"],
         description="Counts on the model's shapes, with the functions and batch sizes of the run itself, what `score` "
-        "and `sweep` take with the same options, and the replies of a refusal experiment under one edit (its default "
-        "prompts). Cells that the store knows already are counted too. The time is that of the matrix products alone, "
-        "at their speed here, so that a run takes longer; with --probe that of passes timed on the model itself. What "
-        "further analyses and a refusal grid add, the commands say themselves before they begin.",
+        "and `sweep` take with the same options, with all --measures, and the replies of a refusal experiment under "
+        "one edit (its default prompts). Cells that the store knows already are counted too. The time is that of the "
+        "matrix products alone, at their speed here, so that a run takes longer; with --probe that of passes timed on "
+        "the model itself. What further analyses and a refusal grid add, their commands say before they begin.",
     )
     common.add_model(parser)
     parser.add_argument("stages", metavar="STAGE", nargs="*", help=f"of {', '.join(STAGES)} (default: all)")
     plans = {"": AuditPlan(), "shipped model": for_model(AuditPlan(), SHIPPED)}
-    options.add_options(parser, plans, OF_ESTIMATE)
+    options.add_options(parser, plans, OF_SWEEP)
     parser.add_argument(
         "--probe",
         nargs="?",

@@ -19,8 +19,8 @@ def applied(loaded: LoadedModel, edit: AnyEdit, *, skip_dead: bool = False) -> I
     """Inside: this thread's passes are those of the edited model. Outside: the model as it was.
 
     Zero rows go into the weights; every other intervention, edits of columns, and steering are done at the outputs (or
-    inputs). The model's lock is held throughout. skip_dead: leave out what the weights then have that does nothing
-    (`compacted`); the last bits may be others.
+    inputs). The model's lock is held throughout. skip_dead: leave out dead MLP neurons (`compacted`); the last bits
+    may be others.
     """
     if isinstance(edit, Edit) and goes_into_weights(edit):
         with zeroed(loaded, edit.units), compacted(loaded) if skip_dead else nullcontext():

@@ -15,7 +15,7 @@ To add one that reads what the model predicts at every token of the evaluation t
 
 It then stands in `sweep --measures`, in the table `sweep_measures` and on the page Curves. The text is passed for it as
 for the built-in ones (`engine.run.edited_passes`): edits in the weights, without what they kill, from the first edited
-block on, in batches that fit. A measure of anything else inherits from `Measure`.
+block on, in batches that fit. A measure of anything else inherits from `Measure`, and says in `passes` what it costs.
 """
 
 from __future__ import annotations
@@ -43,10 +43,28 @@ R = TypeVar("R")
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 
 
+class Passes(NamedTuple):
+    """What a measure passes through a model under one edit: `sequences` of `length` tokens, and behind each of them
+    `steps` more, one token at a time.
+
+    at_once: sequences in a pass at most, None: as many of these as fit. logits: of how many last positions, 0 for all.
+    """
+
+    sequences: int
+    length: int
+    steps: int = 0
+    at_once: int | None = None
+    logits: int = 0
+
+
 class Stored(ABC, Generic[R]):
     """What a cell's key and the store ask of a measure. kind: part of the key, stored, never renamed."""
 
     kind: ClassVar[str]
+
+    def passes(self, loaded: LoadedModel) -> tuple[Passes, ...]:
+        """What it costs under one edit, for an estimate; nothing where that cannot be told. Reads no weights."""
+        return ()
 
     @abstractmethod
     def record(self, loaded: LoadedModel) -> Json:
@@ -68,11 +86,6 @@ class Measure(Stored[R]):
     """
 
     skips_dead: ClassVar[bool] = False  # may passes leave out what an edit in the weights kills? The key then says so
-
-    @property
-    def text_tokens(self) -> int:
-        """How many tokens of text it reads, 0 where that cannot be told beforehand."""
-        return 0
 
     @property
     def size(self) -> int:
@@ -192,9 +205,10 @@ class TokenMeasure(Measure[R]):
     def size(self) -> int:
         return len(self.windows.sample_ids)
 
-    @property
-    def text_tokens(self) -> int:
-        return int(self.windows.input_ids.numel())
+    def passes(self, loaded: LoadedModel) -> tuple[Passes, ...]:
+        """Those of the edited model; who compares with the unedited one shares its passes among edits."""
+        at_once = min(self.batch_size, self.size) if self.batch_size else None
+        return (Passes(self.size, self.windows.read_ids.shape[1], at_once=at_once),)
 
 
 class Given(NamedTuple):

@@ -24,12 +24,15 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.records.hashing import Json
 
+_TOGETHER = 1e-12  # of the largest half: what float64 leaves of means that cancel
+
 
 def principal_direction(positive: Tensor, negative: Tensor) -> Tensor:
     """First principal component of both groups' states, each pair around its own middle, unit length.
 
     As CAST's reference code did when the paper came out (its later `pca_pairwise`): what the two of a pair share
-    cancels, and +-(positive_i - negative_i) / 2 is left. Its sign: on the whole, positives lie on its positive side.
+    cancels, and +-(positive_i - negative_i) / 2 is left. Its sign: on the whole, positives lie on its positive side;
+    where the two means lie together along it, its component of the largest size is positive (**choice**).
     positive, negative [n, d], row i of both a pair; returns [d] float64. `InputError` where no pair differs.
     """
     halves = (positive.double() - negative.double()) / 2
@@ -37,6 +40,8 @@ def principal_direction(positive: Tensor, negative: Tensor) -> Tensor:
         raise InputError("both states of every pair are equal, so they have no direction; give prompts that differ")
     direction = torch.linalg.svd(halves, full_matrices=False).Vh[0]
     side = halves.mean(0) @ direction
+    if abs(side) <= _TOGETHER * halves.norm(dim=1).max():
+        side = direction[direction.abs().argmax()]
     return -direction if side < 0 else direction
 
 

@@ -18,7 +18,7 @@ from engine.data.prompts import Prompt, pad_left, prompt_ids
 from engine.edits.edit import UNEDITED
 from engine.edits.steering import AnyEdit
 from engine.interventions.at_outputs import EDITS_AT_ONCE
-from engine.measures.base import Average, AverageMeasure, register_measure
+from engine.measures.base import Average, AverageMeasure, Passes, register_measure
 from engine.measures.generation import BATCH_SIZE, end_tokens, generate_under
 from engine.measures.predictions import kind_of, logits_that_fit, vocabulary_of
 from engine.measures.replies import Replies
@@ -159,6 +159,13 @@ class Fluency(AverageMeasure):
 
     def record(self, loaded: LoadedModel) -> Json:
         return self.replies.record(loaded)
+
+    def passes(self, loaded: LoadedModel) -> tuple[Passes, ...]:
+        """Of replies of full length, which the unedited model then reads."""
+        (written,) = self.replies.passes(loaded)
+        new = self.replies.max_new_tokens
+        fit = logits_that_fit(kind_of(loaded.device), new + 1, vocabulary_of(loaded.model))
+        return written, Passes(self.size, written.length + new, at_once=min(fit, self.size), logits=new + 1)
 
     def together(self, loaded: LoadedModel) -> int:
         return EDITS_AT_ONCE

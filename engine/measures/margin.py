@@ -20,7 +20,7 @@ from engine.data.onsets import ONSET_PHRASES, OnsetTokens, onset_tokens
 from engine.data.prompts import encode_prompts, pad_left, prompt_ids
 from engine.edits.steering import AnyEdit
 from engine.interventions.at_outputs import EDITS_AT_ONCE, edit_batches, edited_outputs
-from engine.measures.base import Average, AverageMeasure, register_measure
+from engine.measures.base import Average, AverageMeasure, Passes, register_measure
 from engine.models.loading import LoadedModel, input_device
 from engine.records.errors import InputError
 from engine.records.hashing import Json
@@ -128,6 +128,10 @@ class Margins(AverageMeasure):
     def record(self, loaded: LoadedModel) -> Json:
         read = {"prompts": self.prompts, "tokenizer": loaded.tokenizer_hash, "phrases": ONSET_PHRASES}
         return {**read, "batch_size": BATCH_SIZE}
+
+    def passes(self, loaded: LoadedModel) -> tuple[Passes, ...]:
+        longest = max(len(prompt_ids(loaded.tokenizer, prompt)) for prompt in self.prompts)
+        return (Passes(self.size, longest, at_once=min(BATCH_SIZE, EDITS_AT_ONCE * self.size), logits=1),)
 
     def together(self, loaded: LoadedModel) -> int:
         return EDITS_AT_ONCE

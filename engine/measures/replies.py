@@ -11,7 +11,7 @@ from engine.data.thinking import kept_marks, opened, thinks
 from engine.edits.edit import UNEDITED
 from engine.edits.steering import AnyEdit
 from engine.interventions.at_outputs import sees_sequences
-from engine.measures.base import Measure
+from engine.measures.base import Measure, Passes
 from engine.measures.generation import further_ends, generate_under
 from engine.measures.sampling import Sampling
 from engine.models.loading import LoadedModel
@@ -70,6 +70,12 @@ class Replies(Measure[list[Written]]):
 
     def decode(self, stored: Json) -> list[Written]:
         return [Written(*pair) for pair in zip(stored["replies"], stored["finished"], strict=True)]
+
+    def passes(self, loaded: LoadedModel) -> tuple[Passes, ...]:
+        """Of replies of full length."""
+        longest = max(len(prompt_ids(loaded.tokenizer, prompt, **self._how)) for prompt in self.prompts)
+        at_once = min(self.batch_size, self.together(loaded) * self.size)
+        return (Passes(self.size, longest, self.max_new_tokens - 1, at_once, logits=1),)
 
     def together(self, loaded: LoadedModel) -> int:
         """As many edits as fill a batch with their replies; prompts that fill one alone are answered edit by edit."""

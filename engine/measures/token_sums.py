@@ -48,7 +48,7 @@ def token_values(
     """
 
     def passed(batch: Sequences) -> Tensor:
-        return _values(measure, *_predictions(loaded, measure.windows, batch, under))
+        return values_of(measure, *_predictions(loaded, measure.windows, batch, under))
 
     batches = (sequences[start : start + at_once] for start in range(0, len(sequences), at_once))
     return [values for batch in batches for _, values in in_parts(loaded.model, WINDOWS, batch, passed)]
@@ -80,7 +80,7 @@ def values_beside_unedited(
             for edit, said in dict(zip(group, by_edit, strict=True)).items():
                 # Where logits are made in pieces, the unedited model's are made again for each edit.
                 beside = map(measure.of_unedited, unedited.chunks()) if kept is None else kept
-                values[edit] = _values(measure, said, ids, beside)
+                values[edit] = values_of(measure, said, ids, beside)
         return list(values.values())
 
     def fewer_at_once(batch: Sequence[int]) -> list[Tensor]:
@@ -124,7 +124,7 @@ def _predictions(loaded: LoadedModel, windows: Windows, batch: Sequences, under:
         return predictions(loaded.model, {"input_ids": sent_ids}), sent_ids
 
 
-def _values(
+def values_of(
     measure: TokenMeasure[Any], said: Predictions, ids: Tensor, unedited: Iterable[Any] | None = None
 ) -> Tensor:
     """[k, windows, length - 1] of a pass over ids [windows, T]; what stands before the windows does not count."""

@@ -46,16 +46,11 @@ def offer_faster_products(model: nn.Module) -> None:
                 set_forward(module, _forward)
 
 
-def product(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """input @ weight.T + bias, in the faster way where this thread wants it. input [..., in], weight [out, in]"""
-    if not getattr(_here, "wanted", False) or not _takes(input, weight):
-        return functional.linear(input, weight, bias)
-    found: Tensor = torch.ops.mkldnn._linear_pointwise(input, weight, bias, "none", [], "")
-    return found
-
-
 def _forward(linear: nn.Linear, input: Tensor) -> Tensor:
-    return product(input, linear.weight, linear.bias)
+    if not getattr(_here, "wanted", False) or not _takes(input, linear.weight):
+        return functional.linear(input, linear.weight, linear.bias)
+    found: Tensor = torch.ops.mkldnn._linear_pointwise(input, linear.weight, linear.bias, "none", [], "")
+    return found
 
 
 def _takes(input: Tensor, weight: Tensor) -> bool:

@@ -33,9 +33,8 @@ RATES = field_types.PAPER_RATES  # section 3.4
 SWEEP_RATES = tuple(sorted({*RATES, 0.0025, 0.005, 0.01, 0.02, 0.03}))  # budgets of real models lie there
 SECOND_CORPUS = "demo-chat"  # the shipped model's second domain
 TEXT, SWEEP, CURVES = "evaluation text", "sweep", "curves"  # groups of settings; others are those of one analysis
-# What `estimate` asks for, `sweep`, and every `analyze`.
-OF_ESTIMATE, OF_ALL = (SCORES, TEXT, SWEEP, CURVES), (SCORES, TEXT, CURVES)
-OF_SWEEP = (*OF_ESTIMATE, "replies")
+# What `sweep` and `estimate` ask for, and every `analyze`.
+OF_SWEEP, OF_ALL = (SCORES, TEXT, SWEEP, CURVES, "replies"), (SCORES, TEXT, CURVES)
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,8 @@ EDITS_BESIDE_UNEDITED = 16  # that share one set of passes of the unedited model
 
 
 def pass_record(loaded: LoadedModel, measure: Stored[Any]) -> Json:
-    """What a cell's key says of the passes: their size, skipping of dead neurons and idle attention
-    (`engine.interventions.compaction`), and logits in pieces (`engine.measures.predictions`)."""
+    """What a cell's key says of the passes: their size, skipping of dead neurons (`engine.interventions.compaction`),
+    and logits in pieces (`engine.measures.predictions`)."""
     if isinstance(measure, Derived):
         return pass_record(loaded, measure.base)
     if not isinstance(measure, TokenMeasure):
@@ -70,6 +70,15 @@ def edits_together(loaded: LoadedModel, measure: Measure[Any]) -> int:
     if not sees_sequences(loaded):
         return 1
     return max(1, min(windows_that_fit(loaded, measure.windows) // measure.size, EDITS_TOGETHER))
+
+
+def sequences_per_edit(loaded: LoadedModel, measure: Stored[Any]) -> float:
+    """How many sequences go forward for each of `measure.passes` under one of many edits: beside the unedited model its
+    own too, of which a pass has the shape of an edited one and serves `EDITS_BESIDE_UNEDITED` edits."""
+    if not isinstance(measure, TokenMeasure) or not measure.beside_unedited:
+        return 1.0
+    copies = _copies(loaded, measure)
+    return copies * (1 + math.ceil(EDITS_BESIDE_UNEDITED / copies)) / EDITS_BESIDE_UNEDITED
 
 
 def measured(loaded: LoadedModel, measure: Measure[R], edits: Sequence[AnyEdit]) -> list[R]:

@@ -8,29 +8,31 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from engine.data.corpora import Windows
 from engine.data.pairs import CALIBRATION, read_pairs
-from engine.data.prompts import prompt_ids
 from engine.data.window_starts import before_each
-from engine.interventions.compaction import skips_neurons
-from engine.interventions.dead_rows import linears_of_rows
+from engine.interventions.compaction import compacts
+from engine.measures.base import MEASURES, Derived, Given, Passes, Stored, TokenMeasure
 from engine.measures.generation import REPLIES
-from engine.measures.nll import predicted_nll
+from engine.measures.nll import Nll
 from engine.measures.predictions import predictions, sequences_that_fit
+from engine.measures.replies import Replies
+from engine.measures.token_sums import values_of
 from engine.models import kv_cache
 from engine.models.dry_passes import DryModel, PassCost, dry
-from engine.models.experts import has_experts
 from engine.models.gated_mlps import gated_mlps
 from engine.models.loading import DTYPES, LoadedModel
 from engine.models.memory import has_own_memory
 from engine.records.errors import InputError
 from engine.run.audit_plan import AuditPlan
+from engine.run.edited_passes import sequences_per_edit
 from engine.run.refusal_plan import RefusalPlan
 from engine.selectors import get_selector, with_needs
 from engine.selectors.activations import window_statistics
@@ -50,7 +52,8 @@ class Work:
 
     passes: batches through the model, each time that one goes forward. tokens: positions that go forward, all passes.
     flops: two per multiply and add of a matrix product, the backward passes' too. batch: sequences in a pass.
-    peak_bytes: beyond the weights. kept_bytes: of rows that an edit removes, which are put back later.
+    peak_bytes: beyond the weights. kept_bytes: of rows that an edit removes, which are put back later. measure: its
+    kind, "" for scores.
     """
 
     stage: str
@@ -61,6 +64,7 @@ class Work:
     batch: int
     peak_bytes: int
     kept_bytes: int = 0
+    measure: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,17 +112,21 @@ def estimate(
     stages: Sequence[str] = STAGES,
     *,
     batch: int | None = None,
+    cells: Iterable[tuple[Stored[Any], int]] | None = None,
 ) -> Estimate:
     """The work of these stages: scores of the plan's selectors, every cell of its sweep, the replies under one edit.
 
     sketch: the model without its weights (`load_sketch`), which is used up. batch: sequences per pass, None for what
-    the run would choose. Scores and cells that the store knows already are not left out, and what is skipped of dead
-    neurons is not subtracted from FLOPs. Memory is traced pass by pass; that of ig's path is one plain pass's and what
-    `engine.selectors.gradients` says that it keeps.
+    the run would choose. cells: measures, each with how many edits it is taken under, in the place of the sweep's. What
+    a measure costs is its own to say (`Stored.passes`); one that does not is named and not counted. Scores and cells
+    that the store knows already are not left out, and what is skipped of dead neurons is not subtracted from FLOPs.
+    Memory is traced pass by pass; that of ig's path is one plain pass's and what `engine.selectors.gradients` says that
+    it keeps.
     Errors: InputError where the model cannot be traced by its shapes.
     """
     tracer = _Tracer(sketch, plan, refusal, batch)
-    makers = {SCORE: tracer.scores, SWEEP: tracer.sweep, REPLIES: tracer.replies}
+    swept = tracer.sweep if cells is None else lambda: tracer.measured(cells)
+    makers = {SCORE: tracer.scores, SWEEP: swept, REPLIES: tracer.replies}
     try:
         with dry(sketch.model, DTYPES[sketch.dtype]) as model:
             tracer.dry = model
@@ -143,19 +151,18 @@ class _Tracer:
     def __init__(self, sketch: LoadedModel, plan: AuditPlan, refusal: RefusalPlan, batch: int | None) -> None:
         self.sketch, self.rows, self.plan, self.refusal, self.batch = sketch, sketch.rows, plan, refusal, batch
         self.kind = "cuda" if sketch.device.startswith("cuda") else "cpu"
-        self.before = len(before_each(sketch.tokenizer, plan.scoring.window_start))  # tokens before each window
+        self.before = before_each(sketch.tokenizer, plan.scoring.window_start)  # tokens before each window
         self.vocabulary = int(sketch.model.get_input_embeddings().weight.shape[0])
         linears = [sketch.model.get_submodule(layer.name) for layer in self.rows.layers]
         itemsize = DTYPES[sketch.dtype].itemsize
         self.row_bytes = itemsize * sum(p.numel() for linear in linears for p in linear.parameters())
-        # Of which a cell makes smaller copies where a mask leaves less of them, those of down_proj one after the other.
-        neurons = [linear for mlp in gated_mlps(sketch.model) for linear in mlp] if skips_neurons(sketch) else []
-        copied = [*neurons, *linears_of_rows(sketch)]
+        # Of which a cell makes smaller copies where a mask leaves less of them.
+        copied = [linear for mlp in gated_mlps(sketch.model) for linear in mlp] if compacts(sketch) else []
         self.copied_bytes = itemsize * sum(p.numel() for linear in copied for p in linear.parameters())
 
     def scores(self) -> Iterator[Work]:
         scoring = self.plan.scoring
-        count, tokens = scoring.samples, scoring.length + self.before
+        count, tokens = scoring.samples, scoring.length + len(self.before)
         chosen = scoring.batch_size or windows_in_budget(self.kind, self.rows.n_rows, self.vocabulary, tokens)
         size = min(count, self.batch or chosen)
         ids = torch.zeros(size, tokens, dtype=torch.int64)
@@ -215,62 +222,102 @@ class _Tracer:
             one_pass(model, self.rows, Inputs(model, ids, None), gradient, wanted)
 
     def sweep(self) -> Iterator[Work]:
-        plan = self.plan
-        rankings = sum(len(plan.scoring.seeds) if get_selector(name).seeded else 1 for name in plan.scoring.selectors)
-        sweeps = [plan.sweep_rates, *[plan.rates_under_more] * len(plan.more_interventions or ())]
-        # The model without an edit is one cell, and under each intervention so is the one without any row.
-        cells = int(any(0 in rates for rates in sweeps))
-        for rates in sweeps:
-            cells += rankings * len(plan.orders) * sum(0 < rate < 1 for rate in rates) + (1 in rates)
-        count, length = plan.eval_samples, plan.eval_length + self.before
-        chosen = plan.scoring.batch_size or sequences_that_fit(self.dry.model, self.rows, self.kind, length)
-        size = min(count, self.batch or chosen)
-        ids = torch.zeros(size, length, dtype=torch.int64)
+        plan, asked = self.plan, self.plan.replies
+        ids = torch.zeros(plan.eval_samples, plan.eval_length, dtype=torch.int64)
+        text = Windows("", "", ids, tuple(range(len(ids))), prefix=self.before)
+        given = Given(text, plan.scoring.batch_size, asked.replies_prompts, asked.replies_tokens)
+        found: dict[str, tuple[Stored[Any], list[str]]] = {}
+        for name in plan.measures:
+            made = MEASURES.get(name).make(given)
+            base = made.base if isinstance(made, Derived) else made
+            found.setdefault(base.kind, (base, []))[1].append(name)
+        more = [plan.rates_under_more] * len(plan.more_interventions or ())  # of their NLL
+        if more:
+            found.setdefault(Nll.kind, (Nll(text, plan.scoring.batch_size), []))
+        for kind, (measure, names) in found.items():
+            own = more if kind == Nll.kind else []
+            cells = self._cells([*([plan.sweep_rates] if names else []), *own])
+            yield from self._under(SWEEP, "" if kind == Nll.kind else f" of {', '.join(names)}", measure, cells)
 
-        def nll() -> None:
-            predicted_nll(predictions(self.dry.model, {"input_ids": ids}, self.kind, check=False), ids[:, 1:])
-
-        with torch.no_grad():
-            cost = self.dry.cost(nll)
-        most = max(plan.sweep_rates, default=0.0)
-        kept, copies = round(most * self.row_bytes), 0
-        some = [rate for rate in plan.sweep_rates if rate > 0]
-        if self.kind == "cpu":  # smaller copies of Linears lie beside the rows that were removed
-            kept = max([round(rate * self.row_bytes + (1 - rate) * self.copied_bytes) for rate in some], default=0)
-        elif some:  # on a card they lie beside the weights
-            copies = round((1 - min(some)) * self.copied_bytes)
-        total = cells * count * cost.flops // size
-        passes = cells * math.ceil(count / size)
-        peak = cost.peak_bytes + copies
-        yield Work(SWEEP, f"{cells:,} cells", passes, cells * count * length, total, size, peak, kept)
+    def measured(self, cells: Iterable[tuple[Stored[Any], int]]) -> Iterator[Work]:
+        """The work of measures, each under so many edits."""
+        for measure, edits in cells:
+            yield from self._under(SWEEP, f" of {measure.kind}", measure, edits)
 
     def replies(self) -> Iterator[Work]:
-        tokenizer, plan = self.sketch.tokenizer, self.refusal
-        if not tokenizer.chat_template:
+        plan = self.refusal
+        if not self.sketch.tokenizer.chat_template:
             return  # a model that answers no prompts
         pairs = read_pairs(plan.pairs, CALIBRATION, plan.domains, plan.calibration_pairs)
-        texts = [text for some in pairs.values() for pair in some for text in (pair.risk, pair.base)]
-        longest = max(len(prompt_ids(tokenizer, text, system=plan.system, thinking=plan.thinking)) for text in texts)
-        new, model = plan.reply_tokens, self.dry.model
-        most = self.batch or plan.batch_size
-        edits = 1 if has_experts(model) else max(1, most // len(texts))  # of the grid, that share a batch
-        size = min(most, edits * len(texts))
+        texts = tuple(text for some in pairs.values() for pair in some for text in (pair.risk, pair.base))
+        measure = Replies(texts, plan.reply_tokens, plan.batch_size, plan.system, thinking=plan.thinking)
+        for work in self._under(REPLIES, "", measure, 1):
+            yield replace(work, what=f"replies to {len(texts):,} prompts, one edit")
+
+    def _cells(self, sweeps: Sequence[Sequence[float]]) -> int:
+        """How many cells curves over these rates have, one under each intervention."""
+        plan = self.plan
+        rankings = sum(len(plan.scoring.seeds) if get_selector(name).seeded else 1 for name in plan.scoring.selectors)
+        # The model without an edit is one cell, and under each intervention so is the one without any row.
+        lines = rankings * len(plan.orders)
+        inner = (lines * sum(0 < rate < 1 for rate in rates) + (1 in rates) for rates in sweeps)
+        return int(any(0 in rates for rates in sweeps)) + sum(inner)
+
+    def _under(self, stage: str, what: str, measure: Stored[Any], edits: int) -> Iterator[Work]:
+        """The work of a measure under so many edits."""
+        loaded = replace(self.sketch, model=self.dry.model)
+        share, passes, tokens, flops, peak, batches = sequences_per_edit(loaded, measure), 0, 0, 0, 0, []
+        for one in measure.passes(loaded):
+            size, costs = self._traced(measure, one)
+            passes += math.ceil(edits * share * math.ceil(one.sequences / size)) * (1 + one.steps)
+            tokens += math.ceil(edits * share * one.sequences) * (one.length + one.steps)
+            flops += math.ceil(edits * share * one.sequences * costs.flops / size)
+            peak = max(peak, costs.peak_bytes)
+            batches.append(size)
+        what += "" if batches else ", whose cost is not told"
+        kept, copies = self._moved() if measure.kind == Nll.kind else (0, 0)
+        size = next(iter(batches), 0)
+        yield Work(stage, f"{edits:,} cells{what}", passes, tokens, flops, size, peak + copies, kept, measure.kind)
+
+    def _traced(self, measure: Stored[Any], one: Passes) -> tuple[int, PassCost]:
+        """Sequences in a pass, and what it costs, with the steps behind it."""
+        model = self.dry.model
+        limit = self.batch or one.at_once or sequences_that_fit(model, self.rows, self.kind, one.length)
+        size = min(limit, one.at_once or one.sequences)
 
         def passed(length: int, **more: Any) -> Any:
             ids = torch.zeros(size, length, dtype=torch.int64)
-            return model(input_ids=ids, use_cache=True, logits_to_keep=1, **more)
+            return model(input_ids=ids, logits_to_keep=one.logits, **more)
+
+        def valued() -> None:
+            assert isinstance(measure, TokenMeasure)
+            ids, beside = torch.zeros(size, one.length, dtype=torch.int64), None  # type: Tensor, Iterable[Any] | None
+            if measure.beside_unedited:
+                unedited = predictions(model, {"input_ids": ids}, self.kind, check=False)
+                beside = map(measure.of_unedited, unedited.chunks())
+                beside = list(beside) if unedited.whole else beside  # as long as the edits' passes, or piece by piece
+            values_of(measure, predictions(model, {"input_ids": ids}, self.kind, check=False), ids, beside)
 
         with torch.no_grad():
-            prompt = self.dry.cost(lambda: passed(longest))
+            if isinstance(measure, TokenMeasure):
+                cost = self.dry.cost(valued)
+                return size, cost._replace(flops=cost.flops // (1 + measure.beside_unedited))
+            first = self.dry.cost(lambda: passed(one.length, use_cache=bool(one.steps)))
+            if not one.steps:
+                return size, first
             caches: list[Any] = []
-            grown = self.dry.cost(lambda: caches.append(kv_cache.kept(passed(longest + new - 1))))
-            step = self.dry.cost(lambda: passed(1, **kv_cache.given(model, caches[0])))
-        batches = math.ceil(len(texts) / size)
-        flops = (prompt.flops + (new - 1) * step.flops) * len(texts) // size
-        peak = max(prompt.peak_bytes, grown.left_bytes + step.peak_bytes)
-        tokens = len(texts) * (longest + new - 1)
-        what = f"replies to {len(texts):,} prompts, one edit"
-        yield Work(REPLIES, what, batches * new, tokens, flops, size, peak)
+            grown = self.dry.cost(lambda: caches.append(kv_cache.kept(passed(one.length + one.steps, use_cache=True))))
+            step = self.dry.cost(lambda: passed(1, use_cache=True, **kv_cache.given(model, caches[0])))
+        peak = max(first.peak_bytes, grown.left_bytes + step.peak_bytes)
+        return size, PassCost(peak, 0, first.flops + one.steps * step.flops)
+
+    def _moved(self) -> tuple[int, int]:
+        """Of masks in the weights at the sweep's rates, at most: bytes of rows that are put back later, on the CPU with
+        the smaller copies of Linears; and of these copies on a card, where they lie beside the weights."""
+        rates = [rate for rate in self.plan.sweep_rates if rate > 0]
+        if self.kind == "cpu":
+            return max([round(rate * self.row_bytes + (1 - rate) * self.copied_bytes) for rate in rates], default=0), 0
+        return round(max(rates, default=0.0) * self.row_bytes), round((1 - min(rates, default=1.0)) * self.copied_bytes)
 
 
 def flops_per_second(sketch: LoadedModel) -> float:

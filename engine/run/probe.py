@@ -15,7 +15,7 @@ from engine.data.window_starts import before_each
 from engine.edits.edit import UNEDITED, ZERO, Edit
 from engine.edits.ranked_edits import rankings
 from engine.interventions.apply import applied
-from engine.measures.nll import window_nll
+from engine.measures.nll import Nll, window_nll
 from engine.models.loading import LoadedModel
 from engine.models.products import faster_products
 from engine.run.audit_plan import AuditPlan
@@ -66,12 +66,12 @@ def probe(
     depends on them but that of routed experts. speed: FLOP/s, by which a stage that cannot be probed in its share of
     the time is told before it is tried.
     """
-    stages = [stage for stage in (SCORE, SWEEP) if any(one.stage == stage for one in found.work)]
+    stages = [stage for stage in (SCORE, SWEEP) if any(one.stage == stage and one.tokens for one in found.work)]
     timed: list[Timed] = []
     for number, stage in enumerate(stages):
         left = budget_s - sum(one.took_s for one in timed)
         share = left / (len(stages) - number)
-        work = [one for one in found.work if one.stage == stage]
+        work = [one for one in found.work if one.stage == stage and one.tokens]
         one = _scores(loaded, plan, work, speed, share) if stage == SCORE else _cells(loaded, plan, work, speed, share)
         timed.append(one)
     return tuple(timed)
@@ -122,11 +122,13 @@ class _PassTimes:
 
 def _cells(loaded: LoadedModel, plan: AuditPlan, work: Sequence[Work], speed: float, share_s: float) -> Timed:
     """The unedited model and masks of `random` and `wanda` at some rates, each on as many windows as the share
-    allows, up to a batch."""
-    (whole,) = work
+    allows, up to a batch. What is no NLL takes as long as the unedited model on text of as many FLOPs."""
+    whole = next((one for one in work if one.measure == Nll.kind), work[0])
+    others = [one for one in work if one.measure != Nll.kind]
     length, batch = plan.eval_length, whole.batch
     some = _random_text(loaded, plan, 1, length)
-    bound = whole.flops / speed / (whole.tokens / some.read_ids.numel())
+    window_flops = whole.flops / (whole.tokens / some.read_ids.numel())
+    bound = window_flops / speed
     if bound > share_s:
         return _too_long(SWEEP, f"{_windows(1, length)} of the evaluation text", bound, share_s)
     start = time.perf_counter()
@@ -134,7 +136,7 @@ def _cells(loaded: LoadedModel, plan: AuditPlan, work: Sequence[Work], speed: fl
     one = _cell_time(loaded, UNEDITED, some)
     rates: tuple[float, ...] = ()
     windows = 1
-    if plan.intervention == ZERO:
+    if plan.intervention == ZERO and whole not in others:
         for rates in _choices(plan.sweep_rates):
             masks = 1 + len(rates) * (1 + len(plan.orders))
             left = share_s - (time.perf_counter() - start)
@@ -161,7 +163,9 @@ def _cells(loaded: LoadedModel, plan: AuditPlan, work: Sequence[Work], speed: fl
     if masks:
         at = ", ".join(f"{rate:g}" for rate in rates)
         said += f" and {masks} masks of {_RANDOM} and {_RANKED} (rates {at}); other masks kill other neurons"
-    return Timed(SWEEP, sweep_seconds(plan, times), f"{said}, of {whole.what}", time.perf_counter() - start)
+    seconds = 0.0 if whole in others else sweep_seconds(plan, times)
+    seconds += times.unedited.window_s * sum(one.flops for one in others) / window_flops
+    return Timed(SWEEP, seconds, f"{said}, of {' and '.join(one.what for one in work)}", time.perf_counter() - start)
 
 
 def sweep_seconds(plan: AuditPlan, times: SweepTimes) -> float:
@@ -177,12 +181,12 @@ def sweep_seconds(plan: AuditPlan, times: SweepTimes) -> float:
         order: _curve(dense, {rate: one.seconds(windows) for (of, rate), one in times.ranked.items() if of == order})
         for order in plan.orders
     }
-    inner = [rate for rate in plan.sweep_rates if 0 < rate < 1]
     rates = plan.rates_under_more if plan.more_interventions else ()
-    total = dense * (0 in plan.sweep_rates or 0 in rates)
-    total += float(np.interp(1.0, *random)) * (1 in plan.sweep_rates)
+    swept = plan.sweep_rates if Nll.kind in plan.measures else ()
+    total = dense * (0 in swept or 0 in rates)
+    total += float(np.interp(1.0, *random)) * (1 in swept)
     for order in plan.orders:
-        for rate in inner:
+        for rate in (rate for rate in swept if 0 < rate < 1):
             total += seeded * float(np.interp(rate, *random)) + others * float(np.interp(rate, *ranked[order]))
     more = (seeded + others) * len(plan.orders) * sum(0 < rate < 1 for rate in rates) + (1 in rates)
     return total + dense * len(plan.more_interventions or ()) * more

@@ -15,6 +15,7 @@ from engine.data.window_starts import recorded_start
 from engine.records.errors import InputError
 from engine.records.hashing import Json
 from engine.run.audit_plan import AuditPlan
+from engine.run.field_types import corpus, settings_of, task_files
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.score_plan import SHIPPED, ScorePlan
 
@@ -60,20 +61,21 @@ def score_plan(record: Json, texts: Sequence[Path] = (), evaluation: Json | None
 
 @_of_a_record()
 def audit_plan(
-    spec: Json, reads: Sequence[str] = (), texts: Sequence[Path] = (), kind: type[AuditPlan] = AuditPlan
+    spec: Json, groups: Sequence[str] = (), texts: Sequence[Path] = (), kind: type[AuditPlan] = AuditPlan
 ) -> tuple[AuditPlan, list[str]]:
     """The plan of an analysis from its tables' record, and in words what of it could not be had.
 
-    reads: settings that name a text or tasks and that the analysis reads; others are left as they are recorded, since
-    nobody opens them. texts: files and folders of tasks for those, found by their names. kind: the plan with the
-    parts of plug-ins.
+    groups: of settings that the analysis reads (its id, `TEXT`), whose texts and tasks are looked for; others are left
+    as they are recorded, since nobody opens them. texts: files and folders of tasks for those, found by their names.
+    kind: the plan with the parts of plug-ins.
     Errors: InputError for a text or tasks that are not to be had, and for settings that this version does not take.
     """
     notes: list[str] = []
     settings = dict(spec["settings"])
-    for name in reads:
-        find = _tasks_named if name == "downstream_tasks" else text_named
-        settings[name] = find(settings[name], texts) if settings.get(name) else settings.get(name)
+    for one in settings_of(kind):
+        find = _FINDERS.get(one.read)
+        if find and one.group in groups and settings.get(one.field):
+            settings[one.field] = find(settings[one.field], texts)
     scoring = score_plan(spec["scores"], texts, spec.get("evaluation"))
     plan: AuditPlan = _made(kind, settings, notes, {_SCORING: scoring})
     return plan, notes
@@ -130,6 +132,9 @@ def text_named(name: str, texts: Sequence[Path]) -> str:
 
 def _tasks_named(name: str, texts: Sequence[Path]) -> str:
     return name if name == SHIPPED_TASKS else _found(name, texts)
+
+
+_FINDERS: dict[Any, Any] = {corpus: text_named, task_files: _tasks_named}
 
 
 def _found(name: str, texts: Sequence[Path]) -> str:

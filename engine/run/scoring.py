@@ -8,19 +8,22 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
 from safetensors.torch import save
 from torch import Tensor
 
 from engine.data.corpora import Windows
 from engine.models.experts import has_experts
 from engine.models.loading import LoadedModel
+from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.files import same_bytes, write_atomic, write_parquet
 from engine.records.hashing import Json, cache_key, canonical
 from engine.records.manifest import add_to_manifest, check_folder
 from engine.records.progress import Progress, Stopwatch
 from engine.results.arrays import Arrays
-from engine.results.folders import SCORES, TABLE
+from engine.results.folders import SCORES, TABLE, verified_entry
 from engine.results.store import Store
 from engine.run.plan_text import calibration_text
 from engine.run.score_plan import ScorePlan
@@ -29,6 +32,8 @@ from engine.selectors.base import titles_record
 from engine.selectors.kept_sums import KeptSums
 from engine.selectors.nested import nested_scores
 from engine.selectors.seen import EXPERTS
+
+SCORES_FILE = "scores.safetensors"
 
 
 @dataclass(frozen=True)
@@ -186,10 +191,21 @@ def write_scores(folder: Path, loaded: LoadedModel, scored: Scored) -> Json:
     check_folder(folder, loaded.fingerprint)
     metadata = {"model": canonical(loaded.fingerprint), "spec": canonical(scored.spec)}
     tensors = {name: values.contiguous() for name, values in scored.scores.items()}
-    write_atomic(folder / "scores.safetensors", same_bytes(save(tensors, metadata=metadata)), SCORES)
+    write_atomic(folder / SCORES_FILE, same_bytes(save(tensors, metadata=metadata)), SCORES)
     write_parquet(folder / "rows.parquet", loaded.rows.frame(), TABLE)
     add_to_manifest(folder, loaded.fingerprint, "rows.parquet", {}, 0.0)
-    return add_to_manifest(folder, loaded.fingerprint, "scores.safetensors", scored.spec, scored.elapsed_s)
+    return add_to_manifest(folder, loaded.fingerprint, SCORES_FILE, scored.spec, scored.elapsed_s)
+
+
+def read_scores(folder: Path) -> Arrays:
+    """`scores.safetensors` of a results folder. Errors: InputError where it is not readable or not what was written."""
+    verified_entry(folder / SCORES_FILE, "selector-audit score MODEL")
+    try:
+        bounds.tensors(folder / SCORES_FILE)
+        return load_file(folder / SCORES_FILE)
+    except (OSError, SafetensorError, bounds.BadFile) as error:
+        again = "run `selector-audit score` again"
+        raise InputError(f"{folder / SCORES_FILE} is not readable ({error}); {again}") from None
 
 
 def kept_scores(store: Store, key: str, n_rows: int) -> Tensor | None:

@@ -40,6 +40,7 @@ from engine.run.share import Measured
 
 if TYPE_CHECKING:
     from engine.edits.edit import Edit
+    from engine.measures.base import Stored
     from engine.records.progress import SoFar
     from engine.run.cell import Cell
     from engine.run.runner import Results, Runner
@@ -65,6 +66,15 @@ class Answer(NamedTuple):
     record: Json
 
 
+class Expected(NamedTuple):
+    """What a study will measure, as far as that can be told before it does. edits: of those that are not known yet, how
+    many at most under which measure. more: are there cells beyond these?"""
+
+    cells: Iterable[Cell[Any]] = ()
+    edits: Sequence[tuple[Stored[Any], int]] = ()
+    more: bool = False
+
+
 class Study(ABC, Generic[Inputs]):
     """A question: which cells answer it, and what they say. Only `tables` has no default.
 
@@ -72,6 +82,7 @@ class Study(ABC, Generic[Inputs]):
     """
 
     masks_of: ClassVar[str] = ""  # the table that the edits of `masks` stand in
+    replayed: ClassVar[bool] = False  # does the record of its tables tell all that it read? (of a stage)
 
     def __init__(self, inputs: Inputs | None = None) -> None:
         """Errors: InputError where the study cannot be done with these inputs."""
@@ -91,6 +102,15 @@ class Study(ABC, Generic[Inputs]):
         Errors: InputError where the study cannot be done with these inputs, before anything is measured.
         """
         return ()
+
+    @classmethod
+    def expected(cls, inputs: Inputs, known: Results) -> Expected:
+        """What it will measure, by plan, texts and drawn scores: the model has no weights, and nothing is known."""
+        return cls(inputs).at_most(inputs, known)
+
+    def at_most(self, inputs: Inputs, known: Results) -> Expected:
+        """What it will measure at most, once what all studies read is there."""
+        return Expected(self.cells(inputs, known))
 
     @abstractmethod
     def tables(self, inputs: Inputs, results: Results) -> Tables:
@@ -115,6 +135,11 @@ class Study(ABC, Generic[Inputs]):
     def line(self, inputs: Inputs, tables: Tables) -> str:
         """What came out, in a few words, as one of several studies."""
         return f"{', '.join(tables)} written"
+
+    @classmethod
+    def remade_with(cls, folder: Path, stems: Sequence[str]) -> dict[str, type[Study[Inputs]]]:
+        """Further studies, by id, that left columns in these tables of a folder."""
+        return {}
 
     def answer(self, inputs: Inputs, results: Results, tables: Tables, folder: Path) -> Answer:
         """What came out, as a command tells it. folder: where the tables are."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from engine.models.loading import LoadedModel
 from engine.models.memory import release
@@ -15,15 +15,46 @@ from engine.records.manifest import check_folder
 from engine.records.out_of_memory import is_out_of_memory
 from engine.records.progress import Progress, Stopwatch, begin, grower
 from engine.records.registry import plug_in_code
+from engine.results.arrays import Arrays
 from engine.results.folders import with_model_name
 from engine.results.store import Store
 from engine.run.cell import Cell
 from engine.run.preflight import LeftOut
-from engine.run.runner import Results, Runner
+from engine.run.runner import LocalRunner, Results, Runner
+from engine.run.score_plan import ScorePlan
 from engine.run.share import Measured
 from engine.studies.base import GROUPS, Study, StudyInfo, Tables, conduct
 
 Maker = Callable[[Any], Study[Any]]
+
+
+class Recorded(NamedTuple):
+    """Tables that one study made under one plan, as a manifest tells. name: in `replay`; study: its id, "" for what
+    comes before all studies."""
+
+    group: str
+    name: str
+    study: str
+    stems: tuple[str, ...]
+    spec: Json
+
+
+class Remaking(NamedTuple):
+    """What recorded tables are made again with. parts: all of the folder; texts: files that the run read. known: inputs
+    that were made already, by their plan."""
+
+    folder: Path
+    parts: Sequence[Recorded]
+    loaded: LoadedModel
+    store: Store
+    runner: LocalRunner
+    texts: Sequence[Path]
+    progress: Progress | None
+    known: dict[Any, Any]
+
+
+class OtherText(InputError):
+    """A text is not the one that the run read."""
 
 
 class StudyInputs(ABC):
@@ -32,6 +63,9 @@ class StudyInputs(ABC):
     group: ClassVar[str]
     first: ClassVar[str]  # the part of a run that comes before the studies
     cells_known_early: ClassVar[bool]  # the cells of all studies are asked for before the first is measured
+    recorded_by: ClassVar[frozenset[str]]  # entries of the manifest by which a table is of this group
+    own_entries: ClassVar[tuple[str, ...]] = ()  # entries of a single study; all else of its record is the run's
+    all_replayed: ClassVar[bool]  # the record of every table holds all settings, so that `replay` can make it again
 
     loaded: LoadedModel
     progress: Progress | None
@@ -46,6 +80,14 @@ class StudyInputs(ABC):
     @abstractmethod
     def sketched(cls, sketch: LoadedModel, plan: Any, store: Store) -> StudyInputs:
         """Inputs whose model has no weights."""
+
+    @classmethod
+    @abstractmethod
+    def scores_of(cls, plan: Any) -> ScorePlan:
+        """The scores of text that `prepare` needs."""
+
+    def draw_scores(self) -> None:  # noqa: B027 - not every group has cells that ask for some
+        """Drawn scores in the place of those that a model without weights cannot have."""
 
     def check(self, infos: Sequence[StudyInfo]) -> None:  # noqa: B027 - not every group has something to check
         """Errors: InputError where what all of these studies read is not there or does not fit. Needs no weights."""
@@ -67,6 +109,28 @@ class StudyInputs(ABC):
     @abstractmethod
     def check_text(self) -> None:
         """Errors: InputError where the evaluation text cannot be read."""
+
+    @classmethod
+    def called(cls, study_id: str) -> str:
+        """What a study's tables are called in a replay."""
+        return study_id
+
+    @classmethod
+    @abstractmethod
+    def from_record(cls, part: Recorded, remaking: Remaking) -> tuple[StudyInputs, Sequence[str]]:
+        """The inputs that a recorded study had, and what else is to be said of them.
+
+        Errors: InputError where its prompts, texts, judge … are not to be had as they were; OtherText.
+        """
+
+    def arrays(self, folder: Path, part: Recorded) -> Iterator[tuple[str, Arrays]]:
+        """What stands beside the tables of a part, by file or in words, to be compared by a replay."""
+        return iter(())
+
+    @classmethod
+    def files_beside(cls, folder: Path, part: Recorded) -> Iterable[str]:
+        """The files of `arrays`."""
+        return ()
 
     def conclude(self, folder: Path) -> Json:
         """Writes what follows from all tables of the folder. returns {file: rows}"""

@@ -1,52 +1,38 @@
-"""What made the tables of a results folder, run again: do their numbers hold?"""
+"""What made the tables of a results folder, run again: do their numbers hold?
+
+Which studies can be, what of their plan the manifest tells, and what stands beside their tables, the studies and the
+inputs of their group say (`Study.replayed`, `StudyInputs.from_record`).
+"""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
 
 from engine.models.loading import LoadedModel
-from engine.records import bounds
 from engine.records.environment import environment
 from engine.records.errors import InputError, unknown
 from engine.records.hashing import Json, canonical
 from engine.records.manifest import MANIFEST, read_manifest
 from engine.records.progress import Progress
-from engine.results.folders import is_published, read_table, table_names, verified_entry
+from engine.results.folders import is_published, read_table, table_names
 from engine.results.store import Store
 from engine.results.tables import TABLES, TableSpec
-from engine.run.audit_plan import AuditPlan
-from engine.run.recorded_plan import audit_plan, score_plan
 from engine.run.runner import LocalRunner
+from engine.run.scoring import SCORES_FILE
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.base import ANALYSES, AUDIT, plan_type
+from engine.studies.base import AUDIT, GROUPS, REFUSAL
 from engine.studies.claims.ledger import ledger, needed
-from engine.studies.conduct import run_studies
-from engine.studies.refusal import run_again as refusal
-from engine.studies.refusal.calibrate import CONTRAST_FILE
-from engine.studies.refusal.kept_points import POINTS
-from engine.studies.refusal.mask_outputs import kept_masks
+from engine.studies.conduct import Maker, OtherText, Recorded, Remaking, StudyInputs, run_studies
+from engine.studies.refusal.inputs import RefusalInputs
 from engine.studies.same_numbers import TOLERANCE, Held, same_arrays, same_numbers
 
-SCORES, CLAIMS = "scores", "claims"  # beside the analyses: the scores' file and the rows; the ledger of claims
-_SCORES_FILE, _ROWS = "scores.safetensors", "rows"
+CLAIMS = "claims"  # beside the studies: the ledger of claims
+_ROWS = "rows"  # beside the scores
 _IDENTITY = ("weights_hash", "config_hash", "tokenizer_hash", "dtype")
-_READS = {"domain": ("domain_corpus",), "downstream": ("downstream_tasks",)}  # settings that only these open
-
-
-class Part(NamedTuple):
-    """Tables that one analysis made under one plan."""
-
-    name: str  # of the analysis, or SCORES or CLAIMS
-    stems: tuple[str, ...]
-    spec: Json
+_INPUTS: dict[str, type[StudyInputs]] = {AUDIT: AuditInputs, REFUSAL: RefusalInputs}
 
 
 @dataclass(frozen=True)
@@ -63,15 +49,6 @@ class Replay:
         return all(one.holds for one in self.tables)
 
 
-@dataclass
-class _Found:
-    """What has been gathered so far."""
-
-    tables: list[Held] = field(default_factory=list)
-    left_out: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-
 def folder_of(manifest: Path) -> Path:
     """The results folder of a manifest, or the folder itself. Errors: InputError for published values."""
     folder = manifest.parent if manifest.name == MANIFEST else manifest
@@ -82,29 +59,35 @@ def folder_of(manifest: Path) -> Path:
     return folder
 
 
-def parts_of(folder: Path) -> list[Part]:
-    """What of the folder can be run again, in the order in which analyses run."""
+def parts_of(folder: Path) -> list[Recorded]:
+    """What of the folder can be run again, in the order in which studies run."""
     files = read_manifest(folder)["files"]
     found = []
-    if _SCORES_FILE in files:
+    if SCORES_FILE in files:
         stems = (_ROWS,) if f"{_ROWS}.parquet" in files else ()
-        found.append(Part(SCORES, stems, files[_SCORES_FILE].get("spec", {})))
-    for info in ANALYSES:
-        by_spec: dict[str, Part] = {}
-        for stem in info.tables:
-            spec = files.get(f"{stem}.parquet", {}).get("spec", {})
-            if "settings" in spec and "scores" in spec:
-                key = canonical(spec)
-                earlier = by_spec.get(key, Part(info.id, (), spec))
-                by_spec[key] = earlier._replace(stems=(*earlier.stems, stem))
-        found += by_spec.values()
-    found += [Part(*stage) for stage in refusal.stages_of(files)]
+        found.append(Recorded(AUDIT, AuditInputs.first, "", stems, files[SCORES_FILE].get("spec", {})))
+    for group, inputs in _INPUTS.items():
+        for info in GROUPS[group]:
+            if inputs.all_replayed or info.study().replayed:
+                found += _of_study(files, inputs, info.id, info.tables)
     if f"{CLAIMS}.parquet" in files:
-        found.append(Part(CLAIMS, (CLAIMS,), files[f"{CLAIMS}.parquet"].get("spec", {})))
+        found.append(Recorded("", CLAIMS, "", (CLAIMS,), files[f"{CLAIMS}.parquet"].get("spec", {})))
     return found
 
 
-def chosen(folder: Path, only: Sequence[str]) -> list[Part]:
+def _of_study(files: Json, inputs: type[StudyInputs], study: str, stems: Sequence[str]) -> list[Recorded]:
+    """The study's tables in a manifest, by what was written down with them."""
+    by_spec: dict[str, Recorded] = {}
+    for stem in stems:
+        spec = files.get(f"{stem}.parquet", {}).get("spec", {})
+        if inputs.recorded_by <= spec.keys():
+            key = canonical({name: value for name, value in spec.items() if name not in inputs.own_entries})
+            earlier = by_spec.get(key, Recorded(inputs.group, inputs.called(study), study, (), {}))
+            by_spec[key] = earlier._replace(stems=(*earlier.stems, stem), spec=earlier.spec | spec)
+    return list(by_spec.values())
+
+
+def chosen(folder: Path, only: Sequence[str]) -> list[Recorded]:
     """The parts that these analyses or tables are, all for none. Errors: InputError for what the folder does not have
     or nobody can run again."""
     parts = parts_of(folder)
@@ -157,136 +140,65 @@ def replay(
     """
     parts = chosen(folder, only)
     check_model(folder, loaded)
-    found = _Found()
-    by_plan: dict[AuditPlan, list[Part]] = {}
-    _refusal(folder, loaded, store, runner, parts, found, only, texts, tolerance, progress)
+    remaking = Remaking(folder, parts_of(folder), loaded, store, runner, texts, progress, {})
+    tables: list[Held] = []
+    left_out: dict[str, str] = {}
+    notes: list[str] = []
+    runs: dict[int, tuple[StudyInputs, list[Recorded]]] = {}  # parts of the same inputs are run together
     for part in parts:
-        if part.name in refusal.NAMES:
-            continue
         if part.name == CLAIMS:
-            found.tables.append(_claims(folder, tolerance))
+            tables.append(_claims(folder, tolerance))
             continue
         try:
-            by_plan.setdefault(_plan(part, texts, found), []).append(part)
+            inputs, said = _INPUTS[part.group].from_record(part, remaking)
         except InputError as error:
-            if only:
+            if only or isinstance(error, OtherText):
                 raise
-            found.left_out[part.name] = str(error)
-    with tempfile.TemporaryDirectory() as place:
-        for number, (plan, same) in enumerate(by_plan.items()):
-            audit = AuditInputs(loaded, plan, store, progress)
-            try:
-                read = list(_texts_of(audit, same))
-            except InputError as error:  # out of reach
-                if only:
-                    raise
-                found.left_out |= dict.fromkeys((part.name for part in same), str(error))
-                continue
-            _check_texts(read)
-            again = Path(place) / str(number)
-            names = [part.name for part in same if part.name != SCORES]
-            report = run_studies(audit, names, again, runner, skip=not only)
-            found.left_out |= {name: why for name, why in report["skipped"].items() if name != CLAIMS}
-            for part in same:
-                if part.name not in report["skipped"]:
-                    found.tables += _compared(folder, again, part, tolerance)
-    if not only:
-        found.left_out |= _not_here(folder, parts)
-    notes = [*dict.fromkeys(found.notes), *_other_software(folder, parts, loaded)]
-    return Replay(tuple(found.tables), found.left_out, tuple(notes))
-
-
-def _plan(part: Part, texts: Sequence[Path], found: _Found) -> AuditPlan:
-    if part.name == SCORES:
-        return AuditPlan(scoring=score_plan(part.spec, texts))
-    reads = [*_READS.get(part.name, ()), *(["eval_corpus"] if ANALYSES.get(part.name).reads_text else [])]
-    plan, notes = audit_plan(part.spec, reads, texts, plan_type(AUDIT))
-    found.notes += [f"{part.name}: {note}" for note in notes]
-    return plan
-
-
-def _refusal(
-    folder: Path,
-    loaded: LoadedModel,
-    store: Store,
-    runner: LocalRunner,
-    parts: Sequence[Part],
-    found: _Found,
-    only: Sequence[str],
-    texts: Sequence[Path],
-    tolerance: float,
-    progress: Progress | None,
-) -> None:
-    """Stages of `refusal`, with the contrasts and the points' masks beside their tables."""
-    compared: set[str] = set()
-    for part in parts:
-        if part.name not in refusal.NAMES:
+            left_out[part.name] = str(error)
             continue
-        stage = refusal.Stage(*part)
-        try:
-            run = refusal.inputs_of(folder, stage, loaded, store, runner, texts, progress)
-        except InputError as error:
-            if only:
-                raise
-            found.left_out[part.name] = str(error)
-            continue
+        notes += [f"{part.name}: {note}" for note in said]
+        runs.setdefault(id(inputs), (inputs, []))[1].append(part)
+    for inputs, same in runs.values():
         with tempfile.TemporaryDirectory() as place:
-            again = Path(place)
-            refusal.run_again(folder, stage, run, runner, again)
-            found.tables += _compared(folder, again, part, tolerance)
-            if masks := refusal.mask_arrays(folder, loaded.rows.n_rows) if POINTS in part.stems else {}:
-                made = refusal.mask_arrays(again, loaded.rows.n_rows)
-                found.tables.append(same_arrays("masks of operating points", masks, made, tolerance))
-        stored = refusal.contrast_arrays(folder)
-        if stored and CONTRAST_FILE not in compared and refusal.same_contrasts(folder, run):
-            compared.add(CONTRAST_FILE)
-            made = refusal.contrasts_again(run)
-            found.tables.append(same_arrays(CONTRAST_FILE, stored, made, tolerance))
+            skipped = _run_again(inputs, folder, same, runner, Path(place), skip=not only)
+            left_out |= {part.name: skipped[part.study] for part in same if part.study in skipped}
+            for part in same:
+                if part.study not in skipped:
+                    tables += _compared(folder, Path(place), inputs, part, tolerance, tables)
+    if not only:
+        left_out |= _not_here(folder, parts)
+    notes += _other_software(folder, parts, loaded)
+    return Replay(tuple(tables), left_out, tuple(dict.fromkeys(notes)))
 
 
-def _texts_of(audit: AuditInputs, parts: Iterable[Part]) -> Iterator[tuple[str, str, Json, Json]]:
-    """Part, role, and the text as it is recorded and as it is here. Errors: InputError for one that cannot be read."""
+def _run_again(
+    inputs: StudyInputs, folder: Path, parts: Sequence[Recorded], runner: LocalRunner, again: Path, *, skip: bool
+) -> dict[str, str]:
+    """The studies of these parts into the folder `again`. returns those that could not be done, and why"""
+    names = dict.fromkeys([] if inputs.cells_known_early else [inputs.first])
+    makers: dict[str, Maker] = {}
     for part in parts:
-        of_scores = part.spec if part.name == SCORES else part.spec["scores"]
-        if record := of_scores.get("calibration"):
-            yield part.name, "calibration", record, audit.calibration.record()
-        if record := part.spec.get("evaluation"):
-            yield part.name, "evaluation", record, audit.evaluation.record()
+        if part.study:
+            names[part.study] = None
+            makers |= GROUPS[part.group].get(part.study).study().remade_with(folder, part.stems)
+    report = run_studies(inputs, [*names, *makers], again, runner, skip=skip, makers=makers)
+    skipped: dict[str, str] = report["skipped"]
+    return skipped
 
 
-def _check_texts(read: Iterable[tuple[str, str, Json, Json]]) -> None:
-    """Errors: InputError where a text is not the one that was read."""
-    for part, role, record, now in read:
-        for name in ("corpus_hash", "sample_ids", "skipped_tokens"):
-            if name in record and record[name] != now[name]:
-                raise InputError(
-                    f"{part}: the {role} text {record['corpus']} is not the one that was read ({name} "
-                    f"{str(record[name])[:12]}, here {str(now[name])[:12]}); give that text with --text"
-                )
-
-
-def _compared(folder: Path, again: Path, part: Part, tolerance: float) -> list[Held]:
-    found = []
-    if part.name == SCORES:
-        verified_entry(folder / _SCORES_FILE, "selector-audit score MODEL")
-        stored_scores, made_scores = _scores_of(folder), _scores_of(again)
-        found.append(same_arrays(_SCORES_FILE, stored_scores, made_scores, tolerance))
+def _compared(
+    folder: Path, again: Path, inputs: StudyInputs, part: Recorded, tolerance: float, earlier: Sequence[Held]
+) -> Iterator[Held]:
+    """What stands beside the tables once for all parts."""
+    made_arrays = dict(inputs.arrays(again, part))
+    for name, stored_arrays in inputs.arrays(folder, part):
+        if all(one.table != name for one in earlier):
+            yield same_arrays(name, stored_arrays, made_arrays.get(name, {}), tolerance)
     written = table_names(again)
     for stem in part.stems:
         stored = read_table(folder, stem)
         made = read_table(again, stem) if stem in written else stored.clear()
-        found.append(same_numbers(f"{stem}.parquet", stored, made, _described(stem), tolerance))
-    return found
-
-
-def _scores_of(folder: Path) -> dict[str, np.ndarray[Any, Any]]:
-    try:
-        bounds.tensors(folder / _SCORES_FILE)
-        return load_file(folder / _SCORES_FILE)
-    except (OSError, SafetensorError, bounds.BadFile) as error:
-        raise InputError(
-            f"{folder / _SCORES_FILE} is not readable ({error}); run `selector-audit score` again"
-        ) from None
+        yield same_numbers(f"{stem}.parquet", stored, made, _described(stem), tolerance)
 
 
 def _described(stem: str) -> TableSpec | None:
@@ -300,13 +212,10 @@ def _claims(folder: Path, tolerance: float) -> Held:
     return same_numbers(f"{CLAIMS}.parquet", read_table(folder, CLAIMS), again, _described(CLAIMS), tolerance)
 
 
-def _not_here(folder: Path, parts: Sequence[Part]) -> dict[str, str]:
+def _not_here(folder: Path, parts: Sequence[Recorded]) -> dict[str, str]:
     """Files that no part is about, by what makes them."""
-    about = {_SCORES_FILE} | {f"{stem}.parquet" for part in parts for stem in part.stems}
-    if any(part.name in refusal.NAMES for part in parts):
-        about |= {CONTRAST_FILE}
-    if any(POINTS in part.stems for part in parts):
-        about |= {path.name for path in kept_masks(folder, POINTS).values()}
+    about = {f"{stem}.parquet" for part in parts for stem in part.stems}
+    about |= {name for part in parts if part.group for name in _INPUTS[part.group].files_beside(folder, part)}
     why = (
         "only scores, tables of `sweep` and `analyze`, and of `refusal` sweep, select, structure, control, draws and "
         "stability are run again; run its own command into another folder"
@@ -314,10 +223,10 @@ def _not_here(folder: Path, parts: Sequence[Part]) -> dict[str, str]:
     return dict.fromkeys(sorted(read_manifest(folder)["files"].keys() - about), why)
 
 
-def _other_software(folder: Path, parts: Sequence[Part], loaded: LoadedModel) -> list[str]:
+def _other_software(folder: Path, parts: Sequence[Recorded], loaded: LoadedModel) -> list[str]:
     """What is not as it was: versions of libraries, and the kind of device."""
     manifest, here = read_manifest(folder), environment()["libraries"]
-    files = [_SCORES_FILE, *(f"{stem}.parquet" for part in parts for stem in part.stems)]
+    files = [SCORES_FILE, *(f"{stem}.parquet" for part in parts for stem in part.stems)]
     was: dict[str, set[str]] = {}
     for name in files:
         libraries = manifest["files"].get(name, {}).get("environment", {}).get("libraries", {})

@@ -28,7 +28,6 @@ RUNS: dict[str, str] = {
     "earlier-blocks": "bench_earlier_blocks.py",
     "allocator": "bench_allocator.py",
     "products": "bench_products.py",
-    "dead-rows": "bench_dead_rows.py",
     "grid": "bench_outputs.py",
     "grid-34M": "bench_outputs.py --random 512 8 --pairs 16",
     "generation": "bench_generation.py",

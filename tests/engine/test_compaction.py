@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 import torch
 from tiny_models import load_tiny, save_tiny
-from torch import nn
 
 from engine.interventions import compaction as compaction_module
-from engine.interventions.compaction import compacted, compacts, kept_neurons, skips_neurons
-from engine.interventions.idle_attention import spares
+from engine.interventions.compaction import compacted, compacts, kept_neurons
 from engine.interventions.in_weights import zeroed
 from engine.measures.nll import negative_log_likelihood
 from engine.models.gated_mlps import gated_mlps
@@ -83,11 +81,12 @@ def test_nll_is_that_of_the_dense_zeros(wide, tiny_windows, device):
 
 
 def test_every_family_gives_what_the_dense_zeros_give(tiny_family, tiny_windows):
-    n = tiny_family.rows.n_rows
+    """Of all rows alike, and of each Linear another share."""
+    n, layers = tiny_family.rows.n_rows, tiny_family.rows.layers
     generator = np.random.default_rng(0)
-    for rate in (0.5, 0.9, 1.0):
-        mask = np.sort(generator.choice(n, size=round(rate * n), replace=False))
-        with zeroed(tiny_family, mask):
+    for rates in ([0.0], [0.02], [0.5], [0.9], [1.0], *[[0.0, 0.1, 0.5, 0.9, 1.0]] * 4):
+        share = np.repeat(generator.choice(rates, len(layers)), [layer.rows for layer in layers])
+        with zeroed(tiny_family, np.flatnonzero(generator.random(n) < share)):
             dense = negative_log_likelihood(tiny_family, tiny_windows)
             with compacted(tiny_family):
                 small = negative_log_likelihood(tiny_family, tiny_windows)
@@ -148,9 +147,7 @@ def test_the_very_same_parameters_are_back_also_after_an_exception(tiny_family, 
 
 def test_which_models_are_compacted(tiny_family):
     gated = any(hasattr(module, "gate_proj") for module in tiny_family.model.modules())
-    assert skips_neurons(tiny_family) == skips_neurons(replace(tiny_family, device="cuda:1")) == gated
-    linears = any(type(tiny_family.model.get_submodule(one.name)) is nn.Linear for one in tiny_family.rows.layers)
-    assert compacts(tiny_family) == (linears or gated or spares(tiny_family))
+    assert compacts(tiny_family) == compacts(replace(tiny_family, device="cuda:1")) == gated
     assert not compacts(replace(tiny_family, device="mps"))
 
 
@@ -160,11 +157,11 @@ def test_an_activation_that_does_not_map_zero_to_zero_is_left_alone(tiny_llama):
     try:
         for mlp in mlps:
             mlp.act_fn = torch.nn.Sigmoid()
-        assert not skips_neurons(tiny_llama)
+        assert not compacts(tiny_llama)
     finally:
         for mlp in mlps:
             mlp.act_fn = original
-    assert skips_neurons(tiny_llama)
+    assert compacts(tiny_llama)
 
 
 def test_an_mlp_with_more_in_it_is_left_alone(tiny_llama):
@@ -177,10 +174,10 @@ def test_an_mlp_with_more_in_it_is_left_alone(tiny_llama):
         try:
             for mlp in mlps:
                 change(mlp)
-            assert not skips_neurons(tiny_llama)
+            assert not compacts(tiny_llama)
         finally:
             for mlp in mlps:
                 for name in ("ffn_sub_norm", "activation_sparsity"):
                     if hasattr(mlp, name):
                         delattr(mlp, name)
-    assert skips_neurons(tiny_llama)
+    assert compacts(tiny_llama)

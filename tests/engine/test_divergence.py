@@ -114,6 +114,10 @@ def test_the_principal_direction_is_numpys() -> None:
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-9)
     swapped = principal_direction(torch.from_numpy(negative), torch.from_numpy(positive))
     np.testing.assert_allclose(swapped.numpy(), -expected, atol=1e-9)
+    for pair in (positive[:1] - negative[:1], negative[:1] - positive[:1], *np.split(generator.normal(size=(8, 6)), 8)):
+        both = torch.from_numpy(np.vstack([pair, -pair]))  # means that cancel say no side
+        found = principal_direction(both, -both).numpy()
+        np.testing.assert_allclose(found, pair[0] / pair[0, np.abs(pair[0]).argmax()] * np.abs(found).max(), atol=1e-9)
     with pytest.raises(InputError, match="no direction"):
         principal_direction(torch.ones(2, 3), torch.ones(2, 3))
 

@@ -12,9 +12,12 @@ import pytest
 import torch
 from tiny_models import save_tiny, tiny_model
 from torch.profiler import ProfilerActivity, profile
+from torch.utils.flop_counter import FlopCounterMode
 
 from engine.cli import main
 from engine.data.corpora import Windows
+from engine.edits.edit import edit_of
+from engine.measures.base import MEASURES, Given
 from engine.measures.nll import token_nll, window_nll
 from engine.measures.token_sums import evaluation_batch_size
 from engine.models import loading
@@ -25,9 +28,10 @@ from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run import fits as fits_module
 from engine.run.audit_plan import AuditPlan
-from engine.run.estimate import Estimate, Work, estimate, flops_per_second
+from engine.run.cell import Cell
+from engine.run.estimate import SWEEP, Estimate, Work, estimate, flops_per_second
 from engine.run.refusal_plan import RefusalPlan
-from engine.run.runner import Results
+from engine.run.runner import LocalRunner, Results
 from engine.run.score_plan import ScorePlan
 from engine.selectors.gradients import IG_STEPS, Inputs, Wanted, lrp, path
 from engine.selectors.passes import objective_gradient, windows_per_pass
@@ -160,6 +164,41 @@ def test_passes_and_batches_are_the_runs_own(wide: Path, tiny_text: Path, tmp_pa
     # seven windows of Linears, the LM head and attention
     one_cell = linear_flops(loaded.model, 7 * T) + attention_flops(loaded.model.config, 7, T)
     assert whole.flops == pytest.approx(len(cells) * one_cell, rel=0.02)
+
+
+@pytest.mark.parametrize(("name", "edits"), [("kl", 32), ("top1", 16), ("margin", 16), ("fluency", 16)])
+def test_a_measure_costs_the_flops_that_torch_counts(
+    wide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, edits: int
+) -> None:
+    """Of edits of the first block, at the outputs; prompts of one length, no reply ends before its last token."""
+    for module in ("generation", "fluency"):
+        monkeypatch.setattr(f"engine.measures.{module}.end_tokens", lambda *_: frozenset())
+    monkeypatch.setattr("engine.models.products.LEAST", 1e12)  # oneDNN's products are not counted
+    loaded = loading.load_model(str(wide), device="cpu")
+    loaded.model.config._attn_implementation = "eager"  # nor is the CPU's fused attention
+    text = Windows("text", "", torch.randint(5, 290, (2, T), generator=torch.Generator().manual_seed(0)), (0, 1))
+    measure = MEASURES.get(name).make(Given(text, None, ("Why? " * 9,) * 3, 12))
+    cells = [Cell(loaded, edit_of([row], loaded.rows.n_rows), measure) for row in range(edits)]
+    with Store(tmp_path) as store, FlopCounterMode(display=False) as counter:
+        LocalRunner(store).run(cells)
+    cells_of = [(cells[0].base or cells[0]).measure, edits]
+    (work,) = estimate(load_sketch(str(wide), device="cpu"), plans(), RefusalPlan(), [SWEEP], cells=[cells_of]).work
+    assert work.flops == pytest.approx(counter.get_total_flops(), rel=0.02)
+
+
+def test_what_is_asked_for_is_counted(wide: Path) -> None:
+    """KL and top-1 agreement come of the same passes, a little more than those of NLL; both of prompts beside them."""
+    found = {}
+    for names in (("nll",), ("kl", "top1"), ("nll", "kl", "margin", "fluency")):
+        plan = replace(plans(selectors=("magnitude",)), measures=names)
+        found[names] = estimate(load_sketch(str(wide), device="cpu"), plan, RefusalPlan(), [SWEEP]).work
+    (nll,), (fidelity,), every = map(list, found.values())
+    assert [one.measure for one in every] == ["nll", "fidelity", "margins", "fluency"]
+    assert every[:2] == [nll, replace(fidelity, what="5 cells of kl")]
+    assert (nll.what, fidelity.what) == ("5 cells", "5 cells of kl, top1")
+    assert nll.flops < fidelity.flops <= 2 * nll.flops
+    assert fidelity.peak_bytes > nll.peak_bytes
+    assert all(one.flops > 0 for one in every)
 
 
 @pytest.mark.parametrize(
@@ -301,10 +340,10 @@ def test_removed_rows_stay_beside_the_weights_on_the_host_only(wide: Path, a_car
 
 
 def test_smaller_copies_lie_on_the_card(wide: Path, a_card: Callable[[float], None]) -> None:
-    """Gates and ups, the rows of every other Linear, and down_proj's neurons before its rows."""
+    """Of the three Linears of every gated MLP."""
     a_card(1)
-    weights = [(n, p) for n, p in tiny_model("llama", **WIDE).named_parameters() if ".layers." in n and p.ndim == 2]
-    copied = 2 * sum(p.numel() * (2 if "down_proj" in n else 1) for n, p in weights)
+    weights = [(n, p) for n, p in tiny_model("llama", **WIDE).named_parameters() if ".mlp." in n]
+    copied = 2 * sum(p.numel() for _, p in weights)
     without, with_copies = (
         estimate(load_sketch(str(wide), dtype="bfloat16"), AuditPlan(sweep_rates=rates), RefusalPlan(), ["sweep"])
         for rates in ((0.0,), (0.0, 0.25, 0.9))

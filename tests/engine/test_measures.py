@@ -190,8 +190,8 @@ def test_one_pass_gives_kl_and_top1(tiny_llama: LoadedModel, tiny_windows: Windo
 
 
 KEYS = {
-    "nll": "8675073481ee0eafda77954e578f19fa1b6a470d58ae0cb42a5a83a5d8dc8a94",  # pragma: allowlist secret
-    "nll, one window": "0e08726ebecf0dba19f7b1c9175bdcc2d3414863eeb937699a8d620a0d1d73ae",  # pragma: allowlist secret
+    "nll": "904b5526ff2b9b040b7ee3e4d79fd513b0e86d1b56dcf916a2761162ec5d79c0",  # pragma: allowlist secret
+    "nll, one window": "12c70edeeb46392bd44250f3a5d844bf5935ac9664c59bda18facd8fb574eb2d",  # pragma: allowlist secret
     "fidelity": "d1226c9debab64800eaf978d052ae0c80c861f11cfac0e1913272916435b2b4d",  # pragma: allowlist secret
     "replies": "cba0d3cbdea9df856f028bd5d737be9d669bd5ebf22ca9764c9d58186818d0d7",  # pragma: allowlist secret
     "refusals": "eccffdd5919289fc694afacbe9a51eaeee0ab8ab2c9c73709c4d4054d8c37b12",  # pragma: allowlist secret

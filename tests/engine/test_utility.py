@@ -87,12 +87,12 @@ def test_values_are_per_item_and_change_with_the_mask(demo: LoadedModel, tmp_pat
 
 
 def test_answers_under_a_mask_are_those_of_dense_zeros(demo: LoadedModel, tmp_path: Path):
-    """What transformers says with the rows zero is right, item by item, when all that is dead is skipped."""
+    """What transformers says with the rows zero is right, item by item, when dead neurons are skipped."""
     projections = demo.rows.frame()["projection"].to_numpy()
     some = np.random.default_rng(0).choice(demo.rows.n_rows, demo.rows.n_rows // 8, replace=False)
     said: set[str] = set()
     with Store(tmp_path) as store:
-        for mask in (some, *(np.flatnonzero(projections == name) for name in ("v_proj", "q_proj", "o_proj"))):
+        for mask in (some, *(np.flatnonzero(projections == name) for name in ("gate_proj", "q_proj", "o_proj"))):
             with zeroed(demo, np.sort(mask)):
                 answers = first_words(demo)
             items = [{"question": one, "answer": other} for one, other in zip(QUESTIONS, answers, strict=True)]

@@ -38,7 +38,7 @@ from engine.models.loading import LoadedModel, load_model, load_sketch
 from engine.models.rows import row_index
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
-from engine.run.audit_plan import AuditPlan
+from engine.run.audit_plan import TEXT, AuditPlan
 from engine.run.cell import Cell
 from engine.run.edited_passes import measured
 from engine.run.estimate import SCORE, SWEEP, estimate
@@ -414,10 +414,10 @@ def test_commands_write_it_down_and_old_results_are_streams(
     assert main([*words, "--out", str(tmp_path / "stream"), "--window-start", "stream"]) == 0
     specs = [read_manifest(tmp_path / name)["files"]["sweep.parquet"]["spec"] for name in ("text", "stream")]
     assert [spec["evaluation"].get("window_prefix") for spec in specs] == [[BOS], None]
-    plans = [audit_plan(spec, ["eval_corpus"], [tiny_text])[0] for spec in specs]
+    plans = [audit_plan(spec, [TEXT], [tiny_text])[0] for spec in specs]
     assert [one.scoring.window_start for one in plans] == ["text", "stream"]
     specs[1] = without_starts(specs[1])  # as it was written before there was a choice
-    assert audit_plan(specs[1], ["eval_corpus"], [tiny_text])[0].scoring.window_start == "stream"
+    assert audit_plan(specs[1], [TEXT], [tiny_text])[0].scoring.window_start == "stream"
     old = without_starts(read_manifest(tmp_path / "stream"))
     (tmp_path / "stream" / "manifest.json").write_text(json.dumps(old))
     for name in ("text", "stream"):

@@ -100,9 +100,9 @@ def run(args: argparse.Namespace) -> None:
 
 def _announce(refusal: RefusalInputs, runner: LocalRunner, *, quiet: bool) -> None:
     """The bar is over all cells that there may be, which are told unless quiet."""
-    from engine.studies.refusal.forecast import forecast
+    from engine.studies.forecast import at_pace
 
-    swept, points = forecast(refusal, runner)
+    swept, points = at_pace(STAGES.get("control").make(refusal), refusal, runner)
     if not quiet:
         common.err.print(f"sweep: at most {swept}", markup=False, soft_wrap=True)
         common.err.print(f"control and evaluate: at most {points}", markup=False, soft_wrap=True)

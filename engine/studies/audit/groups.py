@@ -22,7 +22,7 @@ from engine.stats.group_harm import Candidate, judge_groups
 from engine.stats.holm import LEVEL
 from engine.stats.table_estimates import with_documents
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.base import AUDIT, Study, Tables, register_study
+from engine.studies.base import AUDIT, Expected, Study, Tables, register_study
 
 _NAMES = ("consensus2", "lrp", "ig")
 
@@ -90,6 +90,9 @@ class Dangerous(Study[AuditInputs]):
             for group in groups:
                 if _above(audit, group, known):
                     yield from _random_cells(audit, group)
+
+    def at_most(self, audit: AuditInputs, known: Results) -> Expected:
+        return Expected(self.cells(audit, known), more=True)  # draws beside groups above the limit
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
         model, rate = audit.loaded.id, audit.plan.dangerous_rate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from engine.data.corpora import Windows
@@ -25,20 +26,23 @@ from engine.records.hashing import Json
 from engine.records.manifest import read_manifest
 from engine.records.progress import Progress
 from engine.records.shortfalls import shortfalls
+from engine.results.arrays import Arrays
 from engine.results.folders import read_table, table_names, write_tables
 from engine.results.store import Store
-from engine.run.audit_plan import AuditPlan
+from engine.run.audit_plan import TEXT, AuditPlan
 from engine.run.cell import Cell
 from engine.run.plan_text import calibration_text, evaluation_text
 from engine.run.preflight import LeftOut, fitting
+from engine.run.recorded_plan import audit_plan, score_plan
 from engine.run.runner import Results
 from engine.run.score_plan import ScorePlan
-from engine.run.scoring import Scored, score_model, score_tokens, write_scores
+from engine.run.scoring import SCORES_FILE, Scored, read_scores, score_model, score_tokens, write_scores
+from engine.selectors import get_selector
 from engine.selectors.kept_sums import KeptSums
 from engine.stats.saturation import saturated_above
-from engine.studies.base import AUDIT, Study, StudyInfo, Tables
+from engine.studies.base import ANALYSES, AUDIT, Study, StudyInfo, Tables, plan_type
 from engine.studies.claims.ledger import ledger, needed
-from engine.studies.conduct import StudyInputs
+from engine.studies.conduct import OtherText, Recorded, Remaking, StudyInputs
 
 
 class Point(NamedTuple):
@@ -55,6 +59,7 @@ class AuditInputs(StudyInputs):
     """One model under one plan. Not thread-safe: it belongs to the run that made it."""
 
     group, first, cells_known_early = AUDIT, "scores", True
+    recorded_by, all_replayed = frozenset({"settings", "scores"}), True
 
     loaded: LoadedModel
     plan: AuditPlan
@@ -223,6 +228,19 @@ class AuditInputs(StudyInputs):
     def sketched(cls, sketch: LoadedModel, plan: AuditPlan, store: Store) -> AuditInputs:
         return cls(sketch, plan, store)
 
+    @classmethod
+    def scores_of(cls, plan: AuditPlan) -> ScorePlan:
+        return plan.scoring
+
+    def draw_scores(self) -> None:
+        seeds, rows = self.plan.scoring.seeds, self.loaded.rows.n_rows
+        draw = torch.Generator().manual_seed(0)
+        scores = {
+            name: torch.rand((len(seeds), rows) if get_selector(name).seeded else (rows,), generator=draw)
+            for name in self.plan.scoring.selectors
+        }
+        self.scored = Scored(scores, seeds, {}, 0.0)
+
     def check(self, infos: Sequence[StudyInfo]) -> None:
         self.check_intervention()
 
@@ -244,6 +262,37 @@ class AuditInputs(StudyInputs):
         spec = self.spec(evaluated=info.reads_text) | {"settings": self._settings()}
         spec |= self.short_texts() if info.id == "domain" else {}
         write_tables(folder, tables, self.loaded.fingerprint, spec | study.record(self), elapsed_s)
+
+    @classmethod
+    def from_record(cls, part: Recorded, remaking: Remaking) -> tuple[AuditInputs, Sequence[str]]:
+        spec, texts = part.spec, remaking.texts
+        notes: list[str] = []
+        if part.study:
+            groups = [part.study, *([TEXT] if ANALYSES.get(part.study).reads_text else [])]
+            plan, notes = audit_plan(spec, groups, texts, plan_type(AUDIT))
+        else:
+            plan = AuditPlan(scoring=score_plan(spec, texts))
+        made = cls(remaking.loaded, plan, remaking.store, remaking.progress)
+        audit: AuditInputs = remaking.known.setdefault(plan, made)
+        for role, record in (
+            ("calibration", spec.get("scores", spec).get("calibration")), ("evaluation", spec.get("evaluation"))
+        ):  # fmt: skip
+            now = getattr(audit, role).record() if record else {}
+            for name in ("corpus_hash", "sample_ids", "skipped_tokens"):
+                if record and name in record and record[name] != now[name]:
+                    raise OtherText(
+                        f"{part.name}: the {role} text {record['corpus']} is not the one that was read ({name} "
+                        f"{str(record[name])[:12]}, here {str(now[name])[:12]}); give that text with --text"
+                    )
+        return audit, notes
+
+    def arrays(self, folder: Path, part: Recorded) -> Iterator[tuple[str, Arrays]]:
+        if not part.study:
+            yield SCORES_FILE, read_scores(folder)
+
+    @classmethod
+    def files_beside(cls, folder: Path, part: Recorded) -> Iterable[str]:
+        return [SCORES_FILE]
 
     def conclude(self, folder: Path) -> Json:
         """`claims.parquet` from the folder's tables, if they support a claim; its manifest entry names the bytes that

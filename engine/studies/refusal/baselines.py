@@ -18,8 +18,8 @@ from engine.records.hashing import Json
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
-from engine.studies.base import Answer, Study, Tables, TextTable
-from engine.studies.refusal.grid import Grid
+from engine.studies.base import Answer, Expected, Study, Tables, TextTable
+from engine.studies.refusal.grid import Grid, expected
 from engine.studies.refusal.inputs import Rates, RefusalInputs, sides
 from engine.studies.refusal.settings import Setting, Where
 from engine.studies.refusal.stage_lines import cut_off_lines
@@ -118,6 +118,10 @@ class Baselines(Study[RefusalInputs]):
             },
             "system_prompts": {} if SYSTEM_PROMPT in self.impossible else texts,
         }
+
+    @classmethod
+    def expected(cls, run: RefusalInputs, known: Results) -> Expected:
+        return expected(run)
 
     def cells(self, run: RefusalInputs, known: Results) -> Iterable[Cell[Any]]:
         first: list[Cell[Any]] = [*self.grid.cells(run, known), run.nll(UNEDITED)]

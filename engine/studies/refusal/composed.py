@@ -14,8 +14,8 @@ from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
-from engine.studies.base import Answer, Study, Tables, TextTable
-from engine.studies.refusal.grid import UNFINISHED, Grid, Points
+from engine.studies.base import Answer, Expected, Study, Tables, TextTable
+from engine.studies.refusal.grid import UNFINISHED, Grid, Points, expected
 from engine.studies.refusal.inputs import RefusalInputs
 from engine.studies.refusal.mask_outputs import SEVERAL, kept_masks, of_point
 from engine.studies.refusal.points import edits
@@ -63,6 +63,10 @@ class Composed(Study[RefusalInputs]):
         self.singles = run.contrasts_of({domain: run.calibration[domain] for domain in domains})
         self.grid = Grid(run, self.contrasts, union, stem="composed_sweep")
         self._narrow: dict[tuple[str, str, float], Grid] = {}
+
+    @classmethod
+    def expected(cls, run: RefusalInputs, known: Results) -> Expected:
+        return expected(run)
 
     def cells(self, run: RefusalInputs, known: Results) -> Iterable[Cell[Any]]:
         yield from self.grid.cells(run, known)

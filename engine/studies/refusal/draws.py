@@ -16,9 +16,9 @@ from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.stats.holm import holm
 from engine.stats.permutation import p_value, prediction_interval, rank_among
-from engine.studies.base import Answer, Study, Tables, TextTable
-from engine.studies.refusal.grid import UNFINISHED, Grid
-from engine.studies.refusal.inputs import Rates, RefusalInputs
+from engine.studies.base import Answer, Expected, Study, Tables, TextTable
+from engine.studies.refusal.grid import UNFINISHED, Grid, expected
+from engine.studies.refusal.inputs import DRAW_SEEDS, Rates, RefusalInputs
 from engine.studies.refusal.operating_point import OperatingPoint
 
 LEVEL = 0.05
@@ -50,9 +50,15 @@ class Drawn(Study[RefusalInputs]):
     Beyond the paper, whose three random masks stand beside the chosen mask only (section 5.3).
     """
 
+    replayed = True
+
     def __init__(self, run: RefusalInputs) -> None:
         self.real = Grid(run, run.contrasts, run.calibration)
         self.grids = {seed: self.real.moved(run, _mover(run, seed)) for seed in draw_seeds(run)}
+
+    @classmethod
+    def expected(cls, run: RefusalInputs, known: Results) -> Expected:
+        return expected(run, 1 + run.plan.draws)
 
     def cells(self, run: RefusalInputs, known: Results) -> Iterable[Cell[Any]]:
         for grid in (self.real, *self.grids.values()):
@@ -63,7 +69,7 @@ class Drawn(Study[RefusalInputs]):
                     yield run.on_pairs(one, run.heldout[domain])
 
     def record(self, run: RefusalInputs) -> Json:
-        return {"draw_seeds": list(draw_seeds(run))}
+        return {DRAW_SEEDS: list(draw_seeds(run))}
 
     def announcement(self, run: RefusalInputs) -> str:
         most = len(self.grids) * len(self.real.places)

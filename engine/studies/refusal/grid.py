@@ -18,8 +18,8 @@ from engine.records.errors import InputError
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
-from engine.studies.base import Study, Tables
-from engine.studies.refusal.inputs import Rates, RefusalInputs
+from engine.studies.base import Expected, Study, Tables
+from engine.studies.refusal.inputs import Rates, RefusalInputs, sides
 from engine.studies.refusal.measured_again import Member, Part
 from engine.studies.refusal.operating_point import OperatingPoint, operating_point, operating_points
 from engine.studies.refusal.widening import Axes
@@ -50,6 +50,14 @@ def grid(run: RefusalInputs, contrast: Contrast, lambdas: Sequence[float], ks: S
     for index, k in enumerate(ks):
         for lam in strengths:
             yield Place(contrast.selector, contrast.domain, lam, k, run.edit(masks[lam][index]))
+
+
+def expected(run: RefusalInputs, grids: int = 1) -> Expected:
+    """Replies to the calibration prompts of all domains under every edit of so many grids: the largest part of a stage.
+    Not all are asked for; what results decide comes on top."""
+    prompts = tuple(prompt for pairs in run.calibration.values() for prompt in sides(pairs))
+    edits = grids * len(run.plan.lambdas) * len(run.plan.ks) * len(run.plan.selectors)
+    return Expected((), [(run.replies(UNEDITED, prompts).measure, edits)], more=True)
 
 
 class Grid(Study[RefusalInputs]):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,11 +17,12 @@ from engine.data.pairs import CALIBRATION, HELDOUT, domain_spellings, has_split,
 from engine.data.prompts import Prompt, thinking_record
 from engine.data.thinking import template_marks
 from engine.data.window_starts import before_each, start_record
-from engine.edits.contrasts import INSTALLS_ONLY, Contrast, refusal_mask
+from engine.edits.contrasts import INSTALLS_ONLY, Contrast, load_contrasts, refusal_mask
 from engine.edits.edit import UNEDITED, Edit, edit_of
+from engine.edits.mask_files import read_mask
 from engine.edits.masks import Mask
 from engine.edits.steering import AnyEdit
-from engine.judges.base import Judge
+from engine.judges.base import Judge, open_judges
 from engine.judges.measured_quality import MeasuredQuality, measured_quality, quality_from
 from engine.judges.refusals import Refusals, Refused, judge_record
 from engine.measures.generation import REPLIES, checked_prompt, room_for_replies
@@ -32,26 +33,32 @@ from engine.measures.replies import Replies, Written
 from engine.measures.sampling import Sampling
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
-from engine.records.hashing import Json
+from engine.records.hashing import Json, canonical
+from engine.records.manifest import read_manifest
 from engine.records.progress import Progress
-from engine.results.folders import with_model_name, write_tables
+from engine.results.arrays import Arrays
+from engine.results.folders import read_table, table_names, with_model_name, write_tables
 from engine.results.store import Store
 from engine.run.cell import Cell
 from engine.run.plan_text import calibration_text, evaluation_text
 from engine.run.preflight import LeftOut, check_text, impossible, remaining
+from engine.run.recorded_plan import refusal_plan
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import LocalRunner, Results, Runner
+from engine.run.score_plan import ScorePlan
 from engine.selectors import protected_by
 from engine.selectors.base import get_selector, titles_record
 from engine.stats.intervals import Interval, wilson
-from engine.studies.base import REFUSAL, Study, StudyInfo, Tables
-from engine.studies.conduct import StudyInputs
+from engine.studies.base import REFUSAL, STAGES, Study, StudyInfo, Tables
+from engine.studies.conduct import Recorded, Remaking, StudyInputs
 from engine.studies.refusal.algorithm import check_chat_template, check_sides
-from engine.studies.refusal.calibrate import calibrate, onsets_record, write_contrasts
+from engine.studies.refusal.calibrate import CONTRAST_FILE, calibrate, onsets_record, write_contrasts
 from engine.studies.refusal.kept_points import CONTROL_SEEDS, HELDOUT_RECORD, POINTS, with_earlier
-from engine.studies.refusal.mask_outputs import write_masks
+from engine.studies.refusal.mask_outputs import kept_masks, write_masks
 
 EXAMPLES = 3  # of refused base prompts in a message
+DRAW_SEEDS = "draw_seeds"  # entry of the manifest
+_SAME = (HELDOUT_RECORD, "pairs", "onset_tokens", "judge", "judge_version", "evaluation", "thinking_mode")
 
 
 @dataclass(frozen=True)
@@ -110,6 +117,7 @@ class RefusalInputs(StudyInputs):
     """One model under one plan and one judge. Not thread-safe: it belongs to the run that made it."""
 
     group, first, cells_known_early = REFUSAL, "calibrate", False
+    recorded_by, own_entries, all_replayed = frozenset({"pairs", "lm_scores"}), (CONTROL_SEEDS, DRAW_SEEDS), False
 
     loaded: LoadedModel
     plan: RefusalPlan
@@ -198,6 +206,12 @@ class RefusalInputs(StudyInputs):
         return replace(plan, selectors=remaining(plan.selectors, left_out, named=named)), left_out
 
     @classmethod
+    def scores_of(cls, plan: RefusalPlan) -> ScorePlan:
+        """Of the selectors that protect rows, once; seeded ones need none."""
+        scored = dict.fromkeys(protected_by(name) for name in plan.selectors if not get_selector(name).seeded)
+        return replace(plan.scoring, selectors=tuple(scored))
+
+    @classmethod
     def sketched(cls, sketch: LoadedModel, plan: RefusalPlan, store: Store) -> RefusalInputs:
         return cls(sketch, plan, store, cast(Any, None))  # nothing is judged here
 
@@ -210,9 +224,7 @@ class RefusalInputs(StudyInputs):
             check_sides(domain, [pair.risk for pair in pairs], [pair.base for pair in pairs])
         onset_tokens(sketch.tokenizer, plan.phrases)
         self._check_prompts(self.calibration)
-        scored = tuple(dict.fromkeys(protected_by(name) for name in plan.selectors if not get_selector(name).seeded))
-        if scored:
-            check_text(sketch, replace(plan.scoring, selectors=scored))
+        check_text(sketch, self.scores_of(plan))
         if any(info.measures for info in infos):
             with suppress(InputError):  # a domain without held-out pairs is an error only where they are measured
                 self._check_prompts(self.heldout)
@@ -249,6 +261,51 @@ class RefusalInputs(StudyInputs):
             write_tables(folder, {POINTS: whole}, fingerprint, spec | own | kept, elapsed_s)
         if study.masks_of in tables:
             write_masks(folder, self.loaded, study.masks_of, study.masks(self, results), elapsed_s)
+
+    @classmethod
+    def called(cls, study_id: str) -> str:
+        """Those of the grid and its points by the grid's."""
+        return f"refusal {'sweep' if study_id == 'select' else study_id}"
+
+    @classmethod
+    def from_record(cls, part: Recorded, remaking: Remaking) -> tuple[RefusalInputs, Sequence[str]]:
+        """The run that the stage belongs to."""
+        folder, spec = remaking.folder, _whole(part, remaking.parts)
+        judge = open_judges(str(spec["judge"]), of_refusal=True)[0]
+        if judge.version != spec.get("judge_version"):
+            raise InputError(
+                f"the replies were judged by {spec['judge']} {spec.get('judge_version')}, here it is {judge.version}: "
+                "another judge's rates say nothing about these"
+            )
+        plan = refusal_plan(spec, remaking.texts, **_beside_record(folder, part, spec))
+        run = cls(remaking.loaded, plan, remaking.store, judge, remaking.progress, remaking.runner)
+        now = run.spec(remaking.runner.results)
+        for name in (name for name in _SAME if name in spec):
+            was, here = spec[name], now.get(name)
+            if _identity(was) != _identity(here):
+                raise InputError(
+                    f"{part.name}: {name} is not what it was: {_short(canonical({name: was}), 80)}, here "
+                    f"{_short(canonical({name: here}), 80)}; a file that the run read is given with --text, onset "
+                    "phrases of one's own are not recorded"
+                )
+        return run, ()
+
+    def arrays(self, folder: Path, part: Recorded) -> Iterator[tuple[str, Arrays]]:
+        """Contrasts of this run, and which rows the mask of each operating point removes: 0 or 1 for every row."""
+        entry, now = read_manifest(folder)["files"].get(CONTRAST_FILE), self.calibration_spec()
+        if entry and all(entry.get("spec", {}).get(name) == value for name, value in now.items()):
+            contrasts = load_contrasts(folder / CONTRAST_FILE)[0]
+            found = {f"{one.selector}/{one.domain}/c_comply": one.c_comply for one in contrasts}
+            yield CONTRAST_FILE, found | {f"{one.selector}/lm_rank": one.lm_rank for one in contrasts}
+        if masks := kept_masks(folder, POINTS).values() if POINTS in part.stems else ():
+            removed = {path.name: np.zeros(self.loaded.rows.n_rows, dtype=np.float32) for path in masks}
+            for path in masks:
+                removed[path.name][read_mask(path, self.loaded.rows.n_rows)[0]] = 1
+            yield "masks of operating points", removed
+
+    @classmethod
+    def files_beside(cls, folder: Path, part: Recorded) -> Iterable[str]:
+        return [CONTRAST_FILE, *(path.name for path in kept_masks(folder, POINTS).values() if POINTS in part.stems)]
 
     def contrasts_of(self, pairs: dict[str, list[Pair]]) -> list[Contrast]:
         """Algorithm 1 for every selector of the plan on these pairs, without those that `self_refused` names."""
@@ -408,3 +465,45 @@ class RefusalInputs(StudyInputs):
         if has_split(plan.pairs, HELDOUT):
             pairs = read_pairs(plan.pairs, HELDOUT, per_domain=plan.heldout_pairs)
         return {domain: pairs_record(plan.pairs, pairs[domain]) for domain in self.calibration if domain in pairs}
+
+
+def _whole(part: Recorded, parts: Sequence[Recorded]) -> Json:
+    """The stage's record; `structure` by itself records its contrasts only, and a sweep of them tells the rest."""
+    for spec in (part.spec, *(other.spec for other in parts if other.group == REFUSAL)):
+        if "evaluation" in spec and all(spec.get(key) == value for key, value in part.spec.items()):
+            return spec
+    raise InputError(
+        f"{part.name}: its tables tell of their contrasts alone, and no table of `refusal sweep` beside them tells of "
+        "the judge; run it again with `refusal structure`"
+    )
+
+
+def _beside_record(folder: Path, part: Recorded, spec: Json) -> Json:
+    """Settings that tables tell and their record does not."""
+    found: Json = {"domains": tuple(spec["pairs"])}
+    stems = [stem for stem in (*part.stems, *STAGES.get(part.study).tables) if stem in table_names(folder)]
+    for table in map(partial(read_table, folder), stems):
+        # In the run's order, which names the two sides of a pair; a manifest has them by name.
+        domains = table["domain"].unique(maintain_order=True).to_list() if "domain" in table.columns else []
+        if set(domains) == set(spec["pairs"]):
+            found["domains"] = tuple(domains)
+            break
+    if CONTROL_SEEDS in part.spec:
+        found["control_seeds"] = tuple(part.spec[CONTROL_SEEDS])
+    if DRAW_SEEDS in part.spec:
+        found["draws"] = len(part.spec[DRAW_SEEDS])
+    if "mask_stability" in part.stems:
+        found["splits"] = int(read_table(folder, "mask_stability")["seed"].n_unique())
+    if "refusal_sweep" in table_names(folder):
+        sweep = read_table(folder, "refusal_sweep")
+        above = sweep.filter(sweep["nll"] > spec["max_nll"])
+        found["all_cells"] = above.height > 0 and bool(above["malign"].is_not_null().any())
+    return found
+
+
+def _identity(value: Any) -> Any:
+    """Of a text: its tokens' source and the windows, whose revision or path may differ."""
+    if isinstance(value, dict) and "corpus_hash" in value:
+        told = ("corpus_hash", "sample_ids", "length", "skipped_tokens", "window_prefix")
+        return {name: value.get(name) for name in told}
+    return value

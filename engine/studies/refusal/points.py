@@ -13,12 +13,13 @@ import polars as pl
 from engine.edits.contrasts import Contrast
 from engine.edits.edit import UNEDITED, Edit
 from engine.records.hashing import Json
+from engine.results.folders import read_table
 from engine.results.tables import frame
 from engine.run.cell import Cell
 from engine.run.runner import Results
-from engine.studies.base import Answer, Study, Tables, TextTable
+from engine.studies.base import Answer, Expected, Study, Tables, TextTable
 from engine.studies.refusal import specificity
-from engine.studies.refusal.grid import UNFINISHED, Grid, Points
+from engine.studies.refusal.grid import UNFINISHED, Grid, Points, expected
 from engine.studies.refusal.inputs import Rates, RefusalInputs
 from engine.studies.refusal.kept_points import CONTROL_SEEDS, CONTROLLED, KEY, POINTS, joined
 from engine.studies.refusal.mask_outputs import kept_masks, of_point
@@ -41,7 +42,7 @@ def edits(
 class Chosen(Study[RefusalInputs]):
     """What was chosen in the grid: `operating_points`, the sweep behind it, and one mask per point."""
 
-    masks_of = POINTS
+    masks_of, replayed = POINTS, True
 
     def __init__(self, run: RefusalInputs) -> None:
         self.grid = Grid(run, run.contrasts, run.calibration)
@@ -51,6 +52,24 @@ class Chosen(Study[RefusalInputs]):
         points = self.grid.points(run, known)
         if points is not None:
             yield from self.of_points(run, points)
+
+    @classmethod
+    def remade_with(cls, folder: Path, stems: Sequence[str]) -> dict[str, type[Study[RefusalInputs]]]:
+        columns = read_table(folder, POINTS).columns if POINTS in stems else []
+        if "control_malign" in columns:
+            return {"control": Controlled}
+        return {"evaluate": Measured} if "edited_malign" in columns else {}
+
+    @classmethod
+    def expected(cls, run: RefusalInputs, known: Results) -> Expected:
+        return expected(run)
+
+    def at_most(self, run: RefusalInputs, known: Results) -> Expected:
+        """The grid, if no cell of it is above the perplexity cap. A wider grid comes on top."""
+        edits = {(domain, UNEDITED): None for domain in run.calibration}
+        edits |= {(place.domain, place.edit): None for place in self.grid.places}
+        both = ((run.nll(edit), run.on_pairs(edit, run.calibration[domain])) for domain, edit in edits)
+        return Expected([cell for cells in both for cell in cells], more=True)
 
     def of_points(self, run: RefusalInputs, points: Points) -> Iterable[Cell[Any]]:
         """The cells that are wanted of the points."""
@@ -111,7 +130,7 @@ class Chosen(Study[RefusalInputs]):
 class Swept(Chosen):
     """The grid alone: `refusal_sweep`."""
 
-    masks_of = ""
+    masks_of, replayed = "", False
 
     def tables(self, run: RefusalInputs, results: Results) -> Tables:
         return self.grid.tables(run, results)
@@ -148,6 +167,13 @@ class Measured(Chosen):
 
 class Controlled(Measured):
     """The points beside random masks of their size: `refusal_controls`, and the gains."""
+
+    def at_most(self, run: RefusalInputs, known: Results) -> Expected:
+        """Beside the grid, each point and its controls; a selector may have no point."""
+        edits = 1 + 2 * len(run.plan.control_seeds)
+        nll, heldout = run.nll(UNEDITED).measure, [run.heldout[contrast.domain] for contrast in run.contrasts]
+        measures = [measure for pairs in heldout for measure in (nll, run.on_pairs(UNEDITED, pairs).measure.base)]
+        return super().at_most(run, known)._replace(edits=[(measure, edits) for measure in measures])
 
     def of_points(self, run: RefusalInputs, points: Points) -> Iterable[Cell[Any]]:
         yield from super().of_points(run, points)

@@ -108,6 +108,8 @@ def structure(model: str, contrasts: Sequence[Contrast], rows: RowIndex) -> dict
 class Structure(Study[RefusalInputs]):
     """The tables of `structure`: of the contrasts alone."""
 
+    replayed = True
+
     def tables(self, run: RefusalInputs, results: Results) -> Tables:
         return structure(run.loaded.id, run.contrasts, run.loaded.rows)
 

@@ -64,6 +64,8 @@ class Evaluated(Measured):
     """`transfer`, `refusal_replies` and, where they are given, `utility` of tasks and `judge_pairs` of further judges,
     beside the measured points."""
 
+    replayed = False
+
     def __init__(
         self,
         run: RefusalInputs,

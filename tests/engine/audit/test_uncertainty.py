@@ -131,3 +131,9 @@ def test_the_error_of_a_mean_over_seeds_is_its_spread_over_repetitions() -> None
 def test_without_seeds_or_without_an_error() -> None:
     assert mean_over_seeds([1.5], [0.2]) == (1.5, pytest.approx(0.2))
     assert mean_over_seeds([1.0, 2.0], [0.2, None]) == (1.5, None)
+
+
+def test_two_seeds_have_a_spread() -> None:
+    """Of two numbers d apart the variance is d^2 / 2, of their mean half of that; and the mean of both squares."""
+    mean, stderr = mean_over_seeds([1.0, 1.6], [0.3, 0.4])
+    assert (mean, stderr) == (pytest.approx(1.3), pytest.approx(math.sqrt((0.09 + 0.16) / 2 + 0.6**2 / 4)))

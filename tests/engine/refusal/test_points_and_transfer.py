@@ -223,7 +223,8 @@ def test_transfer_and_replies(run: RefusalInputs, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_composed_mask_stands_beside_single_ones_of_its_size(attributed: RefusalInputs):
-    run = attributed
+    """Each single mask at the lambda that is best for its own domain, if one is within the limits there."""
+    run = replace(attributed, plan=replace(attributed.plan, lambdas=(0.2, 0.35, 0.5, 0.65, 0.8)))
     tables = tables_of(Composed(run), run)
     table, sweep = tables["composed"], tables["composed_sweep"]
     assert set(sweep["domain"]) == {"mats+cups"}
@@ -240,6 +241,19 @@ def test_a_composed_mask_stands_beside_single_ones_of_its_size(attributed: Refus
         for one in run.contrasts_of(pairs)
         if one.selector == "grad_x_input"
     }
+    [composed] = edited.filter(mask_domain="mats+cups").select("lambda", "k").unique().rows()
+    best = {"mats+cups": composed[0]}
+    for domain, pairs in run.calibration.items():
+        before = rates(run, NO_ROWS, pairs).malign.count
+        within = {}
+        for lam in run.plan.lambdas:
+            mask = refusal_mask(contrasts[domain], lam, composed[1])
+            nll, found = answer(run, run.nll(run.edit(mask))).nats_per_token, rates(run, mask, pairs)
+            if found.benign.mean <= run.plan.benign_limit and found.malign.count >= before:
+                within[found.malign.count, -nll] = lam
+        best[domain] = within[max(within)] if within else composed[0]
+    assert dict(edited.select("mask_domain", "lambda").iter_rows()) == best
+    assert len(set(best.values())) > 1
     for row in edited.iter_rows(named=True):
         mask = refusal_mask(contrasts[row["mask_domain"]], row["lambda"], row["k"])
         found = rates(run, mask, run.heldout[row["evaluated_domain"]])

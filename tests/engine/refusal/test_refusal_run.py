@@ -30,7 +30,7 @@ from engine.run.pace import Pace, told
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import LocalRunner
 from engine.studies.base import conduct
-from engine.studies.refusal.forecast import forecast
+from engine.studies.forecast import at_pace
 from engine.studies.refusal.points import Chosen, Controlled
 
 STAGES = ("calibrate", "sweep", "select", "structure", "control", "evaluate")
@@ -118,7 +118,7 @@ def test_the_forecast_is_an_upper_bound_that_the_grid_attains(demo: LoadedModel,
     with Store(tmp_path) as store:
         run = small_run(demo, store, all_cells=True)
         runner = LocalRunner(store)
-        swept, points = forecast(run, runner)
+        swept, points = at_pace(Controlled(run), run, runner)
         assert swept.seconds is not None
         assert swept.seconds > 0
         assert points.seconds is not None
@@ -127,17 +127,17 @@ def test_the_forecast_is_an_upper_bound_that_the_grid_attains(demo: LoadedModel,
         # per domain: lrp has 4 cells, random 2, each with NLL and verdicts; the unedited model's NLL is shared
         assert swept.known + swept.to_compute == 1 + 2 * (1 + 2 * (4 + 2))
         assert points.to_compute == 2 * 2 * 2 * (1 + 2 * len(run.plan.control_seeds))
-        again, _ = forecast(run, runner)
+        again, _ = at_pace(Controlled(run), run, runner)
         assert (again.to_compute, again.seconds) == (0, 0.0)
         keys = store.keys()  # the grid is known: the probe measures one of each kind, and changes nothing
         before = {key: store.get(key) for key in keys}
-        _, points = forecast(run, LocalRunner(store))
+        _, points = at_pace(Controlled(run), run, LocalRunner(store))
         assert points.to_compute
         assert points.seconds
         assert {key: store.get(key) for key in keys} == before
         assert len(store) == len(before)
         tables_of(Controlled(run), run)
-        known, points = forecast(run, LocalRunner(store))
+        known, points = at_pace(Controlled(run), run, LocalRunner(store))
         assert (known.to_compute, points.to_compute, points.known > 0) == (0, 0, True)
 
 

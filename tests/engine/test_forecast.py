@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,9 +13,12 @@ from tiny_models import save_tiny
 from engine.models.loading import load_model, load_sketch
 from engine.records.errors import InputError
 from engine.results.store import Store
+from engine.run.estimate import SWEEP, estimate
+from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import LocalRunner
-from engine.studies.audit.expected import expected
+from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import ANALYSES, conduct
+from engine.studies.forecast import from_shapes
 
 SCORING = {"selectors": ("random", "magnitude", "wanda", "lrp", "ig", "consensus2"), "seeds": (1, 2)}
 
@@ -31,14 +35,13 @@ def test_as_many_cells_as_are_computed(
 ) -> None:
     with Store(tmp_path) as store:
         audit = tiny_audit(load_model(str(folder), device="cpu"), tiny_text, store, scoring=SCORING)
-        found = expected(partial(load_sketch, str(folder), device="cpu"), audit.plan, names)
+        found = from_shapes(AuditInputs, partial(load_sketch, str(folder), device="cpu"), audit.plan, names)
         seen = count_edits(monkeypatch)
         runner = LocalRunner(store)
         for name in names:
             conduct(ANALYSES.get(name).make(audit), audit, runner)
     alike = 0.1 * found.cells if "controls" in names else 0  # control masks of two rankings may be the same rows
     assert 0 <= found.cells - len(seen) <= alike
-    assert found.windows == found.cells * 5
     assert not found.at_least
 
 
@@ -47,11 +50,13 @@ def test_flops_grow_by_the_cells(folder: Path, tiny_text: Path, tmp_path: Path) 
     with Store(tmp_path) as store:
         plan = tiny_audit(load_sketch(str(folder), device="cpu"), tiny_text, store, scoring=SCORING).plan
     sketch = partial(load_sketch, str(folder), device="cpu")
-    scores, some, more = (expected(sketch, plan, names) for names in (("agreement",), ("gap",), ("gap", "sweep")))
-    assert scores.cells == 0
-    per_cell = (some.flops - scores.flops) / some.cells
-    assert per_cell > 0
-    assert more.flops - scores.flops == pytest.approx(per_cell * more.cells)
+    forecast = partial(from_shapes, AuditInputs, sketch, plan)
+    scores, some, more = forecast(("agreement",)), forecast(("gap",)), forecast(("gap", "sweep"))
+    assert scores.cells == scores.flops(SWEEP) == 0
+    one_cell = estimate(sketch(), replace(plan, sweep_rates=(0.0,)), RefusalPlan(), (SWEEP,)).flops
+    assert [found.flops(SWEEP) for found in (some, more)] == [one_cell * found.cells for found in (some, more)]
+    assert some.of.flops == scores.of.flops + some.flops(SWEEP)
+    assert (more.at_least, forecast(("dangerous",)).at_least) == (False, True)  # draws only where a group is
 
 
 def test_cells_of_other_scores_are_not_told(folder: Path, tiny_text: Path, tmp_path: Path) -> None:
@@ -60,7 +65,7 @@ def test_cells_of_other_scores_are_not_told(folder: Path, tiny_text: Path, tmp_p
         plan = tiny_audit(
             load_sketch(str(folder), device="cpu"), tiny_text, store, scoring=SCORING, stability_sizes=(2, 4)
         ).plan
-    found = expected(partial(load_sketch, str(folder), device="cpu"), plan, ("stability",))
+    found = from_shapes(AuditInputs, partial(load_sketch, str(folder), device="cpu"), plan, ("stability",))
     assert (found.cells, found.at_least) == (0, True)
 
 
@@ -70,4 +75,4 @@ def test_what_cannot_be_done_is_an_error(folder: Path, tiny_text: Path, tmp_path
             load_sketch(str(folder), device="cpu"), tiny_text, store, scoring=SCORING, stability_sizes=(10, 20)
         ).plan
     with pytest.raises(InputError):
-        expected(partial(load_sketch, str(folder), device="cpu"), plan, ("stability",))
+        from_shapes(AuditInputs, partial(load_sketch, str(folder), device="cpu"), plan, ("stability",))
