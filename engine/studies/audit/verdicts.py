@@ -17,7 +17,7 @@ from engine.run.verdict_plan import VerdictPlan
 from engine.selectors import get_selector
 from engine.stats.limits import Thresholds
 from engine.studies.audit.differences import Differences
-from engine.studies.audit.draws import DisjointDraws, TooFewDraws
+from engine.studies.audit.draws import DisjointDraws, TooFewDraws, why_not_drawn
 from engine.studies.audit.gap import Gap
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.audit.specific import Specific
@@ -50,15 +50,15 @@ class Verdicts(Study[AuditInputs]):
             yield from DisjointDraws().cells(audit, known)
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
-        why = ""
         try:
             drawn: Tables = DisjointDraws().tables(audit, results)
-        except TooFewDraws as error:
-            drawn, why = {}, str(error)
+        except TooFewDraws:
+            drawn = {}
         try:
             stability = Stability().tables(audit, results)["stability"]
         except TooFewSizes:
             stability = None
+        infos = [get_selector(name) for name in audit.plan.scoring.selectors]
         judge = partial(
             judge_selectors,
             Gap().tables(audit, results)["gap"],
@@ -68,8 +68,8 @@ class Verdicts(Study[AuditInputs]):
             specific=Specific().tables(audit, results)["specific"],
             draws=drawn.get("draws"),
             draw_sweep=drawn.get("draw_sweep"),
-            why_no_draws=why,
-            data_free=[name for name in audit.plan.scoring.selectors if get_selector(name).data_free],
+            why_no_draws=why_not_drawn(audit),
+            data_free=[info.id for info in infos if info.data_free and not info.files],
         )
 
         def judged(limits: Thresholds) -> pl.DataFrame:
@@ -79,9 +79,10 @@ class Verdicts(Study[AuditInputs]):
         return {"verdicts": judged(limits), "verdict_moves": verdict_moves(judged, limits)}
 
     def answer(self, audit: AuditInputs, results: Results, tables: Tables, folder: Path) -> Answer:
-        columns = ("selector", "validity", "specific", "stability", "why")
-        rows = [_row(verdict) for verdict in tables["verdicts"].iter_rows(named=True)]
-        return Answer((TextTable("verdicts", columns, rows),), dict(tables))
+        verdicts = list(tables["verdicts"].iter_rows(named=True))
+        columns = ("selector", "validity", "specific", "stability")
+        why = [f"{verdict['selector']}: {verdict['reasons']}" for verdict in verdicts]
+        return Answer((TextTable("verdicts", columns, list(map(_row, verdicts))), *why), dict(tables))
 
     def record(self, audit: AuditInputs) -> Json:
         """Which draws of calibration text the verdicts rest on."""
@@ -93,4 +94,4 @@ class Verdicts(Study[AuditInputs]):
 
 def _row(verdict: dict[str, Any]) -> tuple[str, ...]:
     validity = f"{verdict['validity']} (stable but invalid)" if verdict["stable_but_invalid"] else verdict["validity"]
-    return verdict["selector"], validity, verdict["specific"], verdict["stability"], verdict["reasons"]
+    return verdict["selector"], validity, verdict["specific"], verdict["stability"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import polars as pl
 
@@ -28,7 +28,7 @@ def judge_selectors(
     specific: pl.DataFrame | None = None,
     draws: pl.DataFrame | None = None,
     draw_sweep: pl.DataFrame | None = None,
-    why_no_draws: str = "",
+    why_no_draws: Mapping[str, str] | None = None,
     data_free: Collection[str] = ("random", "magnitude"),
     thresholds: Thresholds | None = None,
 ) -> pl.DataFrame:
@@ -50,7 +50,8 @@ def judge_selectors(
     blocks of evaluation windows and, where it was measured, between draws of the calibration text (`draw_sweep`).
 
     gap, differences, stability, specific, draws, draw_sweep: tables of that name; dense_nll: nats per token of the
-    unmasked model; data_free: selectors that see no text. Numbers of seeded selectors are means over seeds.
+    unmasked model; data_free: selectors that see no text. why_no_draws: by selector. Numbers of seeded selectors are
+    means over seeds.
     Errors: InputError where random or the reference rate is not in the tables.
     """
     limits = thresholds or Thresholds()
@@ -65,7 +66,7 @@ def judge_selectors(
     selectors = gap["selector"].unique(maintain_order=True).to_list()
     sufficient = sufficiency(gap, differences, dense_nll, draw_sweep, limits)
     specific_rows = specificity(selectors, specific, draw_sweep, limits)
-    stable = stability_between_draws(selectors, draws, data_free, limits, why_no_draws)
+    stable = stability_between_draws(selectors, draws, data_free, limits, why_no_draws or {})
     nested = {line["selector"]: line for line in _nested(stability, limits).iter_rows(named=True)}
     lines = []
     for name in selectors:
