@@ -125,7 +125,9 @@ class GridPlan:
         3, "most steps by which the grid goes on where an operating point lies at its edge, lambda by its last step, k "
         "by its last ratio; 0: the edge is flagged only", metavar="STEPS", least=0, most=MOST_DRAWS, group=GRID,
     )  # fmt: skip
-    max_perplexity: float = option(100.0, "cells above it are not generated", sets=("perplexity_factor", None), group=GRID)
+    max_perplexity: float = option(
+        100.0, "cells above it are not generated", sets=("perplexity_factor", None), group=GRID
+    )
     perplexity_factor: float | None = option(
         None, "instead: this many times the unedited model's perplexity", kind=float, least=1, group=GRID
     )

@@ -49,7 +49,8 @@ class ScorePlan:
     )  # fmt: skip
     score_files: tuple[str, ...] = option(
         (), "scores of your own as a selector NAME, from safetensors, npz, parquet or CSV; further files of a NAME are "
-        "its disjoint draws. Without --selectors it stands beside " + ", ".join(own_scores.BASELINES), name="--scores",
+        "its disjoint draws. In `refusal` they protect rows, elsewhere they stand beside "
+        f"{', '.join(own_scores.BASELINES)} unless --selectors names others", name="--scores",
         metavar="NAME=FILE[,FILE]", read=own_scores.read_option, repeats=True,
         sets=("selectors", own_scores.BASELINES), said="none", group=SCORES, label="Scores of your own, NAME=FILE",
     )  # fmt: skip

@@ -5,8 +5,8 @@
 
 | file | holds |
 |---|---|
-| .safetensors, .npz | a tensor [rows] for each Linear, named as its module (`model.layers.0.mlp.up_proj`; `.weight` may follow) |
-| the same | [rows, columns] instead, one number per weight a_ij: s_i = sum_j abs(a_ij), with `--scores-reduce abs-sum` only |
+| .safetensors, .npz | a tensor [rows] for each Linear under its module's name, which `.weight` may follow |
+| the same | [rows, columns] instead, a_ij per weight: s_i = sum_j abs(a_ij), only with `--scores-reduce abs-sum` |
 | the same | one tensor [N] in the order of the row index, or [seeds, N]: a ranking for each of the run's seeds |
 | .parquet, .csv | columns `score` and `row_id`, or `score`, `block`, `projection` and `row`; others are not read |
 
@@ -98,11 +98,11 @@ class ScoreFile:
         if self.table is not None:
             return self._of_table(self.table, rows)
         names = {layer.name for layer in rows.layers}
-        if len(self.arrays) == 1 and not names & set(self._named):
+        if len(self._named) == 1 and not names & set(self._named):
             (values,) = self.arrays.values()
             if values.ndim not in (1, 2) or values.shape[-1] != rows.n_rows:
                 raise InputError(
-                    f"{self.name} has one tensor of shape {list(values.shape)}, and the model has {rows.n_rows:,} rows; "
+                    f"{self.name} has one tensor of shape {list(values.shape)}, the model {rows.n_rows:,} rows; "
                     "give [rows] or [seeds, rows] in the order of rows.parquet, or a tensor per Linear under its name"
                 )
             return values
@@ -161,7 +161,7 @@ class ScoreFile:
         for count, what in (
             (twice, "lines for a row that has one already"),
             (surplus, f"lines for rows that the model does not have ({rows.n_rows:,})"),
-            (missing.height, f"rows without a score, the first is row {missing['row_id'].first()}"),
+            (missing.height, f"rows without a score, the first is row {missing['row_id'].min()!s}"),
         ):
             if count:
                 raise InputError(
@@ -187,8 +187,8 @@ class OwnScores:
         if values.ndim == 2 and len(values) != len(run.seeds):
             seeds = ",".join(str(seed) for seed in range(min(len(values), 9)))
             raise InputError(
-                f"{self.files[0].name} has {len(values)} rankings of {self.name}, and there are {len(run.seeds)} seeds; "
-                f"give as many with --seeds {seeds}{',…' if len(values) > 9 else ''}"
+                f"{self.files[0].name} has {len(values)} rankings of {self.name}, and the run has {len(run.seeds)} "
+                f"seeds; give as many with --seeds {seeds}{',…' if len(values) > 9 else ''}"
             )
         return values
 
@@ -296,7 +296,9 @@ def found_again(recorded: Mapping[str, Sequence[Mapping[str, str]]], places: Seq
     for name, files in recorded.items():
         for one in files:
             if one["sha256"] not in by_hash:
-                now = next((f", and {path} has {sha[:12]}" for path, sha in there.items() if path.name == one["file"]), "")
+                now = next(
+                    (f", and {path} has {sha[:12]}" for path, sha in there.items() if path.name == one["file"]), ""
+                )
                 raise InputError(
                     f"the scores {name} were read from {one['file']} (SHA-256 {one['sha256'][:12]}){now}; say where "
                     f"that file is with --text {one['file']}"
@@ -305,9 +307,10 @@ def found_again(recorded: Mapping[str, Sequence[Mapping[str, str]]], places: Seq
     return tuple(found)
 
 
-def keep(store: Path, content: bytes, ending: str) -> Path:
-    """A file of scores in a store's folder, under its SHA-256; the same bytes are kept once."""
-    path = store / KEPT / f"{hashlib.sha256(content).hexdigest()}{ending}"
+def keep(store: Path, name: str, content: bytes) -> Path:
+    """A file of scores in a store's folder, under its name and SHA-256; the same bytes are kept once."""
+    stem, ending = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(name).stem)[:40], Path(name).suffix.lower()
+    path = store / KEPT / f"{stem}-{hashlib.sha256(content).hexdigest()[:32]}{ending}"
     if not path.exists():
         make_folder(path.parent, "--store")
         path.parent.chmod(0o700)
