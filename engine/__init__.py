@@ -42,6 +42,7 @@ _API = {  # module -> its names
     "stats.removal_order": "removal_order",
     "studies.audit.inputs": "AuditInputs",
     "studies.audit.sweep": "sweep_model",
+    "studies.audit_scores": "audit_scores",
     "studies.base": "conduct register_study",
     "studies.refusal.algorithm": "contrasts",
     "studies.conduct": "run_studies",
@@ -109,6 +110,7 @@ if TYPE_CHECKING:
     from engine.stats.removal_order import removal_order as removal_order
     from engine.studies.audit.inputs import AuditInputs as AuditInputs
     from engine.studies.audit.sweep import sweep_model as sweep_model
+    from engine.studies.audit_scores import audit_scores as audit_scores
     from engine.studies.base import conduct as conduct, register_study as register_study
     from engine.studies.conduct import run_studies as run_studies
     from engine.studies.refusal.algorithm import contrasts as contrasts

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from engine.commands import outputs
 from engine.commands.common import as_json, err, only_run, only_the_answer, out
@@ -19,6 +19,7 @@ from engine.records.errors import CheckFailed, Ended, InputError, disk_problem, 
 from engine.records.out_of_memory import is_out_of_memory
 from engine.records.terminal import one_line, patient_log
 from engine.results import damage
+from engine.selectors import own_scores
 
 _MORE_ROOM = "what was finished is kept; free the device, or use --dtype bfloat16, shorter texts or a larger device"
 _WRITTEN = "files that the command wrote are whole, and what was measured is kept: free some space there"
@@ -51,7 +52,19 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong with the words of a command in one line, as everything else does; its subparsers too."""
+    """Says what is wrong with the words of a command in one line, as everything else does; its subparsers too. Options
+    may stand between the words of a list, as in `analyze MODEL --samples 8 verdict`."""
+
+    _mixing = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self._mixing or not any(one.nargs == "*" for one in self._get_positional_actions()):
+            return super().parse_known_args(args, namespace)
+        self._mixing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._mixing = False
 
     def error(self, message: str) -> NoReturn:
         if message.startswith("unrecognized arguments: --"):
@@ -89,7 +102,7 @@ def _run(argv: Sequence[str] | None) -> int:
     damage.new_run()
     try:
         check_threads()
-        with only_the_answer(args), only_run(words):
+        with only_the_answer(args), only_run(words), own_scores.only_here():
             outputs.check(args)
             code = args.run(args)
     except Ended as end:

@@ -8,7 +8,7 @@ is computed on the embedded text and prompts, once per model in memory.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Literal
@@ -19,7 +19,7 @@ import polars as pl
 
 from dashboard.charts import formats, palette
 from dashboard.state import results, shipped
-from dashboard.state.scores import scores_for
+from dashboard.state.scores import scores_for, selectors_in
 from engine.records.errors import InputError
 from engine.records.locks import held
 from engine.selectors.base import ALSO_CONTRASTS, BUILT_IN, CONTRASTS_ONLY, PAPER_CONTRASTS
@@ -70,8 +70,12 @@ def cell_name(lam: float, k: float) -> str:
     return f"λ {lam:g}, k {formats.rate(k)}"
 
 
-def ranking_selectors() -> list[str]:
-    """Selectors for the language-model mode: the built-in ones and installed plug-ins."""
+def ranking_selectors(run: str = "") -> list[str]:
+    """Selectors for the language-model mode: those of a folder of scores, else the built-in ones and installed
+    plug-ins."""
+    if run:
+        with suppress(InputError):  # the edit says what is wrong with the folder
+            return palette.in_order(selectors_in(results.folder_of(run)))
     return palette.in_order([*(name for name in BUILT_IN if name not in CONTRASTS_ONLY), *_plug_ins()])
 
 

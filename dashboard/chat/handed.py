@@ -33,11 +33,12 @@ def to_rows(selector: str, order: str, rate: float) -> Mapping[str, str | Sequen
 def to_live(
     selector: str, order: str, rate: float, model: str = live.DEMO, run: str = ""
 ) -> Mapping[str, str | Sequence[str]]:
-    """The settings of Live edit that zero this mask. run: the folder of the scores of another model than the shipped
-    one."""
+    """The settings of Live edit that zero this mask. run: the folder of its scores, "" for the shipped ones."""
     given: dict[str, object] = {"selector": selector, "order": order, "rate": rate}
     if model != live.DEMO:
-        given |= {"model": model, "run": run}
+        given["model"] = model
+    if run:
+        given["run"] = run
     return {edits.HANDED: json.dumps(given, ensure_ascii=False)}
 
 
@@ -46,7 +47,7 @@ def live_link(folder: Path, model: str, selector: str, order: str, rate: float) 
     one's own that may be loaded here. folder: of the scores."""
     if folder == shipped.demo_results_dir():
         menu.link(TO_LIVE, "live", to_live(selector, order, rate), icon=_ICON)
-    elif model != live.DEMO and not access.limited():
+    elif not access.limited():
         menu.link(TO_LIVE, "live", to_live(selector, order, rate, model, str(folder)), icon=_ICON)
 
 
@@ -60,7 +61,7 @@ def read(text: str) -> tuple[str, Edit] | None:
         given = json.loads(text)
         model = str(given.get("model", live.DEMO))
         if "order" in given:
-            run = str(given.get("run", "")) if model != live.DEMO else ""
+            run = "" if access.limited() else str(given.get("run", ""))
             return _by_rate(model, str(given["selector"]), str(given["order"]), float(given["rate"]), run)
         lam, k = float(given["lambda"]), float(given["k"])
         run = str(given.get("run", ""))
@@ -77,6 +78,6 @@ def read(text: str) -> tuple[str, Edit] | None:
 
 def _by_rate(model: str, selector: str, order: str, rate: float, run: str) -> tuple[str, Edit] | None:
     offered = rate_of(rate)
-    if offered is None or order not in ORDER_TITLES or selector not in edits.ranking_selectors():
+    if offered is None or order not in ORDER_TITLES or selector not in edits.ranking_selectors(run):
         return None
     return model, Edit("language model", selector, order=order, rate=offered, run=run)

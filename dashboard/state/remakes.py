@@ -17,6 +17,7 @@ from engine.run.audit_plan import OF_SWEEP, TEXT, AuditPlan, default_preset, for
 from engine.run.refusal_plan import RefusalPlan, default_plan
 from engine.run.score_plan import SHIPPED
 from engine.run.typed_plan import Typed, typed, typed_audit
+from engine.selectors.own_scores import kept_beside
 from engine.studies.base import ANALYSES, AUDIT, STAGES, analyze_groups, plan_type, whole_plan
 
 _NO_SETTINGS = "This folder does not tell its settings: the preset {} is taken."
@@ -61,7 +62,7 @@ def remake(folder: Path, stem: str, texts: Sequence[Path] = ()) -> Remake:
     model_id = str(model.get("id") or "")
     typed_words = _words(stem, model_id)
     loading = [(f"--{name}", str(model[name])) for name in ("revision", "dtype") if model.get(name)]
-    plain = _plain(typed_words)
+    plain, texts = _plain(typed_words), [*texts, *kept_beside(folder)]
     given = [(word.partition("=")[0], word.partition("=")[2]) for word in typed_words if word.startswith("--")]
     plan, said, notes = _MAKERS[plain[0]](manifest, model_id, plain, texts)
     own = {name for name, _ in given}

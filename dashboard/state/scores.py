@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,11 +17,35 @@ from engine.records.manifest import read_manifest
 from engine.results.folders import verified_entry
 
 SCORES = "scores.safetensors"
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # shown as markdown in labels
 
 
 def read_rows(folder: Path) -> pl.DataFrame:
     """The row index: row_id, block, sublayer, projection, row."""
     return results.read_table(folder, results.ROWS).frame
+
+
+def selectors_in(folder: Path) -> list[str]:
+    """The selectors that a folder has scores of. Errors: InputError for a file that cannot be read, and for names that
+    are not plain."""
+    return list(_selectors_in(folder / SCORES, results.stamp(folder / SCORES)))
+
+
+@lru_cache(maxsize=8)
+def _selectors_in(path: Path, _file_stamp: object) -> tuple[str, ...]:
+    from safetensors import SafetensorError, safe_open
+
+    again = f"run `{results.remake(path.parent, results.ROWS)}` again"
+    try:
+        bounds.tensors(path)
+        with safe_open(path, framework="numpy") as tensors:
+            names = [str(name) for name in list(tensors.keys())]
+    except (SafetensorError, bounds.BadFile, OSError) as error:
+        raise InputError(f"{path} is not readable ({error}); {again}") from None
+    odd = [name for name in names if not _ID.fullmatch(name)]
+    if odd or not names:
+        raise InputError(f"{path} holds no scores under names of letters, digits and . _ - only; {again}")
+    return tuple(names)
 
 
 def read_scores(folder: Path, selector: str) -> npt.NDArray[np.float32]:

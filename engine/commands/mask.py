@@ -50,8 +50,8 @@ def run(args: argparse.Namespace) -> None:
     rate = parse_rate(args.rate)
     if "," in args.selector:
         raise InputError(f"a mask is made from one selector, got {args.selector}; give one of them")
-    scoring = replace(for_model(AuditPlan(), args.model).scoring, selectors=(args.selector,))
-    plan = options.plan_from(args, scoring)
+    plan = options.plan_from(args, for_model(AuditPlan(), args.model).scoring)
+    plan = replace(plan, selectors=(args.selector,))
     check_seed(args.seed, plan.seeds)
     fitting(common.sketch(args), plan, named=True)
     with Store(args.store) as store:

@@ -48,6 +48,8 @@ def add_options(
             kinds: dict[str, Any] = {"action": "store_true"} if setting.kind is bool else {"type": setting.kind}
             if setting.choices:
                 kinds["choices"] = setting.choices
+            if setting.repeats:
+                kinds["action"] = "append"
             if setting.metavar:
                 kinds["metavar"] = setting.metavar
             text = help_text(setting, plans).replace("%", "%%")
@@ -100,8 +102,11 @@ def default_text(setting: Setting, plans: Mapping[str, object]) -> str:
 def plan_from(args: argparse.Namespace, base: Plan) -> Plan:
     """`base` with what was given. Errors: InputError that names the option."""
     given: dict[tuple[str, ...], Any] = {}
-    for destination, setting in getattr(args, KEPT).items():
+    settings = sorted(getattr(args, KEPT).items(), key=lambda one: not one[1].sets[0])  # names before what uses them
+    for destination, setting in settings:
         typed = getattr(args, destination)
+        if isinstance(typed, list):
+            typed = setting.between.join(typed)
         if typed is None or typed is False or (typed == "" and not setting.read):
             continue
         given[setting.path] = setting.of(typed)
@@ -109,8 +114,9 @@ def plan_from(args: argparse.Namespace, base: Plan) -> Plan:
         led = [path for path in given if path[-1] == setting.follows]
         if led and setting.path not in given:
             given[setting.path] = given[led[0]]
-        if setting.clears and setting.path in given:
-            given.setdefault((*setting.path[:-1], setting.clears), None)
+        field, value = setting.sets
+        if field and setting.path in given:
+            given.setdefault((*setting.path[:-1], field), value)
     return cast(Plan, _replaced(base, given))
 
 

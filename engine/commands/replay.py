@@ -48,7 +48,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--revision", help="with --model: branch, tag or commit of a Hugging Face model")
     parser.add_argument(
         "--text", metavar="FILE", type=Path, action="append", default=[],
-        help="a text, or folder of tasks, that the run read, under the name that it had; may be given several times",
+        help="a text, or folder of tasks, that the run read, under the name that it had, or a file of scores; may be "
+        "given several times",
     )  # fmt: skip
     parser.add_argument("--device", default="auto", help="auto (CUDA if there is one), cpu, cuda, cuda:1, mps")
     parser.add_argument("--device-map", help="`auto` spreads a model that is larger than one card over all of them")

@@ -71,6 +71,11 @@ class Registry(Generic[T]):
             self._load_plug_ins()
             return [self._entries[name][0] for name in sorted(set(self._entries) - set(self.built_in))]
 
+    def registered(self) -> list[T]:
+        """What is registered by now, without importing anything."""
+        with self._lock:
+            return [entry for entry, _ in self._entries.values()]
+
     def offered(self) -> list[str]:
         """Ids without importing anything, for menus and checks; a plug-in that turns out broken is among them."""
         return offered(self.built_in, self._entries, self.group)

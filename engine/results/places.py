@@ -12,7 +12,7 @@ from engine.records.errors import InputError
 from engine.records.files import check_folder_of, what_is
 from engine.results.damage import FOLDER
 
-OWN = ("cells", "arrays", FOLDER, "running")
+OWN = ("cells", "arrays", FOLDER, "running", "score_files")  # the last: of `engine.selectors.own_scores`
 INSIDE = ("cells", "arrays", "results")
 _BESIDE = ("file_hashes.json", "replayed")  # of `engine.models.hashes` and `engine.commands.replay`
 

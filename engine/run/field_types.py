@@ -36,7 +36,8 @@ class Setting:
     least, most: range of the number, or of each. choices: the values, few and fixed.
     none: what None means, in words; zero_is_none: how an option gives it. said: told instead of the default.
     between: stands between several values.
-    follows: the field whose value this one takes where only that one is given. clears: a field that is None then.
+    follows: the field whose value this one takes where only that one is given. sets: a field beside it, and the value
+    that it has then, unless it is given too. repeats: the option may be given several times, as one list.
     path, option: from `settings_of`: names of the fields from the plan down, and the option, "" for none.
     """
 
@@ -54,7 +55,8 @@ class Setting:
     zero_is_none: bool = False
     said: str = ""
     follows: str = ""
-    clears: str = ""
+    sets: tuple[str, Any] = ("", None)
+    repeats: bool = False
     between: str = ","
     path: tuple[str, ...] = ()
     option: str = ""
@@ -104,7 +106,7 @@ class Setting:
         if isinstance(self.read, Names) and not (self.read.none and value is None):
             self.read.check(several)
         for one in several:
-            if self.choices and one not in self.choices:
+            if self.choices and one not in self.choices and one is not None:
                 raise unknown(self.field, one, self.choices)
             if one is not None and number:
                 self._check_number(one, called, whole=whole)

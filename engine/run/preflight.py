@@ -39,6 +39,8 @@ def impossible(sketch: LoadedModel, selectors: Iterable[str]) -> LeftOut:
                 with suppress(NotImplementedError, RuntimeError):
                     check_model(sketch, name)
             except InputError as error:
+                if get_selector(name).files:  # asked for by its file
+                    raise
                 found.setdefault(selector, str(error))
     return found
 

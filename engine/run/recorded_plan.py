@@ -18,6 +18,7 @@ from engine.run.audit_plan import AuditPlan
 from engine.run.field_types import corpus, settings_of, task_files
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.score_plan import SHIPPED, ScorePlan
+from engine.selectors import own_scores
 
 _SCORING = "scoring"  # has a record of its own
 
@@ -38,8 +39,9 @@ def _of_a_record() -> Iterator[None]:
 
 @_of_a_record()
 def score_plan(record: Json, texts: Sequence[Path] = (), evaluation: Json | None = None) -> ScorePlan:
-    """The plan of scores from their record. texts: files, of which the one with the recorded name is taken. evaluation:
-    the record of the text that was measured beside scores that read none.
+    """The plan of scores from their record. texts: files, of which the one with the recorded name is taken, of scores
+    of one's own the one with the recorded bytes. evaluation: the record of the text that was measured beside scores
+    that read none.
 
     How many windows went into one pass is not recorded: it changes rounding only.
     Errors: InputError for a text that is no corpus by name and not among the files.
@@ -49,6 +51,7 @@ def score_plan(record: Json, texts: Sequence[Path] = (), evaluation: Json | None
         "seeds": tuple(record["seeds"]),
         "objective": record["objective"],
         "skip_first": record.get("skip_first", 0),
+        **_own_scores(record, texts),
     }
     calibration = record.get("calibration")
     given["window_start"] = recorded_start(calibration or evaluation)
@@ -92,6 +95,7 @@ def refusal_plan(spec: Json, texts: Sequence[Path] = (), **more: Any) -> Refusal
     (source,) = {one["source"] for one in pairs.values()}
     text = spec["evaluation"]
     scoring = ScorePlan(
+        **_own_scores(scored, texts),
         corpus=text_named(scored["corpus"], texts),
         samples=scored.get("samples_requested") or scored["samples"],
         length=scored["length"],
@@ -123,6 +127,11 @@ def refusal_plan(spec: Json, texts: Sequence[Path] = (), **more: Any) -> Refusal
     if "longer_replies" in spec:
         given["longer_replies"] = spec["longer_replies"]
     return RefusalPlan(**given | more)
+
+
+def _own_scores(record: Json, texts: Sequence[Path]) -> dict[str, Any]:
+    files = own_scores.found_again(record.get(own_scores.KEPT, {}), texts)
+    return {"score_files": files, "scores_reduce": record.get("scores_reduce")}
 
 
 def text_named(name: str, texts: Sequence[Path]) -> str:

@@ -12,7 +12,8 @@ from engine.records.errors import InputError
 from engine.run import field_types
 from engine.run.field_types import MOST_DRAWS, Names, check_plan, option, part
 from engine.run.score_plan import SHIPPED, ScorePlan, eval_corpus_option, eval_length_option, eval_samples_option
-from engine.selectors.base import PAPER_CONTRASTS, check_contrasts, contrast_ids
+from engine.selectors.base import PAPER_CONTRASTS, check_contrasts, contrast_ids, protected_by
+from engine.selectors.own_scores import names_of
 
 LAMBDAS = (0.2, 0.3, 0.5, 0.6, 0.7, 0.8)  # the paper, appendix E
 KS = (0.005, 0.01, 0.02, 0.05, 0.075, 0.1)
@@ -59,9 +60,17 @@ class ContrastsPlan:
     selectors: tuple[str, ...] = option(
         PAPER_CONTRASTS, "comma-separated ids", read=Names("contrast selector", contrast_ids), group=CONTRASTS
     )
-    scoring: ScorePlan = part(ScorePlan, group=PROTECTING, only=("corpus", "samples", "length", "window_start"))
+    scoring: ScorePlan = part(
+        ScorePlan, group=PROTECTING,
+        only=("score_files", "scores_reduce", "corpus", "samples", "length", "window_start"),
+    )  # fmt: skip
     calibration_batch: int = option(16, "", name=None, least=1)
     random_seed: int = 42
+
+    def protector(self, selector: str) -> str:
+        """Whose scores of text protect rows where this selector contrasts prompts: those of one's own, if there are
+        any, else what it names itself."""
+        return next(iter(names_of(self.scoring.score_files)), "") or protected_by(selector)
 
 
 @dataclass(frozen=True)
@@ -116,7 +125,9 @@ class GridPlan:
         3, "most steps by which the grid goes on where an operating point lies at its edge, lambda by its last step, k "
         "by its last ratio; 0: the edge is flagged only", metavar="STEPS", least=0, most=MOST_DRAWS, group=GRID,
     )  # fmt: skip
-    max_perplexity: float = option(100.0, "cells above it are not generated", clears="perplexity_factor", group=GRID)
+    max_perplexity: float = option(
+        100.0, "cells above it are not generated", sets=("perplexity_factor", None), group=GRID
+    )
     perplexity_factor: float | None = option(
         None, "instead: this many times the unedited model's perplexity", kind=float, least=1, group=GRID
     )
@@ -211,6 +222,8 @@ class RefusalPlan(
     def __post_init__(self) -> None:
         for selector in set(self.selectors) - set(PAPER_CONTRASTS):
             check_contrasts(selector)
+        if len(names := names_of(self.scoring.score_files)) > 1:
+            raise InputError(f"rows are protected by one kind of scores, got {', '.join(names)}; give --scores of one")
         for lam in self.lambdas:
             check_lambda(lam)
         for k in self.ks:

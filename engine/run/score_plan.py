@@ -11,6 +11,7 @@ from typing import Any
 from engine.data.window_starts import WINDOW_STARTS
 from engine.run import field_types
 from engine.run.field_types import Names, check_plan, option
+from engine.selectors import own_scores
 from engine.selectors.base import OBJECTIVES, SEEDS, check_skip_first, selector_ids
 
 PAPER_SELECTORS = ("random", "magnitude", "wanda", "mean_activation", "lrp", "ig", "consensus2")
@@ -20,7 +21,11 @@ SCORES = "scores"  # group of settings
 
 @dataclass(frozen=True)
 class ScorePlan:
-    """Which scores, from which tokens. The defaults are the paper's (section 3.4)."""
+    """Which scores, from which tokens. The defaults are the paper's (section 3.4).
+
+    score_files: `NAME=FILE` each (`engine.selectors.own_scores`); a plan with some makes every NAME a selector, and
+    one of its own.
+    """
 
     selectors: tuple[str, ...] = option(
         PAPER_SELECTORS, "comma-separated ids", read=Names("selector", selector_ids), group=SCORES, label="Selectors"
@@ -42,8 +47,23 @@ class ScorePlan:
         0, "first positions of each window that scores leave out of their means: some models put most of a score there",
         metavar="N", least=0, group=SCORES, label="First positions left out",
     )  # fmt: skip
+    score_files: tuple[str, ...] = option(
+        (), "scores of your own as a selector NAME, from safetensors, npz, parquet or CSV; further files of a NAME are "
+        "its disjoint draws. In `refusal` they protect rows, elsewhere they stand beside "
+        f"{', '.join(own_scores.BASELINES)} unless --selectors names others", name="--scores",
+        metavar="NAME=FILE[,FILE]", read=own_scores.read_option, repeats=True,
+        sets=("selectors", own_scores.BASELINES), said="none", group=SCORES, label="Scores of your own, NAME=FILE",
+    )  # fmt: skip
+    scores_reduce: str | None = option(
+        None, "of a number per weight in --scores: abs-sum, the sum of absolute values over a row's columns",
+        choices=(own_scores.ABS_SUM,), group=SCORES, label="Numbers per weight",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
+        if self.score_files:
+            own_scores.register(self.score_files, self.scores_reduce)
+            selectors = dict.fromkeys((*self.selectors, *own_scores.names_of(self.score_files)))
+            object.__setattr__(self, "selectors", tuple(selectors))
         check_plan(self)
         check_skip_first(self.skip_first, self.length)
 

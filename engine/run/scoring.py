@@ -27,7 +27,7 @@ from engine.results.folders import SCORES, TABLE, verified_entry
 from engine.results.store import Store
 from engine.run.plan_text import calibration_text
 from engine.run.score_plan import ScorePlan
-from engine.selectors import compute_scores, formula, get_selector, with_needs
+from engine.selectors import compute_scores, formula, get_selector, own_scores, with_needs
 from engine.selectors.base import titles_record
 from engine.selectors.kept_sums import KeptSums
 from engine.selectors.nested import nested_scores
@@ -85,6 +85,7 @@ def score_model(
         **_skipped(plan),
         "calibration": tokens.record() if tokens else None,
         **titles_record(plan.selectors),
+        **own_scores.record(plan.selectors, plan.scores_reduce),
     }
     if tokens and has_experts(loaded.model):
         spec["experts"] = EXPERTS

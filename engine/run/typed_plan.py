@@ -28,12 +28,12 @@ def typed(plan: object, base: object, groups: Sequence[str] = (), reads: Collect
     found = [one for one in settings_of(type(plan)) if not groups or not one.group or one.group in groups]
     found = [one for one in found if not reads or one.path[0] in reads]
     led = {one.field for one in found if one.option and _differ(one, plan, base)}
-    cleared = {one.clears for one in found if one.field in led and one.clears}
+    sets = dict(one.sets for one in found if one.field in led)
     for setting in found:
         differs = _differ(setting, plan, base)
         if not differs and setting.follows not in led:
             continue
-        if setting.field in cleared and setting.value(plan) is None:
+        if setting.field in sets and setting.value(plan) == sets[setting.field]:
             continue
         text = _text(setting, setting.value(plan))
         if text is not None:

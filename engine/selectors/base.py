@@ -33,6 +33,7 @@ from engine.records.registry import Registry, modules
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from engine.selectors.own_scores import ScoreFile
     from engine.selectors.prompt_run import PromptRun
     from engine.selectors.run import ScoringRun
 
@@ -94,6 +95,7 @@ class SelectorInfo:
     scores: bool = True  # gives text scores; if not, it contrasts prompts only
     protected_by: str = ""  # of one that contrasts prompts: whose scores of text protect rows, "" for its own
     asks: tuple[tuple[str, str], ...] = ()  # methods and statistics that it asks `ScoringRun.mean_relevance` for
+    files: tuple[ScoreFile, ...] = ()  # scores of one's own: what they were read from, a draw each
 
 
 _SelectorClass = TypeVar("_SelectorClass", bound=Callable[[], Selector | PromptSelector])

@@ -22,6 +22,7 @@ from engine.results.store import Store
 from engine.results.tables import TABLES, TableSpec
 from engine.run.runner import LocalRunner
 from engine.run.scoring import SCORES_FILE
+from engine.selectors.own_scores import kept_beside
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, GROUPS, REFUSAL
 from engine.studies.claims.ledger import ledger, needed
@@ -134,12 +135,14 @@ def replay(
     """Measure again what `only` names, everything by default, and compare it with the folder (`same_numbers.RULE`).
 
     store: what it knows is not measured again, so that a stopped replay goes on; it must not be the one that the
-    folder was made with. texts: files that the run read, found by their names. Nothing is written into the folder.
+    folder was made with. texts: files that the run read, found by their names, those of scores of one's own by their
+    bytes. Nothing is written into the folder.
     Errors: InputError for another model or another text than the run's, for a damaged table, for a part that is
     named and cannot be run again; without `only` such a part is left out and named.
     """
     parts = chosen(folder, only)
     check_model(folder, loaded)
+    texts = [*texts, *kept_beside(folder)]
     remaking = Remaking(folder, parts_of(folder), loaded, store, runner, texts, progress, {})
     tables: list[Held] = []
     left_out: dict[str, str] = {}

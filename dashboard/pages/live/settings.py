@@ -177,7 +177,7 @@ def _put(model: str, edit: edits.Edit) -> None:
         state[_POINT_OF] = (model, edit.selector, edit.domain)
     else:
         state["mode"], state["rank_selector"], state["rate"] = REMOVE, edit.selector, edit.rate
-        state["rank_order"], state["rank_run"] = series.ORDER_TITLES[edit.order], edit.run
+        state["rank_order"], state[_run_key(model)] = series.ORDER_TITLES[edit.order], edit.run
 
 
 def _refusal() -> edits.Edit:
@@ -226,10 +226,17 @@ def _follow(point: shipped.OperatingPoint | None, of: tuple[str, str, str]) -> N
         st.session_state["lambda"], st.session_state["k"] = point.lam, point.k
 
 
+def _run_key(model_id: str) -> str:
+    """Of the folder of scores: one of another model says nothing of the shipped one."""
+    return "rank_own_run" if model_id == live.DEMO else "rank_run"
+
+
 def _rate(model_id: str) -> edits.Edit:
-    columns = st.columns(3)
+    columns, shipped_model = st.columns(3), model_id == live.DEMO
+    key = _run_key(model_id)
+    folder = "" if access.limited() else str(st.session_state.get(key, st.query_params.get(key, ""))).strip()
     with columns[0]:
-        selector = selection.choose("Selector", edits.ranking_selectors(), "rank_selector", title=palette.title)
+        selector = selection.choose("Selector", edits.ranking_selectors(folder), "rank_selector", title=palette.title)
     with columns[1]:
         order = selection.switch(
             "Order", ("LeRF", "MoRF"), "rank_order", default="LeRF",
@@ -237,12 +244,12 @@ def _rate(model_id: str) -> edits.Edit:
         )  # fmt: skip
     rate = selection.pick("Rows removed", edits.RATES, "rate", default=0.3, title=formats.rate, place=columns[2])
     run = ""
-    if model_id != live.DEMO:
+    if folder or not shipped_model:  # those of the shipped model are shipped, but for a run that was handed over
         run = selection.text(
-            "Folder of its scores", "rank_run", placeholder="/path/to/results",
+            "Folder of its scores", key, placeholder="/path/to/results",
             help_text="What `selector-audit score MODEL --out FOLDER` wrote for this model. Without it, its scores are "
             "computed on the shipped calibration text.",
         )  # fmt: skip
-        if not run:
+        if not run and not shipped_model:
             offer.scores(model_id, selector)
     return edits.Edit("language model", selector, order=order.lower(), rate=rate, run=run)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,14 +16,12 @@ from dashboard.charts import palette
 from dashboard.state import results, scores as stored
 from dashboard.state.layers import MATRIX, Layers, layers
 from engine.edits.masks import Mask, removed_rows
-from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.manifest import MANIFEST, read_manifest
 from engine.results.folders import verified_entry
 from engine.stats.removal_order import removal_order, removed_first
 
 SCORES = "scores.safetensors"
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # shown as markdown in labels
 
 
 @dataclass(frozen=True)
@@ -126,7 +123,7 @@ def _read(folder: Path, _stamps: object) -> Scored:
     if not path.is_file():
         raise InputError(f"{folder} holds no {SCORES}; {again} first")
     rows = stored.read_rows(folder)
-    selectors = palette.in_order(_names(path, f"{again} again", results.stamp(path)))
+    selectors = palette.in_order(stored.selectors_in(folder))
     entry = verified_entry(path, command)
     manifest = read_manifest(folder)
     for name in selectors:
@@ -139,22 +136,6 @@ def _read(folder: Path, _stamps: object) -> Scored:
     provenance = results.describe_run(manifest, entry)
     results.learn_titles(entry)
     return Scored(folder, model, rows, selectors, provenance, str(model.get("id", "")))
-
-
-@lru_cache(maxsize=8)
-def _names(path: Path, again: str, _file_stamp: object) -> list[str]:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        bounds.tensors(path)
-        with safe_open(path, framework="numpy") as tensors:
-            names = [str(name) for name in list(tensors.keys())]
-    except (SafetensorError, bounds.BadFile, OSError) as error:
-        raise InputError(f"{path} is not readable ({error}); {again}") from None
-    odd = [name for name in names if not _ID.fullmatch(name)]
-    if odd or not names:
-        raise InputError(f"{path} holds no scores under names of letters, digits and . _ - only; {again}")
-    return names
 
 
 def _percentiles(ranks: npt.NDArray[np.int32], n_rows: int) -> npt.NDArray[np.float64]:

@@ -16,6 +16,7 @@ from engine.results.store import default_store_dir
 from engine.run.audit_plan import PRESETS, AuditPlan, default_preset, for_model, preset as plan_of
 from engine.run.field_types import Setting, settings_of
 from engine.run.score_plan import SHIPPED
+from engine.selectors import own_scores
 from engine.studies.base import ANALYSES, AUDIT, analyze_groups, plan_type, whole_plan
 
 CURVES, EVERYTHING, CHOSEN = "Curves", "Everything", "Choose"
@@ -50,7 +51,10 @@ def form(top: Path) -> None:
                     "Analyses", ANALYSES.offered(), selection_mode="multi", key="start_analyses", bind="query-params"
                 )
             )
-        options = _options(whole_plan(for_model(plan_of(preset), model), AUDIT))
+        own: tuple[tuple[str, str], ...] = ()
+        with layout.told():
+            own = _own_scores()
+        options = (*own, *_options(whole_plan(for_model(plan_of(preset), model), AUDIT)))
         name = st.text_input(
             "Name of the run", key="start_name", placeholder=runs_import.free_name(Path(model).name, top),
             help="The folder of its tables. The name of an earlier run adds to it.",
@@ -96,9 +100,26 @@ def _stop(store: Path, other: Running) -> None:
 def _check(options: Sequence[tuple[str, str]]) -> None:
     """`InputError` for the first value that its setting does not take: an unknown id, a number out of its range."""
     settings = {one.option: one for one in settings_of(plan_type(AUDIT)) if one.option}
-    for name, value in options:
-        setting = settings[name]
-        setting.of(setting.kind(value) if setting.kind in (int, float) else value)
+    with own_scores.only_here():
+        for name, value in sorted(options, key=lambda one: one[0] != "--scores"):  # whose names others use
+            setting = settings[name]
+            setting.of(setting.kind(value) if setting.kind in (int, float) else value)
+
+
+def _own_scores() -> tuple[tuple[str, str], ...]:
+    """Scores that are uploaded, kept in the store by their hash: the option that names them."""
+    with st.expander("Scores of your own: a verdict on captum's, or a notebook's"):
+        st.caption(
+            "A safetensors or npz file with a tensor of scores for every Linear under its module's name, or a table "
+            "with row_id and score; higher means more important. Several files are its draws from disjoint "
+            "calibration texts. Larger files: their place on this machine, below."
+        )
+        name = selection.text("Name of the scores", "start_own_name", default="mine")
+        endings = [ending[1:] for ending in own_scores.ENDINGS]
+        files = st.file_uploader("Files of scores", endings, accept_multiple_files=True, key="start_own_files")
+        store = runs.store_dir() or default_store_dir()
+        kept = [own_scores.keep(store, one.name, one.getvalue()) for one in files]
+        return tuple(("--scores", f"{name}={path}") for path in kept)
 
 
 def _options(plan: AuditPlan) -> tuple[tuple[str, str], ...]:

@@ -56,7 +56,7 @@ def _disjoint(source: sources.Source) -> None:
     rates = sorted(set(table["rate"]))
     rate = min(rates, key=lambda one: abs(one - limits.rate))
     chosen = table.filter(pl.col("rate") == rate)
-    at, first = formats.rate(rate), chosen.row(0, named=True)
+    at = formats.rate(rate)
     figure = stability.between_draws(chosen, limits.jaccard, heading=f"Masks at {at} from disjoint calibration text")
     told = ", ".join(
         f"{palette.title(row['selector'])} {row['jaccard']:.3f}"
@@ -69,17 +69,23 @@ def _disjoint(source: sources.Source) -> None:
             finding=findings.between_draws(chosen, limits.jaccard),
             below=f"LeRF masks at {at} from disjoint calibration text; further right: more alike", hero=True,
         )  # fmt: skip
-    short = ""
-    if first["draw_size"] < first["size_wanted"] or first["calibration_draws"] < limits.draws:
-        short = (
-            f" The text has {first['windows_available']} windows, too few for {limits.draws} draws of "
-            f"{first['size_wanted']}, so that the draws are smaller."
+    drawn, said = chosen.filter(pl.col("draw_size").is_not_null()), list[str]()
+    for first in drawn.head(1).iter_rows(named=True):
+        said.append(
+            f"{first['calibration_draws']} draws of {first['draw_size']} consecutive windows, none in two of them."
         )
-    st.caption(
-        f"{first['calibration_draws']} draws of {first['draw_size']} consecutive windows, none in two of them; bars: "
-        f"least and greatest of all pairs. The verdicts ask for Jaccard {limits.jaccard:g} and Spearman "
-        f"{limits.spearman:g} in the mean.{short}"
+        if first["draw_size"] < first["size_wanted"] or first["calibration_draws"] < limits.draws:
+            said.append(
+                f"The text has {first['windows_available']} windows, too few for {limits.draws} draws of "
+                f"{first['size_wanted']}, so that the draws are smaller."
+            )
+    for own in chosen.filter(pl.col("draw_size").is_null()).iter_rows(named=True):
+        said.append(f"{palette.title(own['selector'])}: {own['calibration_draws']} files, a draw each.")
+    said.append(
+        f"Bars: least and greatest of all pairs. The verdicts ask for Jaccard {limits.jaccard:g} and Spearman "
+        f"{limits.spearman:g} in the mean."
     )
+    st.caption(" ".join(said))
 
 
 def _convergence(source: sources.Source, table: pl.DataFrame, *, first: bool) -> None:

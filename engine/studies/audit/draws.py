@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.data.corpora import calibration_tokens
 from engine.data.disjoint import Draws as Drawn, TooFewDraws, disjoint_draws
@@ -16,6 +17,7 @@ from engine.run.audit_plan import CalibrationDrawsPlan
 from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.selectors import get_selector
+from engine.selectors.own_scores import Scores, draws
 from engine.stats.paired import defined
 from engine.stats.removal_order import ORDERS
 from engine.stats.similarity import average_ranks, jaccard, rank_correlations
@@ -26,10 +28,12 @@ __all__ = ["DisjointDraws", "TooFewDraws"]
 
 
 class _Made(NamedTuple):
-    """The draws, and per selector the rankings of every draw (several of a seeded one)."""
+    """Per selector the rankings of every draw (several of a seeded one), and the draws of the text; None where no
+    selector reads it, or it is too short, which `why_not` says."""
 
-    drawn: Drawn
     rankings: dict[str, list[list[Ranking]]]
+    drawn: Drawn | None
+    why_not: str
 
 
 @register_study(
@@ -46,14 +50,15 @@ class DisjointDraws(Study[AuditInputs]):
     each (`engine.data.disjoint`); all data-dependent selectors. Spearman of the scores and Jaccard of the LeRF masks
     at the plan's stability rates, over all pairs of draws: mean, least and greatest. NLL under both orders at the
     control rates: its variance between draws is the calibration text's part in every error.
-    A seeded selector counts by the mean over its seeds. Beyond the paper, whose sizes are nested.
+    A seeded selector counts by the mean over its seeds. Scores of one's own have a draw in each of their files, of a
+    size that nobody tells. Beyond the paper, whose sizes are nested.
 
-    Errors: TooFewDraws for a text too short for two draws of the smallest calibration size.
+    Errors: TooFewDraws for a text too short for two draws of the smallest calibration size, unless files have some.
     """
 
     @classmethod
     def check(cls, audit: AuditInputs) -> None:
-        if not all(get_selector(name).data_free for name in audit.plan.scoring.selectors):
+        if not all(get_selector(name).data_free for name in audit.plan.scoring.selectors) and not _in_files(audit):
             _drawn(audit)
 
     def __init__(
@@ -69,16 +74,14 @@ class DisjointDraws(Study[AuditInputs]):
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
         alike: list[tuple[object, ...]] = []
         measured: list[tuple[object, ...]] = []
-        made = _made(audit)
-        for selector, by_draw in made.rankings.items() if made else ():
-            assert made is not None
-            alike += _similarity(audit, selector, by_draw, made.drawn)
+        made, in_files = _made(audit), _in_files(audit)
+        for selector, by_draw in made.rankings.items():
+            alike += _similarity(audit, selector, by_draw, None if selector in in_files else made.drawn)
         for selector, draw, ranked in _each(audit):
-            assert made is not None
-            text = made.drawn.sets[draw]
+            text = None if made.drawn is None or selector in in_files else made.drawn.sets[draw]
+            about = (draw, len(text.sample_ids), text.sample_ids[0]) if text else (draw, None, None)
             for point, cell in self._grid(audit, selector, ranked).items():
                 where = (audit.loaded.id, selector, point.seed, point.order, point.rate)
-                about = (draw, len(text.sample_ids), text.sample_ids[0])
                 measured.append((*where, *about, results[cell].nats_per_token))
         return {"draws": frame("draws", alike), "draw_sweep": frame("draw_sweep", measured)}
 
@@ -91,12 +94,23 @@ class DisjointDraws(Study[AuditInputs]):
 
     def record(self, audit: AuditInputs) -> Json:
         """Which windows, for the manifest."""
-        made = _made(audit)
-        return {"calibration_draws": made.drawn.record()} if made else {}
+        drawn = _made(audit).drawn
+        return {"calibration_draws": drawn.record()} if drawn else {}
+
+
+def why_not_drawn(audit: AuditInputs) -> dict[str, str]:
+    """Selectors without draws, and why."""
+    files = {name: len(get_selector(name).files) for name in audit.plan.scoring.selectors}
+    try:
+        reason = _made(audit).why_not
+    except TooFewDraws as error:
+        reason = str(error)
+    one_file = "one file; give those of other calibration texts as well, as in --scores mine=a,b"
+    return {name: one_file if count == 1 else reason for name, count in files.items() if count < 2}
 
 
 def _similarity(
-    audit: AuditInputs, selector: str, by_draw: list[list[Ranking]], drawn: Drawn
+    audit: AuditInputs, selector: str, by_draw: list[list[Ranking]], drawn: Drawn | None
 ) -> Iterator[tuple[object, ...]]:
     pairs = np.triu_indices(len(by_draw), 1)
     of_seed = list(zip(*by_draw, strict=True))  # per seed the rankings of all draws
@@ -106,27 +120,47 @@ def _similarity(
     for rate in audit.plan.stability_rates:
         masks = [[one.edit("lerf", rate).units for one in ranked] for ranked in of_seed]
         overlaps = np.array([[jaccard(of[a], of[b]) for a, b in zip(*pairs, strict=True)] for of in masks]).mean(0)
-        about = (len(by_draw), drawn.size, drawn.size_wanted, drawn.available)
+        sizes = (drawn.size, drawn.size_wanted, drawn.available) if drawn else (None, None, None)
+        about = (len(by_draw), *sizes)
         found = (overlaps.mean(), overlaps.min(), overlaps.max())
         yield (audit.loaded.id, selector, rate, *about, defined(float(rho)), *(defined(float(one)) for one in found))
 
 
 def _each(audit: AuditInputs) -> Iterator[tuple[str, int, list[Ranking]]]:
     """Selector, number of the draw, its rankings."""
-    made = _made(audit)
-    for selector, by_draw in made.rankings.items() if made else ():
+    for selector, by_draw in _made(audit).rankings.items():
         for draw, ranked in enumerate(by_draw):
             yield selector, draw, ranked
 
 
-def _made(audit: AuditInputs) -> _Made | None:
-    """Draws and rankings, scored once per audit and kept in the store; None without a selector that sees text."""
+def _made(audit: AuditInputs) -> _Made:
+    """Draws and rankings, scored once per audit and kept in the store."""
     key = ("draws", audit.plan)
     if key not in audit.made:
         selectors = tuple(name for name in audit.plan.scoring.selectors if not get_selector(name).data_free)
-        audit.made[key] = _scored(audit, selectors) if selectors else None
-    made: _Made | None = audit.made[key]
-    return made
+        in_files = {name: [_ranked(audit, name, one) for one in found] for name, found in _in_files(audit).items()}
+        made = _Made(in_files, None, "")
+        try:
+            if selectors:
+                drawn, rankings_of = _scored(audit, selectors)
+                made = _Made(rankings_of | in_files, drawn, "")
+        except TooFewDraws as error:
+            if not in_files:
+                raise
+            made = made._replace(why_not=str(error))
+        audit.made[key] = made
+    found: _Made = audit.made[key]
+    return found
+
+
+def _in_files(audit: AuditInputs) -> dict[str, list[Scores]]:
+    """Scores of one's own that several files have, a draw each."""
+    own = (name for name in audit.plan.scoring.selectors if len(get_selector(name).files) > 1)
+    return {name: draws(name, audit.loaded.rows) for name in own}
+
+
+def _ranked(audit: AuditInputs, selector: str, scores: npt.ArrayLike) -> list[Ranking]:
+    return list(rankings({selector: scores}, audit.plan.scoring.seeds, audit.plan.intervention))
 
 
 def _drawn(audit: AuditInputs) -> Drawn:
@@ -141,12 +175,11 @@ def _drawn(audit: AuditInputs) -> Drawn:
     )  # fmt: skip
 
 
-def _scored(audit: AuditInputs, selectors: tuple[str, ...]) -> _Made:
-    plan, scoring, drawn = audit.plan, audit.plan.scoring, _drawn(audit)
+def _scored(audit: AuditInputs, selectors: tuple[str, ...]) -> tuple[Drawn, dict[str, list[list[Ranking]]]]:
+    drawn = _drawn(audit)
     found: dict[str, list[list[Ranking]]] = {name: [] for name in selectors}
     for text in drawn.sets:
         scores = audit.score_text(selectors, text)
         for name in selectors:
-            ranked = rankings({name: scores[name].numpy()}, scoring.seeds, plan.intervention)
-            found[name].append(list(ranked))
-    return _Made(drawn, found)
+            found[name].append(_ranked(audit, name, scores[name].numpy()))
+    return drawn, found

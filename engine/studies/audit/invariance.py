@@ -26,6 +26,7 @@ from engine.run.invariance_plan import InvariancePlan
 from engine.run.plan_text import calibration_text
 from engine.run.runner import LocalRunner, Results
 from engine.run.score_plan import ScorePlan
+from engine.selectors import get_selector
 from engine.stats.blocks import block_difference
 from engine.stats.paired import defined
 from engine.stats.similarity import average_ranks, jaccard, rank_correlations
@@ -128,6 +129,10 @@ def measured(audit: AuditInputs) -> Measured:
     """
     plan, loaded = audit.plan.invariance, audit.loaded
     scoring = audit.plan.scoring
+    computed = tuple(name for name in scoring.selectors if not get_selector(name).files)  # under a rewrite as well
+    if not computed:
+        raise InputError("scores in files cannot be computed under rewritten weights; name other --selectors too")
+    scoring = replace(scoring, selectors=computed, score_files=())
     scoring = replace(scoring, samples=min(plan.invariance_samples, scoring.samples))
     text = calibration_text(loaded, scoring)
     before = _rankings(audit, loaded, scoring)

@@ -18,7 +18,7 @@ from engine.selectors import get_selector
 from engine.stats.limits import Thresholds
 from engine.studies.audit.budget import BudgetSearch
 from engine.studies.audit.differences import Differences
-from engine.studies.audit.draws import DisjointDraws, TooFewDraws
+from engine.studies.audit.draws import DisjointDraws, TooFewDraws, why_not_drawn
 from engine.studies.audit.gap import Gap
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.audit.specific import Specific, specific_rates
@@ -53,15 +53,15 @@ class Verdicts(Study[AuditInputs]):
             yield from DisjointDraws(further=specific_rates(audit, known)).cells(audit, known)
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
-        why = ""
         try:
             drawn: Tables = DisjointDraws(further=specific_rates(audit, results)).tables(audit, results)
-        except TooFewDraws as error:
-            drawn, why = {}, str(error)
+        except TooFewDraws:
+            drawn = {}
         try:
             stability = Stability().tables(audit, results)["stability"]
         except TooFewSizes:
             stability = None
+        infos = [get_selector(name) for name in audit.plan.scoring.selectors]
         judge = partial(
             judge_selectors,
             Gap().tables(audit, results)["gap"],
@@ -72,8 +72,8 @@ class Verdicts(Study[AuditInputs]):
             draws=drawn.get("draws"),
             draw_sweep=drawn.get("draw_sweep"),
             budget=BudgetSearch().tables(audit, results)["budget"],
-            why_no_draws=why,
-            data_free=[name for name in audit.plan.scoring.selectors if get_selector(name).data_free],
+            why_no_draws=why_not_drawn(audit),
+            data_free=[info.id for info in infos if info.data_free and not info.files],
         )
 
         def judged(limits: Thresholds) -> pl.DataFrame:
@@ -83,9 +83,10 @@ class Verdicts(Study[AuditInputs]):
         return {"verdicts": judged(limits), "verdict_moves": verdict_moves(judged, limits)}
 
     def answer(self, audit: AuditInputs, results: Results, tables: Tables, folder: Path) -> Answer:
-        columns = ("selector", "budget", "validity", "specific", "stability", "why")
-        rows = [_row(verdict) for verdict in tables["verdicts"].iter_rows(named=True)]
-        return Answer((TextTable("verdicts", columns, rows),), dict(tables))
+        verdicts = list(tables["verdicts"].iter_rows(named=True))
+        columns = ("selector", "budget", "validity", "specific", "stability")
+        why = [f"{verdict['selector']}: {verdict['reasons']}" for verdict in verdicts]
+        return Answer((TextTable("verdicts", columns, list(map(_row, verdicts))), *why), dict(tables))
 
     def record(self, audit: AuditInputs) -> Json:
         """Which draws of calibration text the verdicts rest on."""
@@ -99,4 +100,4 @@ def _row(verdict: dict[str, Any]) -> tuple[str, ...]:
     validity = f"{verdict['validity']} (stable but invalid)" if verdict["stable_but_invalid"] else verdict["validity"]
     share = verdict.get("budget")
     budget = "–" if share is None else share_text(share)
-    return verdict["selector"], budget, validity, verdict["specific"], verdict["stability"], verdict["reasons"]
+    return verdict["selector"], budget, validity, verdict["specific"], verdict["stability"]

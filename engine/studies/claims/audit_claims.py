@@ -136,9 +136,10 @@ def _draws(tables: Tables) -> Iterator[Claim]:
     limits = Thresholds()
     for row in _rows(tables["draws"].filter((pl.col("rate") - limits.rate).abs() < 1e-9)):
         if row["jaccard"] is not None:
+            of = "files" if row["draw_size"] is None else "disjoint draws of calibration text"
             yield Claim(
                 row["selector"], f"{limits.rate:.0%}",
-                f"Its masks from {row['calibration_draws']} disjoint draws of calibration text overlap by "
+                f"Its masks from {row['calibration_draws']} {of} overlap by "
                 f"{row['jaccard']:.3f} on average.",
                 row["jaccard"], "Jaccard", "none", "none; the mean over pairs of draws", None, DESCRIPTIVE,
             )  # fmt: skip

@@ -20,7 +20,7 @@ from engine.results.store import Store
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import Results
 from engine.run.scoring import score_model
-from engine.selectors import formula, get_selector, protected_by, with_needs
+from engine.selectors import formula, get_selector, with_needs
 from engine.studies.base import Answer, Study, Tables
 from engine.studies.refusal.algorithm import contrasts
 
@@ -42,7 +42,7 @@ def calibrate(
 
     Each contrast is kept as soon as it is known, so that an interrupted calibration goes on where it stopped.
     """
-    scored = {name: protected_by(name) for name in plan.selectors if not get_selector(name).seeded}
+    scored = {name: plan.protector(name) for name in plan.selectors if not get_selector(name).seeded}
     lm_scores = {}
     if scored:
         scoring = replace(plan.scoring, selectors=tuple(dict.fromkeys(scored.values())))

@@ -46,7 +46,7 @@ from engine.run.recorded_plan import refusal_plan
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import LocalRunner, Results, Runner
 from engine.run.score_plan import ScorePlan
-from engine.selectors import protected_by
+from engine.selectors import own_scores
 from engine.selectors.base import get_selector, titles_record
 from engine.stats.intervals import Interval, wilson
 from engine.studies.base import REFUSAL, STAGES, Study, StudyInfo, Tables
@@ -201,14 +201,15 @@ class RefusalInputs(StudyInputs):
         check_chat_template(sketch)
         left_out: LeftOut = {}
         for name in plan.selectors:
-            for reason in impossible(sketch, (name, protected_by(name))).values():
+            for reason in impossible(sketch, (name, plan.protector(name))).values():
                 left_out.setdefault(name, reason)
+            own_scores.check_protects(plan.protector(name), sketch.rows)
         return replace(plan, selectors=remaining(plan.selectors, left_out, named=named)), left_out
 
     @classmethod
     def scores_of(cls, plan: RefusalPlan) -> ScorePlan:
         """Of the selectors that protect rows, once; seeded ones need none."""
-        scored = dict.fromkeys(protected_by(name) for name in plan.selectors if not get_selector(name).seeded)
+        scored = dict.fromkeys(plan.protector(name) for name in plan.selectors if not get_selector(name).seeded)
         return replace(plan.scoring, selectors=tuple(scored))
 
     @classmethod
@@ -224,7 +225,9 @@ class RefusalInputs(StudyInputs):
             check_sides(domain, [pair.risk for pair in pairs], [pair.base for pair in pairs])
         onset_tokens(sketch.tokenizer, plan.phrases)
         self._check_prompts(self.calibration)
-        check_text(sketch, self.scores_of(plan))
+        scoring = self.scores_of(plan)
+        if scoring.selectors:
+            check_text(sketch, scoring)
         if any(info.measures for info in infos):
             with suppress(InputError):  # a domain without held-out pairs is an error only where they are measured
                 self._check_prompts(self.heldout)
@@ -414,7 +417,7 @@ class RefusalInputs(StudyInputs):
         pairs = {domain: pairs_record(plan.pairs, some) for domain, some in self.calibration.items()}
         left_out = {domain: len(some) for domain, some in self.self_refused(self.calibration).items()}
         scoring = plan.scoring
-        reads = not all(get_selector(name).seeded for name in plan.selectors)
+        reads = not all(get_selector(name).seeded for name in plan.selectors) and not scoring.score_files
         found = len(self._lm_text.sample_ids) if reads else scoring.samples
         return {
             "selectors": list(plan.selectors),
@@ -428,6 +431,7 @@ class RefusalInputs(StudyInputs):
                 "length": scoring.length,
                 **({} if found == scoring.samples else {"samples_requested": scoring.samples}),
                 **start_record(scoring.window_start, before_each(self.loaded.tokenizer, scoring.window_start)),
+                **own_scores.record(own_scores.names_of(scoring.score_files), scoring.scores_reduce),
             },
             "batch_size": plan.calibration_batch,
             "random_seed": plan.random_seed,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import polars as pl
 
@@ -18,14 +18,14 @@ def stability_between_draws(
     draws: pl.DataFrame | None,
     data_free: Collection[str],
     limits: Thresholds,
-    why_not: str = "",
+    why_not: Mapping[str, str],
 ) -> dict[str, Finding]:
     """Per selector `stable`, `not`, `unknown` or `not applicable`. Numbers: draws, their size, Spearman, Jaccard.
 
     `stable` where disjoint draws of calibration text agree by both limits in the mean over their pairs. Draws smaller
     than the calibration text in use are rather less alike: where they agree, so much the better; where they do not,
     nothing is known of larger ones, and the word is `unknown`. So it is with fewer draws than asked for.
-    why_not: why there are none.
+    why_not: by selector, why it has none.
     """
     at_rate = pl.DataFrame() if draws is None else draws.filter((pl.col("rate") - limits.rate).abs() < 1e-9)
     by_selector = {line["selector"]: line for line in at_rate.iter_rows(named=True)}
@@ -35,7 +35,7 @@ def stability_between_draws(
             reason = "it sees no text, so its stability is not applicable"
             findings[name] = Finding(NOT_APPLICABLE, NO_NUMBERS, (reason,))
         elif name not in by_selector:
-            because = f" ({why_not})" if why_not else ""
+            because = f" ({why_not[name]})" if why_not.get(name) else ""
             reason = f"stability between disjoint draws was not measured{because}"
             findings[name] = Finding(UNKNOWN, NO_NUMBERS, (reason,))
         else:
@@ -47,19 +47,21 @@ def _finding(line: dict[str, float | None], limits: Thresholds) -> Finding:
     count, size, rho, overlap = numbers = tuple(
         line[name] for name in ("calibration_draws", "draw_size", "spearman", "jaccard")
     )
-    if rho is None or overlap is None or count is None or size is None:
+    if rho is None or overlap is None or count is None:
         return Finding(UNKNOWN, numbers, ("stability is not defined for these scores",))
+    sets = f"its {count} files" if size is None else f"{count} disjoint draws of {size} calibration windows"
     agreement = (
-        f"{count} disjoint draws of {size} calibration windows agree by Spearman {rho:.4f} of the scores and Jaccard "
+        f"{sets} agree by Spearman {rho:.4f} of the scores and Jaccard "
         f"{overlap:.3f} of the masks at {limits.rate:.0%} (asked for {limits.spearman:g} and {limits.jaccard:g})"
     )
     wanted = line["size_wanted"] or 0
     if count < limits.draws:
-        agreement += f"; {limits.draws} draws are asked for, and the text is too short for them"
+        too_few = ": give as many files" if size is None else ", and the text is too short for them"
+        agreement += f"; {limits.draws} draws are asked for{too_few}"
         word = UNKNOWN
     elif rho >= limits.spearman and overlap >= limits.jaccard:
         word = "stable"
-    elif size < wanted:
+    elif size is not None and size < wanted:
         agreement += f"; the text is too short for draws of {wanted} windows, which may agree more"
         word = UNKNOWN
     else:

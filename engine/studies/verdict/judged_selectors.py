@@ -31,7 +31,7 @@ def judge_selectors(
     draws: pl.DataFrame | None = None,
     draw_sweep: pl.DataFrame | None = None,
     budget: pl.DataFrame | None = None,
-    why_no_draws: str = "",
+    why_no_draws: Mapping[str, str] | None = None,
     data_free: Collection[str] = ("random", "magnitude"),
     thresholds: Thresholds | None = None,
 ) -> pl.DataFrame:
@@ -55,7 +55,8 @@ def judge_selectors(
     budget: how many rows can go before perplexity doubles; a number beside the words, which do not rest on it.
 
     gap, differences, stability, specific, draws, draw_sweep, budget: tables of that name; dense_nll: nats per token of
-    the unmasked model; data_free: selectors that see no text. Numbers of seeded selectors are means over seeds.
+    the unmasked model; data_free: selectors that see no text; why_no_draws: by selector. Numbers of seeded selectors
+    are means over seeds.
     Errors: InputError where random or the reference rate is not in the tables.
     """
     limits = thresholds or Thresholds()
@@ -70,7 +71,7 @@ def judge_selectors(
     selectors = gap["selector"].unique(maintain_order=True).to_list()
     sufficient = sufficiency(gap, differences, dense_nll, draw_sweep, limits)
     specific_rows = specificity(selectors, specific, draw_sweep, limits)
-    stable = stability_between_draws(selectors, draws, data_free, limits, why_no_draws)
+    stable = stability_between_draws(selectors, draws, data_free, limits, why_no_draws or {})
     nested = {line["selector"]: line for line in _nested(stability, limits).iter_rows(named=True)}
     lerf, morf = ({} if budget is None else removal_budgets(budget, order) for order in ("lerf", "morf"))
     lines = []

@@ -1,0 +1,107 @@
+"""`audit_scores`: a verdict on scores of one's own from a notebook, as `analyze --scores` gives it from files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+import polars as pl
+from safetensors.torch import save
+from torch import Tensor, as_tensor
+
+from engine.models.loading import LoadedModel, load_model
+from engine.records.errors import InputError
+from engine.records.files import make_folder, same_bytes
+from engine.records.progress import Progress
+from engine.results.store import Store
+from engine.run.audit_plan import AuditPlan, default_preset, for_model, preset
+from engine.run.runner import LocalRunner
+from engine.selectors import own_scores
+from engine.studies.audit.inputs import AuditInputs
+from engine.studies.base import AUDIT, Study, Tables, whole_plan
+from engine.studies.conduct import run_studies
+
+Values = Tensor | npt.NDArray[Any]  # [N] or [seeds, N] in the order of the row index, higher = more important
+Given = Values | Mapping[str, Values]  # the latter: module -> [rows]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Audited:
+    """What came out. tables: every table by its stem; folder: where they lie with scores and manifest, for
+    `selector-audit dashboard`."""
+
+    tables: Tables
+    folder: Path
+
+    @property
+    def verdict(self) -> pl.DataFrame:
+        """A line per selector: selector, validity, specific, stability, reasons."""
+        return self.tables["verdicts"].select("selector", "validity", "specific", "stability", "reasons")
+
+    def __repr__(self) -> str:
+        lines = [f"{', '.join(self.tables)} in {self.folder}"]
+        if "verdicts" in self.tables:
+            lines += [
+                f"{row['selector']}: {row['validity']}; specific: {row['specific']}; stability: {row['stability']}"
+                for row in self.verdict.iter_rows(named=True)
+            ]
+        return "\n".join(lines)
+
+
+def audit_scores(
+    model: str | LoadedModel,
+    scores: Mapping[str, Given | list[Given]],
+    analyses: Sequence[str] = ("verdict",),
+    *,
+    plan: AuditPlan | None = None,
+    store: Path | str | None = None,
+    folder: Path | None = None,
+    reduce: str | None = None,
+    progress: Progress | None = None,
+) -> Audited:
+    """Do these scores find the rows that matter? Removes rows and measures, beside random, magnitude and wanda.
+
+    model: a Hugging Face id, a folder, `demo`, or what `load_model` gave. scores: NAME -> a tensor or array, or module
+    -> one of them; a list of these: disjoint draws of calibration text, of which the first is judged. reduce: `abs-sum`
+    for a number per weight [rows, columns]. plan: of `analyze`, by default the preset `quick`, of the shipped model
+    `demo`; its selectors stand beside the scores where it names others than a default. store, folder: as --store and
+    --out.
+
+    The scores are kept in the store, under their hash, so that `replay` finds them. Errors: InputError as `--scores`.
+    """
+    loaded = load_model(model) if isinstance(model, str) else model
+    base = whole_plan(for_model(preset(default_preset(loaded.id, first_look=True)), loaded.id), AUDIT)
+    plan = whole_plan(plan, AUDIT) if plan is not None else base
+    usual = plan.scoring.selectors in (AuditPlan().scoring.selectors, base.scoring.selectors)
+    tables: Tables = {}
+
+    def finished(name: str, study: Study[object] | None, made: Tables, seconds: float) -> None:
+        tables.update(made)
+
+    with Store(store) as kept, own_scores.only_here():
+        files = tuple(
+            f"{name}={own_scores.keep(kept.folder, f'{name}.safetensors', _content(name, one))}"
+            for name, given in scores.items()
+            for one in (given if isinstance(given, list) else [given])
+        )
+        selectors = own_scores.BASELINES if usual else plan.scoring.selectors
+        scoring = replace(plan.scoring, selectors=selectors, score_files=files, scores_reduce=reduce)
+        audit = AuditInputs(loaded, replace(plan, scoring=scoring), kept, progress)
+        place = folder or kept.results_dir(loaded.id)
+        make_folder(place)
+        run_studies(audit, analyses, place, LocalRunner(kept, progress), finished=finished)
+    return Audited(tables, place)
+
+
+def _content(name: str, given: Given) -> bytes:
+    named = given if isinstance(given, Mapping) else {"scores": given}
+    try:
+        tensors = {module: as_tensor(values).detach().cpu().clone().contiguous() for module, values in named.items()}
+        return same_bytes(save(tensors))
+    except (TypeError, ValueError, RuntimeError, KeyError) as error:
+        raise InputError(
+            f"the scores {name!r} are no tensors ({error}); give a tensor [rows], or a dict of module name -> tensor"
+        ) from None
