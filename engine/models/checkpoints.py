@@ -33,10 +33,11 @@ TOKENIZER_FILES = (
 _OBJECTS = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "generation_config.json",
 )  # fmt: skip
+LICENCES = ("LICENSE*", "NOTICE*", "USE_POLICY*")
 # All that is kept of a checkpoint beside its weights: what a download fetches and an export copies.
 SMALL_FILES = (
     "config.json", "generation_config.json", ADAPTER, WEIGHT_INDEX, *TOKENIZER_FILES, "preprocessor_config.json",
-    "processor_config.json", "LICENSE*", "NOTICE*", "USE_POLICY*",
+    "processor_config.json", *LICENCES,
 )  # fmt: skip
 # Written by the library that saved the checkpoint; they say nothing about what the model computes.
 _CONFIG_NOTES = {"transformers_version", "_name_or_path", "torch_dtype", "dtype"}
@@ -61,6 +62,12 @@ class Checkpoint:
     def of_gguf(cls, model_id: str, file: Path, revision: str | None = None) -> Checkpoint:
         """Errors: InputError for a file that is not read."""
         return cls(model_id, gguf_files.small_files(read_header(file, model_id), model_id), revision, file)
+
+    @property
+    def name(self) -> str:
+        """For a reader, to whom the place on somebody's disk means nothing."""
+        named = self.revision is not None or self.id in (DEMO, gguf_files.SMOLLM2)
+        return self.id if named else (self.gguf or self.folder.resolve()).name
 
     @property
     def dequantized_from(self) -> str | None:
@@ -181,13 +188,16 @@ def find_checkpoint(
     path = Path(model_id).expanduser()
     if model_id and path.exists():
         if revision is not None:
-            raise InputError(f"--revision {revision} goes with a Hugging Face id, but {model_id} is here; leave it out")
+            kind = "folder" if path.is_dir() else "file"
+            raise InputError(
+                f"--revision {revision} goes with a Hugging Face id, but {model_id} is a local {kind}; leave it out"
+            )
         return _local(str(path if path.name not in ("", "..") else path.resolve()), path)
     name, pasted = hub_name(model_id)
     if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(?<!\.gguf)|([\w-][\w.-]*/){2}[\w-][\w. -]*\.gguf", name):
         raise InputError(
-            f"there is no folder {model_id!r}; give an existing model folder or GGUF file, a Hugging Face id such as "
-            "meta-llama/Llama-3.2-1B, demo, or smollm2"
+            f"there is no {'file' if name.endswith(SUFFIX) else 'folder'} {model_id!r}; give an existing model folder, "
+            "a Hugging Face id such as meta-llama/Llama-3.2-1B, a GGUF file, smollm2, or demo"
         )
     if pasted and revision not in (None, pasted):
         raise InputError(f"{model_id} names the revision {pasted} and --revision {revision}; give one of them")
@@ -205,7 +215,9 @@ def _local(model_id: str, path: Path) -> Checkpoint:
     if path.suffix == SUFFIX:
         gguf_files.check_whole(model_id, path.name)
         return Checkpoint.of_gguf(model_id, path)
-    raise InputError(f"{model_id} is a file; give a GGUF file, or the folder that holds config.json and *.safetensors")
+    raise InputError(
+        f"{model_id} is a file; give the model folder that holds config.json and *.safetensors, or a GGUF file"
+    )
 
 
 def _stopped(model_id: str, transfer: Transfer | None) -> InputError:

@@ -30,8 +30,9 @@ _THETA, _ROTATED, _SCALING = "rope.freq_base", "rope.dimension_count", "rope.sca
 _WINDOW, _PATTERN, _LOCAL_THETA = "attention.sliding_window", "attention.sliding_window_pattern", "rope.freq_base_swa"
 _READ = {
     *_SIZES, _EPS, _KV_HEADS, _HEAD, _VALUE_HEAD, _THETA, _ROTATED, "vocab_size", "tensor_data_layout",
-    *(_SCALING + key for key in ("type", "factor", "original_context_length", "finetuned", "attn_factor")),
+    *(_SCALING + key for key in ("type", "factor", "original_context_length", "finetuned")),
 }  # fmt: skip
+_FACTOR, _ATTENTION = f"{_SCALING}factor", f"{_SCALING}attn_factor"
 _CAPS = {"attn_logit_softcapping", "final_logit_softcapping"}
 _LLAMA3 = "rope_freqs.weight"
 _LONG, _SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
@@ -57,7 +58,7 @@ FAMILIES = {
     "gemma3": Family(
         "gemma3_text", "Gemma3ForCausalLM", frozenset({_WINDOW, _PATTERN, _LOCAL_THETA, *_CAPS}), 62
     ),
-    "phi3": Family("phi3", "Phi3ForCausalLM", frozenset({_WINDOW})),
+    "phi3": Family("phi3", "Phi3ForCausalLM", frozenset({_WINDOW, _ATTENTION})),
 }  # fmt: skip
 
 
@@ -135,8 +136,9 @@ class _Entries:
 
         Numbers that are stored in 32 bits are given as the shortest decimal that is stored so: 1e-05, as it was meant.
         """
-        value = self.values.get(key, usual)
-        if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else kind):
+        value: Any = self.values.get(key, usual)
+        kinds = (int, float) if kind is float else (kind,)
+        if isinstance(value, bool) or not isinstance(value, kinds):
             shown = repr(value)[:80]
             raise bounds.BadFile(f"has {key} = {shown}, expected {kind.__name__}; copy it again, or {_REMEDY}")
         with np.errstate(over="ignore"):
@@ -149,16 +151,20 @@ def _rotation(entries: _Entries, config: Json, head_dim: int) -> Json:
     theta = read(_THETA, float, 10_000.0)
     plain: Json = {"rope_type": "default", "rope_theta": theta}
     rotated = read(_ROTATED, int, head_dim)
-    scaling = read(f"{_SCALING}type", str, "none")
-    slowed = plain
+    slowed, model_type = plain, entries.family.model_type
+    scaling = read(f"{_SCALING}type", str, "linear" if _FACTOR in entries.values else "none")
+    own = {"llama": {_LLAMA3}, "phi3": {_LONG, _SHORT}}.get(model_type, set())
+    if (
+        scaling not in ("none", "linear", "longrope" if own == {_LONG, _SHORT} else "none")
+        or ({*ROTATIONS} - own) & header.tensors.keys()
+    ):
+        raise bounds.BadFile(f"scales rotary positions in a way ({scaling[:80]}) that is not read here; {_REMEDY}")
     if scaling == "linear":
-        slowed = {"rope_type": "linear", "rope_theta": theta, "factor": read(f"{_SCALING}factor", float)}
-    elif scaling not in ("none", "longrope") or (scaling == "none" and f"{_SCALING}factor" in entries.values):
-        raise bounds.BadFile(f"scales rotary positions by {scaling!r}, which is not read here; {_REMEDY}")
-    if entries.family.model_type == "gemma3_text":
+        slowed = {"rope_type": "linear", "rope_theta": theta, "factor": read(_FACTOR, float)}
+    if model_type == "gemma3_text":
         local = plain | {"rope_theta": read(_LOCAL_THETA, float, 10_000.0)}
         return {"full_attention": slowed, "sliding_attention": local}
-    if entries.family.model_type == "phi3":
+    if model_type == "phi3":
         if _LONG in header.tensors:
             original = read(f"{_SCALING}original_context_length", int)
             config["original_max_position_embeddings"] = original
@@ -166,6 +172,8 @@ def _rotation(entries: _Entries, config: Json, head_dim: int) -> Json:
                 "rope_type": "longrope", "original_max_position_embeddings": original,
                 "long_factor": _numbers(header, _LONG).tolist(), "short_factor": _numbers(header, _SHORT).tolist(),
             }  # fmt: skip
+            if _ATTENTION in entries.values:
+                slowed["attention_factor"] = read(_ATTENTION, float)
         return slowed | {"partial_rotary_factor": rotated / head_dim}
     if rotated != head_dim:
         raise bounds.BadFile(f"rotates {rotated} of {head_dim} numbers of a head, which is not read here; {_REMEDY}")
@@ -177,7 +185,7 @@ def _llama3(factors: np.ndarray[Any, Any], theta: float, head_dim: int) -> Json:
 
     Checked, not guessed: low and high limits and the first training's length are those of all its models.
     """
-    low, high, original, factor = 1.0, 4.0, 8192, float(factors.max(initial=1.0))
+    low, high, original, factor = 1.0, 4.0, 8192, round(float(factors.max(initial=1.0)), 3)
     if np.all(factors == 1):
         return {}
     with np.errstate(all="ignore"):

@@ -102,11 +102,13 @@ def _is_whole(folder: Path) -> bool:
 def _contents(header: GgufHeader) -> dict[str, str]:
     config = gguf_config.config_of(header)
     tokens = gguf_config.special_tokens(header)
-    ends = [header.metadata.get(f"tokenizer.ggml.{name}_token_id") for name in _ENDS]
-    ends = sorted({number for number in ends if type(number) is int and 0 <= number < config["vocab_size"]})
+    named = (header.metadata.get(f"tokenizer.ggml.{name}_token_id") for name in _ENDS)
+    ends = sorted({number for number in named if type(number) is int and 0 <= number < config["vocab_size"]})
     generation = tokens | {"eos_token_id": ends or None}
     files = {"config.json": config, "generation_config.json": generation}
-    return {name: json.dumps(content, indent=1) for name, content in files.items()} | gguf_tokenizer.tokenizer_files(header)
+    return {name: json.dumps(content, indent=1) for name, content in files.items()} | gguf_tokenizer.tokenizer_files(
+        header
+    )
 
 
 def _write(files: dict[str, str], folder: Path) -> None:

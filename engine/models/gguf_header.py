@@ -108,12 +108,12 @@ class _Cursor:
                 raise bounds.BadFile(f"it holds {key[:80]!r} twice")
             metadata[key] = self.value(*self.numbers("I"))
         self.room(n_tensors, 24)
-        entries = [(self.text(), *self.entry()) for _ in range(n_tensors)]
+        entries = [(self.text(), self.entry()) for _ in range(n_tensors)]
         alignment = metadata.get("general.alignment", 32)
         if not isinstance(alignment, int) or not 0 < alignment <= 2**16:
             raise bounds.BadFile(f"its alignment is {alignment!r}")
         first = -(-self.place // alignment) * alignment
-        tensors = {name: _placed(name, *entry, first, size) for name, *entry in entries}
+        tensors = {name: _placed(name, shape, kind, first + offset, size) for name, (shape, kind, offset) in entries}
         if not tensors or len(tensors) < n_tensors:
             raise bounds.BadFile("it holds no tensors" if not tensors else "it holds a tensor twice")
         return GgufHeader(path, metadata, tensors, hashlib.sha256(self.data[: self.place]).hexdigest())
@@ -157,7 +157,8 @@ class _Cursor:
         return (shape[::-1], *self.numbers("IQ"))
 
 
-def _placed(name: str, shape: tuple[int, ...], kind: int, offset: int, first: int, size: int) -> GgufTensor:
+def _placed(name: str, shape: tuple[int, ...], kind: int, start: int, size: int) -> GgufTensor:
+    """A tensor of a file of `size` bytes whose shape and kind fit its place."""
     from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
     try:
@@ -168,7 +169,6 @@ def _placed(name: str, shape: tuple[int, ...], kind: int, offset: int, first: in
     numbers = math.prod(shape)
     if not shape or not all(0 < width <= _LARGEST for width in shape) or numbers > _LARGEST or shape[-1] % block:
         raise bounds.BadFile(f"{name[:80]!r} of {title} has the shape {shape}")
-    start = first + offset
     stop = start + numbers // block * block_bytes
     if stop > size:
         raise bounds.BadFile(f"{name[:80]!r} ends at byte {stop:,}, the file has {size:,}: it was cut short")

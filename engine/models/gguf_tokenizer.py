@@ -16,6 +16,7 @@ from engine.records import bounds
 
 _REMEDY = "give the original checkpoint"
 _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 3, 4, 5, 6  # types of tokens that no merge makes
+_LONGEST, _MOST_CHARACTERS = 2**10, 2**24  # of one token, of all; Gemma 3's have 1.9 million
 _BEFORE = r"[^\r\n\p{L}\p{N}]?"
 _SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
@@ -72,13 +73,14 @@ def tokenizer_files(header: GgufHeader) -> dict[str, str]:
     settings: dict[str, Any] = {
         name.removesuffix("_id"): vocabulary.tokens[number] for name, number in ids.items() if number is not None
     }
-    around = [
-        [settings.get(name)] if vocabulary.entry(f"add_{name}", bool, usual) else []
+    around = {
+        name: settings.get(name)
         for name, usual in (("bos_token", begins), ("eos_token", False))
-    ]
-    if [None] in around:
+        if vocabulary.entry(f"add_{name}", bool, usual)
+    }
+    if None in around.values():
         raise bounds.BadFile(f"puts a token around every text and does not name it; copy it again, or {_REMEDY}")
-    _surround(tokenizer, *around)
+    _surround(tokenizer, around)
     settings |= {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
     length = header.metadata.get(f"{header.metadata['general.architecture']}.context_length")
     files = {
@@ -100,13 +102,17 @@ class _Vocabulary:
         unknown = self.entry("unknown_token_id", int, -1)
         if len(self.types) != len(self.tokens) or not all(isinstance(token, str) for token in self.tokens):
             raise bounds.BadFile(f"has {len(self.tokens):,} tokens and {len(self.types):,} types; copy it again")
+        bounds.need("has a token of", max(map(len, self.tokens), default=0), _LONGEST, " characters")
+        bounds.need("has tokens of", sum(map(len, self.tokens)), _MOST_CHARACTERS, " characters")
         self.unknown = unknown if 0 <= unknown < len(self.tokens) else None
         self.ids = {token: number for number, token in enumerate(self.tokens)}
 
     def entry(self, key: str, kind: type, usual: Any = None) -> Any:
         value = self.metadata.get(f"tokenizer.ggml.{key}", usual)
         if not isinstance(value, kind):
-            raise bounds.BadFile(f"has a tokenizer whose {key} is {repr(value)[:80]}, expected {kind.__name__}; {_REMEDY}")
+            raise bounds.BadFile(
+                f"has a tokenizer whose {key} is {repr(value)[:80]}, expected {kind.__name__}; {_REMEDY}"
+            )
         return value
 
     def of(self, *types: int) -> list[str]:
@@ -120,10 +126,14 @@ def _of_bytes(vocabulary: _Vocabulary) -> tuple[bool, Any]:
     if name not in CUTS:
         raise bounds.BadFile(f"cuts texts by the rule {name[:80]!r}; read are {', '.join(sorted(CUTS))}: {_REMEDY}")
     cut = CUTS[name]
-    merges = [tuple(merge.split(" ")) for merge in vocabulary.entry("merges", list) if isinstance(merge, str)]
-    if any(len(merge) != 2 or "".join(merge) not in vocabulary.ids or not vocabulary.ids.keys() >= {*merge} for merge in merges):
-        raise bounds.BadFile(f"has merges of tokens that it does not have; copy it again, or {_REMEDY}")
-    tokenizer = Tokenizer(models.BPE(vocabulary.ids, merges, ignore_merges=cut.whole))
+    ids = vocabulary.ids
+    merges: list[tuple[str, str]] = []
+    for merge in vocabulary.entry("merges", list):
+        left, _, right = str(merge).partition(" ")
+        if not ids.keys() >= {left, right, left + right}:
+            raise bounds.BadFile(f"merges {str(merge)[:80]!r}, which are no tokens of it; copy it again, or {_REMEDY}")
+        merges.append((left, right))
+    tokenizer = Tokenizer(models.BPE(ids, merges, ignore_merges=cut.whole))
     if cut.composed:
         tokenizer.normalizer = normalizers.NFC()
     splits = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in cut.patterns]
@@ -134,26 +144,28 @@ def _of_bytes(vocabulary: _Vocabulary) -> tuple[bool, Any]:
 
 
 def _sentencepiece(vocabulary: _Vocabulary) -> tuple[bool, Any]:
-    """Pairs are merged by the score of what they make; what no merge makes falls back to its bytes."""
+    """Pairs are merged by the score of what they make, of equal ones that with the longer first part, as transformers
+    orders them; what no merge makes falls back to its bytes."""
     from tokenizers import Tokenizer, decoders, models, normalizers
 
     scores = vocabulary.entry("scores", list)
-    if len(scores) != len(vocabulary.tokens) or vocabulary.unknown is None:
+    numbers = all(isinstance(score, float) for score in scores)
+    if not numbers or len(scores) != len(vocabulary.tokens) or vocabulary.unknown is None:
         raise bounds.BadFile(f"has no score for every token, or no unknown token; copy it again, or {_REMEDY}")
     apart = {_CONTROL, _USER_DEFINED, _UNUSED, _BYTE}
     ids = vocabulary.ids
     merged = [
-        (-scores[number], number, token[:at], token[at:])
-        for number, token in enumerate(vocabulary.tokens)
-        if vocabulary.types[number] not in apart
+        (-score, -at, at - len(token), (token[:at], token[at:]))
+        for token, kind, score in zip(vocabulary.tokens, vocabulary.types, scores, strict=True)
+        if kind not in apart
         for at in range(1, len(token))
         if token[:at] in ids and token[at:] in ids
     ]
-    merges = [(left, right) for _, _, left, right in sorted(merged, key=lambda one: one[:2])]
+    merges = [pair for *_, pair in sorted(merged, key=lambda one: one[:3])]
     unknown = vocabulary.tokens[vocabulary.unknown]
     tokenizer = Tokenizer(models.BPE(ids, merges, unk_token=unknown, fuse_unk=True, byte_fallback=True))
-    blanks = normalizers.Replace(" ", "▁")
-    back = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    blanks: Any = normalizers.Replace(" ", "▁")
+    back: list[Any] = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
     if vocabulary.entry("add_space_prefix", bool, True):
         blanks = normalizers.Sequence([normalizers.Prepend("▁"), blanks])
         back.append(decoders.Strip(" ", 1, 0))
@@ -161,13 +173,14 @@ def _sentencepiece(vocabulary: _Vocabulary) -> tuple[bool, Any]:
     return True, tokenizer
 
 
-def _surround(tokenizer: Any, before: list[str], behind: list[str]) -> None:
-    """Every text begins and ends with these tokens."""
+def _surround(tokenizer: Any, around: dict[str, Any]) -> None:
+    """Every text begins with the `bos_token` and ends with the `eos_token` of `around`, where it has them."""
     from tokenizers.processors import TemplateProcessing
 
-    if before or behind:
-        tokens = [(token, tokenizer.token_to_id(token)) for token in {*before, *behind}]
-        pair = [f"{token}:1" for token in before] + ["$B:1"] + [f"{token}:1" for token in behind]
-        tokenizer.post_processor = TemplateProcessing(
-            single=[*before, "$A", *behind], pair=[*before, "$A", *behind, *pair], special_tokens=tokens
-        )
+    if around:
+        tokens = [
+            {"id": name, "ids": [tokenizer.token_to_id(token)], "tokens": [token]} for name, token in around.items()
+        ]
+        single = [part for part in ("bos_token", "$A", "eos_token") if part in {*around, "$A"}]
+        pair = [f"{part.replace('$A', '$B')}:1" for part in single]
+        tokenizer.post_processor = TemplateProcessing(single=single, pair=[*single, *pair], special_tokens=tokens)

@@ -60,7 +60,7 @@ class LoadedModel:
     @property
     def name(self) -> str:
         """What tables and titles call it: its id, of a local folder the folder's name."""
-        return model_name({"id": self.id, "revision": self.revision})
+        return model_name({"id": self.id, "revision": self.revision, "dequantized_from": self.dequantized_from})
 
     @property
     def architecture(self) -> str:
@@ -108,8 +108,8 @@ def load_model(
     device_map: `auto` or a map, for models larger than one card.
 
     Errors: whatever would make a different model from the one that was asked for (missing, surplus or
-    misshapen weights, an adapter, packed weights that cannot be unpacked), weights that are NaN or infinite, a tokenizer with ids that the
-    embeddings do not have, and every reason why it cannot be loaded or pass two tokens.
+    misshapen weights, an adapter, packed weights that cannot be unpacked), weights that are NaN or infinite, a
+    tokenizer with ids that the embeddings do not have, and every reason why it cannot be loaded or pass two tokens.
     """
     place = checked_device(device)
     precision = _dtype(dtype, place)
@@ -306,24 +306,26 @@ def plain_weights(
         config.quantization_config = unpacking(packed, checkpoint.id)
     with quiet():
         try:
-            source: Any = checkpoint.folder
-            more: dict[str, Any] = {"trust_remote_code": False}
-            if checkpoint.gguf is not None:
-                header = read_header(checkpoint.gguf, checkpoint.id)
-                auto, source = auto._model_mapping[type(config)], None  # the class itself takes weights from memory
-                more = {"state_dict": unpacked_weights(header, config, dtype, progress)}
+            source: dict[str, Any] = {
+                "pretrained_model_name_or_path": checkpoint.folder, "trust_remote_code": False
+            }  # fmt: skip
+            if checkpoint.gguf is not None:  # the class itself takes weights from memory
+                auto, header = auto._model_mapping[type(config)], read_header(checkpoint.gguf, checkpoint.id)
+                weights = unpacked_weights(header, skeleton(checkpoint), dtype, checkpoint.id, progress)
+                source = {"pretrained_model_name_or_path": None, "state_dict": weights}
             model, info = auto.from_pretrained(
-                source,
+                **source,
                 config=config,
                 dtype=dtype,
                 device_map=device_map,
                 use_safetensors=True,
                 ignore_mismatched_sizes=True,  # they are an error below, which names them
                 output_loading_info=True,
-                **more,
             )
             if checkpoint.gguf is not None:
                 model.generation_config = GenerationConfig.from_pretrained(checkpoint.folder)
+        except InputError:
+            raise
         except Exception as error:
             if is_out_of_memory(error):
                 raise _too_large(checkpoint.id, dtype, error) from None

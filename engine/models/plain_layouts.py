@@ -111,7 +111,7 @@ _EXPECTED: dict[str, Callable[[Any], bool]] = {
     "hidden_activation": _one_of("gelu_pytorch_tanh"),
     "query_pre_attn_scalar": _is_size,
     "use_bidirectional_attention": lambda value: not value and isinstance(value, bool | None),
-    **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping"), lambda value: value is None or _is_base(value)),
+    **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping"), lambda cap: cap is None or _is_base(cap)),
     **dict.fromkeys(("rms_norm_eps", "initializer_range", "attention_dropout"), _is_share),
     **dict.fromkeys(("attention_bias", "mlp_bias", "tie_word_embeddings", "use_cache", "use_sliding_window"), _is_flag),
     **dict.fromkeys(("pad_token_id", "bos_token_id"), _is_token),

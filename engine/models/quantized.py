@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from engine.models.skeletons import first_line
+from engine.models.skeletons import first_line, quiet
 from engine.records.errors import InputError
 
 Json = dict[str, Any]
@@ -22,10 +22,11 @@ def unpacking(packed: Json, model_id: str) -> Json:
 
     method = str(packed.get("quant_method", "unknown method"))
     name = f"bitsandbytes_{4 if packed.get('load_in_4bit') else 8}bit" if method == "bitsandbytes" else method
-    quantizer, settings = AUTO_QUANTIZER_MAPPING.get(name), AUTO_QUANTIZATION_CONFIG_MAPPING.get(name)
+    quantizer: Any = AUTO_QUANTIZER_MAPPING.get(name)
+    settings: Any = AUTO_QUANTIZATION_CONFIG_MAPPING.get(name)
     if quantizer is None or settings is None:
-        raise _not_here(model_id, method, "the installed transformers does not know it")
-    if "dequantize" in inspect.signature(settings.__init__).parameters:
+        raise _not_here(model_id, method, "the installed transformers does not know this way")
+    if "dequantize" in inspect.signature(settings).parameters:
         return {**packed, "dequantize": True}
     if quantizer._dequantize is HfQuantizer._dequantize:
         raise _not_here(model_id, method, "transformers has no `dequantize` for it")
@@ -36,7 +37,8 @@ def unpacked(model: Any, skeleton: nn.Module, dtype: torch.dtype, method: str, m
     """The model with its weights as numbers of `dtype`. Errors: InputError where one of them is not such a number."""
     if getattr(model, "is_quantized", False):
         try:
-            model = model.dequantize()
+            with quiet():
+                model = model.dequantize()
         except Exception as error:
             raise failed(model_id, method, error) from None
     model.to(dtype)
@@ -48,11 +50,13 @@ def unpacked(model: Any, skeleton: nn.Module, dtype: torch.dtype, method: str, m
 
 
 def failed(model_id: str, method: str, error: Exception) -> InputError:
-    return _not_here(model_id, method, first_line(error))
+    """Loading failed, which it may not elsewhere: on another device, or with a package that is missing here."""
+    elsewhere = ", or unpack it on another machine: model.dequantize(), then model.save_pretrained(FOLDER)"
+    return _not_here(model_id, method, first_line(error), elsewhere)
 
 
-def _not_here(model_id: str, method: str, why: str) -> InputError:
+def _not_here(model_id: str, method: str, why: str, elsewhere: str = "") -> InputError:
     return InputError(
         f"{model_id} is quantized ({method}), and its weights cannot be unpacked here: {why}; give the unquantized "
-        "checkpoint, or unpack it where that works: model.dequantize(), then model.save_pretrained(FOLDER)"
+        f"checkpoint{elsewhere}"
     )

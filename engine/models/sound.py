@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from engine.models.checkpoints import WEIGHT_INDEX, Checkpoint
 from engine.models.gguf_header import read_header
-from engine.models.gguf_weights import check_tensors
-from engine.models.skeletons import configuration, first_line, quiet
+from engine.models.gguf_weights import stored_names
+from engine.models.skeletons import first_line, quiet
 from engine.records.errors import InputError
 from engine.records.out_of_memory import is_out_of_memory
 
@@ -33,10 +33,10 @@ def check_stored(checkpoint: Checkpoint, skeleton: nn.Module) -> None:
     numbers that were meant, and where the configuration asks for many times what is stored, before room is made for it.
 
     Also where shards contradict each other (`_check_shards`). Reads the files' headers only, and tensors that stand in
-    two. A file that cannot be read is left to the loading, which says so. Of a GGUF file: `check_tensors`.
+    two. A file that cannot be read is left to the loading, which says so. Of a GGUF file: `stored_names`.
     """
     if checkpoint.gguf is not None:
-        check_tensors(read_header(checkpoint.gguf, checkpoint.id), configuration(checkpoint), checkpoint.id)
+        stored_names(read_header(checkpoint.gguf, checkpoint.id), skeleton, checkpoint.id)
         return
     packed = checkpoint.dequantized_from
     stored, parameters = 0, {name for name, _ in skeleton.named_parameters()}
@@ -50,8 +50,8 @@ def check_stored(checkpoint: Checkpoint, skeleton: nn.Module) -> None:
                     part = tensors.get_slice(name)
                     shape, kind = part.get_shape(), part.get_dtype()
                     stored += math.prod(shape) * (_PACKED if packed else 1)
-                    if kind not in _FLOATS and not packed and (
-                        name in parameters or name.endswith(".weight")
+                    if (
+                        kind not in _FLOATS and not packed and (name in parameters or name.endswith(".weight"))
                     ):  # not: a mask, positions
                         raise InputError(
                             f"{checkpoint.id}: {name} in {file.name} is stored as {kind}; expected "
