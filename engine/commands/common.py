@@ -65,7 +65,8 @@ def add_model(parser: argparse.ArgumentParser, *, optional: bool = False) -> Non
         "model",
         metavar="MODEL",
         nargs="?" if optional else None,
-        help="a Hugging Face id, a local folder, or `demo` (the shipped model)",
+        help="a Hugging Face id, a local folder, a GGUF file, `smollm2` (SmolLM2-135M-Instruct, where its package is "
+        "installed), or `demo` (the shipped model)",
     )
     parser.add_argument("--revision", help="branch, tag or commit of a Hugging Face model")
 
@@ -108,9 +109,9 @@ def load(args: argparse.Namespace) -> LoadedModel:
     """The model that the arguments name."""
     from engine.models.loading import load_model
 
-    return load_model(
-        args.model, revision=args.revision, dtype=args.dtype, device=args.device, device_map=args.device_map
-    )
+    where = {"revision": args.revision, "dtype": args.dtype, "device": args.device, "device_map": args.device_map}
+    with progress_bar(args) as progress:
+        return load_model(args.model, **where, progress=progress)
 
 
 def sketch(args: argparse.Namespace) -> LoadedModel:

@@ -10,11 +10,11 @@ from typing import Any
 
 from huggingface_hub import ModelCard, ModelCardData
 
-from engine.edits.card_claims import MEASURED, broken, caps, few_refused, loading, lowered
+from engine.edits.card_claims import MEASURED, broken, caps, few_refused, loading, lowered, stored_in
 from engine.edits.edit import Edit
 from engine.edits.effect import Effect
 from engine.edits.mask_files import UNTOLD
-from engine.models.checkpoints import DEMO, Checkpoint
+from engine.models.checkpoints import Checkpoint
 from engine.models.row_index import RowIndex
 from engine.records import bounds
 from engine.records.environment import environment
@@ -129,12 +129,13 @@ def model_card(
         for key, value in edit.spec.items()
         if not isinstance(value, dict | list) and key not in ("weights_hash", "kind", "table")  # said elsewhere
     }
-    named = checkpoint.revision is not None  # on the hub; a local folder's path means nothing to a reader
-    name = checkpoint.id if named or checkpoint.id == DEMO else checkpoint.folder.resolve().name
+    named = checkpoint.revision is not None  # on the hub
+    packed = checkpoint.dequantized_from
     provenance = {
-        "source": name,
-        "source revision": checkpoint.revision or "a local folder",
+        "source": checkpoint.name,
+        "source revision": checkpoint.revision or ("a local file" if checkpoint.gguf else "a local folder"),
         "source weights (SHA-256 over the SHA-256s of the weight files)": checkpoint.weights_hash(),
+        **({"source weights packed as": packed} if packed else {}),
         "mask (SHA-256 of the row ids)": edit.mask_hash,
         "exported weights (likewise)": exported_hash,
         **({"numbers from": record.source} if record else {}),
@@ -154,14 +155,16 @@ def model_card(
     front_matter = ModelCardData(
         library_name="transformers",
         pipeline_tag="text-generation",
-        base_model=checkpoint.id if named else None,
+        base_model="/".join(checkpoint.id.split("/")[:2]) if named else None,
         tags=["selector-audit", _TAGS[edit.kind], "diagnostic-artifact"],
         inference=False,
     )
     card = ModelCard.from_template(
         front_matter,
         template_path=str(Path(__file__).with_name("card.md.jinja")),
-        name=as_text(name),
+        name=as_text(checkpoint.name),
+        rewritten=as_text(packed or ("GGUF" if checkpoint.gguf else "")),
+        stored_in=stored_in(effect),
         removed=f"{edit.size:,}",
         n_rows=f"{rows.n_rows:,}",
         warning=WARNING,

@@ -34,6 +34,11 @@ def loading(dtype: object) -> str:
     )
 
 
+def stored_in(effect: Effect) -> str:
+    """The dtype in which weights are written that were packed: that of the measurement."""
+    return str(effect.about.get("dtype", "float32"))
+
+
 def file_hashes(folder: Path, *, but: str) -> str:
     """`sha256sum --check` reads these lines: every file of the folder but one, the card itself."""
     files = sorted(path for path in folder.iterdir() if path.is_file() and path.name != but)

@@ -1,7 +1,8 @@
 """The masked model as a standard checkpoint: the source's files with the removed rows zeroed where they are stored.
 
 The weight files are copied and the rows overwritten in place, in the stored dtype, so that every other byte is
-the source's: shards stay shards, tied weights stay written once, and no model is held in memory.
+the source's: shards stay shards, tied weights stay written once, and no model is held in memory. Weights that are
+packed (GGUF, fp8, …) are written as the numbers that they stand for, in the dtype in which the edit was measured.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from typing import Any
 import numpy as np
 
 from engine.edits.card import CardRecord, model_card
-from engine.edits.card_claims import file_hashes
+from engine.edits.card_claims import file_hashes, stored_in
 from engine.edits.edit import Edit
 from engine.edits.effect import Effect
 from engine.edits.masks import Mask, checked_mask
 from engine.edits.stored_rows import Stored
-from engine.models.checkpoints import SMALL_FILES, Checkpoint
+from engine.models.checkpoints import LICENCES, SMALL_FILES, WEIGHT_INDEX, Checkpoint
+from engine.models.loading import DTYPES, plain_weights
 from engine.models.row_index import RowIndex
 from engine.models.rows import row_index
-from engine.models.skeletons import skeleton
+from engine.models.skeletons import quiet, skeleton
 from engine.records.errors import InputError
 from engine.records.files import check_new, new_folder, write_atomic
 from engine.records.progress import Progress
@@ -58,9 +60,13 @@ def export_masked(
     model = skeleton(checkpoint)
     rows = row_index(model)
     mask = checked_mask(edit.units, rows.n_rows)
-    stored = Stored.of(checkpoint, model)
+    packed = checkpoint.gguf is not None or checkpoint.dequantized_from is not None
     with new_folder(out) as partial:
-        _copy(checkpoint, partial, progress)
+        if packed:
+            _write_plain(checkpoint, partial, stored_in(effect), progress)
+        else:
+            _copy(checkpoint, partial, progress)
+        stored = Stored.of(Checkpoint(checkpoint.id, partial, None), model)
         _zero_stored_rows(partial, model, rows, mask, stored)
         exported_hash = Checkpoint(str(partial), partial, None).weights_hash()
         files = file_hashes(partial, but=CARD)
@@ -81,10 +87,25 @@ def check_place(edit: Edit, out: Path) -> None:
     check_new(out)
 
 
+def _write_plain(checkpoint: Checkpoint, folder: Path, dtype: str, progress: Progress | None) -> None:
+    """The model as transformers saves it, with the tokenizer's files, generation settings and licence as they were."""
+    model = plain_weights(checkpoint, DTYPES[dtype], progress=progress)
+    model.generation_config = type(model.generation_config)()  # what it is copied over below may not be saved anew
+    with quiet():
+        model.save_pretrained(folder)
+    _copy_small(checkpoint.folder, folder, but=("config.json", WEIGHT_INDEX))
+    if checkpoint.gguf is not None and checkpoint.revision is not None:
+        _copy_small(checkpoint.gguf.parent, folder, only=LICENCES)
+
+
+def _copy_small(source: Path, folder: Path, but: tuple[str, ...] = (), only: tuple[str, ...] = SMALL_FILES) -> None:
+    for file in sorted({file for pattern in only for file in source.glob(pattern) if file.is_file()}):
+        if file.name not in but:
+            shutil.copyfile(file, folder / file.name)
+
+
 def _copy(checkpoint: Checkpoint, folder: Path, progress: Progress | None) -> None:
-    small = {file for pattern in SMALL_FILES for file in checkpoint.folder.glob(pattern) if file.is_file()}
-    for file in sorted(small):
-        shutil.copyfile(file, folder / file.name)
+    _copy_small(checkpoint.folder, folder)
     weights = checkpoint.weight_files()
     for done, file in enumerate(weights):
         if progress:

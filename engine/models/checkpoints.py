@@ -1,4 +1,4 @@
-"""A model's name to a folder of safetensors files whose contents are known by their hashes."""
+"""A model's name to a folder of safetensors files, or to a GGUF file, whose contents are known by their hashes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.models import downloads, parts
+from engine.models import downloads, gguf_files, parts
+from engine.models.gguf_header import SUFFIX, read_header
 from engine.models.hashes import file_sha256
 from engine.models.hub_failures import hub_errors, model_failure
 from engine.models.hub_names import hub_name
@@ -32,10 +33,11 @@ TOKENIZER_FILES = (
 _OBJECTS = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "generation_config.json",
 )  # fmt: skip
+LICENCES = ("LICENSE*", "NOTICE*", "USE_POLICY*")
 # All that is kept of a checkpoint beside its weights: what a download fetches and an export copies.
 SMALL_FILES = (
     "config.json", "generation_config.json", ADAPTER, WEIGHT_INDEX, *TOKENIZER_FILES, "preprocessor_config.json",
-    "processor_config.json", "LICENSE*", "NOTICE*", "USE_POLICY*",
+    "processor_config.json", *LICENCES,
 )  # fmt: skip
 # Written by the library that saved the checkpoint; they say nothing about what the model computes.
 _CONFIG_NOTES = {"transformers_version", "_name_or_path", "torch_dtype", "dtype"}
@@ -46,11 +48,34 @@ _commits: dict[tuple[str, str, str | None], tuple[float, str]] = {}
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model folder on this machine. `revision` is the commit of a hub model, None for a local folder."""
+    """A model folder on this machine. `revision` is the commit of a hub model, None for a local folder.
+
+    gguf: the file with the weights, where `folder` has only what was read from it.
+    """
 
     id: str
     folder: Path
     revision: str | None
+    gguf: Path | None = None
+
+    @classmethod
+    def of_gguf(cls, model_id: str, file: Path, revision: str | None = None) -> Checkpoint:
+        """Errors: InputError for a file that is not read."""
+        return cls(model_id, gguf_files.small_files(read_header(file, model_id), model_id), revision, file)
+
+    @property
+    def name(self) -> str:
+        """For a reader, to whom the place on somebody's disk means nothing."""
+        named = self.revision is not None or self.id in (DEMO, gguf_files.SMOLLM2)
+        return self.id if named else (self.gguf or self.folder.resolve()).name
+
+    @property
+    def dequantized_from(self) -> str | None:
+        """How its weights are packed, as Q4_1 or fp8, where they are: they are loaded as the numbers they stand for."""
+        if self.gguf is not None:
+            return read_header(self.gguf, self.id).packed_as
+        found = quantization(self.config())
+        return str(found.get("quant_method", "an unknown method")) if found else None
 
     def config(self) -> dict[str, Any]:
         """config.json, checked for what this software does not load."""
@@ -62,14 +87,6 @@ class Checkpoint:
             )
         config = _read_json(path, self.id)
         check_sizes(config, self.id)
-        if quantization := config.get("quantization_config"):
-            method = "unknown method"
-            if isinstance(quantization, dict):
-                method = str(quantization.get("quant_method", method))
-            raise InputError(
-                f"{self.id} is quantized ({method}): rows of packed weights cannot be scored or removed exactly; "
-                "give the unquantized checkpoint"
-            )
         if (self.folder / ADAPTER).is_file() and (problem := self._explained()):
             raise problem
         return config
@@ -90,10 +107,12 @@ class Checkpoint:
                 _read_json(path, self.id)
 
     def weight_files(self) -> tuple[Path, ...]:
-        """The safetensors files, all shards, in the order of their names.
+        """The safetensors files, all shards, in the order of their names; or the GGUF file.
 
         As transformers, the single file where it is there. `InputError` where all shards of an index are there as well.
         """
+        if self.gguf is not None:
+            return (self.gguf,)
         index, single = self.folder / WEIGHT_INDEX, self.folder / _SINGLE
         names = _shard_names(index, self.id) if index.is_file() else []
         files = tuple(self.folder / name for name in names)
@@ -140,12 +159,21 @@ class Checkpoint:
         return _sha256_of_texts(parts)
 
 
+def quantization(config: dict[str, Any]) -> dict[str, Any] | None:
+    """How a configuration says that its weights are packed; None where it does not."""
+    language = config.get("text_config")
+    found = config.get("quantization_config") or (isinstance(language, dict) and language.get("quantization_config"))
+    return (found if isinstance(found, dict) else {}) if found else None
+
+
 def find_checkpoint(
     model_id: str, revision: str | None = None, *, weights: bool = True, transfer: Transfer | None = None
 ) -> Checkpoint:
-    """The folder that `model_id` names: `demo`, a local folder, or a hub model (`hub_name`), downloaded if need be.
+    """What `model_id` names: `demo`, `smollm2`, a local folder, a GGUF file, a folder with one, or a hub model
+    (`hub_name`) or GGUF file of a hub model (`org/name/file.gguf`), downloaded if need be.
 
-    weights=False leaves the weights of a hub model where they are: its configuration and tokenizer will do.
+    weights=False leaves the weights of a hub model where they are: its configuration and tokenizer will do. Those of a
+    GGUF file stand in it, so it is fetched whole.
     transfer: watches a download and may stop it, which is an `InputError` here; its weights then go on where they were.
     """
     if model_id == DEMO:
@@ -155,20 +183,21 @@ def find_checkpoint(
                 f"the shipped model is not in {folder}; rebuild it with `uv run python -m precomputed.recipe`"
             )
         return Checkpoint(DEMO, folder, None)
+    if model_id == gguf_files.SMOLLM2:
+        return Checkpoint.of_gguf(model_id, gguf_files.packaged())
     path = Path(model_id).expanduser()
-    if model_id and path.is_dir():
+    if model_id and path.exists():
         if revision is not None:
+            kind = "folder" if path.is_dir() else "file"
             raise InputError(
-                f"--revision {revision} goes with a Hugging Face id, but {model_id} is a local folder; leave it out"
+                f"--revision {revision} goes with a Hugging Face id, but {model_id} is a local {kind}; leave it out"
             )
-        return Checkpoint(str(path if path.name not in ("", "..") else path.resolve()), path, None)
-    if path.is_file():
-        raise InputError(f"{model_id} is a file; give the model folder that holds config.json and *.safetensors")
+        return _local(str(path if path.name not in ("", "..") else path.resolve()), path)
     name, pasted = hub_name(model_id)
-    if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
+    if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(?<!\.gguf)|([\w-][\w.-]*/){2}[\w-][\w. -]*\.gguf", name):
         raise InputError(
-            f"there is no folder {model_id!r}; give an existing model folder, a Hugging Face id such as "
-            "meta-llama/Llama-3.2-1B, or demo"
+            f"there is no {'file' if name.endswith(SUFFIX) else 'folder'} {model_id!r}; give an existing model folder, "
+            "a Hugging Face id such as meta-llama/Llama-3.2-1B, a GGUF file, smollm2, or demo"
         )
     if pasted and revision not in (None, pasted):
         raise InputError(f"{model_id} names the revision {pasted} and --revision {revision}; give one of them")
@@ -176,6 +205,19 @@ def find_checkpoint(
         return _from_hub(name, revision or pasted, weights=weights, transfer=transfer)
     except Stopped:
         raise _stopped(name, transfer) from None
+
+
+def _local(model_id: str, path: Path) -> Checkpoint:
+    if path.is_dir():
+        names = [file.name for file in path.glob("*")]
+        packed = None if any(name.endswith(".safetensors") for name in names) else gguf_files.only_gguf(model_id, names)
+        return Checkpoint.of_gguf(model_id, path / packed) if packed else Checkpoint(model_id, path, None)
+    if path.suffix == SUFFIX:
+        gguf_files.check_whole(model_id, path.name)
+        return Checkpoint.of_gguf(model_id, path)
+    raise InputError(
+        f"{model_id} is a file; give the model folder that holds config.json and *.safetensors, or a GGUF file"
+    )
 
 
 def _stopped(model_id: str, transfer: Transfer | None) -> InputError:
@@ -188,9 +230,13 @@ def _stopped(model_id: str, transfer: Transfer | None) -> InputError:
     )
 
 
-def _from_hub(model_id: str, revision: str | None, *, weights: bool, transfer: Transfer | None) -> Checkpoint:
+def _from_hub(name: str, revision: str | None, *, weights: bool, transfer: Transfer | None) -> Checkpoint:
     from huggingface_hub import constants
 
+    model_id, packed = name, None
+    if name.endswith(SUFFIX):
+        model_id, _, packed = name.rpartition("/")
+        gguf_files.check_whole(name, packed)
     # A commit that is known needs no answer from the hub where its files are in the cache.
     key = (str(constants.HF_HUB_CACHE), model_id, revision)
     since, known = _commits.get(key, (0.0, None))
@@ -201,15 +247,20 @@ def _from_hub(model_id: str, revision: str | None, *, weights: bool, transfer: T
     if not known:
         _commits[key] = (time.monotonic(), folder.name)
     checkpoint = Checkpoint(model_id, folder, folder.name)
-    names = weight_names(checkpoint)
+    names = [packed] if packed else weight_names(checkpoint)
     there = all((folder / name).is_file() for name in names)
     untold = not (folder / "config.json").is_file() or (folder / ADAPTER).is_file()
-    if untold or (weights and not there):
-        problem = explained(model_id, _listed(checkpoint), folder / ADAPTER)
+    if not packed and (untold or (weights and not there)):
+        listed = _listed(checkpoint) or {file.name for file in folder.iterdir()}
+        problem = explained(model_id, listed, folder / ADAPTER)
         if problem:
             raise problem
-    if weights and not there:
-        if _SINGLE not in names and _SINGLE in _listed(checkpoint):
+        if not any(name.endswith(".safetensors") for name in listed):
+            packed = gguf_files.only_gguf(model_id, listed)
+        if packed:
+            names, there = [packed], (folder / packed).is_file()
+    if (weights or packed) and not there:
+        if not packed and _SINGLE not in names and _SINGLE in _listed(checkpoint):
             raise _two_sets(model_id)
         full = downloads.no_room(model_id, names, folder, 0 if transfer is None else parts.kept_bytes(folder))
         if full is not None:
@@ -217,7 +268,7 @@ def _from_hub(model_id: str, revision: str | None, *, weights: bool, transfer: T
         _download(model_id, folder.name, names, transfer, snapshot=folder)
         parts.forget_parts(folder)
         _commits[key] = (time.monotonic(), folder.name)  # whoever fetched it for hours loads it, not a newer one
-    return checkpoint
+    return Checkpoint.of_gguf(name, folder / packed, folder.name) if packed else checkpoint
 
 
 def _two_sets(model_id: str) -> InputError:
@@ -233,7 +284,9 @@ def _listed(checkpoint: Checkpoint) -> set[str]:
 
 
 def weight_names(checkpoint: Checkpoint) -> list[str]:
-    """Names of a checkpoint's weight files, whether they are there or not."""
+    """Names of a checkpoint's weight files within its folder, whether they are there or not."""
+    if checkpoint.gguf is not None:
+        return [str(checkpoint.gguf.absolute())]
     index = checkpoint.folder / WEIGHT_INDEX
     return _shard_names(index, checkpoint.id) if index.is_file() else [_SINGLE]
 

@@ -11,7 +11,7 @@ _PARTS_OF_A_PAGE = ("tree", "blob", "resolve", "commit")  # a revision comes aft
 
 
 class HubName(NamedTuple):
-    """An id, as `org/name`, and the revision that was pasted with it."""
+    """An id, as `org/name` or `org/name/file.gguf`, and the revision that was pasted with it."""
 
     id: str
     revision: str | None = None
@@ -33,7 +33,8 @@ def hub_name(pasted: str) -> HubName:
         at = next((n for n, part in enumerate(parts) if n in (1, 2) and part in _PARTS_OF_A_PAGE), None)
         if at is None:
             return HubName("/".join(parts))
-        return HubName("/".join(parts[:at]), parts[at + 1] if len(parts) > at + 1 else None)
+        file = parts[at + 2 :] if parts[-1].endswith(".gguf") else []
+        return HubName("/".join([*parts[:at], *file]), parts[at + 1] if len(parts) > at + 1 else None)
     text = re.sub(r"^hf://(models/)?", "", text)
     id, _, revision = text.partition("@")
     return HubName(id.rstrip("/"), revision) if revision else HubName(text)

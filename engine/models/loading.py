@@ -11,10 +11,13 @@ import torch
 from torch import nn
 
 from engine.models.allocator import keep_freed_memory
-from engine.models.checkpoints import Checkpoint, find_checkpoint
+from engine.models.checkpoints import Checkpoint, find_checkpoint, quantization
+from engine.models.gguf_header import read_header
+from engine.models.gguf_weights import unpacked_weights
 from engine.models.memory import room_on
 from engine.models.numerics import numerics
 from engine.models.products import offer_faster_products
+from engine.models.quantized import failed, unpacked, unpacking
 from engine.models.row_index import Layer, RowIndex
 from engine.models.rows import decoder, row_index
 from engine.models.skeletons import auto_class, configuration, first_line, quiet, shortened, skeleton
@@ -24,6 +27,7 @@ from engine.models.transfers import Transfer
 from engine.records.errors import InputError, unknown
 from engine.records.model_names import model_name
 from engine.records.out_of_memory import is_out_of_memory
+from engine.records.progress import Progress
 
 __all__ = [
     "Layer", "LoadedModel", "Placement", "RowIndex", "checked_device", "decoder", "fetch_model", "input_device",
@@ -50,12 +54,13 @@ class LoadedModel:
     tokenizer_hash: str
     dtype: str  # "float32" or "bfloat16" ("float16" if asked for)
     device: str  # where the input goes: "cpu", "cuda", "cuda:1", "mps"
+    dequantized_from: str | None = None  # how its weights are packed in its files: "Q4_1", "fp8"
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     @property
     def name(self) -> str:
         """What tables and titles call it: its id, of a local folder the folder's name."""
-        return model_name({"id": self.id, "revision": self.revision})
+        return model_name({"id": self.id, "revision": self.revision, "dequantized_from": self.dequantized_from})
 
     @property
     def architecture(self) -> str:
@@ -76,10 +81,13 @@ class LoadedModel:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The model's entry in a manifest: its name and revision, all of `numeric_fingerprint`, and `numerics`: which
-        attention it computes and torch's flags of determinism, which can change the last bits and are in no key."""
-        there = {"numerics": numerics(self.model, self.device)}
-        return {"id": self.id, "revision": self.revision, **self.numeric_fingerprint, **there}
+        """The model's entry in a manifest: its name and revision, how its weights were packed if they were, all of
+        `numeric_fingerprint`, and `numerics`: which attention it computes and torch's flags of determinism, which can
+        change the last bits and are in no key."""
+        named: dict[str, Any] = {"id": self.id, "revision": self.revision}
+        if self.dequantized_from is not None:
+            named["dequantized_from"] = self.dequantized_from
+        return {**named, **self.numeric_fingerprint, "numerics": numerics(self.model, self.device)}
 
 
 def load_model(
@@ -89,17 +97,19 @@ def load_model(
     dtype: str = "auto",
     device: str = "auto",
     device_map: str | dict[str, Any] | None = None,
+    progress: Progress | None = None,
 ) -> LoadedModel:
     """Load a decoder-only model for measurement.
 
-    model_id: a Hugging Face id, a local folder, or `demo`. Multimodal checkpoints load whole; their row
-    index covers the language model. No code from the checkpoint is run and no pickle is read.
+    model_id: a Hugging Face id, a local folder, a GGUF file, a folder or hub model with one, `demo`, or `smollm2`.
+    Multimodal checkpoints load whole; their row index covers the language model. Packed weights are loaded as the
+    numbers that they stand for. No code from the checkpoint is run and no pickle is read.
     dtype: `auto` = bfloat16 on CUDA, float32 elsewhere. device: `auto` = CUDA if there is one, else CPU.
     device_map: `auto` or a map, for models larger than one card.
 
     Errors: whatever would make a different model from the one that was asked for (missing, surplus or
-    misshapen weights, an adapter, quantization), weights that are NaN or infinite, a tokenizer with ids that the
-    embeddings do not have, and every reason why it cannot be loaded or pass two tokens.
+    misshapen weights, an adapter, packed weights that cannot be unpacked), weights that are NaN or infinite, a
+    tokenizer with ids that the embeddings do not have, and every reason why it cannot be loaded or pass two tokens.
     """
     place = checked_device(device)
     precision = _dtype(dtype, place)
@@ -109,7 +119,7 @@ def load_model(
     if device_map is not None and importlib.util.find_spec("accelerate") is None:
         raise InputError("--device-map needs the package accelerate; install it: pip install 'selector-audit[sharded]'")
     tokenizer = _tokenizer(checkpoint)
-    model = _weights(checkpoint, precision, device_map)
+    model = plain_weights(checkpoint, precision, device_map, progress)
     if device_map is None:
         _move(model, place, checkpoint.id, precision)
     elif any(parameter.is_meta for parameter in model.parameters()):
@@ -135,6 +145,7 @@ def load_model(
         tokenizer_hash=checkpoint.tokenizer_hash(),
         dtype=str(precision).removeprefix("torch."),
         device=str(input_device(model)) if device_map is not None else str(place),
+        dequantized_from=checkpoint.dequantized_from,
     )
 
 
@@ -143,8 +154,10 @@ def fetch_model(model_id: str, *, revision: str | None = None, transfer: Transfe
 
     Errors: those that the configuration tells come before a long download; a stopped one is an `InputError`.
     """
-    model = skeleton(find_checkpoint(model_id, revision, weights=False, transfer=transfer))
+    small = find_checkpoint(model_id, revision, weights=False, transfer=transfer)
+    model = skeleton(small)
     row_index(model)
+    _check_packed(small)
     checkpoint = find_checkpoint(model_id, revision, transfer=transfer)
     check_stored(checkpoint, model)
     return checkpoint
@@ -162,6 +175,7 @@ def load_sketch(
     precision = _dtype(dtype, place)
     checkpoint = find_checkpoint(model_id, revision, weights=False)
     model: Any = skeleton(checkpoint)
+    _check_packed(checkpoint)
     tokenizer = _tokenizer(checkpoint)
     check_vocabulary(tokenizer, model.get_input_embeddings(), checkpoint.id)
     return LoadedModel(
@@ -175,7 +189,14 @@ def load_sketch(
         tokenizer_hash=checkpoint.tokenizer_hash(),
         dtype=str(precision).removeprefix("torch."),
         device=str(place),
+        dequantized_from=checkpoint.dequantized_from,
     )
+
+
+def _check_packed(checkpoint: Checkpoint) -> None:
+    """`InputError` where weights are packed in a way that transformers cannot unpack, before they are fetched."""
+    if (packed := quantization(checkpoint.config())) is not None:
+        unpacking(packed, checkpoint.id)
 
 
 def load_tokenizer(model_id: str, revision: str | None = None) -> Any:
@@ -268,24 +289,48 @@ def _tokenizer(checkpoint: Checkpoint) -> Any:
     return tokenizer
 
 
-def _weights(checkpoint: Checkpoint, dtype: torch.dtype, device_map: str | dict[str, Any] | None) -> Any:
+def plain_weights(
+    checkpoint: Checkpoint,
+    dtype: torch.dtype,
+    device_map: str | dict[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> Any:
+    """The model with its weights as numbers of `dtype`, however its files pack them. Errors: InputError."""
+    from transformers import GenerationConfig
+
     config = configuration(checkpoint)
     auto = auto_class(config, checkpoint.id)
+    packed = quantization(checkpoint.config())
+    method = str(checkpoint.dequantized_from)
+    if packed is not None:
+        config.quantization_config = unpacking(packed, checkpoint.id)
     with quiet():
         try:
+            source: dict[str, Any] = {
+                "pretrained_model_name_or_path": checkpoint.folder, "trust_remote_code": False
+            }  # fmt: skip
+            if checkpoint.gguf is not None:  # the class itself takes weights from memory
+                auto, header = auto._model_mapping[type(config)], read_header(checkpoint.gguf, checkpoint.id)
+                weights = unpacked_weights(header, skeleton(checkpoint), dtype, checkpoint.id, progress)
+                source = {"pretrained_model_name_or_path": None, "state_dict": weights}
             model, info = auto.from_pretrained(
-                checkpoint.folder,
+                **source,
                 config=config,
                 dtype=dtype,
                 device_map=device_map,
                 use_safetensors=True,
-                trust_remote_code=False,
                 ignore_mismatched_sizes=True,  # they are an error below, which names them
                 output_loading_info=True,
             )
+            if checkpoint.gguf is not None:
+                model.generation_config = GenerationConfig.from_pretrained(checkpoint.folder)
+        except InputError:
+            raise
         except Exception as error:
             if is_out_of_memory(error):
                 raise _too_large(checkpoint.id, dtype, error) from None
+            if packed is not None:
+                raise failed(checkpoint.id, method, error) from None
             raise InputError(
                 f"{checkpoint.id} cannot be loaded: {first_line(error)}; copy the checkpoint again"
             ) from None
@@ -303,7 +348,7 @@ def _weights(checkpoint: Checkpoint, dtype: torch.dtype, device_map: str | dict[
                 f"{checkpoint.id}: {len(names)} weights are {what}, the first {names[0]}; the checkpoint does not "
                 f"belong to its config.json ({type(model).__name__}), so the numbers would be another model's"
             )
-    return model
+    return model if packed is None else unpacked(model, skeleton(checkpoint), dtype, method, checkpoint.id)
 
 
 def _move(model: Any, device: torch.device, model_id: str, dtype: torch.dtype) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 
 from engine.records import bounds
@@ -30,23 +30,13 @@ def explained(model_id: str, names: Collection[str], adapter: Path | None = None
         )
     if whole:
         return None
-    gguf = _ending(files, (".gguf",))
-    if gguf:
-        return InputError(
-            f"{model_id} has its weights only as GGUF ({gguf[0]}), packed for other programs: their rows cannot be "
-            "scored or removed exactly; give the original checkpoint that it was converted from"
-        )
-    pickles = [name for name in _ending(files, _PICKLES) if name not in _NO_WEIGHTS]
+    pickles = [name for name in files if name.endswith(_PICKLES) and name not in _NO_WEIGHTS]
     if pickles:
         return InputError(
             f"{model_id} has its weights only as {pickles[0]}, which this software does not load (pickle can run "
             "code); save it once as safetensors, model.save_pretrained(FOLDER), and give FOLDER"
         )
     return None
-
-
-def _ending(files: Sequence[str], suffixes: tuple[str, ...]) -> list[str]:
-    return [name for name in files if name.endswith(suffixes)]
 
 
 def _base(adapter: Path | None) -> str:

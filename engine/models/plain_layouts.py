@@ -12,9 +12,10 @@ from typing import Any
 from engine.models.row_index import PROJECTIONS, Layer, RowIndex, Sublayer
 
 # Their blocks are `model.layers.N` with these seven Linears and no other.
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text")
 _HEAD_DIM_BY_HEADS = ("llama", "mistral", "qwen2")  # width / heads, where it is not written
 _SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
+_KINDS = ("full_attention", "sliding_attention")
 _LARGEST = 2**20  # of a size; more is no model of 2025, and transformers may have a word to say
 
 
@@ -33,6 +34,9 @@ def plain_layout(config: Mapping[str, Any]) -> RowIndex | None:
     if (config.get("pad_token_id") or 0) >= config["vocab_size"]:
         return None
     if len(config.get("layer_types", range(blocks))) != blocks:
+        return None
+    by_kind = {*(config.get("rope_parameters") or ())} == {*_KINDS}  # as Gemma 3 has it, and only Gemma 3
+    if by_kind != (config["model_type"] == "gemma3_text"):
         return None
     attention, kv = heads * head_dim, kv_heads * head_dim
     rows = (attention, kv, kv, hidden, intermediate, intermediate, hidden)
@@ -69,13 +73,15 @@ def _are_tokens(value: Any) -> bool:
 
 
 def _is_rotation(value: Any) -> bool:
-    """Rotary embeddings without scaling, or scaled as by Llama 3."""
+    """Rotary embeddings without scaling, or scaled as by Llama 3; of Gemma 3 for each kind of attention."""
     if value is None:
         return True
     if not isinstance(value, dict):
         return False
+    if value.keys() == {*_KINDS}:
+        return all(isinstance(inner, dict) and _is_rotation(inner) for inner in value.values())
     scaled = {"factor", "high_freq_factor", "low_freq_factor", "original_max_position_embeddings"}
-    needed = {"default": set(), "llama3": scaled}.get(str(value.get("rope_type")))
+    needed = {"default": set(), "linear": {"factor"}, "llama3": scaled}.get(str(value.get("rope_type")))
     numbers = {key: entry for key, entry in value.items() if key != "rope_type"}
     if needed is None or not needed <= numbers.keys() <= needed | {"rope_theta"}:
         return False
@@ -91,8 +97,7 @@ def _is_flag(value: Any) -> bool:
 
 
 def _are_kinds(value: Any) -> bool:
-    kinds = ("full_attention", "sliding_attention")
-    return isinstance(value, list) and all(one in kinds for one in value)
+    return isinstance(value, list) and all(one in _KINDS for one in value)
 
 
 _EXPECTED: dict[str, Callable[[Any], bool]] = {
@@ -100,9 +105,13 @@ _EXPECTED: dict[str, Callable[[Any], bool]] = {
     "architectures": lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
     "transformers_version": lambda value: isinstance(value, str),
     **dict.fromkeys((*_SIZES, "vocab_size", "max_position_embeddings", "head_dim"), _is_size),
-    **dict.fromkeys(("max_window_layers", "pretraining_tp"), _is_size),
+    **dict.fromkeys(("max_window_layers", "pretraining_tp", "_sliding_window_pattern"), _is_size),
     "sliding_window": lambda value: value is None or _is_size(value),
     "hidden_act": _one_of("silu"),
+    "hidden_activation": _one_of("gelu_pytorch_tanh"),
+    "query_pre_attn_scalar": _is_size,
+    "use_bidirectional_attention": lambda value: not value and isinstance(value, bool | None),
+    **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping"), lambda cap: cap is None or _is_base(cap)),
     **dict.fromkeys(("rms_norm_eps", "initializer_range", "attention_dropout"), _is_share),
     **dict.fromkeys(("attention_bias", "mlp_bias", "tie_word_embeddings", "use_cache", "use_sliding_window"), _is_flag),
     **dict.fromkeys(("pad_token_id", "bos_token_id"), _is_token),

@@ -44,6 +44,8 @@ def configuration(checkpoint: Checkpoint) -> Any:
     # Not for a checkpoint to choose: other weight files than those that are hashed, or attention code from a hub.
     config.transformers_weights = None
     config._attn_implementation = None
+    for part in (config, getattr(config, "text_config", None)):
+        vars(part or config).pop("quantization_config", None)  # loaded as numbers; `engine.models.quantized`
     return config
 
 

@@ -16,12 +16,15 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from engine.models.checkpoints import WEIGHT_INDEX, Checkpoint
+from engine.models.gguf_header import read_header
+from engine.models.gguf_weights import stored_names
 from engine.models.skeletons import first_line, quiet
 from engine.records.errors import InputError
 from engine.records.out_of_memory import is_out_of_memory
 
 _FLOATS = ("F16", "BF16", "F32", "F64")  # by safetensors' names; others are packed, or no weights
 _FEW = 2**28  # parameters: a model of so few is loaded, and what is wrong with it named by its weights
+_PACKED = 8  # as many parameters are stored in one number where they are packed
 _TIMES = 4  # as many parameters as are stored: tied and repeated ones explain less
 
 
@@ -30,8 +33,12 @@ def check_stored(checkpoint: Checkpoint, skeleton: nn.Module) -> None:
     numbers that were meant, and where the configuration asks for many times what is stored, before room is made for it.
 
     Also where shards contradict each other (`_check_shards`). Reads the files' headers only, and tensors that stand in
-    two. A file that cannot be read is left to the loading, which says so.
+    two. A file that cannot be read is left to the loading, which says so. Of a GGUF file: `stored_names`.
     """
+    if checkpoint.gguf is not None:
+        stored_names(read_header(checkpoint.gguf, checkpoint.id), skeleton, checkpoint.id)
+        return
+    packed = checkpoint.dequantized_from
     stored, parameters = 0, {name for name, _ in skeleton.named_parameters()}
     body = f"{getattr(skeleton, 'base_model_prefix', '')}."
     places: dict[str, list[tuple[str, Path]]] = {}
@@ -42,9 +49,9 @@ def check_stored(checkpoint: Checkpoint, skeleton: nn.Module) -> None:
                     places.setdefault(_bare(name, body), []).append((name, file))
                     part = tensors.get_slice(name)
                     shape, kind = part.get_shape(), part.get_dtype()
-                    stored += math.prod(shape)
-                    if kind not in _FLOATS and (
-                        name in parameters or name.endswith(".weight")
+                    stored += math.prod(shape) * (_PACKED if packed else 1)
+                    if (
+                        kind not in _FLOATS and not packed and (name in parameters or name.endswith(".weight"))
                     ):  # not: a mask, positions
                         raise InputError(
                             f"{checkpoint.id}: {name} in {file.name} is stored as {kind}; expected "

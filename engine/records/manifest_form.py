@@ -34,7 +34,8 @@ LIST = Form("a list", (list,), null=False)
 
 _MODEL = dict.fromkeys(
     (
-        "id", "revision", "weights_hash", "dtype", "device", "architecture", "rows", "config_hash", "tokenizer_hash"
+        "id", "revision", "weights_hash", "dtype", "device", "architecture", "rows", "config_hash", "tokenizer_hash",
+        "dequantized_from",
     ),
     TEXT,
 )  # fmt: skip

@@ -14,7 +14,8 @@ from engine.results.damage import FOLDER
 
 OWN = ("cells", "arrays", FOLDER, "running", "score_files")  # the last: of `engine.selectors.own_scores`
 INSIDE = ("cells", "arrays", "results")
-_BESIDE = ("file_hashes.json", "replayed")  # of `engine.models.hashes` and `engine.commands.replay`
+GGUF = "gguf"
+_BESIDE = ("file_hashes.json", GGUF, "replayed")  # of `engine.models` and `engine.commands.replay`
 
 
 def default_store_dir() -> Path:
@@ -32,7 +33,7 @@ def store_folder(folder: Path | str | None) -> Path:
 
 def results_dir(store: Path | str | None, model_id: str) -> Path:
     """Default folder for the tables of one model."""
-    name = Path(model_id).resolve().name if Path(model_id).is_dir() else model_id
+    name = Path(model_id).resolve().name if Path(model_id).exists() else model_id
     slug = re.sub(r"[^A-Za-z0-9._-]+", "--", name).strip("-.") or "model"
     return store_folder(store) / "results" / slug
 

@@ -87,7 +87,7 @@ ENTRIES: dict[str, tuple[Any, ...]] = {
         {"rope_type": "default", "rope_theta": NAN},
     ),
     "dtype": ("float99", 3, [], {}),
-    "quantization_config": ("x", [1], 3, True, {"quant_method": ["a"]}, {"quant_method": "gptq"}, {"a": 1}),
+    "quantization_config": ("x", [1], 3, True),
     "tie_word_embeddings": ("x", 3, []),
     "attention_bias": ("x", []),
     "mlp_bias": ([], "no"),

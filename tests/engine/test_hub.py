@@ -148,7 +148,6 @@ def test_a_model_that_is_cached_needs_no_access(hub: FakeHub, monkeypatch: pytes
     [
         ({"config.json": CONFIG, "pytorch_model.bin": WEIGHTS}, "has its weights only as pytorch_model.bin, which"),
         ({"adapter_config.json": b"{}", "adapter_model.safetensors": WEIGHTS}, "is an adapter without its base model"),
-        ({"README.md": b"-", "m-Q4_K_M.gguf": WEIGHTS}, "has its weights only as GGUF"),
     ],
 )
 def test_other_layouts_are_told_from_the_listing(hub: FakeHub, files: dict[str, bytes], said: str) -> None:

@@ -413,11 +413,6 @@ def test_shards_lie_beside_their_index(folder: Path) -> None:
         assert "lists no usable weight files" in error_of(lambda: load(folder))
 
 
-def test_quantized(folder: Path) -> None:
-    edit_config(folder, quantization_config={"quant_method": "gptq", "bits": 4})
-    assert "is quantized (gptq): rows of packed weights cannot be scored" in error_of(lambda: load(folder))
-
-
 def test_an_unknown_architecture(folder: Path) -> None:
     edit_config(folder, model_type="lama")
     message = error_of(lambda: load(folder))

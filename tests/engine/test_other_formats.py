@@ -1,4 +1,4 @@
-"""Repositories with pickles, adapters or GGUF only: the right hint, from the hub too, before any weight is fetched."""
+"""Repositories with pickles or adapters only: the right hint, from the hub too, before any weight is fetched."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ WAYS = {
         [*SMALL, "pytorch_model-00001-of-00002.bin", "pytorch_model.bin.index.json"],
         "only as pytorch_model-00001-of-00002.bin",
     ),
-    "gguf": (["README.md", "tiny.Q4_K_M.gguf", "tiny.Q8_0.gguf"], "only as GGUF (tiny.Q4_K_M.gguf)"),
-    "gguf beside a configuration": ([*SMALL, "tiny.gguf"], "only as GGUF (tiny.gguf)"),
     "adapter": (["adapter_config.json", "adapter_model.safetensors"], "is an adapter without its base model"),
     "adapter with a configuration": (
         [*SMALL, "adapter_config.json", "adapter_model.bin"],
@@ -121,13 +119,3 @@ def test_a_hub_that_cannot_be_asked_changes_nothing(
     assert find_checkpoint("org/tiny").folder.is_dir()
     with pytest.raises(InputError, match="org/tiny has no weights; expected model.safetensors"):
         load_model("org/tiny", device="cpu")
-
-
-def test_a_local_folder_of_gguf_is_no_pickle(tmp_path: Path) -> None:
-    folder = save_tiny("llama", tmp_path / "tiny")
-    (folder / "model.safetensors").rename(folder / "tiny.gguf")
-    with pytest.raises(InputError, match=r"only as GGUF \(tiny.gguf\), packed for other programs"):
-        load_model(str(folder))
-    (folder / "config.json").unlink()
-    with pytest.raises(InputError, match="only as GGUF"):
-        load_rows(str(folder))

@@ -138,7 +138,8 @@ def test_whatever_a_configuration_says_the_model_agrees(examples: int, tmp_path:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"model_type": "gemma2"}, {"new_in_2027": 1}, {"hidden_act": "wave"}, {"num_key_value_heads": 3},
+        {"model_type": "phi3"}, {"model_type": "gemma3_text"}, {"new_in_2027": 1}, {"hidden_act": "wave"},
+        {"num_key_value_heads": 3},
         {"head_dim": 15}, {"pad_token_id": 128}, {"is_encoder_decoder": True}, {"hidden_size": 64.0},
         {"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, {"layer_types": ["full_attention"]},
     ],
