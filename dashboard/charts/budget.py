@@ -8,7 +8,7 @@ import math
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard.charts import axes, formats, palette
+from dashboard.charts import axes, figure_size, formats, palette
 from dashboard.charts.lines import finished
 from engine.stats.limits import BASELINE
 from engine.studies.verdict.removal_budgets import RemovalBudget, headline, limit_words, removal_budgets
@@ -57,7 +57,12 @@ def budgets(table: pl.DataFrame) -> go.Figure:
         )  # fmt: skip
     random = by_order["lerf"].get(BASELINE)
     if random is not None and random.share > 0:
-        axes.level(figure, "random rows", x=random.share, at="top")
+        figure.add_vline(random.share, line=palette.DOTTED)
+        # On a logarithmic axis plotly takes a note's place as a logarithm, a line's as it is.
+        figure.add_annotation(
+            text="random rows", x=math.log10(random.share), yref="paper", y=1, yanchor="bottom", showarrow=False,
+            font={"size": figure_size.NOTE_PX, "color": palette.REFERENCE},
+        )  # fmt: skip
     figure.update_yaxes(**axes.places([palette.title(name) for name in names]), automargin=True)
     ticks = [value for value in (1e-5, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0) if value >= low / 3]
     figure.update_xaxes(

@@ -29,7 +29,7 @@ HOW_TO_READ = (
 LINE = "If it is, a model without the unimportant ones can still speak."
 _BELOW = "further left is better"
 _BELOW_OWN = "further left is better; the lower five lines: the paper's models"
-_STEMS = (results.SWEEP, "stability", "verdicts")
+_STEMS = (results.SWEEP, "stability", "verdicts", "budget")
 _SAYS = {  # what a page is for, by its path
     "curves": "perplexity against removed rows, for every selector",
     "agreement": "which selectors choose the same rows",
