@@ -64,9 +64,9 @@ def budgets(table: pl.DataFrame) -> go.Figure:
             font={"size": figure_size.NOTE_PX, "color": palette.REFERENCE},
         )  # fmt: skip
     figure.update_yaxes(**axes.places([palette.title(name) for name in names]), automargin=True)
-    ticks = [value for value in (1e-5, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0) if value >= low / 3]
+    ticks = [value for value in (1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0) if value >= low / 3]
     figure.update_xaxes(
-        axes.titled(f"rows removed when {limit_words(table)}", type="log", tickvals=ticks,
+        axes.titled(f"rows removed when {limit_words(table)}", type="log", tickangle=0, tickvals=ticks,
                     ticktext=[formats.rate(value) for value in ticks], range=[math.log10(edge / 1.3), 0.04])
     )  # fmt: skip
     return finished(figure, f"Rows that can go before {limit_words(table)}", "", _AROUND_PX + _ROW_PX * len(names), 92)

@@ -112,8 +112,8 @@ def _load(args: argparse.Namespace, folder: Path) -> LoadedModel:
 
     there = read_manifest(folder).get("model") or {}
     name = args.model or str(there.get("id"))
-    if args.model is None and Path(name).is_absolute() and not Path(name).is_dir():
-        raise InputError(f"the results are of {name}, which is not here; say where the model is with --model FOLDER")
+    if args.model is None and Path(name).is_absolute() and not Path(name).exists():
+        raise InputError(f"the results are of {name}, which is not here; say where the model is with --model MODEL")
     revision = args.revision if args.model else there.get("revision")
     return load_model(
         name, revision=revision, dtype=str(there.get("dtype")), device=args.device, device_map=args.device_map

@@ -268,6 +268,9 @@ def _from_hub(name: str, revision: str | None, *, weights: bool, transfer: Trans
         _download(model_id, folder.name, names, transfer, snapshot=folder)
         parts.forget_parts(folder)
         _commits[key] = (time.monotonic(), folder.name)  # whoever fetched it for hours loads it, not a newer one
+    if packed and not (folder / packed).is_file():
+        others = sorted(other for other in _listed(checkpoint) if other.endswith(SUFFIX))
+        raise InputError(f"{model_id} holds no file {packed}; it has {', '.join(others) or 'no GGUF file'}")
     return Checkpoint.of_gguf(name, folder / packed, folder.name) if packed else checkpoint
 
 

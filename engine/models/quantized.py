@@ -20,7 +20,7 @@ def unpacking(packed: Json, model_id: str) -> Json:
     from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING, AUTO_QUANTIZER_MAPPING
     from transformers.quantizers.base import HfQuantizer
 
-    method = str(packed.get("quant_method", "unknown method"))
+    method = str(packed.get("quant_method", "an unknown method"))
     name = f"bitsandbytes_{4 if packed.get('load_in_4bit') else 8}bit" if method == "bitsandbytes" else method
     quantizer: Any = AUTO_QUANTIZER_MAPPING.get(name)
     settings: Any = AUTO_QUANTIZATION_CONFIG_MAPPING.get(name)

@@ -12,10 +12,10 @@ from engine.records.errors import InputError
 from engine.records.files import check_folder_of, what_is
 from engine.results.damage import FOLDER
 
-OWN = ("cells", "arrays", FOLDER, "running", "score_files")  # the last: of `engine.selectors.own_scores`
+GGUF = "gguf"  # what was read from files of that kind
+OWN = ("cells", "arrays", FOLDER, GGUF, "running", "score_files")  # the last: of `engine.selectors.own_scores`
 INSIDE = ("cells", "arrays", "results")
-GGUF = "gguf"
-_BESIDE = ("file_hashes.json", GGUF, "replayed")  # of `engine.models` and `engine.commands.replay`
+_BESIDE = ("file_hashes.json", "replayed")  # of `engine.models.hashes` and `engine.commands.replay`
 
 
 def default_store_dir() -> Path:

@@ -14,6 +14,8 @@ from typing import Any
 import fake_hub
 import pytest
 from fake_hub import FakeHub, Fault, Repository
+from gguf_models import write_gguf
+from tiny_models import tiny_model
 
 import engine.data.texts
 from engine.data.texts import reachable, read_text, readable_offline
@@ -158,6 +160,35 @@ def test_other_layouts_are_told_from_the_listing(hub: FakeHub, files: dict[str, 
     else:
         assert f"org/m {said}" in error_of(lambda: find_checkpoint("org/m", weights=False))
     assert not any("cdn" in path for path in files_asked(hub))
+
+
+def test_gguf_files_of_a_repository(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SELECTOR_AUDIT_STORE", str(tmp_path / "store"))
+    packed = write_gguf(tiny_model("llama"), tmp_path / "m.gguf").read_bytes()
+    repository = Repository({"README.md": b"-", "mmproj-m.gguf": packed, "m-Q8_0.gguf": packed})
+    hub.repositories["org/m-GGUF"] = repository
+    found = find_checkpoint("org/m-GGUF", weights=False)  # its configuration is in it
+    assert (found.id, found.revision) == ("org/m-GGUF", repository.commit)
+    checkpoints._commits.clear()
+    repository.files = {**repository.files, "m-F32.gguf": packed, "LICENSE": b"free", "m-00001-of-00002.gguf": packed}
+    assert "org/m-GGUF holds 3 GGUF files (m-00001-of-00002.gguf, m-F32.gguf, m-Q8_0.gguf); name one: org/m-GGUF/" in (
+        error_of(lambda: find_checkpoint("org/m-GGUF"))
+    )
+    hub.asked.clear()
+    for name in ("org/m-GGUF/m-F32.gguf", f"{hub.address}/org/m-GGUF/blob/main/m-F32.gguf?download=true"):
+        named = find_checkpoint(name)
+        assert (named.id, named.revision) == ("org/m-GGUF/m-F32.gguf", repository.commit)
+        assert named.weights_hash() == found.weights_hash()
+    assert not any("Q8_0" in path or "mmproj" in path for path in files_asked(hub))
+    assert "m-00001-of-00002.gguf is split into 2 files" in error_of(
+        lambda: find_checkpoint("org/m-GGUF/m-00001-of-00002.gguf")
+    )
+    assert "org/m-GGUF holds no file m-Q2_K.gguf; it has m-00001-of-00002.gguf, m-F32.gguf, m" in error_of(
+        lambda: find_checkpoint("org/m-GGUF/m-Q2_K.gguf")
+    )
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    checkpoints._commits.clear()
+    assert find_checkpoint("org/m-GGUF/m-F32.gguf").weights_hash() == found.weights_hash()
 
 
 def test_two_sets_of_weights_are_refused_before_either_is_fetched(hub: FakeHub) -> None:
