@@ -183,7 +183,7 @@ class OwnScores:
     def score(self, run: ScoringRun) -> Tensor:
         import torch
 
-        values = torch.from_numpy(self.files[0].on(run.rows))
+        values = torch.tensor(self.files[0].on(run.rows))  # a copy: two NAMEs may have one file
         if values.ndim == 2 and len(values) != len(run.seeds):
             seeds = ",".join(str(seed) for seed in range(min(len(values), 9)))
             raise InputError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from refusal_helpers import small_plan
+from scipy.stats import rankdata
 from torch import Tensor
 
 from engine.cli import main
@@ -34,6 +36,7 @@ from engine.selectors import (
 from engine.selectors.layer_ranks import percentile_ranks
 from engine.studies.refusal.algorithm import contrasts
 from engine.studies.refusal.calibrate import calibrate, write_contrasts
+from engine.studies.refusal.inputs import RefusalInputs
 
 NAME = "last_token"
 
@@ -49,6 +52,28 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 def store(tmp_path: Path) -> Iterator[Store]:
     with Store(tmp_path / "store") as store:
         yield store
+
+
+def test_scores_of_ones_own_protect_rows(tiny_run, tmp_path: Path) -> None:
+    """Under lambda every selector's rows count by the file's, in the place of those of its own scores."""
+    run = tiny_run()
+    scores = np.random.default_rng(5).random(run.loaded.rows.n_rows)
+    np.savez(tmp_path / "mine.npz", scores)
+    scoring = replace(run.plan.scoring, score_files=(f"mine={tmp_path / 'mine.npz'}",))
+    run = tiny_run(selectors=("mean_activation", "random"), scoring=scoring)
+    by_activation, random = run.contrasts
+    layers = run.loaded.rows.layers
+    ranks = [rankdata(scores[one.start : one.start + one.rows]) - 1 for one in layers]
+    assert np.allclose(by_activation.lm_rank, np.concatenate([one / (one.size - 1) for one in ranks]))
+    assert (random.lm_rank == 0.5).all()
+    recorded = run.calibration_spec()["lm_scores"]["score_files"]["mine"][0]
+    assert recorded["file"] == "mine.npz"
+    np.savez(tmp_path / "below.npz", -scores)
+    below = replace(run.plan, scoring=replace(scoring, score_files=(f"mine={tmp_path / 'below.npz'}",)))
+    with pytest.raises(InputError, match="below 0, and rows are protected by how much they matter"):
+        RefusalInputs.fitting_plan(run.loaded, below, named=True)
+    with pytest.raises(InputError, match="one kind of scores, got mine, other"):
+        replace(run.plan, scoring=replace(scoring, score_files=(*scoring.score_files, f"other={tmp_path}/mine.npz")))
 
 
 def last_outputs(loaded: LoadedModel, batch: EncodedPrompts) -> Tensor:

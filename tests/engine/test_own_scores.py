@@ -1,0 +1,366 @@
+"""Scores of one's own: every kind of file gives the same rows, what does not fit is one line, commands take a NAME."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import pickle
+import random
+import zipfile
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+from safetensors.torch import save_file as save_torch
+from scipy.stats import spearmanr
+from tiny_audits import lowest
+
+from engine import ScorePlan, audit_scores
+from engine.cli import main
+from engine.edits.mask_files import read_mask, spec_of
+from engine.records.errors import InputError
+from engine.records.manifest import read_manifest
+from engine.run.audit_plan import AuditPlan
+from engine.selectors import own_scores
+from engine.selectors.base import REGISTRY, selector_ids
+
+TEXT = ["--samples", "4", "--max-length", "16", "--eval-samples", "5", "--eval-length", "16"]
+
+
+@pytest.fixture(autouse=True)
+def registered_here():
+    with own_scores.only_here():
+        yield
+
+
+@pytest.fixture(scope="module")
+def rows(tiny_llama):
+    return tiny_llama.rows
+
+
+@pytest.fixture(scope="module")
+def values(rows):
+    """One score per row that float32, float16 and bfloat16 hold alike, no two equal."""
+    return np.random.default_rng(0).permutation(rows.n_rows).astype(np.float32).clip(0, 255) + np.float32(1)
+
+
+def by_module(rows, values):
+    return {layer.name: values[layer.start : layer.start + layer.rows] for layer in rows.layers}
+
+
+def read(path, rows, reduce=None):
+    own_scores.register([f"mine={path}"], reduce)
+    return own_scores.draws("mine", rows)[0]
+
+
+@pytest.fixture
+def call(capsys):
+    def run(*words):
+        code = main([*map(str, words)])
+        said = capsys.readouterr()
+        return code, said.out, said.err.strip()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("a.safetensors", lambda path, rows, values: save_file(by_module(rows, values), path)),
+        ("b.safetensors", lambda path, rows, values: save_file({"anything": values.astype(np.float64)}, path)),
+        (
+            "c.safetensors",
+            lambda path, rows, values: save_torch(
+                {f"{name}.weight": torch.tensor(one).bfloat16() for name, one in by_module(rows, values).items()}, path
+            ),
+        ),
+        ("d.npz", lambda path, rows, values: np.savez(path, **by_module(rows, values.astype(np.float16)))),
+        ("e.npz", lambda path, rows, values: np.savez_compressed(path, values.astype(np.int64))),
+        (
+            "f.parquet",
+            lambda path, rows, values: (
+                rows.frame().with_columns(score=pl.Series(values)).sample(fraction=1, shuffle=True).write_parquet(path)
+            ),
+        ),
+        (
+            "g.csv",
+            lambda path, rows, values: (
+                rows.frame().reverse().with_columns(score=pl.Series(values[::-1])).drop("row_id").write_csv(path)
+            ),
+        ),
+        (
+            "h.csv",
+            lambda path, rows, values: pl.DataFrame({"row_id": range(rows.n_rows), "score": values}).write_csv(path),
+        ),
+    ],
+)
+def test_every_kind_of_file_gives_the_same_scores(tmp_path, rows, values, name, write):
+    write(tmp_path / name, rows, values)
+    found = read(tmp_path / name, rows)
+    assert found.dtype == np.float32
+    assert np.array_equal(found, values)
+
+
+def test_numbers_per_weight_are_summed_only_when_asked(tmp_path, tiny_llama, rows):
+    weights = {layer.name: tiny_llama.model.get_submodule(layer.name).weight.detach() for layer in rows.layers}
+    save_torch(weights, tmp_path / "w.safetensors")
+    with pytest.raises(InputError, match=r"q_proj has shape \[24, 20\], a number per weight.*--scores-reduce abs-sum"):
+        read(tmp_path / "w.safetensors", rows)
+    summed = read(tmp_path / "w.safetensors", rows, "abs-sum")
+    slow = [float(np.sum([abs(float(one)) for one in row])) for weight in weights.values() for row in weight]
+    assert np.allclose(summed, slow, rtol=1e-6)  # one rounding to float32
+
+
+def pickled(path, rows, values):
+    np.savez(path, np.array([{}], dtype=object))
+
+
+def bomb(path, rows, values):
+    """A header that names a terabyte, in a small entry, and an entry that unpacks to 70 MiB of zeros."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (2**38,)})
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.npy", header.getvalue() + bytes(70 * 2**20))
+
+
+def changed(change):
+    """The scores by module, after `change(named)`."""
+
+    def write(path, rows, values):
+        named = by_module(rows, values.copy())
+        change(named)
+        save_file(named, path)
+
+    return write
+
+
+FIRST, LAST = "model.layers.0.self_attn.q_proj", "model.layers.1.mlp.down_proj"
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "said"),
+    [
+        ("a.safetensors", changed(lambda named: named.pop(LAST)), f"no scores of 1 of the model's 14 Linears ({LAST}"),
+        ("b.safetensors", changed(lambda named: named.update(lm_head=np.ones(300, "f4"))), "'lm_head'"),
+        ("c.safetensors", changed(lambda named: named[FIRST].__setitem__(3, np.nan)), f"the first in {FIRST} row 3"),
+        ("d.safetensors", changed(lambda named: named.update({LAST: np.ones(9, "f4")})), "down_proj has 20 rows"),
+        (
+            "e.safetensors",
+            changed(lambda named: named.update({f"{FIRST}.weight": np.ones(24, "f4")})),
+            f"holds both {FIRST} and {FIRST}.weight",
+        ),
+        ("f.npz", lambda path, rows, values: np.savez(path, values[:-1]), "shape [287], the model 288 rows"),
+        ("g.npz", lambda path, rows, values: np.savez(path, values + 0j), "holds complex64, expected real numbers"),
+        ("h.npz", pickled, "holds object, expected real numbers"),
+        ("i.npz", bomb, "unpack to"),
+        ("j.npz", lambda path, rows, values: path.write_bytes(pickle.dumps(values)), "no readable file of scores"),
+        (
+            "k.csv",
+            lambda path, rows, values: pl.DataFrame({"row_id": [0, 0], "score": [1, 2]}).write_csv(path),
+            "has 1 lines for a row that has one already",
+        ),
+        (
+            "l.csv",
+            lambda path, rows, values: pl.DataFrame({"row_id": range(289), "score": range(289)}).write_csv(path),
+            "has 1 lines for rows that the model does not have (288)",
+        ),
+        (
+            "m.parquet",
+            lambda path, rows, values: rows.frame().head(280).with_columns(score=pl.lit(1)).write_parquet(path),
+            "has 8 rows without a score, the first is row 280",
+        ),
+        ("n.csv", lambda path, rows, values: path.write_text("row,score\n1,2\n"), "its columns are row, score"),
+        ("o.csv", lambda path, rows, values: path.write_text("row_id,score\n1,big\n"), "no readable file of scores"),
+        ("p.pt", lambda path, rows, values: torch.save(values, path), "ends with '.pt'; expected one of .safetensors"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(call, tmp_path, tiny_llama, rows, values, name, write, said):
+    write(tmp_path / name, rows, values)
+    code, _, err = call("score", tiny_llama.id, "--scores", f"mine={tmp_path / name}", "--selectors", "random",
+                        "--store", tmp_path / "store")  # fmt: skip
+    assert code == 2
+    assert said in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("given", ["mine", "=a.npz", "a b=a.npz", "lrp=a.npz", "mine=nowhere.npz"])
+def test_names_and_places_are_checked(call, tmp_path, monkeypatch, given):
+    monkeypatch.chdir(tmp_path)
+    np.savez("a.npz", np.ones(3))
+    code, _, err = call("score", "demo", "--scores", given, "--store", tmp_path / "store")
+    assert code == 2
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("ending", [".safetensors", ".npz", ".parquet", ".csv"])
+def test_damaged_files_are_told_or_read(tmp_path, rows, values, ending):
+    """Whatever a file holds, it is scores or an InputError."""
+    path, draw = tmp_path / f"a{ending}", random.Random(ending)
+    {
+        ".safetensors": lambda: save_file(by_module(rows, values), path),
+        ".npz": lambda: np.savez_compressed(path, **by_module(rows, values)),
+        ".parquet": lambda: rows.frame().with_columns(score=pl.Series(values)).write_parquet(path),
+        ".csv": lambda: rows.frame().with_columns(score=pl.Series(values)).write_csv(path),
+    }[ending]()
+    whole = path.read_bytes()
+    refused = list[str]()
+    for number in range(150):
+        content = bytearray(whole[: draw.randrange(len(whole))] if number % 3 == 0 else whole)
+        for _ in range(draw.randint(1, 8)):
+            if content:
+                place = draw.randrange(len(content)) if number % 2 else draw.randrange(min(300, len(content)))
+                content[place] = draw.randrange(256)
+        path = tmp_path / f"{number}{ending}"
+        path.write_bytes(content)
+        try:
+            assert np.isfinite(read(path, rows)).all()
+        except InputError as error:
+            refused.append(str(error))
+    assert len(refused) > 40
+    assert "\n" not in "".join(refused)
+
+
+def test_a_file_scores_as_the_selector_that_it_was_made_from(call, tmp_path, tiny_llama, tiny_text):
+    """The curves of magnitude's scores, brought as a file under another name, are those of magnitude."""
+    named = {
+        layer.name: tiny_llama.model.get_submodule(layer.name).weight.abs().mean(1) for layer in tiny_llama.rows.layers
+    }
+    save_torch(named, tmp_path / "m.safetensors")
+    words = ["--scores", f"mine={tmp_path / 'm.safetensors'}", "--rates", "0,30%,60%", "--corpus", tiny_text, *TEXT]
+    code, _, err = call("sweep", tiny_llama.id, *words, "--out", tmp_path / "out", "--store", tmp_path / "s", "--json")
+    assert code == 0, err
+    sweep = pl.read_parquet(tmp_path / "out" / "sweep.parquet").drop("selector", "elapsed_s", strict=False)
+    whole = pl.read_parquet(tmp_path / "out" / "sweep.parquet")
+    assert whole["selector"].unique(maintain_order=True).to_list() == ["random", "magnitude", "wanda", "mine"]
+    mine, ours = (sweep.filter(whole["selector"] == name) for name in ("mine", "magnitude"))
+    assert mine.height == 6
+    assert mine.equals(ours)
+    assert "mine" not in selector_ids()  # afterwards
+
+
+def test_masks_and_manifests(call, tmp_path, tiny_llama, rows, values):
+    scores = np.random.default_rng(1).normal(size=rows.n_rows).astype(np.float32)  # below zero too
+    files = [tmp_path / "a.npz", tmp_path / "b.npz"]
+    np.savez(files[0], scores)
+    np.savez(files[1], values)
+    mask = tmp_path / "mask.safetensors"
+    words = ["mask", tiny_llama.id, "--scores", f"mine={files[0]}", "--scores", f"b={files[1]}", "--rate", "25%"]
+    assert call(*words, "--selector", "mine", "--order", "lerf", "--out", mask, "--store", tmp_path / "s")[0] == 0
+    removed, about = read_mask(mask, rows.n_rows)
+    assert removed.tolist() == lowest(scores.tolist(), rows.n_rows // 4)
+    recorded = spec_of(about)["scores"]["score_files"]
+    assert recorded["mine"] == [{"file": "a.npz", "sha256": hashlib.sha256(files[0].read_bytes()).hexdigest()}]
+
+
+def test_one_ranking_per_seed(call, tmp_path, tiny_llama, rows):
+    scores = np.random.default_rng(2).random((2, rows.n_rows)).astype(np.float32)
+    np.savez(tmp_path / "a.npz", scores)
+    words = [
+        "score",
+        tiny_llama.id,
+        "--scores",
+        f"mine={tmp_path / 'a.npz'}",
+        "--selectors",
+        "random",
+        "--store",
+        tmp_path / "s",
+    ]
+    code, _, err = call(*words, "--out", tmp_path / "out")
+    assert code == 2
+    assert "has 2 rankings of mine, and the run has 3 seeds; give as many with --seeds 0,1" in err
+    assert call(*words, "--seeds", "0,1", "--out", tmp_path / "out")[0] == 0
+    assert np.array_equal(load_file(tmp_path / "out" / "scores.safetensors")["mine"], scores)
+
+
+@pytest.fixture(scope="module")
+def judged(tiny_llama, tiny_text, rows, tmp_path_factory):
+    """`analyze verdict` on one file and on three, and the scores of the three."""
+    folder = tmp_path_factory.mktemp("judged")
+    draw = np.random.default_rng(3)
+    base = draw.random(rows.n_rows)
+    scores = [(base + 0.3 * draw.random(rows.n_rows)).astype(np.float32) for _ in range(3)]
+    for number, one in enumerate(scores):
+        np.savez(folder / f"{number}.npz", one)
+    given = ["--scores", f"alone={folder}/0.npz", "--scores", f"three={folder}/0.npz,{folder}/1.npz,{folder}/2.npz"]
+    words = [
+        *given,
+        "--corpus",
+        str(tiny_text),
+        *TEXT,
+        "--sizes",
+        "2,4",
+        *f"--out {folder}/out --store {folder}/s".split(),
+    ]
+    assert main(["analyze", tiny_llama.id, *words, "verdict", "draws"]) == 0
+    return folder, scores
+
+
+def test_a_verdict_stands_beside_baselines(judged):
+    folder, scores = judged
+    verdicts = pl.read_parquet(folder / "out" / "verdicts.parquet")
+    assert verdicts["selector"].to_list() == ["random", "magnitude", "wanda", "alone", "three"]
+    alone, three = verdicts.filter(pl.col("selector").is_in(["alone", "three"])).iter_rows(named=True)
+    assert alone["validity"] == three["validity"]  # the first file is what is judged
+    assert (alone["stability"], three["stability"]) == ("unknown", "unknown")
+    assert "stability between disjoint draws was not measured (one file" in alone["reasons"]
+    assert "its 3 files agree by Spearman" in three["reasons"]
+    assert "5 draws are asked for: give as many files" in three["reasons"]
+    line = pl.read_parquet(folder / "out" / "draws.parquet").filter(selector="three", rate=0.3).row(0, named=True)
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    assert line["spearman"] == pytest.approx(np.mean([spearmanr(scores[a], scores[b])[0] for a, b in pairs]))
+    masks = [set(lowest(one.tolist(), round(0.3 * one.size))) for one in scores]
+    assert line["jaccard"] == pytest.approx(
+        np.mean([len(masks[a] & masks[b]) / len(masks[a] | masks[b]) for a, b in pairs])
+    )
+    assert (line["calibration_draws"], line["draw_size"], line["windows_available"]) == (3, None, None)
+    drawn = pl.read_parquet(folder / "out" / "draw_sweep.parquet").filter(selector="three", order="lerf")
+    swept = pl.read_parquet(folder / "out" / "verdicts.parquet").filter(selector="three")["lerf_nll"][0]
+    assert drawn.sort("draw")["nll"][0] == swept
+
+
+def test_replay_wants_the_very_file(call, judged, tiny_text, tmp_path):
+    folder, _ = judged
+    words = ["replay", folder / "out", "--only", "scores", "--text", tiny_text]
+    code, _, err = call(*words)
+    assert code == 2
+    assert "the scores alone were read from 0.npz (SHA-256 " in err
+    assert call(*words, "--text", folder)[0] == 0  # where they lie
+    (tmp_path / "0.npz").write_bytes((folder / "1.npz").read_bytes())
+    code, _, err = call(*words, "--text", tmp_path / "0.npz")
+    assert code == 2
+    assert f"and {tmp_path / '0.npz'} has " in err
+
+
+def test_another_file_is_another_key(call, tmp_path, tiny_llama, rows):
+    """The same name and place with other bytes: what the store knows of the first is not taken for the second."""
+    path, draw = tmp_path / "a.npz", np.random.default_rng(4)
+    for _ in range(2):
+        scores = draw.random(rows.n_rows).astype(np.float32)
+        np.savez(path, scores)
+        words = ["score", tiny_llama.id, "--scores", f"mine={path}", "--selectors", "random"]
+        assert call(*words, "--out", tmp_path / "out", "--store", tmp_path / "s")[0] == 0
+        assert np.array_equal(load_file(tmp_path / "out" / "scores.safetensors")["mine"], scores)
+
+
+def test_a_notebook_gets_what_the_command_says(tmp_path, judged, tiny_llama, tiny_text):
+    folder, scores = judged
+    scoring = ScorePlan(corpus=str(tiny_text), samples=4, length=16)
+    plan = AuditPlan(scoring, eval_corpus=str(tiny_text), eval_samples=5, eval_length=16, stability_sizes=(2, 4))
+    tensors = [torch.from_numpy(one) for one in scores]
+    by_name = {name: torch.from_numpy(one) for name, one in by_module(tiny_llama.rows, scores[0]).items()}
+    found = audit_scores(tiny_llama, {"alone": by_name, "three": tensors}, plan=plan, store=folder / "s")
+    command = pl.read_parquet(folder / "out" / "verdicts.parquet")
+    assert found.tables["verdicts"].drop("reasons").equals(command.drop("reasons"))
+    assert repr(found).splitlines()[-1].startswith(f"three: {command['validity'][-1]}; specific: ")
+    assert found.verdict.columns == ["selector", "validity", "specific", "stability", "reasons"]
+    assert read_manifest(found.folder)["files"]["scores.safetensors"]["spec"]["score_files"].keys() == {
+        "alone",
+        "three",
+    }
+    assert "three" not in REGISTRY.offered()
+    with pytest.raises(InputError, match="no tensors"):
+        audit_scores(tiny_llama, {"mine": "what"}, plan=plan, store=folder / "s")
+    assert len(list((folder / "s" / "score_files").iterdir())) == 4
+    assert main(["replay", str(found.folder), "--only", "scores", "--text", str(tiny_text)]) == 0  # kept in the store
