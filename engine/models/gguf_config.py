@@ -9,7 +9,7 @@ Sources: llama.cpp's conversion (what it writes) and its models (what it takes w
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -109,7 +109,7 @@ def special_tokens(header: GgufHeader) -> Json:
     return ids
 
 
-_TOKENS = {"bos_token_id": "bos", "eos_token_id": "eos", "pad_token_id": "padding"}
+_TOKENS = {"bos_token_id": "bos", "eos_token_id": "eos", "pad_token_id": "padding"}  # nosec B105 - names of entries
 
 
 class _Entries:
@@ -142,7 +142,7 @@ class _Entries:
             shown = repr(value)[:80]
             raise bounds.BadFile(f"has {key} = {shown}, expected {kind.__name__}; copy it again, or {_REMEDY}")
         with np.errstate(over="ignore"):
-            return float(str(np.float32(value))) if kind is float else value
+            return float(str(np.float32(cast(float, value)))) if kind is float else value
 
 
 def _rotation(entries: _Entries, config: Json, head_dim: int) -> Json:
