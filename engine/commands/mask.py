@@ -46,12 +46,15 @@ def run(args: argparse.Namespace) -> None:
     from engine.edits.masks import removed_rows
     from engine.run.preflight import fitting
     from engine.run.scoring import check_seed, score_model
+    from engine.selectors import own_scores
 
     rate = parse_rate(args.rate)
     if "," in args.selector:
         raise InputError(f"a mask is made from one selector, got {args.selector}; give one of them")
-    plan = options.plan_from(args, for_model(AuditPlan(), args.model).scoring)
-    plan = replace(plan, selectors=(args.selector,))
+    if args.scores:  # its names before what uses them
+        own_scores.read_option(",".join(args.scores), "--scores")
+    scoring = replace(for_model(AuditPlan(), args.model).scoring, selectors=(args.selector,))
+    plan = options.plan_from(args, scoring)
     check_seed(args.seed, plan.seeds)
     fitting(common.sketch(args), plan, named=True)
     with Store(args.store) as store:

@@ -103,6 +103,7 @@ def plan_from(args: argparse.Namespace, base: Plan) -> Plan:
     """`base` with what was given. Errors: InputError that names the option."""
     given: dict[tuple[str, ...], Any] = {}
     settings = sorted(getattr(args, KEPT).items(), key=lambda one: not one[1].sets[0])  # names before what uses them
+    asked = {setting.path for _, setting in settings}
     for destination, setting in settings:
         typed = getattr(args, destination)
         if isinstance(typed, list):
@@ -115,8 +116,9 @@ def plan_from(args: argparse.Namespace, base: Plan) -> Plan:
         if led and setting.path not in given:
             given[setting.path] = given[led[0]]
         field, value = setting.sets
-        if field and setting.path in given:
-            given.setdefault((*setting.path[:-1], field), value)
+        beside = (*setting.path[:-1], field)
+        if given.get(setting.path) and beside in asked:
+            given.setdefault(beside, value)
     return cast(Plan, _replaced(base, given))
 
 

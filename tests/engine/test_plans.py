@@ -4,6 +4,8 @@ import argparse
 import inspect
 import math
 from dataclasses import fields, is_dataclass, replace
+from functools import reduce
+from pathlib import Path
 
 import pytest
 
@@ -143,6 +145,7 @@ def test_the_api_has_the_same_defaults():
     assert tuple(found["orders"].default) == AuditPlan().orders
 
 
+OWN = Path(__file__).parents[1] / "data" / "own_scores.csv"
 OTHERS = {  # a value for every option, none of them a default
     "--selectors": ("lrp,random", ("lrp", "random")), "--corpus": ("c4", "c4"), "--samples": ("9", 9),
     "--max-length": ("7", 7), "--objective": ("logit", "logit"), "--batch-size": ("3", 3),
@@ -177,6 +180,7 @@ OTHERS = {  # a value for every option, none of them a default
     "--specific-orders": ("lerf", ("lerf",)),
     "--calibration-draws": ("7", 7), "--draws-seed": ("5", 5),
     "--rewrites": ("neurons,decoys", ("neurons", "decoys")), "--invariance-samples": ("11", 11),
+    "--scores": (f"mine={OWN}", (f"mine={OWN}",)), "--scores-reduce": ("abs-sum", "abs-sum"),
     "--rewrite-seed": ("5", 5), "--rescaling-power": ("3", 3), "--decoys": ("2", 2), "--decoy-power": ("6", 6),
 }  # fmt: skip
 
@@ -198,6 +202,11 @@ def test_an_option_changes_its_field_and_nothing_else(plan_of, words, model):
             expected[("eval_corpus",)] = value
         if setting.field == "sweep_rates" and hasattr(before, "more_rates"):
             expected[("more_rates",)] = value
+        if setting.field == "score_files":  # beside the baselines where --selectors could say otherwise
+            path = (*setting.path[:-1], "selectors")
+            asked = any(one.path == path for one in parser_of(words).get_default("plan_options").values())
+            others = ("random", "magnitude", "wanda") if asked else reduce(getattr, path, before)
+            expected[path] = (*others, "mine")
         if setting.field == "max_perplexity" and before.perplexity_factor is not None:
             expected[("perplexity_factor",)] = None
         assert changed == expected

@@ -341,7 +341,7 @@ def test_stable_but_invalid_is_called_by_name() -> None:
 
 
 def test_without_draws_it_says_why() -> None:
-    found = verdict_of([VALID], None, why_no_draws="the text has 3 windows")
+    found = verdict_of([VALID], None, why_no_draws={"wanda": "the text has 3 windows"})
     assert (found["validity"], found["stability"]) == ("faithful", "unknown")
     assert found["reasons"].endswith("stability between disjoint draws was not measured (the text has 3 windows).")
 
