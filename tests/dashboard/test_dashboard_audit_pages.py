@@ -121,6 +121,23 @@ def test_disjoint_draws_stand_beside_nested_sizes():
     assert figures(app)[-1]["layout"]["xaxis"]["title"]["text"] == "Jaccard, between disjoint draws"
 
 
+def test_draws_in_files_have_no_windows(tmp_path, monkeypatch):
+    """Scores of one's own: a mark beside the others, and what they are of."""
+    full = write_audit(tmp_path / "run")
+    monkeypatch.setenv(results.STORE_VARIABLE, str(full))
+    table = pl.read_parquet(full / "draws.parquet")
+    own = table.filter(selector="lrp").with_columns(
+        pl.lit("mine").alias("selector"), calibration_draws=pl.lit(3, pl.Int64),
+        **{name: pl.lit(None, pl.Int64) for name in ("draw_size", "size_wanted", "windows_available")},
+    )  # fmt: skip
+    add_table(full, "draws", pl.concat([own, table]))
+    app = page("stability")
+    assert "mine 0.850" in app.get("plotly_chart")[0].proto.alt
+    said = next(caption.value for caption in app.caption if "files" in caption.value)
+    assert "mine: 3 files, a draw each" in said
+    assert "80 windows, too few" in said
+
+
 @pytest.mark.long
 def test_results_of_earlier_versions_say_what_was_not_measured(tmp_path):
     """Verdicts without controls and draws: nothing is called faithful or stable, and the tab names its command."""

@@ -7,7 +7,9 @@ import sys
 import time
 import zipfile
 from functools import partial
+from pathlib import Path
 
+import numpy as np
 import pytest
 from app_pages import run_page
 from synthetic import SLOPES, break_manifest, sweep, write_run
@@ -17,6 +19,7 @@ from dashboard.state import jobs, results
 from engine.cli import build_parser
 from engine.commands.analyze import audit_plan
 from engine.run import audit_plan as plans
+from engine.selectors.base import selector_ids
 
 page = partial(run_page, "runs")
 
@@ -171,6 +174,33 @@ def test_the_form_has_a_widget_for_every_setting_and_no_default_of_its_own(top, 
     assert words[:5] == ["selector-audit", "analyze", model, "sweep", f"--preset={preset}"]
     assert [word.partition("=")[0] for word in words[5:]] == ["--out"]
     assert audit_plan(build_parser().parse_args(words[1:])) == plan
+
+
+def uploaded(name, **tables):
+    stream = io.BytesIO()
+    np.savez(stream, **tables)
+    return name, stream.getvalue(), "application/octet-stream"
+
+
+def test_scores_of_ones_own_are_uploaded_and_kept_by_their_hash(top, registry):
+    files = [uploaded("my scores.npz", a=np.ones(3)), uploaded("b.npz", a=np.zeros(3))]
+    app = page(runs_view="Start")
+    app.file_uploader(key="start_own_files").set_value(files).run()
+    app.text_input(key="start_own_name").set_value("captum").run()
+    app.text_input(key="start_selectors").set_value("random,captum").run()
+    assert warnings_of(app) == []
+    args = build_parser().parse_args(app.code[0].value.replace("'", "").split()[1:])
+    paths = [Path(one.removeprefix("captum=")) for one in args.scores]
+    assert [path.read_bytes() for path in paths] == [content for _, content, _ in files]
+    assert [path.parent.name for path in paths] == ["score_files"] * 2
+    assert [path.name.partition("-")[0] for path in paths] == ["my", "b"]
+    assert not app.button(key="start").disabled
+    assert "captum" not in selector_ids()  # in this process
+    app.text_input(key="start_own_name").set_value("lrp").run()
+    assert "there is a selector 'lrp' already" in warnings_of(app)[0]
+    app.text_input(key="start_own_name").set_value("captum").run()
+    app.file_uploader(key="start_own_files").set_value([("c.csv", b"row,score\n1,2\n", "text/csv")]).run()
+    assert "expected score with row_id" in warnings_of(app)[0]
 
 
 def test_what_was_typed_stays_when_another_preset_is_chosen(top, registry):
