@@ -109,7 +109,7 @@ def special_tokens(header: GgufHeader) -> Json:
     return ids
 
 
-_TOKENS = {"bos_token_id": "bos", "eos_token_id": "eos", "pad_token_id": "padding"}  # nosec B105 - names of entries
+_TOKENS = {"bos_token_id": "bos", "eos_token_id": "eos", "pad_token_id": "padding"}  # nosec B105 # names of entries
 
 
 class _Entries:
