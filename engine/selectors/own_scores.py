@@ -22,7 +22,7 @@ import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -250,12 +250,11 @@ def register(files: Sequence[str], reduce: str | None = None, *, declared: bool 
             continue
         if len({file.rankings for file in read}) > 1:
             raise InputError(f"the files of {name} have unlike numbers of rankings; give files of one kind")
-        selector = OwnScores(name, read)
         info = SelectorInfo(
             name, name, "attribution", True, "none: read from a file", f"s_i as {read[0].name} has it.",
             seeded=read[0].rankings is not None, cache_id=f"file/1/{read[0].sha256}/{reduce or ''}", files=read,
         )  # fmt: skip
-        REGISTRY.add_here(name, (info, lambda selector=selector: selector))
+        REGISTRY.add_here(name, (info, partial(OwnScores, name, read)))
 
 
 def record(selectors: Iterable[str], reduce: str | None) -> Json:
