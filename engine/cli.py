@@ -19,6 +19,7 @@ from engine.records.errors import CheckFailed, Ended, InputError, disk_problem, 
 from engine.records.out_of_memory import is_out_of_memory
 from engine.records.terminal import one_line, patient_log
 from engine.results import damage
+from engine.selectors.base import REGISTRY
 
 _MORE_ROOM = "what was finished is kept; free the device, or use --dtype bfloat16, shorter texts or a larger device"
 _WRITTEN = "files that the command wrote are whole, and what was measured is kept: free some space there"
@@ -100,10 +101,8 @@ def _run(argv: Sequence[str] | None) -> int:
     args = parser.parse_args(words)
     damage.new_run()
     try:
-        from engine.selectors.own_scores import only_here  # with numpy, for which no help should wait
-
         check_threads()
-        with only_the_answer(args), only_run(words), only_here():
+        with only_the_answer(args), only_run(words), REGISTRY.only_here():
             outputs.check(args)
             code = args.run(args)
     except Ended as end:

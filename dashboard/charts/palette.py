@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from zlib import crc32
+from hashlib import sha256
 
 OVERLAY_DASH = "dot"
 REFERENCE = "#808080"  # lines that are no selector: the unmasked model, zero
@@ -70,12 +70,12 @@ def style(selector: str) -> Style:
     """The look of a selector. A plug-in's comes from its name, so that it is the same on every page."""
     if selector in STYLES:
         return STYLES[selector]
-    digest = crc32(selector.encode())
+    digest = sha256(selector.encode()).digest()
     return Style(
         _plug_in_title(selector),
-        _MORE_COLOURS[digest % len(_MORE_COLOURS)],
-        _MORE_DASHES[digest // 7 % len(_MORE_DASHES)],
-        _MORE_SYMBOLS[digest // 31 % len(_MORE_SYMBOLS)],
+        _MORE_COLOURS[digest[0] % len(_MORE_COLOURS)],
+        _MORE_DASHES[digest[1] % len(_MORE_DASHES)],
+        _MORE_SYMBOLS[digest[2] % len(_MORE_SYMBOLS)],
     )
 
 

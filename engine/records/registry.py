@@ -8,6 +8,7 @@ import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from contextvars import ContextVar
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
@@ -33,6 +34,25 @@ class Registry(Generic[T]):
         self._entries: dict[str, tuple[T, str]] = {}  # id -> entry, where it is defined
         self._loaded = self._plug_ins_loaded = False
         self._lock = threading.RLock()
+        self._here: ContextVar[dict[str, T] | None] = ContextVar(f"{kind} entries of one run", default=None)
+
+    @property
+    def here(self) -> dict[str, T]:
+        """Entries that only this thread's run has."""
+        return self._here.get() or {}
+
+    def add_here(self, name: str, entry: T) -> None:
+        """Register for this thread's run alone, or instead of what it had under this id."""
+        self._here.set({**self.here, name: entry})
+
+    @contextmanager
+    def only_here(self) -> Iterator[None]:
+        """What is registered inside by `add_here` is no entry afterwards, and what was one before is what it was."""
+        token = self._here.set(dict(self.here))
+        try:
+            yield
+        finally:
+            self._here.reset(token)
 
     def add(self, name: str, entry: T, origin: object) -> None:
         """Register an entry. origin: its class or function; the same again, as on a reload, replaces itself.
@@ -53,6 +73,8 @@ class Registry(Generic[T]):
 
     def get(self, name: str) -> T:
         """The entry. Errors: InputError with the nearest name, or why its plug-in could not be loaded."""
+        if name in self.here:
+            return self.here[name]
         self._load()
         if name in self._entries:
             return self._entries[name][0]
@@ -63,7 +85,7 @@ class Registry(Generic[T]):
     def names(self) -> list[str]:
         """Ids: the built-in ones in their order, then the others by id."""
         self._load()
-        return [*self.built_in, *sorted(set(self._entries) - set(self.built_in))]
+        return [*self.built_in, *sorted({*self._entries, *self.here} - set(self.built_in))]
 
     def brought(self) -> list[T]:
         """What is registered and not built in, without importing what is built in."""
@@ -71,21 +93,16 @@ class Registry(Generic[T]):
             self._load_plug_ins()
             return [self._entries[name][0] for name in sorted(set(self._entries) - set(self.built_in))]
 
-    def registered(self) -> list[T]:
-        """What is registered by now, without importing anything."""
-        with self._lock:
-            return [entry for entry, _ in self._entries.values()]
-
     def offered(self) -> list[str]:
         """Ids without importing anything, for menus and checks; a plug-in that turns out broken is among them."""
-        return offered(self.built_in, self._entries, self.group)
+        return offered(self.built_in, {*self._entries, *self.here}, self.group)
 
     def __iter__(self) -> Iterator[T]:
-        return iter([self._entries[name][0] for name in self.names()])
+        return iter([self.get(name) for name in self.names()])
 
     def __contains__(self, name: object) -> bool:
         self._load()
-        return name in self._entries
+        return name in self._entries or name in self.here
 
     def load_plug_in(self, entry_point: EntryPoint) -> None:
         """Load one entry point of the group."""

@@ -21,7 +21,6 @@ import io
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -224,7 +223,7 @@ def read_option(text: str, called: str) -> tuple[str, ...]:
                 f"{called} mine=mine.safetensors"
             )
         found.append(f"{name}={piece}")
-    register(found)
+    register(found, declared=True)
     return tuple(found)
 
 
@@ -233,44 +232,29 @@ def names_of(files: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(one.partition("=")[0] for one in files))
 
 
-def register(files: Sequence[str], reduce: str | None = None) -> None:
-    """Makes each NAME of `NAME=FILE` a selector; done again, it is read anew where its file has changed.
+def register(files: Sequence[str], reduce: str | None = None, *, declared: bool = False) -> None:
+    """Makes each NAME of `NAME=FILE` a selector of this thread's run; done again, it is read anew where its file has
+    changed. declared: a NAME that has these bytes already stays as it is.
 
     Errors: InputError for a NAME that another selector has, and for a file that cannot be read.
     """
-    own = {info.id for info, _ in REGISTRY.registered() if info.files}
     for name in names_of(files):
         if not _NAME.fullmatch(name):
             raise InputError(f"scores are named by letters, digits, _ and -, got {name[:80]!r}; write mine")
-        if name in REGISTRY.offered() and name not in own:
+        if name in REGISTRY.offered() and name not in REGISTRY.here:
             raise InputError(f"there is a selector {name!r} already; give your scores another NAME")
         paths = [Path(path).expanduser() for key, _, path in (one.partition("=") for one in files) if key == name]
         read = tuple(_read(path.absolute(), reduce, _stamp(path)) for path in paths)
+        known = REGISTRY.here[name][0].files if declared and name in REGISTRY.here else ()
+        if [file.sha256 for file in known] == [file.sha256 for file in read]:
+            continue
         if len({file.rankings for file in read}) > 1:
             raise InputError(f"the files of {name} have unlike numbers of rankings; give files of one kind")
-        selector = OwnScores(name, read)
         info = SelectorInfo(
             name, name, "attribution", True, "none: read from a file", f"s_i as {read[0].name} has it.",
             seeded=read[0].rankings is not None, cache_id=f"file/1/{read[0].sha256}/{reduce or ''}", files=read,
         )  # fmt: skip
-        REGISTRY.add(name, (info, partial(_itself, selector)), OwnScores)
-
-
-def _itself(selector: OwnScores) -> OwnScores:
-    return selector
-
-
-@contextmanager
-def only_here() -> Iterator[None]:
-    """What is registered inside is no selector afterwards, and what was one before is what it was."""
-    before = {info.id: (info, make) for info, make in REGISTRY.registered() if info.files}
-    try:
-        yield
-    finally:
-        for name in [info.id for info, _ in REGISTRY.registered() if info.files]:
-            REGISTRY.remove(name)
-        for name, entry in before.items():
-            REGISTRY.add(name, entry, OwnScores)
+        REGISTRY.add_here(name, (info, partial(OwnScores, name, read)))
 
 
 def record(selectors: Iterable[str], reduce: str | None) -> Json:

@@ -20,6 +20,7 @@ from engine.results.store import Store
 from engine.run.audit_plan import AuditPlan, default_preset, for_model, preset
 from engine.run.runner import LocalRunner
 from engine.selectors import own_scores
+from engine.selectors.base import REGISTRY
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, whole_plan
 from engine.studies.conduct import run_studies
@@ -81,7 +82,7 @@ def audit_scores(
     def finished(name: str, study: Study[object] | None, made: Tables, seconds: float) -> None:
         tables.update(made)
 
-    with Store(store) as kept, own_scores.only_here():
+    with Store(store) as kept, REGISTRY.only_here():
         files = tuple(
             f"{name}={own_scores.keep(kept.folder, f'{name}.safetensors', _content(name, one))}"
             for name, given in scores.items()

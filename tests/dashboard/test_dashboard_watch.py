@@ -11,6 +11,7 @@ from app_pages import run_page
 from large_run import ASKED, replies, write_large
 
 from dashboard.charts import row_picture, watch
+from dashboard.pages.overview import watch_it
 from dashboard.state import results
 from engine.edits.masks import removed_rows
 
@@ -170,3 +171,12 @@ def test_the_second_lesson_shows_rows_drawn_by_lot_once_one_has_guessed():
     assert not app.exception
     assert [one["title"] for one in sent(app)["lanes"]] == ["Rows drawn by lot"]
     assert any("Of Random the picture is that of the first of" in one.value for one in app.caption)
+
+
+def test_ones_own_scores_race_first():
+    ours = ["lrp lerf", "lrp morf", "wanda lerf", "wanda morf"]
+    assert [watch_it._default([*ours, "mine lerf", "mine morf"], order) for order in ("lerf", "morf")] == [
+        "mine lerf", "mine morf",
+    ]  # fmt: skip
+    assert watch_it._default(ours, "morf") == "lrp morf"
+    assert watch_it._default(ours[2:], "morf") == "wanda morf"

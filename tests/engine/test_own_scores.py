@@ -7,6 +7,7 @@ import io
 import pickle
 import random
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import polars as pl
@@ -15,13 +16,14 @@ import torch
 from safetensors.numpy import load_file, save_file
 from safetensors.torch import save_file as save_torch
 from scipy.stats import spearmanr
-from tiny_audits import lowest
+from tiny_audits import invariance, lowest, tiny_audit
 
 from engine import ScorePlan, audit_scores
 from engine.cli import main
 from engine.edits.mask_files import read_mask, spec_of
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
+from engine.results.store import Store
 from engine.run.audit_plan import AuditPlan
 from engine.selectors import own_scores
 from engine.selectors.base import REGISTRY, selector_ids
@@ -31,7 +33,7 @@ TEXT = ["--samples", "4", "--max-length", "16", "--eval-samples", "5", "--eval-l
 
 @pytest.fixture(autouse=True)
 def registered_here():
-    with own_scores.only_here():
+    with REGISTRY.only_here():
         yield
 
 
@@ -364,3 +366,24 @@ def test_a_notebook_gets_what_the_command_says(tmp_path, judged, tiny_llama, tin
         audit_scores(tiny_llama, {"mine": "what"}, plan=plan, store=folder / "s")
     assert len(list((folder / "s" / "score_files").iterdir())) == 4
     assert main(["replay", str(found.folder), "--only", "scores", "--text", str(tiny_text)]) == 0  # kept in the store
+
+
+def test_exact_controls_leave_files_out(tmp_path, tiny_llama, tiny_text, rows):
+    """Under rewritten weights a file says what it said, which is no answer."""
+    np.savez(tmp_path / "a.npz", np.random.default_rng(6).random(rows.n_rows))
+    files = (f"mine={tmp_path / 'a.npz'}",)
+    with Store(tmp_path / "s") as store:
+        audit = tiny_audit(tiny_llama, tiny_text, store, scoring={"selectors": ("magnitude",), "score_files": files})
+        assert set(invariance(audit)["invariance_verdicts"]["selector"]) == {"magnitude"}
+        alone = tiny_audit(tiny_llama, tiny_text, store, scoring={"selectors": (), "score_files": files})
+        with pytest.raises(InputError, match="cannot be computed under rewritten weights"):
+            invariance(alone)
+
+
+def test_a_name_belongs_to_the_thread_that_gave_it(tmp_path):
+    """Two sessions of the app may call different files the same."""
+    np.savez(tmp_path / "a.npz", np.ones(3))
+    own_scores.register([f"mine={tmp_path / 'a.npz'}"])
+    with ThreadPoolExecutor(1) as other:
+        assert "mine" not in other.submit(selector_ids).result()
+    assert "mine" in selector_ids()

@@ -110,7 +110,10 @@ def _racers(sweep: pl.DataFrame) -> list[str]:
 
 
 def _default(racers: list[str], order: str) -> str:
-    return next((f"{name} {order}" for name in _PREFERRED if f"{name} {order}" in racers), racers[0])
+    """Of one's own scores or a plug-in, where there are some: they are what was asked about."""
+    names = list(dict.fromkeys(racer.partition(" ")[0] for racer in racers))
+    own = [name for name in names if name not in palette.STYLES]
+    return next((one for name in (*own, *_PREFERRED, *names) if (one := f"{name} {order}") in racers), racers[0])
 
 
 def _title(racer: str) -> str:

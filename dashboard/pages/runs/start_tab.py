@@ -17,6 +17,7 @@ from engine.run.audit_plan import PRESETS, AuditPlan, default_preset, for_model,
 from engine.run.field_types import Setting, settings_of
 from engine.run.score_plan import SHIPPED
 from engine.selectors import own_scores
+from engine.selectors.base import REGISTRY
 from engine.studies.base import ANALYSES, AUDIT, analyze_groups, plan_type, whole_plan
 
 CURVES, EVERYTHING, CHOSEN = "Curves", "Everything", "Choose"
@@ -100,7 +101,7 @@ def _stop(store: Path, other: Running) -> None:
 def _check(options: Sequence[tuple[str, str]]) -> None:
     """`InputError` for the first value that its setting does not take: an unknown id, a number out of its range."""
     settings = {one.option: one for one in settings_of(plan_type(AUDIT)) if one.option}
-    with own_scores.only_here():
+    with REGISTRY.only_here():
         for name, value in sorted(options, key=lambda one: one[0] != "--scores"):  # whose names others use
             setting = settings[name]
             setting.of(setting.kind(value) if setting.kind in (int, float) else value)
