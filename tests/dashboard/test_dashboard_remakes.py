@@ -16,7 +16,7 @@ from engine.records.errors import InputError
 from engine.records.manifest import add_to_manifest, read_manifest
 from engine.results.folders import MissingTable
 from engine.results.tables import TABLES
-from engine.run.audit_plan import for_model, preset
+from engine.run.audit_plan import RATES, for_model, preset
 
 
 @pytest.fixture
@@ -32,7 +32,8 @@ def test_the_settings_of_a_folder_are_those_of_the_run(run):
     made = remakes.remake(run, "gap")
     assert made.notes == ()
     args = build_parser().parse_args(made.request.arguments())
-    plan = for_model(preset("demo"), "demo")
+    older = {"sweep_rates": RATES, "matched_seeds": tuple(range(42, 47))}  # defaults when it was made
+    plan = replace(for_model(preset("demo"), "demo"), **older)
     start = recorded_start(spec["evaluation"])  # stream where results were made before there was a choice
     assert audit_plan(args) == replace(plan, scoring=replace(plan.scoring, window_start=start)) == made.plan
     assert made.analyses == ("gap",)

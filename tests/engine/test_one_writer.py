@@ -29,6 +29,7 @@ ELSEWHERE = {
     "engine/results/cells.py": "the index, whose new folder is its own; entries set aside have free names",
     "engine/results/damage.py": "moves damaged entries to free names",
     "engine/models/parts.py": "parts of files in the hub's cache, under the hub's names",
+    "engine/models/gguf_files.py": "a temporary folder of its own, moved to the store's under a hash",
     "engine/models/downloads.py": "unfinished files of this process in the hub's cache",
     "engine/commands/replay.py": "the mark in a store, which is known to be one",
     "dashboard/state/jobs.py": "a temporary folder of its own",
@@ -78,6 +79,7 @@ def test_whoever_writes_says_which_kind() -> None:
         "engine/data/kept_documents.py",
     }
     own |= {"engine/models/hashes.py", "engine/judges/measured_quality.py", "engine/edits/export.py"}
+    own |= {"engine/selectors/own_scores.py"}
     for path in sorted((ROOT / "engine").rglob("*.py")):
         for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("write_atomic", "write_parquet"):

@@ -147,6 +147,8 @@ def test_the_api_has_the_same_defaults():
 
 OWN = Path(__file__).parents[1] / "data" / "own_scores.csv"
 OTHERS = {  # a value for every option, none of them a default
+    "--parts-windows": ("3", 3), "--parts-rates": ("0.2", (0.2,)), "--parts-orders": ("morf", ("morf",)),
+    "--matched-seeds": ("7,8", (7, 8)), "--specific-rates": ("0.07", (0.07,)), "--budget-factor": ("3", 3.0),
     "--selectors": ("lrp,random", ("lrp", "random")), "--corpus": ("c4", "c4"), "--samples": ("9", 9),
     "--max-length": ("7", 7), "--objective": ("logit", "logit"), "--batch-size": ("3", 3),
     "--skip-first": ("2", 2), "--window-start": ("stream", "stream"),

@@ -19,7 +19,7 @@ from engine.models.loading import LoadedModel
 from engine.records.progress import Progress, SoFar
 from engine.results.store import Store
 from engine.results.tables import frame
-from engine.run.audit_plan import RATES
+from engine.run.audit_plan import SWEEP_RATES
 from engine.run.cell import Cell
 from engine.run.runner import LocalRunner, Results
 from engine.selectors.base import SEEDS
@@ -133,7 +133,7 @@ def sweep_model(
     *,
     store: Store,
     orders: Sequence[str] = ORDERS,
-    rates: Sequence[float] = RATES,
+    rates: Sequence[float] = SWEEP_RATES,
     seeds: Sequence[int] = SEEDS,
     batch_size: int | None = None,
     progress: Progress | None = None,
