@@ -184,7 +184,10 @@ def test_the_tokenizer_of_the_file(plain: Path) -> None:
 
 
 def test_rules_of_cutting_are_those_that_transformers_knows() -> None:
-    theirs = pytest.importorskip("transformers.integrations.gguf.gguf_tokenizer_mapping").GGUF_PRE_TOKENIZER_SPLITS
+    mapping = pytest.importorskip("transformers.integrations.gguf.gguf_tokenizer_mapping")
+    theirs = getattr(mapping, "GGUF_PRE_TOKENIZER_SPLITS", {})
+    if not theirs:
+        pytest.skip("this transformers has no table of rules")
     shared = gguf_tokenizer.CUTS.keys() & theirs.keys()
     assert len(shared) > 6
     for name in shared:
