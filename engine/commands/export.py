@@ -14,8 +14,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "export",
         help=COMMANDS["export"],
-        description="Copies the source's files and zeroes the removed rows in them, in the stored dtype; writes a "
-        "model card. The result is a diagnostic artifact, not for deployment. "
+        description="Copies the source's files and zeroes the removed rows in them, in the stored dtype (of packed "
+        "weights, such as GGUF: writes the numbers that they stand for); writes a model card. The result is a "
+        "diagnostic artifact, not for deployment. "
         f"{edit_options.GATE} One that breaks the model is not exported either, unless --allow-broken.",
     )
     common.add_model(parser)

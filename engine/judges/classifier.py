@@ -110,7 +110,9 @@ def load_classifier(
             f"the judge {name} is not at hand: {error}. `--judge embedded` needs no download; "
             "`--judge FOLDER` takes a copy of the judge"
         ) from None
-    checkpoint.config()  # refuses adapters and quantized weights
+    checkpoint.config()  # refuses adapters
+    if packed := checkpoint.dequantized_from or checkpoint.gguf:
+        raise InputError(f"the judge {name} has packed weights ({packed}); give the unquantized classifier")
     checkpoint.check_small_files()
     checkpoint.weight_files()
     with quiet():

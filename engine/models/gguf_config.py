@@ -33,7 +33,8 @@ _READ = {
     *(_SCALING + key for key in ("type", "factor", "original_context_length", "finetuned")),
 }  # fmt: skip
 _FACTOR, _ATTENTION = f"{_SCALING}factor", f"{_SCALING}attn_factor"
-_CAPS = {"attn_logit_softcapping", "final_logit_softcapping"}
+_USUAL_CAPS = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}  # of Gemma 2, in files without them
+_CAPS = _USUAL_CAPS.keys()
 _LLAMA3 = "rope_freqs.weight"
 _LONG, _SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
 ROTATIONS = (_LLAMA3, _LONG, _SHORT)  # tensors that are settings
@@ -69,8 +70,9 @@ def config_of(header: GgufHeader) -> Json:
     config: Json = {name: read(key, int) for key, name in _SIZES.items()}
     heads, hidden = config["num_attention_heads"], config["hidden_size"]
     head_dim = read(_HEAD, int, hidden // max(heads, 1))
-    if min(head_dim, *config.values()) < 1:
-        raise bounds.BadFile(f"has a size below 1 ({config}); copy it again, or {_REMEDY}")
+    embeddings = header.tensors.get("token_embd.weight")
+    if embeddings is None or min(head_dim, *config.values()) < 1:
+        raise bounds.BadFile(f"has no embeddings, or a size below 1 ({config}); copy it again, or {_REMEDY}")
     if read(_VALUE_HEAD, int, head_dim) != head_dim:
         raise bounds.BadFile(f"has keys of {head_dim} numbers and values of another size; {_REMEDY}")
     if family.model_type == "phi3" and read(_WINDOW, int, 0):
@@ -85,7 +87,7 @@ def config_of(header: GgufHeader) -> Json:
         "rms_norm_eps": read(_EPS, float),
         "rope_parameters": _rotation(entries, config, head_dim),
         "tie_word_embeddings": "output.weight" not in header.tensors,
-        "vocab_size": _rows(header, "token_embd.weight"),
+        "vocab_size": embeddings.shape[0],
     }
     if family.model_type.startswith("gemma"):
         config |= _gemma(entries, config, head_dim)
@@ -159,6 +161,8 @@ def _rotation(entries: _Entries, config: Json, head_dim: int) -> Json:
         or ({*ROTATIONS} - own) & header.tensors.keys()
     ):
         raise bounds.BadFile(f"scales rotary positions in a way ({scaling[:80]}) that is not read here; {_REMEDY}")
+    if rotated != head_dim and model_type != "phi3":
+        raise bounds.BadFile(f"rotates {rotated} of {head_dim} numbers of a head, which is not read here; {_REMEDY}")
     if scaling == "linear":
         slowed = {"rope_type": "linear", "rope_theta": theta, "factor": read(_FACTOR, float)}
     if model_type == "gemma3_text":
@@ -175,8 +179,6 @@ def _rotation(entries: _Entries, config: Json, head_dim: int) -> Json:
             if _ATTENTION in entries.values:
                 slowed["attention_factor"] = read(_ATTENTION, float)
         return slowed | {"partial_rotary_factor": rotated / head_dim}
-    if rotated != head_dim:
-        raise bounds.BadFile(f"rotates {rotated} of {head_dim} numbers of a head, which is not read here; {_REMEDY}")
     return plain | _llama3(_numbers(header, _LLAMA3), theta, head_dim) if _LLAMA3 in header.tensors else slowed
 
 
@@ -202,27 +204,21 @@ def _llama3(factors: np.ndarray[Any, Any], theta: float, head_dim: int) -> Json:
 
 def _gemma(entries: _Entries, config: Json, head_dim: int) -> Json:
     family, read, blocks = entries.family, entries.read, config["num_hidden_layers"]
-    period = 6 if family.model_type == "gemma3_text" else 2
-    pattern = entries.values.get(_PATTERN, period)
+    second = family.model_type == "gemma2"
+    caps = {**(_USUAL_CAPS if second else {}), **{cap: read(cap, float) for cap in _CAPS & entries.values.keys()}}
+    pattern = entries.values.get(_PATTERN, 2 if second else 6)
     if isinstance(pattern, int) and 0 < pattern <= 1000 and 0 < blocks <= 1000:
         pattern = [bool((block + 1) % pattern) for block in range(blocks)]
     if not isinstance(pattern, list) or len(pattern) != blocks or not all(isinstance(one, bool) for one in pattern):
         raise bounds.BadFile(f"has a pattern of windows that is no list of {blocks} answers; {_REMEDY}")
-    large = blocks == family.large
-    scalar = config["hidden_size"] // config["num_attention_heads"] if large else head_dim
+    largest = blocks == family.large
     return {
         "hidden_activation": "gelu_pytorch_tanh",
-        "sliding_window": read(_WINDOW, int),
+        "sliding_window": read(_WINDOW, int, 4096 if second else None),
         "layer_types": ["sliding_attention" if slides else "full_attention" for slides in pattern],
-        "query_pre_attn_scalar": scalar,
-        **{cap: read(cap, float) if cap in entries.values else None for cap in sorted(_CAPS)},
+        "query_pre_attn_scalar": config["hidden_size"] // config["num_attention_heads"] if largest else head_dim,
+        **{cap: caps.get(cap) for cap in sorted(_CAPS)},
     }
-
-
-def _rows(header: GgufHeader, name: str) -> int:
-    if name not in header.tensors:
-        raise bounds.BadFile(f"has no tensor {name}; copy it again, or {_REMEDY}")
-    return header.tensors[name].shape[0]
 
 
 def _numbers(header: GgufHeader, name: str) -> np.ndarray[Any, Any]:
