@@ -284,9 +284,8 @@ def test_the_model_to_load_is_that_of_the_run(tmp_path, model):
     assert page(tmp_path / "runs", row_model="/elsewhere").text_input(key="row_model").value == "/elsewhere"
 
 
-def test_one_selector_is_compared_with_itself(tmp_path, model, monkeypatch):
-    monkeypatch.setattr("scored_runs.SELECTORS", ("magnitude",))
-    app = page(write_scored(tmp_path / "one", model), measure="Two selectors")
+def test_one_selector_is_compared_with_itself(tmp_path, model):
+    app = page(write_scored(tmp_path / "one", model, selectors=("magnitude",)), measure="Two selectors")
     assert alt(app).startswith("Magnitude − Magnitude")
 
 

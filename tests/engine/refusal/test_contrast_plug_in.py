@@ -19,11 +19,14 @@ from engine.cli import main
 from engine.data.pairs import CALIBRATION, read_pairs
 from engine.data.prompts import EncodedPrompts, prompt_ids
 from engine.edits.contrasts import load_contrasts, refusal_mask
+from engine.edits.edit import UNEDITED
 from engine.edits.from_files import edit_from_contrast
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
+from engine.run.recorded_plan import refusal_plan
 from engine.run.refusal_plan import RefusalPlan
+from engine.run.runner import LocalRunner
 from engine.selectors import (
     PromptRun,
     ScoringRun,
@@ -68,6 +71,10 @@ def test_scores_of_ones_own_protect_rows(tiny_run, tmp_path: Path) -> None:
     assert (random.lm_rank == 0.5).all()
     recorded = run.calibration_spec()["lm_scores"]["score_files"]["mine"][0]
     assert recorded["file"] == "mine.npz"
+    runner = LocalRunner(run.store)
+    runner.run([run.nll(UNEDITED)])
+    again = refusal_plan(run.spec(runner.results), sorted(tmp_path.iterdir()))
+    assert again.scoring.score_files == scoring.score_files
     np.savez(tmp_path / "below.npz", -scores)
     below = replace(run.plan, scoring=replace(scoring, score_files=(f"mine={tmp_path / 'below.npz'}",)))
     with pytest.raises(InputError, match="below 0, and rows are protected by how much they matter"):
