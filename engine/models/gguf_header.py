@@ -63,8 +63,8 @@ class GgufHeader:
                 sizes[tensor.kind] += math.prod(tensor.shape)
         if not sizes:
             return None
-        names = {int(kind): kind.name.removeprefix("MOSTLY_") for kind in LlamaFileType}
-        given = names.get(self.metadata.get("general.file_type"), "")  # type: ignore[arg-type]
+        stated = str(self.metadata.get("general.file_type"))
+        given = {str(int(kind)): kind.name.removeprefix("MOSTLY_") for kind in LlamaFileType}.get(stated, "")
         return given if given.startswith(tuple(sizes)) else sizes.most_common(1)[0][0]
 
 
