@@ -74,8 +74,8 @@ class Checkpoint:
         """How its weights are packed, as Q4_1 or fp8, where they are: they are loaded as the numbers they stand for."""
         if self.gguf is not None:
             return read_header(self.gguf, self.id).packed_as
-        found = quantization(self.config())
-        return str(found.get("quant_method", "an unknown method")) if found else None
+        stated = quantization(self.config())
+        return None if stated is None else str(stated.get("quant_method", "an unknown method"))
 
     def config(self) -> dict[str, Any]:
         """config.json, checked for what this software does not load."""
@@ -162,8 +162,8 @@ class Checkpoint:
 def quantization(config: dict[str, Any]) -> dict[str, Any] | None:
     """How a configuration says that its weights are packed; None where it does not."""
     language = config.get("text_config")
-    found = config.get("quantization_config") or (isinstance(language, dict) and language.get("quantization_config"))
-    return (found if isinstance(found, dict) else {}) if found else None
+    stated = config.get("quantization_config") or (isinstance(language, dict) and language.get("quantization_config"))
+    return (stated if isinstance(stated, dict) else {}) if stated else None
 
 
 def find_checkpoint(

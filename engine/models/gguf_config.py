@@ -209,7 +209,11 @@ def _gemma(entries: _Entries, config: Json, head_dim: int) -> Json:
     pattern = entries.values.get(_PATTERN, 2 if second else 6)
     if isinstance(pattern, int) and 0 < pattern <= 1000 and 0 < blocks <= 1000:
         pattern = [bool((block + 1) % pattern) for block in range(blocks)]
-    if not isinstance(pattern, list) or len(pattern) != blocks or not all(isinstance(one, bool) for one in pattern):
+    if (
+        not isinstance(pattern, list)
+        or len(pattern) != blocks
+        or not all(isinstance(slides, bool) for slides in pattern)
+    ):
         raise bounds.BadFile(f"has a pattern of windows that is no list of {blocks} answers; {_REMEDY}")
     largest = blocks == family.large
     return {

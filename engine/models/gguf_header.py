@@ -63,8 +63,8 @@ class GgufHeader:
                 sizes[tensor.kind] += math.prod(tensor.shape)
         if not sizes:
             return None
-        names = {int(kind): kind.name.removeprefix("MOSTLY_") for kind in LlamaFileType}
-        given = names.get(self.metadata.get("general.file_type"), "")  # type: ignore[arg-type]
+        stated = str(self.metadata.get("general.file_type"))
+        given = {str(int(kind)): kind.name.removeprefix("MOSTLY_") for kind in LlamaFileType}.get(stated, "")
         return given if given.startswith(tuple(sizes)) else sizes.most_common(1)[0][0]
 
 
@@ -90,10 +90,10 @@ def _read(path: Path, state: tuple[int, ...]) -> GgufHeader:
 
 
 class _Cursor:
-    """A place in the header. limit: where it has to end."""
+    """Reads a header from its beginning. limit: the offset at which it has to end."""
 
     def __init__(self, data: mmap.mmap, limit: int) -> None:
-        self.data, self.limit, self.place = data, limit, 4
+        self.data, self.limit, self.offset = data, limit, 4
 
     def header(self, path: Path, size: int) -> GgufHeader:
         (version,) = self.numbers("I")
@@ -112,26 +112,26 @@ class _Cursor:
         alignment = metadata.get("general.alignment", 32)
         if not isinstance(alignment, int) or not 0 < alignment <= 2**16:
             raise bounds.BadFile(f"its alignment is {alignment!r}")
-        first = -(-self.place // alignment) * alignment
+        first = -(-self.offset // alignment) * alignment
         tensors = {name: _placed(name, shape, kind, first + offset, size) for name, (shape, kind, offset) in entries}
         if not tensors or len(tensors) < n_tensors:
             raise bounds.BadFile("it holds no tensors" if not tensors else "it holds a tensor twice")
-        return GgufHeader(path, metadata, tensors, hashlib.sha256(self.data[: self.place]).hexdigest())
+        return GgufHeader(path, metadata, tensors, hashlib.sha256(self.data[: self.offset]).hexdigest())
 
     def room(self, count: int, least: int) -> None:
         """Can so many entries, each of at least so many bytes, lie before the end?"""
-        bounds.need("it says that it has", count, max(self.limit - self.place, 0) // least, " entries")
+        bounds.need("it says that it has", count, max(self.limit - self.offset, 0) // least, " entries")
 
     def numbers(self, form: str) -> tuple[Any, ...]:
-        found = struct.unpack_from(f"<{form}", self.data, self.place)
-        self.place += struct.calcsize(f"<{form}")
-        return found
+        numbers = struct.unpack_from(f"<{form}", self.data, self.offset)
+        self.offset += struct.calcsize(f"<{form}")
+        return numbers
 
     def text(self) -> str:
         (length,) = self.numbers("Q")
         self.room(length, 1)
-        self.place += length
-        return self.data[self.place - length : self.place].decode()
+        self.offset += length
+        return self.data[self.offset - length : self.offset].decode()
 
     def value(self, kind: int) -> Any:
         if kind in _SCALARS:

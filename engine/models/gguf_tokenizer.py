@@ -161,7 +161,7 @@ def _sentencepiece(vocabulary: _Vocabulary) -> tuple[bool, Any]:
         for at in range(1, len(token))
         if token[:at] in ids and token[at:] in ids
     ]
-    merges = [pair for *_, pair in sorted(merged, key=lambda one: one[:3])]
+    merges = [pair for *_, pair in sorted(merged, key=lambda entry: entry[:3])]
     unknown = vocabulary.tokens[vocabulary.unknown]
     tokenizer = Tokenizer(models.BPE(ids, merges, unk_token=unknown, fuse_unk=True, byte_fallback=True))
     blanks: Any = normalizers.Replace(" ", "▁")

@@ -42,9 +42,9 @@ def unpacked(model: Any, skeleton: nn.Module, dtype: torch.dtype, method: str, m
         except Exception as error:
             raise failed(model_id, method, error) from None
     model.to(dtype)
-    expected = {name: one.shape for name, one in skeleton.named_parameters()}
-    found = {name: one.shape for name, one in model.named_parameters() if one.dtype == dtype}
-    if odd := sorted(expected.items() ^ found.items()):
+    expected = {name: weight.shape for name, weight in skeleton.named_parameters()}
+    numbers = {name: weight.shape for name, weight in model.named_parameters() if weight.dtype == dtype}
+    if odd := sorted(expected.items() ^ numbers.items()):
         raise _not_here(model_id, method, f"{odd[0][0]} stays packed")
     return model
 

@@ -105,7 +105,9 @@ def test_the_numbers_of_the_model_that_was_written(variant: str, tmp_path: Path)
 def test_packed_numbers_by_their_formulas(kind: str, tmp_path: Path) -> None:
     """Blocks of 32 share a scale of 16 bits: Q8_0 is scale * q with q of 8 bits, Q4_0 scale * (q - 8) with q of 4."""
     model = tiny_model("qwen3", **PACKED_WIDTHS)
-    loaded = load_model(str(write_gguf(model, tmp_path / "tiny.gguf", kind)), dtype="float32", device="cpu")
+    stated = {"general.file_type": {"F16": [1, 2], "Q8_0": 7, "Q4_0": 15}.get(kind)}  # a list, right, of other tensors
+    file = write_gguf(model, tmp_path / "tiny.gguf", kind, more=stated)
+    loaded = load_model(str(file), dtype="float32", device="cpu")
     assert loaded.dequantized_from == (kind if kind.startswith("Q") else None)
     assert loaded.fingerprint.get("dequantized_from") == loaded.dequantized_from
     read = loaded.model.state_dict()
@@ -181,6 +183,19 @@ def test_the_tokenizer_of_the_file(plain: Path) -> None:
         messages, tokenize=False
     )
     assert (loaded.bos_token, loaded.eos_token, loaded.pad_token) == ("<bos>", "<eos>", "<pad>")
+
+
+@pytest.mark.parametrize(("rule", "whole"), [("llama-bpe", True), ("gpt-2", False)])
+def test_llama_3_takes_whole_words_and_begins_texts(rule: str, whole: bool, plain: Path, tmp_path: Path) -> None:
+    tokens = [*read_header(plain, "it").metadata["tokenizer.ggml.tokens"][:-1], "zebra"]
+    entries = {
+        "tokenizer.ggml.pre": rule, "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": None,
+        "tokenizer.ggml.eot_token_id": 4,
+    }  # fmt: skip
+    loaded = load_model(str(write_gguf(tiny_model("llama"), tmp_path / "tiny.gguf", more=entries)), device="cpu")
+    pieces = loaded.tokenizer.convert_ids_to_tokens(loaded.tokenizer("zebra")["input_ids"])
+    assert pieces == (["<bos>", "zebra"] if whole else [*"zebra"])
+    assert loaded.model.generation_config.eos_token_id == [1, 4]
 
 
 def test_rules_of_cutting_are_those_that_transformers_knows() -> None:
