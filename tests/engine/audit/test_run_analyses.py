@@ -37,7 +37,7 @@ SMALL = {
 }  # fmt: skip
 OFFLINE = [name for name in ANALYSES.names() if name not in ("domain", "downstream")]
 TABLES = {
-    "rows", "sweep", "gap", "seeds", "differences", "jaccard", "spearman", "depth", "mask_depth", "controls",
+    "rows", "sweep", "budget", "parts", "gap", "seeds", "differences", "jaccard", "spearman", "depth", "mask_depth", "controls",
     "control_differences", "layer_matched", "specific",
     "draws", "draw_sweep", "rank_distribution", "dangerous", "dangerous_summary", "stability", "verdicts",
     "verdict_moves",

@@ -85,9 +85,10 @@ def tables_of(study: Any, run: RefusalInputs) -> Tables:
 
 
 def run_stage(study: Any, run: RefusalInputs, runner: LocalRunner, folder: Path) -> Tables:
-    """The tables of a study, written as those of a stage of edits."""
+    """The tables of a study, written as those of the stage that it is the study of, else of one of edits."""
     tables = conduct(study, run, runner)
-    run.write(folder, STAGES.get("select"), study, tables, runner.results, 0.0)
+    stage = {"Measured": "evaluate", "Controlled": "control"}.get(type(study).__name__, "select")
+    run.write(folder, STAGES.get(stage), study, tables, runner.results, 0.0)
     return tables
 
 
