@@ -102,7 +102,7 @@ def config_of(header: GgufHeader) -> Json:
 
 def special_tokens(header: GgufHeader) -> Json:
     """Ids of the tokens that begin and end a text and fill a batch; None where the file names none."""
-    ids = {name: header.metadata.get(f"tokenizer.ggml.{key}_token_id") for name, key in _TOKENS.items()}
+    ids = {name: header.metadata.get(f"tokenizer.ggml.{key}_token_id") for name, key in _TOKENS}
     tokens = header.metadata.get("tokenizer.ggml.tokens")
     known = len(tokens) if isinstance(tokens, list) else 0
     for name, number in ids.items():
@@ -111,7 +111,7 @@ def special_tokens(header: GgufHeader) -> Json:
     return ids
 
 
-_TOKENS = {"bos_token_id": "bos", "eos_token_id": "eos", "pad_token_id": "padding"}
+_TOKENS = (("bos_token_id", "bos"), ("eos_token_id", "eos"), ("pad_token_id", "padding"))
 
 
 class _Entries:

@@ -323,7 +323,7 @@ def plain_weights(
                 output_loading_info=True,
             )
             if checkpoint.gguf is not None:
-                model.generation_config = GenerationConfig.from_pretrained(checkpoint.folder)
+                model.generation_config = GenerationConfig.from_pretrained(checkpoint.folder)  # nosec B615 # local
         except InputError:
             raise
         except Exception as error:
