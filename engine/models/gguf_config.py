@@ -9,7 +9,7 @@ Sources: llama.cpp's conversion (what it writes) and its models (what it takes w
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -102,7 +102,7 @@ def config_of(header: GgufHeader) -> Json:
 
 def special_tokens(header: GgufHeader) -> Json:
     """Ids of the tokens that begin and end a text and fill a batch; None where the file names none."""
-    ids = {name: header.metadata.get(f"tokenizer.ggml.{key}_token_id") for name, key in _TOKENS.items()}
+    ids = {name: header.metadata.get(f"tokenizer.ggml.{key}_token_id") for name, key in _TOKENS}
     tokens = header.metadata.get("tokenizer.ggml.tokens")
     known = len(tokens) if isinstance(tokens, list) else 0
     for name, number in ids.items():
@@ -111,7 +111,7 @@ def special_tokens(header: GgufHeader) -> Json:
     return ids
 
 
-_TOKENS = {"bos_token_id": "bos", "eos_token_id": "eos", "pad_token_id": "padding"}  # nosec B105 # names of entries
+_TOKENS = (("bos_token_id", "bos"), ("eos_token_id", "eos"), ("pad_token_id", "padding"))
 
 
 class _Entries:
@@ -144,7 +144,7 @@ class _Entries:
             shown = repr(value)[:80]
             raise bounds.BadFile(f"has {key} = {shown}, expected {kind.__name__}; copy it again, or {_REMEDY}")
         with np.errstate(over="ignore"):
-            return float(str(np.float32(cast(float, value)))) if kind is float else value
+            return float(str(np.float32(value))) if kind is float else value
 
 
 def _rotation(entries: _Entries, config: Json, head_dim: int) -> Json:
