@@ -43,7 +43,7 @@ KNOWN = {
     ("dashboard/pages/runs/importing.py", "import zipfile"): "imports of runs: names never become paths, sizes are "
     "counted while unpacking (test_dashboard_runs_import.py)",
     (
-        "engine/selectors/own_scores.py",
+        "engine/selectors/score_files.py",
         "import zipfile",
     ): "npz files of scores: arrays of numbers only, whose sizes are "
     "checked before they are unpacked (test_own_scores.py)",

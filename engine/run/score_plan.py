@@ -13,6 +13,7 @@ from engine.run import field_types
 from engine.run.field_types import Names, check_plan, option
 from engine.selectors import own_scores
 from engine.selectors.base import OBJECTIVES, SEEDS, check_skip_first, selector_ids
+from engine.selectors.score_files import ABS_SUM
 
 PAPER_SELECTORS = ("random", "magnitude", "wanda", "mean_activation", "lrp", "ig", "consensus2")
 SHIPPED = "demo"  # the model, its text, its pairs and its tasks
@@ -56,7 +57,7 @@ class ScorePlan:
     )  # fmt: skip
     scores_reduce: str | None = option(
         None, "of a number per weight in --scores: abs-sum, the sum of absolute values over a row's columns",
-        choices=(own_scores.ABS_SUM,), group=SCORES, label="Numbers per weight",
+        choices=(ABS_SUM,), group=SCORES, label="Numbers per weight",
     )  # fmt: skip
 
     def __post_init__(self) -> None:

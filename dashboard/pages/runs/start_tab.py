@@ -18,6 +18,7 @@ from engine.run.field_types import Setting, settings_of
 from engine.run.score_plan import SHIPPED
 from engine.selectors import own_scores
 from engine.selectors.base import REGISTRY
+from engine.selectors.score_files import ENDINGS
 from engine.studies.base import ANALYSES, AUDIT, analyze_groups, plan_type, whole_plan
 
 CURVES, EVERYTHING, CHOSEN = "Curves", "Everything", "Choose"
@@ -116,7 +117,7 @@ def _own_scores() -> tuple[tuple[str, str], ...]:
             "calibration texts. Larger files: their place on this machine, below."
         )
         name = selection.text("Name of the scores", "start_own_name", default="mine")
-        endings = [ending[1:] for ending in own_scores.ENDINGS]
+        endings = [ending[1:] for ending in ENDINGS]
         files = st.file_uploader("Files of scores", endings, accept_multiple_files=True, key="start_own_files")
         store = runs.store_dir() or default_store_dir()
         kept = [own_scores.keep(store, one.name, one.getvalue()) for one in files]
