@@ -37,8 +37,8 @@ SMALL = {
 }  # fmt: skip
 OFFLINE = [name for name in ANALYSES.names() if name not in ("domain", "downstream")]
 TABLES = {
-    "rows", "sweep", "budget", "parts", "gap", "seeds", "differences", "jaccard", "spearman", "depth", "mask_depth", "controls",
-    "control_differences", "layer_matched", "specific",
+    "rows", "sweep", "budget", "parts", "gap", "seeds", "differences", "jaccard", "spearman", "depth", "mask_depth",
+    "controls", "control_differences", "layer_matched", "specific",
     "draws", "draw_sweep", "rank_distribution", "dangerous", "dangerous_summary", "stability", "verdicts",
     "verdict_moves",
     "singles", "singles_units", "singles_selectors", "singles_recall",
