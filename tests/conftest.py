@@ -16,6 +16,7 @@ import json
 import os
 import random
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
@@ -36,6 +37,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor
 
     from engine.data.corpora import Windows
@@ -59,6 +62,24 @@ SLOW = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--shuffle", type=int, metavar="SEED", help="files, and tests within them, in a random order")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def selectors_of_one_module() -> Iterator[None]:
+    """Scores in files are selectors of the thread that named them; another file's tests have not named them."""
+    with _of_one_run():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def selectors_of_one_test(selectors_of_one_module: None) -> Iterator[None]:
+    with _of_one_run():
+        yield
+
+
+def _of_one_run() -> AbstractContextManager[None]:
+    base = sys.modules.get("engine.selectors.base")
+    return nullcontext() if base is None else base.REGISTRY.only_here()
 
 
 @pytest.fixture(scope="session", autouse=True)

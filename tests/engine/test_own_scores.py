@@ -31,12 +31,6 @@ from engine.selectors.base import REGISTRY, selector_ids
 TEXT = ["--samples", "4", "--max-length", "16", "--eval-samples", "5", "--eval-length", "16"]
 
 
-@pytest.fixture(autouse=True)
-def registered_here():
-    with REGISTRY.only_here():
-        yield
-
-
 @pytest.fixture(scope="module")
 def rows(tiny_llama):
     return tiny_llama.rows
