@@ -16,7 +16,8 @@ class Thresholds:
     """What the verdicts rest on. All can be changed; the tables are measured once.
 
     Damage is the NLL that LeRF adds to the unmasked model's, as a fraction of what random removal adds at the
-    same rate: 0 is no harm, 1 as bad as chance. It compares across models and has no unit.
+    same rate: 0 is no harm, 1 as bad as chance. It compares across models and has no unit. Both count up to the NLL at
+    which a model is destroyed (`engine.stats.saturation`).
     """
 
     rate: float = 0.3  # where LeRF is compared with random: the paper's reference rate

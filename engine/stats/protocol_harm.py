@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from engine.records.errors import InputError
 from engine.stats.blocks import Blocks, block_stderr
-from engine.stats.holm import LEVEL, holm
+from engine.stats.holm import LEVEL, adjusted
 from engine.stats.uncertainty import Part, estimate, seed_parts
 
 USUAL_UNITS = ("row", "neuron", "head")
@@ -104,16 +104,20 @@ class Compared(NamedTuple):
     first: str | None
 
 
-def compare(harms: Mapping[str, Harm], order: str, level: float = LEVEL) -> list[Compared]:
+def compare(
+    harms: Mapping[str, Harm], order: str, level: float = LEVEL, destroyed: Collection[str] = ()
+) -> list[Compared]:
     """Every pair of selectors under one protocol, with Holm over its pairs: as a study with this protocol alone would
     decide. Where all selectors are equal, it names any of them first with probability `level` at most. Every pair that
-    is not told apart is a tie, and so is one without an error.
+    is not told apart is a tie, and so is one without an error. destroyed: selectors whose models are; a pair of these
+    is not tested.
     """
     pairs = [(a, b, difference(harms[a], harms[b])) for a, b in itertools.combinations(harms, 2)]
-    adjusted = iter(holm([sure.p for _, _, sure in pairs if sure.p is not None]))
+    tested = {(a, b): sure.p for a, b, sure in pairs if not {a, b} <= set(destroyed)}
+    p_holm = adjusted({pair: p for pair, p in tested.items() if p is not None})
     found = []
     for a, b, sure in pairs:
-        p = None if sure.p is None else next(adjusted)
+        p = p_holm.get((a, b))
         less = a if sure.value < 0 else b
         more = b if less == a else a
         decided = p is not None and p <= level

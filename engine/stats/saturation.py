@@ -17,6 +17,16 @@ def saturated_above(dense_nll: float, vocabulary: int) -> float:
     return dense_nll + max(0.0, SHARE * (math.log(vocabulary) - dense_nll))
 
 
+class Loss(Protocol):
+    @property
+    def nats_per_token(self) -> float: ...
+
+
+def both_above(limit: float, a: Loss, b: Loss) -> bool:
+    """Are both models destroyed, so that nothing can be claimed of their difference? A loss of NaN is."""
+    return not (a.nats_per_token <= limit or b.nats_per_token <= limit)
+
+
 class Judge(Protocol):
     def __call__(self, place: int, *, probe: bool) -> bool | None:
         """Is what stands at this place of a grid saturated? None while it is not known."""

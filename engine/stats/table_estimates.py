@@ -38,6 +38,11 @@ def has_blocks(table: pl.DataFrame) -> bool:
     return set(COLUMNS) <= set(table.columns)
 
 
+def all_saturated(lines: pl.DataFrame) -> bool:
+    """Are both models destroyed in every line? Tables of earlier versions do not know."""
+    return "saturated" in lines.columns and lines.height > 0 and bool(lines["saturated"].all())
+
+
 def with_documents(table: pl.DataFrame, blocks: Blocks | None) -> pl.DataFrame:
     """The table with the column `documents` where its errors' blocks are made of documents, else as it is."""
     if blocks is None or blocks.documents is None:

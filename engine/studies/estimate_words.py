@@ -11,7 +11,7 @@ from engine.stats.holm import LEVEL
 from engine.stats.table_estimates import has_blocks
 from engine.stats.uncertainty import Estimate
 
-Answer = Literal["better", "worse", "no difference seen"]
+Answer = Literal["better", "worse", "no difference seen", "saturated"]
 ORDER_TITLES = {"lerf": "LeRF", "morf": "MoRF"}
 
 
@@ -21,6 +21,14 @@ def better_or_worse(difference: float, p_holm: float | None, order: str, level: 
     if p_holm is None or not p_holm <= level or difference == 0:
         return "no difference seen"
     return "better" if (difference < 0) == (order == "lerf") else "worse"
+
+
+def no_difference(low: float | None, high: float | None) -> str:
+    """What stands before `between a and b` where a corrected test tells no difference; its interval, which is not
+    corrected, may leave 0 out."""
+    if low is None or high is None or not low * high > 0:
+        return "no difference is seen"
+    return "after correction for several tests no difference is told"
 
 
 def interval_words(estimate: Estimate) -> str:

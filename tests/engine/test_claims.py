@@ -45,7 +45,7 @@ def test_claims_of_specificity_say_what_the_table_answers(shipped):
         assert (one["number"], one["p"]) == (row["difference"], row["p_holm"])
         if row["answer"] == "no difference seen":
             apart = row["low"] * row["high"] > 0  # before the correction
-            assert one["claim"].startswith("Its mask is not told apart" if apart else "No difference is seen")
+            assert one["claim"].startswith("After correction" if apart else "No difference is seen")
         else:
             less = (row["answer"] == "better") == (row["order"] == "lerf")
             assert f"Its mask does {'less' if less else 'more'} harm than random rows" in one["claim"]
@@ -68,6 +68,15 @@ def test_a_gap_without_blocks_or_beyond_its_error_is_said_as_such(shipped):
     loose = claims.ledger({"gap": gap.with_columns(stderr_blocks=pl.lit(50.0))}).filter(kind="gap")
     assert all(one.startswith("No difference is seen") for one in loose["claim"])
     assert loose["p"].min() > 0.05
+
+
+def test_a_gap_is_claimed_where_not_both_ends_destroy_the_model(shipped):
+    gap = shipped["gap"].filter(selector="ig")
+    at_ten, at_thirty = (gap.filter(rate=rate) for rate in (0.1, 0.3))
+    for limit, rate in ((at_thirty["nll_lerf"][0], 0.3), (at_thirty["nll_lerf"][0] - 1e-9, 0.2), (0.0, None)):
+        found = claims.ledger({"gap": gap.with_columns(saturated_above=pl.lit(limit))}).filter(kind="gap")
+        assert found["case"].to_list() == ([] if rate is None else [f"{rate:.0%}"])
+    assert at_ten["nll_lerf"][0] < at_thirty["nll_lerf"][0]
 
 
 def test_a_tier_is_what_the_test_earns(shipped):

@@ -7,9 +7,9 @@ from typing import NamedTuple, cast
 import polars as pl
 
 from engine.stats.holm import LEVEL, adjusted
-from engine.stats.table_estimates import between_draws, mean_of_lines
+from engine.stats.table_estimates import all_saturated, between_draws, mean_of_lines
 from engine.stats.uncertainty import Estimate, Part
-from engine.studies.estimate_words import ORDER_TITLES, Answer, better_or_worse, interval_words
+from engine.studies.estimate_words import ORDER_TITLES, Answer, better_or_worse, interval_words, no_difference
 
 Key = tuple[str, str, float, str]  # model, order, rate, control
 REFERENCE = "consensus2"
@@ -54,7 +54,8 @@ def control_answers(
     Better means a lower NLL under LeRF and a higher one under MoRF, by two-sided p at most `level` after Holm over the
     controls of the same order and rate. Several seeds count by their mean difference. Errors are those of
     `engine.stats.uncertainty`: blocks of windows (in tables of earlier versions windows as if they were independent),
-    seeds and, at the rate's full size and with the table `draw_sweep`, the calibration text.
+    seeds and, at the rate's full size and with the table `draw_sweep`, the calibration text. Where both models are
+    destroyed (`saturated` in every line) nothing is tested.
     """
     same_size: dict[Key, pl.DataFrame] = {}
     full_size: dict[Key, pl.DataFrame] = {}
@@ -70,7 +71,9 @@ def control_answers(
         for key, lines in same_size.items()
     }
     at_full = {key: mean_of_lines(lines, "difference", ["seed"]) for key, lines in full_size.items()}
-    equal_answers, full_answers = _answers(at_equal, level), _answers(at_full, level)
+    destroyed, destroyed_at_full = ({key for key in by if all_saturated(by[key])} for by in (same_size, full_size))
+    equal_answers = _answers(at_equal, destroyed, level)
+    full_answers = _answers(at_full, destroyed_at_full, level)
     answers = []
     for key, lines in same_size.items():
         _, order, rate, control = key
@@ -86,14 +89,16 @@ def control_answers(
     return answers
 
 
-def _answers(estimates: dict[Key, Estimate], level: float) -> dict[Key, Answer]:
-    """By p adjusted over the controls of a model, order and rate."""
+def _answers(estimates: dict[Key, Estimate], destroyed: set[Key], level: float) -> dict[Key, Answer]:
+    """By p adjusted over the controls of a model, order and rate that are not destroyed as consensus2 is."""
     answers: dict[Key, Answer] = {}
     for family in dict.fromkeys(key[:3] for key in estimates):
         members = {key: estimate for key, estimate in estimates.items() if key[:3] == family}
-        p_holm = adjusted({key: p for key, estimate in members.items() if (p := estimate.p_differs) is not None})
+        tested = {key: one.p_differs for key, one in members.items() if key not in destroyed}
+        p_holm = adjusted({key: p for key, p in tested.items() if p is not None})
         for key, estimate in members.items():
-            answers[key] = better_or_worse(estimate.value, p_holm.get(key), key[1], level)
+            word = better_or_worse(estimate.value, p_holm.get(key), key[1], level)
+            answers[key] = "saturated" if key in destroyed else word
     return answers
 
 
@@ -105,10 +110,12 @@ def _draws(draw_sweep: pl.DataFrame | None, key: Key) -> list[Part]:
 
 def _sentence(control: str, order: str, rate: float, rows: int, difference: Estimate, answer: Answer) -> str:
     name, at = NAMES.get(control, control), f"at {rate:.0%} ({ORDER_TITLES[order]}, {rows:,} rows)"
+    if answer == "saturated":
+        return f"{name[0].upper()}{name[1:]} and consensus2 both destroy the model {at}: nothing is told by it."
     first = {
         "better": f"{name} beats consensus2 {at}",
         "worse": f"{name} does worse than consensus2 {at}",
-        "no difference seen": f"no difference is seen between {name} and consensus2 {at}",
+        "no difference seen": f"{no_difference(difference.low, difference.high)} between {name} and consensus2 {at}",
     }[answer]
     number = f"its NLL is {interval_words(difference)} nats per token from consensus2's at equal size"
     return f"{first[0].upper()}{first[1:]}: {number}."
@@ -117,5 +124,6 @@ def _sentence(control: str, order: str, rate: float, rows: int, difference: Esti
 def _size_sentence(reference_rows: int, at_rate: Answer | None, survives: bool | None) -> str:
     against = f"Against consensus2 with the rate's full {reference_rows:,} rows"
     if survives is None:
-        return f"{against}, {'it does worse' if at_rate == 'worse' else 'no difference is seen'}."
+        answers = {"worse": "it does worse", "saturated": "both are destroyed"}
+        return f"{against}, {answers.get(str(at_rate), 'no difference is seen')}."
     return f"{against}, it looks better, {'and that holds at equal size' if survives else 'but not at equal size'}."

@@ -17,6 +17,7 @@ from engine.run.runner import Results
 from engine.stats.blocks import block_difference
 from engine.stats.paired import paired_difference
 from engine.stats.removal_order import ORDERS
+from engine.stats.saturation import both_above
 from engine.stats.table_estimates import with_documents
 from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.inputs import AuditInputs
@@ -49,7 +50,8 @@ class Controls(Study[AuditInputs]):
     a reference copies. A difference is the control's NLL minus consensus2's, paired over evaluation
     windows. `reference_rows` says how many rows consensus2 removed: as many as the control, and for
     intersection and vetoes also as many as the rate says, which is how the paper compares them. z is
-    null where there is no standard error. `engine.studies.audit.control_answers` puts it in words.
+    null where there is no standard error; saturated where both are destroyed. `engine.studies.audit.control_answers`
+    puts it in words.
 
     Errors: InputError where the audit lacks the scores of lrp, ig, consensus2 or random.
     """
@@ -59,7 +61,8 @@ class Controls(Study[AuditInputs]):
         audit.require("the analysis of consensus controls", NEEDED)
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
-        return [audit.nll(audit.edit(mask.rows)) for mask in _masks(audit)]
+        yield audit.dense
+        yield from (audit.nll(audit.edit(mask.rows)) for mask in _masks(audit))
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
         measured = [
@@ -76,7 +79,7 @@ class Controls(Study[AuditInputs]):
         ]
         return {
             "controls": controls_table(audit.loaded.id, measured),
-            "control_differences": differences_table(audit.loaded.id, measured),
+            "control_differences": differences_table(audit.loaded.id, measured, audit.saturated_above(results)),
         }
 
 
@@ -97,8 +100,11 @@ def controls_table(model: str, measured: Sequence[Measured]) -> pl.DataFrame:
     return frame("controls", lines)
 
 
-def differences_table(model: str, measured: Sequence[Measured]) -> pl.DataFrame:
-    """Every control but consensus2 against consensus2 with as many rows and, where that differs, the rate's rows."""
+def differences_table(model: str, measured: Sequence[Measured], limit: float) -> pl.DataFrame:
+    """Every control but consensus2 against consensus2 with as many rows and, where that differs, the rate's rows.
+
+    limit: NLL above which a model is destroyed.
+    """
     consensus = {(one.order, one.rate, one.size_matched_to): one for one in measured if one.control == REFERENCE}
     lines = []
     for one in measured:
@@ -109,8 +115,9 @@ def differences_table(model: str, measured: Sequence[Measured]) -> pl.DataFrame:
             z = difference / stderr if stderr else None
             blocks = block_difference(one.result, reference.result)
             sizes = (one.rows_removed, REFERENCE, reference.rows_removed)
-            lines.append((model, one.control, one.order, one.rate, one.seed, *sizes, difference, stderr, z, *blocks))
-    table = frame("control_differences", lines, optional=COLUMNS)
+            numbers = (difference, stderr, z, *blocks, both_above(limit, one.result, reference.result))
+            lines.append((model, one.control, one.order, one.rate, one.seed, *sizes, *numbers))
+    table = frame("control_differences", lines, optional=(*COLUMNS, "saturated"))
     return with_documents(table, measured[0].result.blocks if measured else None)
 
 

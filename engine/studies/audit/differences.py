@@ -12,6 +12,7 @@ from engine.run.runner import Results
 from engine.stats.blocks import block_difference
 from engine.stats.paired import paired_difference
 from engine.stats.removal_order import ORDERS
+from engine.stats.saturation import both_above
 from engine.stats.table_estimates import with_documents
 from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.inputs import AuditInputs, Point
@@ -24,14 +25,16 @@ class Differences(Study[AuditInputs]):
 
     kind `lerf`: the LeRF masks of each pair of selectors, every seed against every seed; kind `gap`: MoRF
     minus LeRF of one ranking (the log gap). At the plan's gap rates. z is null where there is no spread; it and
-    stderr take windows as independent, stderr_blocks does not.
+    stderr take windows as independent, stderr_blocks does not. saturated: both models are destroyed
+    (`engine.stats.saturation`), and nothing is claimed.
     """
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
-        return audit.grid(audit.rankings, ORDERS, audit.plan.gap_rates).values()
+        yield audit.dense
+        yield from audit.grid(audit.rankings, ORDERS, audit.plan.gap_rates).values()
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
-        cells = audit.grid(audit.rankings, ORDERS, audit.plan.gap_rates)
+        limit, cells = audit.saturated_above(results), audit.grid(audit.rankings, ORDERS, audit.plan.gap_rates)
         lines = []
         for rate in audit.plan.gap_rates:
             for kind, a, b in _comparisons(cells, rate):
@@ -39,8 +42,9 @@ class Differences(Study[AuditInputs]):
                 difference, stderr = paired_difference(*pair)
                 z = difference / stderr if stderr else None
                 sides = (a.selector, a.order, a.seed, b.selector, b.order, b.seed)
-                lines.append((audit.loaded.id, kind, *sides, rate, difference, stderr, z, *block_difference(*pair)))
-        table = frame("differences", lines, optional=COLUMNS)
+                numbers = (difference, stderr, z, *block_difference(*pair), both_above(limit, *pair))
+                lines.append((audit.loaded.id, kind, *sides, rate, *numbers))
+        table = frame("differences", lines, optional=(*COLUMNS, "saturated"))
         return {"differences": with_documents(table, audit.evaluation.blocks)}
 
 

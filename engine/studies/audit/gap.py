@@ -28,20 +28,21 @@ class Gap(Study[AuditInputs]):
 
     gap = PPL_MoRF - PPL_LeRF as the paper prints it (section 3.2): infinite where only PPL_MoRF is, null
     where both are. log_gap = NLL_MoRF - NLL_LeRF, nats per token, with its paired standard error over windows and over
-    blocks of them.
+    blocks of them. Nothing is claimed where both exceed saturated_above (`engine.stats.saturation`).
     """
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
-        return audit.grid(audit.rankings, ORDERS, audit.plan.gap_rates).values()
+        yield audit.dense
+        yield from audit.grid(audit.rankings, ORDERS, audit.plan.gap_rates).values()
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
-        cells = audit.grid(audit.rankings, ORDERS, audit.plan.gap_rates)
+        limit, cells = audit.saturated_above(results), audit.grid(audit.rankings, ORDERS, audit.plan.gap_rates)
         lines = []
         for point, cell in cells.items():
             if point.order == "lerf":
-                found = validity_gap(results[cell], results[cells[point._replace(order="morf")]])
-                lines.append((audit.loaded.id, point.selector, point.seed, point.rate, *found))
-        table = frame("gap", lines, optional=COLUMNS)
+                numbers = validity_gap(results[cell], results[cells[point._replace(order="morf")]])
+                lines.append((audit.loaded.id, point.selector, point.seed, point.rate, *numbers, limit))
+        table = frame("gap", lines, optional=(*COLUMNS, "saturated_above"))
         return {"gap": with_documents(table, audit.evaluation.blocks)}
 
 

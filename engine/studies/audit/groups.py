@@ -78,7 +78,8 @@ class Dangerous(Study[AuditInputs]):
     Beyond the paper: many rows of an important sublayer may do that, whichever they are, and then the selector is not
     at fault. So each such group stands beside `dangerous_draws` random groups of as many rows of the same sublayer,
     each removed alone, and is `confirmed` where it does more harm than these after Holm's correction over the groups
-    of all selectors (`engine.stats.group_harm`). Groups within the limit are not compared and need no further cells.
+    of all selectors (`engine.stats.group_harm`). Groups within the limit are not compared and need no further cells;
+    where group and random groups (their mean) both destroy the model, nothing is told (`engine.stats.saturation`).
     """
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
@@ -106,8 +107,10 @@ class Dangerous(Study[AuditInputs]):
             harm = results[audit.nll(audit.edit(group.rows))].nats_per_token - dense.nats_per_token
             harms = tuple(one - dense.nats_per_token for one in draws)
             candidates.append(Candidate(harm, harms) if draws else None)
-        lines = []
-        for group, one, (p, p_holm) in zip(groups, candidates, judge_groups(candidates, limit), strict=True):
+        lines, destroyed = [], audit.saturated_above(results) - dense.nats_per_token
+        both = [one is not None and not min(one.harm, fmean(one.draws)) <= destroyed for one in candidates]
+        judged = judge_groups([None if b else one for one, b in zip(candidates, both, strict=True)], limit)
+        for group, one, saturated, (p, p_holm) in zip(groups, candidates, both, judged, strict=True):
             found = results[audit.nll(audit.edit(group.rows))]
             place = (model, group.selector, rate, group.block, group.sublayer, group.rows.size, found.nats_per_token)
             above = _above(audit, group, results)
@@ -118,8 +121,10 @@ class Dangerous(Study[AuditInputs]):
             error, _ = block_difference(found, dense)
             confirmed = p_holm is not None and p_holm <= LEVEL
             drawn = 0 if one is None else len(one.draws)
-            lines.append((*place, above, dense.nats_per_token, error, drawn, *compared, p, p_holm, confirmed))
-        table = with_documents(frame("dangerous", lines, optional=COMPARED), dense.blocks)
+            lines.append(
+                (*place, above, dense.nats_per_token, error, drawn, *compared, p, p_holm, confirmed, saturated)
+            )
+        table = with_documents(frame("dangerous", lines, optional=(*COMPARED, "saturated")), dense.blocks)
         sizes = {name: audit.ranking(name).edit("lerf", rate).size for name in audit.plan.scoring.selectors}
         return {"dangerous": table, "dangerous_summary": summary(model, rate, table, sizes)}
 

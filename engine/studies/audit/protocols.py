@@ -16,6 +16,7 @@ from engine.edits.edit import UNEDITED
 from engine.edits.ranked_edits import Ranking
 from engine.interventions.kinds import INTERVENTIONS, seeded
 from engine.measures.fidelity import Fidelity, WindowFidelity
+from engine.measures.predictions import vocabulary_of
 from engine.models.units import UNITS, Units, without
 from engine.records.errors import InputError
 from engine.results.tables import frame
@@ -24,6 +25,7 @@ from engine.run.protocols_plan import ProtocolsPlan
 from engine.run.runner import Results
 from engine.stats.limits import BASELINE
 from engine.stats.protocol_harm import Area, Harm, area, compare, integrated, text_part
+from engine.stats.saturation import saturated_above
 from engine.stats.table_estimates import with_documents
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Answer, Study, Tables, TextTable, register_study
@@ -55,7 +57,8 @@ class Protocols(Study[AuditInputs]):
 
     One edit gives all metrics from one pass (`Fidelity`) on the plan's first evaluation windows. A unit's score is the
     sum of its rows' scores (`engine.models.units`), ranked and cut as rows are: round(rate * units) of a kind. Kinds
-    that the model does not have are left out, with the reason in `protocols_units`. Beyond the paper.
+    that the model does not have are left out, with the reason in `protocols_units`. Two selectors whose models are both
+    destroyed under a protocol (`engine.stats.saturation`) are not compared by it. Beyond the paper.
 
     Errors: InputError where there is no kind of unit left, or fewer than two selectors to put in order.
     """
@@ -77,6 +80,8 @@ class Protocols(Study[AuditInputs]):
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
         wanted, model, plan = self._wanted(audit), audit.loaded.id, audit.plan.protocols
         lines: dict[str, list[tuple[object, ...]]] = {stem: [] for stem in STEMS}
+        unedited = harm_of([[results[wanted.unedited]]], "nll").per_token
+        limit = saturated_above(unedited, vocabulary_of(audit.loaded.model))
         for metric in plan.protocol_metrics:
             dense = harm_of([[results[wanted.unedited]]], metric)
             harms = {way: _by_selector(cells, results, metric) for way, cells in wanted.cells.items()}
@@ -89,18 +94,21 @@ class Protocols(Study[AuditInputs]):
                     spread = _between([harm_of([[results[cell]]], metric).per_token for cell in draws])
                     values = (*_value(one, metric), *spread[: len(wanted.optional)])
                     lines["protocols"].append((*where, ranking.selector, ranking.seed, count, *values))
-                for pair in compare(found, way.order):
+                nlls = _by_selector(wanted.cells[way], results, "nll")
+                destroyed = {name for name, nll in nlls.items() if not nll.per_token <= limit}
+                for pair in compare(found, way.order, destroyed=destroyed):
                     both = (found[pair.a].per_token, found[pair.b].per_token)
                     sure = pair.sure
                     numbers = (sure.value, sure.stderr, sure.degrees, sure.p, pair.p, pair.first)
-                    lines["protocols_pairs"].append((*where, pair.a, pair.b, *both, *numbers))
+                    saturated = {pair.a, pair.b} <= destroyed
+                    lines["protocols_pairs"].append((*where, pair.a, pair.b, *both, *numbers, saturated))
             for intervention, kind, areas in _areas(harms, dense):
                 for selector, one_area in areas.items():
                     lines["protocols_areas"].append((model, intervention, kind, metric, selector, *one_area))
         for kind in plan.protocol_units:
             found_units = wanted.all_units[kind]
             lines["protocols_units"].append((model, kind, found_units.count, without(audit.loaded, kind) or None))
-        more = {"protocols": wanted.optional}
+        more = {"protocols": wanted.optional, "protocols_pairs": ("saturated",)}
         tables = {stem: frame(stem, some, optional=more.get(stem, ())) for stem, some in lines.items()}
         for stem in ("protocols", "protocols_pairs"):
             tables[stem] = with_documents(tables[stem], results[wanted.unedited].blocks)

@@ -13,7 +13,7 @@ from engine.stats.removal_order import ORDERS
 from engine.stats.table_estimates import between_draws, has_blocks, mean_of_lines
 from engine.studies.audit.control_answers import control_answers
 from engine.studies.claims.ledger import CORRECTED, DESCRIPTIVE, INTERVAL, PROOF, Claim, Tables, register_claim
-from engine.studies.estimate_words import ORDER_TITLES, interval_words, paired_over
+from engine.studies.estimate_words import ORDER_TITLES, interval_words, no_difference, paired_over
 from engine.studies.invariance.invariance_verdicts import EXACT, MOVED, UNKNOWN
 from engine.studies.verdict.removal_budgets import limit_words, removal_budgets, share_text
 
@@ -73,21 +73,26 @@ def _parts(tables: Tables) -> Iterator[Claim]:
 
 @register_claim("gap", needs=("gap",))
 def _gap(tables: Tables) -> Iterator[Claim]:
-    """MoRF against LeRF at the reference rate; seeded rankings by the mean over their seeds."""
+    """MoRF against LeRF at the largest rate, up to the reference one, at which not both destroy the model; seeded
+    rankings by the mean over their seeds."""
     limits, table = Thresholds(), tables["gap"]
-    at_rate = table.filter((pl.col("rate") - limits.rate).abs() < 1e-9)
-    gaps = {}
-    for name in at_rate["selector"].unique(maintain_order=True):
-        of_draws = between_draws(tables.get("draw_sweep"), limits.rate, (name, "morf"), (name, "lerf"))
-        gaps[name] = mean_of_lines(at_rate.filter(selector=name), "log_gap", ["seed"], of_draws)
+    if "saturated_above" in table.columns:
+        table = table.filter(pl.min_horizontal("nll_lerf", "nll_morf") <= pl.col("saturated_above"))
+    gaps, rates = {}, {}
+    for (name,), lines in table.filter(pl.col("rate") < limits.rate + 1e-9).group_by("selector", maintain_order=True):
+        rates[name] = float(lines["rate"].max())  # type: ignore[arg-type]
+        of_draws = between_draws(tables.get("draw_sweep"), rates[name], (str(name), "morf"), (str(name), "lerf"))
+        gaps[name] = mean_of_lines(lines.filter(rate=rates[name]), "log_gap", ["seed"], of_draws)
     p_values = adjusted({name: p for name, gap in gaps.items() if (p := gap.p_differs) is not None})
     for name, p in p_values.items():
         side = "more" if gaps[name].value > 0 else "less"
-        answer = f"Removing its highest {limits.rate:.0%} of the rows costs {side} than removing the lowest"
+        rate = share_text(rates[name])
+        answer = f"Removing its highest {rate} of the rows costs {side} than removing the lowest"
         if p > limits.level:
-            answer = f"No difference is seen between removing its highest and its lowest {limits.rate:.0%} of the rows"
+            seen = no_difference(gaps[name].low, gaps[name].high)
+            answer = f"{seen[0].upper()}{seen[1:]} between removing its highest and its lowest {rate} of the rows"
         yield Claim(
-            name, f"{limits.rate:.0%}", f"{answer} ({interval_words(gaps[name])} nats per token).",
+            str(name), rate, f"{answer} ({interval_words(gaps[name])} nats per token).",
             gaps[name].value, "nats per token", "the same ranking, removed from the other end",
             f"difference paired over {paired_over(table)}, Student's t, Holm over the "
             f"selectors at {limits.level:g}", p, CORRECTED if has_blocks(table) else INTERVAL,
@@ -98,14 +103,13 @@ def _gap(tables: Tables) -> Iterator[Claim]:
 def _specific(tables: Tables) -> Iterator[Claim]:
     """A selector against random rows of its own layers."""
     for row in _rows(tables["specific"].filter(pl.col("p_holm").is_not_null())):
-        answer = "No difference is seen between its mask and random rows of the same layers"
-        if row["low"] * row["high"] > 0:
-            answer = "Its mask is not told apart from random rows of the same layers after correction for all selectors"
+        seen = no_difference(row["low"], row["high"])
+        answer = f"{seen[0].upper()}{seen[1:]} between its mask and random rows of the same layers"
         if row["p_holm"] <= Thresholds().level:
             side = "less" if row["difference"] < 0 else "more"
             answer = f"Its mask does {side} harm than random rows of the same layers"
-        seen = row.get("detectable")
-        power = "" if row["p_holm"] <= Thresholds().level or seen is None else f"; {seen:.2g} would have been seen"
+        least = row.get("detectable")
+        power = "" if row["p_holm"] <= Thresholds().level or least is None else f"; {least:.2g} would have been seen"
         yield Claim(
             row["selector"], f"{ORDER_TITLES.get(row['order'], row['order'])} {share_text(row['rate'])}",
             f"{answer} ({row['difference']:+.3g} nats per token, {row['low']:+.3g} to {row['high']:+.3g}{power}).",

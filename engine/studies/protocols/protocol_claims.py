@@ -34,6 +34,7 @@ class Claim:
     held: int
     against: tuple[Line, ...]
     protocols: tuple[Line, ...]
+    destroyed: int = 0  # further protocols, under which both models are
 
     @property
     def ties(self) -> int:
@@ -49,18 +50,21 @@ class Claim:
     def word(self) -> str:
         if self.against:
             return OVERTURNED if self.sure else CONTESTED
-        return ALL if self.held == len(self.protocols) else UNOPPOSED if self.held else UNDECIDED
+        return UNDECIDED if not self.held else ALL if self.held == len(self.protocols) else UNOPPOSED
 
     @property
     def sentence(self) -> str:
         total, a, b = len(self.protocols), self.a, self.b
+        if not total:
+            return f"{a} and {b}: both destroy the model under every protocol."
+        end = f"; {self.destroyed} more destroy both." if self.destroyed else "."
         if self.word == UNDECIDED:
-            return f"{a} and {b}: none of {total} protocols tells them apart."
+            return f"{a} and {b}: none of {total} protocols tells them apart{end}"
         counts = f"{a} before {b}: {self.held} of {total}"
         if self.against:
             counts += f", {b} before {a}: {len(self.against)} ({where(self.against, self.protocols)})"
             counts += "" if self.sure else ", none of these sure among so many protocols"
-        return f"{counts}, tied: {self.ties}." if self.ties else f"{counts}."
+        return (f"{counts}, tied: {self.ties}" if self.ties else counts) + end
 
 
 def claims(pairs: pl.DataFrame) -> pl.DataFrame:
@@ -82,13 +86,15 @@ def claims(pairs: pl.DataFrame) -> pl.DataFrame:
 
 
 def claim_of(a: str, b: str, lines: Sequence[Line]) -> Claim:
-    """lines: of one pair, one per protocol; `ahead` is a, b or None."""
+    """lines: of one pair, one per protocol; `ahead` is a, b or None. Those under which both models are destroyed are
+    counted apart."""
+    every, lines = lines, [line for line in lines if not line.get("saturated")]
     paper = next((line["ahead"] for line in lines if all(line[key] == value for key, value in PAPER.items())), None)
     for_a, for_b = (sum(line["ahead"] == one for line in lines) for one in (a, b))
     if paper == b or (paper is None and for_b > for_a):
         a, b, for_a = b, a, for_b
     against = tuple(line for line in lines if line["ahead"] == b)
-    return Claim(a, b, paper is not None, for_a, against, tuple(lines))
+    return Claim(a, b, paper is not None, for_a, against, tuple(lines), len(every) - len(lines))
 
 
 def name(protocol: Line) -> str:
@@ -118,9 +124,10 @@ def where(chosen: Sequence[Line], protocols: Sequence[Line]) -> str:
 def summary(table: pl.DataFrame) -> str:
     """How many claims of `protocols_claims` hold, in one sentence."""
     counts = {word: table.filter(claim_verdict=word).height for word in VERDICTS}
-    protocols: int = table["protocols"][0]
+    fewest, most = table["protocols"].min(), table["protocols"].max()
+    every = f"all {most} protocols" if fewest == most else f"every protocol that does not destroy both (at most {most})"
     return (
-        f"Of {table.height} pairs of selectors, {counts[ALL]} stand in the same order under all {protocols} protocols, "
+        f"Of {table.height} pairs of selectors, {counts[ALL]} stand in the same order under {every}, "
         f"{counts[UNOPPOSED]} wherever a protocol shows a difference; {counts[OVERTURNED]} stand one way under some "
         f"protocols and the other way under others, {counts[CONTESTED]} perhaps do, and for {counts[UNDECIDED]} no "
         "protocol shows a difference."

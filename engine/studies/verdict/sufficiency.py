@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from typing import NamedTuple
 
@@ -33,7 +34,17 @@ def sufficiency(
     draw_sweep: pl.DataFrame | None,
     limits: Thresholds,
 ) -> dict[str, Finding]:
-    """Per selector `not`, `partly` or `sufficient`; the rules are those of `judge_selectors`."""
+    """Per selector `not`, `partly` or `sufficient`; the rules are those of `judge_selectors`.
+
+    In damage and log gap a loss counts up to where the model is destroyed (`gap`'s column saturated_above; earlier
+    tables have no such limit). Two masks that both destroy it are not told apart; further rates at which both orders
+    do are left out.
+    """
+    ceiling = pl.col("saturated_above") if "saturated_above" in gap.columns else pl.lit(math.inf)
+    counted = (pl.min_horizontal(name, ceiling) for name in ("nll_morf", "nll_lerf"))
+    gap = gap.with_columns(ceiling=ceiling, counted_gap=next(counted) - next(counted)).filter(
+        (pl.col("rate") == limits.rate) | (pl.min_horizontal("nll_lerf", "nll_morf") <= pl.col("ceiling"))
+    )
     selectors = gap["selector"].unique(maintain_order=True).to_list()
     judged = [name for name in selectors if name != BASELINE]
     below_random = clear(
@@ -47,7 +58,7 @@ def sufficiency(
         if name == BASELINE:
             findings[name] = Finding("not", numbers, ("it is the baseline that the others are compared with",))
             continue
-        log_gaps = {rate: own["log_gap"] for rate in rates if (own := gap.filter(selector=name, rate=rate)).height}
+        log_gaps = {rate: own["counted_gap"] for rate in rates if (own := gap.filter(selector=name, rate=rate)).height}
         too_small = {
             rate: statistics.fmean(values)
             for rate, values in log_gaps.items()
@@ -61,7 +72,8 @@ def _numbers(selector: str, gap: pl.DataFrame, dense_nll: float, limits: Thresho
     at_rate = gap.filter(selector=selector, rate=limits.rate)
     lerf, log_gap = statistics.fmean(at_rate["nll_lerf"]), statistics.fmean(at_rate["log_gap"])
     chance = statistics.fmean(gap.filter(selector=BASELINE, rate=limits.rate)["nll_lerf"])
-    damage = (lerf - dense_nll) / (chance - dense_nll) if chance > dense_nll else None
+    most = float(gap["ceiling"][0]) - dense_nll
+    damage = min(lerf - dense_nll, most) / min(chance - dense_nll, most) if chance > dense_nll else None
     return Numbers(log_gap, lerf, chance, dense_nll, damage)
 
 
@@ -110,6 +122,8 @@ def _against_random(
             f"the table of differences does not compare {selector} with random at rate {limits.rate:g}; "
             "run the analysis `differences` again"
         )
+    if "saturated" in lines.columns and lines["saturated"].any():
+        return [Estimate(0.0, None, None, None, None)]
     draws = between_draws(draw_sweep, limits.rate, (selector, "lerf"))
     return each_line(lines, "difference", draws)
 

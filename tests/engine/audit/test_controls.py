@@ -48,7 +48,7 @@ def test_tables_have_the_agreed_columns(audit_and_tables) -> None:
     _, tables, seen = audit_and_tables
     table = tables["controls"]
     assert table.schema == spec("controls").schema()
-    assert tables["control_differences"].schema == spec("control_differences").schema(COLUMNS)
+    assert tables["control_differences"].schema == spec("control_differences").schema((*COLUMNS, "saturated"))
     # per rate and order: 5 rankings, 2 x 2 layer-matched, 3 nulls, 3 smaller ones with 5 references each
     assert table.height == 2 * 2 * (5 + 4 + 3 + 3 * (1 + 5))
     done = [step[1] for step in seen if step[0] == "cells"]
@@ -179,6 +179,16 @@ def test_a_smaller_edit_only_looks_better() -> None:
     )
     assert lrp.sentence.endswith("it looks better, and that holds at equal size.")
     assert ig.sentence.startswith("VETO-IG does worse than consensus2 at 30% (MoRF, 100 rows)")
+
+
+def test_two_destroyed_models_are_not_compared() -> None:
+    line = ("lrp", "lerf", None, 300, 300, -0.22, 0.1)
+    others = [(name, "lerf", None, 300, 300, 5.0, 0.1) for name in ("ig", "random", "rank_randomised")]
+    table = difference_lines(line, *others).with_columns(saturated=pl.Series([False, True, True, True]))
+    alive, *destroyed = control_answers(table)
+    assert alive.answer == "better"  # tested alone
+    assert [one.answer for one in destroyed] == ["saturated"] * 3
+    assert "IG alone and consensus2 both destroy the model at 30% (LeRF, 300 rows)" in destroyed[0].sentence
 
 
 def test_seeds_count_by_their_mean_and_spread() -> None:

@@ -33,8 +33,8 @@ def test_tables_say_what_the_sweep_measured(tiny_llama: LoadedModel, tiny_text: 
         swept = sweep_model(tiny_llama, audit.scores, audit.evaluation, store=store, rates=RATES, seeds=(7, 8, 9))
         cells = len(store)
         gaps, spreads = gap(audit)["gap"], seeds(audit)["seeds"]
-        assert len(store) == cells, "cells of the sweep are used, not measured again"
-    assert dict(gaps.schema) == spec("gap").schema(COLUMNS)
+        assert len(store) == cells + 1, "beside the unedited model cells of the sweep are used, not measured again"
+    assert dict(gaps.schema) == spec("gap").schema((*COLUMNS, "saturated_above"))
     assert dict(spreads.schema) == spec("seeds").schema()
     nll = {tuple(row[:4]): row[4] for row in swept.select("selector", "seed", "order", "rate", "nll").rows()}
     assert [(line["selector"], line["seed"], line["rate"]) for line in gaps.iter_rows(named=True)] == [

@@ -18,6 +18,7 @@ from engine.results.store import Store
 from engine.results.tables import spec
 from engine.stats.group_harm import excess_p
 from engine.studies.audit.groups import COMPARED, fractions, mask_groups, random_group, summary
+from engine.studies.audit.inputs import AuditInputs
 
 
 def test_fractions_by_hand() -> None:
@@ -89,7 +90,7 @@ def test_dangerous_groups_by_hand(tiny_llama: LoadedModel, tiny_text: Path, tmp_
         scores = {name: np.atleast_2d(values)[0].tolist() for name, values in audit.scores.items()}
         text = audit.evaluation
     table = tables["dangerous"]
-    assert table.schema == spec("dangerous").schema(COMPARED)
+    assert table.schema == spec("dangerous").schema((*COMPARED, "saturated"))
     confirmed = ("confirmed_groups", "confirmed_rows", "confirmed_share")
     assert tables["dangerous_summary"].schema == spec("dangerous_summary").schema(confirmed)
     frame = tiny_llama.rows.frame()
@@ -132,9 +133,12 @@ def test_summary_of_an_empty_mask() -> None:
 
 
 def test_groups_above_the_limit_are_compared_with_random_ones(
-    tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path
+    tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every random group measured again by hand; groups within the limit are not compared."""
+    """Every random group measured again by hand; groups within the limit, and those that destroy the model as their
+    random ones do, are not compared."""
+    destroyed = math.inf
+    monkeypatch.setattr(AuditInputs, "saturated_above", lambda *_: destroyed)
     with Store(tmp_path) as store:
         audit = tiny_audit(
             tiny_llama, tiny_text, store, scoring={"selectors": ("random", "magnitude")}, dangerous_rate=0.4,
@@ -142,6 +146,13 @@ def test_groups_above_the_limit_are_compared_with_random_ones(
         )  # fmt: skip
         table = dangerous(audit)["dangerous"]
         text = audit.evaluation
+        least = pl.min_horizontal("nll", "random_nll")
+        destroyed = float(table.filter("dangerous").select(least.sort().get(1)).item())
+        again = dangerous(audit)["dangerous"]
+    saturated = again["dangerous"] & (table.select(least).to_series() > destroyed)
+    assert 0 < saturated.sum() == again["saturated"].sum() < table["dangerous"].sum()
+    assert again.filter("saturated").select("p", "p_holm").drop_nulls("p").is_empty()
+    assert again.filter(~pl.col("saturated"))["p"].to_list() == table.filter(~saturated)["p"].to_list()
     dense = negative_log_likelihood(tiny_llama, text)
     assert table["dense_nll"].to_list() == [pytest.approx(dense.nats_per_token)] * table.height
     assert 0 < table["dangerous"].sum() < table.height

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,8 @@ def test_every_protocol_has_every_ranking(done: tuple[AuditInputs, Tables]) -> N
     assert tables["protocols"].height == ways * 4  # random twice
     assert tables["protocols_pairs"].height == ways * 3
     assert tables["protocols_areas"].height == 27 * 3
-    assert tables["protocols_claims"]["protocols"].to_list() == [ways] * 3
+    destroyed = tables["protocols_pairs"].filter("saturated").height
+    assert 0 < destroyed == ways * 3 - tables["protocols_claims"]["protocols"].sum()
     assert tables["protocols_units"].rows()[0][1:] == ("row", 288, None)
     assert dict(tables["protocols_units"].select("unit_kind", "unit_count").rows()) == {
         "row": 288, "neuron": 56, "head": 8,
@@ -129,7 +131,7 @@ def test_areas_are_the_trapezoids_of_the_table(done: tuple[AuditInputs, Tables])
 
 
 def test_pairs_and_claims_count_the_same(done: tuple[AuditInputs, Tables]) -> None:
-    _, tables = done
+    audit, tables = done
     pairs = tables["protocols_pairs"]
     for line in pairs.iter_rows(named=True):
         assert line["difference"] == pytest.approx(line["harm_a"] - line["harm_b"], abs=1e-9)
@@ -142,7 +144,19 @@ def test_pairs_and_claims_count_the_same(done: tuple[AuditInputs, Tables]) -> No
         own = [line for line in pairs.iter_rows(named=True) if {line["selector_a"], line["selector_b"]} == both]
         assert claim["protocols_for"] == sum(line["ahead"] == claim["selector_a"] for line in own)
         assert claim["protocols_against"] == sum(line["ahead"] == claim["selector_b"] for line in own)
-        assert claim["protocols_tied"] == sum(line["ahead"] is None for line in own)
+        assert claim["protocols_tied"] == sum(line["ahead"] is None and not line["saturated"] for line in own)
+    ways = ["intervention", "unit_kind", "order", "rate"]
+    with torch.no_grad():
+        ids = audit.evaluation.input_ids[:4]
+        logits = audit.loaded.model(input_ids=ids).logits[:, :-1].flatten(0, 1)
+    dense = float(torch.nn.functional.cross_entropy(logits.double(), ids[:, 1:].flatten()))
+    limit = dense + max(0, math.log(logits.shape[-1]) - dense) / 2
+    means = tables["protocols"].filter(metric="nll").group_by(*ways, "selector").agg(pl.col("value").mean())
+    nll = {tuple(line[:-1]): line[-1] for line in means.iter_rows()}
+    for line in pairs.iter_rows(named=True):
+        least = min(nll[*(line[way] for way in ways), line[f"selector_{side}"]] for side in "ab")
+        assert line["saturated"] == (least > limit) or abs(least - limit) < 1e-6
+        assert not line["saturated"] or (line["ahead"] is line["p_holm"] is None)
 
 
 def test_nothing_is_measured_twice(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, monkeypatch: Any) -> None:

@@ -84,7 +84,7 @@ def test_table_lists_every_pair_and_every_gap(tiny_llama: LoadedModel, tiny_text
             gap_rates=(0.0, 0.4),
         )
         table = differences(audit)["differences"]
-        assert dict(table.schema) == spec("differences").schema(COLUMNS)
+        assert dict(table.schema) == spec("differences").schema((*COLUMNS, "saturated"))
         # random's 2 seeds against 2 selectors, and those against each other; a gap per ranking
         assert table.filter(rate=0.4).group_by("kind").len().sort("kind").rows() == [("gap", 4), ("lerf", 5)]
         for line in table.iter_rows(named=True):
@@ -97,6 +97,9 @@ def test_table_lists_every_pair_and_every_gap(tiny_llama: LoadedModel, tiny_text
                 windows.append(np.array(nll_of(audit, mask).window_nats) / 15)
             test = scipy.stats.ttest_rel(*windows) if line["rate"] else None
             assert line["difference"] == pytest.approx(np.mean(windows[0] - windows[1]), abs=1e-12)
+            dense = np.mean(nll_of(audit, []).window_nats) / 15
+            limit = dense + max(0, math.log(tiny_llama.model.config.vocab_size) - dense) / 2
+            assert line["saturated"] == (min(map(np.mean, windows)) > limit)
             blocks = np.split(windows[0] - windows[1], [2, 3])  # five windows: three blocks of 2, 1 and 2
             assert line["blocks"] == 3
             rest = [(part - line["difference"]).sum() for part in blocks]

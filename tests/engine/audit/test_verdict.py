@@ -147,6 +147,38 @@ def test_validity(seed: Any, expected: str, reason: str, random_first: bool) -> 
     assert reason in found["reasons"]
 
 
+@pytest.mark.parametrize(
+    ("seed", "ceiling", "expected", "reason"),
+    [
+        (flat(2.45, 3.0), 3.5, "faithful", "it does 30.0% of the damage"),  # of 1.5, not of 2.0
+        (flat(2.6, 3.0), 3.5, "not", "the log gap at 30% is not clearly above zero"),  # .9 of it counts
+        (flat(2.4, 0.9), 3.0, "not", "the log gap at 30% is not clearly above zero"),
+        (flat(3.1, 3.0), 3.0, "not", "is not clearly below every random ranking"),  # both destroyed
+        (({0.1: 2.1, 0.3: 2.4, 0.5: 3.2}, {0.1: 4.0, 0.3: 4.0, 0.5: 3.3}), 3.0, "not", "log gap at 30%"),
+        (({0.1: 2.1, 0.3: 2.4, 0.5: 3.5}, {0.1: 4.0, 0.3: 4.0, 0.5: 3.6}), 3.45, "faithful", "at every rate"),
+        (({0.1: 2.1, 0.3: 2.4, 0.5: 3.4}, {0.1: 4.0, 0.3: 4.0, 0.5: 3.6}), 3.45, "partly", "+0.05 at 50%"),
+    ],
+)
+def test_a_loss_counts_up_to_where_the_model_is_destroyed(
+    seed: Any, ceiling: float, expected: str, reason: str
+) -> None:
+    """Random does 3.9 to 4.1; dense is 2."""
+    rates = tuple(seed[0])
+    chance = [(dict.fromkeys(rates, one), dict.fromkeys(rates, one)) for one in (3.9, 4.0, 4.1)]
+    gap, differences = tables({"random": chance, "wanda": [seed]})
+    nll = {(line["selector"], line["seed"], line["rate"]): line["nll_lerf"] for line in gap.iter_rows(named=True)}
+    destroyed = [
+        min(nll[line[f"selector_{side}"], line[f"seed_{side}"], line["rate"]] for side in "ab") > ceiling
+        for line in differences.iter_rows(named=True)
+    ]
+    verdicts = judge_selectors(
+        gap.with_columns(saturated_above=pl.lit(ceiling)), differences.with_columns(saturated=pl.Series(destroyed)),
+        DENSE, specific=SPECIFIC,
+    )  # fmt: skip
+    found = verdicts.row(by_predicate=pl.col("selector") == "wanda", named=True)
+    assert (found["validity"], reason.lower() in found["reasons"].lower()) == (expected, True), found
+
+
 def test_numbers_are_those_of_the_reference_rate() -> None:
     found = verdict_of([({0.1: 2.1, 0.3: 2.5}, {0.1: 5.0, 0.3: 4.0})])
     assert found["log_gap"] == pytest.approx(1.5)
