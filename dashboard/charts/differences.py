@@ -10,11 +10,13 @@ import polars as pl
 
 from dashboard.charts import formats, matrix, palette
 from engine.stats.holm import adjusted
-from engine.stats.table_estimates import between_draws, mean_of_lines
+from engine.stats.table_estimates import all_saturated, between_draws, mean_of_lines
 
 LEVEL = 0.05  # of the adjusted p, as the verdicts ask for
 _NUMBERS = ("difference", "stderr", "low", "high", "p_holm")
-_SCHEMA = {"selector_a": pl.String, "selector_b": pl.String, **dict.fromkeys(_NUMBERS, pl.Float64)}
+_SCHEMA = {
+    "selector_a": pl.String, "selector_b": pl.String, **dict.fromkeys(_NUMBERS, pl.Float64), "saturated": pl.Boolean,
+}  # fmt: skip
 
 
 def over_seeds(
@@ -24,18 +26,25 @@ def over_seeds(
 
     kind: `lerf`, NLL of a minus NLL of b under LeRF; `gap`, NLL_MoRF minus NLL_LeRF, a and b the same selector.
     Columns: selector_a, selector_b, difference (nats per token), stderr, low and high (95%, Student's t), p_holm:
-    two-sided, adjusted by Holm over all lines; null without an error. draw_sweep: the calibration text's part.
+    two-sided, adjusted by Holm over all lines; null without an error, and where `saturated`: both masks destroy the
+    model. draw_sweep: the calibration text's part.
     """
     part = differences.filter(pl.col("kind") == kind, (pl.col("rate") - rate).abs() < 1e-9)
-    found = {}
+    found, destroyed = {}, set()
     for key, lines in part.group_by("selector_a", "selector_b", maintain_order=True):
         a, b = cast("tuple[str, str]", key)
         orders = ("morf", "lerf") if kind == "gap" else ("lerf", "lerf")
         draws = between_draws(draw_sweep, rate, (a, orders[0]), (b, orders[1]))
         seeds = ["seed_a"] if kind == "gap" else ["seed_a", "seed_b"]
         found[a, b] = mean_of_lines(lines, "difference", seeds, draws)
-    p_holm = adjusted({pair: p for pair, one in found.items() if (p := one.p_differs) is not None})
-    rows = [(*pair, one.value, one.stderr, one.low, one.high, p_holm.get(pair)) for pair, one in found.items()]
+        if all_saturated(lines):
+            destroyed.add((a, b))
+    p_values = {pair: one.p_differs for pair, one in found.items() if pair not in destroyed}
+    p_holm = adjusted({pair: p for pair, p in p_values.items() if p is not None})
+    rows = [
+        (*pair, one.value, one.stderr, one.low, one.high, p_holm.get(pair), pair in destroyed)
+        for pair, one in found.items()
+    ]
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 

@@ -70,22 +70,26 @@ def _quadrant(stable: pl.Expr, valid: pl.Expr) -> pl.Expr:
 
 
 def validity(sweep: pl.DataFrame, model: str) -> pl.DataFrame:
-    """Columns selector, log_gap, damage at `RATE`, as in `scatter`; seeds are averaged in NLL."""
+    """Columns selector, log_gap, damage at `RATE`, as in `scatter`; seeds are averaged in NLL. Losses count up to where
+    the model is destroyed; null where both orders destroy it."""
     points = series.points(sweep, model, sweep["selector"].unique().to_list(), ["lerf", "morf"], (RATE, RATE))
     gaps = series.gaps(points)
     dense = series.unmasked_nll(sweep, model)
-    chance = gaps.filter(selector=BASELINE)["nll_lerf"].to_list()
+    harm = points.filter(order="lerf").select("selector", pl.col("counted") - dense)
+    chance = harm.filter(selector=BASELINE)["counted"].to_list()
     damage = pl.lit(None, pl.Float64)
-    if dense is not None and chance and chance[0] > dense:
-        damage = (pl.col("nll_lerf") - dense) / (chance[0] - dense)
-    return gaps.select("selector", "log_gap", damage.alias("damage"))
+    if dense is not None and chance and chance[0] > 0:
+        damage = pl.col("counted") / chance[0]
+    return gaps.join(harm, on="selector").select(
+        "selector", pl.col("counted_gap").alias("log_gap"), damage.alias("damage")
+    )
 
 
 def snapshot(sweeps: Mapping[str, tuple[pl.DataFrame, str]]) -> pl.DataFrame:
     """LeRF at `RATE` over models. sweeps: label -> (curves, model).
 
-    Columns: label, selector, nll, error (`series.whole_error`), printed, unmasked_nll; models that were not measured at
-    `RATE` are left out.
+    Columns: label, selector, nll, error (`series.whole_error`), printed, destroyed, unmasked_nll; models that were not
+    measured at `RATE` are left out.
     """
     parts = []
     for label, (curves, model) in sweeps.items():
@@ -95,6 +99,7 @@ def snapshot(sweeps: Mapping[str, tuple[pl.DataFrame, str]]) -> pl.DataFrame:
         parts.append(
             _ordered(points).select(
                 pl.lit(label).alias("label"), "selector", "nll", series.whole_error().alias("error"), "printed",
+                "destroyed",
                 pl.lit(unmasked, pl.Float64).alias("unmasked_nll"),
             )
         )  # fmt: skip

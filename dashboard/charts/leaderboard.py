@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -46,7 +47,8 @@ def leaderboard(entries: Sequence[Entry]) -> pl.DataFrame:
 
     budget: share of rows that can go before perplexity doubles, lowest scores first. log_gap = NLL(MoRF) - NLL(LeRF),
     harm = NLL(LeRF) - NLL of the unmasked model, both in nats per token, seeds averaged in NLL; damage = harm / harm
-    of the random LeRF masks. validity, stability: the verdicts' words.
+    of the random LeRF masks. In gap and damage a loss counts up to where the model is destroyed
+    (`engine.stats.saturation`); no gap where both orders destroy it. validity, stability: the verdicts' words.
     draw_jaccard: overlap of masks from disjoint draws of calibration text; spearman: of scores from half the text with
     those from all of it (nested sizes). Null for whatever was not measured. gap_at_ceiling, harm_at_ceiling: does the
     number rest on a published cell at a numerical ceiling, so that it only says more or less?
@@ -60,22 +62,26 @@ def _of(entry: Entry) -> pl.DataFrame:
     selectors = palette.in_order(frame.filter(model=entry.model)["selector"].to_list())
     points = series.points(frame, entry.model, selectors, ["lerf", "morf"], (RATE, RATE))
     dense = series.unmasked_nll(frame, entry.model)
-    lerf = {row["selector"]: row["nll"] for row in points.filter(order="lerf").iter_rows(named=True)}
-    morf = {row["selector"]: row["nll"] for row in points.filter(order="morf").iter_rows(named=True)}
+    lerf = {row["selector"]: row for row in points.filter(order="lerf").iter_rows(named=True)}
+    morf = {row["selector"]: row for row in points.filter(order="morf").iter_rows(named=True)}
     ceiling = {(row["selector"], row["order"]) for row in points.filter("plateau").iter_rows(named=True)}
     verdicts = _by_selector(entry.verdicts)
     nested = _nested(entry.stability)
-    chance = _less(lerf.get(BASELINE), dense)
+    chance = _less(_value(lerf, BASELINE, "counted"), dense)
     lines = []
     for name in selectors:
         if name not in lerf and name not in morf:
             continue
-        harm, said = _less(lerf.get(name), dense), verdicts.get(name, {})
-        damage = harm / chance if harm is not None and chance is not None and chance > 0 else None
+        harm, said = _less(_value(lerf, name, "nll"), dense), verdicts.get(name, {})
+        counted = _less(_value(lerf, name, "counted"), dense)
+        damage = counted / chance if counted is not None and chance is not None and chance > 0 else None
+        gap = _less(_value(morf, name, "counted"), _value(lerf, name, "counted"))
+        if all(_value(one, name, "destroyed") for one in (lerf, morf)):
+            gap = None
         lines.append(
             (
                 formats.model_title(entry.model), entry.name, name, said.get("budget"),
-                _less(morf.get(name), lerf.get(name)), harm, damage,
+                gap, harm, damage,
                 said.get("validity"), said.get("stability"), said.get("draw_jaccard"), nested.get(name),
                 bool({(name, "lerf"), (name, "morf")} & ceiling), (name, "lerf") in ceiling,
             )
@@ -93,6 +99,10 @@ def _nested(stability: pl.DataFrame | None) -> dict[str, float]:
         return {}
     lines = against_half(stability.filter(pl.col("spearman").is_not_null()))
     return {row["selector"]: row["spearman"] for row in lines.iter_rows(named=True)}
+
+
+def _value(points: dict[str, dict[str, Any]], name: str, column: str) -> Any:
+    return points.get(name, {}).get(column)
 
 
 def _less(value: float | None, other: float | None) -> float | None:

@@ -23,9 +23,14 @@ def points(
     the seeds, otherwise the standard error over blocks of evaluation windows (in tables of earlier
     versions over windows).
     Columns: selector, order, rate, nll, error (nats, null if unknown), window_error (the standard error over windows,
-    its mean over seeds), seeds, rows_removed, tokens, printed, plateau.
+    its mean over seeds), seeds, rows_removed, tokens, printed, plateau, counted: nll up to where the model is destroyed
+    (`engine.stats.saturation`), beyond which nothing is better or worse; destroyed: is it above that. Where the frame
+    does not know the limit, nothing is destroyed.
     """
     low, high = rates
+    if "saturated_above" not in frame.columns:
+        frame = frame.with_columns(saturated_above=pl.lit(None, pl.Float64))
+    limit = pl.col("saturated_above").first()
     chosen = frame.filter(
         pl.col("model") == model,
         pl.col("selector").is_in(list(selectors)),
@@ -42,6 +47,8 @@ def points(
             pl.len().alias("seeds"),
             pl.col("rows_removed", "tokens", "printed").first(),
             pl.col("plateau").any(),
+            pl.min_horizontal(pl.col("nll").mean(), limit).alias("counted"),
+            (pl.col("nll").mean() > limit).fill_null(False).alias("destroyed"),
         )
         .sort("order", "rate", maintain_order=True)
     )
@@ -64,8 +71,8 @@ def gaps(curve_points: pl.DataFrame) -> pl.DataFrame:
 
     Columns: selector, rate, nll_lerf, nll_morf, error (of log_gap, with the two orders' errors taken as independent;
     null where one is not known), log_gap = nll_morf - nll_lerf (nats), gap (text of PPL_MoRF - PPL_LeRF, which as a
-    number could overflow), at_ceiling: is one of the two at a published table's numerical ceiling. Rows with one order
-    only are left out.
+    number could overflow), at_ceiling: is one of the two at a published table's numerical ceiling, counted_gap: log_gap
+    of losses up to where the model is destroyed, null where both are. Rows with one order only are left out.
     """
     lerf, morf = (
         curve_points.filter(order=order).select(
@@ -73,13 +80,18 @@ def gaps(curve_points: pl.DataFrame) -> pl.DataFrame:
             "rate",
             pl.col("nll").alias(f"nll_{order}"),
             pl.col("plateau").alias(f"at_{order}"),
+            pl.col("counted").alias(f"counted_{order}"),
+            pl.col("destroyed").alias(f"destroyed_{order}"),
             whole_error().alias(f"error_{order}"),
         )
         for order in ("lerf", "morf")
     )
     both = lerf.join(morf, on=["selector", "rate"]).with_columns(at_ceiling=pl.col("at_lerf") | pl.col("at_morf"))
-    both = both.with_columns(error=(pl.col("error_lerf") ** 2 + pl.col("error_morf") ** 2).sqrt())
-    both = both.drop("at_lerf", "at_morf", "error_lerf", "error_morf")
+    told = ~(pl.col("destroyed_lerf") & pl.col("destroyed_morf"))
+    both = both.with_columns(
+        error=(pl.col("error_lerf") ** 2 + pl.col("error_morf") ** 2).sqrt(),
+        counted_gap=pl.when(told).then(pl.col("counted_morf") - pl.col("counted_lerf")),
+    ).select("selector", "rate", "nll_lerf", "nll_morf", "at_ceiling", "error", "counted_gap")
     texts = [formats.perplexity_difference(m, le) for m, le in both.select("nll_morf", "nll_lerf").iter_rows()]
     return both.with_columns(
         log_gap=pl.col("nll_morf") - pl.col("nll_lerf"), gap=pl.Series(texts, dtype=pl.String)

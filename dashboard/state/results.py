@@ -46,6 +46,7 @@ CURVE_SCHEMA = {
     "tokens": pl.Int64,
     "printed": pl.String,  # the published text of the cell, null for measured ones
     "plateau": pl.Boolean,  # published cell at a numerical ceiling
+    "saturated_above": pl.Float64,  # NLL, nats: the model is destroyed (`engine.stats.saturation`); null: not known
 }
 _SEARCH_DEPTH = 3
 describe_run = provenance.describe_run
@@ -70,7 +71,12 @@ class Curves:
     published: bool = False
     errors: str = "evaluation windows"  # what errors of a point take as independent
     before_windows: tuple[int, ...] | None = None
-    saturated_above: float | None = None  # NLL, nats: the model is destroyed (`engine.stats.saturation`)
+
+    @property
+    def saturated_above(self) -> float | None:
+        """NLL, nats, above which the model is destroyed; of curves of one model."""
+        limits = self.frame["saturated_above"]
+        return None if limits.is_empty() else limits[0]
 
     @property
     def models(self) -> list[str]:
@@ -248,16 +254,14 @@ def _curves(table: Table, *, published: bool) -> Curves:
     frame = table.frame.with_columns(
         printed="perplexity_printed" if published else pl.lit(None, pl.String),
         plateau="at_ceiling" if "at_ceiling" in table.frame.columns else pl.lit(False),
+        saturated_above="saturated_above" if "saturated_above" in table.frame.columns else pl.lit(None),
     )
     errors = Curves.errors
     if has_blocks(table.frame):
         frame, errors = frame.with_columns(nll_stderr="stderr_blocks"), units_in_words(table.frame)
     ordered = frame.select(pl.col(name).cast(kind) for name, kind in CURVE_SCHEMA.items())
     ordered = ordered.sort("selector", "order", "rate", "seed", maintain_order=True)
-    saturated = None
-    if "saturated_above" in table.frame.columns and table.frame.height:
-        saturated = float(table.frame["saturated_above"][0])
-    return Curves(ordered, table.provenance, published, errors, table.before_windows, saturated)
+    return Curves(ordered, table.provenance, published, errors, table.before_windows)
 
 
 def stamp(path: Path) -> tuple[int, ...] | None:

@@ -93,9 +93,19 @@ def test_the_shipped_results_open():
 def test_one_window_has_no_error():
     table = frame("differences", [("m", "lerf", "lrp", "lerf", None, "ig", "lerf", None, 0.3, -0.5, None, None)])
     found = differences.over_seeds(table, "lerf", 0.3)
-    assert found.row(0) == ("lrp", "ig", -0.5, None, None, None, None)
+    assert found.row(0) == ("lrp", "ig", -0.5, None, None, None, None, False)
     assert [note.text for note in differences.pairs(found, 0.3).layout.annotations] == ["(−0.50)", "(0.50)"]
     assert differences.over_seeds(table.clear(), "lerf", 0.3).schema == pl.Schema(differences._SCHEMA)
+
+
+def test_two_destroyed_models_are_not_told_apart():
+    """They are no part of the correction either."""
+    table = lines()
+    alone = differences.over_seeds(table.filter(selector_a="lrp", selector_b="ig"), "lerf", 0.3)
+    others = ~((pl.col("selector_a") == "lrp") & (pl.col("selector_b") == "ig"))
+    found = differences.over_seeds(table.with_columns(saturated=others), "lerf", 0.3)
+    assert found.filter(others)["p_holm"].null_count() == found.filter("saturated").height == found.height - 1 > 0
+    assert found.filter(~others)["p_holm"].to_list() == alone["p_holm"].to_list()
 
 
 def test_the_other_way_round_the_ends_are_turned():

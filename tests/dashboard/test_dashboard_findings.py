@@ -29,9 +29,11 @@ def number(text):
     return math.log(float(plain))
 
 
-def table(values, errors=None):
-    rows = [(name, value, None if errors is None else errors[name]) for name, value in values.items()]
-    return pl.DataFrame(rows, schema={"selector": pl.String, "nll": pl.Float64, "error": pl.Float64}, orient="row")
+def table(values, errors=None, limit=math.inf):
+    """limit: NLL above which a model is destroyed."""
+    rows = [(name, value, None if errors is None else errors[name], value > limit) for name, value in values.items()]
+    schema = {"selector": pl.String, "nll": pl.Float64, "error": pl.Float64, "destroyed": pl.Boolean}
+    return pl.DataFrame(rows, schema=schema, orient="row")
 
 
 def named(part):
@@ -44,7 +46,7 @@ def named(part):
 
 def holds(sentence, rows, order):
     """Is a sentence of two groups true of the table, by a loop over all pairs?"""
-    values = {name: (nll, error) for name, nll, error in rows.iter_rows()}
+    values = {name: (nll, error) for name, nll, error, destroyed in rows.iter_rows() if not destroyed}
     first, second = sentence.split("; ")[:2]
     verbs = r"(?:keeps?|drives?|goes|go|stays?)"
     front = re.match(rf"(.*?) {verbs} (?:perplexity )?(below|above) (\S+)", first)
@@ -82,9 +84,20 @@ def test_every_sentence_of_random_tables_is_true_of_them(order, errors):
         count = int(noise.integers(2, len(names) + 1))
         values = {name: float(noise.normal(4, 10 ** noise.uniform(-2, 1.5))) for name in names[:count]}
         bars = {name: float(10 ** noise.uniform(-2, 0)) for name in values} if errors else None
-        rows = table(values, bars)
+        rows = table(values, bars, limit := noise.choice([math.inf, 6.0]))
         sentence = curves.harm(rows, order, "with 30% removed")
-        if ";" in sentence and "no clear gap" not in sentence:
+        if lost := {name for name, value in values.items() if value > limit}:
+            sentence, _, end = sentence.rpartition("; ")
+            who, more = named(re.split(" destroys? ", end)[0])
+            assert who <= lost
+            assert len(who) + more == len(lost) or len(lost) == count
+            values = {name: value for name, value in values.items() if name not in lost}
+            count = len(values)
+        if not values:
+            assert end == "Every selector's mask destroys the model with 30% removed"
+        elif len(values) == 1:
+            assert sentence.startswith(f"{palette.title(next(iter(values)))}: perplexity ")
+        elif ";" in sentence and "no clear gap" not in sentence:
             assert holds(sentence, rows, order)
             seen.add("groups")
         else:
@@ -138,8 +151,25 @@ def test_the_shipped_curves(order):
             errors[name] = math.sqrt(spread + (sum(error for _, error in cells) / len(cells)) ** 2)
     sentence = curves.curve(points, order)
     assert "with 30% removed" in sentence
-    rows = table(values, errors)
+    rows = table(values, errors, frame["saturated_above"][0] or math.inf)
     assert holds(sentence, rows, order) if ";" in sentence else "errors" in sentence
+
+
+def test_where_every_mask_destroys_the_model_another_rate_is_told():
+    frame = results.read_run(SHIPPED).frame.with_columns(saturated_above=pl.lit(5.0))
+    points = series.points(frame, "demo", ["lrp", "ig"], ["lerf", "morf"], (0.0, 1.0))
+    at_thirty = points.filter(order="morf", rate=0.3)
+    assert at_thirty["nll"].min() > 5
+    alive = points.filter(pl.col("order") == "morf", pl.col("nll") <= 5)
+    assert f"with {alive['rate'].max():.0%} removed" in curves.curve(points, "morf") != curves.curve(points, "lerf")
+    gaps = series.gaps(points)
+    for row in gaps.iter_rows(named=True):
+        both = min(row["nll_lerf"], row["nll_morf"]) > 5
+        assert row["counted_gap"] == (None if both else min(5, row["nll_morf"]) - min(5, row["nll_lerf"]))
+    best = max(gaps.filter(rate=0.3)["counted_gap"])
+    assert f"{best:.2f} nats" in curves.gap(gaps)
+    destroyed = points.filter(rate=0.3).with_columns(destroyed=pl.lit(True))
+    assert curves.over_models([destroyed], "morf") == "No model has two selectors to compare"
 
 
 @pytest.mark.parametrize("model", results.read_paper().models)

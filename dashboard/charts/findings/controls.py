@@ -14,9 +14,11 @@ from dashboard.charts.findings import words
 Row = dict[str, Any]
 
 
-def at_equal_size(better: Sequence[str], lost: Sequence[str], when: str) -> str:
+def at_equal_size(better: Sequence[str], lost: Sequence[str], when: str, *, all_destroyed: bool = False) -> str:
     """Controls that beat Consensus-2 with as many rows, and those that do so only because they remove fewer."""
     reference = palette.title("consensus2")
+    if all_destroyed:
+        return f"{reference} and every control destroy the model, {when}: nothing is told"
     if better:
         return f"{_names(better)} {words.verb(better, 'beats', 'beat')} {reference} at equal size, {when}"
     only = f"; {_names(lost)} only by removing fewer rows" if lost else ""

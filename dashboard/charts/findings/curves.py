@@ -18,7 +18,8 @@ NOTHING_APART = "No difference beyond the errors"
 
 
 def curve(points: pl.DataFrame, order: str, *, shift: float | None = 0.0, wanted: float = RATE) -> str:
-    """One order of `series.points` at the rate nearest to `wanted` that every drawn selector has.
+    """One order of `series.points` at the rate nearest to `wanted` that every drawn selector has, and at which not all
+    of them destroy the model.
 
     shift: what the figure takes from every NLL: the unmasked model's where it divides by it, None where that is not
     known and nothing is drawn.
@@ -26,6 +27,8 @@ def curve(points: pl.DataFrame, order: str, *, shift: float | None = 0.0, wanted
     part = points.filter(pl.col("order") == order)
     if part.is_empty() or shift is None:
         return "Nothing is drawn"
+    alive = part.filter(~pl.col("destroyed"))["rate"].unique()
+    part = part.filter(pl.col("rate").is_in(alive.implode())) if alive.len() else part
     counts = part.group_by("rate").len()
     shared = counts.filter(pl.col("len") == part["selector"].n_unique())["rate"].to_list()
     rate = words.nearest(shared or part["rate"].to_list(), wanted)
@@ -36,8 +39,16 @@ def curve(points: pl.DataFrame, order: str, *, shift: float | None = 0.0, wanted
 
 
 def harm(rows: pl.DataFrame, order: str, when: str, shift: float = 0.0) -> str:
-    """Who keeps perplexity low under LeRF, who drives it up under MoRF. rows: one line per selector with columns
-    selector, nll and error (nats, null where it is not known)."""
+    """Who keeps perplexity low under LeRF, who drives it up under MoRF, who destroys the model: of these no more is
+    said. rows: one line per selector with columns selector, nll and error (nats, null where it is not known),
+    destroyed."""
+    destroyed = rows.filter("destroyed")["selector"].to_list()
+    if destroyed:
+        rows = rows.filter(~pl.col("destroyed"))
+        if rows.is_empty():
+            return f"Every selector's mask destroys the model {when}"
+        end = f"{words.titles(destroyed)} {words.verb(destroyed, 'destroys', 'destroy')} the model"
+        return f"{harm(rows, order, when, shift)}; {end}"
     of = "" if shift == 0.0 else " times the unmasked model's"
     values = [
         Value(name, nll - shift, error)
@@ -84,13 +95,15 @@ def _rest(names: Sequence[str]) -> str:
 
 def gap(gap_rows: pl.DataFrame, wanted: float = RATE) -> str:
     """`series.gaps` at the rate nearest to `wanted`: the largest gap, and rankings that stand on their heads beyond
-    their errors (as measured, where there are none; Random's gap is chance)."""
+    their errors (as measured, where there are none; Random's gap is chance). A loss counts up to where the model is
+    destroyed."""
+    gap_rows = gap_rows.filter(pl.col("counted_gap").is_finite())
     rate = words.nearest(gap_rows["rate"].to_list(), wanted)
-    rows = gap_rows.filter((pl.col("rate") - (rate or 0.0)).abs() < 1e-9, pl.col("log_gap").is_finite())
+    rows = gap_rows.filter((pl.col("rate") - (rate or 0.0)).abs() < 1e-9)
     if rate is None or rows.is_empty():
         return "No gap is known"
     when = f"with {formats.rate(rate)} removed"
-    values = [Value(*line) for line in rows.select("selector", "log_gap", "error").iter_rows()]
+    values = [Value(*line) for line in rows.select("selector", "counted_gap", "error").iter_rows()]
     far = groups.limit(len(values)) if groups.known(values) else 0.0
     best = max(values, key=lambda value: value.value)
     inverted = [one.name for one in values if one.name != BASELINE and one.value < -far * (one.error or 0.0)]
@@ -104,7 +117,8 @@ def gap(gap_rows: pl.DataFrame, wanted: float = RATE) -> str:
 def over_models(panels: Sequence[pl.DataFrame], order: str, wanted: float = RATE) -> str:
     """In how many models a selector does the least harm (LeRF) or the most (MoRF), as measured; `series.points` each.
 
-    Models with two selectors or more at the rate nearest to `wanted` count, and of these such as have the leaders.
+    Models with two selectors or more at the rate nearest to `wanted` that are not all destroyed there count, and of
+    these such as have the leaders. Destroyed models are level with each other.
     """
     rates = [rate for points in panels for rate in points.filter(pl.col("order") == order)["rate"].to_list()]
     rate = words.nearest(rates, wanted)
@@ -113,11 +127,11 @@ def over_models(panels: Sequence[pl.DataFrame], order: str, wanted: float = RATE
     for points in panels:
         here = points.filter(pl.col("order") == order, (pl.col("rate") - (rate or 0.0)).abs() < 1e-9)
         finite = here.filter(pl.col("nll").is_finite())
-        if rate is None or finite.height < 2:
+        if rate is None or finite.height < 2 or finite["destroyed"].all():
             continue
         measured.append(set(finite["selector"]))
-        end = finite["nll"].min() if order == "lerf" else finite["nll"].max()
-        leaders.update(finite.filter(pl.col("nll") == end)["selector"].to_list())
+        end = finite["counted"].min() if order == "lerf" else finite["counted"].max()
+        leaders.update(finite.filter(pl.col("counted") == end)["selector"].to_list())
     word = "lowest" if order == "lerf" else "highest"
     if not leaders or rate is None:
         return "No model has two selectors to compare"

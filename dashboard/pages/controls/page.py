@@ -124,6 +124,11 @@ class Answers:
         """Those that do at the full rate only, because they remove fewer rows."""
         return [name for name, answer in self.by_control.items() if answer.survives is False]
 
+    @property
+    def all_destroyed(self) -> bool:
+        """Does every comparison at equal size stand between two destroyed models?"""
+        return all(answer.answer == "saturated" for answer in self.by_control.values())
+
 
 def _answers(source: sources.Source, order: str, rate: float) -> Answers | None:
     """None where no differences were measured."""
@@ -142,14 +147,17 @@ def _answers(source: sources.Source, order: str, rate: float) -> Answers | None:
 def _finding(chosen: pl.DataFrame, answers: Answers | None, when: str) -> str:
     if answers is None:
         return findings.as_measured(chosen, f"under {when}")
-    return findings.at_equal_size(answers.better, answers.lost, when)
+    return findings.at_equal_size(answers.better, answers.lost, when, all_destroyed=answers.all_destroyed)
 
 
 def _told(found: Answers) -> None:
     """The answers in words, with intervals."""
     layout.section("Does a control beat Consensus-2 at equal size?")
     answers = found.by_control
-    st.markdown(_verdict(found.better, found.lost))
+    if found.all_destroyed:
+        st.markdown("**Nothing is told:** at this rate Consensus-2 and every control destroy the model.")
+    else:
+        st.markdown(_verdict(found.better, found.lost))
     if not found.blocks:
         st.caption(
             "Errors take evaluation windows as independent, which makes them too small; "

@@ -53,7 +53,9 @@ def render(picked: sources.Source) -> pl.DataFrame:
             f"{', '.join(close) or 'none'}.",
             finding=findings.differences(apart, lerf.height, rate),
         )
-    st.caption(f"Told apart: p at most {chart.LEVEL:g} after Holm. {errors_note(whole, drawn is not None)}")
+    destroyed = int(lerf["saturated"].sum())
+    beyond = f" Of {destroyed} pairs both masks destroy the model: these are not compared." if destroyed else ""
+    st.caption(f"Told apart: p at most {chart.LEVEL:g} after Holm.{beyond} {errors_note(whole, drawn is not None)}")
     names = {
         "selector_a": "Selector", "selector_b": "minus", "difference": "Nats per token", "stderr": "Error",
         "low": "95% from", "high": "to", "p_holm": "p, Holm",

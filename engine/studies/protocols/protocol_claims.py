@@ -124,8 +124,9 @@ def where(chosen: Sequence[Line], protocols: Sequence[Line]) -> str:
 def summary(table: pl.DataFrame) -> str:
     """How many claims of `protocols_claims` hold, in one sentence."""
     counts = {word: table.filter(claim_verdict=word).height for word in VERDICTS}
-    fewest, most = table["protocols"].min(), table["protocols"].max()
-    every = f"all {most} protocols" if fewest == most else f"every protocol that does not destroy both (at most {most})"
+    counted = table["protocols"].to_list()
+    every, most = f"all {counted[0]} protocols", max(counted)
+    every = every if min(counted) == most else f"every protocol that does not destroy both (at most {most})"
     return (
         f"Of {table.height} pairs of selectors, {counts[ALL]} stand in the same order under {every}, "
         f"{counts[UNOPPOSED]} wherever a protocol shows a difference; {counts[OVERTURNED]} stand one way under some "
