@@ -19,6 +19,7 @@ from engine.run.runner import Results
 from engine.selectors import get_selector
 from engine.selectors.own_scores import draws
 from engine.selectors.score_files import Scores
+from engine.stats.pair_means import over_draws
 from engine.stats.paired import defined
 from engine.stats.removal_order import ORDERS
 from engine.stats.similarity import average_ranks, jaccard, rank_correlations
@@ -84,7 +85,7 @@ class DisjointDraws(Study[AuditInputs]):
             for point, cell in self._grid(audit, selector, ranked).items():
                 where = (audit.loaded.id, selector, point.seed, point.order, point.rate)
                 measured.append((*where, *about, results[cell].nats_per_token))
-        return {"draws": frame("draws", alike), "draw_sweep": frame("draw_sweep", measured)}
+        return {"draws": frame("draws", alike, optional=ENDS), "draw_sweep": frame("draw_sweep", measured)}
 
     def _grid(self, audit: AuditInputs, selector: str, ranked: list[Ranking]) -> dict[Point, Cell[Any]]:
         grid: dict[Point, Cell[Any]] = {}
@@ -97,6 +98,9 @@ class DisjointDraws(Study[AuditInputs]):
         """Which windows, for the manifest."""
         drawn = _made(audit).drawn
         return {"calibration_draws": drawn.record()} if drawn else {}
+
+
+ENDS = ("spearman_low", "spearman_high", "jaccard_low", "jaccard_high")
 
 
 def why_not_drawn(audit: AuditInputs) -> dict[str, str]:
@@ -113,18 +117,19 @@ def why_not_drawn(audit: AuditInputs) -> dict[str, str]:
 def _similarity(
     audit: AuditInputs, selector: str, by_draw: list[list[Ranking]], drawn: Drawn | None
 ) -> Iterator[tuple[object, ...]]:
-    pairs = np.triu_indices(len(by_draw), 1)
+    draws = len(by_draw)
+    pairs = np.triu_indices(draws, 1)
     of_seed = list(zip(*by_draw, strict=True))  # per seed the rankings of all draws
-    rho = np.mean(
-        [rank_correlations(np.stack([average_ranks(one.scores) for one in ranked]))[pairs] for ranked in of_seed]
-    )
+    by_seed = [rank_correlations(np.stack([average_ranks(one.scores) for one in ranked]))[pairs] for ranked in of_seed]
+    rhos = np.mean(by_seed, axis=0)
     for rate in audit.plan.stability_rates:
         masks = [[one.edit("lerf", rate).units for one in ranked] for ranked in of_seed]
         overlaps = np.array([[jaccard(of[a], of[b]) for a, b in zip(*pairs, strict=True)] for of in masks]).mean(0)
         sizes = (drawn.size, drawn.size_wanted, drawn.available) if drawn else (None, None, None)
-        about = (len(by_draw), *sizes)
-        found = (overlaps.mean(), overlaps.min(), overlaps.max())
-        yield (audit.loaded.id, selector, rate, *about, defined(float(rho)), *(defined(float(one)) for one in found))
+        numbers = (rhos.mean(), overlaps.mean(), overlaps.min(), overlaps.max())
+        ends = (*over_draws(rhos.tolist(), draws), *over_draws(overlaps.tolist(), draws))
+        about = (audit.loaded.id, selector, rate, draws, *sizes)
+        yield (*about, *(defined(float(one)) for one in numbers), *ends)
 
 
 def _each(audit: AuditInputs) -> Iterator[tuple[str, int, list[Ranking]]]:

@@ -73,7 +73,8 @@ def _numbers(selector: str, gap: pl.DataFrame, dense_nll: float, limits: Thresho
     lerf, log_gap = statistics.fmean(at_rate["nll_lerf"]), statistics.fmean(at_rate["log_gap"])
     chance = statistics.fmean(gap.filter(selector=BASELINE, rate=limits.rate)["nll_lerf"])
     most = float(gap["ceiling"][0]) - dense_nll
-    damage = min(lerf - dense_nll, most) / min(chance - dense_nll, most) if chance > dense_nll else None
+    worst = min(chance - dense_nll, most)
+    damage = min(lerf - dense_nll, most) / worst if worst > 0 else None
     return Numbers(log_gap, lerf, chance, dense_nll, damage)
 
 

@@ -19,7 +19,7 @@ from engine.records.shortfalls import shortfalls
 from engine.results.store import Store
 from engine.results.tables import spec
 from engine.selectors import compute_scores
-from engine.studies.audit.draws import DisjointDraws, _drawn
+from engine.studies.audit.draws import ENDS, DisjointDraws, _drawn
 
 LENGTH = 16
 
@@ -129,7 +129,7 @@ def test_tables_against_separate_runs(tiny_llama, tiny_text, long_text, tmp_path
         audit = tiny_audit(tiny_llama, tiny_text, store, scoring=scoring, **settings)
         tables = draws(audit)
         alike, sweep = tables["draws"], tables["draw_sweep"]
-        assert dict(alike.schema) == spec("draws").schema()
+        assert dict(alike.schema) == spec("draws").schema(ENDS)
         assert dict(sweep.schema) == spec("draw_sweep").schema()
         assert alike.select("selector", "rate").rows() == [(s, r) for s in ("wanda", "lrp") for r in (0.1, 0.3)]
         assert sweep.height == 2 * 4 * 2

@@ -19,6 +19,7 @@ from engine.results.store import Store
 from engine.results.tables import frame, spec
 from engine.stats.limits import Thresholds
 from engine.stats.uncertainty import COLUMNS
+from engine.studies.audit.draws import ENDS
 from engine.studies.verdict.judged_selectors import BUDGETS, MORE, as_judged_now, judge_selectors
 from engine.studies.verdict.removal_budgets import removal_budgets
 from precomputed.paper_tables import load_table
@@ -364,6 +365,27 @@ def test_stability_thresholds_can_be_changed() -> None:
     assert verdict_of([VALID], table, thresholds=replace(loose, draws=6))["stability"] == "unknown"
 
 
+@pytest.mark.parametrize(
+    ("spearman", "jaccard", "expected"),
+    [
+        ((0.951, 0.97), (0.81, 0.9), "stable"),
+        ((0.949, 0.97), (0.81, 0.9), "unknown"),
+        ((0.951, 0.97), (0.7, 0.81), "unknown"),
+        ((0.951, 0.97), (0.7, 0.79), "not"),
+        ((0.9, 0.949), (0.81, 0.9), "not"),
+    ],
+)
+def test_stable_is_decided_by_intervals(
+    spearman: tuple[float, float], jaccard: tuple[float, float], expected: str
+) -> None:
+    ends = zip(ENDS, (*spearman, *jaccard), strict=True)
+    middle = (sum(spearman) / 2, sum(jaccard) / 2)
+    table = draws_of(("wanda", 0.3, 5, 128, *middle)).with_columns(**{name: pl.lit(end) for name, end in ends})
+    found = verdict_of([VALID], table)
+    assert found["stability"] == expected
+    assert f"({jaccard[0]:.3f} to {jaccard[1]:.3f})" in found["reasons"]
+
+
 def test_stable_but_invalid_is_called_by_name() -> None:
     table = draws_of(("wanda", 0.3, 5, 128, 0.999, 0.99))
     found = verdict_of([INVALID], table)
@@ -489,7 +511,7 @@ def test_verdicts_of_an_audit(
         assert {name: share.share for name, share in shares.items()} == dict(table.select("selector", "budget").rows())
         assert table["selector"].to_list() == ["random", "magnitude", "wanda", "ig"]
         assert table["stability"].to_list()[:2] == ["not applicable"] * 2
-        assert set(table["stability"].to_list()[2:]) <= {"stable", "not"}
+        assert set(table["stability"].to_list()[2:]) <= {"stable", "not", "unknown"}
         assert table["calibration_draws"].to_list() == [None, None, 5, 5]
         assert table["specific"].to_list()[0] == "not applicable"
         assert set(table["specific"].to_list()[1:]) <= {"specific", "LeRF only", "MoRF only", "not"}
