@@ -121,8 +121,16 @@ def where(chosen: Sequence[Line], protocols: Sequence[Line]) -> str:
     )
 
 
+def flip_rate(table: pl.DataFrame) -> tuple[float, float] | None:
+    """Shares of the pairs of selectors that some protocol puts in order and another the other way round: surely
+    (overturned), and with those of which that is not sure (contested). None where no protocol decides anything."""
+    decided = table.filter(pl.col("claim_verdict") != UNDECIDED).height
+    flipped, perhaps = (table.filter(claim_verdict=word).height for word in (OVERTURNED, CONTESTED))
+    return (flipped / decided, (flipped + perhaps) / decided) if decided else None
+
+
 def summary(table: pl.DataFrame) -> str:
-    """How many claims of `protocols_claims` hold, in one sentence."""
+    """How many claims of `protocols_claims` hold, and the flip rate."""
     counts = {word: table.filter(claim_verdict=word).height for word in VERDICTS}
     counted = table["protocols"].to_list()
     every, most = f"all {counted[0]} protocols", max(counted)
@@ -131,5 +139,13 @@ def summary(table: pl.DataFrame) -> str:
         f"Of {table.height} pairs of selectors, {counts[ALL]} stand in the same order under {every}, "
         f"{counts[UNOPPOSED]} wherever a protocol shows a difference; {counts[OVERTURNED]} stand one way under some "
         f"protocols and the other way under others, {counts[CONTESTED]} perhaps do, and for {counts[UNDECIDED]} no "
-        "protocol shows a difference."
+        f"protocol shows a difference.{_flip_words(flip_rate(table))}"
     )
+
+
+def _flip_words(rate: tuple[float, float] | None) -> str:
+    if rate is None:
+        return ""
+    surely, perhaps = rate
+    more = f", perhaps {perhaps:.0%}" if perhaps > surely else ""
+    return f" Flip rate: {surely:.0%} of the pairs that any protocol puts in order{more}."
