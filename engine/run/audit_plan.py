@@ -199,6 +199,13 @@ class PartsPlan:
 
 
 @dataclass(frozen=True)
+class JointPlan:
+    """Rates of the masks of `joint`."""
+
+    joint_rates: tuple[float, ...] = rates_option(0.01, 0.03, 0.1, 0.3)
+
+
+@dataclass(frozen=True)
 class SinglesPlan:
     """The rows and neurons that `singles` removes one by one."""
 
@@ -235,8 +242,8 @@ class DownstreamPlan:
 
 @dataclass(frozen=True)
 class AuditPlan(
-    DownstreamPlan, SinglesPlan, PartsPlan, BudgetPlan, GapPlan, DomainPlan, DangerousPlan, RankDistributionPlan,
-    SpecificPlan, RandomMasksPlan, AgreementPlan, CalibrationDrawsPlan, StabilityPlan, SweepPlan,
+    DownstreamPlan, SinglesPlan, JointPlan, PartsPlan, BudgetPlan, GapPlan, DomainPlan, DangerousPlan,
+    RankDistributionPlan, SpecificPlan, RandomMasksPlan, AgreementPlan, CalibrationDrawsPlan, StabilityPlan, SweepPlan,
 ):  # fmt: skip
     """Settings of a sweep and of all analyses, put together of the parts that each reads. The defaults are the paper's
     (sections 3.4, 4, appendices B to D)."""

@@ -186,7 +186,11 @@ class AuditInputs(StudyInputs):
 
     def saturated_above(self, results: Results) -> float:
         """The NLL above which the model is destroyed (`engine.stats.saturation`). results: with the cell `dense`."""
-        return saturated_above(results[self.dense].nats_per_token, vocabulary_of(self.loaded.model))
+        return self.saturated_above_on(self.dense, results)
+
+    def saturated_above_on(self, dense: Cell[NegativeLogLikelihood], results: Results) -> float:
+        """The same on the text of `dense`, the unedited model's cell."""
+        return saturated_above(results[dense].nats_per_token, vocabulary_of(self.loaded.model))
 
     def edit(self, mask: npt.ArrayLike) -> Edit:
         """The plan's intervention on these rows."""

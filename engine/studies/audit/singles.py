@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.data.corpora import Windows
 from engine.edits.edit import ZERO
 from engine.measures.nll import NegativeLogLikelihood
 from engine.models.units import UNITS, Units
@@ -49,11 +50,8 @@ class Singles(Study[AuditInputs]):
     the sweep's; none is measured here.
     """
 
-    def __init__(self, audit: AuditInputs | None = None) -> None:
-        self._of: tuple[AuditInputs, _Wanted] | None = None
-
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
-        wanted = self._wanted(audit)
+        wanted = _wanted(audit)
         yield wanted.dense
         for sample in wanted.samples:
             yield from sample.cells
@@ -61,7 +59,7 @@ class Singles(Study[AuditInputs]):
         yield from (cell for cell in _lerf(audit).values() if cell in known or audit.store.get(cell.key) is not None)
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
-        wanted, model = self._wanted(audit), audit.loaded.id
+        wanted, model = _wanted(audit), audit.loaded.id
         # Tables of the first intervention have no such column, as sweeps have none.
         more = {} if audit.plan.intervention == ZERO else {"intervention": audit.plan.intervention}
         dense = results[wanted.dense]
@@ -99,12 +97,6 @@ class Singles(Study[AuditInputs]):
         }
         return tables | {"singles": with_documents(tables["singles"], dense.blocks)}
 
-    def _wanted(self, audit: AuditInputs) -> _Wanted:
-        """Drawn once per audit: norms of all weights take a pass over them."""
-        if self._of is None or self._of[0] is not audit:
-            self._of = (audit, _Wanted(audit))
-        return self._of[1]
-
 
 @dataclass(frozen=True)
 class _Sample:
@@ -118,12 +110,13 @@ class _Sample:
 @dataclass
 class _Wanted:
     audit: AuditInputs
+    text: Windows = field(init=False)
     dense: Cell[NegativeLogLikelihood] = field(init=False)
     samples: list[_Sample] = field(init=False)
 
     def __post_init__(self) -> None:
         plan, evaluation = self.audit.plan, self.audit.evaluation
-        text = evaluation.first(min(plan.singles_windows, len(evaluation.sample_ids)))
+        text = self.text = evaluation.first(min(plan.singles_windows, len(evaluation.sample_ids)))
         self.dense = self.audit.nll(self.audit.edit([]), text)
         self.samples = []
         for number, (kind, count) in enumerate((("row", plan.singles_rows), ("neuron", plan.singles_neurons))):
@@ -132,6 +125,29 @@ class _Wanted:
             if chosen.size:  # a model without gated MLPs has no neurons
                 cells = [self.audit.nll(self.audit.edit(units.rows[unit]), text) for unit in chosen]
                 self.samples.append(_Sample(units, chosen, cells))
+
+
+class SampledRows(NamedTuple):
+    """The sample of rows: its text, the unedited model on it, and the cell of each row alone."""
+
+    text: Windows
+    dense: Cell[NegativeLogLikelihood]
+    effects: dict[int, Cell[NegativeLogLikelihood]]
+
+
+def sampled_rows(audit: AuditInputs) -> SampledRows:
+    wanted = _wanted(audit)
+    rows = wanted.samples[0]
+    return SampledRows(wanted.text, wanted.dense, dict(zip(rows.chosen.tolist(), rows.cells, strict=True)))
+
+
+def _wanted(audit: AuditInputs) -> _Wanted:
+    """Drawn once per audit: norms of all weights take a pass over them."""
+    key = ("singles", audit.plan)
+    if key not in audit.made:
+        audit.made[key] = _Wanted(audit)
+    made: _Wanted = audit.made[key]
+    return made
 
 
 def _lerf(audit: AuditInputs) -> dict[int, Cell[NegativeLogLikelihood]]:

@@ -71,6 +71,22 @@ def _parts(tables: Tables) -> Iterator[Claim]:
         )  # fmt: skip
 
 
+@register_claim("joint", needs=("joint",))
+def _joint(tables: Tables) -> Iterator[Claim]:
+    """A mask's harm beside the sum of its rows' single harms, at the largest rate at which it has a size."""
+    told = tables["joint"].filter(~pl.col("saturated"), pl.col("single_sum").is_not_null()).sort("rate")
+    for row in _rows(told.unique(["selector", "seed"], keep="last", maintain_order=True)):
+        low, high, rate = row["single_low"], row["single_high"], share_text(row["rate"])
+        against = "more than" if row["harm"] > high else "less than" if row["harm"] < low else "no more or less than"
+        yield Claim(
+            row["selector"], rate if row["seed"] is None else f"{rate}, seed {row['seed']}",
+            f"Its lowest {rate} of the rows cost {row['harm']:+.3g} nats per token together, {against} the sum of what "
+            f"each costs alone ({row['single_sum']:+.3g}, {low:+.3g} to {high:+.3g}).",
+            row["harm"], "nats per token", f"{row['units_sampled']} of these rows, each removed alone",
+            "95% interval of the sum over sampled rows; the error of the mask's own harm is not in it", None, INTERVAL,
+        )  # fmt: skip
+
+
 @register_claim("gap", needs=("gap",))
 def _gap(tables: Tables) -> Iterator[Claim]:
     """MoRF against LeRF at the largest rate, up to the reference one, at which not both destroy the model; seeded

@@ -28,7 +28,7 @@ from engine.selectors import register_selector
 from engine.selectors.base import unregister_selector
 from engine.stats.blocks import window_blocks
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.audit.singles import Singles
+from engine.studies.audit.singles import Singles, _wanted
 from engine.studies.base import Tables, conduct
 from engine.studies.conduct import run_studies
 
@@ -187,7 +187,7 @@ def test_what_is_said_of_all_units_is_counted(audit_and_tables: tuple[AuditInput
 
 def test_halves_of_the_text_are_compared(audit_and_tables: tuple[AuditInputs, Tables]) -> None:
     audit, tables = audit_and_tables
-    wanted = Singles()._wanted(audit)
+    wanted = _wanted(audit)
     results = LocalRunner(audit.store).run([wanted.dense, *wanted.samples[0].cells])
     dense = np.array(results[wanted.dense].window_nats)
     nats = np.array([results[cell].window_nats for cell in wanted.samples[0].cells]) - dense
@@ -351,7 +351,7 @@ def test_a_unit_that_breaks_the_model_is_the_largest(
         audit = made(tiny_llama, tiny_text, store, singles_neurons=0)
         runner, study = LocalRunner(store), Singles()
         conduct(study, audit, runner)
-        [sample] = study._wanted(audit).samples
+        [sample] = _wanted(audit).samples
         found = runner.results[sample.cells[3]]
         broken = replace(found, window_nats=(float("nan"), *found.window_nats[1:]))
         runner.results.keep(sample.cells[3], broken)
