@@ -134,8 +134,7 @@ def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
 
 
 @pytest.fixture(
-    scope="session",
-    params=[name if name in FIRST else pytest.param(name, marks=pytest.mark.long) for name in FAMILIES],
+    scope="session", params=[name if name in FIRST else pytest.param(name, marks=pytest.mark.long) for name in FAMILIES]
 )
 def tiny_family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     """A random model of every supported family in turn, float32, CPU."""

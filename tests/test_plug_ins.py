@@ -189,11 +189,7 @@ def texts(app: AppTest) -> str:
 
 
 def test_an_intervention_and_a_measure(
-    plug_ins: None,
-    tiny_llama: LoadedModel,
-    tiny_text: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    plug_ins: None, tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = ("--rates", "0,0.5", "--measures", "nll,entropy")
     assert command("sweep", tiny_llama, tiny_text, tmp_path, *chosen, "--intervention", "negate") == 0
@@ -304,11 +300,7 @@ def test_an_analysis_that_is_a_part_of_a_page(plug_ins: None, monkeypatch: pytes
 
 
 def test_an_unknown_one_is_named_with_what_there_is(
-    plug_ins: None,
-    tiny_llama: LoadedModel,
-    tiny_text: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    plug_ins: None, tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, wrong, right in (("--intervention", "negat", "negate"), ("--measures", "entropi", "entropy")):
         assert command("sweep", tiny_llama, tiny_text, tmp_path, name, wrong) == 2

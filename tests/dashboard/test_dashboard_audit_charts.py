@@ -5,17 +5,7 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-from made_up_audit import (
-    SELECTORS,
-    agreement,
-    controls,
-    groups,
-    mask,
-    repeated,
-    row_index,
-    scores,
-    write_audit,
-)
+from made_up_audit import SELECTORS, agreement, controls, groups, mask, repeated, row_index, scores, write_audit
 
 from dashboard.charts import (
     agreement as agreement_chart,
@@ -229,11 +219,7 @@ def test_stability_is_the_horizontal_axis_of_every_figure_and_its_limit_the_verd
 
 def test_lines_leave_gaps_and_tell_selectors_apart_without_colour():
     frame = pl.DataFrame(
-        {
-            "selector": ["lrp", "lrp", "ig", "ig"],
-            "size": [8, 16, 8, 16],
-            "nll": [1.0, None, math.inf, 2.0],
-        }
+        {"selector": ["lrp", "lrp", "ig", "ig"], "size": [8, 16, 8, 16], "nll": [1.0, None, math.inf, 2.0]}
     )
     figure = lines.lines(
         frame, Axis("size", "windows", "category"), Axis("nll", "perplexity", "perplexity"), heading="h",
@@ -271,13 +257,7 @@ def test_bars_of_two_measures_differ_by_pattern():
 
 def test_equal_values_all_have_the_middle_of_the_scale():
     figure = matrix.matrix(
-        [[3.0, 3.0]],
-        ["a", "b"],
-        ["c"],
-        heading="",
-        text=matrix.number,
-        hover=[["", ""]],
-        span=(3.0, 3.0),
+        [[3.0, 3.0]], ["a", "b"], ["c"], heading="", text=matrix.number, hover=[["", ""]], span=(3.0, 3.0)
     )
     assert (figure.data[0].zmin, figure.data[0].zmax) == (0.0, 6.0)
     assert len(figure.layout.annotations) == 2

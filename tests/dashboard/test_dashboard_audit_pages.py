@@ -184,8 +184,7 @@ def test_damaged_folders_are_one_line(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "stem", "left"),
-    [("agreement", "spearman", 4), ("depth", "mask_depth", 1), ("stability", "verdicts", 4)],
+    ("name", "stem", "left"), [("agreement", "spearman", 4), ("depth", "mask_depth", 1), ("stability", "verdicts", 4)]
 )
 def test_one_damaged_table_leaves_the_rest(name, stem, left, tmp_path):
     folder = write_audit(tmp_path / "damaged")

@@ -43,11 +43,7 @@ def test_every_selector_has_its_look_and_exact_values_in_the_hover(drawn):
     for selector in SLOPES:
         look = palette.style(selector)
         (trace,) = traces(figure, look.title)
-        assert (trace.line.color, trace.line.dash, trace.marker.symbol) == (
-            look.colour,
-            look.dash,
-            look.symbol,
-        )
+        assert (trace.line.color, trace.line.dash, trace.marker.symbol) == (look.colour, look.dash, look.symbol)
     (lrp,) = traces(figure, "LRP")
     assert "500 rows" in lrp.customdata[-1]
     assert "NLL 2.5000 ± 0.0500 nats" in lrp.customdata[-1]
@@ -165,8 +161,7 @@ def test_infinite_and_missing_values_are_arrows_not_gaps_in_silence(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("low", "high"),
-    [(1.4, 1.6), (1.0, 2.3), (0.0, 12.0), (0.5, 250.0), (1.0, 6.0), (-0.5, 0.5), (3.0, 3.001)],
+    ("low", "high"), [(1.4, 1.6), (1.0, 2.3), (0.0, 12.0), (0.5, 250.0), (1.0, 6.0), (-0.5, 0.5), (3.0, 3.001)]
 )
 def test_ticks_are_few_inside_and_powers_of_ten(low, high):
     ticks = decade_ticks(low, high)

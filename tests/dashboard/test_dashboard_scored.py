@@ -138,8 +138,7 @@ def test_missing_folders_say_what_to_run(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "rows"),
-    [("", []), ("3", [3]), ("8-10, 3", [3, 8, 9, 10]), ("1 2,2-3", [1, 2, 3]), ("4 – 6", [4, 5, 6])],
+    ("text", "rows"), [("", []), ("3", [3]), ("8-10, 3", [3, 8, 9, 10]), ("1 2,2-3", [1, 2, 3]), ("4 – 6", [4, 5, 6])]
 )
 def test_row_ids_as_text(text, rows):
     assert row_sets.parse(text, 20).tolist() == rows
@@ -178,17 +177,9 @@ def test_an_exported_mask_comes_back_and_says_that_it_was_made_by_hand(tmp_path,
     ("spec", "made", "kind"),
     [
         ({"selector": "lrp", "order": "lerf", "rate": 0.3}, "lrp, lerf, rate 0.3", "language model"),
-        (
-            {"selector": "lrp", "domain": "hate", "lambda": 0.5, "k": 0.05},
-            "lrp, hate, lambda 0.5, k 0.05",
-            "refusal",
-        ),
+        ({"selector": "lrp", "domain": "hate", "lambda": 0.5, "k": 0.05}, "lrp, hate, lambda 0.5, k 0.05", "refusal"),
         ({"made": "hand-made", "name": "old", "rows": 2}, "hand-made", "hand-made"),
-        (
-            {"made": "ig, morf, rate 1e-05", "name": "old", "rows": 2},
-            "ig, morf, rate 1e-05",
-            "language model",
-        ),
+        ({"made": "ig, morf, rate 1e-05", "name": "old", "rows": 2}, "ig, morf, rate 1e-05", "language model"),
         ({"made": "from a file", "name": "old", "rows": 2}, "from a file", "hand-made"),
         ({"note": "of another program"}, "from a file", "hand-made"),
         (None, "from a file", "hand-made"),

@@ -41,10 +41,7 @@ def test_a_table_of_a_run_opens_with_its_meanings(top):
 
 @pytest.mark.parametrize(
     ("source", "stem", "column"),
-    [
-        ("Shipped model", "operating_points", "gain_low"),
-        ("Paper: Llama-3.1-8B", "stability", "jaccard_half_unit"),
-    ],
+    [("Shipped model", "operating_points", "gain_low"), ("Paper: Llama-3.1-8B", "stability", "jaccard_half_unit")],
 )
 def test_shipped_and_published_tables_open_alike(top, source, stem, column):
     app = page(tables_of=source, run_table=described_title(stem))

@@ -24,11 +24,7 @@ def test_type_marks_and_room_grow_together(scale):
     assert (layout.title.font.size, layout.annotations[0].font.size) == (15 * scale, 11 * scale)
     assert (layout.height, layout.margin.l, layout.margin.b) == (300 * scale, 10 * scale, 40 * scale)
     assert layout.margin.t is None
-    assert (trace.marker.size, trace.line.width, layout.xaxis.title.standoff) == (
-        7 * scale,
-        2 * scale,
-        5 * scale,
-    )
+    assert (trace.marker.size, trace.line.width, layout.xaxis.title.standoff) == (7 * scale, 2 * scale, 5 * scale)
     assert list(trace.y) == [3, 4]
 
 
@@ -49,10 +45,7 @@ def test_a_second_line_is_readable():
     drawn.update_yaxes(tickvals=[3, 4], ticktext=["few<br><sub>3 rows</sub>", "many"])
     layout = figure_size.sized(drawn, 1.5).layout
     assert layout.title.text == 'a title<br><span style="font-size:18px;font-weight:normal">below</span>'
-    assert layout.yaxis.ticktext == (
-        'few<br><span style="font-size:15px;font-weight:normal">3 rows</span>',
-        "many",
-    )
+    assert layout.yaxis.ticktext == ('few<br><span style="font-size:15px;font-weight:normal">3 rows</span>', "many")
 
 
 @pytest.mark.parametrize("low", [False, True])

@@ -25,12 +25,7 @@ from engine.selectors import compute_scores
 from engine.selectors.attribution import relevance
 
 REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference" / "attnlrp"
-CONFIGS = {
-    "llama": "LlamaConfig",
-    "qwen2": "Qwen2Config",
-    "qwen3": "Qwen3Config",
-    "gemma3_text": "Gemma3TextConfig",
-}
+CONFIGS = {"llama": "LlamaConfig", "qwen2": "Qwen2Config", "qwen3": "Qwen3Config", "gemma3_text": "Gemma3TextConfig"}
 
 
 def largest_logit(logits: Tensor) -> Tensor:

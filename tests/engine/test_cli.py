@@ -62,17 +62,7 @@ def test_score_mask_and_sweep_agree(run, tiny_llama, tiny_text, tmp_path):
     assert manifest["files"]["scores.safetensors"]["spec"]["calibration"]["samples"] == 3
 
     mask_file = tmp_path / "mask.safetensors"
-    arguments = [
-        "--selector",
-        "consensus2",
-        "--rate",
-        "30%",
-        "--out",
-        mask_file,
-        "--corpus",
-        tiny_text,
-        *SMALL,
-    ]
+    arguments = ["--selector", "consensus2", "--rate", "30%", "--out", mask_file, "--corpus", tiny_text, *SMALL]
     code, out, _ = run("mask", tiny_llama.id, *arguments, "--json")
     assert code == 0
     removed, made = read_mask(mask_file, tiny_llama.rows.n_rows, tiny_llama.weights_hash)
@@ -105,17 +95,7 @@ def test_score_mask_and_sweep_agree(run, tiny_llama, tiny_text, tmp_path):
 def test_one_file_for_both_roles_is_shared_out(run, tiny_llama, tiny_text, tmp_path):
     """Scores must not be judged on the tokens that they were computed from."""
     arguments = ["--corpus", tiny_text, "--selectors", "wanda", *SMALL, "--rates", "0"]
-    run(
-        "sweep",
-        tiny_llama.id,
-        *arguments,
-        "--eval-samples",
-        2,
-        "--eval-length",
-        20,
-        "--out",
-        tmp_path / "out",
-    )
+    run("sweep", tiny_llama.id, *arguments, "--eval-samples", 2, "--eval-length", 20, "--out", tmp_path / "out")
     evaluation = read_manifest(tmp_path / "out")["files"]["sweep.parquet"]["spec"]["evaluation"]
     assert evaluation["skipped_tokens"] == 3 * 16
     whole = windows(str(tiny_text), tiny_llama.tokenizer, role="evaluation", samples=1, length=3 * 16 + 40)

@@ -17,13 +17,7 @@ from torch import Tensor
 from engine.data.corpora import Pair
 from engine.data.onsets import ONSET_PHRASES, OnsetPhrases, OnsetTokens, onset_tokens
 from engine.data.prompts import prompt_ids
-from engine.edits.contrasts import (
-    Contrast,
-    load_contrasts,
-    refusal_mask,
-    refusal_score,
-    save_contrasts,
-)
+from engine.edits.contrasts import Contrast, load_contrasts, refusal_mask, refusal_score, save_contrasts
 from engine.measures.margin import margins
 from engine.models.attnlrp import attn_lrp
 from engine.models.loading import LoadedModel
@@ -242,10 +236,7 @@ def test_domains_are_independent_and_in_order(model: LoadedModel, pairs: list[Pa
 
 def test_lrp_and_ig_run_once_for_all_who_need_them(model: LoadedModel, pairs: list[Pair]) -> None:
     """Passes counted: base prompts that two domains share, and consensus2, add none."""
-    shared = [
-        *pairs,
-        *(pair._replace(domain="crime", risk=f"{pair.risk} {index}") for index, pair in enumerate(pairs)),
-    ]
+    shared = [*pairs, *(pair._replace(domain="crime", risk=f"{pair.risk} {index}") for index, pair in enumerate(pairs))]
     calls: list[tuple[str, int, int]] = []
     try:
         contrasts(model, ["lrp", "consensus2"], shared, lm_scores(model), progress=lambda *args: calls.append(args))

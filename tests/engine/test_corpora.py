@@ -290,22 +290,10 @@ def test_names(tmp_path: Path) -> None:
         ("a.txt", b" \n\n \n", "corpus a.txt is empty; expected documents separated by blank lines"),
         ("a.txt", b"caf\xe9", "a.txt is not UTF-8 (byte 3); save it as UTF-8"),
         ("a.jsonl", b"", "corpus a.jsonl is empty; expected one JSON object with a field `text` per line"),
-        (
-            "a.jsonl",
-            b'{"text": "a"}\n\n{"text": ',
-            "a.jsonl line 3 is not JSON (Expecting value: line 1 column 10",
-        ),
+        ("a.jsonl", b'{"text": "a"}\n\n{"text": ', "a.jsonl line 3 is not JSON (Expecting value: line 1 column 10"),
         ("a.jsonl", b'{"text": "a"}\n["b"]\n', "a.jsonl line 2 holds a list; expected a JSON object"),
-        (
-            "a.jsonl",
-            b'{"txt": "a", "n": 1}\n',
-            "line 1 has no text (a string in the field `text`), got txt: str, n",
-        ),
-        (
-            "a.jsonl",
-            b'{"text": null}\n',
-            "line 1 has no text (a string in the field `text`), got text: NoneType",
-        ),
+        ("a.jsonl", b'{"txt": "a", "n": 1}\n', "line 1 has no text (a string in the field `text`), got txt: str, n"),
+        ("a.jsonl", b'{"text": null}\n', "line 1 has no text (a string in the field `text`), got text: NoneType"),
         ("a.jsonl", b"{}\n", "line 1 has no text (a string in the field `text`), got an empty object"),
     ],
 )

@@ -23,13 +23,7 @@ from engine.edits.edit import edit_of
 from engine.interventions.in_weights import zeroed
 from engine.measures import harness_tasks
 from engine.measures.harness import Harness, ItemScores, TaskScores
-from engine.measures.harness_tasks import (
-    TASKS,
-    DownstreamTask,
-    HarnessTask,
-    chance_accuracy,
-    downstream_tasks,
-)
+from engine.measures.harness_tasks import TASKS, DownstreamTask, HarnessTask, chance_accuracy, downstream_tasks
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
@@ -215,15 +209,9 @@ def test_without_lm_eval_the_error_says_what_to_install(local: str, monkeypatch:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (
-            {"query": "a", "choices": ["b", "c"]},
-            "line 2 has the fields choices, query; expected query, choices",
-        ),
+        ({"query": "a", "choices": ["b", "c"]}, "line 2 has the fields choices, query; expected query, choices"),
         ({}, "line 2 has the fields of nothing"),
-        (
-            {"query": "a", "choices": ["b", "c"], "gold": 2},
-            "line 2: gold must be the number .* of 2, .* got 2",
-        ),
+        ({"query": "a", "choices": ["b", "c"], "gold": 2}, "line 2: gold must be the number .* of 2, .* got 2"),
         ({"query": "a", "choices": ["b", "c"], "gold": True}, "got True"),
         ({"query": "a", "choices": ["b"], "gold": 0}, "line 2: choices must be a list of two or more texts"),
         ({"query": " ", "choices": ["b", "c"], "gold": 0}, "line 2: query must be a text, got ' '"),

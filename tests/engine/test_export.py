@@ -72,10 +72,7 @@ def replies_in_memory(loaded: LoadedModel) -> list[list[int]]:
     replies = []
     for prompt in PROMPTS:
         ids = loaded.tokenizer.apply_chat_template(
-            [{"role": "user", "content": prompt}],
-            add_generation_prompt=True,
-            return_tensors="pt",
-            return_dict=True,
+            [{"role": "user", "content": prompt}], add_generation_prompt=True, return_tensors="pt", return_dict=True
         )
         with torch.no_grad():
             out = loaded.model.generate(**ids, max_new_tokens=24, do_sample=False)
@@ -139,11 +136,7 @@ def test_only_bytes_of_removed_rows_change(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("family", "changes"),
-    [
-        ("llama", {}),
-        ("qwen3", {"tie_word_embeddings": True, "max_shard_size": "25KB"}),
-        ("demo", {}),
-    ],
+    [("llama", {}), ("qwen3", {"tie_word_embeddings": True, "max_shard_size": "25KB"}), ("demo", {})],
 )
 def test_a_fresh_process_gives_the_replies_of_the_masked_model(
     family: str, changes: dict[str, object], tmp_path: Path
@@ -214,10 +207,7 @@ def contrast_file(loaded: LoadedModel, folder: Path) -> Path:
     generator = np.random.default_rng(3)
     contrasts = [
         Contrast(
-            "lrp",
-            domain,
-            generator.uniform(-1, 1, loaded.rows.n_rows),
-            generator.uniform(0, 1, loaded.rows.n_rows),
+            "lrp", domain, generator.uniform(-1, 1, loaded.rows.n_rows), generator.uniform(0, 1, loaded.rows.n_rows)
         )
         for domain in ("hate", "crime")
     ]
@@ -233,14 +223,7 @@ def test_the_command_exports_a_cell_of_a_contrast(
     record = tmp_path / "point.json"
     record.write_text(
         json.dumps(
-            {
-                "selector": "lrp",
-                "k": 0.05,
-                "rescue": True,
-                "malign": 0.9,
-                "benign": 0.12,
-                "mmlu": {"before": 0.4},
-            }
+            {"selector": "lrp", "k": 0.05, "rescue": True, "malign": 0.9, "benign": 0.12, "mmlu": {"before": 0.4}}
         )
     )
     out = tmp_path / "out"
@@ -325,16 +308,8 @@ def test_the_command_exports_a_mask_that_rows_offered_for_download(tmp_path: Pat
     ("spec", "kind", "said"),
     [
         ({"made": "hand-made", "name": "m", "rows": 2}, "hand-made", "by hand"),
-        (
-            {"made": "from a file", "name": "m", "rows": 2},
-            "hand-made",
-            "a way that its mask file does not tell",
-        ),
-        (
-            {"made": "lrp, lerf, rate 0.3", "name": "m", "rows": 2},
-            "language model",
-            "the rows that a selector calls",
-        ),
+        ({"made": "from a file", "name": "m", "rows": 2}, "hand-made", "a way that its mask file does not tell"),
+        ({"made": "lrp, lerf, rate 0.3", "name": "m", "rows": 2}, "language model", "the rows that a selector calls"),
     ],
 )
 def test_masks_of_an_earlier_rows_page_stay_readable(
@@ -365,22 +340,10 @@ def test_a_card_is_not_run_as_a_template(tiny_llama: LoadedModel) -> None:
         (["--contrast", "C"], "--selector and --lambda and --k"),
         (["--contrast", "C", "--selector", "lrp", "--lambda", "0.5", "--k", "0.05"], "several domains"),
         (["--contrast", "C", "--selector", "ig", "--lambda", "0.5", "--k", "0.05"], "unknown selector"),
-        (
-            ["--contrast", "C", "--selector", "lrp", "--domain", "hat", "--lambda", "0", "--k", "0.1"],
-            "did you mean",
-        ),
-        (
-            ["--contrast", "C", "--selector", "lrp", "--domain", "hate", "--lambda=-1", "--k", "0.1"],
-            "installs",
-        ),
-        (
-            ["--contrast", "C", "--selector", "lrp", "--domain", "hate", "--lambda", "x", "--k", "0.1"],
-            "write 0.5",
-        ),
-        (
-            ["--contrast", "C", "--selector", "lrp", "--domain", "hate", "--lambda", "0.5", "--k=-0.1"],
-            "in [0, 1]",
-        ),
+        (["--contrast", "C", "--selector", "lrp", "--domain", "hat", "--lambda", "0", "--k", "0.1"], "did you mean"),
+        (["--contrast", "C", "--selector", "lrp", "--domain", "hate", "--lambda=-1", "--k", "0.1"], "installs"),
+        (["--contrast", "C", "--selector", "lrp", "--domain", "hate", "--lambda", "x", "--k", "0.1"], "write 0.5"),
+        (["--contrast", "C", "--selector", "lrp", "--domain", "hate", "--lambda", "0.5", "--k=-0.1"], "in [0, 1]"),
         (["--mask", "M", "--k", "0.1"], "is another"),
         (["--mask", "M"], "does not say how"),
         (["--mask", "R"], "installs"),
@@ -388,18 +351,10 @@ def test_a_card_is_not_run_as_a_template(tiny_llama: LoadedModel) -> None:
     ],
 )
 def test_wrong_edits_are_one_line(
-    options: list[str],
-    message: str,
-    tiny_llama: LoadedModel,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    options: list[str], message: str, tiny_llama: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = {"C": contrast_file(tiny_llama, tmp_path)}
-    specs = {
-        "M": {"note": "by hand"},
-        "R": {"selector": "lrp", "domain": "hate", "lambda": -0.5, "k": 0.05},
-        "O": SPEC,
-    }
+    specs = {"M": {"note": "by hand"}, "R": {"selector": "lrp", "domain": "hate", "lambda": -0.5, "k": 0.05}, "O": SPEC}
     for name, spec in specs.items():
         files[name] = tmp_path / f"{name}.safetensors"
         model = {**tiny_llama.fingerprint, "weights_hash": "0" * 64} if name == "O" else tiny_llama.fingerprint

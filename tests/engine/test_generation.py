@@ -65,11 +65,7 @@ def reference(loaded: LoadedModel, prompt: str, ends: list[int] | None) -> tuple
     ids = torch.tensor([prompt_ids(loaded.tokenizer, prompt)])
     with end_tokens(loaded, ends):
         out = loaded.model.generate(
-            input_ids=ids,
-            attention_mask=torch.ones_like(ids),
-            do_sample=False,
-            max_new_tokens=NEW,
-            pad_token_id=2,
+            input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=NEW, pad_token_id=2
         )
     reply = out[0, ids.shape[1] :].tolist()
     finished = bool(ends) and reply[-1] in (ends or [])

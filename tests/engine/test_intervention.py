@@ -201,11 +201,7 @@ def test_tied_embeddings_are_untouched(tiny_llama):
 
 def test_a_second_mask_inside_the_first_is_an_error(tiny_llama):
     before = bits(tiny_llama.model)
-    with (
-        zeroed(tiny_llama, [0]),
-        pytest.raises(RuntimeError, match="already carries a mask"),
-        zeroed(tiny_llama, [1]),
-    ):
+    with zeroed(tiny_llama, [0]), pytest.raises(RuntimeError, match="already carries a mask"), zeroed(tiny_llama, [1]):
         pytest.fail("the inner block must not run")
     with zeroed(tiny_llama.model, [0]), pytest.raises(RuntimeError), zeroed(tiny_llama, [1]):
         pytest.fail("nor through the other way to name the model")
@@ -235,10 +231,7 @@ def test_threads_wait_for_each_other(tiny_llama):
 
 
 def test_a_mask_of_another_model_is_an_error(tiny_llama):
-    with (
-        pytest.raises(InputError, match="made for another model"),
-        zeroed(tiny_llama, [tiny_llama.rows.n_rows]),
-    ):
+    with pytest.raises(InputError, match="made for another model"), zeroed(tiny_llama, [tiny_llama.rows.n_rows]):
         pytest.fail("the block must not run")
 
 

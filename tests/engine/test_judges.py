@@ -202,12 +202,7 @@ def test_quality_and_its_intervals() -> None:
     labels = [True] * 12 + [False] * 20
     verdicts = [True] * 9 + [False] * 3 + [True] * 2 + [False] * 18
     found = quality(labels, verdicts)
-    assert (found.true_positives, found.false_positives, found.false_negatives, found.true_negatives) == (
-        9,
-        2,
-        3,
-        18,
-    )
+    assert (found.true_positives, found.false_positives, found.false_negatives, found.true_negatives) == (9, 2, 3, 18)
     assert found.precision == pytest.approx(9 / 11)
     assert found.recall == pytest.approx(9 / 12)
     assert found.precision is not None
@@ -310,12 +305,7 @@ def test_unreadable_files(name: str, content: str, message: str, tmp_path: Path)
 
 def test_parquet_as_the_refusal_experiment_writes_it(tmp_path: Path) -> None:
     path = tmp_path / "refusal_replies.parquet"
-    table = {
-        "selector": ["none", "lrp"],
-        "prompt": ["p", "q"],
-        "reply": ["a", None],
-        "refused": [True, False],
-    }
+    table = {"selector": ["none", "lrp"], "prompt": ["p", "q"], "reply": ["a", None], "refused": [True, False]}
     pl.DataFrame(table).write_parquet(path)
     got = read_replies(path, model_column="selector", label_column="none")
     assert got == [GivenReply("none", "p", "a", None), GivenReply("lrp", "q", None, None)]
@@ -409,15 +399,7 @@ def test_the_command(classifier: Path, tmp_path: Path, capsys: pytest.CaptureFix
         "judge_quality.parquet",
         "verdicts.parquet",
     ]
-    both = [
-        "refusal",
-        "judge",
-        str(file),
-        "--judge",
-        f"embedded,{classifier}",
-        "--out",
-        str(tmp_path / "out"),
-    ]
+    both = ["refusal", "judge", str(file), "--judge", f"embedded,{classifier}", "--out", str(tmp_path / "out")]
     assert main(both) == 0
     out = capsys.readouterr().out
     assert "Cohen's kappa" in out

@@ -43,10 +43,7 @@ PARTS: dict[str, tuple[dict[str, Any], tuple[float, float]]] = {
     "smollm3": ({"after": False, "factor": 1.0, "rotary": (True, False), "window": None}, (1.0, 1.0)),
     "exaone4": ({"after": True, "factor": 1.0, "rotary": (True, False), "window": 9}, (1.0, 1.0)),
     "olmo2": ({"after": True, "factor": 1.0, "rotary": (True, True), "window": None}, (1.0, 1.0)),
-    "gemma": (
-        {"after": False, "factor": 1.0, "rotary": (True, True), "window": None},
-        (1.0, 1.0),
-    ),
+    "gemma": ({"after": False, "factor": 1.0, "rotary": (True, True), "window": None}, (1.0, 1.0)),
 }
 
 

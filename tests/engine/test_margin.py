@@ -9,14 +9,7 @@ import pytest
 import torch
 from tiny_models import tiny_tokenizer
 
-from engine.data.onsets import (
-    MAX_PHRASES,
-    ONSET_PHRASES,
-    OnsetPhrases,
-    OnsetTokens,
-    first_reply_token,
-    onset_tokens,
-)
+from engine.data.onsets import MAX_PHRASES, ONSET_PHRASES, OnsetPhrases, OnsetTokens, first_reply_token, onset_tokens
 from engine.data.prompts import encode_prompts, prompt_ids, prompts_hash
 from engine.measures.margin import margins, reply_margins
 from engine.models.loading import LoadedModel
@@ -154,10 +147,7 @@ def test_first_tokens_are_the_tokenizers_own_and_shared_ones_go() -> None:
     assert onsets.compliance == (first["Here you are"],)
 
 
-@pytest.mark.parametrize(
-    ("between", "expected"),
-    [("", "mat"), (" ", " mat"), ("<|assistant|>\n", "mat")],
-)
+@pytest.mark.parametrize(("between", "expected"), [("", "mat"), (" ", " mat"), ("<|assistant|>\n", "mat")])
 def test_onsets_have_a_leading_space_where_the_template_puts_one(between: str, expected: str) -> None:
     """Templates that end the prompt at a mark write a space or a newline between it and the reply."""
     tokenizer = tiny_tokenizer()

@@ -10,13 +10,7 @@ import scipy.stats
 import torch
 
 from engine.measures import predictions
-from engine.measures.nll import (
-    NegativeLogLikelihood,
-    negative_log_likelihood,
-    perplexity,
-    token_nll,
-    window_nll,
-)
+from engine.measures.nll import NegativeLogLikelihood, negative_log_likelihood, perplexity, token_nll, window_nll
 from engine.measures.predictions import LOGIT_BUDGET
 from engine.measures.token_sums import evaluation_batch_size
 

@@ -217,12 +217,7 @@ def test_an_option_changes_its_field_and_nothing_else(plan_of, words, model):
 def test_every_option_was_tried():
     known = {one for parser in ALL.values() for one in (parser.get_default("plan_options") or {})}
     tried = {one.removeprefix("--").replace("-", "_") for one in OTHERS}
-    assert known - tried == {
-        "phrases",
-        "all_cells",
-        "thinking",
-        "measures",
-    }  # a file, a flag, one value so far
+    assert known - tried == {"phrases", "all_cells", "thinking", "measures"}  # a file, a flag, one value so far
 
 
 def test_a_text_that_is_given_is_not_overruled(plan_of):

@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 
 from engine.edits.controls import layer_matched
-from engine.edits.masks import (
-    checked_mask,
-    parse_rate,
-    removed_count,
-    removed_rows,
-)
+from engine.edits.masks import checked_mask, parse_rate, removed_count, removed_rows
 from engine.models.row_index import Layer, RowIndex
 from engine.records.errors import InputError
 from engine.stats.removal_order import removal_order, removed_first

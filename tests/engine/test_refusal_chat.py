@@ -50,10 +50,7 @@ def chat(monkeypatch: pytest.MonkeyPatch, asked: list[str]) -> Callable[..., int
 
 
 def test_piped_prompts_as_json(
-    tiny_llama: LoadedModel,
-    mask_file: Path,
-    chat: Callable[..., int],
-    capsys: pytest.CaptureFixture[str],
+    tiny_llama: LoadedModel, mask_file: Path, chat: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     typed = "\n".join(["", *PROMPTS, "  "])
     assert chat(typed, tiny_llama.id, "--mask", mask_file, "--device", "cpu", "--json") == 0
@@ -75,10 +72,7 @@ def test_piped_prompts_as_json(
 
 
 def test_text_for_people(
-    tiny_llama: LoadedModel,
-    mask_file: Path,
-    chat: Callable[..., int],
-    capsys: pytest.CaptureFixture[str],
+    tiny_llama: LoadedModel, mask_file: Path, chat: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert chat(PROMPTS[0] + "\n", tiny_llama.id, "--mask", mask_file) == 0
     out = capsys.readouterr().out
@@ -116,10 +110,7 @@ def test_interactive_errors_do_not_end_the_chat(
 
 
 def test_wrong_input(
-    tiny_llama: LoadedModel,
-    mask_file: Path,
-    chat: Callable[..., int],
-    capsys: pytest.CaptureFixture[str],
+    tiny_llama: LoadedModel, mask_file: Path, chat: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for arguments, message in (
         ([], "no edit given"),

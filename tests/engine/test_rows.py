@@ -134,13 +134,7 @@ def test_frame_is_the_contracts_table() -> None:
     assert frame.drop("row_id").rows() == walked
     assert frame.select("block", "projection", "row").is_unique().all()
     assert frame.schema == pl.Schema(
-        {
-            "row_id": pl.Int64,
-            "block": pl.Int32,
-            "sublayer": pl.String,
-            "projection": pl.String,
-            "row": pl.Int32,
-        }
+        {"row_id": pl.Int64, "block": pl.Int32, "sublayer": pl.String, "projection": pl.String, "row": pl.Int32}
     )
 
 

@@ -148,11 +148,7 @@ def test_an_intervention_of_another_shape_names_itself_and_the_layer(
     register_intervention("rude")(Rude)
     edit = replace(edit_of([0, 1], tiny_llama.rows.n_rows), intervention="rude")
     says = r"the intervention Rude gave .* expected a tensor of its shape"
-    with (
-        edited_outputs(tiny_llama, [edit]) as outputs,
-        outputs.sequences([0]),
-        pytest.raises(InputError, match=says),
-    ):
+    with edited_outputs(tiny_llama, [edit]) as outputs, outputs.sequences([0]), pytest.raises(InputError, match=says):
         tiny_llama.model(torch.ones(1, 4, dtype=torch.int64))
     assert not any(module._forward_hooks for module in tiny_llama.model.modules())
 

@@ -113,10 +113,7 @@ def test_ig_is_the_slow_loop_where_lrp_has_no_rules(
     """phi and gpt_neox have biases and LayerNorm: h(0) is not zero there."""
     few = tiny_windows.first(2)
     loaded = loaded_as(tiny_llama, tiny_model(family).requires_grad_(False))
-    close(
-        compute_scores(loaded, ["ig"], few)["ig"],
-        reference.ig(loaded.model, loaded.rows, few.input_ids),
-    )
+    close(compute_scores(loaded, ["ig"], few)["ig"], reference.ig(loaded.model, loaded.rows, few.input_ids))
 
 
 def test_random_is_uniform_seeded_and_one_ranking_per_seed(tiny_llama: LoadedModel) -> None:

@@ -131,12 +131,7 @@ def _relevance_in_float64(family: str, method: Any) -> tuple[Any, Tensor, dict[i
     ids = torch.randint(3, 290, (2, 8), generator=torch.Generator().manual_seed(5))
     found: dict[int, Tensor] = {}
     relevance(
-        method,
-        model,
-        row_index(model),
-        ids,
-        lambda logits: objective_gradient(logits, ids, "loss"),
-        found.__setitem__,
+        method, model, row_index(model), ids, lambda logits: objective_gradient(logits, ids, "loss"), found.__setitem__
     )
     return model, ids, found
 
@@ -272,14 +267,7 @@ def test_a_layer_that_no_gradient_reaches_is_an_error(tiny_llama: LoadedModel, t
     model.model.layers[0].mlp.register_forward_hook(lambda _, __, output: output.detach())
     for method in METHODS:
         with pytest.raises(InputError, match=r"no gradient reaches model.layers.0.mlp.gate_proj"):
-            relevance(
-                method,
-                model,
-                row_index(model),
-                tiny_windows.input_ids,
-                torch.ones_like,
-                lambda *_: None,
-            )
+            relevance(method, model, row_index(model), tiny_windows.input_ids, torch.ones_like, lambda *_: None)
 
 
 def test_inference_mode_is_an_error(tiny_llama: LoadedModel, prompts: Tensor) -> None:

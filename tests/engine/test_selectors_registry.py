@@ -60,11 +60,7 @@ def test_a_registered_selector_appears_and_works(tiny_llama: LoadedModel, tiny_w
 
     assert [info.id for info in available_selectors()][-1] == "norm"
     info = get_selector("norm")
-    assert (info.title, info.note, info.cost) == (
-        "Weight norm",
-        "s_i = the Euclidean norm of row i.",
-        "no pass",
-    )
+    assert (info.title, info.note, info.cost) == ("Weight norm", "s_i = the Euclidean norm of row i.", "no pass")
     scores = compute_scores(tiny_llama, ["norm"], None)["norm"]
     weights = [tiny_llama.model.get_submodule(layer.name).weight for layer in tiny_llama.rows.layers]
     expected = torch.cat([(weight**2).sum(1).sqrt() for weight in weights])

@@ -113,11 +113,7 @@ def test_known_scores_are_used_and_every_finished_one_is_reported(
     finished: dict[str, torch.Tensor] = {}
     with Forwards(tiny_llama.model) as seen:
         again = compute_scores(
-            tiny_llama,
-            ["consensus2"],
-            tiny_windows,
-            known={"ig": scores["ig"]},
-            finished=finished.__setitem__,
+            tiny_llama, ["consensus2"], tiny_windows, known={"ig": scores["ig"]}, finished=finished.__setitem__
         )
     assert len(seen.sizes) == 1
     assert list(finished) == ["lrp", "consensus2"]

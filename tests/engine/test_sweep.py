@@ -104,11 +104,7 @@ def test_the_paper_s_rates():
 
 def test_random_has_one_ranking_per_seed():
     scores = {"lrp": torch.arange(3.0), "random": torch.rand(2, 3)}
-    assert [(r.selector, r.seed) for r in rankings(scores, (7, 9))] == [
-        ("lrp", None),
-        ("random", 7),
-        ("random", 9),
-    ]
+    assert [(r.selector, r.seed) for r in rankings(scores, (7, 9))] == [("lrp", None), ("random", 7), ("random", 9)]
 
 
 def test_progress_counts_every_cell(tiny_llama, tiny_windows, store):
@@ -139,14 +135,7 @@ def test_kill_9_in_the_middle_then_resumed_gives_the_same_bytes(tiny_llama, tiny
     def command(name):
         return [
             *(sys.executable, "-m", "engine", "sweep", tiny_llama.id, "--json"),
-            *(
-                "--selectors",
-                "magnitude,wanda,random",
-                "--corpus",
-                str(tiny_text),
-                "--eval-corpus",
-                str(tiny_text),
-            ),
+            *("--selectors", "magnitude,wanda,random", "--corpus", str(tiny_text), "--eval-corpus", str(tiny_text)),
             *("--samples", "4", "--max-length", "16", "--eval-samples", "6", "--eval-length", "16"),
             *("--store", str(tmp_path / name), "--out", str(tmp_path / f"{name}-out")),
         ]

@@ -22,11 +22,7 @@ def written(tmp_path: Path, text: str | bytes, name: str = "a.csv") -> Path:
     return path
 
 
-READERS: list[Callable[[Path], object]] = [
-    text_rows,
-    read_replies,
-    lambda path: read_prompt_sets([f"harmless={path}"]),
-]
+READERS: list[Callable[[Path], object]] = [text_rows, read_replies, lambda path: read_prompt_sets([f"harmless={path}"])]
 
 
 @pytest.mark.parametrize("read", READERS, ids=["rows", "replies", "prompts"])

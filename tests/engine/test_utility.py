@@ -47,10 +47,7 @@ def task(items: list[dict[str, str]], limit: int | None = None) -> HarnessTask:
         "generation_kwargs": {"until": ["<never>"], "max_gen_toks": 6, "do_sample": False},
         "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
         "filter_list": [
-            {
-                "name": name,
-                "filter": [{"function": "regex", "regex_pattern": pattern}, {"function": "take_first"}],
-            }
+            {"name": name, "filter": [{"function": "regex", "regex_pattern": pattern}, {"function": "take_first"}]}
             for name, pattern in (("first-word", r"(\w+)"), ("nothing", r"(\d{9})"))
         ],
     }

@@ -87,12 +87,7 @@ def test_masks_on_the_second_corpus_too(audit: AuditInputs) -> None:
     loaded = audit.loaded
     # of one file, evaluation takes what follows calibration
     text = windows(
-        audit.plan.domain_corpus,
-        loaded.tokenizer,
-        role="evaluation",
-        samples=5,
-        length=16,
-        skip_tokens=6 * 16,
+        audit.plan.domain_corpus, loaded.tokenizer, role="evaluation", samples=5, length=16, skip_tokens=6 * 16
     )
     line = table.row(
         by_predicate=(pl.col("evaluated_on") == "other.txt")

@@ -104,11 +104,7 @@ def test_every_selector_seed_rate_and_task(
 
 
 def test_an_interrupted_run_goes_on_cell_by_cell(
-    tiny_llama: LoadedModel,
-    tiny_text: Path,
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    tiny_llama: LoadedModel, tiny_text: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The fifth cell is interrupted; the four before it are not measured again."""
     measured: list[str] = []
@@ -188,11 +184,7 @@ def test_mean_over_tasks_by_hand() -> None:
         ("random", 43, 0.1, "a", 1, 1.0, None, 0.25),
     )
     mean = downstream_mean(table)
-    assert mean.select("selector", "seed", "tasks").rows() == [
-        ("lrp", None, 2),
-        ("random", 42, 1),
-        ("random", 43, 1),
-    ]
+    assert mean.select("selector", "seed", "tasks").rows() == [("lrp", None, 2), ("random", 42, 1), ("random", 43, 1)]
     np.testing.assert_allclose(mean["accuracy"], [0.65, 0.2, 1.0])
     np.testing.assert_allclose(mean["chance"], [0.375, 0.25, 0.25])
     assert mean["stderr"].to_list() == [pytest.approx(0.025), pytest.approx(0.04), None]

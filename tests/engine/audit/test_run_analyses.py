@@ -215,18 +215,7 @@ def test_every_preset_of_the_shipped_model_reads_what_ships(name):
 
 
 def test_options_win_over_the_preset():
-    asked = [
-        "analyze",
-        "org/model",
-        "--samples",
-        "9",
-        "--corpus",
-        "my.txt",
-        "--sizes",
-        "2,4",
-        "--selectors",
-        "ig",
-    ]
+    asked = ["analyze", "org/model", "--samples", "9", "--corpus", "my.txt", "--sizes", "2,4", "--selectors", "ig"]
     plan = audit_plan(build_parser().parse_args(asked))
     assert (plan.scoring.samples, plan.scoring.selectors) == (9, ("ig",))
     assert (plan.scoring.corpus, plan.eval_corpus, plan.domain_corpus) == ("my.txt", "my.txt", "c4")

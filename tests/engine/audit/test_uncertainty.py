@@ -77,11 +77,7 @@ def test_table_lists_every_pair_and_every_gap(tiny_llama: LoadedModel, tiny_text
     selectors = ("random", "magnitude", "wanda")
     with Store(tmp_path) as store:
         audit = tiny_audit(
-            tiny_llama,
-            tiny_text,
-            store,
-            scoring={"selectors": selectors, "seeds": (7, 8)},
-            gap_rates=(0.0, 0.4),
+            tiny_llama, tiny_text, store, scoring={"selectors": selectors, "seeds": (7, 8)}, gap_rates=(0.0, 0.4)
         )
         table = differences(audit)["differences"]
         assert dict(table.schema) == spec("differences").schema(COLUMNS)

@@ -174,16 +174,7 @@ def test_its_kept_contrasts_belong_to_its_version_and_source(demo: LoadedModel, 
 
 def test_the_command_takes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     register()
-    few = [
-        "--domains",
-        "hate",
-        "--pairs-per-domain",
-        "4",
-        "--store",
-        str(tmp_path / "s"),
-        "--out",
-        str(tmp_path),
-    ]
+    few = ["--domains", "hate", "--pairs-per-domain", "4", "--store", str(tmp_path / "s"), "--out", str(tmp_path)]
     assert main(["refusal", "calibrate", "demo", "--selectors", NAME, *few, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["contrasts"] == [{"selector": NAME, "domain": "hate"}]
     assert [one.selector for one in load_contrasts(tmp_path / "contrast.safetensors")[0]] == [NAME]

@@ -127,12 +127,7 @@ def test_neighbours_show_an_isolated_spike():
     cells = [cell(lam, k, 0.2) for lam in LAMBDAS for k in KS if (lam, k) != (0.5, 0.02)]
     found = operating_point(table([*cells, cell(0.5, 0.02, 0.95)]))
     assert found is not None
-    assert {(one.lam, one.k) for one in found.neighbours} == {
-        (0.2, 0.02),
-        (0.8, 0.02),
-        (0.5, 0.01),
-        (0.5, 0.05),
-    }
+    assert {(one.lam, one.k) for one in found.neighbours} == {(0.2, 0.02), (0.8, 0.02), (0.5, 0.01), (0.5, 0.05)}
     assert found.malign - (found.neighbour_malign or 0) == pytest.approx(0.75)
 
 

@@ -30,11 +30,7 @@ SAFE = [
 def hub(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """`datasets.load_dataset` with rows in the public layouts; the first SorryBench is out of reach."""
     calls: list[tuple[Any, ...]] = []
-    rows = {
-        "sorry-bench/sorry-bench-202503": SORRY,
-        "bench-llm/or-bench": HARD,
-        "Paul/XSTest": SAFE,
-    }
+    rows = {"sorry-bench/sorry-bench-202503": SORRY, "bench-llm/or-bench": HARD, "Paul/XSTest": SAFE}
 
     def load(repository: str, config: str | None, split: str) -> datasets.Dataset:
         calls.append((repository, config, split))

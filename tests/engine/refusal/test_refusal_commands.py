@@ -101,25 +101,10 @@ def test_the_stages_build_on_each_other(
 @pytest.mark.skipif(not CAST.is_file(), reason="CAST is not here")
 def test_cast_runs_through_calibrate_and_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """Its prompts mean little to the shipped model; the pipeline has to cope all the same."""
-    common = [
-        "demo",
-        "--pairs",
-        str(CAST),
-        "--selectors",
-        "lrp,mean_activation",
-        "--pairs-per-domain",
-        "6",
-        *SCORES,
-    ]
+    common = ["demo", "--pairs", str(CAST), "--selectors", "lrp,mean_activation", "--pairs-per-domain", "6", *SCORES]
     common += ["--store", str(tmp_path / "store"), "--out", str(tmp_path / "out")]
     found = answer(["refusal", "calibrate", *common], capsys)
-    assert [one["domain"] for one in found["contrasts"]][::2] == [
-        "hate",
-        "crime",
-        "adult",
-        "medical",
-        "legal",
-    ]
+    assert [one["domain"] for one in found["contrasts"]][::2] == ["hate", "crime", "adult", "medical", "legal"]
     swept = answer(["refusal", "sweep", *common, *GRID], capsys)["refusal_sweep"]
     assert len(swept) == 5 * 2 * 3
     assert all(0 <= row["malign"] <= 1 and row["malign_n"] == 6 for row in swept)

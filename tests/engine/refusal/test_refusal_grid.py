@@ -150,9 +150,7 @@ def run_rates(run: RefusalInputs) -> int:
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"reply_tokens": 7}, {"batch_size": 3}, {"calibration_pairs": 3}],
-    ids=lambda one: next(iter(one)),
+    "changes", [{"reply_tokens": 7}, {"batch_size": 3}, {"calibration_pairs": 3}], ids=lambda one: next(iter(one))
 )
 def test_the_key_covers_what_can_change_a_reply(
     demo: LoadedModel, store: Store, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]

@@ -23,12 +23,7 @@ from safetensors.numpy import load_file, save_file
 from engine.cli import main
 from engine.data.onsets import ONSET_PHRASES
 from engine.data.pairs import read_pairs
-from engine.edits.contrasts import (
-    Contrast,
-    load_contrasts,
-    refusal_mask,
-    refusal_masks,
-)
+from engine.edits.contrasts import Contrast, load_contrasts, refusal_mask, refusal_masks
 from engine.edits.edit import NO_ROWS, Edit, edit_of
 from engine.edits.effect import Change, Effect
 from engine.edits.export import export_masked
@@ -68,18 +63,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err.strip().splitlines()[-1]
 
 
-SMALL = [
-    "--domains",
-    "hate",
-    "--selectors",
-    "lrp",
-    "--pairs-per-domain",
-    "12",
-    "--samples",
-    "4",
-    "--max-length",
-    "32",
-]
+SMALL = ["--domains", "hate", "--selectors", "lrp", "--pairs-per-domain", "12", "--samples", "4", "--max-length", "32"]
 
 
 # --- numbers ---
@@ -154,18 +138,7 @@ def test_a_contrast_file_whose_numbers_changed_is_damaged(tmp_path: Path, capsys
     save_file(arrays, negated, metadata={"manifest": metadata["manifest"]})
     with pytest.raises(InputError, match="no contrast file"):
         load_contrasts(negated)
-    edit = [
-        "--contrast",
-        str(negated),
-        "--selector",
-        "lrp",
-        "--domain",
-        "hate",
-        "--lambda",
-        "0.5",
-        "--k",
-        "0.02",
-    ]
+    edit = ["--contrast", str(negated), "--selector", "lrp", "--domain", "hate", "--lambda", "0.5", "--k", "0.02"]
     save_file(arrays, negated, metadata=metadata)
     assert "its numbers do not fit its checksum" in refused(
         ["export", "demo", *edit, "--out", str(tmp_path / "model")], capsys
@@ -218,16 +191,7 @@ def test_swapped_or_equal_sides_are_refused(
 
 def test_one_swapped_pair_is_refused_as_well(demo: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     pairs = pairs_file(tmp_path, lambda risk, base: (base, risk))
-    arguments = [
-        "refusal",
-        "calibrate",
-        "demo",
-        "--pairs",
-        str(pairs),
-        "--store",
-        str(tmp_path / "s"),
-        *SMALL,
-    ]
+    arguments = ["refusal", "calibrate", "demo", "--pairs", str(pairs), "--store", str(tmp_path / "s"), *SMALL]
     arguments[arguments.index("--pairs-per-domain") + 1] = "1"
     assert "the unedited model itself refuses 1 of 1 base prompts" in refused(arguments, capsys)
     swapped = [pair for some in read_pairs(str(pairs), "calibration").values() for pair in some][:1]
@@ -248,16 +212,7 @@ def test_swapped_phrase_lists_are_refused(tmp_path: Path, capsys: pytest.Capture
     phrases = tmp_path / "phrases.json"
     lists = {"refusal": list(ONSET_PHRASES.compliance), "compliance": list(ONSET_PHRASES.refusal)}
     phrases.write_text(json.dumps(lists), encoding="utf-8")
-    arguments = [
-        "refusal",
-        "calibrate",
-        "demo",
-        "--phrases",
-        str(phrases),
-        "--store",
-        str(tmp_path / "s"),
-        *SMALL,
-    ]
+    arguments = ["refusal", "calibrate", "demo", "--phrases", str(phrases), "--store", str(tmp_path / "s"), *SMALL]
     assert INSTALLS_ONLY in refused(arguments, capsys)
 
 
@@ -359,12 +314,7 @@ SPECS: dict[str, dict[str, Any]] = {
 )
 @pytest.mark.parametrize("command", ["export", pytest.param("refusal chat", marks=pytest.mark.long)])
 def test_an_edit_that_lowers_refusal_does_not_leave(
-    refusing: LoadedModel,
-    honest: Contrast,
-    made: str,
-    command: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    refusing: LoadedModel, honest: Contrast, made: str, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     """Whatever its file says of how it was made: these rows are those of a contrast of the wrong sign."""
     mask = refusal_mask(dataclasses.replace(honest, c_comply=-honest.c_comply), 0.8, 0.05)
