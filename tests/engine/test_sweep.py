@@ -14,6 +14,7 @@ import pytest
 import torch
 from tiny_audits import count_edits, sweep, tiny_audit
 
+from engine.cli import main
 from engine.edits.ranked_edits import rankings
 from engine.measures.nll import negative_log_likelihood
 from engine.records.errors import InputError
@@ -134,18 +135,19 @@ def test_kill_9_in_the_middle_then_resumed_gives_the_same_bytes(tiny_llama, tiny
 
     def command(name):
         return [
-            *(sys.executable, "-m", "engine", "sweep", tiny_llama.id, "--json"),
-            *("--selectors", "magnitude,wanda,random", "--corpus", str(tiny_text), "--eval-corpus", str(tiny_text)),
+            *("sweep", tiny_llama.id, "--json"),
+            *("--selectors", "magnitude,random", "--corpus", str(tiny_text), "--eval-corpus", str(tiny_text)),
             *("--samples", "4", "--max-length", "16", "--eval-samples", "6", "--eval-length", "16"),
             *("--store", str(tmp_path / name), "--out", str(tmp_path / f"{name}-out")),
         ]
 
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run(command("through"), env=environment, check=True, capture_output=True, timeout=300)
+    assert main(command("through")) == 0
     with Store(tmp_path / "through") as whole:
         cells = len(whole)
 
-    with subprocess.Popen(command("killed"), env=environment, stdout=subprocess.DEVNULL) as process:
+    program = [sys.executable, "-m", "engine", *command("killed")]
+    with subprocess.Popen(program, env=environment, stdout=subprocess.DEVNULL) as process:
         database = tmp_path / "killed" / "cells" / "cache.db"
         deadline = time.monotonic() + 300
         while time.monotonic() < deadline and process.poll() is None:
@@ -160,7 +162,7 @@ def test_kill_9_in_the_middle_then_resumed_gives_the_same_bytes(tiny_llama, tiny
     assert 5 <= finished < cells, "the process must have been killed in the middle"
     assert not (tmp_path / "killed-out" / "sweep.parquet").exists()
 
-    subprocess.run(command("killed"), env=environment, check=True, capture_output=True, timeout=300)
+    assert main(command("killed")) == 0
     resumed = (tmp_path / "killed-out" / "sweep.parquet").read_bytes()
     assert resumed == (tmp_path / "through-out" / "sweep.parquet").read_bytes()
     shutil.rmtree(tmp_path / "killed")

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 from manifests import edited, resealed
-from test_refusal_commands import GRID, PROMPTS, SCORES
+from test_refusal_commands import GRID, HELDOUT, PROMPTS, SCORES
 
 from engine.cli import main
 from engine.edits.mask_files import read_mask, write_mask
@@ -27,10 +27,22 @@ Call = Callable[..., tuple[int, dict[str, Any], str]]
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Small stages on the shipped model, as a person runs them."""
     out, store = tmp_path_factory.mktemp("made"), tmp_path_factory.mktemp("store")
-    common = ["demo", *PROMPTS, *SCORES, "--store", str(store), "--out", str(out)]
+    common = [
+        "demo",
+        *PROMPTS[:2],
+        "--domains",
+        "hate",
+        *PROMPTS[4:],
+        *HELDOUT,
+        *SCORES,
+        "--store",
+        str(store),
+        "--out",
+        str(out),
+    ]
     for stage, more in (
-        ("calibrate", []), ("select", GRID), ("control", [*GRID, "--seeds", "1,2"]), ("sweep", GRID), ("structure", []),
-        ("stability", [*GRID, "--splits", "2"]),
+        ("calibrate", []), ("select", GRID), ("control", [*GRID, "--seeds", "1"]), ("sweep", GRID), ("structure", []),
+        ("stability", [*GRID, "--splits", "1"]),
     ):  # fmt: skip
         assert main(["refusal", stage, *common, *more]) == 0
     return out

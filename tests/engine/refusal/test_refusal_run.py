@@ -34,9 +34,10 @@ from engine.studies.forecast import at_pace
 from engine.studies.refusal.points import Chosen, Controlled
 
 STAGES = ("calibrate", "sweep", "select", "structure", "control", "evaluate")
-PLAN = ["--selectors", "lrp,random", "--domains", "hate,crime", "--pairs-per-domain", "6", "--samples", "4"]
-PLAN += ["--max-length", "32", "--reply-tokens", "12", "--heldout-pairs", "3", "--lambdas", "0.2,0.5"]
+PLAN = ["--selectors", "lrp,random", "--domains", "hate,crime", "--pairs-per-domain", "4", "--samples", "4"]
+PLAN += ["--max-length", "32", "--reply-tokens", "8", "--heldout-pairs", "2", "--lambdas", "0.5"]
 PLAN += ["--ks", "0.01,0.02", "--eval-samples", "2", "--eval-length", "64", "--seeds", "1", "--benign-limit", "0.4"]
+PLAN += ["--longer-replies", "1"]
 
 
 def command(name: str, folder: Path, *more: str) -> list[str]:
