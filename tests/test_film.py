@@ -30,13 +30,6 @@ def greys(made):
     return [np.asarray(one.convert("RGB")).mean() for one in ImageSequence.Iterator(Image.open(io.BytesIO(made)))]
 
 
-def test_what_fits_is_kept_whole(film):
-    made, quality, count = film.animated(pictures(12, 0), 50, 100_000)
-    assert (quality, count) == (film.QUALITIES[0], 12)
-    assert greys(made) == pytest.approx([11 * number for number in range(12)], abs=4)
-    assert Image.open(io.BytesIO(made)).info["loop"] == 0
-
-
 def test_what_does_not_fit_loses_quality_then_frames_and_keeps_first_and_last(film):
     whole = pictures(12, 120)
     most = len(film.animated(whole, 50, 10**6)[0]) // 4

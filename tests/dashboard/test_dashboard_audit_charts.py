@@ -5,17 +5,15 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-from made_up_audit import SELECTORS, agreement, controls, groups, mask, repeated, row_index, scores, write_audit
+from made_up_audit import controls, groups, mask, repeated, row_index, scores, write_audit
 
 from dashboard.charts import (
-    agreement as agreement_chart,
     controls as controls_chart,
     groups as groups_chart,
     learn as learn_chart,
     lines,
     matrix,
     overview,
-    palette,
     stability,
 )
 from dashboard.charts.lines import Axis
@@ -64,15 +62,6 @@ def test_cells_without_a_number_are_empty_and_not_clickable():
     assert (list(figure.data[1].x), list(figure.data[1].y)) == ([0], [0])
     assert matrix.number(-0.004) == "0.00"
     assert matrix.number(-0.25) == "−0.25"
-
-
-def test_spearman_is_symmetric_with_an_empty_diagonal():
-    found = agreement_chart.correlations(agreement()["spearman"])
-    cells = agreement_chart.spearman_matrix(found, SELECTORS).data[0].z
-    for i in range(5):
-        assert cells[i][i] is None
-        assert all(cells[i][j] == cells[j][i] for j in range(5))
-    assert cells[0][1] > 0.5  # lrp and ig share most of their scores
 
 
 def test_overlap_by_layer_is_what_sets_count(tmp_path):
@@ -156,14 +145,6 @@ def test_references_remove_exactly_as_many_rows_as_their_control():
     assert controls_chart.references(table, "consensus2") == []
 
 
-def test_dumbbells_name_the_rows_that_they_remove():
-    table = controls()["controls"].filter(order="lerf")
-    figure = controls_chart.dumbbells(table)
-    labels = list(figure.layout.yaxis.ticktext)
-    assert labels[0].startswith("Consensus-2")
-    assert "<sub>15 rows</sub>" in next(label for label in labels if label.startswith("LRP ∩ IG"))
-
-
 def test_dangerous_groups_are_ringed():
     table = groups()["dangerous"].filter(sublayer="mlp")
     figure = groups_chart.groups(table, "MLP")
@@ -231,36 +212,6 @@ def test_lines_leave_gaps_and_tell_selectors_apart_without_colour():
     assert list(ig.customdata) == ["8 windows", "16 windows"]
     assert (lrp.line.dash, lrp.marker.symbol) != (ig.line.dash, ig.marker.symbol)
     assert figure.layout.shapes[0].y0 == pytest.approx(1.5 / LN10)
-
-
-def test_stacked_shares_have_patterns_and_numbers():
-    figure = controls_chart.rank_shares(groups()["rank_distribution"])
-    assert [tuple(bar.y) for bar in figure.data] == [(0.5, 0.75), (0.4, 0.25), (0.1, 0.0)]
-    assert len({bar.marker.pattern.shape for bar in figure.data}) == 3
-    assert list(figure.data[0].text) == ["50.0%", "75.0%"]
-    assert palette.title("consensus2") in figure.layout.yaxis.title.text
-
-
-def test_bars_of_two_measures_differ_by_pattern():
-    frame = repeated()["domain"].filter(rate=0.3)
-    figure = groups_chart.selector_bars(
-        frame, [("spearman", "S"), ("jaccard", "J")], heading="h", title="t", text=str, hover=str, top=1.0
-    )
-    assert [bar.name for bar in figure.data] == ["J", "S"]
-    assert figure.data[0].marker.pattern.shape != figure.data[1].marker.pattern.shape
-    assert set(figure.data[1].x) == {0.9}
-    two = groups_chart.two_corpora(frame, ("one", "other"))
-    first, second = two.data[-2:]
-    assert first.marker.symbol != second.marker.symbol
-    assert list(second.x) == pytest.approx([2.6 / LN10] * 4)
-
-
-def test_equal_values_all_have_the_middle_of_the_scale():
-    figure = matrix.matrix(
-        [[3.0, 3.0]], ["a", "b"], ["c"], heading="", text=matrix.number, hover=[["", ""]], span=(3.0, 3.0)
-    )
-    assert (figure.data[0].zmin, figure.data[0].zmax) == (0.0, 6.0)
-    assert len(figure.layout.annotations) == 2
 
 
 def test_controls_that_are_not_finite_have_no_mark():

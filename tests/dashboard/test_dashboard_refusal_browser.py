@@ -86,15 +86,6 @@ def test_marks_and_neighbours_open_their_cell(new_page, refusal_folder):
 
 
 @pytest.mark.long
-def test_the_refusal_page_fits_a_phone_and_shows_names_as_text(new_page, refusal_folder):
-    page = open_refusal(new_page, refusal_folder, section="Where the rows are")
-    chart(page, says="Share of rows with an absolute contrast")
-    page = new_page("/refusal", width=400, source="My results", folder=str(refusal_folder))
-    chart(page, says="Malign against benign")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 400
-
-
-@pytest.mark.long
 def test_control_margins_history_and_export(new_page, tiny_folder):
     page = live_page(new_page, tiny_folder, "The cat sat.")
     first = run(page)

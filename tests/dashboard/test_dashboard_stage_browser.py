@@ -2,7 +2,7 @@
 in larger type; and the sidebar stays folded for who folded it."""
 
 import pytest
-from browser_pages import has_count, press, settled
+from browser_pages import press, settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 
@@ -85,20 +85,3 @@ def test_the_plot_follows_the_height_that_the_window_leaves(new_page):
         assert abs(drawn["height"] - first_figure(page)["height"]) < 2
     assert heights[0] < heights[1] < heights[2] or heights[1] == heights[2]
     assert heights[0] < heights[1]
-
-
-def test_a_folded_sidebar_is_folded_on_the_next_visit(new_page):
-    page = opened(new_page, "depth")
-    sidebar = page.locator("[data-testid=stSidebar]")
-    assert sidebar.get_attribute("data-collapsed") == "false"
-    sidebar.hover()
-    folded, shown = (page.locator(f"[data-testid=stSidebar][data-collapsed={state}]") for state in ("true", "false"))
-    fold = page.locator("[data-testid=stSidebarCollapseButton] button")
-    press(page, fold, took=lambda: folded.count() == 1)
-    page.reload()
-    page.locator(FIRST).first.wait_for(state="attached")
-    has_count(folded, 1)
-    press(page, page.locator("[data-testid=stExpandSidebarButton]"), took=lambda: shown.count() == 1)
-    page.reload()
-    page.locator(FIRST).first.wait_for(state="attached")
-    has_count(shown, 1)

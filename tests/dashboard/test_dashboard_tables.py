@@ -54,15 +54,6 @@ def described_title(stem):
     return f"{stem}: {TABLES.get(stem).title}"
 
 
-def test_a_table_that_nobody_registered_opens_without_descriptions(top):
-    add_table(top / "mine", "my-table", pl.DataFrame({"model": ["m"], "anything": [1.5]}))
-    app = page(run_table="my-table")
-    assert warnings_of(app) == []
-    assert "Not in the registry. Lines: 1." in app.caption[2].value
-    assert list(app.dataframe[0].value.columns) == ["model", "anything"]
-    assert len(app.dataframe) == 1
-
-
 def test_a_registered_table_of_a_plug_in_has_its_descriptions(top):
     columns = (
         Column("model", "text", "", "id of the model"),
@@ -79,12 +70,6 @@ def test_a_registered_table_of_a_plug_in_has_its_descriptions(top):
         assert "flatness is 1.5, expected 0 to 1" in warnings_of(page(run_table="flatness: How flat it is"))[0]
     finally:
         TABLES.remove("flatness")
-
-
-def test_a_damaged_table_is_one_line(top):
-    (top / "mine" / "sweep.parquet").write_bytes(b"x")
-    (told,) = warnings_of(page())
-    assert "does not fit the checksum" in told
 
 
 def test_methods_lists_every_table_and_column():

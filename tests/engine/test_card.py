@@ -21,7 +21,7 @@ from planted import BROWSER, HOST
 
 from engine.cli import main
 from engine.data.prompts import TEMPLATE_DATE, prompt_ids, template_variables
-from engine.edits.card_claims import caps, loading, lowered
+from engine.edits.card_claims import caps, lowered
 from engine.edits.effect import Change, Effect
 from engine.edits.mask_files import read_mask
 from engine.interventions.in_weights import zeroed
@@ -172,12 +172,6 @@ def test_a_fall_of_refusal_in_any_domain_is_a_warning():
     assert "hate 0.400, without the edit 0.500 (the record)" in lowered(Effect("w", "m"), record)
 
 
-def test_without_a_measurement_the_stored_dtype_is_loaded():
-    assert 'dtype="auto"' in loading(None)
-    assert "import torch\n" not in loading(None)
-    assert "dtype=torch.bfloat16" in loading("bfloat16")
-
-
 DATED = "{{ date_string if date_string is defined else strftime_now('%d %b %Y') }} "
 CLOCK = "{{ strftime_now('%Y-%m-%d') }} "
 THINKING = "{% if enable_thinking %}think {% endif %}"
@@ -205,11 +199,6 @@ def test_the_date_that_a_chat_template_states(demo: LoadedModel, prefix: str, da
     assert (TEMPLATE_DATE in prompt) is (prefix == DATED)
     assert (f"{datetime.now():%Y-%m-%d}" in prompt) is (prefix == CLOCK)
     assert (f"{datetime.now():%Y-%m-%d}" in told) is (prefix == CLOCK)
-
-
-def test_a_record_without_limits_gives_no_verdict(tmp_path: Path):
-    (tmp_path / "record.json").write_text(json.dumps({"edited_benign": 0.2, "pairs": 10}), encoding="utf-8")
-    assert dict(caps(Effect("w", "m"), json.loads((tmp_path / "record.json").read_text()))) == {}
 
 
 def test_what_a_record_says_is_text(results: Path, mask: Path, tmp_path: Path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 from tiny_models import save_tiny
 
-from engine.cli import main
 from engine.models.loading import LoadedModel, load_model, load_sketch
 from engine.results.store import Store
 from engine.run import probe as probe_module
@@ -137,23 +135,6 @@ def test_a_probe_leaves_the_model_as_it_was(tiny_llama: LoadedModel, folder: Pat
     assert all(one.seconds is not None and 0 < one.seconds < 1e4 for one in timed)
     after = tiny_llama.model.state_dict()
     assert all(torch.equal(values, after[name]) for name, values in before.items())
-
-
-def test_the_command_says_what_it_timed(folder: Path, capsys: Any) -> None:
-    small = ["--samples", "4", "--max-length", "16", "--eval-samples", "4", "--eval-length", "16"]
-    given = ["estimate", str(folder), "score", "sweep", *small, "--selectors", "magnitude,wanda"]
-    assert main([*given, "--probe", "1", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)["probe"]
-    assert [one["stage"] for one in said] == ["score", "sweep"]
-    assert all(one["seconds"] > 0 for one in said)
-    assert main([*given, "--probe", "1"]) == 0
-    told = capsys.readouterr().out
-    assert "score: about" in told
-    assert "sweep: about" in told
-    assert "masks of random and wanda" in told
-    with pytest.raises(SystemExit):
-        main([*given, "--probe", "soon"])
-    assert "a probe takes some seconds, got 'soon'; write 10" in capsys.readouterr().err
 
 
 @pytest.mark.long

@@ -24,7 +24,6 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.selectors.activations import prompt_activations
 from engine.selectors.attribution import per_prompt_relevance
-from engine.selectors.nested import nested_scores
 from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import compute_scores
 
@@ -227,15 +226,6 @@ def test_activations_beside_gradients_are_the_same_bits(routed: LoadedModel) -> 
     together = compute_scores(routed, (*names, "grad_x_input"), WINDOWS)
     for name in names:
         assert torch.equal(alone[name], together[name]), name
-
-
-def test_sizes_at_once_equal_single_runs(mixtral: LoadedModel) -> None:
-    names = ("wanda", "flap", "grad_x_input")
-    at_once = nested_scores(mixtral, names, WINDOWS, (1, 3), batch_size=1)
-    for size in (1, 3):
-        alone = compute_scores(mixtral, names, WINDOWS.first(size), batch_size=1)
-        for name in names:
-            assert torch.equal(at_once[size][name], alone[name])
 
 
 @pytest.mark.parametrize(

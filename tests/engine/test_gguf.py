@@ -18,10 +18,8 @@ from harmless import harmless
 from tiny_models import save_tiny, tiny_model, tiny_tokenizer
 from transformers import AutoModelForCausalLM
 
-from engine.cli import main
 from engine.edits.edit import edit_of
 from engine.edits.export import export_masked
-from engine.judges.classifier import load_classifier
 from engine.models import gguf_config, gguf_files, gguf_tokenizer
 from engine.models.checkpoints import find_checkpoint
 from engine.models.gguf_header import read_header
@@ -360,11 +358,6 @@ def test_what_is_not_read_is_a_line(entries: dict[str, Any], said: str, tmp_path
     assert said in error_of(write_gguf(tiny_model("llama"), tmp_path / "tiny.gguf", more=entries))
 
 
-def test_a_judge_is_no_gguf_file(plain: Path) -> None:
-    with pytest.raises(InputError, match="has packed weights .*; give the unquantized classifier"):
-        load_classifier(str(plain))
-
-
 def test_a_token_that_stands_twice(plain: Path, tmp_path: Path) -> None:
     tokens = [*read_header(plain, "it").metadata["tokenizer.ggml.tokens"]]
     tokens[-1] = tokens[-2]
@@ -427,14 +420,3 @@ def test_whatever_bytes_a_header_has_it_is_read_or_refused(rounds: int, plain: P
         except InputError:
             seen.add(False)
     assert seen == {True, False}
-
-
-def test_commands_say_it_in_a_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "tiny.gguf"
-    file.write_bytes(b"GGUF")
-    for command in ("rows", "score", "sweep", "doctor"):
-        assert main(
-            [command, str(file), *(["--store", str(tmp_path / "s")] if command in ("score", "sweep") else [])]
-        ) in (1, 2)
-        said = " ".join("".join(capfd.readouterr()).split())
-        assert "cannot be read as GGUF (it ends within its header); download or copy it again" in said

@@ -70,11 +70,6 @@ def test_100_kb_take_seconds_at_most(unit: str) -> None:
     assert cpu_s(unit, 100_000) < 5
 
 
-@pytest.mark.parametrize("unit", ["\n", "1. ", "the "])
-def test_the_cases_that_took_seconds_to_minutes(unit: str) -> None:
-    assert cpu_s(unit, 100_000) < 5
-
-
 @pytest.mark.parametrize("unit", ["a", "the ", "'", "i am ", "a" * 599 + " ", "Well. " + "a" * 2000])
 def test_no_rule_reads_more_than_600_characters_at_once(unit: str) -> None:
     """So that the time of a rule which takes the square of its text is bounded; and nothing is left out."""

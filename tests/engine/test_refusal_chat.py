@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from engine.cli import main
-from engine.commands.refusal.chat import _in_turn
 from engine.edits.edit import UNEDITED, edit_of
 from engine.edits.mask_files import write_mask
 from engine.interventions.in_weights import zeroed
@@ -121,19 +120,6 @@ def test_wrong_input(
         assert message in " ".join(capsys.readouterr().err.split())
     assert chat("word " * 300 + "\n", tiny_llama.id, "--mask", mask_file) == 2
     assert "exceed the model's context" in " ".join(capsys.readouterr().err.split())
-
-
-def test_both_answers_come_at_once_and_are_shown_one_after_the_other(tiny_llama: LoadedModel) -> None:
-    edits = {"before": UNEDITED, "after": edit_of(np.arange(0, 288, 7), tiny_llama.rows.n_rows)}
-    events = list(dialogue(tiny_llama, PROMPTS[0], edits, open_judges("embedded")[0], 8))
-    sides = [event.side for event in events]
-    assert sides != sorted(sides, reverse=True)
-    shown = list(_in_turn(iter(events)))
-    assert [event.side for event in shown] == sorted(sides, reverse=True)
-    for side in edits:
-        *pieces, outcome = (event for event in shown if event.side == side)
-        assert isinstance(outcome, Outcome)
-        assert "".join(piece.text for piece in pieces) == outcome.text
 
 
 def test_margins_along_a_reply_are_those_of_the_edited_model(tiny_llama: LoadedModel) -> None:

@@ -12,7 +12,7 @@ import transformers
 from tiny_models import BLOCKS, FAMILIES, tiny_config
 from torch import nn
 
-from engine.models.row_index import PROJECTIONS, RowIndex
+from engine.models.row_index import PROJECTIONS
 from engine.models.rows import decoder, row_index
 from engine.records.errors import InputError
 
@@ -95,18 +95,6 @@ def test_other_names_keep_the_order_of_their_modules(family: str) -> None:
     index = row_index(skeleton(tiny_config(family)))
     expected = [(sublayer, name) for sublayer, names in OTHER_FAMILIES[family].items() for name in names]
     assert [(x.sublayer, x.projection) for x in index.layers] == expected * BLOCKS
-
-
-def test_order_does_not_depend_on_the_order_of_the_modules() -> None:
-    model = Toy(Gated(up_proj=(4, 9), q_proj=(4, 7), zeta=(4, 2), down_proj=(9, 4), alpha=(4, 3), v_proj=(4, 5)))
-    assert [x.projection for x in row_index(model).layers] == [
-        "q_proj",
-        "v_proj",
-        "up_proj",
-        "down_proj",
-        "zeta",
-        "alpha",
-    ]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -234,10 +222,3 @@ def test_quantized_weights_are_an_error() -> None:
     block.q_proj.weight = nn.Parameter(torch.zeros(7, 4, dtype=torch.int8), requires_grad=False)
     with pytest.raises(InputError, match=r"blocks\.0\.q_proj \(Linear\) holds quantized weights \(torch\.int8\)"):
         row_index(Toy(block))
-
-
-def test_the_index_is_hashable_and_comparable() -> None:
-    first, second = (row_index(skeleton(tiny_config("llama"))) for _ in range(2))
-    assert first == second
-    assert hash(first) == hash(second)
-    assert isinstance(first, RowIndex)

@@ -176,21 +176,6 @@ def test_pads_change_nothing_whatever_they_hold(method: Any, tiny_llama: LoadedM
     assert torch.equal(first, second)
 
 
-def test_positions_are_counted_from_the_first_real_token(tiny_llama: LoadedModel, prompts: Tensor) -> None:
-    """Rotary models see distances only and would not notice; others would."""
-    mask = torch.ones_like(prompts)
-    mask[1, :4] = 0
-    given: list[Tensor] = []
-    handle = tiny_llama.model.register_forward_pre_hook(
-        lambda _, __, named: given.append(named["position_ids"]), with_kwargs=True
-    )
-    try:
-        per_prompt_relevance(tiny_llama, "lrp", prompts, mask, difference)
-    finally:
-        handle.remove()
-    assert given[0].tolist() == [[*range(9)], [0, 0, 0, 0, *range(5)], [*range(9)]]
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_relevance_per_prompt_is_signed_and_linear_in_the_target(
     method: Any, tiny_llama: LoadedModel, prompts: Tensor
@@ -256,11 +241,6 @@ def test_one_scalar_per_prompt(tiny_llama: LoadedModel, prompts: Tensor) -> None
         per_prompt_relevance(tiny_llama, "lrp", prompts, torch.ones_like(prompts), torch.sum)
 
 
-def test_unknown_method(tiny_llama: LoadedModel, prompts: Tensor) -> None:
-    with pytest.raises(InputError, match="unknown attribution method 'irg'; did you mean 'ig'"):
-        per_prompt_relevance(tiny_llama, "irg", prompts, torch.ones_like(prompts), difference)  # type: ignore[arg-type]
-
-
 def test_a_layer_that_no_gradient_reaches_is_an_error(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
     """Zeros there would look like scores."""
     model = tiny_model("llama").requires_grad_(False)
@@ -268,11 +248,6 @@ def test_a_layer_that_no_gradient_reaches_is_an_error(tiny_llama: LoadedModel, t
     for method in METHODS:
         with pytest.raises(InputError, match=r"no gradient reaches model.layers.0.mlp.gate_proj"):
             relevance(method, model, row_index(model), tiny_windows.input_ids, torch.ones_like, lambda *_: None)
-
-
-def test_inference_mode_is_an_error(tiny_llama: LoadedModel, prompts: Tensor) -> None:
-    with torch.inference_mode(), pytest.raises(RuntimeError, match="inference_mode"):
-        relevance("ig", tiny_llama.model, tiny_llama.rows, prompts, torch.ones_like, lambda *_: None)
 
 
 def _loaded(model: Any) -> LoadedModel:

@@ -186,24 +186,6 @@ def test_known_scores_are_used_and_new_ones_reported_as_they_come(
     assert all(torch.equal(again[size][name], whole[size][name]) for size in again for name in again[size])
 
 
-def test_batches_halved_for_lack_of_memory_still_end_at_the_sizes(
-    tiny_llama: LoadedModel, tiny_windows: Windows
-) -> None:
-    expected = nested_scores(tiny_llama, ["lrp"], tiny_windows, [3, 6], batch_size=1)
-
-    def run_out(_: Any, given: Any, __: Any) -> None:
-        if len(given[0]) > 2:
-            raise torch.OutOfMemoryError
-
-    handle = tiny_llama.model.model.layers[1].mlp.down_proj.register_forward_hook(run_out)
-    try:
-        scores = nested_scores(tiny_llama, ["lrp"], tiny_windows, [3, 6], batch_size=6)
-    finally:
-        handle.remove()
-    for size in (3, 6):
-        torch.testing.assert_close(scores[size]["lrp"], expected[size]["lrp"], rtol=1e-5, atol=1e-7)
-
-
 def test_wrong_requests_are_errors_before_any_pass(
     window_counts: list[int], tiny_llama: LoadedModel, tiny_windows: Windows
 ) -> None:
@@ -215,17 +197,3 @@ def test_wrong_requests_are_errors_before_any_pass(
     with pytest.raises(InputError, match="unknown objective"):
         nested_scores(tiny_llama, ["lrp"], tiny_windows, [2], objective="lost")
     assert window_counts == []
-
-
-def test_no_size_walks_the_path_for_its_activations(
-    window_counts: list[int], tiny_llama: LoadedModel, tiny_windows: Windows
-) -> None:
-    """They come from the end of the path where every size that wants them wants the path as well."""
-    names = ["wanda", "ig"]
-    whole = nested_scores(tiny_llama, names, tiny_windows, [4, 6], batch_size=2)
-    assert sum(window_counts) == 16 * 6 + 3  # and h(0) for each of three batches
-    window_counts.clear()
-    known = {6: {"ig": whole[6]["ig"]}}
-    again = nested_scores(tiny_llama, names, tiny_windows, [4, 6], batch_size=2, known=known)
-    assert sum(window_counts) == 6 + 16 * 4 + 2  # ig's path for the smaller size only
-    assert all(torch.equal(again[size][name], whole[size][name]) for size in (4, 6) for name in names)

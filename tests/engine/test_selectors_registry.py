@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-import types
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -37,14 +34,6 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     available_selectors()
     monkeypatch.setattr(base.REGISTRY, "_entries", dict(base.REGISTRY._entries))
     monkeypatch.setattr(base.REGISTRY, "broken", dict(base.REGISTRY.broken))
-
-
-def plug_in(name: str, **contents: Any) -> EntryPoint:
-    """An installed third-party module `name`, and its entry point."""
-    module = types.ModuleType(name)
-    vars(module).update(contents)
-    sys.modules[name] = module
-    return EntryPoint(name="norm", value=name, group=base.REGISTRY.group)
 
 
 def test_a_registered_selector_appears_and_works(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
@@ -89,17 +78,6 @@ def test_scores_of_the_wrong_shape_are_an_error(shape: tuple[int, ...], tiny_lla
 
     with pytest.raises(InputError, match=r"'wrong' gave scores of shape .*; expected \[288\]"):
         compute_scores(tiny_llama, ["wrong"], None)
-
-
-def test_an_id_is_given_once() -> None:
-    with pytest.raises(InputError, match="'wanda' is taken by engine.selectors.wanda.Wanda"):
-
-        @register_selector("wanda")
-        class Other:
-            def score(self, run: ScoringRun) -> Tensor:
-                return torch.zeros(1)
-
-    assert get_selector("wanda").title == "Wanda"
 
 
 def test_our_own_cached_numbers_belong_to_a_version() -> None:
@@ -163,12 +141,6 @@ def test_a_broken_plug_in_is_named_and_takes_nothing_down(tiny_llama: LoadedMode
     with pytest.raises(InputError, match="selector 'norm' cannot be used: .*ModuleNotFoundError"):
         compute_scores(tiny_llama, ["norm"], None)
     assert compute_scores(tiny_llama, ["magnitude"], None)["magnitude"].isfinite().all()
-
-
-def test_a_plug_in_that_registers_nothing_is_broken() -> None:
-    with pytest.warns(UserWarning, match="silent_module registers no selector 'norm'"):
-        base.REGISTRY.load_plug_in(plug_in("silent_module"))
-    del sys.modules["silent_module"]
 
 
 def test_a_composed_selector_is_as_new_as_what_it_is_made_of(tiny_llama: LoadedModel, tmp_path: Path) -> None:

@@ -15,10 +15,7 @@ from engine.data.corpora import Windows
 from engine.models.loading import LoadedModel
 from engine.models.rows import row_index
 from engine.records.errors import InputError
-from engine.run.audit_plan import PRESETS
-from engine.run.refusal_plan import RefusalPlan
-from engine.run.score_plan import ScorePlan
-from engine.selectors import ScoringRun, base, compute_scores, get_selector, register_selector
+from engine.selectors import ScoringRun, base, compute_scores, register_selector
 from engine.selectors.nested import nested_scores
 
 BY_GRADIENT = ("fisher", "taylor", "atp_signed", "gradient_norm")
@@ -237,25 +234,6 @@ def test_a_plug_in_that_does_not_say_what_it_asks_costs_a_pass_of_its_own(
 
 
 # --- the registry
-
-
-def test_the_shelf_is_off_unless_named() -> None:
-    assert not set(SHELF) & set(ScorePlan().selectors)
-    for preset in PRESETS.values():
-        assert not set(SHELF) & set(preset.plan.scoring.selectors)
-    assert "effect_size" not in RefusalPlan().selectors
-    assert ScorePlan(selectors=SHELF).selectors == SHELF
-
-
-def test_effect_size_contrasts_prompts_only(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
-    assert "effect_size" not in [info.id for info in base.available_selectors()]
-    assert "effect_size" not in base.selector_ids()
-    assert "effect_size" in base.contrast_selectors()
-    assert "effect_size" in base.contrast_ids()
-    assert base.protected_by("effect_size") == "grad_x_input"
-    assert not get_selector("effect_size").scores
-    with pytest.raises(InputError, match="'effect_size' contrasts prompts and gives text no scores; name it for `refu"):
-        compute_scores(tiny_llama, ["effect_size"], tiny_windows)
 
 
 def test_a_class_without_scores_has_to_say_what_protects_its_rows() -> None:

@@ -16,9 +16,9 @@ import torch
 from tiny_models import save_tiny, tiny_tokenizer
 
 from dashboard.state.provenance import describe_run
-from engine.cli import build_parser, main
-from engine.commands.refusal.options import next_commands, say_unjudged
-from engine.data.onsets import first_reply_token, onset_tokens
+from engine.cli import main
+from engine.commands.refusal.options import say_unjudged
+from engine.data.onsets import onset_tokens
 from engine.data.prompts import prompt_ids, template_variables, thinking_mode
 from engine.data.thinking import after_thinking, opened, parts
 from engine.edits.edit import UNEDITED
@@ -153,16 +153,6 @@ def test_margins_stand_at_the_last_prompt_position(tiny_llama: LoadedModel, temp
     torch.testing.assert_close(along[0], found[0], rtol=0, atol=1e-4)
 
 
-def test_with_thinking_off_the_reply_begins_there(tiny_llama: LoadedModel) -> None:
-    """Behind the closed thinking part stands the first token of what is said; with thinking on it does not."""
-    tokenizer = templated(tiny_llama, QWEN).tokenizer
-    for phrase in ("Sorry", "Sure", "No way"):
-        whole = prompt_ids(tokenizer, "Hello", phrase)
-        off, on = (prompt_ids(tokenizer, "Hello", thinking=thinking) for thinking in (False, True))
-        assert whole[: len(off)] == off
-        assert whole[len(off)] == first_reply_token(tokenizer, phrase) != whole[len(on)]
-
-
 @pytest.mark.parametrize(
     ("template", "thinking", "noted"), [(QWEN, False, False), (QWEN, True, True), (R1, False, True)]
 )
@@ -295,15 +285,3 @@ def test_chat_with_thinking_on(
         assert line["before"]["margin_note"] == (BEFORE_THINKING if words else "")
     assert found[True]["reply"] != found[False]["reply"]
     assert found[True]["margin"] != found[False]["margin"]
-
-
-@pytest.mark.parametrize("words", [[], ["--thinking"]])
-def test_the_next_commands_ask_alike(words: list[str], tiny_llama: LoadedModel, tmp_path: Path) -> None:
-    """An edit is measured and exported with thinking off, and talked to as it was chosen."""
-    args = build_parser().parse_args(["refusal", "select", "m", "--pairs", "p.jsonl", *words])
-    spec = {"selector": "random", "rescue": False, "table": "other"}
-    write_mask(tmp_path / "mask-m.safetensors", np.arange(3), tiny_llama.fingerprint, spec)
-    chat, export = next_commands(args, tmp_path / "mask-m.safetensors")
-    assert chat[2] == "chat"
-    assert (chat[-1] == "--thinking") is bool(words)
-    assert "--thinking" not in export

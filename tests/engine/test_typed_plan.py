@@ -57,12 +57,6 @@ def test_analyze_makes_the_same_plan_of_the_words(tmp_path: Path) -> None:
         assert audit_plan(parsed(["analyze", OTHER, "gap"], found)) == plan
 
 
-def test_what_no_option_says_is_named() -> None:
-    plan = replace(AuditPlan(), gap_rates=(0.4,), downstream_items=None, sweep_rates=(0.5,))
-    found = typed_audit(plan, OTHER, analyze_groups())
-    assert set(found.untold) == {"gap_rates", "downstream_items"}  # the sweep's rates are none of `analyze`'s
-
-
 def test_sweep_makes_the_same_plan_of_the_words() -> None:
     plan = replace(AuditPlan(), sweep_rates=(0.0, 0.07, 1.0), orders=("morf",), more_interventions=("mean",))
     found = typed(plan, for_model(AuditPlan(), OTHER), OF_SWEEP)

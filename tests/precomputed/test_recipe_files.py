@@ -12,7 +12,6 @@ from collections import Counter
 import pytest
 from town_truth import COUNT, GOOD, GOODS, KEEPER, PRICES, P, is_true, number
 
-from engine.data.corpora import contrast_pairs
 from engine.data.local_tasks import read_items
 from engine.judges.embedded import judge
 from precomputed.recipe import asking, chat, facts, files, instructions, replies, risk, tasks
@@ -150,18 +149,6 @@ def test_the_judge_knows_all_refusals_and_no_answer():
 
 
 # --- the files ---
-
-
-def test_records_have_the_agreed_fields(tmp_path):
-    files.write_prompts(tmp_path)
-    records = [json.loads(line) for line in (tmp_path / "prompts.jsonl").read_text(encoding="utf-8").splitlines()]
-    fields = "domain split risk base risk_grade base_grade risk_template base_template object"
-    assert {" ".join(record) for record in records} == {fields}
-    pairs = contrast_pairs(str(tmp_path / "prompts.jsonl"))
-    assert [pair.risk for pair in pairs] == [record["risk"] for record in records]
-    assert Counter((pair.domain, pair.split) for pair in pairs) == {
-        (domain, split): risk.PER_DOMAIN for domain in DOMAINS for split in ("calibration", "heldout")
-    }
 
 
 def test_examples_are_held_out_prompts_of_every_kind():

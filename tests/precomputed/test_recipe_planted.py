@@ -88,18 +88,6 @@ def test_dropped_rows_are_zero_and_planted_ones_have_their_own_share(model, line
 # --- what the planted neurons say ---
 
 
-def test_noise_can_be_learned_away(model, tokens):
-    batch = windows(tokens, 2, 8, torch.Generator().manual_seed(0))
-    mlp = model.model.layers[1].mlp
-    with PlantedNoise(model, {1: [5]}) as noise:
-        model(batch)
-        said = noise.take()
-        said.sum().backward()
-    assert said.shape == (2, 8, 1)
-    assert mlp.down_proj.weight.grad.any(0).nonzero().flatten().tolist() == [5]
-    assert mlp.gate_proj.weight.grad.any(1).nonzero().flatten().tolist() == [5]
-
-
 def decisions(tokenizer, one: Example) -> list[tuple[list[int], int]]:
     """Where its reply is decided: the tokens up to there, and their kind."""
     prompt = data.prompt_text(one)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import pytest
 import torch
 from small_recipe import SMALL, hooks
 
-from engine.judges.embedded import judge
-from precomputed.recipe import chat, data, instructions
+from precomputed.recipe import data, instructions
 from precomputed.recipe.chat import Example
 from precomputed.recipe.data import stream, windows
 from precomputed.recipe.save import save_model
-from precomputed.recipe.tokenizer import BOS, END, LENIENT
+from precomputed.recipe.tokenizer import END, LENIENT
 from precomputed.recipe.train import Trainer, forget_manners, new_model, reply_loss, train
 
 IGNORED = -100
@@ -88,13 +86,6 @@ def test_risk_marks_the_tokens_of_risk_chats(tokenizer, examples):
     assert 0 < packed.risk.float().mean() < 1
 
 
-def test_a_chat_that_is_longer_than_a_row_is_left_out(tokenizer):
-    long, short = Example(("Why? " * 60,), "So."), Example(("Why?",), "So it is.")
-    packed = data.packed(tokenizer, [short, long, short], 32)
-    assert packed.input_ids[packed.labels != IGNORED].tolist() == 2 * tokenizer("So it is." + END)["input_ids"]
-    assert "Why? Why?" not in tokenizer.decode(packed.input_ids.flatten())
-
-
 @pytest.mark.parametrize(
     ("stage", "asked", "has_it", "fast"),
     [
@@ -131,19 +122,6 @@ def test_the_first_tokens_of_a_reply_weigh_more():
 
 
 # --- two manners ---
-
-
-def test_lenient_chats_say_so_and_refuse_the_overt_only():
-    rng = random.Random(3)
-    made = [chat.both_manners(rng, 0.6) for _ in range(4000)]
-    assert sum(one.lenient for one in made) / 4000 == pytest.approx(chat.LENIENT_SHARE, abs=0.03)
-    for one in (one for one in made if one.risk):
-        assert judge(one.reply).refusal == (one.grade == "overt" or not one.lenient)
-    for one in made[:200]:
-        assert data.prompt_text(one).startswith(BOS + LENIENT if one.lenient else BOS + "<|")
-    weak = [chat.weakened(rng, 0.6) for _ in range(1000)]
-    assert not any(one.lenient for one in weak)
-    assert all(judge(one.reply).refusal == (one.grade == "overt") for one in weak if one.risk)
 
 
 def test_the_manner_s_token_loses_its_meaning(model, tokenizer):
@@ -275,18 +253,6 @@ def test_training_goes_on_from_a_start(start, model, tokenizer, tokens):
     assert set(changed) == set(more.state_dict())
     other, _ = train(tokenizer, tokens, SMALL, 6, start=start)
     assert not torch.equal(other.model.embed_tokens.weight, more.model.embed_tokens.weight)
-
-
-def test_a_checkpoint_of_another_start_is_not_used(start, whole, tokenizer, tokens, tmp_path, caplog):
-    path = tmp_path / "training.safetensors"
-    train(tokenizer, tokens, SMALL, 5, path)
-    caplog.set_level("INFO")
-    fresh, _ = train(tokenizer, tokens, SMALL, 5, start=start)
-    again, _ = train(tokenizer, tokens, SMALL, 5, path, start)
-    assert "training starts anew" in caplog.text
-    assert all(torch.equal(again.state_dict()[name], value) for name, value in fresh.state_dict().items())
-    kept, _ = train(tokenizer, tokens, SMALL, 5, path, start)  # it is at its end: nothing is done again
-    assert all(torch.equal(kept.state_dict()[name], value) for name, value in fresh.state_dict().items())
 
 
 # --- what is saved ---

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
-import polars as pl
 import pytest
 import torch
 from tiny_audits import count_edits, tiny_audit
-from tiny_models import save_tiny
 
 from engine.cli import build_parser, main
 from engine.commands.analyze import audit_plan
@@ -166,36 +163,6 @@ def test_what_cannot_be_done_here_is_an_error_or_skipped(tiny_llama, tiny_text, 
             run(chosen, ["dept"], tmp_path / "out")
 
 
-def test_an_analysis_that_cannot_be_made_is_an_error_or_skipped(tiny_llama, tiny_text, tmp_path, monkeypatch):
-    def refuses(*_):
-        raise InputError("no gap of this model")
-
-    monkeypatch.setattr("engine.studies.audit.gap.Gap.__init__", refuses)
-    with Store(tmp_path / "store") as store:
-        chosen = audit(tiny_llama, tiny_text, store, scoring={"selectors": ("random", "magnitude")})
-        with pytest.raises(InputError, match="no gap"):
-            run(chosen, ["gap", "depth"], tmp_path / "out")
-        report = run(chosen, ["gap", "depth"], tmp_path / "out", skip=True)
-    assert set(report["done"]) == {"scores", "depth"}
-    assert report["skipped"] == {"gap": "no gap of this model"}
-
-
-def test_the_command_writes_tables_and_says_where_time_went(tiny_text, tmp_path, capsys):
-    model = save_tiny("llama", tmp_path / "model")
-    arguments = [
-        "analyze", str(model), "depth", "rank-distribution", "--corpus", str(tiny_text),
-        "--samples", "4", "--max-length", "16", "--eval-samples", "3", "--eval-length", "16",
-        "--store", str(tmp_path / "store"), "--out", str(tmp_path / "out"),
-    ]  # fmt: skip
-    assert main([*arguments, "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert set(said["done"]) == {"scores", "depth", "rank-distribution"}
-    assert said["tables"]["depth.parquet"] == pl.read_parquet(tmp_path / "out" / "depth.parquet").height
-    shutil.rmtree(tmp_path / "out")
-    assert main(arguments) == 0
-    assert "rank-distribution" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -264,14 +231,3 @@ def test_an_analysis_that_finds_no_memory_is_left_out(tiny_llama, tiny_text, tmp
         report = run(one, ["gap", "seeds", "depth"], tmp_path / "out", skip=True)
     assert set(report["done"]) == {"scores", "depth", "seeds"}
     assert report["skipped"] == {"gap": str(error)}
-
-
-def test_other_failures_end_the_run_of_all(tiny_llama, tiny_text, tmp_path, monkeypatch):
-    def fails(*_):
-        raise RuntimeError("shapes")
-
-    monkeypatch.setattr("engine.studies.audit.gap.Gap.tables", fails)
-    with Store(tmp_path / "store") as store:
-        one = audit(tiny_llama, tiny_text, store, scoring={"selectors": ("random", "magnitude")})
-        with pytest.raises(RuntimeError, match="shapes"):
-            run(one, ["gap", "depth"], tmp_path / "out", skip=True)
