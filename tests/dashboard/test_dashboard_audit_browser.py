@@ -69,9 +69,8 @@ def test_the_copied_link_opens_the_same_page(new_page):
 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "says"), PAGES.items())
-@pytest.mark.parametrize("present", ["false", "true"])
-def test_pages_fit_a_phone_also_with_larger_type(new_page, name, says, present):
-    page = new_page(f"/{name}", width=400, present=present)
+def test_pages_fit_a_phone_also_with_larger_type(new_page, name, says):
+    page = new_page(f"/{name}", width=400, present="true")
     figure(page, says)
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
 

@@ -94,7 +94,7 @@ def test_flops_and_weights_are_those_counted_by_hand(family: str) -> None:
     assert found.weight_bytes == pytest.approx(2 * size, rel=0.02)  # and some buffers
 
 
-@pytest.mark.parametrize("what", ["nll", "plain", "lrp", pytest.param("path", marks=pytest.mark.long)])
+@pytest.mark.parametrize("what", ["nll", "lrp", pytest.param("path", marks=pytest.mark.long)])
 def test_peaks_are_those_of_torchs_allocator(wide: Path, what: str) -> None:
     loaded = loading.load_model(str(wide), dtype="float32", device="cpu")
     ids = torch.randint(5, 290, (B, T), generator=torch.Generator().manual_seed(0))
@@ -166,7 +166,7 @@ def test_passes_and_batches_are_the_runs_own(wide: Path, tiny_text: Path, tmp_pa
     assert whole.flops == pytest.approx(len(cells) * one_cell, rel=0.02)
 
 
-@pytest.mark.parametrize(("name", "edits"), [("kl", 32), ("top1", 16), ("margin", 16), ("fluency", 16)])
+@pytest.mark.parametrize(("name", "edits"), [("kl", 16), ("fluency", 16)])
 def test_a_measure_costs_the_flops_that_torch_counts(
     wide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, edits: int
 ) -> None:
@@ -193,7 +193,6 @@ def test_a_measure_costs_the_flops_that_torch_counts(
         ("wanda", {"activations"}),
         ("grad_x_input", {"plain gradients"}),
         ("relp", {"activations", "lrp"}),
-        ("relp,grad_x_input", {"plain gradients", "lrp"}),
         ("wanda,grad_x_input", {"plain gradients"}),
         ("consensus2", {"integrated gradients", "lrp"}),
         ("grad_x_input,ig_conductance", {"integrated gradients"}),
@@ -221,7 +220,7 @@ def test_replies_hold_their_cache(wide: Path) -> None:
     assert half.peak_bytes < 0.7 * work.peak_bytes
 
 
-@pytest.mark.parametrize(("batch_size", "sequences"), [(3, 3), (4, 4), (10, 8), (11, 8), (12, 12)])
+@pytest.mark.parametrize(("batch_size", "sequences"), [(3, 3), (11, 8), (12, 12)])
 def test_a_batch_of_replies_holds_those_of_as_many_whole_edits_as_fit(
     wide: Path, batch_size: int, sequences: int
 ) -> None:

@@ -346,7 +346,7 @@ def test_a_second_run_computes_nothing(tiny_run: Callable[..., RefusalInputs], m
 @pytest.mark.long
 def test_the_shipped_model_from_the_plan_of_few_pairs(demo: LoadedModel, tmp_path: Path) -> None:
     plan = small_plan(
-        selectors=("lrp",), domains=("hate",), calibration_pairs=8, heldout_pairs=6, reply_tokens=25,
+        selectors=("lrp",), domains=("hate",), calibration_pairs=12, heldout_pairs=8, reply_tokens=40,
         steering_coefficients=(0.1,), steering_depths=(0.5,), benign_limit=0.2,
     )  # fmt: skip
     with Store(tmp_path) as store:

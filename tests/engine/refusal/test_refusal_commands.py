@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 from refusal_helpers import count_generations
+from stage_options import read_by
 
 from engine.cli import main
 from engine.edits.contrasts import load_contrasts
@@ -97,8 +98,8 @@ def test_the_stages_build_on_each_other(
 
 @pytest.mark.long
 def test_people_get_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    common = ["demo", "--selectors", "random", "--domains", "hate", "--pairs-per-domain", "2", *SCORES, *GRID]
-    common += ["--heldout-pairs", "2", "--store", str(tmp_path / "store")]
+    common = ["--selectors", "random", "--domains", "hate", "--pairs-per-domain", "2", *SCORES, *GRID, *HELDOUT]
+    store = ["--store", str(tmp_path / "store")]
     for stage, words in (
         ("sweep", "3 cells"),
         ("select", "operating points"),
@@ -106,7 +107,7 @@ def test_people_get_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         ("evaluate", "heldout, malign"),
         ("run", "refusal on held-out pairs"),
     ):
-        assert main(["refusal", stage, *common]) == 0
+        assert main(["refusal", stage, "demo", *read_by(stage, common), *store]) == 0
         assert words in capsys.readouterr().out
 
 

@@ -63,8 +63,8 @@ def no_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     """What an edit does to refusal is not asked here: a record of two domains stands for it."""
 
     def measured(run: Any, edit: Any, *_: Any, **__: Any) -> Effect:
-        fine = dict.fromkeys(("hate", "crime"), Change(8, 1, 1))
-        return harmless(run.loaded.weights_hash, edit.mask_hash, fine, fine)
+        same = dict.fromkeys(("hate", "crime"), Change(8, 0, 0))
+        return harmless(run.loaded.weights_hash, edit.mask_hash, same, same)
 
     monkeypatch.setattr("engine.studies.refusal.effect.measured_effect", measured)
 

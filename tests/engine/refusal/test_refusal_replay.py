@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 from manifests import edited, resealed
+from stage_options import read_by
 from test_refusal_commands import GRID, HELDOUT, PROMPTS, SCORES
 
 from engine.cli import main
@@ -27,24 +28,9 @@ Call = Callable[..., tuple[int, dict[str, Any], str]]
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Small stages on the shipped model, as a person runs them."""
     out, store = tmp_path_factory.mktemp("made"), tmp_path_factory.mktemp("store")
-    common = [
-        "demo",
-        *PROMPTS[:2],
-        "--domains",
-        "hate",
-        *PROMPTS[4:],
-        *HELDOUT,
-        *SCORES,
-        "--store",
-        str(store),
-        "--out",
-        str(out),
-    ]
-    for stage, more in (
-        ("calibrate", []), ("select", GRID), ("control", [*GRID, "--seeds", "1"]), ("sweep", GRID), ("structure", []),
-        ("stability", [*GRID, "--splits", "1"]),
-    ):  # fmt: skip
-        assert main(["refusal", stage, *common, *more]) == 0
+    plan = [*PROMPTS[:2], "--domains", "hate", *PROMPTS[4:], *HELDOUT, *SCORES, *GRID, "--seeds", "1", "--splits", "1"]
+    for stage in ("calibrate", "select", "control", "sweep", "structure", "stability"):
+        assert main(["refusal", stage, "demo", *read_by(stage, plan), "--store", str(store), "--out", str(out)]) == 0
     return out
 
 

@@ -167,9 +167,9 @@ def test_what_cannot_be_composed_is_said_before_anything_is_measured(
 
 @pytest.mark.long
 def test_a_killed_run_ends_with_the_bytes_of_an_uninterrupted_one(tmp_path: Path):
-    """A real process, killed outright in the middle of three stages, one after the other, then run to its end."""
+    """A real process, killed outright in the middle of two stages, one after the other, then run to its end."""
     cut, whole = tmp_path / "cut", tmp_path / "whole"
-    for waited_for in ("contrast.safetensors", "operating_points.parquet", "refusal_controls.parquet"):
+    for waited_for in ("contrast.safetensors", "refusal_controls.parquet"):
         process = subprocess.Popen(
             [sys.executable, "-m", "engine.cli", *command("run", cut), "--json"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ,
