@@ -52,18 +52,6 @@ def test_numbers_can_be_read_on_every_cell(diverging):
         assert (light + 0.05) / (dark + 0.05) >= 4.5, values[int(note.x)]
 
 
-def test_cells_without_a_number_are_empty_and_not_clickable():
-    figure = matrix.matrix(
-        [[0.5, None], [math.nan, math.inf]], ["a", "b"], ["c", "d"], heading="", text=matrix.number,
-        hover=[["", ""], ["", ""]], span=(0.0, 1.0), clickable=True,
-    )  # fmt: skip
-    assert [list(line) for line in figure.data[0].z] == [[0.5, None], [None, None]]
-    assert [note.text for note in figure.layout.annotations] == ["0.50"]
-    assert (list(figure.data[1].x), list(figure.data[1].y)) == ([0], [0])
-    assert matrix.number(-0.004) == "0.00"
-    assert matrix.number(-0.25) == "−0.25"
-
-
 def test_overlap_by_layer_is_what_sets_count(tmp_path):
     folder = write_audit(tmp_path)
     counts = rankings.overlap(folder, "lrp", "wanda", 0.3)
@@ -130,19 +118,6 @@ def test_parts_of_a_model_are_its_groups_wherever_their_rows_lie(tmp_path, monke
     assert found.means(values).tolist() == pytest.approx(expected["value"].to_list())
     assert found.counts(inside).tolist() == expected["inside"].to_list()
     assert [found.frame.select(by).row(place) for place in found.of_row] == rows.select(by).rows()
-
-
-def test_references_remove_exactly_as_many_rows_as_their_control():
-    table = controls()["controls"].filter(order="lerf")
-    smaller = ["consensus2", "random"]
-    expected = {"lrp": ["consensus2"], "intersection": smaller, "veto_lrp": smaller, "random": ["consensus2"]}
-    for control, names in expected.items():
-        own = table.filter(pl.col("control") == control, pl.col("size_matched_to").is_null())
-        found = controls_chart.references(table, control)
-        assert [name for name, _ in found] == names
-        for _, frame in found:
-            assert set(frame["rows_removed"]) == set(own["rows_removed"])
-    assert controls_chart.references(table, "consensus2") == []
 
 
 def test_dangerous_groups_are_ringed():
@@ -230,13 +205,3 @@ def test_controls_that_are_not_finite_have_no_mark():
     assert all(map(math.isfinite, figure.layout.xaxis.range))
     none = controls_chart.dumbbells(table.with_columns(nll=pl.lit(math.nan)))
     assert not none.data
-
-
-def test_a_second_text_that_is_not_finite_has_no_mark_and_names_are_text():
-    frame = pl.DataFrame({"selector": ["lrp", "ig"], "nll_a": [1.0, math.inf], "nll_b": [math.nan, 2.0]})
-    figure = groups_chart.two_corpora(frame, ("<b>one", "two"))
-    marks = [trace for trace in figure.data if trace.mode == "markers"]
-    assert [[value is None for value in trace.x] for trace in marks] == [[False, True], [True, False]]
-    assert marks[0].name == "calibrated on &lt;b&gt;one"
-    assert "<b>one" not in "".join(marks[0].customdata)
-    assert all(map(math.isfinite, figure.layout.xaxis.range))

@@ -119,19 +119,3 @@ def test_ticks_are_few_inside_and_powers_of_ten(low, high):
     assert all(low <= tick <= high for tick in ticks)
     if high - low > 2.5:
         assert all(tick == round(tick) for tick in ticks)
-
-
-def test_nothing_is_divided_by_an_unmasked_model_that_was_not_measured(drawn):
-    def heights(figure):
-        return [value for trace in figure.data for value in trace.y if value is not None]
-
-    pinned = curve_chart.Pinned("pinned", drawn.filter(selector="lrp"), None)
-    nothing = curve_chart.curves(
-        drawn, "lerf", baseline=None, relative=True, overlay=drawn, overlay_name="x", pinned=pinned
-    )
-    assert heights(nothing) == []
-    assert heights(curve_chart.curves(drawn, "lerf", baseline=None, pinned=pinned))
-    one = curve_chart.curves(
-        drawn, "lerf", baseline=None, relative=True, overlay=drawn, overlay_baseline=2.0, overlay_name="x"
-    )
-    assert min(heights(one)) == pytest.approx(0.0)

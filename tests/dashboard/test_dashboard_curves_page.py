@@ -88,30 +88,7 @@ def test_selection_changes_what_is_drawn_and_the_url_brings_it_back(store):
     assert len(charts_of(again)) == 1
 
 
-def test_a_url_with_unknown_values_still_opens(store):
-    app = page(source="Nonsense", model="no such model", selectors="wnada", rates="7")
-    assert problems(app) == []
-    assert len(charts_of(app)) == 2
-
-
 OTHER, PINNED = "Paper: Llama-3.2-3B", "Paper: Llama-3.2-3B, Wanda"
-
-
-def test_what_is_laid_over_and_pinned_is_in_every_view_or_said_not_to_be(store):
-    (figure,) = charts_of(page(view="Gap", overlay=OTHER, pin=PINNED))
-    assert f"Pinned: {PINNED}." in figure.proto.alt
-    assert f"Laid over: {OTHER}." in figure.proto.alt
-    assert f"pinned: {PINNED}" in figure.proto.spec
-    assert f"LRP ({OTHER})" in figure.proto.spec
-    values = page(view="Values", overlay=OTHER, pin=PINNED)
-    assert problems(values) == []
-    tables = [element.value for element in values.dataframe]
-    assert len(tables) == 3
-    assert tables[2].columns.to_list() == ["Order", "Removed", "Wanda"]
-    captions = [caption.value.replace("\\", "") for caption in values.caption]
-    assert {OTHER, f"Pinned: {PINNED}"} <= set(captions)
-    models = page(view="Models", overlay=OTHER)
-    assert any("nothing is laid over" in caption.value for caption in models.caption)
 
 
 @pytest.mark.parametrize("state", ["missing", "empty", "broken"])

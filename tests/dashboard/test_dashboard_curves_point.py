@@ -116,17 +116,3 @@ def test_of_the_shipped_model_the_mask_is_zeroed_live():
     assert there.selectbox(key="rank_selector").value == "magnitude"
     assert (there.segmented_control(key="rank_order").value, there.select_slider(key="rate").value) == ("LeRF", 0.3)
     assert edits.HANDED not in there.query_params
-
-
-def test_scores_of_ones_own_are_zeroed_live_on_the_shipped_model_too(tmp_path):
-    run = write_scored(tmp_path / "run", "demo", selectors=["mine", "random"])
-    (text,) = handed.to_live("mine", "lerf", 0.2, run=str(run)).values()
-    found, edit = handed.read(text)
-    assert found == live.DEMO
-    there = run_page("live", edit=text)
-    assert not there.exception
-    assert there.selectbox(key="rank_selector").value == "mine"
-    assert there.text_input(key="rank_own_run").value == str(run)
-    expected = removed_rows(scored.read(run).scores("mine"), "lerf", 0.2)
-    assert edits.mask_of(live.Entry(live._load(live.DEMO)), edit, lambda *_: None).tolist() == expected.tolist()
-    assert not [one for one in run_page("live", mode="Remove by rate").text_input if one.key == "rank_own_run"]

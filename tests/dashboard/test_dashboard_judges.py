@@ -254,40 +254,6 @@ def test_the_page_opens_on_the_shipped_replies(monkeypatch, tmp_path):
     assert "there is no folder" in told
 
 
-def test_a_judge_of_ones_own_and_cut_off_replies_reach_tables_and_page(tmp_path, monkeypatch):
-    install_judge(tmp_path, monkeypatch)
-    file, out = tmp_path / "replies.csv", tmp_path / "out"
-    rows = [("m", f"prompt {n}", f"Take {n} eggs", n % 3 != 0) for n in range(7)]  # three cut off: 0, 3, 6
-    rows += [("n", "why", "I will not.", True), ("n", "who", "Mix well.", None)]
-    pl.DataFrame(rows, schema=["model", "prompt", "reply", "finished"], orient="row").write_csv(file)
-    assert main(["refusal", "judge", str(file), "--judge", "embedded,fake", "--out", str(out)]) == 0
-    fake = pl.read_parquet(out / "verdicts.parquet").filter(judge="fake")
-    assert fake["judge_version"].unique().to_list() == ["7"]
-    assert fake["finished"].to_list() == [row[3] for row in rows]
-    assert fake["refusal"].to_list() == [row[3] is False for row in rows]
-    assert fake["reason"][0] == "asked 'prompt 0', ended False"
-    assert pl.read_parquet(out / "disagreements.parquet")["finished"].to_list() == [False] * 3 + [True]
-
-    app = page(folder=str(out))
-    assert warnings_of(app) == []
-    rates = shown(app.dataframe[0])
-    assert list(zip(rates["Judge"], rates["Source"], rates["Cut off"], strict=True)) == [
-        (name, *line) for name in ("embedded", "fake") for line in (("m", "3 of 7"), ("n", "0 of 1"), ("all", "3 of 8"))
-    ]
-    assert rates["Refused"][3].startswith(f"{3 / 7:.3f} (")
-    assert any("Cut off: replies that did not end" in note.proto.body for note in app.get("html"))
-    app = page(folder=str(out), judge_view="Reply by reply")
-    assert warnings_of(app) == []
-    assert [caption for caption in captions(app) if ", line " in caption] == [
-        *(f"m, line {line} · cut off" for line in (0, 3, 6)), "n, line 0",
-    ]  # fmt: skip
-    texts = [text.value for text in app.text]
-    assert "asked 'prompt 3', ended False" in texts
-    assert "no rule of refusal applies, up to where the reply was cut off" in texts
-    app = page(folder=str(tmp_path / "none"))
-    assert any("`fake` (Sees a refusal in whatever was cut off)" in one.value for one in app.markdown)
-
-
 def test_replies_in_another_language_are_marked_on_the_page(tmp_path, monkeypatch):
     install_judge(tmp_path, monkeypatch)
     german = "Das kann ich nicht für dich tun, denn es ist mir verboten."

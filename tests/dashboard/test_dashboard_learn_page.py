@@ -3,13 +3,12 @@
 import polars as pl
 import pytest
 from app_pages import drawn_page
-from synthetic import add_table, stability, write_run
-from test_dashboard_lessons import gaps
+from synthetic import write_run
 
 import precomputed
 from dashboard.chat import live
 from dashboard.pages.learn.texts import LESSONS
-from dashboard.state import missing, shipped
+from dashboard.state import shipped
 
 TITLES = [f"{number}. {lesson.title}" for number, lesson in enumerate(LESSONS, 1)]
 
@@ -136,33 +135,6 @@ def test_the_edit_installs_refusal_and_the_control_is_another_mask_of_the_same_s
     assert real.outcomes["before"].text == control.outcomes["before"].text
     assert real.outcomes["after"].refusal
     assert real.change.edited != control.change.edited
-
-
-@pytest.fixture
-def other_results(tmp_path, monkeypatch):
-    """Made-up results in the place of the shipped ones."""
-    folder = tmp_path / "demo" / "results"
-    write_run(folder)
-    monkeypatch.setattr(precomputed, "demo_dir", lambda: tmp_path / "demo")
-    return folder
-
-
-def test_stability_that_was_not_measured_is_offered_as_a_run(other_results):
-    app = page(4, answers="4b")
-    said = verdicts(app)
-    assert any("no stability.parquet" in text.replace("\\", "") for text in said)
-    assert any("nothing can be settled" in text for text in said)
-    assert missing.BUTTON in {button.label for button in app.button}
-
-
-def test_stability_and_gap_settle_the_question_once_they_are_there(other_results):
-    add_table(other_results, "stability", stability({"lrp": 0.95, "wanda": 0.999}))
-    add_table(other_results, "gap", gaps({"lrp": 6.0, "wanda": 0.3}))
-    app = page(4, answers="4b")
-    (said,) = verdicts(app)
-    assert said.startswith("The figure agrees")
-    assert "Wanda has the smallest: 0.30 nats at Spearman 0.999" in said
-    assert "Wanda 1.00 and 0.30 nats" in app.get("plotly_chart")[0].proto.alt
 
 
 @pytest.mark.parametrize("number", [2, 3, 5, 6])

@@ -6,21 +6,18 @@ import json
 from pathlib import Path
 from urllib.parse import parse_qs
 
-import polars as pl
 import pytest
 from app_pages import run_page
 from manifests import edited
 from streamlit.testing.v1 import AppTest
-from synthetic import MODEL, add_table, stability, write_run
+from synthetic import MODEL, write_run
 from synthetic_refusal import write_refusal_run
 
 from dashboard.state import access, estimates, job_cards, jobs, missing, results
 from engine.cli import build_parser
-from engine.records.errors import InputError
 
 APP = Path(__file__).parents[2] / "dashboard" / "app.py"
 SLEEPS = "import time; time.sleep(600)"
-REFUSED = "import sys; sys.stderr.write('selector-audit analyze: unknown selector wnada\\n'); sys.exit(2)"
 
 
 @pytest.fixture
@@ -109,24 +106,6 @@ def test_a_server_for_others_offers_nothing(run, registry, monkeypatch):
     assert missing.BUTTON not in buttons(app)
 
 
-def test_an_estimate_that_fails_is_one_line(run, registry, monkeypatch):
-    def refuse(_):
-        raise InputError("the texts are out of reach")
-
-    monkeypatch.setattr(estimates, "of_remake", refuse)
-    app = page()
-    buttons(app)[missing.BUTTON].click().run()
-    assert "the texts are out of reach" in told(app)
-    assert missing.START not in buttons(app)
-    assert missing.NOT_NOW in buttons(app)
-
-
-def test_one_table_that_a_page_wants_twice_is_offered_once(run, registry):
-    add_table(run, "stability", stability({"lrp": 0.9, "ig": 0.8}))
-    app = page("overview")  # verdicts: read for the figure and for the table
-    assert len([one for one in app.button if one.label == missing.BUTTON]) == 1
-
-
 @pytest.mark.parametrize(
     ("words", "page"),
     [(("analyze", "m", "gap", "depth"), "curves"), (("sweep", "m"), "curves"), (("score", "m"), "rows"),
@@ -134,20 +113,6 @@ def test_one_table_that_a_page_wants_twice_is_offered_once(run, registry):
 )  # fmt: skip
 def test_done_leads_to_the_page_that_shows_it(words, page):
     assert job_cards.page_of(jobs.Request(words, Path("x"))) == page
-
-
-def test_a_run_that_was_refused_is_not_resumed(run, registry, child):
-    child(REFUSED)
-    job = registry.start(jobs.analysis("demo", ("stability",), run, "quick"))
-    job.process.wait(60)
-    assert (job.state, job.resumable) == ("failed", False)
-    app = page("runs")
-    assert "unknown selector wnada" in told(app)
-    assert "would end the same way" in told(app)
-    assert "Resume" not in buttons(app)
-    (job.files / "progress.json").write_text('{"stage": "cells", "done": 1, "total": 4, "seconds_left": 9.0}')
-    assert job.resumable  # it had measured something: a full disk, say, is no fault of the request
-    assert pl.read_parquet(run / "sweep.parquet").height
 
 
 @pytest.fixture

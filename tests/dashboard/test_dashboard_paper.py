@@ -5,7 +5,7 @@ from functools import partial
 import polars as pl
 import pytest
 from app_pages import run_page
-from synthetic import break_manifest, write_run
+from synthetic import write_run
 
 from dashboard.charts import palette
 from dashboard.pages.paper import readable, tables as paper
@@ -115,19 +115,3 @@ def test_a_run_of_a_printed_model_stands_beside_its_table(store):
     orders, signs = app.dataframe[0].value, app.dataframe[1].value
     assert (orders["agreeing"] == orders["pairs"]).all()  # twice LRP's perplexity is still third
     assert signs["same_sign"].all()
-
-
-def test_a_run_under_another_name_is_compared_as_what_it_stands_for(store):
-    app = page(beside="results/unnamed")
-    assert "unnamed is none of the models" in app.info[0].value
-    app = page(beside="results/unnamed", stands_for="Qwen3-8B")
-    assert problems(app) == []
-    assert len(app.dataframe) == 2
-
-
-def test_a_damaged_run_is_one_line_and_the_tables_stay(store):
-    break_manifest(store / "Qwen3-8B")
-    app = page(beside="results/Qwen3-8B")
-    (text,) = problems(app)
-    assert "\n" not in text
-    assert len(app.dataframe) == 1

@@ -112,35 +112,6 @@ def test_the_folder_is_kept_with_its_run(two_runs, tmp_path_factory):
     assert app.selectbox(key="run").value == "third"
 
 
-def test_a_default_is_no_choice_for_a_page_with_another_default():
-    def script():
-        import streamlit as st
-
-        from dashboard.show import selection
-
-        default = st.session_state.get("page", "mine")
-        if default != "none":
-            selection.choose("Results", ["shipped", "mine"], "source", default=default, keep=True)
-        else:
-            st.session_state.pop("source", None)  # another page's widget does not take it over
-
-    app = AppTest.from_function(script, default_timeout=60).run()
-
-    def opened(page):
-        for name in ("none", page):
-            app.session_state["page"] = name
-            app.run()
-        return app.selectbox(key="source").value
-
-    assert opened("shipped") == "shipped"
-    assert opened("mine") == "mine"
-    app.selectbox(key="source").set_value("shipped").run()
-    assert opened("shipped") == "shipped"
-    assert opened("mine") == "shipped"
-    app.selectbox(key="source").set_value("mine").run()  # back to the default of this page
-    assert opened("shipped") == "mine"
-
-
 @pytest.mark.parametrize("stem", MADE)
 def test_published_tables_have_the_measured_columns(stem):
     table = results.read_published(stem)

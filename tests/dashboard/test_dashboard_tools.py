@@ -16,16 +16,6 @@ def figure():
     return drawn
 
 
-def test_no_type_is_smaller_than_the_least():
-    drawn = figure()
-    drawn.add_bar(x=[1], y=[1], text=["a"], textfont={"size": 9})
-    drawn.update_yaxes(tickvals=[3, 4], ticktext=["few<br><sub>3 rows</sub>", "many"], tickfont={"size": 10})
-    layout = figure_size.sized(drawn, 2.0, 24).layout
-    assert (layout.font.size, layout.title.font.size) == (24, 30)
-    assert layout.yaxis.tickfont.size == layout.annotations[0].font.size == drawn.data[1].textfont.size == 24
-    assert "font-size:24px" in layout.yaxis.ticktext[0]
-
-
 @pytest.mark.parametrize("low", [False, True])
 def test_a_first_figure_leaves_its_title_to_the_page_and_its_distances_are_pixels(low):
     drawn = lines.finished(figure(), "a title", "below", height=400, bottom=120, top=66)
@@ -83,10 +73,3 @@ def test_the_foot_has_link_downloads_format_and_plain_provenance():
     ]
     assert app.segmented_control(key="figure").value == "SVG"
     assert any("a note<br>&lt;b&gt;origin" in block.proto.body for block in app.get("html"))
-
-
-def test_the_first_view_saves_figures_in_the_format_of_the_link():
-    app = page(figure="PNG")
-    assert app.segmented_control(key="figure").value == "PNG"
-    assert '"format": "png"' in app.get("plotly_chart")[0].proto.config
-    assert '"format": "svg"' in page(figure="nothing").get("plotly_chart")[0].proto.config

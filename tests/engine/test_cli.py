@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from engine import read_mask, windows
+from engine import read_mask
 from engine.cli import main
 from engine.commands.listed import COMMANDS
 from engine.records.errors import InputError
@@ -91,17 +91,6 @@ def test_score_mask_and_sweep_agree(run, tiny_llama, tiny_text, tmp_path):
     assert set(read_manifest(out_dir)["files"]) == {"scores.safetensors", "rows.parquet", "sweep.parquet"}
 
 
-def test_one_file_for_both_roles_is_shared_out(run, tiny_llama, tiny_text, tmp_path):
-    """Scores must not be judged on the tokens that they were computed from."""
-    arguments = ["--corpus", tiny_text, "--selectors", "wanda", *SMALL, "--rates", "0"]
-    run("sweep", tiny_llama.id, *arguments, "--eval-samples", 2, "--eval-length", 20, "--out", tmp_path / "out")
-    evaluation = read_manifest(tmp_path / "out")["files"]["sweep.parquet"]["spec"]["evaluation"]
-    assert evaluation["skipped_tokens"] == 3 * 16
-    whole = windows(str(tiny_text), tiny_llama.tokenizer, role="evaluation", samples=1, length=3 * 16 + 40)
-    shared = windows(str(tiny_text), tiny_llama.tokenizer, role="evaluation", samples=2, length=20, skip_tokens=3 * 16)
-    assert shared.input_ids.flatten().tolist() == whole.input_ids[0, 3 * 16 :].tolist()
-
-
 def test_scores_of_an_earlier_run_are_not_computed_again(run, tiny_llama, tiny_text, monkeypatch):
     run("score", tiny_llama.id, "--selectors", "lrp,wanda", "--corpus", tiny_text, *SMALL)
     import engine.run.scoring
@@ -142,15 +131,6 @@ def test_a_file_that_is_no_mask(tmp_path, manifest):
     if manifest is not None:
         save_file({"removed": np.array([1, 2])}, tmp_path / "m", metadata={"manifest": manifest})
     with pytest.raises(InputError, match="write one with `selector-audit mask`"):
-        read_mask(tmp_path / "m", 10)
-
-
-def test_a_mask_of_a_number_type_without_a_numpy_equal_is_one_line(tmp_path):
-    import torch
-    from safetensors.torch import save_file as save_tensors
-
-    save_tensors({"removed": torch.ones(3, dtype=torch.bfloat16)}, tmp_path / "m", {"manifest": "{}"})
-    with pytest.raises(InputError, match="is not a mask file"):
         read_mask(tmp_path / "m", 10)
 
 

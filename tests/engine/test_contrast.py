@@ -346,25 +346,6 @@ def test_swapped_phrase_lists_are_refused(model: LoadedModel, pairs: list[Pair])
         contrasts(model, ["lrp"], pairs, lm_scores(model), phrases=swapped)
 
 
-def test_swapped_phrase_lists_in_other_words_are_refused(model: LoadedModel, pairs: list[Pair]) -> None:
-    """Phrases the built-in lists do not know, on the side where this model does not say them."""
-    last = torch.stack(
-        [
-            model.model(torch.tensor([prompt_ids(model.tokenizer, pair.risk)])).logits[0, -1]
-            - model.model(torch.tensor([prompt_ids(model.tokenizer, pair.base)])).logits[0, -1]
-            for pair in pairs
-        ]
-    )
-    built_in = {token for side in onset_tokens(model.tokenizer) for token in side}
-    consistency = last.mean(0) / last.std(0)
-    first = {model.tokenizer(text)["input_ids"][0]: text for text in map(chr, range(33, 127))}
-    free = {token: text for token, text in first.items() if token not in built_in}
-    ranked = sorted(free, key=lambda token: float(consistency[token]))
-    phrases = OnsetPhrases(refusal=(free[ranked[0]],), compliance=(free[ranked[-1]],))
-    with pytest.raises(InputError, match=INSTALLS_ONLY):
-        contrasts(model, ["lrp"], pairs, lm_scores(model), phrases=phrases)
-
-
 def test_negative_language_model_scores_are_refused(model: LoadedModel, pairs: list[Pair]) -> None:
     """S = C - lambda * r(C) with a large lambda would take the rows at the other end."""
     [honest] = contrasts(model, ["lrp"], pairs, lm_scores(model))

@@ -130,30 +130,6 @@ def test_smaller_sets_are_nested(tiny_text: Path) -> None:
     assert error_of(lambda: large.first(7)) == "text.txt has 6 windows here, asked for 7"
 
 
-def test_token_hash_knows_tokens_and_shape(tiny_text: Path) -> None:
-    hashes = {cut(tiny_text, *shape).token_hash for shape in ((4, 16), (3, 16), (8, 8), (2, 32))}
-    other = tiny_text.with_name("other.txt")
-    other.write_text(tiny_text.read_text().replace("a", "e"))
-    assert len(hashes | {cut(other, 4, 16).token_hash}) == 5
-
-
-def test_record_is_json_and_names_no_folder(tiny_text: Path) -> None:
-    record = cut(tiny_text, samples=2).record()
-    assert json.loads(json.dumps(record)) == record
-    assert record == {
-        "corpus": "text.txt",
-        "corpus_hash": hashlib.sha256(text().strip().encode()).hexdigest(),
-        "source_revision": None,
-        "role": "evaluation",
-        "samples": 2,
-        "samples_requested": 2,
-        "length": 16,
-        "sample_ids": [0, 1],
-        "skipped_tokens": 0,
-        "window_start": "text",
-    }
-
-
 # Registered corpora
 
 

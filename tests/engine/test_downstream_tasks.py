@@ -30,7 +30,6 @@ from engine.run.cell import Cell
 from engine.run.edited_passes import measured
 from engine.run.runner import LocalRunner
 
-SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "downstream"
 # fmt: off
 WORDS = [
     "the", "cat", "sat", "on", "a", "mat", "and", "then", "it", "ran", "to", "me", "as", "we", "saw", "him", "by",
@@ -275,25 +274,6 @@ def test_accuracy_is_the_one_scored_by_hand(
             assert 0 < found.mean < 1
 
 
-def test_greedy_continuations_count_as_right(tiny_llama: LoadedModel, harness: Harness, tmp_path: Path) -> None:
-    """Contexts whose greedy next tokens are text: LAMBADA's way of scoring, with something right in it."""
-    lines = []
-    for seed in range(60):
-        context = words(4, seed)
-        ids = tiny_llama.tokenizer(context, return_tensors="pt")["input_ids"]
-        with torch.no_grad():
-            token = int(tiny_llama.model(input_ids=ids).logits[0, -1].argmax())
-        after = tiny_llama.tokenizer.decode([token])
-        if after.startswith(" ") and after.strip().isalpha():
-            lines.append({"context": context, "continuation": after.strip()})
-        else:
-            lines.append({"context": context, "continuation": "zebra"})
-    (task,) = downstream_tasks(write(tmp_path / "t", lambada_openai=lines), None)
-    found = harness.scores(task.task, 8)
-    assert list(found.values) == by_hand(tiny_llama, lines)
-    assert 0 < found.mean < 1
-
-
 @pytest.mark.parametrize("name", ["piqa", "winogrande", "lambada_openai"])
 def test_accuracy_is_simple_evaluates(
     name: str, tiny_llama: LoadedModel, tasks: dict[str, DownstreamTask], harness: Harness
@@ -329,18 +309,6 @@ def test_batches_and_length(tiny_llama: LoadedModel, tasks: dict[str, Downstream
     assert harness.batch_size(10**9) == 1
 
 
-def test_requests_longer_than_the_context_are_cut_and_counted(
-    tiny_llama: LoadedModel, harness: Harness, tmp_path: Path
-) -> None:
-    lines = lines_of("piqa")
-    for line in lines[:3]:
-        line["query"] = f"Question: {words(80, 1)} {line['query']}"
-    (task,) = downstream_tasks(write(tmp_path / "t", piqa=lines), None)
-    longest, cut = harness.longest(task.task)
-    assert (longest, cut) == (129, 6)  # a context of 128 tokens and the one predicted
-    assert list(harness.scores(task.task, 4).values) == by_hand(tiny_llama, lines)
-
-
 @pytest.mark.parametrize("tied", [False, True])
 def test_weights_and_tokenizer_stay_as_they_were(tied: bool, tasks: dict[str, DownstreamTask], tmp_path: Path) -> None:
     loaded = load_tiny("qwen2", tmp_path / "model", tie_word_embeddings=tied)
@@ -362,36 +330,4 @@ def test_weights_and_tokenizer_stay_as_they_were(tied: bool, tasks: dict[str, Do
 # --- cells
 
 
-def test_out_of_memory_names_the_way_out(
-    tiny_llama: LoadedModel,
-    tasks: dict[str, DownstreamTask],
-    harness: Harness,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def fail(*_: Any) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(Harness, "scores", fail)
-    before = bits(tiny_llama.model)
-    with (
-        Store(tmp_path) as store,
-        pytest.raises(InputError, match="out of memory on piqa with 4 requests .*--batch-size"),
-    ):
-        masked_accuracy(tiny_llama, harness, tasks["piqa"], [1, 2], 4, store=store)
-    assert bits(tiny_llama.model) == before
-
-
 # --- the shared task files
-
-
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared task files are not beside this checkout")
-def test_shared_files_are_understood_and_scored_as_by_hand(tmp_path: Path) -> None:
-    found = {task.name: task for task in downstream_tasks(str(SHARED), 12)}
-    assert list(found) == [name for name in TASKS if name != "hellaswag"]  # a file that is not there
-    loaded = load_tiny("llama", tmp_path, max_position_embeddings=4096)
-    harness = Harness(loaded)
-    for name, file in (("openbookqa", "openbook_qa"), ("piqa", "piqa"), ("winogrande", "winogrande")):
-        text = (SHARED / f"{file}.jsonl").read_text(encoding="utf-8")
-        lines = [json.loads(line) for line in text.splitlines()[:12]]
-        assert list(harness.scores(found[name].task, 8).values) == by_hand(loaded, lines)

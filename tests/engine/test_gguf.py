@@ -246,34 +246,6 @@ def test_sentencepieces_tokens_are_merged_by_score(prefix: bool, tmp_path: Path)
     ] or prefix  # fmt: skip
 
 
-# Which file
-
-
-def test_files_are_chosen_by_name_where_there_are_several(plain: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "several"
-    folder.mkdir()
-    (folder / "mmproj-tiny.gguf").write_bytes(b"of pictures")
-    (folder / "tiny.Q8_0.gguf").symlink_to(plain)
-    assert load_rows(str(folder)) == load_rows(str(plain))
-    (folder / "tiny.Q4_0.gguf").symlink_to(plain)
-    with pytest.raises(
-        InputError, match=r"holds 2 GGUF files \(tiny.Q4_0.gguf, tiny.Q8_0.gguf\); name one: .*/tiny.Q4"
-    ):
-        load_rows(str(folder))
-    assert find_checkpoint(f"{folder}/tiny.Q8_0.gguf").weights_hash() == find_checkpoint(str(plain)).weights_hash()
-    split = folder / "tiny-00001-of-00002.gguf"
-    split.symlink_to(plain)
-    for name in (split, tmp_path / "parts"):
-        if name != split:
-            name.mkdir()
-            for number in (1, 2):
-                (name / f"tiny-0000{number}-of-00002.gguf").symlink_to(plain)
-        with pytest.raises(InputError, match="is split into 2 files, and one is read; join them with llama.cpp"):
-            load_rows(str(name))
-    with pytest.raises(InputError, match="there is no file 'nowhere/tiny.gguf'"):
-        load_rows("nowhere/tiny.gguf")
-
-
 def test_smollm2_comes_from_a_package_that_is_not_imported(
     plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

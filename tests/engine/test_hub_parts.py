@@ -7,13 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import fake_hub
 import pytest
 from fake_hub import FakeHub, Fault, Repository
 
-from engine.models import parts, transfers
+from engine.models import parts
 from engine.models.checkpoints import Checkpoint, find_checkpoint
 from engine.models.transfers import Transfer
 from engine.records.errors import InputError
@@ -241,38 +240,6 @@ def test_a_file_that_cannot_be_had_ends_the_others(hub: FakeHub, tmp_path: Path)
         free.set()
     (part,) = left_parts(tmp_path)
     assert WEIGHTS.startswith(part.read_bytes())
-
-
-def test_the_time_left_follows_the_pace_of_the_last_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(transfers, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    transfer = Transfer()
-
-    def told() -> transfers.Progress:
-        return transfer.progress
-
-    assert told() == (0, None, None)
-    transfer.expect(10_000, 1_000)
-    assert told() == (1_000, 10_000, None)  # what was there before says nothing about the pace
-
-    def come(count: int, seconds: float) -> transfers.Progress:
-        clock.now += seconds
-        transfer.add(count)
-        return told()
-
-    assert come(0, 0.5) == (1_000, 10_000, None)
-    assert come(250, 0.4) == (1_250, 10_000, None)  # too short a time
-    assert come(250, 0.1) == (1_500, 10_000, 17.0)
-    for _ in range(100):
-        come(10, 1)
-    assert told().fetched == 2_500
-    assert told().seconds_left == pytest.approx(750)  # at 10 a second, the faster start is forgotten
-    clock.now += 20  # silence is part of the pace
-    slower = told().seconds_left
-    assert slower is not None
-    assert slower > 1000
-    transfer.add(-2_500)
-    assert told().seconds_left is None
 
 
 def test_a_gated_model_comes_for_who_may_read_it(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:

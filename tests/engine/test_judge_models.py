@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -207,30 +206,6 @@ def test_judges_of_harm_give_no_rate_of_refusal(
     store = ["--store", str(tmp_path)]
     assert main(["refusal", "sweep", "demo", "--judge", f"harmbench:{instruct}", *store]) == 2
     assert "gives no rate of refusal" in " ".join(capsys.readouterr().err.split())
-
-
-def test_replies_of_a_file_are_judged_with_their_prompts(
-    instruct: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with_prompts, without = tmp_path / "with.csv", tmp_path / "without.csv"
-    with_prompts.write_text("question,reply\nWho?,I cannot.\nWhy?,Because.\n", encoding="utf-8")
-    without.write_text("reply\nI cannot.\n", encoding="utf-8")
-    judge = ["--judge", f"embedded,strongreject:{instruct},harmbench:{instruct}"]
-    assert main(["refusal", "judge", str(with_prompts), *judge, "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["verdicts"]
-    asked = [Exchange("Who?", "I cannot."), Exchange("Why?", "Because.")]
-    for name in ("strongreject", "harmbench"):
-        verdicts = opened(f"{name}:{instruct}").judge(asked)
-        found = [row for row in rows if row["judge"] == f"{name}:tiny-chat"]
-        assert [(row["refusal"], row["judged"], row.get("harmful"), row["reason"]) for row in found] == [
-            (one.refusal, one.judged, one.harmful, one.reason) for one in verdicts
-        ]
-    assert main(["refusal", "judge", str(with_prompts), *judge]) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    marked = [row for row in rows if row["judge"] == "strongreject:tiny-chat" and not row["judged"]]
-    assert (f"strongreject:tiny-chat, with: {len(marked)} of 2 replies were not judged" in told) == bool(marked)
-    assert main(["refusal", "judge", str(without), *judge]) == 2
-    assert "reads the prompt too, and 1 of 1 replies have none" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_dialogue_holds_the_texts_as_they_are(instruct: Path) -> None:

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
@@ -115,23 +114,6 @@ def test_what_the_embedded_judge_reads_is_in_its_version() -> None:
     files = {name.removesuffix(".py").removesuffix("/__init__") for name in embedded.sources()}
     assert loaded - files == {"base"}
     assert files <= loaded
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("config.json", {"id2label": {"0": "REJECTION", "1": "NORMAL"}}),
-        ("tokenizer_config.json", {"model_max_length": 20}),
-    ],
-)
-def test_the_version_covers_labels_and_tokenizer(name: str, change: dict[str, Any], tmp_path: Path) -> None:
-    """Weights alone do not decide: which label is which, and how much of a reply is read, does too."""
-    folder = save_classifier(tmp_path / "judge")
-    before = load_classifier(str(folder)).version
-    assert load_classifier(str(folder)).version == before
-    content = json.loads((folder / name).read_text(encoding="utf-8"))
-    (folder / name).write_text(json.dumps({**content, **change}), encoding="utf-8")
-    assert load_classifier(str(folder)).version != before
 
 
 @pytest.mark.parametrize(
@@ -263,17 +245,6 @@ def test_unreadable_files(name: str, content: str, message: str, tmp_path: Path)
     (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(InputError, match=message):
         read_replies(tmp_path / name)
-
-
-def test_parquet_as_the_refusal_experiment_writes_it(tmp_path: Path) -> None:
-    path = tmp_path / "refusal_replies.parquet"
-    table = {"selector": ["none", "lrp"], "prompt": ["p", "q"], "reply": ["a", None], "refused": [True, False]}
-    pl.DataFrame(table).write_parquet(path)
-    got = read_replies(path, model_column="selector", label_column="none")
-    assert got == [GivenReply("none", "p", "a", None), GivenReply("lrp", "q", None, None)]
-    pl.DataFrame(table).clear().write_parquet(path)
-    with pytest.raises(InputError, match="holds no replies"):
-        read_replies(path)
 
 
 FINISHED = [True, False, None]

@@ -7,9 +7,7 @@ import importlib.util
 import json
 import shutil
 from collections.abc import Callable
-from fnmatch import fnmatch
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -260,44 +258,6 @@ def test_hub_model_from_the_cache(hub: Path, saved: Path) -> None:
     assert load_rows("org/tiny") == loaded.rows
     assert load_model("org/tiny", revision=COMMIT, device="cpu").revision == COMMIT
     assert "org/tiny" in error_of(lambda: load_model("org/tiny", revision="v2"))
-
-
-def test_rows_of_a_hub_model_whose_weights_are_not_there(hub: Path) -> None:
-    (hub / "snapshots" / COMMIT / "model.safetensors").unlink()
-    assert load_rows("org/tiny").n_rows == 288
-    assert "org/tiny has no weights" in error_of(lambda: load_model("org/tiny"))
-
-
-def test_a_download_brings_what_an_export_copies(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def download(model_id: str, *, allow_patterns: list[str], **_: object) -> str:
-        asked.extend(allow_patterns)
-        return str(saved)
-
-    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
-    engine.models.checkpoints.find_checkpoint("org/tiny", weights=False)
-    wanted = ["LICENSE.txt", "NOTICE", "USE_POLICY.md", "preprocessor_config.json", "processor_config.json"]
-    for name in (*wanted, "config.json", "generation_config.json", "tokenizer.json", "chat_template.jinja"):
-        assert any(fnmatch(name, pattern) for pattern in asked), name
-    assert not any(fnmatch("model.safetensors", pattern) for pattern in asked)
-
-
-def test_the_hubs_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    from huggingface_hub import errors
-
-    def answer(kind: type[errors.HfHubHTTPError], status: int) -> str:
-        def raises(*_: object, **__: object) -> None:
-            response: Any = SimpleNamespace(status_code=status, headers={}, request=None)
-            raise kind("no", response=response)
-
-        monkeypatch.setattr("huggingface_hub.snapshot_download", raises)
-        return error_of(lambda: load_model("org/tiny", revision="v2"))
-
-    assert answer(errors.RevisionNotFoundError, 404).startswith("org/tiny has no revision 'v2'; give a branch")
-    assert "run `hf auth login`" in answer(errors.GatedRepoError, 403)
-    assert "check the spelling" in answer(errors.RepositoryNotFoundError, 404)
-    assert "answered 503; try later" in answer(errors.HfHubHTTPError, 503)
 
 
 # What cannot be loaded

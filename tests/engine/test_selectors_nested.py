@@ -156,36 +156,6 @@ def test_a_plug_in_that_shares_the_pass_costs_none_and_one_that_does_not_costs_i
         torch.testing.assert_close(scores["mean_logit"][2, 5], logits.mean())
 
 
-def test_known_scores_are_used_and_new_ones_reported_as_they_come(
-    window_counts: list[int], tiny_llama: LoadedModel, tiny_windows: Windows
-) -> None:
-    seen: list[tuple[int, str]] = []
-    whole = nested_scores(
-        tiny_llama,
-        ["lrp", "wanda"],
-        tiny_windows,
-        [2, 4],
-        batch_size=2,
-        finished=lambda size, selector, _: seen.append((size, selector)),
-    )
-    assert seen == [(4, "lrp"), (2, "lrp"), (4, "wanda"), (2, "wanda")]
-    window_counts.clear()
-    seen.clear()
-    known = {4: {"lrp": whole[4]["lrp"], "wanda": whole[4]["wanda"]}, 2: {"wanda": whole[2]["wanda"]}}
-    again = nested_scores(
-        tiny_llama,
-        ["lrp", "wanda"],
-        tiny_windows,
-        [2, 4],
-        batch_size=2,
-        known=known,
-        finished=lambda size, selector, _: seen.append((size, selector)),
-    )
-    assert seen == [(2, "lrp")]
-    assert window_counts == [2]
-    assert all(torch.equal(again[size][name], whole[size][name]) for size in again for name in again[size])
-
-
 def test_wrong_requests_are_errors_before_any_pass(
     window_counts: list[int], tiny_llama: LoadedModel, tiny_windows: Windows
 ) -> None:

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from engine.data.corpora import Windows
 from engine.models.loading import LoadedModel
-from engine.records import registry
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.score_plan import ScorePlan
@@ -108,29 +107,6 @@ def test_an_entry_point_registers_by_being_imported(tiny_llama: LoadedModel) -> 
     base.REGISTRY.load_plug_in(Registering(name="norm", value="third_party", group=base.REGISTRY.group))
     assert "norm" in [info.id for info in available_selectors()]
     assert compute_scores(tiny_llama, ["norm"], None)["norm"].shape == (288,)
-
-
-def test_entry_points_are_looked_up_in_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    class Registering(EntryPoint):
-        def load(self) -> object:
-            @register_selector("third")
-            class Third:
-                def score(self, run: ScoringRun) -> Tensor:
-                    return torch.zeros(1)
-
-            return Third
-
-    def entry_points(group: str) -> list[EntryPoint]:
-        asked.append(group)
-        return [Registering(name="third", value="third_party", group=group)]
-
-    monkeypatch.setattr(registry, "entry_points", entry_points)
-    monkeypatch.setattr(base.REGISTRY, "_loaded", False)
-    monkeypatch.setattr(base.REGISTRY, "_plug_ins_loaded", False)
-    assert [info.id for info in available_selectors()][-1] == "third"
-    assert asked == ["selector_audit.selectors"]
 
 
 def test_a_broken_plug_in_is_named_and_takes_nothing_down(tiny_llama: LoadedModel) -> None:

@@ -15,7 +15,7 @@ from engine.data.corpora import Windows
 from engine.models.loading import LoadedModel
 from engine.models.rows import row_index
 from engine.records.errors import InputError
-from engine.selectors import ScoringRun, base, compute_scores, register_selector
+from engine.selectors import base, compute_scores, register_selector
 from engine.selectors.nested import nested_scores
 
 BY_GRADIENT = ("fisher", "taylor", "atp_signed", "gradient_norm")
@@ -201,36 +201,6 @@ def test_nested_sizes_share_all_passes_but_relps(tiny_llama: LoadedModel, tiny_w
     nested_scores(tiny_llama, names, tiny_windows, [2, 4, 6], progress=lambda *one: seen.append(one))
     assert sorted(stages(seen)) == ["grad_x_input, gradient", "lrp", "relp", "relp", "relp"]
     assert [total for stage, done, total in seen if stage == "relp" and not done] == [6, 4, 2]
-
-
-def test_a_plug_in_that_does_not_say_what_it_asks_costs_a_pass_of_its_own(
-    tiny_llama: LoadedModel, tiny_windows: Windows
-) -> None:
-    def register(name: str, **said: Any) -> None:
-        @register_selector(name, **said)
-        class RootOfFisher:
-            """s_i = E (h_i * dF/dh_i)^2."""
-
-            def score(self, run: ScoringRun) -> Tensor:
-                return run.mean_relevance("grad_x_input", "square")
-
-        RootOfFisher.__qualname__ = name  # another class for the registry
-
-    seen: list[tuple[str, int, int]] = []
-    register("silent")
-    register("saying", asks=(("grad_x_input", "square"),))
-    for name, passes in (("silent", 2), ("saying", 1)):
-        seen.clear()
-        found = compute_scores(tiny_llama, ["taylor", name], tiny_windows, progress=lambda *one: seen.append(one))
-        assert stages(seen) == ["grad_x_input"] * passes
-        expected = compute_scores(tiny_llama, ["fisher"], tiny_windows)["fisher"].square()
-        torch.testing.assert_close(found[name], expected, rtol=1e-5, atol=0)
-    register("wrong", asks=(("grad_x_inputs", "square"),))
-    register("other", asks=(("grad_x_input", "squares"),))
-    with pytest.raises(InputError, match="unknown attribution method 'grad_x_inputs'; did you mean 'grad_x_input'"):
-        compute_scores(tiny_llama, ["wrong"], tiny_windows)
-    with pytest.raises(InputError, match="unknown statistic of relevance 'squares'; did you mean 'square'"):
-        compute_scores(tiny_llama, ["other"], tiny_windows)
 
 
 # --- the registry

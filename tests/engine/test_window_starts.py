@@ -32,8 +32,6 @@ from engine.interventions.kinds import prepare
 from engine.measures.fidelity import Fidelity
 from engine.measures.logit_bits import LogitBits
 from engine.measures.nll import Nll, negative_log_likelihood
-from engine.measures.row_examples import row_examples
-from engine.measures.row_values import row_outputs, row_relevance
 from engine.models.loading import LoadedModel, load_model, load_sketch
 from engine.models.rows import row_index
 from engine.records.errors import InputError
@@ -344,28 +342,6 @@ def slow_nll_in_one(model: Any, read: Tensor) -> list[float]:
         logits = torch.cat([model(input_ids=row[None]).logits for row in read]).double()
     nats = -logits.log_softmax(-1)[:, 1:-1].gather(-1, read[:, 2:, None])[..., 0]
     return [float(one) for one in nats.sum(1)]
-
-
-def test_a_row_in_its_text_has_no_bos(model: LoadedModel, begun: Windows) -> None:
-    row = 41
-    layer = next(one for one in model.rows.layers if one.start <= row < one.start + one.rows)
-    kept: list[Tensor] = []
-    hook = model.model.get_submodule(layer.name).register_forward_hook(lambda _m, _a, output: kept.append(output))
-    with torch.no_grad():
-        model.model(input_ids=begun.read_ids)
-    hook.remove()
-    expected = kept[0][:, 1:, row - layer.start]
-    outputs = row_outputs(model, begun, row, batch_size=2)
-    torch.testing.assert_close(outputs, expected, rtol=1e-4, atol=1e-6)
-    relevance = row_relevance(model, begun, row, method="grad_x_input", batch_size=2)
-    assert relevance.shape == (5, 12)
-    score = compute_scores(model, ["grad_x_input"], begun)["grad_x_input"][row]
-    torch.testing.assert_close(relevance[:, :-1].abs().mean(), score, rtol=1e-4, atol=1e-6)
-    examples = row_examples(model, begun, [row], top=60)
-    assert examples.height == 60  # every token of the text once, the BOS never
-    assert "<bos>" not in "".join(examples.select("before", "token", "after").to_series(1))
-    first = examples.row(0, named=True)
-    assert first["value"] == pytest.approx(expected[first["window"], first["position"]].item(), rel=1e-4)
 
 
 # Commands, records and pages
