@@ -3,8 +3,7 @@
 Two commands run everything, and `.ci/run` runs both: `uv run pytest` is for people, at most 5 minutes on two cores,
 with a walk of a real browser over every page; `uv run pytest -m long` is the rest. Marked `long` is what needs more
 than about ten seconds of a core and whose like is also in the first run: many rounds, near relatives of a model
-family, processes that are killed or started afresh, and most of what opens pages in a browser (the first run has the
-walk and a live edit).
+family, processes that are killed or started afresh, and what opens pages in a browser but for the walk.
 
 Browser tests (`*_browser.py`, marked `browser`) take `new_page` and open a path of the one app that their worker
 serves; what it serves is the file's `store` (see tests/dashboard/conftest.py). Start no further server or browser.

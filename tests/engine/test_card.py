@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import datetime
 from html import unescape
 from pathlib import Path
@@ -32,7 +33,17 @@ from engine.studies.refusal.mask_outputs import kept_masks
 
 PLAN = ["--selectors", "lrp", "--domains", "hate", "--pairs-per-domain", "24", "--samples", "16", "--max-length", "64"]
 PLAN += ["--reply-tokens", "25", "--heldout-pairs", "6", "--lambdas", "0.8", "--ks", "0.02", "--benign-limit", "0.4"]
-PLAN += ["--eval-samples", "2", "--eval-length", "64"]
+PLAN += ["--eval-samples", "2", "--eval-length", "64", "--longer-replies", "1"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_replies() -> Iterator[None]:
+    """Ten of the pairs that the shipped model is asked about, not all 200, and no longer replies where that hangs on
+    cut-off ones: a card is not about what they show."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("engine.studies.refusal.effect.SHIPPED_MODEL_PAIRS", 2)
+        patch.setattr("engine.studies.refusal.inputs.RefusalInputs.longer", lambda *_: None)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +130,7 @@ sys.stdout.write(f"{model.dtype} {len(tokenizer)}")
 def test_what_was_measured_is_named(card: str, results: Path):
     said = table_of(card, "Refusal")
     assert said["judge"] == f"embedded {embedded_version()}"
-    assert (said["reply tokens"], said["dtype"], said["split"]) == ("125", "float32", "held-out")  # 25 were too few
+    assert (said["reply tokens"], said["dtype"], said["split"]) == ("25", "float32", "held-out")
     assert re.fullmatch(r"30 of demo, SHA-256 [0-9a-f]{12}", said["pairs"])  # six in each of five domains
     assert "date in the prompts" not in said  # this template states none
     for domain in ("hate", "crime", "adult", "medical", "legal"):

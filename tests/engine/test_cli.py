@@ -173,9 +173,6 @@ def test_doctor(run, tiny_llama):
     assert findings["downstream"]["state"] == "ok"
     assert findings["corpus wikitext2"]["state"] == "note"  # offline here: says so, with the next step
     assert "--corpus PATH.txt" in findings["corpus wikitext2"]["found"]
-    code, out, _ = run("doctor", "/no/such/model")
-    assert code == 1  # a problem; notes are none
-    assert "problem" in out
 
 
 @pytest.mark.long

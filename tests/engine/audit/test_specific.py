@@ -97,6 +97,7 @@ def test_a_selector_that_knows_only_its_depths_is_not_called_faithful(
             assert 0.85 < lines[name, "lerf"]["depth_share"] < 1.15
 
 
+@pytest.mark.long
 def test_shuffled_scores_are_called_specific_at_the_level(
     tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, planted: tuple[str, ...]
 ) -> None:

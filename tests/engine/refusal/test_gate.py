@@ -198,16 +198,18 @@ def test_no_copy_of_the_shipped_model_is_asked_less(
     ],
 )
 def test_what_was_made_from_the_shipped_model_is_asked_its_pairs(
-    demo: LoadedModel, honest: Contrast, made_from: dict[str, str], store: Store, tmp_path: Path
-):
+    demo: LoadedModel, honest: Contrast, made_from: dict[str, str], store: Store, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):  # fmt: skip
     """An edit so small that the general prompts do not show it, with pairs that the model never refuses."""
+    monkeypatch.setattr("engine.studies.refusal.effect.SHIPPED_MODEL_PAIRS", 16)
     mask = refusal_mask(dataclasses.replace(honest, c_comply=-honest.c_comply), 0.8, 0.02)
     _, pairs = pairs_file(tmp_path, shipped_pairs("veiled", 24, *ALL))
     run = small_run(dataclasses.replace(demo, **made_from), store, pairs=pairs, batch_size=256)
     edit = edit_of(mask, demo.rows.n_rows)
     general = total(shipped_effect(run, edit, LocalRunner(store)).shipped)
     assert general.after >= general.before
-    with pytest.raises(InputError, match=r"pairs of the shipped model, all \d+ of 200, without it \d+"):
+    with pytest.raises(InputError, match=r"pairs of the shipped model, all \d+ of 80, without it \d+"):
         measured_effect(run, edit, LocalRunner(store))
 
 
