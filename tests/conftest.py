@@ -11,6 +11,7 @@ serves; what it serves is the file's `store` (see tests/dashboard/conftest.py). 
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -89,6 +90,8 @@ def every_module_imported() -> None:
             for module in walk_packages(sys.modules[package].__path__, f"{package}."):
                 if module.name not in ("engine.__main__", "dashboard.app"):  # these run something
                     import_module(module.name)
+    gc.collect()
+    gc.freeze()  # a million objects of libraries and collected tests, which no later collection has to walk through
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
