@@ -19,7 +19,7 @@ def test_a_refusal_experiment_in_shards(
     in_shards(
         capsys,
         tmp_path,
-        ["refusal", "run", "demo", *PLAN, "--selectors", "random", "--domains", "hate", "--benign-limit", "1"],
+        ["refusal", "run", "demo", *PLAN],
         lambda: sum(replies),
         3,
     )
