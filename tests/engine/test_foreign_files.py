@@ -89,8 +89,15 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return line
 
 
-@pytest.mark.parametrize("victim", [*FOREIGN, *(f"own {name}" for name in OWN)])
-@pytest.mark.parametrize("command", OF_COMMANDS)
+VICTIMS = [*FOREIGN, *(f"own {name}" for name in OWN)]
+WHOLE = ("mask", "report", "progress of score")  # the others write through the same functions: every fifth victim
+
+
+@pytest.mark.parametrize(
+    ("command", "victim"),
+    [(name, one) for place, name in enumerate(OF_COMMANDS) for number, one in enumerate(VICTIMS)
+     if name in WHOLE or (number + place) % 5 == 0],
+)  # fmt: skip
 def test_a_file_of_another_kind_is_refused(
     command: str, victim: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,10 +123,7 @@ RESULT_NAMES = {
     "mask-lrp-hate.safetensors": ("weights", "tensors", "text", "own contrasts", "listening"),
 }
 MODEL_NAMES = ("config.json", "model.safetensors", "model-00001-of-00002.safetensors", "tokenizer.json", "a.gguf")
-OF_FOLDERS = [
-    "score demo", "sweep demo", "analyze demo", "refusal run demo", "refusal calibrate demo", "refusal select demo",
-    "refusal structure demo", "refusal compose demo",
-]  # fmt: skip
+OF_FOLDERS = ["score demo", "sweep demo", "analyze demo", "refusal run demo", "refusal compose demo"]
 
 
 @pytest.mark.parametrize(
