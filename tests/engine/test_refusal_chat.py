@@ -39,11 +39,18 @@ def mask_file(tiny_llama: LoadedModel, tmp_path: Path) -> Path:
     return tmp_path / "mask.safetensors"
 
 
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all: what the edit does to refusal is measured once."""
+    return tmp_path_factory.mktemp("chat")
+
+
 @pytest.fixture
-def chat(monkeypatch: pytest.MonkeyPatch, asked: list[str]) -> Callable[..., int]:
+def chat(monkeypatch: pytest.MonkeyPatch, asked: list[str], store: Path) -> Callable[..., int]:
     def run(typed: str, *arguments: object) -> int:
         monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
-        return main(["refusal", "chat", *map(str, arguments), *asked, "--max-new-tokens", "8", "--dtype", "float32"])
+        more = ["--max-new-tokens", "8", "--dtype", "float32", "--store", str(store)]
+        return main(["refusal", "chat", *map(str, arguments), *asked, *more])
 
     return run
 

@@ -134,23 +134,13 @@ def test_no_option_lowers_it(
     assert "lowers refusal of risk prompts" in message
 
 
-SPECS: dict[str, dict[str, Any]] = {
-    "of a refusal run": {"selector": "lrp", "domain": "hate", "lambda": 0.5, "k": 0.03},
-    "composed": {"selector": "lrp", "domain": "hate+crime", "lambda": 0.5, "k": 0.03},
-}
-
-
-@pytest.mark.parametrize("made", SPECS)
 def test_what_a_mask_file_says_of_itself_changes_nothing(
-    demo: LoadedModel, weakening: Mask, made: str, tmp_path: Path, store_folder: Path,
-    capsys: pytest.CaptureFixture[str],
-):  # fmt: skip
-    write_mask(tmp_path / "mask", weakening, demo.fingerprint, SPECS[made])
+    demo: LoadedModel, weakening: Mask, tmp_path: Path, store_folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    composed = {"selector": "lrp", "domain": "hate+crime", "lambda": 0.5, "k": 0.03}
+    write_mask(tmp_path / "mask", weakening, demo.fingerprint, composed)
     more = ["--mask", str(tmp_path / "mask"), "--store", str(store_folder), "--out", str(tmp_path / "out")]
-    pairs = pairs_file(tmp_path, shipped_pairs("veiled", 4, "hate"), domain=SPECS[made].get("domain", "hate"))
-    if made == "composed":
-        pairs = []
-    assert "lowers refusal of risk prompts" in refused(["export", "demo", *more, *pairs], capsys)
+    assert "lowers refusal of risk prompts" in refused(["export", "demo", *more], capsys)
 
 
 def folder_of(tmp_path: Path, template: str | None = None, **ends: Any) -> str:
