@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from engine.models.loading import LoadedModel
 
 FAMILIES = ("llama", "qwen2", "qwen3", "gemma3_text", "gemma3", "mistral", "phi", "olmo", "gpt_neox")
-FIRST = ("llama", "qwen3", "gemma3", "gpt_neox")  # in the short run; the others are near relatives
+FIRST = ("llama", "gemma3", "gpt_neox")  # in the short run; the others are near relatives
 
 
 # Files that take longest: they start first, so that all workers end together.

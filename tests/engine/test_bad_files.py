@@ -7,7 +7,6 @@ import json
 import polars as pl
 import pytest
 from bad_inputs import refused, run
-from relatives import relatives
 
 from engine.data.prompts import prompt_ids
 from engine.records.errors import InputError
@@ -73,13 +72,6 @@ def test_a_corpus_that_is_none(name, score, tmp_path, capfd):
     (tmp_path / name).write_bytes(CORPORA[name])
     line = refused(capfd, *score, "--selectors", "wanda", "--corpus", tmp_path / name)
     assert name in line
-
-
-# The reader is that of the first corpus: one member of each kind of fault shows that its line arrives.
-@pytest.mark.parametrize("name", relatives(CORPORA, ("empty.txt", "binary.txt", "list.jsonl", "half.jsonl")))
-def test_a_second_corpus_that_is_none(name, sweep, tmp_path, capfd):
-    (tmp_path / name).write_bytes(CORPORA[name])
-    refused(capfd, *sweep, "--eval-corpus", tmp_path / name)
 
 
 # Paths

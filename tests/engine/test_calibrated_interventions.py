@@ -36,7 +36,7 @@ from engine.models.row_index import Layer
 from engine.models.units import UNITS, Units
 from engine.records.errors import InputError
 
-FAMILIES = ("llama", "qwen3", "gemma3_text", "gpt_neox")
+FAMILIES = ("llama", pytest.param("qwen3", marks=pytest.mark.long), "gemma3_text", "gpt_neox")
 KINDS = ("zero", "mean", "resample")
 Change = Callable[[str, Tensor], Tensor]  # path of a Linear, its output or input -> what it becomes
 Texts = tuple[Windows, Windows]

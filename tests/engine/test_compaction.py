@@ -26,7 +26,7 @@ def mlp_rows(loaded, projection, block):
     return chosen["row_id"].to_numpy()
 
 
-@pytest.fixture(scope="module", params=["llama", "qwen3", "gemma3_text"])
+@pytest.fixture(scope="module", params=["llama", pytest.param("qwen3", marks=pytest.mark.long), "gemma3_text"])
 def wide(request, tmp_path_factory):
     """A model with enough neurons for a rule of widths."""
     return load_tiny(request.param, tmp_path_factory.mktemp(request.param), intermediate_size=WIDTH)

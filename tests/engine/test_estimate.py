@@ -79,7 +79,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny("llama", tmp_path_factory.mktemp("wide"), **WIDE)
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3_text"])
+@pytest.mark.parametrize("family", ["llama", pytest.param("qwen3", marks=pytest.mark.long), "gemma3_text"])
 def test_flops_and_weights_are_those_counted_by_hand(family: str) -> None:
     model = tiny_model(family)
     expected = linear_flops(model, B * T) + attention_flops(model.config, B, T)

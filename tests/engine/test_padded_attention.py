@@ -28,7 +28,7 @@ from engine.records.hashing import Json
 from engine.records.manifest import add_to_manifest, read_manifest
 from engine.selectors.attribution import per_prompt_relevance
 
-FAMILIES = ("llama", "qwen3", "gemma3_text")
+FAMILIES = ("llama", pytest.param("qwen3", marks=pytest.mark.long), "gemma3_text")
 METHODS = ("grad_x_input", "lrp", pytest.param("ig", marks=pytest.mark.long))
 LENGTHS = (14, 5, 11)  # beyond Gemma's window of 9, and far below it
 # Errors of the two ways come from a few hundred roundings each, so their sizes differ by chance: seen within 1.25.

@@ -29,7 +29,7 @@ from engine.records.errors import InputError
 PROVEN = ("neurons", "values", "norms", "decoys")
 
 
-@pytest.fixture(scope="module", params=["llama", "qwen3", "gemma3_text"])
+@pytest.fixture(scope="module", params=["llama", pytest.param("qwen3", marks=pytest.mark.long), "gemma3_text"])
 def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     return load_tiny(request.param, tmp_path_factory.mktemp(request.param))
 

@@ -80,7 +80,7 @@ def test_activation_selectors_are_the_slow_loops(
 
 @pytest.mark.parametrize("objective", ["loss", "logit"])
 @pytest.mark.parametrize("selector", ["lrp", "ig"])
-@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "gemma3_text"])
+@pytest.mark.parametrize("family", ["llama", "qwen2", pytest.param("qwen3", marks=pytest.mark.long), "gemma3_text"])
 def test_attribution_selectors_are_the_slow_loops(
     family: str, selector: str, objective: str, tiny_llama: LoadedModel, tiny_windows: Windows
 ) -> None:

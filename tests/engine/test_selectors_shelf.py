@@ -44,7 +44,7 @@ def close(scores: Tensor, expected: list[float]) -> None:
 
 
 @pytest.mark.parametrize("objective", ["loss", "logit"])
-@pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3_text", "gpt_neox"])
+@pytest.mark.parametrize("family", ["llama", pytest.param("qwen3", marks=pytest.mark.long), "gemma3_text", "gpt_neox"])
 def test_selectors_by_gradient_are_the_slow_loops(
     family: str, objective: str, tiny_llama: LoadedModel, tiny_windows: Windows
 ) -> None:
@@ -56,14 +56,14 @@ def test_selectors_by_gradient_are_the_slow_loops(
 
 
 @pytest.mark.parametrize("objective", ["loss", "logit"])
-@pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3_text"])
+@pytest.mark.parametrize("family", ["llama", pytest.param("qwen3", marks=pytest.mark.long), "gemma3_text"])
 def test_relp_is_the_slow_loop(family: str, objective: str, tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
     loaded, few = in_float64(tiny_llama, family), tiny_windows.first(3)
     scores = compute_scores(loaded, ["relp"], few, objective=objective)["relp"]
     close(scores, reference.relp(loaded.model, loaded.rows, few.input_ids, objective))
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3_text", "gpt_neox"])
+@pytest.mark.parametrize("family", ["llama", pytest.param("qwen3", marks=pytest.mark.long), "gemma3_text", "gpt_neox"])
 def test_selectors_by_activation_and_weight_are_the_slow_loops(
     family: str, tiny_llama: LoadedModel, tiny_windows: Windows
 ) -> None:

@@ -34,7 +34,7 @@ ALL = ("random", *BY_WEIGHTS, *BY_EFFECT)
 RESCALED = ("neurons", "values", "norms")
 
 
-@pytest.fixture(scope="module", params=["llama", "qwen3", "gemma3_text"])
+@pytest.fixture(scope="module", params=["llama", pytest.param("qwen3", marks=pytest.mark.long), "gemma3_text"])
 def audit_and_tables(
     request: pytest.FixtureRequest, tiny_text: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[AuditInputs, Tables]]:

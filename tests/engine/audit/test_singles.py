@@ -53,7 +53,7 @@ def nats_by_hand(model: Any, ids: torch.Tensor) -> float:
     return total / (ids.shape[0] * (ids.shape[1] - 1))
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3_text"])
+@pytest.mark.parametrize("family", ["llama", pytest.param("qwen3", marks=pytest.mark.long), "gemma3_text"])
 def test_effects_are_those_of_one_edit_at_a_time(family: str, tiny_text: Path, tmp_path: Path) -> None:
     """In float64, several edits in a pass; the reference has one in the weights and one window in a pass.
 

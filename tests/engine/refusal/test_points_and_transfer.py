@@ -210,6 +210,7 @@ def test_transfer_and_replies(run: RefusalInputs, monkeypatch: pytest.MonkeyPatc
     assert unedited.filter(domain="hate")["reply"].to_list() == [one.text for one in before]
 
 
+@pytest.mark.long
 def test_a_composed_mask_stands_beside_single_ones_of_its_size(attributed: RefusalInputs):
     """Each single mask at the lambda that is best for its own domain, if one is within the limits there."""
     run = replace(attributed, plan=replace(attributed.plan, lambdas=(0.2, 0.35, 0.5, 0.65, 0.8)))

@@ -135,6 +135,7 @@ def test_the_key_covers_what_can_change_a_reply(
     assert len(generated) == 1
 
 
+@pytest.mark.long
 def test_prompts_that_the_template_dates_have_cells_of_their_day(
     demo: LoadedModel, store: Store, monkeypatch: pytest.MonkeyPatch
 ):

@@ -245,6 +245,7 @@ def test_base_prompts_that_the_model_refuses_are_no_base_prompts(
     assert INSTALLS_ONLY in message
 
 
+@pytest.mark.long
 def test_a_few_of_them_are_left_out_and_the_manifest_says_so(demo: LoadedModel, store: Store, tmp_path: Path):
     crime = small_run(demo, store, domains=("crime",), calibration_pairs=64).calibration["crime"]
     verdicts = rates(small_run(demo, store), NO_ROWS, crime).malign.refused
