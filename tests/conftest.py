@@ -3,8 +3,7 @@
 Two commands run everything, and `.ci/run` runs both: `uv run pytest` is for people, at most 5 minutes on two cores,
 with a walk of a real browser over every page; `uv run pytest -m long` is the rest. Marked `long` is what needs more
 than about ten seconds of a core and whose like is also in the first run: many rounds, near relatives of a model
-family, processes that are killed or started afresh, and most of what opens pages in a browser (the first run has the
-walk and a live edit).
+family, processes that are killed or started afresh, and what opens pages in a browser but for the walk.
 
 Browser tests (`*_browser.py`, marked `browser`) take `new_page` and open a path of the one app that their worker
 serves; what it serves is the file's `store` (see tests/dashboard/conftest.py). Start no further server or browser.
@@ -12,6 +11,7 @@ serves; what it serves is the file's `store` (see tests/dashboard/conftest.py). 
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from engine.models.loading import LoadedModel
 
 FAMILIES = ("llama", "qwen2", "qwen3", "gemma3_text", "gemma3", "mistral", "phi", "olmo", "gpt_neox")
-FIRST = ("llama", "qwen3", "gemma3", "gpt_neox")  # in the short run; the others are near relatives
+FIRST = ("llama", "gemma3", "gpt_neox")  # in the short run; the others are near relatives
 
 
 # Files that take longest: they start first, so that all workers end together.
@@ -90,6 +90,8 @@ def every_module_imported() -> None:
             for module in walk_packages(sys.modules[package].__path__, f"{package}."):
                 if module.name not in ("engine.__main__", "dashboard.app"):  # these run something
                     import_module(module.name)
+    gc.collect()
+    gc.freeze()  # a million objects of libraries and collected tests, which no later collection has to walk through
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -134,8 +136,7 @@ def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
 
 
 @pytest.fixture(
-    scope="session",
-    params=[name if name in FIRST else pytest.param(name, marks=pytest.mark.long) for name in FAMILIES],
+    scope="session", params=[name if name in FIRST else pytest.param(name, marks=pytest.mark.long) for name in FAMILIES]
 )
 def tiny_family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     """A random model of every supported family in turn, float32, CPU."""

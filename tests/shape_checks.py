@@ -54,11 +54,7 @@ SHAPES: dict[str, dict[str, dict[str, str | tuple[str, ...]]]] = {
         "rank_randomised": {"fixed": "Real N", "shuffled": "Real N", "return": "Float64 N"},
     },
     "engine.measures.nll": {
-        "window_nll": {
-            "input_ids": "Int64 B T",
-            "attention_mask": "Integer B T",
-            "return": ("Float64 B", "Int64 B"),
-        },
+        "window_nll": {"input_ids": "Int64 B T", "attention_mask": "Integer B T", "return": ("Float64 B", "Int64 B")},
         "token_nll": {"logits": "Float B T V", "targets": "Int64 B T", "return": "Float32 B T"},
     },
     "engine.measures.divergence": {"token_kl": {"before": "Float T V", "after": "Float T V", "return": "Float64 T"}},
@@ -82,11 +78,7 @@ SHAPES: dict[str, dict[str, dict[str, str | tuple[str, ...]]]] = {
     "engine.selectors.attribution": {
         "relevance": {"input_ids": "Int64 B T", "attention_mask": "Integer B T"},
         "relevances": {"input_ids": "Int64 B T", "attention_mask": "Integer B T"},
-        "per_prompt_relevance": {
-            "input_ids": "Int64 B T",
-            "attention_mask": "Integer B T",
-            "return": "Float32 B N",
-        },
+        "per_prompt_relevance": {"input_ids": "Int64 B T", "attention_mask": "Integer B T", "return": "Float32 B N"},
     },
     "engine.selectors.activations": {"window_statistics": {"input_ids": "Int64 B T", "return": "Float64 e n"}},
     "engine.selectors.relevance_sums": {"relevance_sums": {"input_ids": "Int64 B T", "return": "Float64 e n"}},

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 import signal
 import sys
-import threading
 import tomllib
-import weakref
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from harness import cycles, kills, load, versions
-from harness.server import Sample
 from packaging.requirements import Requirement
 from packaging.version import Version
 from same_bits import assert_same_bits, bits
 
-import engine.interventions.in_weights as in_weights
 from engine.interventions.saved_rows import SavedRows
 from engine.models.loading import LoadedModel
-from engine.results.store import Store
 
 
 def test_cycles_leave_every_bit(tiny_llama: LoadedModel, tiny_text: Path) -> None:
@@ -37,25 +29,6 @@ def test_cycles_leave_every_bit(tiny_llama: LoadedModel, tiny_text: Path) -> Non
     assert figures.interrupted
     assert len(figures.kinds) > 4
     assert_same_bits(tiny_llama.model, before)
-
-
-def test_cycles_take_a_sigint_that_python_drops(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that comes in the callback of a weak reference cannot end a cycle; what else fails there is still told."""
-    told: list[BaseException] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda what: told.append(what.exc_value))
-
-    def drop(callback: Callable[[], object]) -> None:
-        kept = cycles.Figures("dropped")
-        reference = weakref.ref(kept, lambda _: callback())
-        del kept
-        assert reference() is None
-
-    with cycles.sigint_as_here():
-        cycles._armed[0] = True
-        drop(lambda: signal.raise_signal(signal.SIGINT))
-        assert not cycles._armed[0]
-        drop(lambda: 1 / 0)
-    assert [type(one) for one in told] == [ZeroDivisionError]
 
 
 @pytest.mark.long
@@ -89,37 +62,6 @@ def test_cycles_see_a_weight_that_does_not_come_back(
     assert first.endswith("other weights")
 
 
-def test_cycles_see_hooks_and_marks_that_are_left(tiny_llama: LoadedModel, tiny_text: Path) -> None:
-    figures = cycles.Figures("tiny")
-    work = cycles._Work(tiny_llama, random.Random(0), figures)
-    handle = tiny_llama.model.model.layers[0].register_forward_hook(lambda *_: None)
-    in_weights._masked.add(tiny_llama.model)
-    try:
-        work._check("now", [])
-    finally:
-        handle.remove()
-        in_weights._masked.discard(tiny_llama.model)
-    held = threading.Event()
-    over = threading.Event()
-
-    def hold() -> None:
-        with tiny_llama.lock:
-            held.set()
-            over.wait(60)
-
-    other = threading.Thread(target=hold)
-    assert figures.wrong == ["now: hooks are left", "now: it is still marked as edited"]
-    figures.wrong.clear()
-    other.start()
-    held.wait()
-    try:
-        work._check("now", [], lock_s=0.05)
-    finally:
-        over.set()
-        other.join()
-    assert figures.wrong == ["now: its lock is not free"]
-
-
 @pytest.mark.long
 def test_kills_at_random_moments_and_writes() -> None:
     """Real processes: a sweep, stages of a refusal run, an export."""
@@ -151,54 +93,6 @@ def test_a_process_dies_before_the_write_or_at_the_moment_that_was_asked_for(tmp
         assert source.started(["score", "nowhere", *where], place).code == 2
 
 
-def filled(place: Path) -> Path:
-    (place / "out").mkdir(parents=True)
-    (place / "out" / "sweep.parquet").write_bytes(b"table")
-    (place / "out" / "manifest.json").write_text('{"files": {"sweep.parquet": {"sha256": "1", "date": "d"}}}')
-    with Store(place / "store") as store:
-        store.put("cell", {"nll": 1.5})
-        store.save_arrays("array", {"scores": np.arange(3)}, {})
-    return place
-
-
-CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a table": (
-        lambda place: (place / "out" / "sweep.parquet").write_bytes(b"tables"),
-        "other bytes: out/sweep.parquet",
-    ),
-    "a manifest": (
-        lambda place: (place / "out" / "manifest.json").write_text('{"files": {"sweep.parquet": {"sha256": "2"}}}'),
-        "other bytes: out/manifest.json",
-    ),
-    "no table": (lambda place: (place / "out" / "sweep.parquet").unlink(), "missing: out/sweep.parquet"),
-    "one more": (lambda place: (place / "store" / "damaged").write_text("x"), "more: store/damaged"),
-    "an array": (
-        lambda place: (place / "store" / "arrays" / "array.safetensors").write_bytes(b"x"),
-        "other bytes: store/arrays/array.safetensors",
-    ),
-}
-
-
-@pytest.mark.parametrize(("change", "said"), CHANGES.values(), ids=CHANGES)
-def test_kills_see_what_is_not_equal(tmp_path: Path, change: Callable[[Path], object], said: str) -> None:
-    place, expected = filled(tmp_path / "one"), kills.contents(filled(tmp_path / "other"))
-    assert kills.compared(kills.contents(place), expected) == []
-    change(place)
-    assert kills.compared(kills.contents(place), expected) == [said]
-
-
-def test_kills_see_another_cell_and_what_is_unfinished(tmp_path: Path) -> None:
-    place, expected = filled(tmp_path / "one"), kills.contents(filled(tmp_path / "other"))
-    with Store(place / "store") as store:
-        store.put("cell", {"nll": 1.25})
-    left = place / ".exported.here.7.part"
-    left.mkdir()
-    (left / "model.part").write_text("x")
-    (place / "out" / "manifest.json").write_text('{"files": {"sweep.parquet": {"sha256": "1", "date": "e"}}}')
-    assert kills.compared(kills.contents(place), expected) == ["other bytes: cell cell"]
-    assert kills.unfinished(place) == [left]
-
-
 @pytest.mark.long
 def test_a_short_load_mixes_nothing_and_logs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Times and memory are printed by the command and judged by people."""
@@ -211,42 +105,6 @@ def test_a_short_load_mixes_nothing_and_logs_nothing(monkeypatch: pytest.MonkeyP
     assert len(figures.edits_s) >= 2  # one of each who edits: under this load each takes about a minute
     assert len(figures.changes_s) > 20
     assert len(load.told(figures)) == 8
-
-
-def test_the_percentile_is_the_least_value_that_95_of_100_do_not_exceed() -> None:
-    values = list(range(1, 101))
-    random.Random(0).shuffle(values)
-    assert load.p95(values) == 95
-    assert load.p95([3.0]) == 3.0
-    assert load.p95([1.0] * 19 + [9.0]) == 1.0
-    assert load.p95(values) == float(np.percentile(sorted(values), 95, method="inverted_cdf"))
-
-
-def test_memory_and_threads_are_compared_after_the_warm_up_and_late_ones_are_named() -> None:
-    """100 s of load: a steep warm-up, then flat, or growing by 10%."""
-
-    def figures(late_mb: float, late_threads: int) -> load.Figures:
-        samples = [
-            Sample(float(at), int(1e6 * (300 + 10 * at if at < 30 else 600 if at < 70 else late_mb)), threads)
-            for at in range(101)
-            for threads in [40 if at < 70 else late_threads]
-        ]
-        return load.Figures(
-            6, changes_s=[0.5], edits_s=[9.0], beyond_queue_s=[1.0], alone_s=[1.0], freed_s=[0.1], samples=samples,
-            loaded_at=(0.0, 100.0),
-        )  # fmt: skip
-
-    flat = figures(600, 40)
-    assert flat.growth() == (0.0, 0.0)
-    assert flat.beyond() == []
-    assert figures(500, 30).beyond() == []
-    grown = figures(660, 44)
-    assert grown.growth() == pytest.approx((0.1, 0.1))
-    assert grown.beyond() == ["memory", "threads"]
-    assert any("(+10.0%, wanted at most +5%)" in line for line in load.told(grown))
-    slow = figures(600, 40)
-    slow.changes_s, slow.freed_s = [0.5, 3.0], [2.5]
-    assert slow.beyond() == ["a change", "until a vanished client's model is free"]
 
 
 OF_THE_LOWEST = (

@@ -7,7 +7,6 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
@@ -22,13 +21,11 @@ from engine.interventions import INTERVENTIONS
 from engine.judges.base import JUDGES
 from engine.measures.base import MEASURES
 from engine.models.loading import LoadedModel
-from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.results.folders import read_table, write_tables
 from engine.results.store import Store
 from engine.results.tables import TABLES, frame
-from engine.run.field_types import option
-from engine.studies.base import ANALYSES, AUDIT, STAGES, register_study
+from engine.studies.base import ANALYSES, STAGES
 
 FILES = {
     "negate": '''
@@ -189,11 +186,7 @@ def texts(app: AppTest) -> str:
 
 
 def test_an_intervention_and_a_measure(
-    plug_ins: None,
-    tiny_llama: LoadedModel,
-    tiny_text: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    plug_ins: None, tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = ("--rates", "0,0.5", "--measures", "nll,entropy")
     assert command("sweep", tiny_llama, tiny_text, tmp_path, *chosen, "--intervention", "negate") == 0
@@ -283,15 +276,6 @@ def test_a_stage_of_refusal_with_a_setting_of_its_own(
     assert "how many rows does no contrast want?" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_setting_of_another_study_is_taken(plug_ins: None) -> None:
-    @dataclass(frozen=True)
-    class Taken:
-        singles_rows: int = option(1, "rows")
-
-    with pytest.raises(InputError, match="the setting 'singles_rows' of 'other' is taken"):
-        register_study("other", of=AUDIT, plan=Taken, tables=(), title="")(object)
-
-
 def test_an_analysis_that_is_a_part_of_a_page(plug_ins: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A tab is one registration; its table stands beside the others of the folder."""
     folder = tmp_path / "results" / "run"
@@ -304,11 +288,7 @@ def test_an_analysis_that_is_a_part_of_a_page(plug_ins: None, monkeypatch: pytes
 
 
 def test_an_unknown_one_is_named_with_what_there_is(
-    plug_ins: None,
-    tiny_llama: LoadedModel,
-    tiny_text: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    plug_ins: None, tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, wrong, right in (("--intervention", "negat", "negate"), ("--measures", "entropi", "entropy")):
         assert command("sweep", tiny_llama, tiny_text, tmp_path, name, wrong) == 2

@@ -47,10 +47,7 @@ KNOWN = {
         "import zipfile",
     ): "npz files of scores: arrays of numbers only, whose sizes are "
     "checked before they are unpacked (test_own_scores.py)",
-    (
-        "dashboard/state/jobs.py",
-        "import subprocess",
-    ): "starts this software with a list of words, by no shell; "
+    ("dashboard/state/jobs.py", "import subprocess"): "starts this software with a list of words, by no shell; "
     "nothing typed becomes an option of its own (test_dashboard_jobs.py)",
     ("dashboard/report/report.py", "Markup"): "plotly's own HTML of a figure, whose texts `as_text` has been through",
     ("dashboard/serve.py", "import importlib"): OWN_MODULES,
@@ -67,10 +64,7 @@ KNOWN = {
     ("engine/cli.py", "import importlib"): OWN_MODULES,
     ("engine/cli.py", "import_module"): OWN_MODULES,
     ("engine/models/loading.py", "import importlib"): "is accelerate installed?",
-    (
-        "engine/models/untrusted.py",
-        "import subprocess",
-    ): "starts a script of this software that renders templates, "
+    ("engine/models/untrusted.py", "import subprocess"): "starts a script of this software that renders templates, "
     "with nothing of a checkpoint among its words (test_untrusted.py)",
     ("engine/records/environment.py", "import subprocess"): "git, for the commit of this checkout: a list of words",
     ("engine/records/registry.py", "entry_points"): PLUG_INS,

@@ -105,10 +105,7 @@ def save_classifier(
 def _roberta_tokenizer(folder: Path) -> None:
     backend = ByteLevelBPETokenizer()
     backend.train_from_iterator(
-        REPLIES,
-        vocab_size=300,
-        special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
-        show_progress=False,
+        REPLIES, vocab_size=300, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"], show_progress=False
     )
     backend.save_model(str(folder))
     RobertaTokenizerFast(

@@ -205,11 +205,7 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
     text = "Sorry, that is out. Sure, here it is. No way. Here you are. The cat sat on the mat, then it ran."
     backend.train_from_iterator([text] * 50, trainer)
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        bos_token="<bos>",
-        eos_token="<eos>",
-        pad_token="<pad>",
-        model_max_length=128,
+        tokenizer_object=backend, bos_token="<bos>", eos_token="<eos>", pad_token="<pad>", model_max_length=128
     )
     tokenizer.chat_template = CHAT_TEMPLATE
     return tokenizer

@@ -42,7 +42,6 @@ RUNS: dict[str, str] = {
     "full-size": "bench_full_size.py Llama-3.2-1B",
     "full-size-others": "bench_full_size.py Qwen3-0.6B Gemma-3-1B",
     "dashboard": "bench_dashboard.py",
-    "pages": "bench_pages.py",
     "watch": "bench_watch.py",
 }
 

@@ -45,14 +45,6 @@ def write_judged(folder: Path, *, labels: bool = True, judges: int = 2, more: tu
     named = ["embedded"]
     if judges == 2:
         named.append(str(divided(save_classifier(beside / "tiny-judge"), [reply for _, _, reply, _ in lines()])))
-    command = [
-        "refusal",
-        "judge",
-        str(beside / "replies.csv"),
-        "--judge",
-        ",".join(named),
-        "--out",
-        str(folder),
-    ]
+    command = ["refusal", "judge", str(beside / "replies.csv"), "--judge", ",".join(named), "--out", str(folder)]
     assert main([*command, *more]) == 0
     return folder

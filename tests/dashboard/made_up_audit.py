@@ -16,12 +16,7 @@ from engine.records.manifest import add_to_manifest
 from engine.studies.invariance.invariance_verdicts import judge_invariance
 from engine.studies.protocols.protocol_claims import claims
 
-LAYERS = (
-    ("attention", "q_proj", 9),
-    ("attention", "o_proj", 7),
-    ("mlp", "up_proj", 11),
-    ("mlp", "down_proj", 13),
-)
+LAYERS = (("attention", "q_proj", 9), ("attention", "o_proj", 7), ("mlp", "up_proj", 11), ("mlp", "down_proj", 13))
 BLOCKS, RATES, SEEDS = 2, (0.2, 0.3), (42, 43, 44)
 SELECTORS = ("lrp", "ig", "consensus2", "wanda", "random")
 SMALLER = {"intersection": 15, "veto_lrp": 9, "veto_ig": 9}
@@ -148,8 +143,7 @@ def controls() -> dict[str, pl.DataFrame]:
     return {
         "controls": table(measured, "model control order rate seed rows_removed nll perplexity size_matched_to"),
         "control_differences": table(
-            differences,
-            "model control order rate seed rows_removed reference reference_rows difference stderr z",
+            differences, "model control order rate seed rows_removed reference reference_rows difference stderr z"
         ),
     }
 

@@ -24,13 +24,7 @@ writing: list[object] = []
 
 
 def prepared_replies(
-    loaded: Any,
-    mask: Any,
-    prompt: str,
-    tokens: int,
-    *,
-    sides: Sequence[live.Side] = ("before", "after"),
-    **more: Any,
+    loaded: Any, mask: Any, prompt: str, tokens: int, *, sides: Sequence[live.Side] = ("before", "after"), **more: Any
 ) -> Generator[live.Event, None, None]:
     """`live.replies`, but for the two prompts."""
     if prompt == MARKDOWN_PROMPT:

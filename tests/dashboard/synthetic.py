@@ -32,18 +32,7 @@ def sweep(slopes: dict[str, tuple[float, float]] = SLOPES, model: str = MODEL["i
                     perplexity = math.exp(nll) if nll < 700 else math.inf
                     removed = round(rate * 1000)
                     rows.append((model, selector, seed, order, rate, removed, nll, 0.05, 4096, perplexity))
-    names = [
-        "model",
-        "selector",
-        "seed",
-        "order",
-        "rate",
-        "rows_removed",
-        "nll",
-        "nll_stderr",
-        "tokens",
-        "perplexity",
-    ]
+    names = ["model", "selector", "seed", "order", "rate", "rows_removed", "nll", "nll_stderr", "tokens", "perplexity"]
     return pl.DataFrame(rows, schema=names, orient="row")
 
 
@@ -92,17 +81,7 @@ def stability(spearman: dict[str, float], model: str = MODEL["id"]) -> pl.DataFr
     for selector, rho in spearman.items():
         for size, value in ((8, rho), (16, (rho + 1) / 2), (32, 1.0)):
             rows.append((model, selector, size, 32, 0.3, value, value / 2, 2.5, math.exp(2.5)))
-    names = [
-        "model",
-        "selector",
-        "size",
-        "reference_size",
-        "rate",
-        "spearman",
-        "jaccard",
-        "nll",
-        "perplexity",
-    ]
+    names = ["model", "selector", "size", "reference_size", "rate", "spearman", "jaccard", "nll", "perplexity"]
     return pl.DataFrame(rows, schema=names, orient="row")
 
 

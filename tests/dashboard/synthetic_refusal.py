@@ -82,22 +82,7 @@ def points(model: str = MODEL["id"]) -> pl.DataFrame:
 def controls(model: str = MODEL["id"]) -> pl.DataFrame:
     """Three seeds of both controls of lrp."""
     rows = [
-        (
-            model,
-            "lrp",
-            domain,
-            0.5,
-            0.02,
-            20,
-            kind,
-            seed,
-            0.1 + 0.05 * place,
-            40,
-            0.05,
-            40,
-            2.1,
-            math.exp(2.1),
-        )
+        (model, "lrp", domain, 0.5, 0.02, 20, kind, seed, 0.1 + 0.05 * place, 40, 0.05, 40, 2.1, math.exp(2.1))
         for domain in DOMAINS
         for kind in ("layer_matched", "global_random")
         for place, seed in enumerate((42, 43, 44))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dashboard.chat import against_random, answers, live
+from dashboard.chat import against_random
 from dashboard.chat.against_random import Compared
 from dashboard.pages.rows import brush
 from engine.data.corpora import windows
@@ -70,29 +70,6 @@ def test_what_was_measured_before_a_stop_is_not_measured_again(loaded, monkeypat
     assert len(groups) > before
 
 
-def test_giving_up_leaves_weights_and_lock_as_they_were(loaded):
-    import threading
-
-    import torch
-
-    before = {name: value.clone() for name, value in loaded.model.state_dict().items()}
-    left = [3]
-
-    def stop(*_):
-        left[0] -= 1
-        if not left[0]:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        list(against_random.compared(loaded, np.arange(50), stop))
-    assert all(torch.equal(value, before[name]) for name, value in loaded.model.state_dict().items())
-    free = []
-    thread = threading.Thread(target=lambda: free.append(loaded.lock.acquire(blocking=False)))
-    thread.start()
-    thread.join()
-    assert free == [True]
-
-
 @pytest.mark.parametrize(("total", "ends"), [(1, [1]), (2, [2]), (3, [2, 3]), (11, [2, 6, 10, 11])])
 def test_steps_cover_the_text_once(total, ends):
     found = list(against_random.steps(total))
@@ -110,8 +87,3 @@ def test_the_words_say_where_it_lies_among_the_draws_and_on_how_much_text(edited
     assert "first 2 of 9 windows of 256 tokens" in brush.text_of(one)
     whole = Compared(7, 9, 9, 2295, 2.0, edited, (3.0, 3.1), edited - 3.05, 0.1)
     assert "the whole text: all 9 windows" in brush.text_of(whole)
-
-
-def test_only_the_shipped_model_is_asked_without_a_button():
-    assert answers.at_hand(live.DEMO)
-    assert not answers.at_hand("organisation/name")

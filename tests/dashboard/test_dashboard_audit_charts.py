@@ -5,27 +5,15 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-from made_up_audit import (
-    SELECTORS,
-    agreement,
-    controls,
-    groups,
-    mask,
-    repeated,
-    row_index,
-    scores,
-    write_audit,
-)
+from made_up_audit import controls, groups, mask, repeated, row_index, scores, write_audit
 
 from dashboard.charts import (
-    agreement as agreement_chart,
     controls as controls_chart,
     groups as groups_chart,
     learn as learn_chart,
     lines,
     matrix,
     overview,
-    palette,
     stability,
 )
 from dashboard.charts.lines import Axis
@@ -62,27 +50,6 @@ def test_numbers_can_be_read_on_every_cell(diverging):
         (behind,) = sample_colorscale(scale, [values[int(note.x)]])
         light, dark = sorted((luminance(note.font.color), luminance(behind)), reverse=True)
         assert (light + 0.05) / (dark + 0.05) >= 4.5, values[int(note.x)]
-
-
-def test_cells_without_a_number_are_empty_and_not_clickable():
-    figure = matrix.matrix(
-        [[0.5, None], [math.nan, math.inf]], ["a", "b"], ["c", "d"], heading="", text=matrix.number,
-        hover=[["", ""], ["", ""]], span=(0.0, 1.0), clickable=True,
-    )  # fmt: skip
-    assert [list(line) for line in figure.data[0].z] == [[0.5, None], [None, None]]
-    assert [note.text for note in figure.layout.annotations] == ["0.50"]
-    assert (list(figure.data[1].x), list(figure.data[1].y)) == ([0], [0])
-    assert matrix.number(-0.004) == "0.00"
-    assert matrix.number(-0.25) == "−0.25"
-
-
-def test_spearman_is_symmetric_with_an_empty_diagonal():
-    found = agreement_chart.correlations(agreement()["spearman"])
-    cells = agreement_chart.spearman_matrix(found, SELECTORS).data[0].z
-    for i in range(5):
-        assert cells[i][i] is None
-        assert all(cells[i][j] == cells[j][i] for j in range(5))
-    assert cells[0][1] > 0.5  # lrp and ig share most of their scores
 
 
 def test_overlap_by_layer_is_what_sets_count(tmp_path):
@@ -153,27 +120,6 @@ def test_parts_of_a_model_are_its_groups_wherever_their_rows_lie(tmp_path, monke
     assert [found.frame.select(by).row(place) for place in found.of_row] == rows.select(by).rows()
 
 
-def test_references_remove_exactly_as_many_rows_as_their_control():
-    table = controls()["controls"].filter(order="lerf")
-    smaller = ["consensus2", "random"]
-    expected = {"lrp": ["consensus2"], "intersection": smaller, "veto_lrp": smaller, "random": ["consensus2"]}
-    for control, names in expected.items():
-        own = table.filter(pl.col("control") == control, pl.col("size_matched_to").is_null())
-        found = controls_chart.references(table, control)
-        assert [name for name, _ in found] == names
-        for _, frame in found:
-            assert set(frame["rows_removed"]) == set(own["rows_removed"])
-    assert controls_chart.references(table, "consensus2") == []
-
-
-def test_dumbbells_name_the_rows_that_they_remove():
-    table = controls()["controls"].filter(order="lerf")
-    figure = controls_chart.dumbbells(table)
-    labels = list(figure.layout.yaxis.ticktext)
-    assert labels[0].startswith("Consensus-2")
-    assert "<sub>15 rows</sub>" in next(label for label in labels if label.startswith("LRP ∩ IG"))
-
-
 def test_dangerous_groups_are_ringed():
     table = groups()["dangerous"].filter(sublayer="mlp")
     figure = groups_chart.groups(table, "MLP")
@@ -229,11 +175,7 @@ def test_stability_is_the_horizontal_axis_of_every_figure_and_its_limit_the_verd
 
 def test_lines_leave_gaps_and_tell_selectors_apart_without_colour():
     frame = pl.DataFrame(
-        {
-            "selector": ["lrp", "lrp", "ig", "ig"],
-            "size": [8, 16, 8, 16],
-            "nll": [1.0, None, math.inf, 2.0],
-        }
+        {"selector": ["lrp", "lrp", "ig", "ig"], "size": [8, 16, 8, 16], "nll": [1.0, None, math.inf, 2.0]}
     )
     figure = lines.lines(
         frame, Axis("size", "windows", "category"), Axis("nll", "perplexity", "perplexity"), heading="h",
@@ -245,42 +187,6 @@ def test_lines_leave_gaps_and_tell_selectors_apart_without_colour():
     assert list(ig.customdata) == ["8 windows", "16 windows"]
     assert (lrp.line.dash, lrp.marker.symbol) != (ig.line.dash, ig.marker.symbol)
     assert figure.layout.shapes[0].y0 == pytest.approx(1.5 / LN10)
-
-
-def test_stacked_shares_have_patterns_and_numbers():
-    figure = controls_chart.rank_shares(groups()["rank_distribution"])
-    assert [tuple(bar.y) for bar in figure.data] == [(0.5, 0.75), (0.4, 0.25), (0.1, 0.0)]
-    assert len({bar.marker.pattern.shape for bar in figure.data}) == 3
-    assert list(figure.data[0].text) == ["50.0%", "75.0%"]
-    assert palette.title("consensus2") in figure.layout.yaxis.title.text
-
-
-def test_bars_of_two_measures_differ_by_pattern():
-    frame = repeated()["domain"].filter(rate=0.3)
-    figure = groups_chart.selector_bars(
-        frame, [("spearman", "S"), ("jaccard", "J")], heading="h", title="t", text=str, hover=str, top=1.0
-    )
-    assert [bar.name for bar in figure.data] == ["J", "S"]
-    assert figure.data[0].marker.pattern.shape != figure.data[1].marker.pattern.shape
-    assert set(figure.data[1].x) == {0.9}
-    two = groups_chart.two_corpora(frame, ("one", "other"))
-    first, second = two.data[-2:]
-    assert first.marker.symbol != second.marker.symbol
-    assert list(second.x) == pytest.approx([2.6 / LN10] * 4)
-
-
-def test_equal_values_all_have_the_middle_of_the_scale():
-    figure = matrix.matrix(
-        [[3.0, 3.0]],
-        ["a", "b"],
-        ["c"],
-        heading="",
-        text=matrix.number,
-        hover=[["", ""]],
-        span=(3.0, 3.0),
-    )
-    assert (figure.data[0].zmin, figure.data[0].zmax) == (0.0, 6.0)
-    assert len(figure.layout.annotations) == 2
 
 
 def test_controls_that_are_not_finite_have_no_mark():
@@ -299,13 +205,3 @@ def test_controls_that_are_not_finite_have_no_mark():
     assert all(map(math.isfinite, figure.layout.xaxis.range))
     none = controls_chart.dumbbells(table.with_columns(nll=pl.lit(math.nan)))
     assert not none.data
-
-
-def test_a_second_text_that_is_not_finite_has_no_mark_and_names_are_text():
-    frame = pl.DataFrame({"selector": ["lrp", "ig"], "nll_a": [1.0, math.inf], "nll_b": [math.nan, 2.0]})
-    figure = groups_chart.two_corpora(frame, ("<b>one", "two"))
-    marks = [trace for trace in figure.data if trace.mode == "markers"]
-    assert [[value is None for value in trace.x] for trace in marks] == [[False, True], [True, False]]
-    assert marks[0].name == "calibrated on &lt;b&gt;one"
-    assert "<b>one" not in "".join(marks[0].customdata)
-    assert all(map(math.isfinite, figure.layout.xaxis.range))

@@ -4,16 +4,12 @@ import json
 
 import polars as pl
 import pytest
-from app_pages import above_figures
 from made_up_audit import jaccard_of, pairs, rows_of, write_audit
-from manifests import edited
 from streamlit.testing.v1 import AppTest
 from synthetic import add_table, break_manifest
 
 import precomputed
-from dashboard.report.report import build
 from dashboard.state import results
-from engine.results.tables import spec
 
 PAGES = {  # what makes the first table of each
     "agreement": "selector-audit analyze MODEL agreement",
@@ -138,30 +134,6 @@ def test_draws_in_files_have_no_windows(tmp_path, monkeypatch):
     assert "80 windows, too few" in said
 
 
-@pytest.mark.long
-def test_results_of_earlier_versions_say_what_was_not_measured(tmp_path):
-    """Verdicts without controls and draws: nothing is called faithful or stable, and the tab names its command."""
-    folder = write_audit(tmp_path / "old")
-    old = pl.read_parquet(folder / "verdicts.parquet").select(list(spec("verdicts").schema()))
-    add_table(folder, "verdicts", old)
-    with edited(folder) as manifest:
-        for stem in ("specific", "draws", "draw_sweep"):
-            (folder / f"{stem}.parquet").unlink()
-            del manifest["files"][f"{stem}.parquet"]
-    app = page("stability", source="My results", folder=str(folder))
-    (told,) = warnings(app)
-    assert "analyze made-up-1B draws" in told
-    assert any("disjoint draws were not measured" in caption.value for caption in app.caption)
-    table = app.dataframe[-1].value
-    assert (set(table["Validity"]), set(table["Specific"])) == ({"sufficient", "not"}, {"not measured"})
-    assert set(table["Stability"]) == {"unknown"}
-    (told,) = warnings(page("controls", source="My results", folder=str(folder), part="Explained by depth"))
-    assert "analyze made-up-1B specific" in told
-    report = build([folder])
-    assert "Judged before specificity and disjoint draws" in report
-    assert "selector-audit analyze made-up-1B specific" in report
-
-
 @pytest.mark.parametrize("name", PAGES)
 def test_every_page_says_what_it_needs_where_nothing_is_there(name, nothing, tmp_path):
     app = page(name, source="Shipped model")
@@ -184,8 +156,7 @@ def test_damaged_folders_are_one_line(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "stem", "left"),
-    [("agreement", "spearman", 4), ("depth", "mask_depth", 1), ("stability", "verdicts", 4)],
+    ("name", "stem", "left"), [("agreement", "spearman", 4), ("depth", "mask_depth", 1), ("stability", "verdicts", 4)]
 )
 def test_one_damaged_table_leaves_the_rest(name, stem, left, tmp_path):
     folder = write_audit(tmp_path / "damaged")
@@ -242,39 +213,12 @@ def test_agreement_draws_overlaps_that_were_counted_by_hand():
 
 
 @pytest.mark.usefixtures("full")
-def test_a_chosen_pair_shows_its_two_masks():
-    app = page("agreement", first="Wanda", second="LRP")
-    alts = [chart.proto.alt for chart in app.get("plotly_chart")[2:4]]
-    for alt, name in zip(alts, ("Wanda", "LRP"), strict=True):
-        assert f"that {name} removes. {name} takes most of block " in alt
-    expected = jaccard_of("lrp", "wanda", 0.3, rows_of("mlp"))
-    assert any(f"Jaccard in MLP {expected:.3f}" in text.value for text in app.text)
-
-
-@pytest.mark.usefixtures("full")
-def test_depth_levels_have_one_figure_per_part():
-    assert len(figures(page("depth", level="Attention and MLP"))) == 2 + 1
-    app = page("depth", level="Projections")
-    assert len(figures(app)) == 4 + 1
-    assert any("LRP at 30%: perplexity 14.9; random rows in the same layers: 33.1" in text.value for text in app.text)
-
-
-@pytest.mark.usefixtures("full")
 def test_the_stable_but_invalid_selector_is_named():
     app = page("stability")
     assert "Judged stable but invalid: Wanda." in app.get("plotly_chart")[-1].proto.alt
     by_perplexity = figures(page("stability", validity="LeRF perplexity"))[-1]
     low, high = by_perplexity["layout"]["yaxis"]["range"]
     assert low > high  # up is valid here too
-
-
-@pytest.mark.usefixtures("full")
-def test_controls_say_what_is_left_at_equal_size():
-    app = page("controls")
-    texts = [block.value for block in app.markdown]
-    assert any(text.startswith("**No**") and "fewer rows are removed: LRP ∩ IG" in text for text in texts)
-    answers = app.dataframe[0].value
-    assert dict(zip(answers["Control"], answers["At equal size"], strict=True))["LRP, layer-matched"] == "worse"
 
 
 @pytest.mark.usefixtures("full")
@@ -305,88 +249,6 @@ def test_exact_controls_show_what_moves_and_what_is_proven():
     spearman = figures(page("controls", part="Exact controls", exact_measure="Spearman"))[0]
     assert spearman["data"][0]["x"][spearman["layout"]["yaxis"]["ticktext"].index("Wanda")] == 0.6
     assert [shape["x0"] for shape in spearman["layout"]["shapes"]] == [1.0]
-
-
-def test_exact_controls_without_a_rescaling_or_decoys_say_so(tmp_path, monkeypatch):
-    folder = write_audit(tmp_path)
-    for stem in ("invariance", "invariance_decoys"):
-        add_table(folder, stem, pl.read_parquet(folder / f"{stem}.parquet").clear())
-    proofs = pl.read_parquet(folder / "invariance_rewrites.parquet").with_columns(proven=pl.lit(False))
-    add_table(folder, "invariance_rewrites", proofs)
-    monkeypatch.setenv(results.STORE_VARIABLE, str(folder))
-    app = page("controls", part="Exact controls")
-    assert warnings(app) == []
-    assert figures(app) == []
-    assert [box.value for box in app.info] == [
-        "No rescaling was proven to leave this model's function; the reasons are below.",
-        "No decoys were planted; the reason is below.",
-    ]
-
-
-def test_exact_controls_that_were_not_run_name_their_command(tmp_path, monkeypatch):
-    folder = write_audit(tmp_path)
-    (folder / "invariance_rewrites.parquet").unlink()
-    monkeypatch.setenv(results.STORE_VARIABLE, str(folder))
-    app = page("controls", part="Exact controls")
-    (told,) = warnings(app)
-    assert "selector-audit analyze" in told
-    assert "invariance" in told
-    assert figures(app) == []
-
-
-@pytest.mark.usefixtures("full")
-def test_downstream_mean_is_over_tasks_and_seeds():
-    figure = figures(page("downstream"))[0]
-    lrp, random = figure["data"]
-    assert lrp["y"] == pytest.approx([0.85, 0.55])  # 0.9 and 0.8, 0.6 and 0.5
-    assert lrp["error_y"]["array"] == pytest.approx([(2 * 0.05**2) ** 0.5 / 2] * 2)
-    assert random["name"] == "Random"
-    assert [shape["y0"] for shape in figure["layout"]["shapes"]] == [0.375]
-    assert len(figures(page("downstream", task="Every task"))) == 2
-
-
-@pytest.fixture
-def own_tasks(tmp_path, monkeypatch):
-    """Results of the made-up tasks under names that no page knows, one better than chance and one not."""
-    folder = write_audit(tmp_path)
-    frame = pl.read_parquet(folder / "downstream.parquet")
-    names = {"arc_easy": "town_facts", "boolq": "my-task.2_b"}
-    table = frame.with_columns(
-        pl.col("task").replace_strict(names), accuracy=pl.when(task="boolq").then("chance").otherwise("accuracy")
-    )
-    add_table(folder, "downstream", table)
-    monkeypatch.setenv(results.STORE_VARIABLE, str(folder))
-    return folder
-
-
-@pytest.mark.usefixtures("own_tasks")
-def test_downstream_shows_tasks_of_ones_own_by_readable_names():
-    app = page("downstream", task="Every task")
-    assert warnings(app) == []
-    assert app.selectbox(key="task").options == ["Mean over tasks", "Every task", "town facts", "my-task.2 b"]
-    assert [sentence.split(":")[0] for sentence in above_figures(app)] == ["town facts", "my-task.2 b"]
-    assert [figure["layout"]["shapes"][0]["y0"] for figure in figures(app)] == [0.25, 0.5]
-    (figure,) = figures(page("downstream", task="town facts"))
-    assert figure["data"][0]["y"] == pytest.approx([0.9, 0.6])
-    said = " ".join(block.proto.body for block in app.get("html"))
-    assert "standard errors on 1 of 2 tasks; only town facts can show a loss." in said
-
-
-def test_the_report_names_tasks_of_ones_own(own_tasks):
-    said = build([own_tasks])
-    assert "Mean accuracy over 2 tasks (town facts, my-task.2 b); guessing gives 0.375." in said
-    assert "only town facts can show a loss." in said
-
-
-@pytest.mark.parametrize("name", PAGES)
-@pytest.mark.usefixtures("full")
-def test_the_stage_enlarges_the_figures_of_every_page(name):
-    large, plain = figures(page(name, state={"present": True})), figures(page(name))
-    for one, other in zip(large, plain, strict=True):
-        assert one["layout"]["height"] >= 2 * other["layout"]["height"]
-        assert one["layout"]["font"]["size"] == pytest.approx(2 * other["layout"]["font"]["size"])
-        types = [note["font"]["size"] for note in one["layout"].get("annotations", [])]
-        assert min([24, *(size for size in types if size != 16)]) == 24  # numbers in the cells of a matrix have 16
 
 
 @pytest.mark.parametrize(

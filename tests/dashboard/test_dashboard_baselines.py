@@ -44,10 +44,6 @@ def draws(**changed):
     ])  # fmt: skip
 
 
-def test_without_draws_the_page_says_that_nothing_is_known_of_them(folder):
-    assert "holds no overlap of two draws" in texts(page("Second domain"))
-
-
 def test_domains_stand_beside_draws(folder):
     add_table(folder, "domain_draws", draws())
     app = page("Second domain")
@@ -78,14 +74,6 @@ def compared(confirmed):
 
 def alts(app):
     return " ".join(chart.proto.alt for chart in app.get("plotly_chart"))
-
-
-def test_groups_that_were_not_compared_are_not_called_dangerous(folder):
-    app = page("Dangerous groups")
-    assert "none of these groups can be called dangerous" in texts(app)
-    assert "are dangerous" not in alts(app)
-    assert "2 are above the limit" in alts(app) or "1 are above the limit" in alts(app)
-    assert "so that none can be called dangerous" in build([folder])
 
 
 @pytest.mark.parametrize(("confirmed", "count"), [(True, 2), (False, 0)])

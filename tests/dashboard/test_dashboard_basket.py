@@ -11,7 +11,7 @@ from synthetic_refusal import write_refusal_run
 import precomputed
 from dashboard.charts import multiples, series
 from dashboard.show.layout import NOT_DRAWN
-from dashboard.state import basket, offers, results
+from dashboard.state import basket, results
 
 APP = Path(__file__).parents[2] / "dashboard" / "app.py"
 MODEL = "made-up-1B"
@@ -45,23 +45,6 @@ def test_it_stands_in_the_sidebar_with_what_the_link_says(store):
     assert widget.proto.query_param_key == basket.KEY  # the browser keeps it in the address
 
 
-def test_what_is_not_there_any_more_is_left_out(store):
-    app = whole_app(OTHER, "Run gone: gone")
-    (widget,) = [one for one in app.sidebar.multiselect if one.key == basket.KEY]
-    assert set(widget.value) <= {OTHER}
-
-
-def test_a_pages_own_run_has_the_baskets_name(store, monkeypatch):
-    curves = results.read_run(store / "first")
-    offered = offers.offers("My results", curves, store / "first")
-    assert f"My results: {MODEL}" in offered
-    assert OWN not in offered
-    monkeypatch.setattr(basket.st, "session_state", {basket.KEY: [OTHER, OWN, "gone"]})
-    found = basket.chosen(offered)
-    assert list(found) == [OTHER, OWN]
-    assert found[OWN].curves is curves
-
-
 def test_curves_show_the_basket_in_one_row(store):
     app = run_page("curves", run="first", view="Models", **{basket.KEY: OTHER})
     assert not app.exception
@@ -87,12 +70,6 @@ def test_a_row_of_panels_shares_one_axis_and_wraps_long_names():
     short = multiples.multiples([panels[0]], "lerf", columns=1, relative=False)
     assert "<br>" not in short.layout.annotations[0].text
     assert figure.layout.margin.t > short.layout.margin.t
-
-
-def test_nothing_in_common_is_said(store):
-    app = run_page("curves", run="first", view="Models", selectors="Wanda", **{basket.KEY: OTHER})
-    assert not app.exception
-    assert any("None of these models" in one.value for one in app.info)
 
 
 def test_refusal_over_models_shows_the_basket(store):

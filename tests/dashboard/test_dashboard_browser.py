@@ -2,14 +2,12 @@
 
 import re
 import urllib.request
-from pathlib import Path
 
 import pytest
 from browser_pages import (
     MODEL_TIMEOUT_MS,
     button,
     chart,
-    download,
     has_count,
     live_page,
     more_settings,
@@ -46,47 +44,6 @@ def test_curves_open_change_and_come_back_from_their_url(new_page, server):
     copy = new_page(address=shared)
     chart(copy, says="under MoRF against removed rows: LRP, IG, Random")
     has_count(copy.locator("[data-testid=stPlotlyChart]"), 1)
-
-
-@pytest.mark.long
-def test_published_curves_gap_and_table_open(new_page):
-    page = new_page("/curves", source="Paper", model="Gemma-3-12B", overlay="Paper: Llama-3.2-1B")
-    chart(page, says="Gemma-3-12B under MoRF")
-    assert page.get_by_text("at numerical ceiling").first.is_visible()
-    press(page, page.get_by_role("radio", name="Gap", exact=True))
-    chart(page, says="Log gap")
-    press(page, page.get_by_role("radio", name="Values", exact=True))
-    page.locator("[data-testid=stDataFrame]").first.wait_for()
-    assert "view=Values" in page.url
-
-
-@pytest.mark.long
-def test_figures_and_values_can_be_saved(new_page):
-    page = new_page("/curves", order="LeRF")
-    figure = chart(page, says="under LeRF")
-    picture = download(page, figure.locator(".modebar-btn").first)
-    assert picture.suggested_filename == "made-up-1B-lerf.svg"
-    assert Path(picture.path()).read_text(encoding="utf-8").startswith("<svg")
-    values = download(page, button(page, "Download values (CSV)"))
-    assert Path(values.path()).read_text().startswith("source,model,selector,order,rate")
-
-
-@pytest.mark.long
-def test_both_pages_fit_a_phone(new_page):
-    page = new_page("/curves", width=400)
-    chart(page, says="under LeRF")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 400
-    page = new_page("/live", width=400)
-    page.get_by_role("heading", name="Live edit").wait_for()
-    settled(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 400
-
-
-@pytest.mark.long
-def test_a_folder_in_a_link_is_shown_as_text(new_page):
-    page = new_page("/curves", source="My results", folder="![x](http://example.invalid/x.png)")
-    page.get_by_text("there is no folder").wait_for()
-    assert page.locator("[data-testid=stMain] img").count() == 0
 
 
 def test_pages_forbid_foreign_addresses(server):

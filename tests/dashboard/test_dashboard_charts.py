@@ -2,13 +2,12 @@
 
 import math
 
-import plotly.graph_objects as go
 import polars as pl
 import pytest
 from synthetic import SLOPES, sweep, write_run
 
 from dashboard.charts import curves as curve_chart, palette, series
-from dashboard.charts.axes import decade_ticks, level, level_layout
+from dashboard.charts.axes import decade_ticks
 from dashboard.state import results
 
 LN10 = math.log(10)
@@ -43,11 +42,7 @@ def test_every_selector_has_its_look_and_exact_values_in_the_hover(drawn):
     for selector in SLOPES:
         look = palette.style(selector)
         (trace,) = traces(figure, look.title)
-        assert (trace.line.color, trace.line.dash, trace.marker.symbol) == (
-            look.colour,
-            look.dash,
-            look.symbol,
-        )
+        assert (trace.line.color, trace.line.dash, trace.marker.symbol) == (look.colour, look.dash, look.symbol)
     (lrp,) = traces(figure, "LRP")
     assert "500 rows" in lrp.customdata[-1]
     assert "NLL 2.5000 ± 0.0500 nats" in lrp.customdata[-1]
@@ -72,22 +67,6 @@ def test_what_is_destroyed_stands_in_order_in_a_zone_above_the_axis(drawn):
     assert not [shape for shape in unharmed.layout.shapes if shape.type == "rect"]
 
 
-def test_relative_scale_starts_at_one(drawn):
-    figure = curve_chart.curves(drawn, "lerf", baseline=2.0, relative=True)
-    (lrp,) = traces(figure, "LRP")
-    assert lrp.y[0] == pytest.approx(0.0)
-    assert lrp.y[-1] == pytest.approx(0.5 / LN10)
-    assert all(text.startswith("×") for text in figure.layout.yaxis.ticktext)
-
-
-def test_laid_over_curves_are_dotted_open_and_under_one_legend_entry(drawn):
-    figure = curve_chart.curves(drawn, "lerf", baseline=2.0, overlay=drawn, overlay_name="Paper: <b>1B")
-    over = [trace for trace in figure.data if trace.line.dash == palette.OVERLAY_DASH]
-    assert len(over) == len(SLOPES) + 1
-    assert [trace.name for trace in over if trace.showlegend is not False] == ["Paper: &lt;b&gt;1B"]
-    assert all(trace.marker.symbol.endswith("-open") for trace in over)
-
-
 def gemma(orders):
     paper = results.read_paper()
     return series.points(paper.frame, "Gemma-3-12B", ["wanda", "mean_activation", "magnitude"], orders, (0.0, 0.9))
@@ -109,15 +88,6 @@ def test_ceiling_cells_are_ringed_in_a_band_above_all_others():
     assert any("241" in trace.customdata[-1] for trace in figure.data if trace.customdata is not None)
 
 
-def test_a_ceiling_that_others_come_close_to_needs_no_band():
-    paper = results.read_paper()
-    drawn = series.points(paper.frame, "Llama-3.2-1B", ["lrp"], ["morf"], (0.0, 0.9))
-    figure = curve_chart.curves(drawn, "morf", baseline=None)
-    assert not [shape for shape in figure.layout.shapes if shape.type == "rect"]
-    (line,) = traces(figure, "LRP")
-    assert line.y[-1] == pytest.approx(drawn.sort("rate")["nll"][-1] / LN10)
-
-
 def test_a_gap_at_the_ceiling_does_not_stretch_its_axis():
     gaps = series.gaps(gemma(["lerf", "morf"]))
     figure = curve_chart.gap(gaps)
@@ -126,30 +96,6 @@ def test_a_gap_at_the_ceiling_does_not_stretch_its_axis():
     (wanda,) = traces(figure, "Wanda")
     assert band.y0 < wanda.y[-1] < band.y1
     assert f"{gaps.filter(selector='wanda').sort('rate')['log_gap'][-1]:.3f}" in wanda.customdata[-1]
-
-
-def test_a_pinned_curve_is_pinned_in_the_gap_too(drawn):
-    held = series.gaps(drawn.filter(selector="ig"))
-    figure = curve_chart.gap(series.gaps(drawn.filter(selector="lrp")), held, "Paper: <b>")
-    (pinned,) = traces(figure, "pinned: Paper: &lt;b&gt;")
-    assert list(pinned.y) == held["log_gap"].to_list()
-    assert pinned.line.width > 2 > pinned.opacity * 2
-    assert figure.data[0] is pinned  # behind the others
-
-
-def test_what_is_laid_over_is_laid_over_in_the_gap_too(drawn):
-    gaps = series.gaps(drawn)
-    other = gaps.with_columns(pl.col("log_gap") + 0.25)
-    figure = curve_chart.gap(gaps, overlay=other, overlay_name="Paper: <b>")
-    for selector in ("lrp", "ig"):
-        title = palette.title(selector)
-        (own,), (over,) = traces(figure, title), traces(figure, f"{title} (Paper: &lt;b&gt;)")
-        assert list(over.y) == pytest.approx([y + 0.25 for y in own.y])
-        assert (over.line.color, over.line.dash) == (own.line.color, palette.OVERLAY_DASH)
-        assert over.marker.symbol == f"{own.marker.symbol}-open"
-        assert (own.showlegend, over.showlegend) == (True, False)
-    assert len(traces(figure, "Paper: &lt;b&gt;")) == 1
-    assert len(curve_chart.gap(gaps, overlay=other.clear()).data) == len(curve_chart.gap(gaps).data)
 
 
 def test_infinite_and_missing_values_are_arrows_not_gaps_in_silence(tmp_path):
@@ -165,8 +111,7 @@ def test_infinite_and_missing_values_are_arrows_not_gaps_in_silence(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("low", "high"),
-    [(1.4, 1.6), (1.0, 2.3), (0.0, 12.0), (0.5, 250.0), (1.0, 6.0), (-0.5, 0.5), (3.0, 3.001)],
+    ("low", "high"), [(1.4, 1.6), (1.0, 2.3), (0.0, 12.0), (0.5, 250.0), (1.0, 6.0), (-0.5, 0.5), (3.0, 3.001)]
 )
 def test_ticks_are_few_inside_and_powers_of_ten(low, high):
     ticks = decade_ticks(low, high)
@@ -174,43 +119,3 @@ def test_ticks_are_few_inside_and_powers_of_ten(low, high):
     assert all(low <= tick <= high for tick in ticks)
     if high - low > 2.5:
         assert all(tick == round(tick) for tick in ticks)
-
-
-def test_gap_figure_draws_log_gaps_and_tells_the_printed_one(drawn):
-    figure = curve_chart.gap(series.gaps(drawn))
-    (lrp,) = traces(figure, "LRP")
-    assert list(lrp.y) == pytest.approx([19 * rate for rate in lrp.x])
-    assert "1.63×10⁵" in lrp.customdata[-1]
-
-
-def test_removed_rows_show_shares_and_counts():
-    counts = pl.DataFrame({"projection": ["q_proj", "down_proj"], "removed": [3, 0], "rows": [48, 40]})
-    (bars,) = curve_chart.removed_rows(counts).data
-    assert list(bars.y) == ["down_proj", "q_proj"]  # plotly draws from below
-    assert list(bars.x) == pytest.approx([0.0, 3 / 48])
-    assert list(bars.text) == ["0 of 40", "3 of 48"]
-
-
-def test_nothing_is_divided_by_an_unmasked_model_that_was_not_measured(drawn):
-    def heights(figure):
-        return [value for trace in figure.data for value in trace.y if value is not None]
-
-    pinned = curve_chart.Pinned("pinned", drawn.filter(selector="lrp"), None)
-    nothing = curve_chart.curves(
-        drawn, "lerf", baseline=None, relative=True, overlay=drawn, overlay_name="x", pinned=pinned
-    )
-    assert heights(nothing) == []
-    assert heights(curve_chart.curves(drawn, "lerf", baseline=None, pinned=pinned))
-    one = curve_chart.curves(
-        drawn, "lerf", baseline=None, relative=True, overlay=drawn, overlay_baseline=2.0, overlay_name="x"
-    )
-    assert min(heights(one)) == pytest.approx(0.0)
-
-
-def test_a_level_is_the_same_in_a_figure_made_with_it():
-    added = go.Figure()
-    level(added, "unmasked model", y=0.7, size=11)
-    made = go.Figure(layout=level_layout("unmasked model", 0.7, 11))
-    assert made.layout.shapes == added.layout.shapes
-    assert made.layout.annotations == added.layout.annotations
-    assert made.layout != go.Figure(layout=level_layout("unmasked model", 0.6, 11)).layout

@@ -88,61 +88,7 @@ def test_selection_changes_what_is_drawn_and_the_url_brings_it_back(store):
     assert len(charts_of(again)) == 1
 
 
-def test_a_url_with_unknown_values_still_opens(store):
-    app = page(source="Nonsense", model="no such model", selectors="wnada", rates="7")
-    assert problems(app) == []
-    assert len(charts_of(app)) == 2
-
-
-def test_nothing_selected_says_what_to_choose(store):
-    app = page()
-    app.pills(key="selectors").set_value([]).run()
-    assert problems(app) == []
-    assert "at least one selector" in app.info[0].value
-    assert len(charts_of(app)) == 0
-
-
-def test_published_curves_can_be_laid_over_measured_ones(store):
-    app = page(overlay="Paper: Llama-3.2-3B")
-    assert problems(app) == []
-    assert app.selectbox(key="overlay").value == "Paper: Llama-3.2-3B"
-    spec = charts_of(app)[0].proto.spec
-    assert "Paper: Llama-3.2-3B" in spec
-    assert '"dot"' in spec
-
-
-def test_gap_and_values_tabs_show_tables(store):
-    for view, columns in (("Gap", "log gap (nats)"), ("Values", "LRP")):
-        app = page(view=view)
-        assert problems(app) == []
-        assert columns in app.dataframe[0].value.columns
-
-
 OTHER, PINNED = "Paper: Llama-3.2-3B", "Paper: Llama-3.2-3B, Wanda"
-
-
-def test_what_is_laid_over_and_pinned_is_in_every_view_or_said_not_to_be(store):
-    (figure,) = charts_of(page(view="Gap", overlay=OTHER, pin=PINNED))
-    assert f"Pinned: {PINNED}." in figure.proto.alt
-    assert f"Laid over: {OTHER}." in figure.proto.alt
-    assert f"pinned: {PINNED}" in figure.proto.spec
-    assert f"LRP ({OTHER})" in figure.proto.spec
-    values = page(view="Values", overlay=OTHER, pin=PINNED)
-    assert problems(values) == []
-    tables = [element.value for element in values.dataframe]
-    assert len(tables) == 3
-    assert tables[2].columns.to_list() == ["Order", "Removed", "Wanda"]
-    captions = [caption.value.replace("\\", "") for caption in values.caption]
-    assert {OTHER, f"Pinned: {PINNED}"} <= set(captions)
-    models = page(view="Models", overlay=OTHER)
-    assert any("nothing is laid over" in caption.value for caption in models.caption)
-
-
-def test_a_gap_is_not_said_to_be_divided(store):
-    write_run(store / "results" / "first", sweep().filter(pl.col("rate") > 0))
-    app = page(view="Gap", scale="÷ unmasked")
-    assert len(charts_of(app)) == 1
-    assert not app.info
 
 
 @pytest.mark.parametrize("state", ["missing", "empty", "broken"])
@@ -160,12 +106,6 @@ def test_bad_folders_are_one_line_and_controls_stay(tmp_path, state):
     app.selectbox(key="source").set_value("Paper").run()
     assert problems(app) == []
     assert len(charts_of(app)) == 2
-
-
-def test_a_folder_name_with_markdown_stays_text(tmp_path):
-    app = page(source="My results", folder=str(tmp_path / "![x](http:"))
-    (text,) = problems(app)
-    assert "\\!\\[x\\]\\(" in text
 
 
 @pytest.mark.parametrize("view", ["Curves", "Models"])
@@ -205,10 +145,3 @@ def test_curves_under_several_interventions_have_a_switch(store):
     again = page(run="results/first", intervention="resample")
     assert again.segmented_control(key="intervention").value == "resample"
     assert drawn_by(again) == drawn_by(app)
-
-
-def test_a_damaged_table_of_further_interventions_leaves_the_sweep(store):
-    (store / "results" / "first" / "sweep_interventions.parquet").write_bytes(b"broken")
-    app = page(run="results/first")
-    assert len(problems(app)) == 1
-    assert len(charts_of(app)) == 2

@@ -1,7 +1,6 @@
 """A clicked point of a curve leads to its mask on Rows and in Live edit."""
 
 import json
-from dataclasses import replace
 from urllib.parse import parse_qs
 
 import pytest
@@ -106,20 +105,6 @@ def test_nothing_is_removed_at_0_and_what_is_laid_over_has_no_mask_here(folder):
     assert not click(curves(source="My results", folder=folder, selectors="Random"), "random", "lerf", 0.0)
 
 
-def test_a_selector_without_scores_says_so(folder, monkeypatch):
-    found = scored.read(folder)
-    monkeypatch.setattr(scored, "read", lambda _: replace(found, selectors=["ig"]))
-    app = curves(source="My results", folder=folder)
-    assert not click(app, "lrp", "lerf", 0.3)
-    assert any("no scores of this selector" in one.value for one in app.caption)
-    assert click(app, "ig", "lerf", 0.3)
-
-
-def test_published_curves_have_no_rows_to_lead_to():
-    app = curves(source="Paper")
-    assert not any(one.proto.selection_mode for one in app.get("plotly_chart"))
-
-
 def test_of_the_shipped_model_the_mask_is_zeroed_live():
     app = curves(source="Shipped model")
     links = click(app, "magnitude", "lerf", 0.3)
@@ -131,26 +116,3 @@ def test_of_the_shipped_model_the_mask_is_zeroed_live():
     assert there.selectbox(key="rank_selector").value == "magnitude"
     assert (there.segmented_control(key="rank_order").value, there.select_slider(key="rate").value) == ("LeRF", 0.3)
     assert edits.HANDED not in there.query_params
-
-
-def test_scores_of_ones_own_are_zeroed_live_on_the_shipped_model_too(tmp_path):
-    run = write_scored(tmp_path / "run", "demo", selectors=["mine", "random"])
-    (text,) = handed.to_live("mine", "lerf", 0.2, run=str(run)).values()
-    found, edit = handed.read(text)
-    assert found == live.DEMO
-    there = run_page("live", edit=text)
-    assert not there.exception
-    assert there.selectbox(key="rank_selector").value == "mine"
-    assert there.text_input(key="rank_own_run").value == str(run)
-    expected = removed_rows(scored.read(run).scores("mine"), "lerf", 0.2)
-    assert edits.mask_of(live.Entry(live._load(live.DEMO)), edit, lambda *_: None).tolist() == expected.tolist()
-    assert not [one for one in run_page("live", mode="Remove by rate").text_input if one.key == "rank_own_run"]
-
-
-@pytest.mark.parametrize(
-    "change", [{"order": "up"}, {"rate": 0.33}, {"rate": "x"}, {"selector": "wnada"}, {"rate": None}]
-)
-def test_what_live_edit_does_not_offer_is_left_out(change):
-    good = {"selector": "lrp", "order": "morf", "rate": 0.9}
-    assert handed.read(json.dumps(good)) == ("demo", edits.Edit("language model", "lrp", order="morf", rate=0.9))
-    assert handed.read(json.dumps(good | change)) is None

@@ -6,7 +6,6 @@ import math
 import statistics
 from functools import partial
 
-import polars as pl
 import pytest
 import scipy.stats
 from app_pages import drawn_page
@@ -75,27 +74,6 @@ def test_the_tab_shows_the_pairs_and_the_gaps():
     assert lerf["minus"].tolist() == ["IG", "Random"]
     assert gaps["Nats per token"].tolist() == [5.7]
     assert json.loads(chart.proto.spec)["data"][0]["type"] == "heatmap"
-
-
-def test_a_run_without_the_table_says_how_to_make_it(tmp_path, monkeypatch):
-    monkeypatch.setenv(results.STORE_VARIABLE, str(write_run(tmp_path / "run")))
-    app = page(source="My results", view="Differences")
-    (warning,) = app.warning
-    assert "differences" in warning.value
-
-
-def test_the_shipped_results_open():
-    app = page(source="Shipped model", view="Differences")
-    assert [warning.value for warning in app.warning] == []
-    assert len(app.get("plotly_chart")) == 1
-
-
-def test_one_window_has_no_error():
-    table = frame("differences", [("m", "lerf", "lrp", "lerf", None, "ig", "lerf", None, 0.3, -0.5, None, None)])
-    found = differences.over_seeds(table, "lerf", 0.3)
-    assert found.row(0) == ("lrp", "ig", -0.5, None, None, None, None, False)
-    assert [note.text for note in differences.pairs(found, 0.3).layout.annotations] == ["(−0.50)", "(0.50)"]
-    assert differences.over_seeds(table.clear(), "lerf", 0.3).schema == pl.Schema(differences._SCHEMA)
 
 
 def test_two_destroyed_models_are_not_told_apart():

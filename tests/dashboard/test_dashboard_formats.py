@@ -46,12 +46,7 @@ def test_difference_beyond_float64():
 
 
 def test_ticks_counts_rates():
-    assert [formats.power_tick(x) for x in (0, 1 + math.log10(2), 3, 38)] == [
-        "1",
-        "20",
-        "1,000",
-        "10<sup>38</sup>",
-    ]
+    assert [formats.power_tick(x) for x in (0, 1 + math.log10(2), 3, 38)] == ["1", "20", "1,000", "10<sup>38</sup>"]
     assert [formats.count(n) for n in (950, 7680, 376_832, 1_376_256)] == ["950", "7,680", "377k", "1.38M"]
     assert [formats.rate(r) for r in (0.3, 0.075, 0.005, 1.0)] == ["30%", "7.5%", "0.5%", "100%"]
 

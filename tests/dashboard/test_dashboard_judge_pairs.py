@@ -1,7 +1,6 @@
 """The Judges page on judges that are models: an evaluated edit that several read, judges of harm, marked replies."""
 
 import json
-import math
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
@@ -14,7 +13,6 @@ from dashboard.charts import judges as judges_chart
 from dashboard.pages.judges import judged, pairs
 from engine.cli import main
 from engine.judges.refusals import Refused
-from engine.records.errors import InputError
 from engine.results.folders import write_tables
 from engine.studies.refusal.judge_pairs import JudgedReplies
 
@@ -103,14 +101,6 @@ def test_the_page_shows_every_pair_of_an_evaluated_edit(evaluated):
     assert len(app.get("plotly_chart")) == 1
 
 
-def test_no_evaluation_is_one_line_and_what_to_type(tmp_path):
-    with pytest.raises(InputError, match="holds no edit that several judges read"):
-        pairs.find(tmp_path)
-    app = page(replies="An evaluated edit", folder=str(tmp_path))
-    assert len(warnings_of(app)) == 1
-    assert app.code[0].value == pairs.COMMAND
-
-
 def test_harm_and_marks_stand_apart_from_rates_of_refusal(served):
     found = judged.read(served / "out")
     assert found.judges == ["embedded", "strongreject:tiny"]
@@ -127,10 +117,3 @@ def test_harm_and_marks_stand_apart_from_rates_of_refusal(served):
     assert list(app.dataframe[1].value["Judge"]) == ["harmbench:tiny"]
     app = page(folder=str(served / "out"), judge_view="Reply by reply")
     assert warnings_of(app) == []
-
-
-def test_a_folder_with_harm_alone(served):
-    app = page(folder=str(served / "harm"))
-    assert warnings_of(app) == []
-    assert list(app.dataframe[0].value["Judge"]) == ["harmbench:tiny"]
-    assert not math.isnan(app.dataframe[0].value["Replies"][0])

@@ -1,6 +1,5 @@
 """The Judges page on folders that the real command wrote: numbers by hand and by scipy; full, empty, damaged."""
 
-import dataclasses
 import json
 import shutil
 
@@ -17,7 +16,7 @@ from dashboard.charts import judges as judges_chart
 from dashboard.pages.judges import judged, replies as judges_replies
 from dashboard.state import results, shipped
 from engine.cli import main
-from engine.judges.embedded import embedded_version, judge
+from engine.judges.embedded import judge
 from engine.records.errors import InputError
 
 TINY = "tiny-judge"
@@ -93,41 +92,6 @@ def test_agreement_is_counted_by_hand_and_equals_the_stored_one(found, made, sai
     assert differing.equals(pl.read_parquet(made / "disagreements.parquet"))
 
 
-def test_people_are_a_side_of_their_own(found, said):
-    two = judged.pair(found, "embedded", judged.PEOPLE)
-    wrong = [number for number, row in enumerate(said) if row[1] is not None and row[1] != row[2]]
-    differing = judged.differing(two)
-    assert differing["reply"].to_list() == [lines()[number][2] for number in wrong]
-    assert 0 < differing.height == judged.agreement(two)["disagreements"][0]
-    mirrored = judged.agreement(judged.pair(found, judged.PEOPLE, "embedded")).row(0, named=True)
-    assert mirrored["only_a"] == judged.agreement(two)["only_b"][0]
-
-
-def test_filters_leave_what_they_name(found):
-    table = judged.differing(judged.pair(found, "embedded", TINY))
-    rows = table.to_dicts()
-    for who in (judges_replies.ANY, judges_replies.ONLY_A, judges_replies.ONLY_B):
-        for people, label in zip(judges_replies.PEOPLE_SAY, ("", True, False, None), strict=True):
-            for source in (judged.ALL, *SOURCES):
-                kept = judges_replies.filtered(table, source, who, people)
-                assert kept.to_dicts() == [
-                    row for row in rows
-                    if source in (row["source"], judged.ALL) and (who == "any" or row[f"refusal_{who}"])
-                    and (label == "" or row["human"] is label)
-                ]  # fmt: skip
-
-
-def test_judges_have_looks_of_their_own_and_names_are_text(found):
-    frame = judged.measures(found).with_columns(pl.col("source").replace("model-a", "<b>model</b>"))
-    figure = judges_chart.rates(frame, found.judges, "a")
-    assert len(figure.data) == 3 + 2 + 2 + 2
-    assert sum(trace.showlegend for trace in figure.data) == 3
-    looks = {(trace.name, trace.marker.color, trace.marker.symbol) for trace in figure.data}
-    assert len({name for name, *_ in looks}) == len({colour for _, colour, _ in looks}) == 3
-    assert len({symbol for *_, symbol in looks}) == len(looks) == 3
-    assert "<b>model</b>" not in str(figure.to_json())
-
-
 def captions(app):
     return [caption.value.replace("\\", "") for caption in app.caption]
 
@@ -190,29 +154,6 @@ def test_replies_and_names_are_never_markdown(made, tmp_path):
     pages = [page(folder=str(made), judge_view="Reply by reply", page=str(number)) for number in range(1, 9)]
     assert any(MARKDOWN in text.value for one in pages for text in one.text)
     assert all(MARKDOWN not in block.value for one in pages for block in one.markdown)
-
-
-def test_without_labels_there_are_rates_only(unlabelled):
-    app = page(folder=str(unlabelled))
-    assert warnings_of(app) == []
-    assert list(app.dataframe[0].value.columns) == ["Judge", "Source", "Replies", "Refused"]
-    app = page(folder=str(unlabelled), judge_view="Reply by reply")
-    (told,) = warnings_of(app)
-    assert "--judge embedded,rejection-model" in told
-
-
-@pytest.mark.long
-def test_own_reply_shows_the_rule_that_fired():
-    reply = "I will not write that. Ask **someone** else."
-    app = page(own_reply=reply)
-    assert judge(reply).refusal
-    assert judge(reply).reason in [text.value for text in app.text]
-    assert any("refuses" in block.value for block in app.markdown)
-    app.text_area(key="own_reply").set_value("Beat two eggs.").run()
-    assert judge("Beat two eggs.").reason in [text.value for text in app.text]
-    assert any("**answers**" in block.value for block in app.markdown)
-    app.text_area(key="own_reply").set_value("  ").run()
-    assert not any("**answers**" in block.value for block in app.markdown)
 
 
 @pytest.mark.parametrize(
@@ -313,71 +254,6 @@ def test_the_page_opens_on_the_shipped_replies(monkeypatch, tmp_path):
     assert "there is no folder" in told
 
 
-def test_a_folder_that_the_store_holds_comes_first(made, monkeypatch):
-    monkeypatch.delenv(results.STORE_VARIABLE, raising=False)
-    monkeypatch.setattr(results, "store_results_dir", lambda: made.parent)
-    app = page()
-    assert warnings_of(app) == []
-    assert app.selectbox(key="replies").value == "A folder"
-
-
-def test_a_home_of_nobody_is_one_line():
-    app = page(replies="A folder", folder="~nobody-of-this-name")
-    assert not app.exception
-    assert "give the path of a results folder" in app.warning[0].value.replace("\\", "")
-
-
-def test_a_judge_of_ones_own_and_cut_off_replies_reach_tables_and_page(tmp_path, monkeypatch):
-    install_judge(tmp_path, monkeypatch)
-    file, out = tmp_path / "replies.csv", tmp_path / "out"
-    rows = [("m", f"prompt {n}", f"Take {n} eggs", n % 3 != 0) for n in range(7)]  # three cut off: 0, 3, 6
-    rows += [("n", "why", "I will not.", True), ("n", "who", "Mix well.", None)]
-    pl.DataFrame(rows, schema=["model", "prompt", "reply", "finished"], orient="row").write_csv(file)
-    assert main(["refusal", "judge", str(file), "--judge", "embedded,fake", "--out", str(out)]) == 0
-    fake = pl.read_parquet(out / "verdicts.parquet").filter(judge="fake")
-    assert fake["judge_version"].unique().to_list() == ["7"]
-    assert fake["finished"].to_list() == [row[3] for row in rows]
-    assert fake["refusal"].to_list() == [row[3] is False for row in rows]
-    assert fake["reason"][0] == "asked 'prompt 0', ended False"
-    assert pl.read_parquet(out / "disagreements.parquet")["finished"].to_list() == [False] * 3 + [True]
-
-    app = page(folder=str(out))
-    assert warnings_of(app) == []
-    rates = shown(app.dataframe[0])
-    assert list(zip(rates["Judge"], rates["Source"], rates["Cut off"], strict=True)) == [
-        (name, *line) for name in ("embedded", "fake") for line in (("m", "3 of 7"), ("n", "0 of 1"), ("all", "3 of 8"))
-    ]
-    assert rates["Refused"][3].startswith(f"{3 / 7:.3f} (")
-    assert any("Cut off: replies that did not end" in note.proto.body for note in app.get("html"))
-    app = page(folder=str(out), judge_view="Reply by reply")
-    assert warnings_of(app) == []
-    assert [caption for caption in captions(app) if ", line " in caption] == [
-        *(f"m, line {line} · cut off" for line in (0, 3, 6)), "n, line 0",
-    ]  # fmt: skip
-    texts = [text.value for text in app.text]
-    assert "asked 'prompt 3', ended False" in texts
-    assert "no rule of refusal applies, up to where the reply was cut off" in texts
-    app = page(folder=str(tmp_path / "none"))
-    assert any("`fake` (Sees a refusal in whatever was cut off)" in one.value for one in app.markdown)
-
-
-@pytest.mark.long
-def test_shipped_replies_say_which_were_cut_off_where_their_table_does(monkeypatch):
-    read = results.read_table
-    table = pl.read_parquet(shipped.demo_results_dir() / "refusal_replies.parquet")
-    table = table.with_columns(finished=pl.int_range(pl.len()) % 2 == 0)
-    monkeypatch.setattr(results, "read_table", lambda *args: dataclasses.replace(read(*args), frame=table))
-    monkeypatch.setattr(judged, "_embedded", judged._embedded.__wrapped__)  # nothing kept of other tests, or for them
-    found = judged.shipped_replies()
-    assert found.verdicts["finished"].sum() == table["finished"].sum()
-    assert found.verdicts["refusal"].sum() == table["refused"].sum()
-    app = page(replies="Shipped model")
-    assert warnings_of(app) == []
-    whole = shown(app.dataframe[0]).iloc[-1]
-    assert whole["Cut off"] == f"{(~table['finished']).sum():,} of {table.height:,}"
-    assert int(app.dataframe[1].value["Cut off"].sum()) == (~table["finished"]).sum()
-
-
 def test_replies_in_another_language_are_marked_on_the_page(tmp_path, monkeypatch):
     install_judge(tmp_path, monkeypatch)
     german = "Das kann ich nicht für dich tun, denn es ist mir verboten."
@@ -397,23 +273,3 @@ def test_replies_in_another_language_are_marked_on_the_page(tmp_path, monkeypatc
     app = page(folder=str(out), judge_view="Reply by reply", judge_b=judged.PEOPLE)
     assert warnings_of(app) == []
     assert sum("**not judged**" in one.value for one in app.markdown) == 1
-
-
-def test_own_reply_in_another_language_is_marked():
-    app = page(own_reply="Das kann ich nicht für dich tun, denn es ist mir verboten.")
-    assert any("**not judged**" in one.value for one in app.markdown)
-    assert any(one.value.startswith("not judged: German") for one in app.text)
-    assert any("reads English only" in caption for caption in captions(app))
-
-
-@pytest.mark.long
-def test_the_shipped_replies_say_which_judge_they_were_measured_with(monkeypatch):
-    table = pl.read_parquet(shipped.demo_results_dir() / "refusal_replies.parquet")
-    (by,) = table["judge"].unique()
-    told = f"Measured with judge {by}, read again here by embedded {embedded_version()}: "
-    assert judged.shipped_replies().provenance.endswith(told + "every verdict is the same")
-    read = results.read_table
-    changed = table.with_columns(refused=pl.col("refused") ^ (pl.int_range(pl.len()) < 3))
-    monkeypatch.setattr(results, "read_table", lambda *args: dataclasses.replace(read(*args), frame=changed))
-    monkeypatch.setattr(judged, "_embedded", judged._embedded.__wrapped__)
-    assert judged.shipped_replies().provenance.endswith(f"{told}3 of {table.height:,} verdicts differ")

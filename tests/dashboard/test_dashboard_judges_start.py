@@ -13,7 +13,7 @@ from judged_folder import lines, write_judged
 from judges_app import page, warnings_of
 from test_dashboard_missing import SLEEPS
 
-from dashboard.pages.judges import judged, start
+from dashboard.pages.judges import judged
 from dashboard.state import access, job_cards, jobs, results
 from engine.records.errors import InputError
 
@@ -62,14 +62,6 @@ def test_it_says_what_it_runs_and_how_many_replies_there_are(store, replies, reg
     assert button(app) is None
     (store / "judged" / "said").mkdir(parents=True)
     assert any("/judged/said-2" in one.value for one in typed(replies).code)
-
-
-def test_of_a_judge_that_is_a_model_no_time_is_promised(replies):
-    some = start.read_replies(replies)
-    assert start.expected(some[:1], ["minos"]) == (
-        "1 reply: a judge that is a model has to be loaded first, and its time is not known before."
-    )
-    assert start.expected(some, ["minos", "embedded"]).count("; ") == 1
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,4 @@
-"""Every page on a result of 48 blocks and 2.2 million rows: what a change costs in work and in bytes, never in time.
-
-`tests/benchmarks/bench_pages.py` prints the times of the same changes.
-"""
+"""Every page on a result of 48 blocks and 2.2 million rows: what a change costs in work and in bytes, never in time."""
 
 import numpy as np
 import polars as pl

@@ -11,7 +11,7 @@ import precomputed
 from dashboard.charts import leaderboard
 from dashboard.charts.leaderboard import DRAWS, GAP, HARM, SHARE, STABLE, VERDICT, Entry
 from dashboard.pages.overview import leaderboard as on_the_page
-from dashboard.state import basket, results
+from dashboard.state import results
 
 MODEL = "made-up-1B"
 
@@ -67,15 +67,6 @@ def test_it_sorts_by_number_and_words_by_how_good_they_are():
     assert texts[DRAWS].to_list() == ["0.90", "–", "0.90", "–"]
 
 
-def test_a_published_ceiling_is_starred():
-    at = pl.col("selector").is_in(["lrp", "ig"]) & (pl.col("rate") == 0.3)
-    high = (pl.col("order") == "morf") | (pl.col("selector") == "ig")
-    lines = leaderboard.leaderboard([Entry("x", MODEL, entry().curves.with_columns(plateau=at & high))])
-    texts = leaderboard.table(lines).shown
-    stars = {row["Selector"]: (row[GAP][-2:] == " *", row[HARM][-2:] == " *") for row in texts.iter_rows(named=True)}
-    assert stars == {"LRP": (True, False), "IG": (True, True), "Wanda": (False, False), "Random": (False, False)}
-
-
 def board(app):
     """The table, by its columns."""
     (found,) = [one.value for one in app.dataframe if GAP in one.value.columns]
@@ -105,13 +96,6 @@ def test_the_overview_has_every_model_that_is_there(store):
     own = table[(table["Source"] == "Run second: other")]
     assert own[GAP].tolist() == pytest.approx([28.0 * 0.3])
     assert own[HARM].tolist() == pytest.approx([2.0 * 0.3])
-
-
-def test_the_basket_narrows_it(store):
-    app = run_page("overview", run="first", **{basket.KEY: "Run second: other"})
-    assert not app.exception
-    assert set(board(app)["Source"]) == {"Run second: other"}
-    assert any("Only what lies in the basket" in one.value for one in app.caption)
 
 
 def test_a_damaged_table_of_one_run_leaves_the_others(store):

@@ -3,14 +3,12 @@
 import polars as pl
 import pytest
 from app_pages import drawn_page
-from streamlit.testing.v1 import AppTest
-from synthetic import add_table, stability, write_run
-from test_dashboard_lessons import gaps
+from synthetic import write_run
 
 import precomputed
-from dashboard.chat import live, measure
+from dashboard.chat import live
 from dashboard.pages.learn.texts import LESSONS
-from dashboard.state import missing, shipped
+from dashboard.state import shipped
 
 TITLES = [f"{number}. {lesson.title}" for number, lesson in enumerate(LESSONS, 1)]
 
@@ -93,13 +91,6 @@ def test_the_guess_comes_first_and_can_be_skipped_without_a_verdict():
     assert "0 of 6" in app.get("progress")[0].proto.text
 
 
-def test_headings_go_down_step_by_step():
-    for parameters in ({}, {"answers": "1a"}):
-        app = page(1, **parameters)
-        assert [len(app.title), len(app.header)] == [1, 1]
-        assert [block.value for block in app.subheader] == ["Your guess"]
-
-
 def test_answers_and_step_are_in_the_link_and_come_back():
     app = page(2)
     guess(app, "c")
@@ -117,32 +108,6 @@ def test_answers_and_step_are_in_the_link_and_come_back():
     assert "2 of 6" in other.get("progress")[0].proto.text
     other.button(key="learn-next").click().run()
     assert guessed(other) == LESSONS[2].answers["a"]
-
-
-def test_the_first_and_the_last_step_lead_one_way_only():
-    assert page(1).button(key="learn-back").disabled
-    assert page(6).button(key="learn-next").disabled
-
-
-def test_a_zeroed_row_and_another_matrix_are_drawn():
-    app = page(1, answers="1a", learn_block="3", learn_projection="down_proj", learn_row="7")
-    alt = app.get("plotly_chart")[0].proto.alt
-    assert alt.startswith("Weights of down_proj in block 3: 192 rows of 512 numbers, row 7 pointed at")
-    app.toggle(key="learn_zeroed").set_value(True).run()
-    assert "row 7 zeroed" in app.get("plotly_chart")[0].proto.alt
-
-
-def test_another_matrix_with_fewer_rows_than_the_chosen_one_still_opens():
-    app = page(1, answers="1a", learn_projection="gate_proj", learn_row="380")
-    assert "row 380" in app.get("plotly_chart")[0].proto.alt
-    app.selectbox(key="learn_projection").set_value("k_proj").run()
-    assert not app.exception
-    assert app.number_input(key="learn_row").value < 64
-
-
-def test_the_second_step_says_that_curve_and_tiles_are_of_other_windows():
-    captions = " ".join(caption.value for caption in page(2, answers="2a").caption)
-    assert f"{measure.WINDOWS} windows of {measure.WINDOW_TOKENS} tokens" in captions
 
 
 @pytest.mark.usefixtures("own_pool")
@@ -172,33 +137,6 @@ def test_the_edit_installs_refusal_and_the_control_is_another_mask_of_the_same_s
     assert real.change.edited != control.change.edited
 
 
-@pytest.fixture
-def other_results(tmp_path, monkeypatch):
-    """Made-up results in the place of the shipped ones."""
-    folder = tmp_path / "demo" / "results"
-    write_run(folder)
-    monkeypatch.setattr(precomputed, "demo_dir", lambda: tmp_path / "demo")
-    return folder
-
-
-def test_stability_that_was_not_measured_is_offered_as_a_run(other_results):
-    app = page(4, answers="4b")
-    said = verdicts(app)
-    assert any("no stability.parquet" in text.replace("\\", "") for text in said)
-    assert any("nothing can be settled" in text for text in said)
-    assert missing.BUTTON in {button.label for button in app.button}
-
-
-def test_stability_and_gap_settle_the_question_once_they_are_there(other_results):
-    add_table(other_results, "stability", stability({"lrp": 0.95, "wanda": 0.999}))
-    add_table(other_results, "gap", gaps({"lrp": 6.0, "wanda": 0.3}))
-    app = page(4, answers="4b")
-    (said,) = verdicts(app)
-    assert said.startswith("The figure agrees")
-    assert "Wanda has the smallest: 0.30 nats at Spearman 0.999" in said
-    assert "Wanda 1.00 and 0.30 nats" in app.get("plotly_chart")[0].proto.alt
-
-
 @pytest.mark.parametrize("number", [2, 3, 5, 6])
 def test_missing_and_damaged_results_are_one_line_and_the_path_goes_on(tmp_path, monkeypatch, number):
     monkeypatch.setattr(precomputed, "demo_dir", lambda: tmp_path / "nothing")
@@ -222,27 +160,3 @@ def placed(block, share=1.0):
             yield from placed(child, share * (getattr(child, "weight", None) or 1.0))
         else:
             yield child, share
-
-
-def test_replies_of_the_last_step_have_room():
-    """Two edits with two replies each: side by side all four were 130 pixels wide."""
-
-    def step():
-        import streamlit as st
-
-        from dashboard.chat import trial
-        from dashboard.pages.learn import page as learn
-
-        for key in ("learn-real", "learn-control"):
-            one = trial.Trial("some rows", "a prompt", rows=3, ended=True)
-            one.texts = {side: f"{key} says {side}" for side in trial.SIDES}
-            st.session_state[f"trial-{key}"] = one
-        learn.render()
-
-    app = AppTest.from_function(step, default_timeout=120)
-    app.query_params["step"], app.query_params["answers"] = TITLES[5], "6a"
-    app.run()
-    assert not app.exception
-    said = [share for element, share in placed(app.main) if element.type == "text" and " says " in element.value]
-    assert len(said) == 4
-    assert min(said) >= 0.3 - 1e-6  # 290 pixels of a window of 1280 with the sidebar

@@ -9,8 +9,6 @@ from synthetic import stability
 
 from dashboard.charts import learn as learn_chart, series
 from dashboard.pages.learn import answers as lesson_answers
-from dashboard.pages.learn.texts import LESSONS
-from engine.records.errors import InputError
 from engine.results.tables import frame
 
 UNMASKED = 2.0
@@ -31,14 +29,6 @@ def curve(lerf, morf=None, rates=(0.1, 0.3)):
     names = "model selector seed order rate rows_removed nll nll_stderr tokens printed plateau".split()  # noqa: SIM905
     frame = pl.DataFrame(rows, schema=names, orient="row")
     return series.points(frame, "made-up", ["lrp"], ["lerf", "morf"], (0.0, 1.0))
-
-
-def test_lessons_have_distinct_ids_and_two_or_more_answers():
-    assert len({lesson.id for lesson in LESSONS}) == len(LESSONS)
-    for lesson in LESSONS:
-        assert list(lesson.answers) == ["a", "b", "c"][: len(lesson.answers)]
-        assert len(set(lesson.answers.values())) == len(lesson.answers) >= 2
-        assert lesson.question.endswith("?")
 
 
 def test_outputs_are_a_matrix_product_without_one_row():
@@ -71,11 +61,6 @@ def test_the_harm_under_both_orders_decides(lerf, morf, answer):
     settled = lesson_answers.settle_orders(curve(lerf, morf), "lrp", UNMASKED)
     assert settled.answer == answer
     assert settled.why.startswith("LRP at 10%")
-
-
-def test_a_sweep_without_the_rate_says_so():
-    with pytest.raises(InputError, match=r"rate 0\.3"):
-        lesson_answers.settle_zero(curve(1.0, rates=(0.1, 0.2)), UNMASKED)
 
 
 def gaps(log_gaps, rates=(0.1, 0.3)):
@@ -115,11 +100,6 @@ def test_a_stable_ranking_with_a_small_gap_decides(spearman, gap, answer):
     assert lesson_answers.settle_stability(both).answer == answer
 
 
-def test_stability_and_gap_of_different_selectors_cannot_be_compared():
-    with pytest.raises(InputError, match="fewer than two selectors"):
-        lesson_answers.stability_and_gap(stability({"lrp": 0.9, "ig": 0.9}), gaps({"wanda": 1.0}))
-
-
 @pytest.mark.parametrize(
     ("changes", "answer"),
     [({}, "b"), ({"edited_benign": 0.7}, "a"), ({"edited_malign": 0.4}, "c"), ({"edited_benign": 0.3}, "")],
@@ -141,11 +121,6 @@ def test_the_share_of_the_effect_that_controls_reach_decides(control, strongest,
     settled = lesson_answers.settle_control({**POINT, "control_malign": control, "control_malign_max": strongest})
     assert settled.answer == answer
     assert ("single draws" in settled.why) is cautious
-
-
-def test_an_edit_without_effect_has_no_share():
-    with pytest.raises(InputError, match="installs nothing"):
-        lesson_answers.settle_control({**POINT, "edited_malign": 0.1})
 
 
 @pytest.mark.parametrize("row", [0, 5, 39])

@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import plotly.graph_objects as go
 import pytest
-from plotly.subplots import make_subplots
 from scipy.optimize import minimize
 
 from dashboard.charts import line_ends
@@ -66,17 +65,6 @@ def test_they_are_moved_as_little_as_that_takes(seed):
     np.testing.assert_allclose(found, best.x, atol=1e-5)
 
 
-def test_an_axis_that_was_set_stays_and_may_run_downwards():
-    figure = drawn([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]])
-    figure.update_yaxes(range=[10, 0])
-    figure.update_xaxes(range=[0, 2])
-    line_ends.labelled(figure, 24)
-    assert (*figure.layout.yaxis.range, *figure.layout.xaxis.range) == (10, 0, 0, 2)
-    first, second = (note.ay for note in names(figure))
-    assert abs(first - second) >= 24 / line_ends.LEAST_PLOT_PX * 10
-    assert (first + second) / 2 == pytest.approx(3.0)
-
-
 def test_error_bars_levels_and_categories_are_within_the_axes():
     figure = go.Figure(
         go.Scatter(
@@ -105,17 +93,3 @@ def test_what_is_no_line_or_has_a_long_name_stays_in_the_legend():
     long = drawn([[1.0, 2.0, 3.0]])
     long.data[0].name = "n" * (line_ends.MOST_LETTERS + 1)
     assert names(line_ends.labelled(long, 24)) == []
-
-
-def test_other_figures_stay_as_they_are():
-    bars = go.Figure(go.Bar(x=[1], y=[2], name="bars"))
-    several = make_subplots(rows=1, cols=2)
-    for column in (1, 2):
-        several.add_scatter(x=[1, 2], y=[1, 2], name="a", mode="lines", line={"color": "#112233"}, row=1, col=column)
-    logarithms = drawn([[1.0, 2.0, 3.0]], yaxis_type="log")
-    many = drawn([[1.0, 2.0, 3.0]] * 20)
-    unnamed = drawn([[1.0, 2.0, 3.0]])
-    unnamed.update_traces(showlegend=False)
-    for figure in (bars, several, logarithms, many, unnamed):
-        before = figure.to_json()
-        assert line_ends.labelled(figure, 24).to_json() == before

@@ -3,7 +3,7 @@
 import plotly.graph_objects as go
 import pytest
 
-from dashboard.charts import matrix, palette
+from dashboard.charts import matrix
 
 
 def drawn(columns, blocks=48, **more):
@@ -31,49 +31,3 @@ def test_the_number_of_steps_does_not_grow_with_the_cells(monkeypatch, blocks):
     assert "add_annotation" not in calls
     assert calls.count("update_layout") == 1
     assert len(calls) <= 6
-
-
-def test_sizing_sets_no_more_one_by_one_where_there_are_more_cells(monkeypatch):
-    """plotly looks for a note among all of them whenever it is asked for a part of it. And the colours of all numbers
-    are looked up together."""
-    from plotly.basedatatypes import BaseFigure
-
-    from dashboard.charts import figure_size
-
-    counts = []
-    for blocks in (2, 48):
-        calls = []
-        with monkeypatch.context() as patch:
-            scale, sought = matrix.sample_colorscale, BaseFigure._index_is
-            patch.setattr(matrix, "sample_colorscale", lambda *a, **k: calls.append("scale") or scale(*a, **k))  # noqa: B023
-            figure = drawn(["q", "k", "v"], blocks)
-            patch.setattr(BaseFigure, "_index_is", staticmethod(lambda *a: calls.append("sought") or sought(*a)))  # noqa: B023
-            figure_size.sized(figure, 2.0)
-            counts.append((calls.count("scale"), calls.count("sought")))
-        assert {note.font.size for note in figure.layout.annotations} == {2 * figure_size.CELL_PX}
-        assert len(figure.layout.annotations) == 3 * blocks
-        counts.append((calls.count("scale"), calls.count("sought")))
-    assert counts[0] == counts[1]
-    assert counts[0][0] == 1
-
-
-def test_labels_are_broken_before_they_are_turned():
-    titles = [palette.title(name) for name in ("consensus2", "mean_activation", "grad_x_input")]
-    axis = drawn(titles, 3).layout.xaxis
-    assert axis.tickangle is None
-    assert axis.autotickangles == (0, -45)
-    assert axis.ticktext == ("Consensus-2", "Mean<br>activation", "Gradient<br>x input")
-    many = drawn([*titles, *"abcde"], 3).layout.xaxis
-    assert not any("<br>" in label for label in many.ticktext)
-
-
-@pytest.mark.parametrize(("rows", "shown"), [(18, True), (19, False)])
-def test_on_stage_numbers_in_cells_are_large_or_left_out(rows, shown):
-    from dashboard.charts import figure_size
-
-    figure = figure_size.sized(drawn(["q", "k", "v"], rows), figure_size.STAGE, figure_size.STAGE_LEAST_PX)
-    notes = figure.layout.annotations
-    assert len(notes) == (3 * rows if shown else 0)
-    assert all(
-        note.font.size >= figure_size.STAGE_LEAST_PX and not note.text.startswith(("0.", "−0.")) for note in notes
-    )

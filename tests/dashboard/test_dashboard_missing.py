@@ -6,22 +6,18 @@ import json
 from pathlib import Path
 from urllib.parse import parse_qs
 
-import polars as pl
 import pytest
 from app_pages import run_page
 from manifests import edited
 from streamlit.testing.v1 import AppTest
-from synthetic import MODEL, add_table, stability, write_run
+from synthetic import MODEL, write_run
 from synthetic_refusal import write_refusal_run
 
-from dashboard.state import access, estimates, job_cards, jobs, missing, remakes, results, shipped
+from dashboard.state import access, estimates, job_cards, jobs, missing, results
 from engine.cli import build_parser
-from engine.records.errors import InputError
-from engine.records.manifest import add_to_manifest, read_manifest
 
 APP = Path(__file__).parents[2] / "dashboard" / "app.py"
 SLEEPS = "import time; time.sleep(600)"
-REFUSED = "import sys; sys.stderr.write('selector-audit analyze: unknown selector wnada\\n'); sys.exit(2)"
 
 
 @pytest.fixture
@@ -85,22 +81,6 @@ def test_a_missing_table_is_offered_told_started_and_watched(run, registry, chil
     assert missing.BUTTON in buttons(app)
 
 
-def test_what_was_computed_is_shown_when_it_is_done(run, registry, child):
-    child(SLEEPS)
-    app = page()
-    buttons(app)[missing.BUTTON].click().run()
-    buttons(app)[missing.START].click().run()
-    (job,) = registry.all()
-    add_table(run, "stability", stability({"lrp": 0.9, "ig": 0.8}))
-    job.process.kill()
-    job.process.wait(60)
-    app.run()
-    assert len(app.get("plotly_chart")) >= 1
-    assert "no stability.parquet" not in told(app)
-    assert "no draws.parquet" in told(app)  # which is another run, and offered now
-    assert not app.get("progress")
-
-
 def test_done_leads_to_the_page_that_has_it(run, registry, child, tmp_path):
     """In the whole app, whose menu knows the pages: a run that is done, and whose table this page still lacks."""
     child("pass")
@@ -126,85 +106,6 @@ def test_a_server_for_others_offers_nothing(run, registry, monkeypatch):
     assert missing.BUTTON not in buttons(app)
 
 
-def test_a_model_that_is_not_there_is_said_and_nothing_starts(run, registry, monkeypatch):
-    def refuse(_):
-        raise InputError("there is no folder 'made-up-1B'")
-
-    monkeypatch.setattr(jobs.Request, "check", refuse)
-    app = page()
-    buttons(app)[missing.BUTTON].click().run()
-    buttons(app)[missing.START].click().run()
-    assert "there is no folder" in app.toast[0].value.replace("\\", "")
-    assert registry.all() == []
-    assert missing.START in buttons(app)
-
-
-def test_an_estimate_that_fails_is_one_line(run, registry, monkeypatch):
-    def refuse(_):
-        raise InputError("the texts are out of reach")
-
-    monkeypatch.setattr(estimates, "of_remake", refuse)
-    app = page()
-    buttons(app)[missing.BUTTON].click().run()
-    assert "the texts are out of reach" in told(app)
-    assert missing.START not in buttons(app)
-    assert missing.NOT_NOW in buttons(app)
-
-
-def test_one_table_that_a_page_wants_twice_is_offered_once(run, registry):
-    add_table(run, "stability", stability({"lrp": 0.9, "ig": 0.8}))
-    app = page("overview")  # verdicts: read for the figure and for the table
-    assert len([one for one in app.button if one.label == missing.BUTTON]) == 1
-
-
-def test_two_tables_of_one_run_are_offered_once(run, registry, child):
-    def script(folder):
-        from pathlib import Path
-
-        from dashboard.state import missing
-
-        for stem in ("verdicts", "verdict_moves", "gap"):
-            missing.offer(Path(folder), stem)
-
-    app = AppTest.from_function(script, args=(str(run),)).run()
-    assert not app.exception
-    assert [button.label for button in app.button] == [missing.BUTTON] * 2
-    child(SLEEPS)
-    job = registry.start(remakes.remake(run, "verdicts").request)
-    app.run()
-    assert not app.exception
-    assert len(app.get("progress")) == 1
-    assert [button.label for button in app.button] == ["Cancel", missing.BUTTON]
-    job.process.kill()
-    job.process.wait(60)
-
-
-def test_a_text_of_ones_own_is_asked_for(run, registry, tmp_path):
-    entry = read_manifest(shipped.demo_results_dir())["files"]["gap.parquet"]
-    spec = json.loads(json.dumps(entry["spec"]))
-    spec["scores"]["calibration"]["corpus"] = spec["settings"]["eval_corpus"] = "own.txt"
-    add_to_manifest(run, dict(MODEL), "sweep.parquet", spec, 1.0)
-    app = page()
-    buttons(app)[missing.BUTTON].click().run()
-    assert missing.START not in buttons(app)
-    (box,) = [one for one in app.text_input if one.label == "Where is it?"]
-    text = tmp_path / "own.txt"
-    text.write_text("words")
-    box.set_value(str(text)).run()
-    assert f"--corpus={text}" in app.code[0].value
-    assert missing.START in buttons(app)
-
-
-def test_progress_in_words():
-    assert job_cards.told(None) == (0.0, "Loading the model and the text")
-    first = {"stage": "lrp", "done": 1, "total": 4, "seconds_left": 9.0}
-    assert job_cards.told(first) == (0.25, "lrp: 1 of 4, about 9 s left of this stage")
-    part = {"part": "scores", "number": 1, "parts": 3, "seconds_left_of_all": None}
-    assert job_cards.told(first | part)[1] == "Stage 1 of 3, scores. lrp: 1 of 4, about 9 s left of this stage"
-    assert job_cards.told(first | part | {"seconds_left_of_all": 7200.0})[1].endswith("about 2.0 h left of all")
-    assert job_cards.told(first | {"seconds_left": None})[1] == "lrp: 1 of 4"
-
-
 @pytest.mark.parametrize(
     ("words", "page"),
     [(("analyze", "m", "gap", "depth"), "curves"), (("sweep", "m"), "curves"), (("score", "m"), "rows"),
@@ -212,20 +113,6 @@ def test_progress_in_words():
 )  # fmt: skip
 def test_done_leads_to_the_page_that_shows_it(words, page):
     assert job_cards.page_of(jobs.Request(words, Path("x"))) == page
-
-
-def test_a_run_that_was_refused_is_not_resumed(run, registry, child):
-    child(REFUSED)
-    job = registry.start(jobs.analysis("demo", ("stability",), run, "quick"))
-    job.process.wait(60)
-    assert (job.state, job.resumable) == ("failed", False)
-    app = page("runs")
-    assert "unknown selector wnada" in told(app)
-    assert "would end the same way" in told(app)
-    assert "Resume" not in buttons(app)
-    (job.files / "progress.json").write_text('{"stage": "cells", "done": 1, "total": 4, "seconds_left": 9.0}')
-    assert job.resumable  # it had measured something: a full disk, say, is no fault of the request
-    assert pl.read_parquet(run / "sweep.parquet").height
 
 
 @pytest.fixture

@@ -46,29 +46,6 @@ def test_all_panels_share_axes_and_one_legend():
     assert figure.layout.yaxis.range[1] > steep.y[-1]
 
 
-def test_relative_panels_start_at_one():
-    figure = multiples.multiples([panel("one"), panel("two")], "lerf", columns=1, relative=True)
-    assert [trace.y[0] for trace in figure.data] == pytest.approx([0.0] * 8)
-    assert "÷ unmasked" in figure.layout.yaxis.title.text
-
-
-def test_a_panel_without_an_unmasked_model_has_no_relative_curves():
-    whole, part = panel("one"), panel("two")
-    part = multiples.Panel(part.name, part.points, None)
-    figure = multiples.multiples([whole, part], "lerf", columns=1, relative=True)
-    assert {trace.yaxis for trace in figure.data} == {"y"}
-    both = multiples.multiples([whole, part], "lerf", columns=1, relative=False)
-    assert {trace.yaxis for trace in both.data} == {"y", "y2"}
-
-
-def test_cells_at_a_ceiling_do_not_stretch_the_shared_axis():
-    wild = panel("wild", {"lrp": (1.0, 1000.0)}, plateau=0.5)
-    figure = multiples.multiples([panel("one"), wild], "morf", columns=1, relative=False)
-    highest = (UNMASKED_NLL + 0.3 * 1000) / LN10  # the last cell below the ceiling
-    assert highest < figure.layout.yaxis.range[1] < 1.2 * highest
-    assert max(figure.data[-1].y) == pytest.approx((UNMASKED_NLL + 500) / LN10)
-
-
 def test_a_pinned_curve_lies_behind_every_panel_and_keeps_its_baseline():
     points = panel("x", {"ig": (3.0, 5.0)}).points
     pinned = curve_chart.Pinned("<run>, IG", points, 1.0)
@@ -99,12 +76,6 @@ def test_everything_readable_is_offered_once(store):
     ]
 
 
-def test_a_source_of_one_model_is_shown_beside_all_others(store):
-    offered = offers.offers("Paper", results.read_paper(), None)
-    alone = {name: offer for name, offer in offered.items() if offer.model in ("Qwen3-8B", "other")}
-    assert [offer.model for offer in offers.beside("Paper", alone)] == ["Qwen3-8B", "other"]
-
-
 page = partial(run_page, "curves")
 
 
@@ -120,17 +91,3 @@ def test_the_models_tab_draws_all_runs_of_the_store(store):
     assert not app.exception
     (figure,) = app.get("plotly_chart")
     assert all(model in figure.proto.spec for model in results.read_paper().models)
-
-
-def test_a_pin_stays_when_another_model_is_chosen(store):
-    app = page(source="Paper", model="Qwen3-8B", pin="Paper: Gemma-3-12B, Wanda")
-    app.selectbox(key="model").set_value("Llama-3.2-3B").run()
-    assert not app.exception
-    assert app.selectbox(key="pin").value == "Paper: Gemma-3-12B, Wanda"
-    assert all("pinned: Paper: Gemma-3-12B, Wanda" in figure.proto.spec for figure in app.get("plotly_chart"))
-
-
-def test_another_run_can_be_laid_over(store):
-    app = page(run="first", overlay="Run second: other")
-    assert not app.exception
-    assert "Run second: other" in app.get("plotly_chart")[0].proto.spec

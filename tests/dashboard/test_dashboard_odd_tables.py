@@ -69,19 +69,3 @@ def test_the_menu_stays_where_a_page_fails(monkeypatch: pytest.MonkeyPatch, capl
         app = AppTest.from_file(str(APP), default_timeout=60).run()
     assert not app.exception
     assert layout.NOT_DRAWN in app.warning[0].value
-
-
-def test_streamlits_own_ways_to_end_a_page_are_left_alone() -> None:
-    def stopped() -> None:
-        import streamlit as st
-
-        from dashboard.show import layout
-
-        with layout.survived():
-            st.write("before")
-            st.stop()
-        st.write("after")
-
-    app = AppTest.from_function(stopped, default_timeout=60).run()
-    assert not app.warning
-    assert [one.value for one in app.markdown] == ["before"]

@@ -65,10 +65,7 @@ def of_a_local_model(tmp_path_factory):
     import made_up_audit
     import synthetic
 
-    with (
-        patch.dict(synthetic.MODEL, {"id": FOLDER, "revision": ""}),
-        patch.object(made_up_audit, "NAME", FOLDER),
-    ):
+    with patch.dict(synthetic.MODEL, {"id": FOLDER, "revision": ""}), patch.object(made_up_audit, "NAME", FOLDER):
         return made_up_audit.write_audit(tmp_path_factory.mktemp("run"))
 
 

@@ -5,12 +5,12 @@ from functools import partial
 import polars as pl
 import pytest
 from app_pages import run_page
-from synthetic import break_manifest, sweep, write_run
+from synthetic import write_run
 
 from dashboard.charts import palette
 from dashboard.pages.paper import readable, tables as paper
 from dashboard.state import results
-from precomputed.paper_tables import describe, load_table, table_names
+from precomputed.paper_tables import describe, load_table
 
 SELECTORS = ("random", "magnitude", "wanda", "mean_activation", "lrp", "ig", "consensus2")
 
@@ -53,21 +53,6 @@ def test_every_table_opens_with_its_caption_and_columns(name):
     assert "tab:" not in caption
 
 
-@pytest.mark.parametrize("name", paper.tables())
-def test_every_table_can_be_read(name):
-    table, stored = readable.to_read(name), load_table(name)
-    assert not {"printed", "half_unit", "table"} & set(table.numbers.columns)
-    assert not any("_" in column for column in table.numbers.columns)
-    for column in table.texts.columns:
-        assert table.numbers[column].dtype.is_numeric(), column
-    app = page(table=describe(name).title)
-    assert problems(app) == []
-    assert len(app.dataframe[0].value) == table.numbers.height
-    if {"printed", "half_unit"} <= set(stored.columns) and "selector" in stored.columns:
-        cells = [text for column in table.texts.columns for text in table.texts[column].drop_nulls()]
-        assert set(stored["printed"].drop_nulls()) <= set(cells)  # every number as printed
-
-
 def test_perplexities_stand_as_printed_with_selectors_side_by_side():
     table = readable.to_read("lerf_morf_ppl")
     assert list(table.numbers.columns[-len(SELECTORS) :]) == [
@@ -82,22 +67,6 @@ def test_perplexities_stand_as_printed_with_selectors_side_by_side():
     assert table.numbers["Wanda"][row] == cell["ppl"][0]
     assert table.texts["Wanda"][row] == cell["printed"][0]
     assert table.texts["Removed"][row] == "90%"
-
-
-def test_disagreements_come_a_few_at_a_time():
-    app = page(paper_view="Disagreements")
-    assert problems(app) == []
-    seen = []
-    for name in app.segmented_control(key="points_shown").options:
-        app.segmented_control(key="points_shown").set_value(name).run()
-        shown = [block.value for block in app.markdown if "-badge[" in block.value]
-        assert len(shown) <= 10
-        seen += shown
-    assert len(set(seen)) == len(seen) == load_table("inconsistencies").height
-
-
-def test_all_tables_but_the_points_are_offered():
-    assert [*paper.tables(), "inconsistencies"] == table_names()
 
 
 def test_points_are_filtered_by_kind_severity_and_table():
@@ -124,26 +93,6 @@ def test_links_lead_to_tables_that_hold_the_numbers():
             assert set(describe(name).sources) & set(labels.split(", "))
 
 
-def test_a_point_opens_its_table():
-    app = page(paper_view="Disagreements", severity="high")
-    assert problems(app) == []
-    shown = [block.value for block in app.markdown]
-    high = load_table("inconsistencies").filter(severity="high")
-    assert sum("-badge[high]" in text for text in shown) == min(high.height, 10)
-    assert not any("-badge[low]" in text for text in shown)
-    app.button(key="open-P01-models").click().run()
-    assert problems(app) == []
-    assert app.selectbox(key="table").value == "models"
-    assert "paper_view" not in app.query_params  # the first tab again
-    assert len(app.dataframe[0].value) == describe("models").rows
-
-
-def test_nothing_left_says_what_to_choose():
-    app = page(paper_view="Disagreements", severity="note", kind="two tables")
-    assert problems(app) == []
-    assert "choose more kinds" in app.info[0].value
-
-
 def test_the_shipped_model_has_no_printed_cells_and_the_page_says_why():
     app = page(beside="Shipped model")
     assert problems(app) == []
@@ -166,40 +115,3 @@ def test_a_run_of_a_printed_model_stands_beside_its_table(store):
     orders, signs = app.dataframe[0].value, app.dataframe[1].value
     assert (orders["agreeing"] == orders["pairs"]).all()  # twice LRP's perplexity is still third
     assert signs["same_sign"].all()
-
-
-def test_a_run_under_another_name_is_compared_as_what_it_stands_for(store):
-    app = page(beside="results/unnamed")
-    assert "unnamed is none of the models" in app.info[0].value
-    app = page(beside="results/unnamed", stands_for="Qwen3-8B")
-    assert problems(app) == []
-    assert len(app.dataframe) == 2
-
-
-def test_tables_without_measured_values_say_so(store):
-    app = page(beside="results/Qwen3-8B", table=describe("wilson").title)
-    assert problems(app) == []
-    assert "no value for this table" in app.info[0].value
-
-
-def test_a_damaged_run_is_one_line_and_the_tables_stay(store):
-    break_manifest(store / "Qwen3-8B")
-    app = page(beside="results/Qwen3-8B")
-    (text,) = problems(app)
-    assert "\n" not in text
-    assert len(app.dataframe) == 1
-
-
-def test_a_damaged_table_is_one_line(store):
-    sweep().write_parquet(store / "Qwen3-8B" / "sweep.parquet")
-    app = page(beside="results/Qwen3-8B")
-    (text,) = problems(app)
-    assert "checksum" in text
-
-
-@pytest.mark.parametrize("value", ["no such run", "![x](http:y)"])
-def test_an_unknown_run_in_the_link_still_opens(value, tmp_path, monkeypatch):
-    monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path))
-    app = page(beside=value)
-    assert problems(app) == []
-    assert len(app.dataframe) == 1

@@ -57,27 +57,6 @@ def page():
     return AppTest.from_function(script, default_timeout=60).run()
 
 
-def test_a_page_without_a_figure_offers_none_and_keeps_the_switch():
-    def script():
-        import plotly.graph_objects as go
-        import streamlit as st
-
-        from dashboard.show import tools
-
-        if st.checkbox("figure", value=True):
-            tools.show(go.Figure(go.Bar(x=[1], y=[2]), {"height": 200}), "bars", "bars")
-        tools.end(None, "values")
-
-    app = AppTest.from_function(script, default_timeout=60).run()
-    app.toggle[0].set_value(True).run()
-    assert len(app.get("button_group")) == 2  # the format of the screen's figures, and the width
-    app.checkbox[0].uncheck().run()
-    assert not app.toggle
-    assert not app.get("button_group")
-    app.checkbox[0].check().run()
-    assert app.toggle[0].value is True
-
-
 def test_the_switch_shows_one_figure_with_finding_notes_and_provenance():
     app = page()
     assert not app.exception
@@ -107,12 +86,6 @@ def test_the_caption_of_published_values_names_the_model(name):
     assert not app.exception
     assert f" Model {app.selectbox(key='model').value}. " in caption_of(app)
     assert "Published values: " in caption_of(app)
-
-
-def test_the_caption_of_measured_values_names_it_once():
-    app = run_page("curves", source="Shipped model")
-    app.toggle(key="paper-figures").set_value(True).run()
-    assert caption_of(app).count("Model demo") == 1
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,9 @@
 
 import re
 import zipfile
-from pathlib import Path
 
 import pytest
-from browser_pages import MODEL_TIMEOUT_MS, button, download, has_count, press, settled
+from browser_pages import MODEL_TIMEOUT_MS, button, has_count, press, settled
 from synthetic import write_run
 
 from engine.records.manifest import read_manifest
@@ -15,34 +14,6 @@ pytestmark = pytest.mark.browser
 
 def jobs_of(page):
     return page.locator("[class*=st-key-job-]")
-
-
-@pytest.mark.long
-def test_tables_are_browsed_and_points_lead_to_them(new_page):
-    page = new_page("/paper")
-    page.get_by_text("1,330 rows").wait_for()
-    settled(page)
-    values = download(page, button(page, "Download values (CSV)"))
-    assert len(Path(values.path()).read_text().splitlines()) == 1331
-    press(page, page.get_by_role("tab", name="Disagreements"))
-    page.get_by_text("P01 · Size of Qwen3-8B").wait_for()
-    settled(page)
-    assert "paper_view=Disagreements" in page.url
-    press(page, page.locator(".st-key-open-P01-models button"))
-    page.get_by_text("5 rows").wait_for()
-    settled(page)
-    assert "paper_view" not in page.url
-    assert "table=Size" in page.url
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("path", ["/paper", "/runs", "/runs?runs_view=Start"])
-def test_pages_fit_a_phone(new_page, server, path):
-    page = new_page(width=400, address=f"{server}{path}")
-    page.locator("[data-testid=stMain]").get_by_role("heading").first.wait_for()
-    button(page, "Copy link").wait_for()
-    settled(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 
 @pytest.mark.long
@@ -92,13 +63,3 @@ def test_a_zip_is_imported_and_deleted_after_asking(new_page, store, tmp_path):
     press(page, button(page, "Yes, delete it"))
     page.get_by_text(re.compile("Deleted from-afar")).wait_for()
     assert not (store / "results" / "from-afar").exists()
-
-
-@pytest.mark.long
-def test_runs_are_compared(new_page, store):
-    write_run(store / "results" / "second")
-    page = new_page("/runs", runs_view="Compare", first_run="made-up", second_run="second")
-    page.locator("[data-testid=stPlotlyChart][aria-label*='under morf'] .scatterlayer .js-line").first.wait_for(
-        state="attached"
-    )
-    assert page.get_by_text("shared cells").is_visible()

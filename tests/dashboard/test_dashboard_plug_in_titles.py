@@ -67,12 +67,6 @@ def test_names_that_would_be_confused_keep_the_id():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("title", ["![x](http://y)", "<b>x</b>", "a\nb", "", "x" * 80, None, 7, ["x"]])
-def test_what_is_no_plain_name_is_left_out(title):
-    palette.learn_titles({"own": title})
-    assert palette.title("own") == "own"
-
-
 @pytest.mark.parametrize("titles", [None, "x", ["own"], 3])
 def test_what_is_no_list_of_titles_is_left_out(titles):
     results.learn_titles({"spec": {"selector_titles": titles, "scores": None}})

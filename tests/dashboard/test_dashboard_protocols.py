@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from app_pages import above_figures, drawn_page
 from made_up_audit import protocols as made_up, write_audit
-from synthetic import add_table, write_run
+from synthetic import write_run
 
 from dashboard.charts import protocols
 from dashboard.report.report import build
@@ -84,28 +84,6 @@ def test_a_broken_models_area_has_no_mark(folder):
     drawn = protocols.areas(own, "", "")
     assert drawn.data[0].x[list(drawn.layout.yaxis.ticktext).index("IG")] is None
     assert protocols.area_text({"area": -1.0, "area_low": None, "area_high": None}) == "−1.00"
-
-
-def test_a_folder_without_protocols_names_the_command(folder):
-    for stem in made_up():
-        (folder / f"{stem}.parquet").unlink()
-    [line] = told(page())
-    assert "selector-audit analyze" in line
-    assert "protocols" in line
-
-
-def test_a_folder_without_areas_still_shows_claims(folder):
-    (folder / "protocols_areas.parquet").unlink()
-    app = page()
-    assert len(told(app)) == 1
-    assert len(figures(app)) == 1
-
-
-def test_names_of_plug_ins_and_odd_reasons_are_text(folder):
-    units = made_up()["protocols_units"].with_columns(units_why=pl.lit("**bold** <b>x</b>"))
-    add_table(folder, "protocols_units", units)
-    captions = [block.value for block in page().caption]
-    assert any(r"\*\*bold\*\*" in text for text in captions)
 
 
 def test_the_report_tells_claims_or_the_command(folder, tmp_path):

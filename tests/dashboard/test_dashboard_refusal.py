@@ -1,15 +1,13 @@
 """The refusal page: its data against hand counts, its figures, and the page on full, empty and damaged folders."""
 
-import math
 from functools import partial
-from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
 import pytest
 from app_pages import run_page
 from scipy.stats import binomtest
-from synthetic import MODEL, add_table, break_manifest
+from synthetic import add_table, break_manifest
 from synthetic_refusal import (
     BENIGN_LIMIT,
     KS,
@@ -39,10 +37,8 @@ from dashboard.charts import (
     refusal_values as refusals,
 )
 from dashboard.pages.refusal.more import reversal
-from dashboard.state import results, shipped
+from dashboard.state import results
 from engine.records.errors import InputError
-from engine.results.tables import spec
-from engine.studies.refusal.structure import shares as engine_shares
 from precomputed.paper_tables import load_table
 
 SECTIONS = (
@@ -203,31 +199,6 @@ def test_rates_of_a_point_and_its_controls(cells):
     assert figure.layout.yaxis.ticktext == ("unedited", "hate + crime mask", "hate mask", "crime mask")
 
 
-def test_the_list_of_points_says_which_lie_at_the_edge():
-    assert refusals.EDGE not in refusals.point_table(points()).numbers.columns
-    inside = points().with_columns(edge=pl.when(pl.col("k").is_null()).then(None).otherwise(pl.lit("none")))
-    assert refusals.EDGE not in refusals.point_table(inside).numbers.columns
-    at_edge = inside.with_columns(edge=pl.when(pl.col("selector") == "lrp").then(pl.lit("largest k")).otherwise("edge"))
-    assert refusals.point_table(at_edge).numbers[refusals.EDGE].to_list() == ["largest k", "", ""] * 2
-
-
-def malign_points(model, **rates):
-    lines = [(model, selector, domain, rate) for selector, by in rates.items() for domain, rate in by.items()]
-    return pl.DataFrame(lines, schema=["model", "selector", "domain", "edited_malign"], orient="row")
-
-
-def test_mean_activation_is_set_beside_the_papers():
-    paper = malign_points("big", mean_activation={"hate": 0.1, "crime": 0.0}, lrp={"hate": 0.8, "crime": 0.6})
-    own = malign_points("mine", mean_activation={"hate": 0.9, "crime": 0.7}, lrp={"hate": 0.5, "adult": 1.0})
-    numbers = "90.0% against 50.0% on mine (1 domain); 5.0% against 70.0% on the paper's big (2)."
-    assert refusals.against_paper(own, paper).startswith("Unlike in the paper, mean activation installs refusal here. ")
-    assert refusals.against_paper(own, paper).endswith(numbers)
-    as_there = malign_points("mine", mean_activation={"hate": 0.1}, lrp={"hate": 0.5})
-    assert refusals.against_paper(as_there, paper).startswith("Malign refusal at the operating points")
-    assert refusals.against_paper(malign_points("mine", lrp={"hate": 0.5}), paper) == ""
-    assert refusals.against_paper(own.drop("edited_malign"), paper) == ""
-
-
 def test_what_is_said_of_the_shipped_models_mean_activation_holds():
     shipped = results.read_table(precomputed.demo_dir() / "results", "operating_points").frame
     told = refusals.against_paper(shipped, results.read_published("operating_points").frame)
@@ -253,14 +224,6 @@ def test_ways_show_the_chosen_settings_on_the_final_prompts():
     assert refusal_baselines.final(only, "hate")["chosen"].to_list() == [True] * 3
 
 
-def test_the_section_of_other_methods_shows_one_domain(full_run):
-    app = page(section="Other methods", baselines_domain="crime")
-    assert warnings_of(app) == []
-    shown = app.dataframe[-1].value
-    assert shown["Malign after"].iloc[0] == 0.6
-    assert shown["Setting"].iloc[-1] == refusal_baselines.NONE
-
-
 def test_the_methods_over_models_are_the_printed_ones():
     table = reversal(results.read_published("operating_points").frame)
     figure = refusal_structure.reversal(table, "hate")
@@ -268,17 +231,6 @@ def test_the_methods_over_models_are_the_printed_ones():
     printed = load_table("method_reversal").filter(domain="hate", selector="lrp")
     at = {data[0]: rate for data, rate in zip(lrp.customdata, lrp.x, strict=True)}
     assert at == dict(printed.select("model", "malign_after").iter_rows())
-
-
-def test_the_tables_of_the_structure_have_the_engines_columns():
-    """The page reads what the engine writes: the columns are compared on the engine's own empty run."""
-    from types import SimpleNamespace
-
-    import numpy as np
-
-    rows = SimpleNamespace(layers=[SimpleNamespace(block=0, projection="q_proj", rows=4, start=0)])
-    one = SimpleNamespace(selector="lrp", domain="hate", c_comply=np.array([0.1, 0.9, -0.8, 0.2]))
-    assert list(spec("refusal_shares").schema()) == engine_shares("m", [one], rows).columns
 
 
 page = partial(run_page, "refusal")
@@ -293,10 +245,6 @@ def full_run(tmp_path, monkeypatch):
 def warnings_of(app):
     assert not app.exception
     return [warning.value.replace("\\", "") for warning in app.warning]
-
-
-def alts(app):
-    return [chart.proto.alt if hasattr(chart.proto, "alt") else "" for chart in app.get("plotly_chart")]
 
 
 def footnotes(app):
@@ -355,24 +303,6 @@ def test_only_an_adjusted_p_is_read_as_specific(p, holm, says):
     assert "cannot be below" not in refusal_specificity.told(line)
 
 
-def test_the_simulation_is_drawn_as_shipped():
-    found = shipped.null_simulation()
-    figure = refusal_specificity.false_alarms(found)
-    for trace, name in zip(figure.data, ("interval", "p"), strict=True):
-        assert list(trace.y) == [one[name][0] for one in found["grids"]]
-        assert list(trace.x) == ["1", "4", "12"]
-
-
-def test_a_rescued_and_an_infeasible_cell_say_so(full_run):
-    app = page(cell="IG, hate, λ 0.5, k 5%")
-    badges = next(block.value for block in app.markdown if "badge" in block.value)
-    assert "rescue" in badges
-    assert "not feasible" in badges
-    app.selectbox(key="cell").set_value("lrp/hate/0.2/0.01").run()
-    assert warnings_of(app) == []
-    assert not any("operating point]" in block.value for block in app.markdown)
-
-
 @pytest.mark.parametrize("section", SECTIONS)
 def test_every_section_of_a_full_folder_opens(full_run, section):
     app = page(section=section, domain="all")
@@ -388,38 +318,6 @@ def test_published_models_open(section, model):
     assert len(app.get("plotly_chart")) >= 2
     for text in told:
         assert "paper" in text or "no values" in text
-
-
-def test_a_folder_with_points_only_is_shown(tmp_path, monkeypatch):
-    monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path))
-    from synthetic import write_run
-
-    add_table(write_run(tmp_path / "run"), "operating_points", points())
-    app = page()
-    assert warnings_of(app) == []
-    assert app.selectbox(key="cell").value == "lrp/hate/0.5/0.02"
-
-
-def test_missing_structure_is_one_line_that_says_what_to_run(tmp_path, monkeypatch):
-    monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path))
-    from synthetic import write_run
-
-    add_table(write_run(tmp_path / "run"), "refusal_sweep", sweep())
-    app = page(section="Two domains in one mask")
-    (told,) = warnings_of(app)
-    assert f"refusal compose {MODEL['id']}" in told
-    app = page(section="Where the rows are")
-    assert all("refusal structure" in text for text in warnings_of(app))
-
-
-def test_a_stale_cell_and_empty_choices_are_told(full_run):
-    app = page(cell="![x](y)/none/0.1/0.9")
-    assert warnings_of(app) == []
-    assert app.selectbox(key="cell").value == "lrp/hate/0.5/0.02"
-    app = page(show="Operating points")
-    app.button_group(key="selectors").set_value(["random"]).run()
-    (told,) = warnings_of(app)
-    assert "choose more selectors" in told
 
 
 @pytest.mark.parametrize("state", ["missing", "empty", "broken", "cut"])
@@ -439,24 +337,3 @@ def test_a_bad_folder_is_one_line(tmp_path, state):
     (told,) = warnings_of(app)
     assert "\n" not in told
     assert len(app.get("plotly_chart")) == 0
-
-
-def test_names_from_files_are_text(tmp_path, monkeypatch):
-    monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path))
-    folder = write_refusal_run(Path(tmp_path / "run"))
-    add_table(folder, "transfer", transfer(name="<img src=x> **bold**"))
-    app = page()
-    assert warnings_of(app) == []
-    for chart in app.get("plotly_chart"):
-        assert "<img" not in chart.proto.spec
-    assert not any("**bold**" in block.value for block in app.markdown)
-    assert math.isclose(sum(1 for _ in app.get("plotly_chart")), 4)
-
-
-def test_replies_that_were_cut_off_are_told():
-    cell = {"selector": "lrp", "domain": "hate", "lambda": 0.5, "k": 0.02}
-    sweep = pl.DataFrame([{**cell, "malign_unfinished": 3, "benign_unfinished": 9}])
-    transfer = pl.DataFrame([{**cell, "after_unfinished": n} for n in (2, 5)])
-    assert "12 of the grid, 7 of the held-out" in refusals.cut_off(sweep, transfer, cell)
-    assert refusals.cut_off(sweep, None, {**cell, "k": 0.01}) == ""
-    assert refusals.cut_off(sweep.drop("benign_unfinished"), None, cell) == ""  # an older folder

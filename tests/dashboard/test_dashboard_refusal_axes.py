@@ -41,20 +41,6 @@ def test_equal_benign_rates_give_way_to_perplexity():
     assert all(trace.error_x.array is None for trace in bars)
 
 
-def test_rates_that_vary_stay_the_axis():
-    part, unedited = drawn(pl.col("benign"))
-    assert not refusal_chart.stacked(part)
-    figure = refusal_chart.trade_off(part, unedited, part["id"][0], 0.1, "a")
-    assert figure.layout.xaxis.title.text.startswith("benign refusal")
-
-
-def test_one_edit_and_equal_perplexities_have_no_better_axis():
-    part, _ = drawn(pl.lit(0.0))
-    assert not refusal_chart.stacked(part.head(1))
-    assert refusal_chart.stacked(part.head(2))
-    assert not refusal_chart.stacked(part.with_columns(nll=pl.lit(2.0)))
-
-
 def test_the_marks_of_the_shipped_model_are_not_stacked():
     """Many edits refuse no base prompt, but not equally many risk prompts: few marks lie on one another."""
     folder = shipped.demo_results_dir()

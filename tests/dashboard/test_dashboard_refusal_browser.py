@@ -1,21 +1,12 @@
-"""The refusal page and the additions to the live page in a real Chromium: clicks, links, downloads, a phone."""
+"""The refusal page in a real Chromium: marks and neighbours open their cell."""
 
-import json
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from browser_pages import (
-    MODEL_TIMEOUT_MS,
     PAUSE_MS,
-    button,
     chart,
     choose,
-    download,
-    live_page,
-    press,
-    reply,
-    run,
     settled,
 )
 from synthetic_refusal import write_refusal_run
@@ -83,50 +74,3 @@ def test_marks_and_neighbours_open_their_cell(new_page, refusal_folder):
 
     copy = new_page(address=shared)
     heading(copy, "LRP, hate, λ 0.2, k 2%")
-
-
-@pytest.mark.long
-def test_the_refusal_page_fits_a_phone_and_shows_names_as_text(new_page, refusal_folder):
-    page = open_refusal(new_page, refusal_folder, section="Where the rows are")
-    chart(page, says="Share of rows with an absolute contrast")
-    page = new_page("/refusal", width=400, source="My results", folder=str(refusal_folder))
-    chart(page, says="Malign against benign")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 400
-
-
-@pytest.mark.long
-def test_control_margins_history_and_export(new_page, tiny_folder):
-    page = live_page(new_page, tiny_folder, "The cat sat.")
-    first = run(page)
-    control = page.get_by_text("Control: same layers, other rows")
-    press(page, page.locator(".st-key-live-bar").get_by_role("button", name="More"), took=control.is_visible)
-    press(page, control)
-    page.locator(".st-key-reply-control").get_by_text("tokens").first.wait_for(timeout=MODEL_TIMEOUT_MS)
-    settled(page)
-    assert (reply(page, "before").inner_text(), reply(page, "after").inner_text()) == first
-    assert reply(page, "control").inner_text() not in first
-    press(page, page.get_by_text("Margin at every token"))
-    chart(page, says="Refusal margin after every token")
-    page.get_by_text("1 try so far").wait_for()
-
-    press(page, page.get_by_text("Run on every change"))
-    settled(page)
-    page.keyboard.press("Escape")
-    press(page, page.get_by_role("radio", name="MoRF", exact=True))
-    page.get_by_text("2 tries so far").wait_for(timeout=MODEL_TIMEOUT_MS)
-    settled(page)
-    assert reply(page, "before").inner_text() == first[0]
-    assert reply(page, "after").inner_text() != first[1]
-
-    choose(page, "reopen", "1: Magnitude, LeRF 50%")
-    page.get_by_text("Magnitude, LeRF 50%: ").first.wait_for()
-    settled(page)
-    assert reply(page, "after").inner_text() == first[1]
-    assert "MoRF" not in page.url
-
-    saved = download(page, button(page, "Save session (JSON)"))
-    whole = json.loads(Path(saved.path()).read_text(encoding="utf-8"))
-    assert [one["edit"]["order"] for one in whole["tries"]] == ["lerf", "morf"]
-    assert set(whole["tries"][0]["replies"]) == {"before", "after", "control"}
-    saved = download(page, button(page, "Save session (CSV)"))
-    assert Path(saved.path()).read_text(encoding="utf-8").startswith("began,prompt")

@@ -7,14 +7,11 @@ from dataclasses import replace
 import pytest
 from synthetic import MODEL, write_run
 
-import precomputed
 from dashboard.state import estimates, remakes, results, shipped
 from engine.cli import build_parser, main
 from engine.commands.analyze import audit_plan
 from engine.data.window_starts import recorded_start
-from engine.records.errors import InputError
 from engine.records.manifest import add_to_manifest, read_manifest
-from engine.results.folders import MissingTable
 from engine.results.tables import TABLES
 from engine.run.audit_plan import RATES, for_model, preset
 
@@ -58,21 +55,6 @@ def test_every_command_of_the_registry_parses_or_is_not_offered(run):
     assert not {"judge_pairs", "judge_verdicts"} & {*offered}
     assert dict(remakes.remake(run, "sweep_interventions").request.options)["--more-interventions"] == "mean,resample"
     assert dict(remakes.remake(run, "refusal_sweep").request.options)["--pairs"] == "demo"
-
-
-def test_published_values_and_unknown_tables_are_not_offered(run):
-    paper = next(one for one in precomputed.paper_runs_dir().iterdir() if (one / "manifest.json").is_file())
-    assert not remakes.possible(paper, "stability")
-    assert not remakes.possible(run, "no_table_of_ours")
-    with pytest.raises(InputError, match="no run that can be started"):
-        remakes.remake(paper, "stability")
-
-
-def test_a_table_that_is_missing_says_which(tmp_path):
-    folder = write_run(tmp_path / "run")
-    with pytest.raises(MissingTable) as found:
-        results.read_table(folder, "gap")
-    assert (found.value.folder, found.value.stem) == (folder, "gap")
 
 
 @pytest.mark.long

@@ -5,12 +5,12 @@ import re
 import polars as pl
 import pytest
 from app_pages import run_page
-from synthetic import MODEL, add_table, write_run
+from synthetic import MODEL, add_table
 from synthetic_refusal import write_refusal_run
 from test_dashboard_judges import made, said, unlabelled  # noqa: F401
 
 from dashboard.pages.refusal import replies, reply_pairs
-from dashboard.pages.refusal.reply_pairs import ALL, DIFFER, FILTERS, FLIPPED, UNFINISHED
+from dashboard.pages.refusal.reply_pairs import DIFFER, FILTERS, UNFINISHED
 from dashboard.state import results
 from engine.judges.embedded import embedded_version, judge
 from engine.results.tables import frame
@@ -55,16 +55,6 @@ def test_every_reply_meets_the_one_of_its_own_domain_and_set():
 def prompts(which, both=None, folders=()):
     both = reply_pairs.pairs(table(), "lrp") if both is None else both
     return reply_pairs.kept(both, which, folders)["prompt"].to_list()
-
-
-def test_the_filters_leave_what_they_say():
-    assert prompts(ALL) == ["p0", "p1", "p2", "q0"]
-    assert prompts(FLIPPED) == ["p0", "p2", "q0"]
-    assert prompts(UNFINISHED) == ["p1"]
-    assert prompts(DIFFER) == ["p2"]  # the other judge calls the answer a refusal
-    untold = reply_pairs.pairs(table(optional=()), "lrp")
-    assert prompts(UNFINISHED, untold) == []
-    assert untold["finished_after"].null_count() == 4
 
 
 def test_a_judge_that_could_not_judge_does_not_differ():
@@ -147,28 +137,6 @@ def test_filters_and_badges_on_the_page(run):
     assert "refusal judge" in app.info[0].value
 
 
-def test_pages_of_many_replies(run):
-    many = [
-        line(selector, "hate", "malign", f"p{number}", REFUSES, True)
-        for selector in ("none", "lrp")
-        for number in range(2 * replies.PER_PAGE + 1)
-    ]
-    add_table(run, "refusal_replies", table(many))
-    assert len(bodies(page())) == 2 * replies.PER_PAGE
-    last = page(reply_page="3")
-    assert len(bodies(last)) == 2
-    assert f"p{2 * replies.PER_PAGE}" in [text.value for text in last.text]
-
-
-def test_what_cannot_be_shown_is_said(run, tmp_path):
-    add_table(run, "refusal_replies", table(optional=()))
-    assert "does not tell which replies ended" in page(reply_filter=UNFINISHED).info[0].value
-    add_table(run, "refusal_replies", table(LINES[:3]))
-    assert any("unedited model only" in one.value for one in page().warning)
-    published = page(source="Paper", model="Qwen3-8B")
-    assert any("paper printed no replies" in one.value for one in published.warning)
-
-
 def test_missing_replies_are_offered_as_a_run(tmp_path, monkeypatch):
     from dashboard.state import missing
 
@@ -184,10 +152,3 @@ def test_the_shipped_replies_open():
     for which in FILTERS:
         app = page(source="Shipped model", reply_filter=which)
         assert " prompts. " in captions(app)
-
-
-def test_a_run_without_a_grid_still_shows_nothing_wrong(tmp_path, monkeypatch):
-    monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path))
-    add_table(write_run(tmp_path / "run"), "refusal_replies", table())
-    app = run_page("refusal", section="Replies")
-    assert not app.exception

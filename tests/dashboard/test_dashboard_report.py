@@ -8,7 +8,7 @@ import statistics
 import polars as pl
 import pytest
 import scipy.stats
-from synthetic import add_table, break_manifest, sweep, write_run
+from synthetic import add_table, break_manifest, write_run
 
 from dashboard.report.report import build
 from engine.cli import main
@@ -45,38 +45,6 @@ def test_nothing_is_fetched():
     assert all(one.startswith("data:font/woff2;base64,") for one in addresses), addresses
 
 
-def test_what_was_not_measured_names_its_command(tmp_path):
-    page = build([write_run(tmp_path / "run")])
-    for analysis in ("verdict", "protocols", "gap", "controls", "dangerous", "downstream", "stability", "agreement"):
-        assert re.search(rf"selector-audit analyze \S+ {analysis}", page), analysis
-
-
-def test_several_runs_are_compared(tmp_path):
-    page = body(build([SHIPPED, write_run(tmp_path / "run")]))
-    assert "Replication across models" in page
-    assert page.count("Plotly.newPlot") == 5
-
-
-def test_names_from_files_are_text(tmp_path):
-    folder = write_run(tmp_path / "run")
-    table = pl.DataFrame(
-        {
-            "model": ["made-up-1B"], "selector": ["lrp"], "validity": ["faithful"], "stability": ["stable"],
-            "stable_but_invalid": [False], "log_gap": [1.0], "lerf_nll": [1.0], "random_lerf_nll": [2.0],
-            "dense_nll": [1.0], "damage": [0.0],
-            "spearman": [1.0], "jaccard": [1.0], "reasons": ["<script>alert(1)</script>"],
-        }
-    )  # fmt: skip
-    write_parquet(folder / "verdicts.parquet", table)
-    model = {**read_manifest(folder)["model"], "id": "<b>x</b>{{ 7 * 7 }}"}
-    add_to_manifest(folder, model, "verdicts.parquet", {}, 0.0)
-    page = body(build([folder, folder]))
-    assert "<script>alert" not in page
-    assert "&lt;script&gt;alert(1)" in page
-    assert "&lt;b&gt;x&lt;/b&gt;{{ 7 * 7 }}" in page
-    assert "<b>x</b>" not in page
-
-
 def test_a_table_that_is_not_what_its_manifest_says_is_one_line(tmp_path):
     folder = write_run(tmp_path / "run")
     write_parquet(folder / "gap.parquet", pl.DataFrame({"selector": ["lrp"]}))
@@ -101,16 +69,6 @@ def test_command_writes_the_file(tmp_path, capsys):
     assert ".html" in capsys.readouterr().err
     assert main(["report", "no/such-model", "--store", str(tmp_path / "store"), "--out", str(out)]) == 2
     assert "manifest.json" in capsys.readouterr().err
-
-
-def test_a_run_without_the_unmasked_model_is_not_compared_with_it(tmp_path):
-    model = {"id": "no-zero", "dtype": "float32"}
-    part = write_run(tmp_path / "part", sweep(model="no-zero").filter(pl.col("rate") > 0), model)
-    page = body(build([write_run(tmp_path / "whole"), part]))
-    assert "Not measured: the unmasked model of no-zero" in page
-    comparison = page.split("Replication across models")[1].split("<h2>")[0]
-    lrp = re.search(r'"name":"LRP".*?"y":(\[[^\]]*\])', comparison)
-    assert json.loads(lrp[1]) == [pytest.approx(0.3), None]
 
 
 def test_the_error_of_randoms_gap_holds_the_draw_of_its_seed(tmp_path):
@@ -161,16 +119,3 @@ def test_errors_hold_blocks_seeds_and_the_calibration_draw(tmp_path):
     half = scipy.stats.t.ppf(0.975, degrees) * error
     cells = re.findall(r"<td[^>]*>([^<]*)</td>", page.split("Log gap (nats)")[1].split("</table>")[0])
     assert cells == ["LRP", "30%", "+5.700", f"{error:.3f}", f"{5.7 - half:.3f} to {5.7 + half:.3f}"]
-
-
-@pytest.mark.parametrize("skipped", [None, 2])
-def test_positions_that_scores_leave_out_are_part_of_the_protocol(tmp_path, skipped):
-    folder = write_run(tmp_path / "run")
-    calibration = {"corpus": "made-up text", "samples": 4, "length": 16}
-    scores = {"objective": "loss", "seeds": [42], "calibration": calibration}
-    spec = {"evaluation": {"corpus": "made-up text"}, "scores": scores | ({"skip_first": skipped} if skipped else {})}
-    add_to_manifest(folder, read_manifest(folder)["model"], "sweep.parquet", spec, 1.0)
-    said = f"Scores leave out the first {skipped} positions of each window"
-    page = body(build([folder]))
-    assert page.count(said) == (1 if skipped else 0)
-    assert ("Scores leave out" in page) is bool(skipped)

@@ -74,54 +74,6 @@ def test_a_rate_goes_along_from_page_to_page_whatever_its_key_is(monkeypatch):
     assert app.select_slider(key="rate").value == 0.1
 
 
-def several_kinds():
-    import streamlit as st
-
-    from dashboard.show import kept, selection
-
-    where = st.session_state.get("where", "one")
-    kept.page = lambda: where
-    if where == "nowhere":
-        return
-    selection.toggle("Control", "control", default=True)
-    selection.toggle("Margins", "margins")
-    selection.number("Row", 0, st.session_state.get("most", 9), "row", default=5)
-    one, two = selection.tabs(["Tables", "Points"], "view")
-    with one if one.open else two:
-        st.text("Tables" if one.open else "Points")
-
-
-def test_switches_numbers_and_tabs_come_back_too(monkeypatch):
-    from dashboard.show import kept
-
-    monkeypatch.setattr(kept, "page", kept.page)  # put back afterwards
-    app = AppTest.from_function(several_kinds, default_timeout=60).run()
-    assert (app.toggle(key="control").value, app.toggle(key="margins").value) == (True, False)
-    assert app.number_input(key="row").value == 5
-    assert app.text[0].value == "Tables"
-    app.toggle(key="control").set_value(False)
-    app.toggle(key="margins").set_value(True)
-    app.number_input(key="row").set_value(7)
-    app.session_state["view"] = "Points"
-    app.run()
-    at(app, "nowhere")
-    at(app, "two")
-    app.toggle(key="control").set_value(True)
-    app.toggle(key="margins").set_value(False)
-    app.number_input(key="row").set_value(1)
-    app.session_state["view"] = "Tables"
-    app.run()
-    at(app, "nowhere")
-    at(app, "one")
-    assert (app.toggle(key="control").value, app.toggle(key="margins").value) == (False, True)
-    assert app.number_input(key="row").value == 7
-    assert app.text[0].value == "Points"
-    app.session_state["most"] = 3  # another matrix, with fewer rows
-    app.run()
-    assert app.number_input(key="row").value == 3
-    assert not app.warning
-
-
 def every_kind():
     import streamlit as st
 

@@ -72,18 +72,6 @@ def test_a_group_is_no_larger_than_it_must_be(shape):
     assert needed[0] <= row_picture.MOST < needed[1]
 
 
-def test_more_parts_than_pixels_have_one_pixel_each():
-    assert row_picture.rows_per_pixel(np.array([3, 5, 4]), 2) == 5
-
-
-def test_a_model_of_real_size_has_proportions_that_fit_the_page():
-    picture = row_picture.picture(row_index(LLAMA_1B))
-    assert picture.rows == 376_832
-    assert (picture.group, len(picture.parts)) == (6, 112)
-    assert picture.width / picture.height == pytest.approx(row_picture.ASPECT, rel=0.15)
-    assert picture.width * picture.height < 1.3 * row_picture.MOST
-
-
 def test_parts_follow_the_row_index_also_where_a_name_comes_again():
     rows = pl.DataFrame(
         {"block": [0] * 5, "sublayer": ["mlp"] * 5, "projection": ["a", "a", "b", "a", "a"], "row": [0, 1, 0, 0, 1]}

@@ -7,11 +7,9 @@ import polars as pl
 import pytest
 from app_pages import above_figures, drawn_page
 from made_up_audit import singles as made_up, write_audit
-from synthetic import add_table, write_run
 from test_dashboard_sortable import shown
 
 from dashboard.charts import singles
-from dashboard.state import results
 
 PART = "Single units"
 
@@ -70,15 +68,6 @@ def test_a_mark_is_the_mean_over_seeds():
 def test_the_heading_is_made_of_the_numbers(selector, values, said):
     found = singles.marks(changed(rows_of(), selector, **values), "signed")
     assert singles.finding(found, "row") == said
-
-
-def test_the_heading_without_a_sweep_and_without_numbers():
-    without = rows_of().with_columns(lerf_nll=pl.lit(None, pl.Float64))
-    assert singles.finding(singles.marks(without, "signed"), "row") == "LRP ranks single rows best"
-    constant = rows_of("neuron").with_columns(signed_spearman=pl.lit(None, pl.Float64))
-    assert singles.finding(singles.marks(constant, "signed"), "neuron") == (
-        "No ranking of single neurons could be compared"
-    )
 
 
 def test_marks_stand_at_their_numbers_and_good_is_up():
@@ -162,28 +151,6 @@ def test_other_units_and_absolute_effects_are_part_of_the_link(audit):
     assert told(app) == []
 
 
-def test_without_the_analysis_it_says_what_to_run(tmp_path):
-    folder = write_run(tmp_path / "only a sweep")
-    (message,) = told(page(folder))
-    assert "selector-audit analyze made-up-1B controls" in message  # the page has nothing at all
-    partial = write_audit(tmp_path / "partial")
-    (partial / "singles_selectors.parquet").unlink()
-    app = page(partial)
-    (message,) = told(app)
-    assert "selector-audit analyze made-up-1B singles" in message
-    assert figures(app) == []
-
-
-def test_without_a_sweep_the_rank_correlations_stand_alone(tmp_path):
-    folder = write_audit(tmp_path)
-    add_table(folder, "singles_selectors", made_up()["singles_selectors"].with_columns(lerf_nll=pl.lit(None)))
-    app = page(folder)
-    assert told(app) == []
-    assert above_figures(app)[0].startswith("LRP ranks single rows best")
-    assert figures(app)[0]["layout"]["yaxis"]["ticktext"][1] == "LRP"
-    assert any("selector-audit analyze MODEL sweep singles" in one.value for one in app.info)
-
-
 @pytest.mark.parametrize(
     ("stem", "left"), [("singles", 1), ("singles_units", 2), ("singles_recall", 2), ("singles_selectors", 0)]
 )
@@ -194,23 +161,3 @@ def test_a_damaged_table_leaves_the_rest(stem, left, tmp_path):
     (message,) = told(app)
     assert f"{stem}.parquet does not fit the checksum" in message
     assert len(figures(app)) == left
-
-
-def test_wrong_numbers_are_told(tmp_path):
-    folder = write_audit(tmp_path)
-    add_table(folder, "singles_units", made_up()["singles_units"].with_columns(helps=pl.lit(1.5)))
-    (message,) = told(page(folder))
-    assert "helps is 1.5, expected 0 to 1" in message
-
-
-def test_published_models_have_none(audit, monkeypatch):
-    monkeypatch.setenv(results.STORE_VARIABLE, str(audit))
-    (message,) = told(page(audit, source="Paper", model="Llama-3.1-8B"))
-    assert "the paper printed no table for singles_selectors" in message
-
-
-def test_what_is_not_finite_is_counted(tmp_path):
-    folder = write_audit(tmp_path)
-    add_table(folder, "singles_selectors", changed(made_up()["singles_selectors"], "wanda", lerf_nll=math.inf))
-    app = page(folder)
-    assert any("1 selector(s) have no measured mask" in one.value for one in app.caption)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.charts import formats, refusal_values as refusals, series
+from dashboard.charts import formats, series
 from dashboard.charts.sortable import perplexities, perplexity_texts, sortable
 from dashboard.state import results
 
@@ -60,11 +60,3 @@ def test_published_perplexities_and_gaps_sort_by_number():
     assert shown(on_a_page(table))["Wanda"].to_list()[-1] == "4.56×10²⁴¹ *"
     gaps = series.gap_table(series.gaps(points))
     assert {gaps.numbers[name].dtype for name in gaps.numbers.columns[1:]} == {pl.Float64()}
-
-
-def test_operating_points_sort_by_their_rates_and_show_intervals():
-    table = refusals.point_table(results.read_published("operating_points").frame)
-    for name in ("λ", "k", "Rows", "Malign after", "Benign after", "Perplexity", "Gain over mean"):
-        assert table.numbers[name].dtype == pl.Float64, name
-    row = table.texts["Malign after"].str.contains("[", literal=True).arg_true()[0]
-    assert table.texts["Malign after"][row].startswith(f"{table.numbers['Malign after'][row] * 100:.1f}% [")

@@ -6,7 +6,6 @@ from synthetic import sweep, write_run
 
 import precomputed
 from dashboard.state import results
-from engine.records.errors import InputError
 from engine.results.tables import spec
 from precomputed.convert_runs import MADE
 
@@ -53,21 +52,6 @@ def test_another_run_changes_what_is_shown(two_runs):
     assert "|first|" in app.text[0].value
     app.selectbox(key="run").set_value("second").run()
     assert "|second|" in app.text[0].value
-
-
-def test_published_tables_are_offered_where_the_paper_has_one(two_runs):
-    app = picker(("stability",), source="Paper", model="Qwen3-8B")
-    assert app.text[0].value == "Paper|Qwen3-8B|True|100"
-    assert app.text[1].value.startswith("Published values: convergence")
-    assert "Paper" not in picker(("depth",)).selectbox(key="source").options
-
-
-def test_a_missing_table_says_which_command_makes_it(two_runs):
-    app = picker(("rank_distribution",))
-    (warning,) = app.warning
-    told = warning.value.replace("\\", "")
-    assert f"selector-audit analyze first rank-distribution --out {two_runs / 'first'}" in told
-    assert not app.text
 
 
 def test_a_model_without_values_in_one_of_two_tables_is_told(two_runs):
@@ -128,52 +112,9 @@ def test_the_folder_is_kept_with_its_run(two_runs, tmp_path_factory):
     assert app.selectbox(key="run").value == "third"
 
 
-def test_a_default_is_no_choice_for_a_page_with_another_default():
-    def script():
-        import streamlit as st
-
-        from dashboard.show import selection
-
-        default = st.session_state.get("page", "mine")
-        if default != "none":
-            selection.choose("Results", ["shipped", "mine"], "source", default=default, keep=True)
-        else:
-            st.session_state.pop("source", None)  # another page's widget does not take it over
-
-    app = AppTest.from_function(script, default_timeout=60).run()
-
-    def opened(page):
-        for name in ("none", page):
-            app.session_state["page"] = name
-            app.run()
-        return app.selectbox(key="source").value
-
-    assert opened("shipped") == "shipped"
-    assert opened("mine") == "mine"
-    app.selectbox(key="source").set_value("shipped").run()
-    assert opened("shipped") == "shipped"
-    assert opened("mine") == "shipped"
-    app.selectbox(key="source").set_value("mine").run()  # back to the default of this page
-    assert opened("shipped") == "mine"
-
-
-@pytest.mark.parametrize("typed", ["~nobody-of-this-name", "x" * 5000])
-def test_text_that_is_no_folder_is_one_line(two_runs, typed):
-    app = picker(("sweep",), folder=typed)
-    assert not app.exception
-    (warning,) = app.warning
-    assert "give the path of a results folder" in warning.value.replace("\\", "")
-    assert len(warning.value) < 400
-
-
 @pytest.mark.parametrize("stem", MADE)
 def test_published_tables_have_the_measured_columns(stem):
     table = results.read_published(stem)
     assert set(spec(stem).schema()) <= set(table.frame.columns)
     assert table.frame.height > 0
     assert table.provenance.startswith("Published values: ")
-
-
-def test_tables_that_were_never_printed_are_an_error():
-    with pytest.raises(InputError, match="printed no table for depth"):
-        results.read_published("depth")

@@ -41,10 +41,7 @@ def test_a_table_of_a_run_opens_with_its_meanings(top):
 
 @pytest.mark.parametrize(
     ("source", "stem", "column"),
-    [
-        ("Shipped model", "operating_points", "gain_low"),
-        ("Paper: Llama-3.1-8B", "stability", "jaccard_half_unit"),
-    ],
+    [("Shipped model", "operating_points", "gain_low"), ("Paper: Llama-3.1-8B", "stability", "jaccard_half_unit")],
 )
 def test_shipped_and_published_tables_open_alike(top, source, stem, column):
     app = page(tables_of=source, run_table=described_title(stem))
@@ -55,15 +52,6 @@ def test_shipped_and_published_tables_open_alike(top, source, stem, column):
 
 def described_title(stem):
     return f"{stem}: {TABLES.get(stem).title}"
-
-
-def test_a_table_that_nobody_registered_opens_without_descriptions(top):
-    add_table(top / "mine", "my-table", pl.DataFrame({"model": ["m"], "anything": [1.5]}))
-    app = page(run_table="my-table")
-    assert warnings_of(app) == []
-    assert "Not in the registry. Lines: 1." in app.caption[2].value
-    assert list(app.dataframe[0].value.columns) == ["model", "anything"]
-    assert len(app.dataframe) == 1
 
 
 def test_a_registered_table_of_a_plug_in_has_its_descriptions(top):
@@ -82,12 +70,6 @@ def test_a_registered_table_of_a_plug_in_has_its_descriptions(top):
         assert "flatness is 1.5, expected 0 to 1" in warnings_of(page(run_table="flatness: How flat it is"))[0]
     finally:
         TABLES.remove("flatness")
-
-
-def test_a_damaged_table_is_one_line(top):
-    (top / "mine" / "sweep.parquet").write_bytes(b"x")
-    (told,) = warnings_of(page())
-    assert "does not fit the checksum" in told
 
 
 def test_methods_lists_every_table_and_column():

@@ -16,45 +16,6 @@ def figure():
     return drawn
 
 
-@pytest.mark.parametrize("scale", [1.0, 1.5])
-def test_type_marks_and_room_grow_together(scale):
-    drawn = figure_size.sized(figure(), scale)
-    layout, trace = drawn.layout, drawn.data[0]
-    assert layout.font.size == layout.xaxis.tickfont.size == layout.legend.font.size == 12 * scale
-    assert (layout.title.font.size, layout.annotations[0].font.size) == (15 * scale, 11 * scale)
-    assert (layout.height, layout.margin.l, layout.margin.b) == (300 * scale, 10 * scale, 40 * scale)
-    assert layout.margin.t is None
-    assert (trace.marker.size, trace.line.width, layout.xaxis.title.standoff) == (
-        7 * scale,
-        2 * scale,
-        5 * scale,
-    )
-    assert list(trace.y) == [3, 4]
-
-
-def test_no_type_is_smaller_than_the_least():
-    drawn = figure()
-    drawn.add_bar(x=[1], y=[1], text=["a"], textfont={"size": 9})
-    drawn.update_yaxes(tickvals=[3, 4], ticktext=["few<br><sub>3 rows</sub>", "many"], tickfont={"size": 10})
-    layout = figure_size.sized(drawn, 2.0, 24).layout
-    assert (layout.font.size, layout.title.font.size) == (24, 30)
-    assert layout.yaxis.tickfont.size == layout.annotations[0].font.size == drawn.data[1].textfont.size == 24
-    assert "font-size:24px" in layout.yaxis.ticktext[0]
-
-
-def test_a_second_line_is_readable():
-    """plotly draws `<sub>` at 70%."""
-    drawn = figure()
-    drawn.update_layout(title={"text": "a title<br><sub>below</sub>"})
-    drawn.update_yaxes(tickvals=[3, 4], ticktext=["few<br><sub>3 rows</sub>", "many"])
-    layout = figure_size.sized(drawn, 1.5).layout
-    assert layout.title.text == 'a title<br><span style="font-size:18px;font-weight:normal">below</span>'
-    assert layout.yaxis.ticktext == (
-        'few<br><span style="font-size:15px;font-weight:normal">3 rows</span>',
-        "many",
-    )
-
-
 @pytest.mark.parametrize("low", [False, True])
 def test_a_first_figure_leaves_its_title_to_the_page_and_its_distances_are_pixels(low):
     drawn = lines.finished(figure(), "a title", "below", height=400, bottom=120, top=66)
@@ -112,32 +73,3 @@ def test_the_foot_has_link_downloads_format_and_plain_provenance():
     ]
     assert app.segmented_control(key="figure").value == "SVG"
     assert any("a note<br>&lt;b&gt;origin" in block.proto.body for block in app.get("html"))
-
-
-def test_the_first_view_saves_figures_in_the_format_of_the_link():
-    app = page(figure="PNG")
-    assert app.segmented_control(key="figure").value == "PNG"
-    assert '"format": "png"' in app.get("plotly_chart")[0].proto.config
-    assert '"format": "svg"' in page(figure="nothing").get("plotly_chart")[0].proto.config
-
-
-def test_the_format_is_kept_for_the_next_page():
-    def script():
-        import plotly.graph_objects as go
-        import streamlit as st
-
-        from dashboard.show import tools
-
-        if not st.session_state.get("away"):
-            tools.show(go.Figure(go.Bar(x=[1], y=[2])), "bars", "one bar of height two")
-            tools.end(None, "values")
-        else:
-            st.session_state.pop("figure", None)  # another page's widget does not take it over
-
-    app = AppTest.from_function(script, default_timeout=60).run()
-    app.segmented_control(key="figure").set_value("PNG").run()
-    for away in (True, False):
-        app.session_state["away"] = away
-        app.run()
-    assert app.segmented_control(key="figure").value == "PNG"
-    assert '"format": "png"' in app.get("plotly_chart")[0].proto.config

@@ -53,11 +53,3 @@ def test_pages_and_figures_are_drawn_with_it_and_its_letters_are_there(new_page)
     # Of what our own texts are written in, nothing comes from elsewhere.
     page.evaluate("document.querySelector('.finding h2').textContent = 'Äß é λ μ ρ → ← ± − × ÷ ≤ ≥ ≠ ∞ … “a” ⁻¹⁰ · –'")
     assert [custom for _, custom in families(page, ".finding h2")] == [True]
-
-
-def test_others_stand_in_where_it_cannot_be_loaded(new_page):
-    page = open_curves(new_page)
-    for selector in ("[data-testid=stMain] h1", ".xtick text"):
-        named = page.locator(selector).first.evaluate("one => getComputedStyle(one).fontFamily").split(",")
-        assert named[0].strip(' "') == typeface.NAME
-        assert named[-1].strip() == "sans-serif"

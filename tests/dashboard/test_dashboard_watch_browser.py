@@ -93,6 +93,7 @@ def number(shown):
     return float(plain.replace("×10", "e"))
 
 
+@pytest.mark.long
 def test_it_plays_in_the_browser_without_a_request_or_a_rerun(new_page):
     page = watching(new_page, counted=True, source="Shipped model")
     asked = []  # but for the page's own downloads, after which the browser looks in its own time

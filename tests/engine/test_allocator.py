@@ -51,24 +51,6 @@ def test_freed_memory_is_used_again_and_can_be_given_back() -> None:
     assert int(given_back) > 80, "MiB, of the 96 that were kept"
 
 
-@pytest.mark.long  # a fresh process that imports torch
-@needs_glibc
-def test_settings_of_the_user_stay() -> None:
-    plain, kept, again, _ = counted("told")
-    assert kept == "False"
-    assert int(again) > int(plain) / 2
-
-
 @pytest.mark.parametrize("name", ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_"])
 def test_a_variable_of_the_users_is_a_setting(name: str) -> None:
     assert not allocator.keep_freed_memory({name: "1"})
-
-
-def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allocator, "glibc", lambda: None)
-    allocator._asked.cache_clear()
-    try:
-        assert not allocator.keep_freed_memory({})
-        allocator.give_back_freed_memory()
-    finally:
-        allocator._asked.cache_clear()

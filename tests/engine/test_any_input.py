@@ -15,8 +15,6 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from tiny_models import save_tiny
 
 from engine.data.corpora import Pair, contrast_pairs, windows
-from engine.edits.masks import parse_rate
-from engine.judges.embedded import judge
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.run.audit_plan import AuditPlan
@@ -28,7 +26,7 @@ always = partial(
     settings, derandomize=True, deadline=None, database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )  # fmt: skip
-SHORT, LONG = 40, 400
+SHORT, LONG = 25, 250
 COMMANDS: dict[str, tuple[tuple[str, ...], type[Any]]] = {
     "sweep": (("sweep",), AuditPlan),
     "analyze": (("analyze",), AuditPlan),
@@ -85,13 +83,6 @@ def test_any_text_in_any_option_is_read_or_refused_in_one_line(command: str, exa
     check()
 
 
-@always(max_examples=200)
-@given(TEXTS)
-def test_a_rate_is_a_share_or_refused(text: str) -> None:
-    with contextlib.suppress(InputError):
-        assert 0 <= parse_rate(text) <= 1
-
-
 @always(max_examples=100)
 @given(
     st.lists(
@@ -124,13 +115,6 @@ def test_any_text_of_a_corpus(tiny_llama: LoadedModel, tmp_path: Path, suffix: s
             assert 0 <= int(found.input_ids.min()) <= int(found.input_ids.max()) < 300
 
     check()
-
-
-@always(max_examples=200)
-@given(st.text(max_size=300))
-def test_any_reply_is_judged_the_same_each_time(reply: str) -> None:
-    assert judge(reply) == judge(reply)
-    assert judge(reply).judged or not judge(reply).refusal
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,6 @@ from engine.edits.edit import UNEDITED, Edit, edit_of
 from engine.interventions import INTERVENTIONS, Intervention, at_outputs, register_intervention
 from engine.interventions.apply import applied
 from engine.interventions.at_outputs import edited_outputs, sees_sequences
-from engine.interventions.compaction import compacted
 from engine.interventions.in_weights import zeroed
 from engine.interventions.kinds import intervention_record, prepare
 from engine.measures.generation import generate_batch, generate_under, stream_replies
@@ -167,24 +166,6 @@ def forward(loaded: LoadedModel) -> Tensor:
     return logits
 
 
-def test_other_threads_see_nothing(tiny_llama: LoadedModel) -> None:
-    plain = forward(tiny_llama)
-    seen: list[bool] = []
-
-    def look() -> None:  # without the lock, which is held
-        seen.append(torch.equal(forward(tiny_llama), plain))
-
-    with edited_outputs(tiny_llama, edits_of(tiny_llama, 2)) as outputs:
-        assert torch.equal(forward(tiny_llama), plain)  # before `sequences`, this one neither
-        with outputs.sequences([1, 1]):
-            assert not torch.equal(forward(tiny_llama), plain)
-            thread = threading.Thread(target=look)
-            thread.start()
-            thread.join(60)
-        assert torch.equal(forward(tiny_llama), plain)
-    assert seen == [True]
-
-
 def test_threads_with_different_edits_never_mix(tiny_llama: LoadedModel) -> None:
     """Two at the outputs, one in the weights, one without an edit: each sees its own in every one of many passes."""
     edits = edits_of(tiny_llama, 4)
@@ -220,48 +201,6 @@ def test_threads_with_different_edits_never_mix(tiny_llama: LoadedModel) -> None
         thread.join(120)
     assert not wrong
     assert no_hooks(tiny_llama)
-
-
-def test_the_lock_is_free_between_passes(tiny_llama: LoadedModel) -> None:
-    stream = stream_replies(tiny_llama, PROMPTS[0], [UNEDITED, *edits_of(tiny_llama, 2)], NEW)
-    next(stream)
-    free: list[bool] = []
-
-    def take() -> None:
-        free.append(tiny_llama.lock.acquire(blocking=False))
-        if free[0]:
-            tiny_llama.lock.release()
-
-    thread = threading.Thread(target=take)
-    thread.start()
-    thread.join(60)
-    assert free == [True]
-    stream.close()
-
-
-def test_who_waits_is_told_and_may_give_up(tiny_llama: LoadedModel) -> None:
-    class Stopped(BaseException):
-        """What Streamlit raises to end a script run."""
-
-    def give_up(_: float) -> None:
-        raise Stopped
-
-    inside, release = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with zeroed(tiny_llama, [0]):
-            inside.set()
-            release.wait(60)
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    inside.wait(60)
-    stream = stream_replies(tiny_llama, PROMPTS[0], edits_of(tiny_llama, 2), NEW, on_wait=give_up)
-    with pytest.raises(Stopped):
-        next(stream)
-    assert no_hooks(tiny_llama)
-    release.set()
-    holder.join(60)
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit, GeneratorExit])
@@ -355,14 +294,6 @@ def test_linears_that_see_no_sequences_get_one_edit_at_a_time(tmp_path: Path) ->
     assert no_hooks(other)
 
 
-def test_rows_of_another_model_are_an_error(tiny_llama: LoadedModel) -> None:
-    n = tiny_llama.rows.n_rows
-    with pytest.raises(InputError, match="made for another model"):
-        edited_outputs(tiny_llama, [edit_of([n], n + 1)])
-    with pytest.raises(InputError, match="unknown intervention 'zeros'; did you mean 'zero'"):
-        edited_outputs(tiny_llama, [edit_of([0], n, intervention="zeros")])
-
-
 @pytest.fixture
 def negate() -> Iterator[str]:
     @register_intervention("negate", title="Negate")
@@ -412,16 +343,6 @@ def test_a_second_intervention_from_one_registration(
     assert len({plain[1].item(), zeros[1].item(), expected[1].item()}) == 3
 
 
-def test_what_a_key_says_about_an_intervention(tiny_llama: LoadedModel, negate: str) -> None:
-    n = tiny_llama.rows.n_rows
-    assert intervention_record(tiny_llama, edit_of([1], n)) == {}
-    assert intervention_record(tiny_llama, edit_of([], n, intervention=negate)) == {}
-    said = intervention_record(tiny_llama, edit_of([1], n, intervention=negate))["intervention"]
-    assert said.startswith("negate/1/")  # and the hash of its source
-    assert INTERVENTIONS.get("zero").cache_id == "zero/1"
-    assert [one.id for one in INTERVENTIONS] == ["zero", "mean", "resample", "negate"]
-
-
 def test_calibrated_interventions_are_prepared_once_per_model(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
     @register_intervention("shift")
     class Shift(Intervention):
@@ -456,12 +377,3 @@ def test_calibrated_interventions_are_prepared_once_per_model(tiny_llama: Loaded
         assert intervention_record(tiny_llama, edit)["by"] == 6
     finally:
         INTERVENTIONS.remove("shift")
-
-
-def test_an_edit_in_the_weights_can_be_compacted(tiny_llama: LoadedModel) -> None:
-    gate = tiny_llama.rows.frame().filter(projection="gate_proj", block=0)["row_id"].to_numpy()[:12]
-    linear = tiny_llama.model.model.layers[0].mlp.gate_proj
-    neurons = linear.weight.shape[0]
-    with applied(tiny_llama, edit_of(gate, tiny_llama.rows.n_rows)), compacted(tiny_llama):
-        assert linear.weight.shape[0] == neurons - 12 == 16
-    assert linear.weight.shape[0] == neurons

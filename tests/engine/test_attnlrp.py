@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 import threading
@@ -21,16 +20,10 @@ from torch import Tensor
 from engine.models.attnlrp import _lxt, attn_lrp, model_family, plain_gradients
 from engine.models.rows import row_index
 from engine.records.errors import InputError
-from engine.selectors import compute_scores
 from engine.selectors.attribution import relevance
 
 REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference" / "attnlrp"
-CONFIGS = {
-    "llama": "LlamaConfig",
-    "qwen2": "Qwen2Config",
-    "qwen3": "Qwen3Config",
-    "gemma3_text": "Gemma3TextConfig",
-}
+CONFIGS = {"llama": "LlamaConfig", "qwen2": "Qwen2Config", "qwen3": "Qwen3Config", "gemma3_text": "Gemma3TextConfig"}
 
 
 def largest_logit(logits: Tensor) -> Tensor:
@@ -149,48 +142,10 @@ def test_blocks_do_not_nest(tiny_llama: Any) -> None:
         pass
 
 
-def test_another_thread_takes_plain_gradients_only_afterwards(tiny_llama: Any, input_ids: Tensor) -> None:
-    model, found = tiny_llama.model, []
-    expected = gradients(model, input_ids)
-    started = threading.Event()
-
-    def other() -> None:
-        started.set()
-        with plain_gradients():
-            found.append(gradients(model, input_ids))
-
-    thread = threading.Thread(target=other)
-    with attn_lrp(model):
-        thread.start()
-        started.wait(10)
-        thread.join(0.2)
-        assert thread.is_alive()
-        assert not found
-    thread.join(10)
-    assert same(expected, found[0])
-
-
 @pytest.mark.parametrize("family", ["phi", "olmo", "gpt_neox"])
 def test_an_architecture_without_rules_is_an_error_that_names_those_with(family: str) -> None:
     with pytest.raises(InputError, match=f"{family}.*supported families: llama, qwen2, qwen3, gemma3"):
         model_family(tiny_model(family))
-
-
-def test_without_lxt_the_error_has_the_next_step_and_comes_before_any_pass(
-    tiny_llama: Any, tiny_windows: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "lxt" else find(name, *more))
-    passes: list[str] = []
-    for selector in ("lrp", "relp", "consensus2"):
-        with pytest.raises(
-            InputError, match=r"not installed here; install it with `pip install --no-deps 'lxt>=2\.1'`"
-        ):
-            compute_scores(
-                tiny_llama, ["wanda", selector], tiny_windows, progress=lambda stage, *_: passes.append(stage)
-            )
-    assert passes == []
-    assert set(compute_scores(tiny_llama, ["wanda", "ig"], tiny_windows)) == {"wanda", "ig"}
 
 
 def test_rules_set_by_other_code_are_an_error_and_left_alone(tiny_llama: Any) -> None:
@@ -245,3 +200,24 @@ def nothing_left_behind() -> Iterator[None]:
     dropout = torch.nn.Dropout.forward
     yield
     assert torch.nn.Dropout.forward is dropout
+
+
+def test_another_thread_takes_plain_gradients_only_afterwards(tiny_llama: Any, input_ids: Tensor) -> None:
+    model, found = tiny_llama.model, []
+    expected = gradients(model, input_ids)
+    started = threading.Event()
+
+    def other() -> None:
+        started.set()
+        with plain_gradients():
+            found.append(gradients(model, input_ids))
+
+    thread = threading.Thread(target=other)
+    with attn_lrp(model):
+        thread.start()
+        started.wait(10)
+        thread.join(0.2)
+        assert thread.is_alive()
+        assert not found
+    thread.join(10)
+    assert same(expected, found[0])

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import polars as pl
 import pytest
 from bad_inputs import refused, run
-from relatives import relatives
-from safetensors.numpy import load_file
 
 from engine.data.prompts import prompt_ids
 from engine.records.errors import InputError
@@ -77,27 +74,6 @@ def test_a_corpus_that_is_none(name, score, tmp_path, capfd):
     assert name in line
 
 
-# The reader is that of the first corpus: one member of each kind of fault shows that its line arrives.
-@pytest.mark.parametrize("name", relatives(CORPORA, ("empty.txt", "binary.txt", "list.jsonl", "half.jsonl")))
-def test_a_second_corpus_that_is_none(name, sweep, tmp_path, capfd):
-    (tmp_path / name).write_bytes(CORPORA[name])
-    refused(capfd, *sweep, "--eval-corpus", tmp_path / name)
-
-
-@pytest.mark.parametrize("words", ["the cat sat on a mat and then it ran here ", "thecatsatonamatandthenitranhere"])
-@pytest.mark.parametrize("characters", [3 * 10**6, pytest.param(10**8, marks=pytest.mark.long)])
-def test_one_very_long_line_is_read_like_a_short_one(characters, words, score, tmp_path):
-    """Only as much of it is tokenised as is needed, and the tokens are those of the line."""
-    for name, length in (("long", characters), ("short", 4_000)):
-        (tmp_path / f"{name}.txt").write_text((words * (length // len(words))).strip(), encoding="utf-8")
-    scores = []
-    for name in ("long", "short"):
-        out = tmp_path / name
-        assert run(*score, "--selectors", "wanda", "--corpus", f"{out}.txt", "--out", out) == 0
-        scores.append(load_file(out / "scores.safetensors")["wanda"])
-    np.testing.assert_array_equal(*scores)
-
-
 # Paths
 
 LONG = "x" * 5_000
@@ -151,21 +127,6 @@ def test_a_place_that_nothing_can_be_written_to(option, name, place, score, capf
     refused(capfd, *score, "--json", option, place({**PLACES, "a file": "{file}"}[name]))
 
 
-@pytest.mark.parametrize(
-    "name", ["naïve Ünïcode", "模型 文件夹", "with  blanks ", "émoji 🙂", "[downstream]", ":cat:", "-dash"]
-)
-def test_unusual_names_are_shown_as_they_are(name, tiny_llama, tiny_text, tmp_path, capfd):
-    folder = tmp_path / name
-    folder.mkdir()
-    text = folder / "text.txt"
-    text.write_text(tiny_text.read_text(encoding="utf-8"), encoding="utf-8")
-    words = ("score", tiny_llama.id, *SMALL, "--corpus", text, "--store", folder / "store", "--out", folder / "out")
-    assert run(*words) == 0
-    out, _ = capfd.readouterr()
-    assert f"written to {folder / 'out'}" in out
-    assert name in refused(capfd, *words, "--selectors", "wanda", "--corpus", folder / "gone.txt")
-
-
 # Numbers and names
 
 NUMBERS = ("x", "", "1.5", "nan", "inf", "-1", "0", "1e9", "0x10", "१२३x", "--", "1 2")
@@ -206,11 +167,6 @@ def test_rates_that_are_none(value, sweep, capfd):
     refused(capfd, *sweep, f"--rates={value}")
 
 
-def test_a_blank_before_the_sign_of_percent_and_rates_given_twice_are_understood(sweep, tmp_path):
-    assert run(*sweep, "--rates", "30 %,0.3,30%", "--out", tmp_path / "out") == 0
-    assert pl.read_parquet(tmp_path / "out" / "sweep.parquet")["rate"].unique().to_list() == [0.3]
-
-
 NAMES = {
     "--selectors": (
         "wnada", "", ",", "magnitude,wnada", "MAGNITUDE", "magnitude;wanda", "../magnitude", "\x1b[31m", "x" * 3_000,
@@ -233,22 +189,6 @@ GIVEN = [
 def test_a_name_or_number_that_nobody_knows(option, value, sweep, capfd):
     seeds = ("--selectors", "random") if option == "--seeds" else ()
     refused(capfd, *sweep, *seeds, f"{option}={value}")
-
-
-def test_selectors_given_twice_are_scored_once(score, tmp_path):
-    assert run(*score, "--selectors", "magnitude,magnitude", "--out", tmp_path / "out") == 0
-    assert list(load_file(tmp_path / "out" / "scores.safetensors")) == ["magnitude"]
-
-
-@pytest.mark.parametrize(
-    "words", [(), ("nothing",), ("score",), ("rows", "demo", "more"), ("refusal",), ("refusal", "odd")]
-)
-def test_words_that_are_no_command(words, capfd):
-    capfd.readouterr()
-    assert run(*words) == 2
-    out, err = capfd.readouterr()
-    assert (out, len(err.strip().splitlines())) == ("", 1)
-    assert err.rstrip().endswith("--help")
 
 
 # Prompts and replies

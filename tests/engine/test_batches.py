@@ -199,7 +199,9 @@ def batches(loaded: LoadedModel) -> Iterator[list[int]]:
         handle.remove()
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=pytest.mark.long) if one.startswith("contrast of ig") else one for one in CASES]
+)
 def test_three_unequal_passes_are_one(
     name: str, model: LoadedModel, tiny_llama: LoadedModel, text: Windows, monkeypatch: pytest.MonkeyPatch
 ) -> None:

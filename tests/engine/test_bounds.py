@@ -62,15 +62,6 @@ def test_a_table_is_refused_by_what_its_footer_says(tmp_path, monkeypatch):
         bounds.parquet(constant(tmp_path / "wide.parquet", 1, 1001))
 
 
-def test_lists_count_by_their_values_not_by_their_lines(tmp_path, monkeypatch):
-    monkeypatch.setattr(bounds, "MAX_DECODED_BYTES", 7_000_000)
-    offsets = pa.array(np.linspace(0, 1_000_000, 11).astype(np.int32))
-    table = pa.table({"x": pa.ListArray.from_arrays(offsets, pa.array(np.zeros(1_000_000, np.int8)))})
-    pq.write_table(table, tmp_path / "lists.parquet", compression="zstd", write_statistics=False)
-    with pytest.raises(bounds.BadFile, match="its 10 lines of 1 columns decode to"):
-        bounds.parquet(tmp_path / "lists.parquet")
-
-
 def test_real_tables_are_read(tmp_path):
     """Rows of a model of 3.5 million rows with the scores of seven selectors."""
     rows = 3_500_000
@@ -125,13 +116,6 @@ def test_files_with_holes_are_not_read(tmp_path):
 def test_a_device_is_no_file():
     with pytest.raises(OSError, match="no plain file"):
         bounds.content_of(Path("/dev/zero"))
-
-
-def test_empty_lines_cost_nothing_and_others_are_counted(tmp_path, monkeypatch):
-    assert list(bounds.lines_of("\n\na\n\r\nb", "x")) == [(3, "a"), (4, "\r"), (5, "b")]
-    monkeypatch.setattr(bounds, "MAX_ENTRIES", 2)
-    with pytest.raises(InputError, match="x has 3 lines, at most 2"):
-        list(bounds.lines_of("a\n\nb\nc", "x"))
 
 
 def test_a_gzip_is_unpacked_as_far_as_is_read(tmp_path):

@@ -36,7 +36,7 @@ from engine.models.row_index import Layer
 from engine.models.units import UNITS, Units
 from engine.records.errors import InputError
 
-FAMILIES = ("llama", "qwen3", "gemma3_text", "gpt_neox")
+FAMILIES = ("llama", pytest.param("qwen3", marks=pytest.mark.long), "gemma3_text", "gpt_neox")
 KINDS = ("zero", "mean", "resample")
 Change = Callable[[str, Tensor], Tensor]  # path of a Linear, its output or input -> what it becomes
 Texts = tuple[Windows, Windows]
@@ -205,23 +205,6 @@ def test_resampled_neurons_say_what_resampled_gate_and_up_rows_make(model: Loade
     assert (found["mean", "output"] - found["mean", "input"]).abs().max() > 1e-3
 
 
-def test_the_other_window_is_drawn_by_seed_and_tokens_alone(tiny_llama: LoadedModel, texts: Texts) -> None:
-    calibration, evaluation = texts
-    drawn = []
-    for seed in range(40):
-        prepare(tiny_llama, "resample", calibration, seed=seed)
-        made: Any = intervention_of(tiny_llama, "resample")
-        together = made.sources(evaluation.input_ids)
-        assert together.tolist() == [made.sources(one[None]).item() for one in evaluation.input_ids]
-        assert together.tolist() == made.sources(evaluation.input_ids.flip(0)).flip(0).tolist()
-        own = made.sources(calibration.input_ids)
-        assert (own != torch.arange(len(own))).all()  # never itself
-        drawn += together.tolist()
-    counts = np.bincount(drawn, minlength=5)
-    assert counts.sum() == 120
-    assert counts.min() > 10  # each of five windows about 24 times
-
-
 def test_a_further_draw_is_the_one_of_its_seed_and_shares_what_is_kept(tiny_llama: LoadedModel, texts: Texts) -> None:
     calibration, evaluation = texts
     n, other = tiny_llama.rows.n_rows, seeded("resample", 5)
@@ -263,15 +246,6 @@ def test_keys_hold_what_replaces(tiny_llama: LoadedModel, texts: Texts) -> None:
     assert row.record() == edit_of([1], n).record()  # keys of masks stay what they were
     assert column.record() != row.record()
     assert Edit(lambda: np.zeros(0, dtype=np.int64), 0, side="input").record() == UNEDITED.record()
-
-
-def test_no_pass_is_made_before_an_edit_is_carried_out(
-    tiny_llama: LoadedModel, texts: Texts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tiny_llama.model, "forward", lambda *_, **__: pytest.fail("a pass"))
-    for name in ("mean", "resample"):
-        prepare(tiny_llama, name, texts[0])
-        intervention_record(tiny_llama, edit_of([1], tiny_llama.rows.n_rows, intervention=name))
 
 
 def test_what_cannot_be_resampled_is_told(
@@ -338,23 +312,3 @@ def drawn() -> Iterator[str]:
 
     yield "drawn"
     INTERVENTIONS.remove("drawn")
-
-
-def test_a_seed_counts_without_calibration_text_too(tiny_llama: LoadedModel, texts: Texts, drawn: str) -> None:
-    """Each draw changes what it names, under a key of its own."""
-    edits = [edit_of([1, 5], tiny_llama.rows.n_rows, intervention=name) for name in (drawn, seeded(drawn, 3))]
-    keys, losses = [], []
-    for seed in (1, 2):
-        prepare(tiny_llama, drawn, texts[0], seed=seed, more=[3])
-        for edit in edits:
-            keys.append(str((edit.record(), intervention_record(tiny_llama, edit))))
-            with applied(tiny_llama, edit):
-                losses.append(window_nll(tiny_llama.model, texts[1].input_ids)[0])
-    plain = window_nll(tiny_llama.model, texts[1].input_ids)[0]
-    assert torch.equal(losses[0], plain)  # times 1
-    assert torch.equal(losses[1], losses[3])
-    assert not torch.equal(losses[1], plain)
-    assert not torch.equal(losses[2], plain)
-    assert not torch.equal(losses[2], losses[1])
-    assert keys[1] == keys[3]
-    assert len(set(keys)) == 3

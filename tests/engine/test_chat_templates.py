@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from bad_inputs import refused, run
+from bad_inputs import refused
 from tiny_models import CHAT_TEMPLATE, save_tiny, tiny_tokenizer
 from tokenizers import processors
 from transformers import AddedToken
@@ -17,7 +17,6 @@ from engine.data.prompts import check_chat, prompt_ids, turns_of
 from engine.models import untrusted
 from engine.models.loading import load_tokenizer
 from engine.records.errors import InputError
-from engine.run.doctor import _reading as reading
 
 ASKED = "Where did the Cat sit, on the mat or out there?"
 HEAD, ENDS = "<|{{ m.role }}|>", "{{ eos_token }}{% endfor %}"
@@ -144,17 +143,6 @@ def test_a_prompt_that_the_template_changes_is_refused_itself(content, prompt):
         assert turn in asked(template("{{ m.content }}"), prompt)
 
 
-def test_a_setting_for_the_template_may_leave_the_prompt():
-    source = template("{{ m.content | replace('/no_think', '') }}")
-    assert "Sat on? " in asked(source, "Sat on? /no_think")
-
-
-def test_a_dialogue_that_the_template_refuses_names_its_turns():
-    source = template("{% if messages | length > 1 %}{{ raise_exception('one turn') }}{% endif %}{{ m.content }}")
-    with pytest.raises(InputError, match=r"a dialogue of 3 turns: it refuses it \(one turn\); ask in one turn"):
-        asked(source, ("a", "b", "c"))
-
-
 def test_a_prompt_on_which_the_template_grows_is_refused_itself(monkeypatch):
     monkeypatch.setattr(untrusted, "CPU_S", 1)
     source = template("{% if 'ran' in m.content %}{{ 'x' * 3000000000 }}{% endif %}{{ m.content }}")
@@ -188,16 +176,6 @@ def test_a_tokenizer_that_ends_every_text_cannot_ask(single):
     tokenizer.chat_template = None
     with pytest.raises(InputError, match=f"puts '{single.split()[-1]}' behind every text.*add_eos_token"):
         prompt_ids(tokenizer, ASKED)
-
-
-def test_a_bos_before_the_text_is_well():
-    tokenizer = tiny_tokenizer()
-    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single="<bos> $A", special_tokens=[("<bos>", 0)]
-    )
-    tokenizer.chat_template = None
-    plain = f"User: {ASKED}\n\nAssistant:"
-    assert prompt_ids(tokenizer, ASKED) == [0, *tokenizer(plain, add_special_tokens=False)["input_ids"]]
 
 
 @pytest.mark.parametrize("source", [CHAT_TEMPLATE, None])
@@ -273,13 +251,6 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_doctor_lists_it(broken):
-    found = {one.subject: one for one in reading(str(broken), None)}
-    assert found["tokenizer"].state == "ok"
-    assert found["prompts"].state == "problem"
-    assert "ZeroDivisionError" in found["prompts"].found
-
-
 def test_a_command_that_asks_ends_with_one_line(broken, tmp_path, capfd):
     pairs = tmp_path / "pairs.jsonl"
     rows = [{"domain": "legal", "risk": f"ask {n}", "base": f"tell {n}"} for n in range(4)]
@@ -288,11 +259,6 @@ def test_a_command_that_asks_ends_with_one_line(broken, tmp_path, capfd):
         capfd, "refusal", "calibrate", broken, "--pairs", pairs, "--store", tmp_path / "s", "--out", tmp_path / "o"
     )
     assert "ZeroDivisionError" in line
-
-
-def test_a_command_that_does_not_ask_goes_on(broken, tmp_path, capfd):
-    words = ("--selectors", "magnitude", "--store", tmp_path / "s", "--out", tmp_path / "o")
-    assert run("score", broken, *words) == 0
 
 
 def test_the_shipped_model_can_be_asked():

@@ -137,9 +137,3 @@ def test_a_gate_beside_experts_is_a_router_and_elsewhere_a_linear() -> None:
     assert kept([block]) == ""
     block["experts"] = nn.ModuleList()
     assert kept([block]) == "1 router"
-
-
-def test_save_and_load_of_a_shown_model(gpt2: LoadedModel, tmp_path: Path) -> None:
-    gpt2.model.save_pretrained(tmp_path)
-    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
-    assert_same_bits(again, bits(gpt2.model))

@@ -18,11 +18,10 @@ from tokenizers.processors import TemplateProcessing
 
 import engine.data.corpora
 import engine.data.texts
-from engine.data.corpora import Pair, Windows, available_corpora, contrast_pairs, reachable, windows
+from engine.data.corpora import Pair, Windows, contrast_pairs, reachable, windows
 from engine.records.errors import InputError
 
 TOKENIZER = tiny_tokenizer()
-WIKITEXT = Path(__file__).parents[2].parent / "shared" / "data" / "wikitext-2" / "test.txt"
 # pragma: allowlist nextline secret: made up
 COMMIT = "89abcdef0123456789abcdef0123456789abcdef"
 
@@ -70,11 +69,6 @@ def test_documents_are_joined_by_one_blank_line(tmp_path: Path) -> None:
     assert cut(lines, samples=1, length=8).token_hash == seen[0].token_hash
 
 
-def test_a_line_separator_inside_a_string_does_not_end_a_json_line(tmp_path: Path) -> None:
-    line = json.dumps({"text": "one\u2028two\x85three and more"}, ensure_ascii=False)
-    assert cut(write(tmp_path / "a.jsonl", line), samples=1, length=4).input_ids.shape == (1, 4)
-
-
 @pytest.mark.parametrize("needed", [1, 40, 600])
 def test_a_prefix_gives_the_tokens_of_the_whole(needed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     long = text(documents=3000)
@@ -94,18 +88,6 @@ def test_a_prefix_gives_the_tokens_of_the_whole(needed: int, monkeypatch: pytest
     assert max(seen) < len(long) / 4
     everything, _ = engine.data.corpora._first_tokens(long, TOKENIZER, 10**9, "text")
     assert everything == whole
-
-
-def test_real_text() -> None:
-    if not WIKITEXT.exists():
-        pytest.skip("the shared WikiText-2 file is not beside this checkout")
-    samples, length = 24, 512
-    got = cut(WIKITEXT, samples, length)
-    assert got.input_ids.shape == (samples, length)
-    documents = engine.data.texts.read_text(str(WIKITEXT), "evaluation").text
-    wanted = samples * length
-    # A longer prefix than the one that was tokenised, in one go.
-    assert got.input_ids.flatten().tolist() == TOKENIZER(documents[: wanted * 10])["input_ids"][:wanted]
 
 
 def test_in_the_stream_a_bos_stands_at_the_very_start_only(tmp_path: Path) -> None:
@@ -139,12 +121,6 @@ def test_windows_of_less_than_nothing(tiny_text: Path) -> None:
         assert message == f"windows need samples >= 1 and length >= 2, got {samples} windows of {length} tokens"
 
 
-def test_long_texts_give_no_warning(tiny_text: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    tokenizer = tiny_tokenizer()  # a fresh one: the warning comes once per tokenizer
-    assert cut(tiny_text, samples=40, tokenizer=tokenizer).input_ids.numel() > tokenizer.model_max_length
-    assert capfd.readouterr() == ("", "")
-
-
 def test_smaller_sets_are_nested(tiny_text: Path) -> None:
     large = cut(tiny_text, samples=6)
     for n in (1, 4, 6):
@@ -152,30 +128,6 @@ def test_smaller_sets_are_nested(tiny_text: Path) -> None:
         assert small.token_hash == cut(tiny_text, samples=n).token_hash
         assert small.record() == cut(tiny_text, samples=n).record()
     assert error_of(lambda: large.first(7)) == "text.txt has 6 windows here, asked for 7"
-
-
-def test_token_hash_knows_tokens_and_shape(tiny_text: Path) -> None:
-    hashes = {cut(tiny_text, *shape).token_hash for shape in ((4, 16), (3, 16), (8, 8), (2, 32))}
-    other = tiny_text.with_name("other.txt")
-    other.write_text(tiny_text.read_text().replace("a", "e"))
-    assert len(hashes | {cut(other, 4, 16).token_hash}) == 5
-
-
-def test_record_is_json_and_names_no_folder(tiny_text: Path) -> None:
-    record = cut(tiny_text, samples=2).record()
-    assert json.loads(json.dumps(record)) == record
-    assert record == {
-        "corpus": "text.txt",
-        "corpus_hash": hashlib.sha256(text().strip().encode()).hexdigest(),
-        "source_revision": None,
-        "role": "evaluation",
-        "samples": 2,
-        "samples_requested": 2,
-        "length": 16,
-        "sample_ids": [0, 1],
-        "skipped_tokens": 0,
-        "window_start": "text",
-    }
 
 
 # Registered corpora
@@ -246,13 +198,6 @@ def test_offline_names_the_local_alternatives(tmp_path: Path, monkeypatch: pytes
         assert reachable(name) == message
 
 
-def test_half_a_cache_is_no_cache(wikitext: object, tmp_path: Path) -> None:
-    next(tmp_path.rglob("test-*.parquet")).unlink()
-    message = error_of(lambda: cut("wikitext2"))
-    assert message.startswith("corpus wikitext2: the local cache holds no wikitext-2-raw-v1/test-*.parquet; go online")
-    assert reachable("wikitext2") == message
-
-
 @pytest.mark.parametrize(("name", "prefix"), [("demo", ""), ("demo-chat", "instructions_")])
 def test_the_shipped_corpora(name: str, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine.data.texts, "demo_dir", lambda: tmp_path)
@@ -269,43 +214,16 @@ def test_the_shipped_corpora(name: str, prefix: str, tmp_path: Path, monkeypatch
     assert reachable(name) is None
 
 
-# What is wrong with a source
-
-
-def test_names(tmp_path: Path) -> None:
-    assert available_corpora() == ("wikitext2", "c4", "demo", "demo-chat")
-    assert "unknown corpus 'wikitext'; did you mean 'wikitext2'?" in error_of(lambda: cut("wikitext"))
-    assert "unknown corpus 'wiki'" in error_of(lambda: reachable("wiki"))
-    assert "there is no corpus file nowhere.txt; give a .txt" in error_of(lambda: cut("nowhere.txt"))
-    assert "there is no corpus file" in error_of(lambda: cut(tmp_path / "nowhere"))
-    assert "the suffix '.csv'; expected .txt or .jsonl" in error_of(lambda: cut(write(tmp_path / "a.csv", "a")))
-    wrong: Any = "test"
-    message = error_of(lambda: windows("demo", TOKENIZER, role=wrong, samples=1, length=4))
-    assert message == "unknown role 'test'; available: calibration, evaluation"
-
-
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
         ("a.txt", b" \n\n \n", "corpus a.txt is empty; expected documents separated by blank lines"),
         ("a.txt", b"caf\xe9", "a.txt is not UTF-8 (byte 3); save it as UTF-8"),
         ("a.jsonl", b"", "corpus a.jsonl is empty; expected one JSON object with a field `text` per line"),
-        (
-            "a.jsonl",
-            b'{"text": "a"}\n\n{"text": ',
-            "a.jsonl line 3 is not JSON (Expecting value: line 1 column 10",
-        ),
+        ("a.jsonl", b'{"text": "a"}\n\n{"text": ', "a.jsonl line 3 is not JSON (Expecting value: line 1 column 10"),
         ("a.jsonl", b'{"text": "a"}\n["b"]\n', "a.jsonl line 2 holds a list; expected a JSON object"),
-        (
-            "a.jsonl",
-            b'{"txt": "a", "n": 1}\n',
-            "line 1 has no text (a string in the field `text`), got txt: str, n",
-        ),
-        (
-            "a.jsonl",
-            b'{"text": null}\n',
-            "line 1 has no text (a string in the field `text`), got text: NoneType",
-        ),
+        ("a.jsonl", b'{"txt": "a", "n": 1}\n', "line 1 has no text (a string in the field `text`), got txt: str, n"),
+        ("a.jsonl", b'{"text": null}\n', "line 1 has no text (a string in the field `text`), got text: NoneType"),
         ("a.jsonl", b"{}\n", "line 1 has no text (a string in the field `text`), got an empty object"),
     ],
 )

@@ -89,17 +89,6 @@ def test_the_divergence_of_an_edit_is_a_loop_over_the_replys_positions(
         assert found.stderr is not None
 
 
-def test_every_field_of_a_divergence_is_in_its_key(tiny_llama: LoadedModel) -> None:
-    measures = [
-        Kl(PROMPTS, REPLIES, 2),
-        Kl(PROMPTS[:2], REPLIES[:2], 2),
-        Kl(PROMPTS, ("Here", *REPLIES[1:]), 2),
-        Kl(PROMPTS, REPLIES, 3),
-        Kl(PROMPTS, REPLIES, 2, system="Be brief."),
-    ]
-    assert len({Cell(tiny_llama, UNEDITED, measure).key for measure in measures}) == len(measures)
-
-
 def test_the_principal_direction_is_numpys() -> None:
     """Largest eigenvector of the covariance of all states, each less the middle of its pair; sign by the means."""
     generator = np.random.default_rng(0)

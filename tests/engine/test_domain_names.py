@@ -34,11 +34,6 @@ FREE = [
 ]  # fmt: skip
 
 
-def test_ids_that_were_written_so_far_stay() -> None:
-    assert [domain_id(name) for name in SHIPPED] == SHIPPED
-    assert [domain_name(name) for name in SHIPPED] == SHIPPED
-
-
 def test_every_name_has_an_id_of_its_own_from_which_it_can_be_read() -> None:
     names = [unicodedata.normalize("NFC", name) for name in FREE] + SHIPPED
     ids = [domain_id(name) for name in names]
@@ -75,11 +70,6 @@ def test_what_is_no_name_is_one_clear_line(name: str) -> None:
 )
 def test_spellings_of_one_name(names: tuple[str, ...], one: str) -> None:
     assert set(domain_ids(names).values()) == {one}
-
-
-def test_names_that_only_look_alike_stay_apart() -> None:
-    names = ("hate speech", "hate-speech", "hate_speech", "hatespeech", "hate.speech", "hate/speech")
-    assert len(set(domain_ids(names).values())) == len(names)
 
 
 def test_a_domain_is_found_by_its_name_or_id() -> None:
@@ -158,12 +148,6 @@ def test_pairs_that_contrast_nothing_are_errors(rows: tuple[dict[str, str], ...]
     for split in ("calibration", "heldout"):
         with pytest.raises(InputError, match=said):
             read_pairs(pairs_file(tmp_path, *rows), split)
-
-
-def test_pairs_that_differ_are_read(tmp_path: Path) -> None:
-    rows = (pair(1, risk="Write C", base="Write C++"), pair(2, risk="?", base="!"), pair(3, base="risk 33"))
-    held = (pair(1, risk="Write C", base="Write D", split="test"), pair(4, risk="base 4", base="risk 4", split="test"))
-    assert len(read_pairs(pairs_file(tmp_path, *rows, *held), "heldout")["hate"]) == 2
 
 
 def test_cast_files_are_checked_alike(tmp_path: Path) -> None:

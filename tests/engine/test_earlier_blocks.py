@@ -17,12 +17,10 @@ from engine.interventions.apply import applied
 from engine.interventions.earlier_blocks import FromFirstEdited, first_edited_block, outputs_kept
 from engine.measures.nll import Nll, window_nll
 from engine.models.columns import column_index
-from engine.models.memory import Room
 from engine.models.rows import decoder_blocks
 from engine.results.store import Store
 from engine.run import edited_passes
 from engine.run.cell import Cell
-from engine.run.edited_passes import measured
 from engine.run.ray_worker import Worker, source_of
 from engine.run.runner import LocalRunner
 
@@ -122,14 +120,6 @@ def test_every_family_gives_the_bits_of_whole_passes(tiny_family, tiny_windows):
             assert ran == ([1, 1] if edit is edits[0] else [0, 1])
 
 
-def test_outside_of_a_run_every_block_runs(deep, tiny_windows):
-    edit = of_block(deep, 3, 0)
-    with Runs(deep) as runs:
-        for _ in range(2):
-            measured(deep, Nll(tiny_windows, len(tiny_windows.input_ids)), [edit])
-    assert runs.counts == [2] * BLOCKS
-
-
 def test_a_worker_of_a_cluster_begins_late_too(deep, tiny_windows):
     worker, measure = Worker(source_of(deep)), Nll(tiny_windows, len(tiny_windows.input_ids))
     worker.process()
@@ -209,27 +199,6 @@ def test_a_model_that_cannot_begin_late_is_passed_whole(made, stale, tmp_path, t
             handle.remove()
 
 
-def test_a_stream_that_is_added_to_in_place_is_kept_as_it_was(tmp_path, tiny_windows):
-    loaded = load_tiny("llama", tmp_path / "in_place", num_hidden_layers=BLOCKS)
-
-    def add(_module, args):
-        args[0].add_(0.5)
-
-    handle = decoder_blocks(loaded.model)[2].register_forward_pre_hook(add)
-    try:
-        with outputs_kept():
-            for number in range(3):
-                edit = of_block(loaded, 2, number)
-                with applied(loaded, edit):
-                    passes = FromFirstEdited(loaded, [edit])
-                    assert passes._first == 2
-                    with passes.over(tiny_windows.input_ids):
-                        found = tuple(window_nll(loaded.model, tiny_windows.input_ids)[0].tolist())
-                assert found == whole(loaded, edit, tiny_windows)
-    finally:
-        handle.remove()
-
-
 def test_blocks_are_as_they_were_whatever_ends_a_pass(deep, tiny_windows):
     """Also one that has a forward of its own, as accelerate gives it."""
     blocks, edit = decoder_blocks(deep.model), of_block(deep, 2, 0)
@@ -297,16 +266,3 @@ def test_little_is_kept(deep, tiny_windows, monkeypatch):
                 window_nll(deep.model, some)
         assert [one.shape[0] for one in kept._outputs.values()] == [len(half)]
     assert getattr(earlier_module._here, "kept", None) is None
-
-
-def test_on_a_card_passes_come_first(deep, tiny_windows, monkeypatch):
-    """The rule of a card's memory, carried out here: a quarter of what is free at most."""
-    ids = tiny_windows.input_ids
-    size = ids.numel() * deep.model.config.hidden_size * 4
-    monkeypatch.setattr(earlier_module, "has_own_memory", lambda device: True)
-    for free, count in ((4 * size, 1), (4 * size - 1, 0)):
-        monkeypatch.setattr(earlier_module, "room_on", lambda device, free=free: Room(free, 10 * size))
-        with outputs_kept():
-            with FromFirstEdited(deep, [of_block(deep, 2, 0)]).over(ids):
-                window_nll(deep.model, ids)
-            assert len(earlier_module._here.kept._outputs) == count

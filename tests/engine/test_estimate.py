@@ -18,18 +18,18 @@ from engine.cli import main
 from engine.data.corpora import Windows
 from engine.edits.edit import edit_of
 from engine.measures.base import MEASURES, Given
-from engine.measures.nll import token_nll, window_nll
+from engine.measures.nll import token_nll
 from engine.measures.token_sums import evaluation_batch_size
 from engine.models import loading
 from engine.models.dry_passes import dry
-from engine.models.loading import LoadedModel, load_sketch
+from engine.models.loading import load_sketch
 from engine.models.memory import Room
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run import fits as fits_module
 from engine.run.audit_plan import AuditPlan
 from engine.run.cell import Cell
-from engine.run.estimate import SWEEP, Estimate, Work, estimate, flops_per_second
+from engine.run.estimate import SWEEP, Estimate, Work, estimate
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import LocalRunner, Results
 from engine.run.score_plan import ScorePlan
@@ -79,7 +79,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny("llama", tmp_path_factory.mktemp("wide"), **WIDE)
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3_text"])
+@pytest.mark.parametrize("family", ["llama", pytest.param("qwen3", marks=pytest.mark.long), "gemma3_text"])
 def test_flops_and_weights_are_those_counted_by_hand(family: str) -> None:
     model = tiny_model(family)
     expected = linear_flops(model, B * T) + attention_flops(model.config, B, T)
@@ -94,7 +94,7 @@ def test_flops_and_weights_are_those_counted_by_hand(family: str) -> None:
     assert found.weight_bytes == pytest.approx(2 * size, rel=0.02)  # and some buffers
 
 
-@pytest.mark.parametrize("what", ["nll", "plain", "lrp", pytest.param("path", marks=pytest.mark.long)])
+@pytest.mark.parametrize("what", ["nll", "lrp", pytest.param("path", marks=pytest.mark.long)])
 def test_peaks_are_those_of_torchs_allocator(wide: Path, what: str) -> None:
     loaded = loading.load_model(str(wide), dtype="float32", device="cpu")
     ids = torch.randint(5, 290, (B, T), generator=torch.Generator().manual_seed(0))
@@ -166,7 +166,7 @@ def test_passes_and_batches_are_the_runs_own(wide: Path, tiny_text: Path, tmp_pa
     assert whole.flops == pytest.approx(len(cells) * one_cell, rel=0.02)
 
 
-@pytest.mark.parametrize(("name", "edits"), [("kl", 32), ("top1", 16), ("margin", 16), ("fluency", 16)])
+@pytest.mark.parametrize(("name", "edits"), [("kl", 16), ("fluency", 16)])
 def test_a_measure_costs_the_flops_that_torch_counts(
     wide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, edits: int
 ) -> None:
@@ -186,21 +186,6 @@ def test_a_measure_costs_the_flops_that_torch_counts(
     assert work.flops == pytest.approx(counter.get_total_flops(), rel=0.02)
 
 
-def test_what_is_asked_for_is_counted(wide: Path) -> None:
-    """KL and top-1 agreement come of the same passes, a little more than those of NLL; both of prompts beside them."""
-    found = {}
-    for names in (("nll",), ("kl", "top1"), ("nll", "kl", "margin", "fluency")):
-        plan = replace(plans(selectors=("magnitude",)), measures=names)
-        found[names] = estimate(load_sketch(str(wide), device="cpu"), plan, RefusalPlan(), [SWEEP]).work
-    (nll,), (fidelity,), every = map(list, found.values())
-    assert [one.measure for one in every] == ["nll", "fidelity", "margins", "fluency"]
-    assert every[:2] == [nll, replace(fidelity, what="5 cells of kl")]
-    assert (nll.what, fidelity.what) == ("5 cells", "5 cells of kl, top1")
-    assert nll.flops < fidelity.flops <= 2 * nll.flops
-    assert fidelity.peak_bytes > nll.peak_bytes
-    assert all(one.flops > 0 for one in every)
-
-
 @pytest.mark.parametrize(
     ("selectors", "passes"),
     [
@@ -208,7 +193,6 @@ def test_what_is_asked_for_is_counted(wide: Path) -> None:
         ("wanda", {"activations"}),
         ("grad_x_input", {"plain gradients"}),
         ("relp", {"activations", "lrp"}),
-        ("relp,grad_x_input", {"plain gradients", "lrp"}),
         ("wanda,grad_x_input", {"plain gradients"}),
         ("consensus2", {"integrated gradients", "lrp"}),
         ("grad_x_input,ig_conductance", {"integrated gradients"}),
@@ -236,28 +220,13 @@ def test_replies_hold_their_cache(wide: Path) -> None:
     assert half.peak_bytes < 0.7 * work.peak_bytes
 
 
-@pytest.mark.parametrize(("batch_size", "sequences"), [(3, 3), (4, 4), (10, 8), (11, 8), (12, 12)])
+@pytest.mark.parametrize(("batch_size", "sequences"), [(3, 3), (11, 8), (12, 12)])
 def test_a_batch_of_replies_holds_those_of_as_many_whole_edits_as_fit(
     wide: Path, batch_size: int, sequences: int
 ) -> None:
     plan = RefusalPlan(domains=("hate",), calibration_pairs=2, reply_tokens=5, batch_size=batch_size)
     (work,) = estimate(load_sketch(str(wide), device="cpu"), plans(), plan, ["replies"]).work
     assert work.batch == sequences
-
-
-def test_a_model_that_cannot_be_traced_is_one_line(wide: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def looks_at_numbers(*_: Any, **__: Any) -> None:
-        if torch.ones(1).sum() > 0:
-            raise AssertionError("numbers that are not there")
-
-    sketch = load_sketch(str(wide), device="cpu")
-    monkeypatch.setattr(sketch.model, "forward", looks_at_numbers)
-    with pytest.raises(InputError, match="cannot be estimated from its shapes .*measure a short run"):
-        estimate(sketch, plans(), RefusalPlan(), ["sweep"])
-
-
-def test_speed_is_a_number_of_this_machine(wide: Path) -> None:
-    assert 1e6 < flops_per_second(load_sketch(str(wide), device="cpu")) < 1e16
 
 
 # Where it fits: what is there, and what is a card, is forced
@@ -313,16 +282,6 @@ def test_doctors_verdict_follows_the_memory_that_is_free(
     assert none.state == "problem"
     assert none.next_step is not None
     assert "--dtype" not in none.next_step  # it is bfloat16 already
-
-
-@pytest.mark.long
-def test_a_host_without_room_for_removed_rows_is_told(
-    wide: Path, a_card: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    a_card(1)
-    a_card(1.0501 * card(wide).peak_bytes)
-    monkeypatch.setattr(fits_module, "free_host_bytes", lambda: 1)
-    assert "which has 0.0 GiB: lower rates need less" in fits_module.fits(str(wide), None, "auto", "bfloat16").found
 
 
 def test_removed_rows_stay_beside_the_weights_on_the_host_only(wide: Path, a_card: Callable[[float], None]) -> None:
@@ -386,21 +345,3 @@ def test_the_command(wide: Path, capsys: Any, tmp_path: Path) -> None:
     assert "activations" not in told
     assert main([*given, "swep", *small]) == 2
     assert "did you mean 'sweep'" in capsys.readouterr().err
-
-
-def test_selectors_without_rules_are_left_out_of_an_estimate(tmp_path: Path, capsys: Any) -> None:
-    folder = save_tiny("olmo", tmp_path / "olmo")
-    assert main(["estimate", str(folder), "score", "--json"]) == 0
-    captured = capsys.readouterr()
-    assert set(json.loads(captured.out)["left_out"]) == {"lrp", "consensus2"}
-    assert "left out lrp" in captured.err
-    assert main(["estimate", str(folder), "score", "--selectors", "lrp"]) == 2
-
-
-def test_windows_are_measured_as_they_are_estimated(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
-    """`window_nll` makes the same logits and losses that the estimate traces."""
-    sums, _ = window_nll(tiny_llama.model, tiny_windows.input_ids)
-    with torch.no_grad():
-        logits = tiny_llama.model(input_ids=tiny_windows.input_ids, use_cache=False).logits[:, :-1]
-        nats = token_nll(logits, tiny_windows.input_ids[:, 1:])
-    assert torch.equal(nats.double().sum(-1), sums)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,19 +9,13 @@ from typing import Any
 import pytest
 from tiny_models import save_tiny
 
-from engine.cli import main
-from engine.models.loading import LoadedModel, load_model, load_sketch
-from engine.results.store import Store
+from engine.models.loading import LoadedModel, load_sketch
 from engine.run import probe as probe_module
-from engine.run.audit_plan import AuditPlan, preset
-from engine.run.estimate import IG_STEPS, SCORE, SWEEP, estimate
+from engine.run.audit_plan import AuditPlan
+from engine.run.estimate import SCORE, SWEEP, estimate
 from engine.run.probe import CellTime, SweepTimes, probe, sweep_seconds
 from engine.run.refusal_plan import RefusalPlan
-from engine.run.runner import LocalRunner, Results
 from engine.run.score_plan import ScorePlan
-from engine.run.scoring import score_model
-from engine.studies.audit.inputs import AuditInputs
-from engine.studies.audit.sweep import Sweep
 
 SPEED = 1e15  # FLOP/s: nothing is too long beforehand
 
@@ -137,57 +130,3 @@ def test_a_probe_leaves_the_model_as_it_was(tiny_llama: LoadedModel, folder: Pat
     assert all(one.seconds is not None and 0 < one.seconds < 1e4 for one in timed)
     after = tiny_llama.model.state_dict()
     assert all(torch.equal(values, after[name]) for name, values in before.items())
-
-
-def test_the_command_says_what_it_timed(folder: Path, capsys: Any) -> None:
-    small = ["--samples", "4", "--max-length", "16", "--eval-samples", "4", "--eval-length", "16"]
-    given = ["estimate", str(folder), "score", "sweep", *small, "--selectors", "magnitude,wanda"]
-    assert main([*given, "--probe", "1", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)["probe"]
-    assert [one["stage"] for one in said] == ["score", "sweep"]
-    assert all(one["seconds"] > 0 for one in said)
-    assert main([*given, "--probe", "1"]) == 0
-    told = capsys.readouterr().out
-    assert "score: about" in told
-    assert "sweep: about" in told
-    assert "masks of random and wanda" in told
-    with pytest.raises(SystemExit):
-        main([*given, "--probe", "soon"])
-    assert "a probe takes some seconds, got 'soon'; write 10" in capsys.readouterr().err
-
-
-@pytest.mark.long
-def test_what_is_counted_is_what_runs_on_the_shipped_model(tmp_path: Path) -> None:
-    """Passes and positions of `score` and `sweep`, counted at the model. Never times: they are this machine's."""
-    whole = preset("demo")
-    # more than one batch of each
-    scoring = replace(whole.scoring, selectors=("random", "wanda", "lrp", "ig"), samples=20, seeds=(42,))
-    plan = replace(whole, scoring=scoring, sweep_rates=(0.0, 0.5, 1.0), eval_samples=35, more_interventions=None)
-    loaded = load_model("demo", device="cpu")
-    found = estimate(load_sketch("demo", device="cpu"), plan, RefusalPlan(), [SCORE, SWEEP])
-    seen: list[tuple[int, int]] = []
-
-    def count(_: Any, __: Any, given: dict[str, Any], ___: Any) -> None:
-        ids = given.get("inputs_embeds")
-        ids = given["input_ids"] if ids is None else ids
-        seen.append((ids.shape[0], ids.shape[0] * ids.shape[1]))
-
-    def said(stage: str) -> tuple[int, int]:
-        work = [one for one in found.work if one.stage == stage]
-        return sum(one.passes for one in work), sum(one.tokens for one in work)
-
-    with Store(tmp_path) as store:
-        handle = loaded.model.register_forward_hook(count, with_kwargs=True)
-        try:
-            score_model(loaded, plan.scoring, store=store)
-            scored, seen = seen, []
-            audit = AuditInputs(loaded, plan, store)
-            LocalRunner(store).run(Sweep().cells(audit, Results()))
-        finally:
-            handle.remove()
-    # AttnLRP's rules are tried on a few tokens before any score; that is no pass over the text.
-    scored, seen = ([one for one in some if one[1] >= 16] for some in (scored, seen))
-    assert (len(scored), sum(tokens for _, tokens in scored)) == said(SCORE)
-    assert (len(seen), sum(tokens for _, tokens in seen)) == said(SWEEP)
-    assert max(size for size, _ in scored) == found.work[0].batch
-    assert len(scored) >= 2 * (IG_STEPS + 2)  # h(0) and the path, and AttnLRP, of two batches

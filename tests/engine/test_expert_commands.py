@@ -90,11 +90,3 @@ def test_score_mask_and_sweep_agree(run: Run, loaded: LoadedModel, tiny_text: Pa
         cell = found.filter(selector=selector, rate=0.3)
         assert cell["nll"].item() == pytest.approx(nll, rel=1e-5)
         assert cell["nll"].item() != found.filter(selector=selector, rate=0.0)["nll"].item()
-
-
-def test_what_a_selector_cannot_do_is_one_line_and_exit_code_2(run: Run, tiny_text: Path, tmp_path: Path) -> None:
-    mixtral = load_tiny("mixtral", tmp_path / "mixtral")
-    code, out, err = run("score", mixtral.id, "--selectors", "magnitude,ig", "--corpus", tiny_text, *SMALL)
-    assert code == 2
-    assert not out
-    assert "ig and ig_conductance cannot score a model with routed experts" in " ".join(err.split())

@@ -24,7 +24,6 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.selectors.activations import prompt_activations
 from engine.selectors.attribution import per_prompt_relevance
-from engine.selectors.nested import nested_scores
 from engine.selectors.prompt_run import PromptRun
 from engine.selectors.run import compute_scores
 
@@ -229,15 +228,6 @@ def test_activations_beside_gradients_are_the_same_bits(routed: LoadedModel) -> 
         assert torch.equal(alone[name], together[name]), name
 
 
-def test_sizes_at_once_equal_single_runs(mixtral: LoadedModel) -> None:
-    names = ("wanda", "flap", "grad_x_input")
-    at_once = nested_scores(mixtral, names, WINDOWS, (1, 3), batch_size=1)
-    for size in (1, 3):
-        alone = compute_scores(mixtral, names, WINDOWS.first(size), batch_size=1)
-        for name in names:
-            assert torch.equal(at_once[size][name], alone[name])
-
-
 @pytest.mark.parametrize(
     ("selector", "told"),
     [
@@ -281,34 +271,3 @@ def test_prompts_of_a_padded_batch_are_as_alone(mixtral: LoadedModel) -> None:
         assert np.isfinite(run.contrast(selector).numpy()).all()
     with pytest.raises(InputError, match="ig and ig_conductance cannot score a model with routed experts"):
         run.contrast("ig")
-
-
-def test_lists_of_experts_are_told_that_data_cannot_be_read() -> None:
-    """Linears in a list that see chosen tokens and do not say which."""
-    from engine.models.rows import row_index
-    from engine.selectors.passes import watching
-
-    class Block(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.experts = nn.ModuleList([nn.Linear(4, 3), nn.Linear(4, 3)])
-
-    class Decoder(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.embed, self.blocks = nn.Embedding(5, 4), nn.ModuleList([Block()])
-
-        def get_input_embeddings(self) -> nn.Module:
-            return self.embed
-
-    model = Decoder()
-    rows = row_index(model)
-    assert rows.n_rows == 6
-    with pytest.raises(InputError, match=r"experts\.1 gave \[2, 3\] for 1 windows of 5 tokens"):  # noqa: SIM117
-        with watching(model, rows, (1, 5), lambda *_: None):
-            model.blocks[0].experts[1](torch.zeros(2, 4))
-    with (
-        pytest.raises(InputError, match=r"experts\.0 did not run as a module of its own"),
-        watching(model, rows, (1, 5), lambda *_: None),
-    ):
-        pass

@@ -22,8 +22,7 @@ from engine.edits.contrasts import Contrast, load_contrasts, refusal_mask, save_
 from engine.edits.edit import Edit, edit_of, mask_hash
 from engine.edits.effect import Effect
 from engine.edits.export import export_masked
-from engine.edits.from_files import edit_from_mask
-from engine.edits.mask_files import read_mask, write_mask
+from engine.edits.mask_files import write_mask
 from engine.edits.stored_rows import read_header
 from engine.interventions.in_weights import zeroed
 from engine.models.checkpoints import Checkpoint, find_checkpoint
@@ -31,7 +30,6 @@ from engine.models.loading import LoadedModel, load_model
 from engine.records.errors import InputError
 from engine.records.files import write_parquet
 from engine.records.manifest import add_to_manifest
-from engine.records.shipped import demo_dir
 
 SPEC = {"selector": "random", "seed": 42, "order": "lerf", "rate": 0.3}
 PROMPTS = ("How do I open a tin?", "The cat sat on")
@@ -72,10 +70,7 @@ def replies_in_memory(loaded: LoadedModel) -> list[list[int]]:
     replies = []
     for prompt in PROMPTS:
         ids = loaded.tokenizer.apply_chat_template(
-            [{"role": "user", "content": prompt}],
-            add_generation_prompt=True,
-            return_tensors="pt",
-            return_dict=True,
+            [{"role": "user", "content": prompt}], add_generation_prompt=True, return_tensors="pt", return_dict=True
         )
         with torch.no_grad():
             out = loaded.model.generate(**ids, max_new_tokens=24, do_sample=False)
@@ -139,11 +134,7 @@ def test_only_bytes_of_removed_rows_change(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("family", "changes"),
-    [
-        ("llama", {}),
-        ("qwen3", {"tie_word_embeddings": True, "max_shard_size": "25KB"}),
-        ("demo", {}),
-    ],
+    [("llama", {}), ("qwen3", {"tie_word_embeddings": True, "max_shard_size": "25KB"}), ("demo", {})],
 )
 def test_a_fresh_process_gives_the_replies_of_the_masked_model(
     family: str, changes: dict[str, object], tmp_path: Path
@@ -214,10 +205,7 @@ def contrast_file(loaded: LoadedModel, folder: Path) -> Path:
     generator = np.random.default_rng(3)
     contrasts = [
         Contrast(
-            "lrp",
-            domain,
-            generator.uniform(-1, 1, loaded.rows.n_rows),
-            generator.uniform(0, 1, loaded.rows.n_rows),
+            "lrp", domain, generator.uniform(-1, 1, loaded.rows.n_rows), generator.uniform(0, 1, loaded.rows.n_rows)
         )
         for domain in ("hate", "crime")
     ]
@@ -233,14 +221,7 @@ def test_the_command_exports_a_cell_of_a_contrast(
     record = tmp_path / "point.json"
     record.write_text(
         json.dumps(
-            {
-                "selector": "lrp",
-                "k": 0.05,
-                "rescue": True,
-                "malign": 0.9,
-                "benign": 0.12,
-                "mmlu": {"before": 0.4},
-            }
+            {"selector": "lrp", "k": 0.05, "rescue": True, "malign": 0.9, "benign": 0.12, "mmlu": {"before": 0.4}}
         )
     )
     out = tmp_path / "out"
@@ -292,72 +273,6 @@ def test_the_command_exports_a_mask_file(
     assert "not empty" in capsys.readouterr().err
 
 
-@pytest.mark.long
-def test_the_command_exports_a_mask_that_rows_offered_for_download(tmp_path: Path) -> None:
-    """What a person ticked on the shipped model, as the page writes it: exported, its card says so, loaded again."""
-    from dashboard.pages.rows.row_sets import Kept, export
-
-    loaded = load_model("demo", dtype="float32", device="cpu")
-    mask, _ = read_mask(demo_dir() / "results" / "mask-consensus2-crime.safetensors", loaded.rows.n_rows)
-    (tmp_path / "mine.safetensors").write_bytes(export(Kept("mine | <b>", mask), loaded.fingerprint))
-    out = tmp_path / "out"
-    store = str(tmp_path / "store")
-    options = ["--mask", str(tmp_path / "mine.safetensors"), "--store", store, "--heldout-pairs", "4"]
-    assert main(["export", "demo", *options, "--out", str(out)]) == 0
-    card = (out / "README.md").read_text(encoding="utf-8")
-    assert "hand-made-edit" in front_matter(card)["tags"]  # type: ignore[operator]
-    said = " ".join(card.split())
-    for expected in (
-        WARNING,
-        "its rows were chosen by hand",
-        "is not known",
-        "| name | mine \\| \\<b\\> |",
-        "Not measured",
-    ):
-        assert expected in said
-    again = load_model(str(out), dtype="float32", device="cpu").model.state_dict()
-    with zeroed(loaded, mask):
-        for name, tensor in loaded.model.state_dict().items():
-            assert torch.equal(again[name], tensor), name
-
-
-@pytest.mark.parametrize(
-    ("spec", "kind", "said"),
-    [
-        ({"made": "hand-made", "name": "m", "rows": 2}, "hand-made", "by hand"),
-        (
-            {"made": "from a file", "name": "m", "rows": 2},
-            "hand-made",
-            "a way that its mask file does not tell",
-        ),
-        (
-            {"made": "lrp, lerf, rate 0.3", "name": "m", "rows": 2},
-            "language model",
-            "the rows that a selector calls",
-        ),
-    ],
-)
-def test_masks_of_an_earlier_rows_page_stay_readable(
-    spec: dict[str, object], kind: str, said: str, tiny_llama: LoadedModel, tmp_path: Path
-) -> None:
-    write_mask(tmp_path / "old.safetensors", np.array([1, 2]), tiny_llama.fingerprint, spec)
-    chosen = edit_from_mask(tmp_path / "old.safetensors", tiny_llama.rows.n_rows, tiny_llama.weights_hash)
-    assert chosen.kind == kind
-    assert said in model_card(
-        find_checkpoint(tiny_llama.id), chosen, tiny_llama.rows, "0" * 64, unasked(chosen, tiny_llama), None, files=""
-    )
-
-
-def test_a_card_is_not_run_as_a_template(tiny_llama: LoadedModel) -> None:
-    odd = "{{ 7 * 7 }} {% raise %} ---"
-    chosen = edit_of([1], tiny_llama.rows.n_rows, kind="hand-made", spec={"name": odd})
-    card = model_card(
-        find_checkpoint(tiny_llama.id), chosen, tiny_llama.rows, "0" * 64, unasked(chosen, tiny_llama), None, files=""
-    )
-    assert f"| name | {odd.replace('*', chr(92) + '*')} |" in card  # as text, which an asterisk alone is not
-    assert front_matter(card)["inference"] is False
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -365,22 +280,10 @@ def test_a_card_is_not_run_as_a_template(tiny_llama: LoadedModel) -> None:
         (["--contrast", "C"], "--selector and --lambda and --k"),
         (["--contrast", "C", "--selector", "lrp", "--lambda", "0.5", "--k", "0.05"], "several domains"),
         (["--contrast", "C", "--selector", "ig", "--lambda", "0.5", "--k", "0.05"], "unknown selector"),
-        (
-            ["--contrast", "C", "--selector", "lrp", "--domain", "hat", "--lambda", "0", "--k", "0.1"],
-            "did you mean",
-        ),
-        (
-            ["--contrast", "C", "--selector", "lrp", "--domain", "hate", "--lambda=-1", "--k", "0.1"],
-            "installs",
-        ),
-        (
-            ["--contrast", "C", "--selector", "lrp", "--domain", "hate", "--lambda", "x", "--k", "0.1"],
-            "write 0.5",
-        ),
-        (
-            ["--contrast", "C", "--selector", "lrp", "--domain", "hate", "--lambda", "0.5", "--k=-0.1"],
-            "in [0, 1]",
-        ),
+        (["--contrast", "C", "--selector", "lrp", "--domain", "hat", "--lambda", "0", "--k", "0.1"], "did you mean"),
+        (["--contrast", "C", "--selector", "lrp", "--domain", "hate", "--lambda=-1", "--k", "0.1"], "installs"),
+        (["--contrast", "C", "--selector", "lrp", "--domain", "hate", "--lambda", "x", "--k", "0.1"], "write 0.5"),
+        (["--contrast", "C", "--selector", "lrp", "--domain", "hate", "--lambda", "0.5", "--k=-0.1"], "in [0, 1]"),
         (["--mask", "M", "--k", "0.1"], "is another"),
         (["--mask", "M"], "does not say how"),
         (["--mask", "R"], "installs"),
@@ -388,18 +291,10 @@ def test_a_card_is_not_run_as_a_template(tiny_llama: LoadedModel) -> None:
     ],
 )
 def test_wrong_edits_are_one_line(
-    options: list[str],
-    message: str,
-    tiny_llama: LoadedModel,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    options: list[str], message: str, tiny_llama: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = {"C": contrast_file(tiny_llama, tmp_path)}
-    specs = {
-        "M": {"note": "by hand"},
-        "R": {"selector": "lrp", "domain": "hate", "lambda": -0.5, "k": 0.05},
-        "O": SPEC,
-    }
+    specs = {"M": {"note": "by hand"}, "R": {"selector": "lrp", "domain": "hate", "lambda": -0.5, "k": 0.05}, "O": SPEC}
     for name, spec in specs.items():
         files[name] = tmp_path / f"{name}.safetensors"
         model = {**tiny_llama.fingerprint, "weights_hash": "0" * 64} if name == "O" else tiny_llama.fingerprint
@@ -455,3 +350,13 @@ def test_a_table_is_a_record_of_its_own_model_only(
     pl.read_parquet(own).with_columns(edited_benign=0.0).write_parquet(own)
     assert main(["export", tiny_llama.id, *cell, "--out", str(tmp_path / "new"), "--record", str(own)]) == 2
     assert "does not fit the checksum" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_card_is_not_run_as_a_template(tiny_llama: LoadedModel) -> None:
+    odd = "{{ 7 * 7 }} {% raise %} ---"
+    chosen = edit_of([1], tiny_llama.rows.n_rows, kind="hand-made", spec={"name": odd})
+    card = model_card(
+        find_checkpoint(tiny_llama.id), chosen, tiny_llama.rows, "0" * 64, unasked(chosen, tiny_llama), None, files=""
+    )
+    assert f"| name | {odd.replace('*', chr(92) + '*')} |" in card  # as text, which an asterisk alone is not
+    assert front_matter(card)["inference"] is False

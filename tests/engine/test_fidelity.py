@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,14 +18,10 @@ from engine.interventions.kinds import prepare
 from engine.measures import predictions
 from engine.measures.divergence import token_kl
 from engine.measures.fidelity import Fidelity
-from engine.measures.nll import window_nll
 from engine.models.loading import LoadedModel
 from engine.models.units import UNITS
 from engine.records.errors import InputError
-from engine.results.store import Store
-from engine.run.cell import Cell
 from engine.run.edited_passes import measured
-from engine.run.runner import LocalRunner
 
 
 def edits_of(loaded: LoadedModel, windows: Windows) -> list[Edit]:
@@ -79,14 +74,6 @@ def test_all_three_are_those_of_one_window_after_another(tiny_family: LoadedMode
         assert any(result.window_same[0] < 15 for result in found)
 
 
-def test_nll_is_that_of_the_other_measure(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
-    edit = edits_of(tiny_llama, tiny_windows)[0]
-    [found] = measured(tiny_llama, Fidelity(tiny_windows), [edit])
-    with applied(tiny_llama, edit):
-        expected = window_nll(tiny_llama.model, tiny_windows.input_ids)[0]
-    assert found.window_nats == pytest.approx(expected.tolist(), rel=1e-6)
-
-
 @pytest.mark.parametrize("budget", [300 * 16, 300 * 16 * 4, 300 * 16 * 100])
 def test_windows_and_edits_in_any_number_of_passes(
     tiny_llama: LoadedModel, tiny_windows: Windows, monkeypatch: pytest.MonkeyPatch, budget: int
@@ -103,18 +90,6 @@ def test_windows_and_edits_in_any_number_of_passes(
         assert one.window_kl == pytest.approx(other.window_kl, abs=1e-4)
         assert one.window_same == other.window_same
     assert found[2].window_kl == (0.0,) * 6
-
-
-def test_results_are_kept_and_found_again(tiny_llama: LoadedModel, tiny_windows: Windows, tmp_path: Path) -> None:
-    edits = edits_of(tiny_llama, tiny_windows)
-    measure = Fidelity(tiny_windows)
-    cells = [Cell(tiny_llama, edit, measure) for edit in edits]
-    assert len({cell.key for cell in cells}) == len(cells)
-    with Store(tmp_path) as store:
-        first = LocalRunner(store).run(cells)
-        again = LocalRunner(store)
-        assert again.count(cells).to_compute == 0
-        assert [again.run(cells)[cell] for cell in cells] == [first[cell] for cell in cells]
 
 
 def test_a_model_without_a_finite_loss_is_told(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from engine.models.loading import LoadedModel
-from engine.run.first_positions import TOO_MUCH, first_position_shares, told
+from engine.run.first_positions import first_position_shares
 from engine.run.plan_text import calibration_text
 from engine.run.score_plan import ScorePlan
 
@@ -41,11 +41,3 @@ def test_the_share_is_that_of_plain_gradients(tiny_llama: LoadedModel, tiny_text
         assert shares[name] == pytest.approx(float(first / whole), rel=1e-4)
     assert set(shares) == {"grad_x_input", "fisher"}
     assert first_position_shares(tiny_llama, plan(tiny_text, skip_first=1)) == {}
-
-
-def test_only_large_shares_are_told() -> None:
-    assert told({"lrp": TOO_MUCH, "ig": 0.01}) == []
-    assert told({"lrp": 0.01, "fisher": 0.93}) == [
-        "on the first 4 windows 93% of fisher lies on each window's first position; --skip-first 1 leaves it out of "
-        "the means"
-    ]

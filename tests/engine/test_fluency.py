@@ -89,14 +89,6 @@ def test_a_reference_is_the_quantile_of_the_models_own_replies_under_every_promp
     assert reference_of(tiny_llama, [], 6) is None
 
 
-def test_a_reference_says_why_a_reply_is_broken() -> None:
-    one = fluency.Reference(-3.0, 0.5, 3, 9, 6)
-    assert one.broken(-2.9, 0.5) == ""
-    assert one.broken(None, None) == ""
-    assert one.broken(-3.1, 0.2).startswith("loss of language: -3.10 nats per token")
-    assert one.broken(-0.1, 0.75).startswith("repeats itself: 75%")
-
-
 def test_its_own_replies_under_prompts_of_its_own_are_broken_as_often_as_the_quantile_says() -> None:
     """Means of the same kind as those the limit was set by: drawn anew, one in a hundred lies below it."""
     generator = np.random.default_rng(0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -11,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from foreign_files import FOREIGN, MODEL, OWN, folder, linked, own_mask, own_table, pipe, table, text
+from foreign_files import FOREIGN, MODEL, OWN, folder, linked, own_mask, pipe, table, text
 
 from engine.cli import main
 from engine.commands import outputs
@@ -90,8 +89,15 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return line
 
 
-@pytest.mark.parametrize("victim", [*FOREIGN, *(f"own {name}" for name in OWN)])
-@pytest.mark.parametrize("command", OF_COMMANDS)
+VICTIMS = [*FOREIGN, *(f"own {name}" for name in OWN)]
+WHOLE = ("mask", "report", "progress of score")  # the others write through the same functions: every fifth victim
+
+
+@pytest.mark.parametrize(
+    ("command", "victim"),
+    [(name, one) for place, name in enumerate(OF_COMMANDS) for number, one in enumerate(VICTIMS)
+     if name in WHOLE or (number + place) % 5 == 0],
+)  # fmt: skip
 def test_a_file_of_another_kind_is_refused(
     command: str, victim: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,10 +123,7 @@ RESULT_NAMES = {
     "mask-lrp-hate.safetensors": ("weights", "tensors", "text", "own contrasts", "listening"),
 }
 MODEL_NAMES = ("config.json", "model.safetensors", "model-00001-of-00002.safetensors", "tokenizer.json", "a.gguf")
-OF_FOLDERS = [
-    "score demo", "sweep demo", "analyze demo", "refusal run demo", "refusal calibrate demo", "refusal select demo",
-    "refusal structure demo", "refusal compose demo",
-]  # fmt: skip
+OF_FOLDERS = ["score demo", "sweep demo", "analyze demo", "refusal run demo", "refusal compose demo"]
 
 
 @pytest.mark.parametrize(
@@ -223,30 +226,6 @@ def test_no_output_takes_the_place_of_the_store(tmp_path: Path, capsys: pytest.C
     assert state(tmp_path) == {}
 
 
-def test_a_folder_may_have_a_name_that_looks_like_a_pattern(tmp_path: Path) -> None:
-    (top := tmp_path / "[a]" / "*").mkdir(parents=True)
-    own_table(top / "sweep.parquet")  # without a manifest
-    check_results_folder(top)
-    table(top / "rows.parquet")
-    with pytest.raises(InputError, match="rows.parquet"):
-        check_results_folder(top)
-
-
-def test_two_outputs_have_two_places(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    asked = ["--selector", "lrp", "--rate", "0.1", "--out", str(out / "m")]
-    for words in (
-        ["mask", "demo", *asked, "--progress-file", str(out / "m")],
-        ["mask", "demo", *asked, "--progress-file", f"{out}/../out/m"],
-        ["sweep", "demo", "--out", str(out), "--progress-file", str(out / "manifest.json")],
-        ["sweep", "demo", "--out", str(out), "--progress-file", str(out / "sweep.parquet")],
-        ["export", "demo", "--mask", "x", "--out", str(out), "--progress-file", str(out / "p.json")],
-    ):
-        refused([*words, "--store", str(tmp_path / "store")], capsys)
-    assert state(out) == {}
-
-
 def test_what_is_read_is_not_written_over(works: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     replies = tmp_path / "replies.csv"
     replies.write_text(ANSWERS)
@@ -266,35 +245,6 @@ def test_what_is_read_is_not_written_over(works: None, tmp_path: Path, capsys: p
     table(tmp_path / "later" / "verdicts.parquet")
     (tmp_path / "later" / "judge.json").unlink()
     assert "verdicts.parquet" in refused(["refusal", "judge", str(replies), "--out", str(tmp_path / "later")], capsys)
-
-
-def test_the_issue_on_a_copy_of_the_shipped_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = tmp_path / "model"
-    shutil.copytree(demo_dir() / "model", model)
-    before = state(model)
-    made = ["mask", str(model), "--selector", "magnitude", "--rate", "0.1", "--store", str(tmp_path / "store"), "--out"]
-    for path in sorted(model.iterdir()):
-        refused([*made, str(path)], capsys)
-        refused([*made, str(tmp_path / "m"), "--progress-file", str(path)], capsys)
-    refused([*made, str(model)], capsys)
-    refused([*made, "/dev/null"], capsys)
-    refused([*made, str(tmp_path / "m"), "--progress-file", "/dev/stdout"], capsys)
-    assert state(model) == before
-    assert not Path("/dev/null").is_file()
-
-
-def test_an_own_mask_and_progress_file_are_written_anew(
-    works: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (told := tmp_path / "p.json").touch()  # as mktemp does
-    written = []
-    for rate in ("0.1", "0.2"):
-        asked = ["--selector", "wanda", "--samples", "2", "--max-length", "16", "--rate", rate, "--device", "cpu"]
-        places = ["--out", str(tmp_path / "deep" / "m"), "--progress-file", str(told), "--store", str(tmp_path / "s")]
-        assert main(["mask", "demo", *asked, *places]) == 0, capsys.readouterr().err
-        written.append((tmp_path / "deep" / "m").read_bytes())
-    assert written[0] != written[1]
-    assert json.loads(told.read_text())["done"] > 0
 
 
 @pytest.mark.long

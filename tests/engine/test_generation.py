@@ -65,11 +65,7 @@ def reference(loaded: LoadedModel, prompt: str, ends: list[int] | None) -> tuple
     ids = torch.tensor([prompt_ids(loaded.tokenizer, prompt)])
     with end_tokens(loaded, ends):
         out = loaded.model.generate(
-            input_ids=ids,
-            attention_mask=torch.ones_like(ids),
-            do_sample=False,
-            max_new_tokens=NEW,
-            pad_token_id=2,
+            input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=NEW, pad_token_id=2
         )
     reply = out[0, ids.shape[1] :].tolist()
     finished = bool(ends) and reply[-1] in (ends or [])
@@ -168,14 +164,6 @@ def test_stream_shows_characters_whole() -> None:
     assert loaded.model.passes == len(loaded.tokenizer(TEXT)["input_ids"]) + 1
 
 
-def test_a_character_cut_off_by_the_limit_is_the_same_in_stream_and_batch() -> None:
-    tokens = len(tiny_tokenizer()("ok 🙂")["input_ids"]) - 1
-    [reply] = generate_batch(scripted("ok 🙂", [7], [7]), ["hi"], tokens)
-    assert not reply.finished
-    assert "".join(stream_reply(scripted("ok 🙂", [7], [7]), "hi", tokens)) == reply.text
-    assert reply.text.endswith("\N{REPLACEMENT CHARACTER}")
-
-
 def test_stream_stops_when_told_before_the_next_pass() -> None:
     loaded = scripted(TEXT, [7], [7])
     seen: list[str] = []
@@ -183,13 +171,6 @@ def test_stream_stops_when_told_before_the_next_pass() -> None:
         seen.append(piece)
     assert len(seen) == 3
     assert loaded.model.passes == 3
-
-
-def test_special_tokens_are_not_shown() -> None:
-    loaded = scripted("Sorry", [7], [3, 4, 7])  # <|user|>, <|assistant|>, end
-    [reply] = generate_batch(loaded, ["hi"], 100)
-    assert reply.text == "Sorry"
-    assert reply.tokens == len(loaded.tokenizer("Sorry")["input_ids"]) + 2
 
 
 def test_finished_sequences_leave_the_batch(tiny_llama: LoadedModel) -> None:
@@ -217,20 +198,6 @@ def test_works_under_a_mask_and_leaves_nothing_behind(tiny_llama: LoadedModel) -
     assert [reply.text for reply in before] == [reply.text for reply in after]
     assert [reply.text for reply in before] != [reply.text for reply in inside]
     assert not any(module._forward_hooks for module in tiny_llama.model.modules())
-
-
-def test_an_open_stream_does_not_switch_gradients_off(tiny_llama: LoadedModel) -> None:
-    stream = stream_reply(tiny_llama, PROMPTS[0], NEW)
-    next(stream)
-    assert torch.is_grad_enabled()
-    stream.close()
-
-
-def test_progress_and_order(tiny_llama: LoadedModel) -> None:
-    calls: list[tuple[int, int]] = []
-    generate_batch(tiny_llama, PROMPTS, 2, batch_size=3, progress=lambda done, total: calls.append((done, total)))
-    assert calls == [(3, 7), (6, 7), (7, 7)]
-    assert generate_batch(tiny_llama, [], 2) == []
 
 
 def test_base_models_get_user_and_assistant_as_plain_text(tiny_llama: LoadedModel) -> None:

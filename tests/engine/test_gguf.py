@@ -18,10 +18,8 @@ from harmless import harmless
 from tiny_models import save_tiny, tiny_model, tiny_tokenizer
 from transformers import AutoModelForCausalLM
 
-from engine.cli import main
 from engine.edits.edit import edit_of
 from engine.edits.export import export_masked
-from engine.judges.classifier import load_classifier
 from engine.models import gguf_config, gguf_files, gguf_tokenizer
 from engine.models.checkpoints import find_checkpoint
 from engine.models.gguf_header import read_header
@@ -248,34 +246,6 @@ def test_sentencepieces_tokens_are_merged_by_score(prefix: bool, tmp_path: Path)
     ] or prefix  # fmt: skip
 
 
-# Which file
-
-
-def test_files_are_chosen_by_name_where_there_are_several(plain: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "several"
-    folder.mkdir()
-    (folder / "mmproj-tiny.gguf").write_bytes(b"of pictures")
-    (folder / "tiny.Q8_0.gguf").symlink_to(plain)
-    assert load_rows(str(folder)) == load_rows(str(plain))
-    (folder / "tiny.Q4_0.gguf").symlink_to(plain)
-    with pytest.raises(
-        InputError, match=r"holds 2 GGUF files \(tiny.Q4_0.gguf, tiny.Q8_0.gguf\); name one: .*/tiny.Q4"
-    ):
-        load_rows(str(folder))
-    assert find_checkpoint(f"{folder}/tiny.Q8_0.gguf").weights_hash() == find_checkpoint(str(plain)).weights_hash()
-    split = folder / "tiny-00001-of-00002.gguf"
-    split.symlink_to(plain)
-    for name in (split, tmp_path / "parts"):
-        if name != split:
-            name.mkdir()
-            for number in (1, 2):
-                (name / f"tiny-0000{number}-of-00002.gguf").symlink_to(plain)
-        with pytest.raises(InputError, match="is split into 2 files, and one is read; join them with llama.cpp"):
-            load_rows(str(name))
-    with pytest.raises(InputError, match="there is no file 'nowhere/tiny.gguf'"):
-        load_rows("nowhere/tiny.gguf")
-
-
 def test_smollm2_comes_from_a_package_that_is_not_imported(
     plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -360,11 +330,6 @@ def test_what_is_not_read_is_a_line(entries: dict[str, Any], said: str, tmp_path
     assert said in error_of(write_gguf(tiny_model("llama"), tmp_path / "tiny.gguf", more=entries))
 
 
-def test_a_judge_is_no_gguf_file(plain: Path) -> None:
-    with pytest.raises(InputError, match="has packed weights .*; give the unquantized classifier"):
-        load_classifier(str(plain))
-
-
 def test_a_token_that_stands_twice(plain: Path, tmp_path: Path) -> None:
     tokens = [*read_header(plain, "it").metadata["tokenizer.ggml.tokens"]]
     tokens[-1] = tokens[-2]
@@ -427,14 +392,3 @@ def test_whatever_bytes_a_header_has_it_is_read_or_refused(rounds: int, plain: P
         except InputError:
             seen.add(False)
     assert seen == {True, False}
-
-
-def test_commands_say_it_in_a_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "tiny.gguf"
-    file.write_bytes(b"GGUF")
-    for command in ("rows", "score", "sweep", "doctor"):
-        assert main(
-            [command, str(file), *(["--store", str(tmp_path / "s")] if command in ("score", "sweep") else [])]
-        ) in (1, 2)
-        said = " ".join("".join(capfd.readouterr()).split())
-        assert "cannot be read as GGUF (it ends within its header); download or copy it again" in said

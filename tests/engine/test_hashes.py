@@ -149,11 +149,3 @@ def test_a_checksum_tells_shapes_and_types_of_the_same_bytes_apart(name: str) ->
     others = [numbers.reshape(4, 3), numbers.reshape(2, 6), numbers.T, *([numbers.view(np.int32)] if typed else [])]
     assert len({checksum(one) for one in (numbers, *others)}) == 1 + len(others)
     assert checksum(np.asfortranarray(numbers)) == checksum(numbers.copy())
-
-
-def test_a_checksum_of_arrays_tells_names_and_keys_apart() -> None:
-    numbers = np.arange(4, dtype=np.float32)
-    of_names = [{"a": numbers, "b": numbers[:2]}, {"a": numbers[:2], "b": numbers}, {"ab": numbers}, {"a": numbers}]
-    assert len({kept_checksum("key", arrays) for arrays in of_names}) == 4
-    assert len({contrast_checksum(arrays) for arrays in of_names}) == 4
-    assert kept_checksum("key", of_names[0]) != kept_checksum("other", of_names[0])

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import fake_hub
 import pytest
 from fake_hub import FakeHub, Fault, Repository
 
-from engine.models import parts, transfers
+from engine.models import parts
 from engine.models.checkpoints import Checkpoint, find_checkpoint
-from engine.models.transfers import Stopped, Transfer
+from engine.models.transfers import Transfer
 from engine.records.errors import InputError
 
 WEIGHTS = bytes(range(256)) * 4000  # 1,024,000 bytes
@@ -208,20 +206,6 @@ def test_a_model_of_the_newer_storage_layer_goes_on_too(hub: FakeHub) -> None:
     assert not any("/storage" in path or "xet" in path for _, path, _ in hub.asked)
 
 
-def test_what_has_come_counts_for_the_room_on_the_disk(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    hub.faults = [Fault("/cdn/", bytes_per_s=SLOW)]
-    first = Download()
-    first.reach(100_000)
-    first.transfer.stop()
-    first.end()
-    hub.faults = []
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=len(WEIGHTS) - 100_000))
-    with pytest.raises(InputError, match=r"the files of org/m need 0.00 GiB, and "):
-        find_checkpoint("org/m")  # begins anew
-    found = Download().end().found
-    assert found is not None
-
-
 def test_a_part_is_removed_when_the_file_has_come_in_another_way(hub: FakeHub, tmp_path: Path) -> None:
     hub.faults = [Fault("/cdn/", bytes_per_s=SLOW)]
     first = Download()
@@ -242,17 +226,6 @@ def test_a_download_that_is_stopped_before_the_weights(hub: FakeHub) -> None:
     assert str(caught.value) == "the download of org/m was stopped before its weights; run again to start it anew"
 
 
-def test_shards_are_counted_together(hub: FakeHub) -> None:
-    names = [f"model-0000{n}-of-00006.safetensors" for n in range(1, 7)]
-    files = {name: bytes([n]) * (30_000 + n) for n, name in enumerate(names)}
-    index = str({"weight_map": dict(zip("abcdef", names, strict=True))}).replace("'", '"').encode()
-    hub.repositories["org/m"] = Repository({"config.json": b"{}", "model.safetensors.index.json": index, **files})
-    done = Download().end()
-    assert done.found is not None
-    assert [file.read_bytes() for file in done.found.weight_files()] == list(files.values())
-    assert done.transfer.progress.total == sum(map(len, files.values()))
-
-
 def test_a_file_that_cannot_be_had_ends_the_others(hub: FakeHub, tmp_path: Path) -> None:
     names = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
     index = str({"weight_map": dict(zip("ab", names, strict=True))}).replace("'", '"').encode()
@@ -267,57 +240,6 @@ def test_a_file_that_cannot_be_had_ends_the_others(hub: FakeHub, tmp_path: Path)
         free.set()
     (part,) = left_parts(tmp_path)
     assert WEIGHTS.startswith(part.read_bytes())
-
-
-def test_a_model_without_weights_is_told_as_without_a_watcher(hub: FakeHub) -> None:
-    hub.repositories["org/m"] = Repository({"config.json": b"{}", "notes.txt": b"-"})
-    said = []
-    for transfer in (None, Transfer()):
-        with pytest.raises(InputError) as caught:
-            find_checkpoint("org/m", transfer=transfer).weight_files()
-        said.append(str(caught.value))
-    assert said[0] == said[1]
-    assert "has no weights; expected model.safetensors" in said[0]
-
-
-def test_the_time_left_follows_the_pace_of_the_last_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(transfers, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    transfer = Transfer()
-
-    def told() -> transfers.Progress:
-        return transfer.progress
-
-    assert told() == (0, None, None)
-    transfer.expect(10_000, 1_000)
-    assert told() == (1_000, 10_000, None)  # what was there before says nothing about the pace
-
-    def come(count: int, seconds: float) -> transfers.Progress:
-        clock.now += seconds
-        transfer.add(count)
-        return told()
-
-    assert come(0, 0.5) == (1_000, 10_000, None)
-    assert come(250, 0.4) == (1_250, 10_000, None)  # too short a time
-    assert come(250, 0.1) == (1_500, 10_000, 17.0)
-    for _ in range(100):
-        come(10, 1)
-    assert told().fetched == 2_500
-    assert told().seconds_left == pytest.approx(750)  # at 10 a second, the faster start is forgotten
-    clock.now += 20  # silence is part of the pace
-    slower = told().seconds_left
-    assert slower is not None
-    assert slower > 1000
-    transfer.add(-2_500)
-    assert told().seconds_left is None
-
-
-def test_a_pause_ends_with_the_download() -> None:
-    transfer = Transfer()
-    transfer.pause(0.001)
-    threading.Timer(0.1, transfer.stop).start()
-    with pytest.raises(Stopped):
-        transfer.pause(60)
 
 
 def test_a_gated_model_comes_for_who_may_read_it(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:

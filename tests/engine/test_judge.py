@@ -12,7 +12,6 @@ from own_replies import SETS, own_replies
 from engine.judges.base import Verdict
 from engine.judges.embedded import judge
 from engine.judges.rules import RULES
-from engine.judges.rules.cues import CUES
 
 MODELS = ("llama2new", "mistralguard", "mistralinstruct")
 LABELLED = Path(__file__).parents[2].parent / "shared" / "data" / "judge"
@@ -28,21 +27,10 @@ def test_tells_refusals_from_answers(name: str) -> None:
     assert rules <= {rule.name for rule in RULES}
 
 
-def test_the_reason_quotes_what_was_found() -> None:
-    assert judge("I can't help with that.").reason == "says it cannot: 'i cannot help'"
-    assert judge("").reason == "empty reply"
-
-
 def test_a_refusal_after_a_long_answer_counts() -> None:
     answer = "The road leads past the mill. " * 20
     assert not judge(answer).refusal
     assert judge(answer + "I won't tell you the rest.").refusal
-
-
-def test_every_rule_is_named_once_and_uses_known_cues() -> None:
-    names = [rule.name for rule in RULES]
-    assert len(names) == len(set(names))
-    assert {cue for rule in RULES for cue in rule.needs | rule.unless} <= CUES.keys()
 
 
 @cache

@@ -10,7 +10,7 @@ from replies_by_kind import FILES, KINDS, read
 
 from engine.judges import measured_quality as module
 from engine.judges.base import EMBEDDED, open_judges
-from engine.judges.measured_quality import measure, measure_kinds, measured_quality, quality_by_kind, quality_from
+from engine.judges.measured_quality import measure, measure_kinds, measured_quality, quality_by_kind
 from engine.records.errors import InputError
 from engine.stats.judge_error import JudgeCounts, corrected_rate
 
@@ -31,15 +31,6 @@ def test_rogan_and_gladen():
         JudgeCounts(0, 1, 0, 5)
     with pytest.raises(InputError, match="got 3 of 2"):
         corrected_rate(3, 2, counts)
-
-
-def test_a_judge_without_error_leaves_nearly_the_rate():
-    estimate, (low, high) = corrected_rate(30, 100, JudgeCounts(10**6, 0, 0, 10**6))
-    assert estimate == pytest.approx(0.3)
-    z2 = 1.959964**2  # Agresti and Coull's interval, which the method then is
-    centre, trials = (30 + z2 / 2) / (100 + z2), 100 + z2
-    half = (z2 * centre * (1 - centre) / trials) ** 0.5
-    assert (low, high) == pytest.approx((centre - half, centre + half), abs=1e-4)
 
 
 def test_an_example_by_the_authors_script():
@@ -101,32 +92,3 @@ def test_the_counts_by_kind_are_those_of_the_judge_as_it_is():
         of_kind = [one for half in FILES if half.endswith("unseen") for one in read(half) if one.kind == kind]
         assert sum(vars(quality).values()) == len(of_kind) == 16
         assert quality.true_positives + quality.false_negatives == sum(one.refusal for one in of_kind)
-
-
-def test_another_version_of_the_judge_has_no_counts_by_kind(tmp_path: Path):
-    [judge] = open_judges(EMBEDDED)
-    file = tmp_path / "quality.toml"
-    file.write_text(module.FILE.read_text("utf-8").replace(judge.version, "000000000000"), "utf-8")
-    assert quality_by_kind(judge, file) == {}
-
-
-def test_counts_of_ones_own_labelled_replies(tmp_path: Path):
-    from engine.cli import main
-
-    file = tmp_path / "mine.csv"
-    rows = ["I cannot help with that.,refusal", "I won't do this.,refusal", "Sure: the answer is 4.,compliance"]
-    file.write_text("\n".join(["reply,label", *rows, "Here you go.,refusal"]) + "\n", "utf-8")
-    assert main(["refusal", "judge", str(file), "--out", str(tmp_path / "out"), "--json"]) == 0
-    [judge] = open_judges(EMBEDDED)
-    for path in (tmp_path / "out", tmp_path / "out" / "judge_quality.parquet"):
-        found = quality_from(path, judge)
-        assert found.counts == JudgeCounts(2, 0, 1, 1)
-        assert found.source.startswith("4 labelled replies")
-    with pytest.raises(InputError, match=r"refusal judge FILE --judge embedded --out FOLDER"):
-        quality_from(file, judge)
-
-    class Other:
-        id, version = "other", "1"
-
-    with pytest.raises(InputError, match="says nothing of the judge other 1, but of embedded"):
-        quality_from(tmp_path / "out", Other())

@@ -11,7 +11,7 @@ from adversarial_replies import read
 
 from engine.data.thinking import after_thinking
 from engine.judges.embedded import judge
-from engine.judges.fired import Fired, fired, of_verdict
+from engine.judges.fired import of_verdict
 from engine.judges.reading import normalised
 
 
@@ -55,10 +55,3 @@ def test_no_shorter_run_of_words_at_that_place_reads_so() -> None:
         assert not [part for part in holds if text.startswith(part)], (text, phrase)  # the end is the first one
         seen += 1
     assert seen > 40
-
-
-def test_a_reason_that_names_no_rule_marks_nothing() -> None:
-    assert fired("I cannot help.", "no rule of refusal applies") is None
-    assert fired("I cannot help.", "score 0.98") is None
-    assert fired("Of course.", "says it cannot: 'i cannot help'") == Fired("says it cannot", 0, 0)
-    assert fired("Of course.", "says it cannot: broken") == Fired("says it cannot", 0, 0)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 
-from engine.judges import embedded
 from engine.judges.embedded import judge
-from engine.judges.rules.words import IDIOM, SERVE
 
 TEXTS = Path(__file__).parents[2].parent / "shared" / "data"
 # None of them stands in the rules, which the first test below says.
@@ -44,16 +41,6 @@ FRAMES = (
     "This assistant cannot {} that list.",
     "It begins well. But after that I really can't {} the rest of it.",
 )
-
-
-def test_the_rules_name_none_of_these_verbs() -> None:
-    """Those of a speaker who declines; nouns of what is withheld, and imperatives that answer, are other rules'."""
-    folder = Path(embedded.__file__).parent / "rules"
-    names = ("declining.py", "words.py", "calling_wrong.py")
-    text = " ".join((folder / name).read_text(encoding="utf-8") for name in names)
-    assert len(VERBS) == len(set(VERBS)) >= 140
-    assert [verb for verb in VERBS if re.search(rf"\b{verb}\b", text)] == []
-    assert not any(re.fullmatch(rf"{IDIOM}|{SERVE}", verb) for verb in VERBS)
 
 
 @pytest.mark.parametrize("frame", FRAMES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import torch
 from tiny_judge import FAMILIES, REPLIES, save_classifier
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from engine.judges.base import Exchange, open_judges
+from engine.judges.base import Exchange
 from engine.judges.classifier import load_classifier
 from engine.judges.labels import LABEL_FILE, LabelMap, label_map
 from engine.records.errors import InputError
@@ -125,16 +124,6 @@ def test_every_family_judges_as_transformers_does(family: str, reads: str | list
     assert len(set(found)) > 1  # the reply is read
 
 
-def test_a_judge_that_reads_prompts_says_where_there_are_none(tmp_path: Path) -> None:
-    folder = described(save_classifier(tmp_path / "judge"), reads=["{prompt}", "{reply}"])
-    judge = load_classifier(str(folder))
-    with pytest.raises(InputError, match="judge reads the prompt too, and 1 of 2 replies have none; .*column prompt"):
-        judge.judge([EXCHANGES[0], Exchange("", "No.")])
-    alone = load_classifier(str(described(folder, reads="{reply}")))
-    assert len(alone.judge([EXCHANGES[0], Exchange("", "No.")])) == 2
-    assert alone.version != judge.version
-
-
 def test_a_reply_of_which_nothing_is_read_is_marked(tmp_path: Path) -> None:
     """RoBERTa of 40 positions reads 38 tokens: a prompt of 40 letters and more leaves no room."""
     judge = load_classifier(str(described(save_classifier(tmp_path / "judge"), reads=DIALOGUE)))
@@ -143,30 +132,3 @@ def test_a_reply_of_which_nothing_is_read_is_marked(tmp_path: Path) -> None:
     assert not long.refusal
     assert long.reason == "the prompt fills the 38 tokens that this judge reads"
     assert short.judged
-
-
-def test_minos_reads_a_dialogue_from_a_folder(tmp_path: Path) -> None:
-    folder = save_classifier(tmp_path / "copy", ("Non-refusal", "Refusal"), positions=180, family="modernbert")
-    (judge,) = open_judges(f"minos:{folder}")
-    assert judge.id == "minos"
-    verdict = judge.judge(EXCHANGES[:1])[0]
-    text = f"<|user|>\n{PROMPTS[0]}\n<|assistant|>\n{REPLIES[0]}"
-    assert verdict.reason == f"Refusal with probability {probabilities(folder, text)[1]:.3f}"
-    with pytest.raises(InputError, match="reads the prompt too"):
-        judge.judge([Exchange("", "No.")])
-    with pytest.raises(InputError, match="the judge embedded takes no model, got 'x'"):
-        open_judges("embedded:x")
-
-
-def test_what_chooses_no_single_label_is_refused(tmp_path: Path) -> None:
-    folder = save_classifier(tmp_path / "judge", problem_type="multi_label_classification")
-    with pytest.raises(InputError, match="several labels at once"):
-        load_classifier(str(folder))
-
-
-def test_the_order_of_replies_does_not_matter(tmp_path: Path) -> None:
-    judge = load_classifier(str(save_classifier(tmp_path / "judge", positions=180)))
-    asked = [Exchange("", f"No{'.' * i}") for i in range(70)]
-    verdicts, back = judge.judge(asked), judge.judge(asked[::-1])[::-1]
-    assert [one.refusal for one in verdicts] == [one.refusal for one in back]
-    assert any(one.reason != two.reason for one, two in pairwise(verdicts))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import polars as pl
 import pytest
@@ -14,16 +11,14 @@ from adversarial_replies import NOT_ENGLISH, read
 from own_replies import own_replies
 from test_judge import LABELLED, MODELS, labelled
 
-from engine.cli import main
 from engine.commands.refusal.options import say_unjudged
-from engine.judges.base import Exchange, Verdict
+from engine.judges.base import Verdict
 from engine.judges.embedded import judge
 from engine.judges.given_replies import GivenReply, joined, unjudged, verdict_table
 from engine.judges.language import WORDS, other_language
 from engine.judges.quality import disagreements, quality_table
-from engine.judges.reading import normalised, said
-from engine.judges.refusals import Refusals, Refused
-from engine.measures.replies import Replies, Written
+from engine.judges.reading import said
+from engine.judges.refusals import Refused
 from engine.results.tables import checked
 from engine.run.runner import Results
 from precomputed import demo_dir
@@ -129,15 +124,6 @@ def test_what_follows_the_thinking_part_is_the_reply(reply: str, rest: str | Non
     assert not verdict.refusal
 
 
-def test_a_reply_is_read_without_what_others_say() -> None:
-    assert normalised('"I can\'t."') == "i cannot."
-    assert normalised("'I won't.'") == "i will not."
-    assert normalised('She said "I can never help you" twice.') == "she said words twice."
-    assert normalised("> I can't\nfine") == "\nfine"
-    assert normalised("> I can't") == "> i cannot"
-    assert normalised("Ann: I can't.\nBob: Why?") == "words\nwords"
-
-
 def table(verdicts: Sequence[Verdict], judge_id: str) -> pl.DataFrame:
     replies = [GivenReply("m", f"p{i}", f"r{i}", i == 0) for i in range(len(verdicts))]
     return verdict_table(replies, judge_id, "1", verdicts)
@@ -160,29 +146,6 @@ def test_marks_in_tables() -> None:
         checked(stem, one, "here")
 
 
-class Marks:
-    """Refuses at "no", cannot judge "?"."""
-
-    id, version = "marks", "1"
-
-    def judge(self, exchanges: Sequence[Exchange], progress: Any = None) -> list[Verdict]:
-        return [Verdict(one.reply == "no", "", one.reply != "?") for one in exchanges]
-
-
-def test_marks_in_stored_verdicts() -> None:
-    measure = Refusals(Replies(("a", "b", "c"), 4, 2), Marks())
-    found = measure.derive([Written("no", True), Written("?", True), Written("yes", False)])
-    assert found == Refused((True, False, False), (True, True, False), (True, False, True))
-    assert (found.unjudged, found.each_judged) == (1, found.judged)
-    assert measure.decode(json.loads(json.dumps(measure.encode(found)))) == found
-    # what earlier versions stored, and what is stored where all could be judged
-    plain = Refused((True, False, False), (True, True, True))
-    assert measure.encode(plain).keys() == {"refused", "finished"}
-    assert measure.decode({"refused": [True, False, False], "finished": [True] * 3}) == plain
-    assert (plain.unjudged, plain.each_judged) == (0, (True,) * 3)
-    assert measure.derive([Written("no", True)] * 3).judged == ()
-
-
 def test_commands_say_how_many_were_not_judged(capsys: pytest.CaptureFixture[str]) -> None:
     results = Results()
     for number, found in enumerate(
@@ -197,19 +160,3 @@ def test_commands_say_how_many_were_not_judged(capsys: pytest.CaptureFixture[str
     )
     say_unjudged(Results())
     assert capsys.readouterr().err == ""
-
-
-def test_the_help_says_english_only(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in (["refusal", "judge"], ["refusal", "sweep"], ["refusal", "chat"], ["export"]):
-        with pytest.raises(SystemExit):
-            main([*command, "--help"])
-        assert "English only" in " ".join(capsys.readouterr().out.split()), command
-
-
-def test_a_file_in_two_languages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "replies.csv"
-    file.write_text(f"reply,human_label\nI won't.,1\n{FOREIGN['German']},0\n", encoding="utf-8")
-    assert main(["refusal", "judge", str(file), "--json"]) == 0
-    printed = json.loads(capsys.readouterr().out)
-    assert [(line["refusal"], line["judged"]) for line in printed["verdicts"]] == [(True, True), (False, False)]
-    assert [line["unjudged"] for line in printed["judge_quality"]] == [1, 1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -179,34 +178,6 @@ def test_whoever_says_something_else_has_not_judged(tmp_path: Path) -> None:
         assert verdict.reason.startswith("the judge began its answer with ")
 
 
-def test_what_is_too_long_is_marked_and_not_cut(instruct: Path) -> None:
-    verdicts = opened(f"strongreject:{instruct}").judge([Exchange("Who?", "no " * 3000), EXCHANGES[0]])
-    assert not verdicts[0].judged
-    assert "tokens, more than this judge reads" in verdicts[0].reason
-    assert "tokens" not in verdicts[1].reason
-
-
-def test_batches_change_no_answer(instruct: Path) -> None:
-    judge = opened(f"strongreject:{instruct}")
-    many = [Exchange("Who?", f"It is {'very ' * (i % 7)}{i}.") for i in range(40)]
-    verdicts = judge.judge(many)
-    assert len({one.reason for one in verdicts}) > 10
-    for i in (0, 17, 39):
-        (alone,) = judge.judge([many[i]])
-        assert alone.refusal == verdicts[i].refusal
-        assert alone.judged == verdicts[i].judged
-
-
-def test_the_version_covers_model_and_wording(instruct: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    version = opened(f"strongreject:{instruct}").version
-    assert opened(f"strongreject:{instruct}").version == version
-    assert opened(f"harmbench:{instruct}").version != version
-    other = save_judge_model(tmp_path / "tiny-chat", "llama", llama_tokenizer(CHAT_TEMPLATE), seed=1)
-    assert opened(f"strongreject:{other}").version != version
-    monkeypatch.setattr(strongreject, "WORDING", strongreject.WORDING + " Please.")
-    assert opened(f"strongreject:{instruct}").version != version
-
-
 def test_models_that_cannot_be_asked(guard: Path, tmp_path: Path) -> None:
     cases = {
         "strongreject": "strongreject asks an instruction model; give a folder with one, strongreject:FOLDER",
@@ -226,13 +197,6 @@ def test_models_that_cannot_be_asked(guard: Path, tmp_path: Path) -> None:
         model.choose(["Is it? "], "yes", "yes")
 
 
-def test_prompts_are_needed_and_no_exchange_is_none(guard: Path, instruct: Path) -> None:
-    for name in (f"wildguard:{guard}", f"strongreject:{instruct}", f"harmbench:{instruct}"):
-        assert opened(name).judge([]) == []
-        with pytest.raises(InputError, match="reads the prompt too, and 1 of 2 replies have none"):
-            opened(name).judge([EXCHANGES[0], Exchange("", "No.")])
-
-
 def test_judges_of_harm_give_no_rate_of_refusal(
     instruct: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -242,30 +206,6 @@ def test_judges_of_harm_give_no_rate_of_refusal(
     store = ["--store", str(tmp_path)]
     assert main(["refusal", "sweep", "demo", "--judge", f"harmbench:{instruct}", *store]) == 2
     assert "gives no rate of refusal" in " ".join(capsys.readouterr().err.split())
-
-
-def test_replies_of_a_file_are_judged_with_their_prompts(
-    instruct: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with_prompts, without = tmp_path / "with.csv", tmp_path / "without.csv"
-    with_prompts.write_text("question,reply\nWho?,I cannot.\nWhy?,Because.\n", encoding="utf-8")
-    without.write_text("reply\nI cannot.\n", encoding="utf-8")
-    judge = ["--judge", f"embedded,strongreject:{instruct},harmbench:{instruct}"]
-    assert main(["refusal", "judge", str(with_prompts), *judge, "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["verdicts"]
-    asked = [Exchange("Who?", "I cannot."), Exchange("Why?", "Because.")]
-    for name in ("strongreject", "harmbench"):
-        verdicts = opened(f"{name}:{instruct}").judge(asked)
-        found = [row for row in rows if row["judge"] == f"{name}:tiny-chat"]
-        assert [(row["refusal"], row["judged"], row.get("harmful"), row["reason"]) for row in found] == [
-            (one.refusal, one.judged, one.harmful, one.reason) for one in verdicts
-        ]
-    assert main(["refusal", "judge", str(with_prompts), *judge]) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    marked = [row for row in rows if row["judge"] == "strongreject:tiny-chat" and not row["judged"]]
-    assert (f"strongreject:tiny-chat, with: {len(marked)} of 2 replies were not judged" in told) == bool(marked)
-    assert main(["refusal", "judge", str(without), *judge]) == 2
-    assert "reads the prompt too, and 1 of 1 replies have none" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_dialogue_holds_the_texts_as_they_are(instruct: Path) -> None:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
 import pytest
-from judge_plug_in import FAKE, install_judge
+from judge_plug_in import install_judge
 
 from engine.cli import main
-from engine.judges.base import HARM, JUDGES, Exchange, Verdict, judge_choices, open_judges, register_judge
+from engine.judges.base import HARM, JUDGES, Exchange, Verdict, judge_choices, open_judges
 from engine.judges.labels import LABEL_FILE
 from engine.judges.served import KEY_VARIABLE
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
-from engine.records.progress import Progress
 from precomputed import demo_dir
 
 BUILT_IN = ("embedded", "rejection-model", "minos", "wildguard", "strongreject", "llama-guard", "harmbench")
@@ -46,37 +43,12 @@ def test_a_plug_in_is_a_judge_like_the_others(
         assert f"{', '.join(BUILT_IN)}, fake" in " ".join(capsys.readouterr().out.replace("-\n", "-").split())
 
 
-def test_the_example_in_the_docstring_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from engine.judges import base
-
-    example = base.__doc__.partition("id:\n")[2].partition("\nInside this repository")[0]
-    source = "\n".join(line.removeprefix("    ") for line in example.splitlines())
-    install_judge(tmp_path, monkeypatch, source, "sorry")
-    (sorry,) = open_judges("sorry")
-    verdicts = sorry.judge([Exchange("", "So sorry."), Exchange("", "Mix well.")])
-    assert [verdict.refusal for verdict in verdicts] == [True, False]
-
-
 def test_a_broken_plug_in_is_named_and_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install_judge(tmp_path, monkeypatch, "import no_such_module")
     with pytest.warns(UserWarning, match="judge 'fake' is left out"):
         assert open_judges("embedded")[0].id == "embedded"
     with pytest.raises(InputError, match="judge 'fake' cannot be used: .*no_such_module"):
         open_judges("fake")
-
-
-def test_a_judge_has_one_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install_judge(tmp_path, monkeypatch, FAKE.replace('id, version = "fake"', 'id, version = "other"'))
-    with pytest.raises(InputError, match="registered as 'fake' calls itself 'other'"):
-        open_judges("fake")
-    with pytest.raises(InputError, match=r"'embedded' is taken by engine\.judges\.embedded\.EmbeddedJudge"):
-
-        @register_judge("embedded")
-        class Second:
-            id, version = "embedded", "1"
-
-            def judge(self, exchanges: Sequence[Exchange], progress: Progress | None = None) -> list[Verdict]:
-                return []
 
 
 def test_every_judge_is_listed_in_the_readme_and_says_what_it_judges() -> None:
@@ -89,15 +61,6 @@ def test_every_judge_is_listed_in_the_readme_and_says_what_it_judges() -> None:
             assert ("not refusal" in lines[one.id]) == (one.looks_for == HARM) == ("not" in one.title)
     assert LABEL_FILE in lines["FOLDER"]
     assert KEY_VARIABLE in section
-
-
-def test_listing_the_judges_loads_no_torch() -> None:
-    code = (
-        "import sys; from engine.judges.base import JUDGES, judge_choices\n"
-        "judge_choices(); assert 'engine.judges.embedded' not in sys.modules\n"
-        "list(JUDGES); sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0
 
 
 def test_the_embedded_judge_gives_the_shipped_verdicts() -> None:

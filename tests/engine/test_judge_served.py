@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,7 +14,7 @@ import pytest
 from engine.cli import main
 from engine.judges import served
 from engine.judges.base import Exchange, Verdict, open_judges
-from engine.judges.served import KEY_VARIABLE, Served, is_address, of_address
+from engine.judges.served import KEY_VARIABLE, is_address, of_address
 from engine.judges.strongreject import WORDING
 from engine.records.errors import InputError
 
@@ -87,12 +85,6 @@ def test_a_served_model_is_asked_as_the_protocol_wants(server: Server) -> None:
     assert "Authorization" not in server.asked[0][2]
 
 
-def test_a_judge_of_harm_is_served_too(server: Server) -> None:
-    (judge,) = open_judges(f"harmbench:{server.url}#m")
-    assert [one.harmful for one in judge.judge(EXCHANGES)] == [True, True]
-    assert judge.version.startswith("served m:")
-
-
 @pytest.mark.parametrize(
     ("said", "yes"),
     [
@@ -113,11 +105,6 @@ def test_an_answer_is_yes_or_no_or_marked(said: str, yes: bool | None, server: S
     (verdict,) = judge.judge(EXCHANGES[:1])
     assert (verdict.judged, verdict.refusal) == (yes is not None, bool(yes))
     assert verdict.reason.startswith("the judge answered ")
-
-
-def test_no_content_is_no_answer(server: Server) -> None:
-    server.answer = lambda path, body: (200, '{"choices": [{"message": {"content": null}}]}')
-    assert of_address(f"{server.url}#m").yes_or_no(["?"]) == [(None, "the judge answered ''")]
 
 
 @pytest.mark.parametrize(
@@ -162,38 +149,6 @@ def test_a_slow_server_is_given_up(server: Server) -> None:
     finally:
         released.set()
     assert len(server.asked) == 3
-
-
-def test_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(served, "PAUSE_S", 0.0)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with pytest.raises(InputError, match=f"http://127.0.0.1:{port}/v1 cannot be reached"):
-        Served(f"http://127.0.0.1:{port}/v1", "m").reply("?")
-
-
-def test_pauses_grow(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    server.answer = lambda path, body: (500, "")
-    slept: list[float] = []
-    monkeypatch.setattr(time, "sleep", slept.append)
-    monkeypatch.setattr(served, "PAUSE_S", 0.5)
-    with pytest.raises(InputError, match="answered 500"):
-        Served(server.url, "m").reply("?")
-    assert slept == [0.5, 1.0]
-
-
-def test_the_only_model_needs_no_name(server: Server) -> None:
-    names = ["a/b"]
-    server.answer = lambda path, body: (200, json.dumps({"data": [{"id": name} for name in names]}))
-    assert of_address(server.url).name == "a/b"
-    assert server.asked[0][0] == "/v1/models"
-    names.append("c")
-    with pytest.raises(InputError, match=r"has 2 models \(a/b, c\); name one, as in .*#NAME"):
-        of_address(server.url)
-    server.answer = lambda path, body: (200, "[]")
-    with pytest.raises(InputError, match="does not list its models"):
-        of_address(server.url)
 
 
 def test_the_key_goes_to_the_server_and_nowhere_else(

@@ -8,7 +8,6 @@ import unicodedata
 import pytest
 
 from engine.judges.embedded import judge
-from engine.judges.language import other_language
 from engine.judges.typography import plain
 
 APOSTROPHES = "'’‘‛ʼʻ′´`＇ˈ"
@@ -57,11 +56,6 @@ def test_a_refusal_in_any_typography(setting: str) -> None:
     assert not answer.refusal, answer
 
 
-def test_ligatures() -> None:
-    assert plain("ﬁnd the oﬃce") == "find the office"
-    assert judge("I can't ful\ufb01l this request.").refusal  # spelt with a ligature
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -77,10 +71,3 @@ def test_ligatures() -> None:
 def test_what_else_becomes_of_a_text(text: str, expected: str) -> None:
     assert plain(text) == expected
     assert plain(expected) == expected
-
-
-def test_languages_are_told_apart_in_plain_typography() -> None:
-    french = "Je suis désolé, mais je ne peux pas vous aider avec cette demande, parce qu’elle est très dangereuse."
-    for set_in in (lambda text: text.replace("’", "′"), lambda text: text.replace(" ", "\u00a0")):
-        assert other_language(plain(set_in(french))) == "French"
-        assert not judge(set_in(french)).judged

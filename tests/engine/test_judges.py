@@ -8,9 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 import torch
@@ -62,22 +60,10 @@ def test_the_classifier_judges_as_transformers_does_one_by_one(tmp_path: Path) -
     assert len({verdict.reason for verdict in verdicts}) > 10  # the replies make a difference
 
 
-def test_labels_decide_and_not_their_order(classifier: Path, tmp_path: Path) -> None:
-    swapped = save_classifier(tmp_path / "swapped", labels=("REJECTION", "NORMAL"))
-    asked = exchanges(REPLIES[:2])
-    one, other = (load_classifier(str(folder)).judge(asked) for folder in (classifier, swapped))
-    assert [verdict.refusal for verdict in one] == [not verdict.refusal for verdict in other]
-
-
 @pytest.mark.parametrize("labels", [("LABEL_0", "LABEL_1"), ("NORMAL", "REJECTION", "OTHER")])
 def test_other_labels_are_refused(labels: tuple[str, ...], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="expected a sequence classifier with labels such as NORMAL and REJECTION"):
         load_classifier(str(save_classifier(tmp_path / "other", labels=labels)))
-
-
-def test_a_language_model_is_no_judge(tiny_llama: object) -> None:
-    with pytest.raises(InputError, match="no judge of this kind"):
-        load_classifier(tiny_llama.id)  # type: ignore[attr-defined]
 
 
 def test_pickled_weights_and_missing_ones_are_refused(tmp_path: Path) -> None:
@@ -95,11 +81,6 @@ def test_pickled_weights_and_missing_ones_are_refused(tmp_path: Path) -> None:
         load_classifier(str(folder))
 
 
-def test_the_hub_model_offline_names_the_next_step() -> None:
-    with pytest.raises(InputError, match="--judge embedded"):
-        open_judges("rejection-model")
-
-
 def test_judges_by_name(classifier: Path) -> None:
     judges = open_judges(f"embedded,{classifier}")
     assert [one.id for one in judges] == ["embedded", "tiny-judge"]
@@ -110,11 +91,6 @@ def test_judges_by_name(classifier: Path) -> None:
         open_judges("embeded")
     with pytest.raises(InputError, match="no judge given"):
         open_judges(" , ")
-
-
-def test_versions_change_with_what_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = (load_classifier(str(save_classifier(tmp_path / f"j{s}", seed=s))) for s in (0, 1))
-    assert first.version != second.version
 
 
 @pytest.mark.parametrize("name", [*embedded.sources(), "rules/new.py"])
@@ -138,23 +114,6 @@ def test_what_the_embedded_judge_reads_is_in_its_version() -> None:
     files = {name.removesuffix(".py").removesuffix("/__init__") for name in embedded.sources()}
     assert loaded - files == {"base"}
     assert files <= loaded
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("config.json", {"id2label": {"0": "REJECTION", "1": "NORMAL"}}),
-        ("tokenizer_config.json", {"model_max_length": 20}),
-    ],
-)
-def test_the_version_covers_labels_and_tokenizer(name: str, change: dict[str, Any], tmp_path: Path) -> None:
-    """Weights alone do not decide: which label is which, and how much of a reply is read, does too."""
-    folder = save_classifier(tmp_path / "judge")
-    before = load_classifier(str(folder)).version
-    assert load_classifier(str(folder)).version == before
-    content = json.loads((folder / name).read_text(encoding="utf-8"))
-    (folder / name).write_text(json.dumps({**content, **change}), encoding="utf-8")
-    assert load_classifier(str(folder)).version != before
 
 
 @pytest.mark.parametrize(
@@ -183,31 +142,11 @@ def test_kappa_of_a_known_example() -> None:
         cohens_kappa([], [])
 
 
-def test_kappa_by_a_table_of_counts() -> None:
-    """Against the textbook form over a 2 x 2 table, written independently."""
-    generator = np.random.default_rng(0)
-    for _ in range(20):
-        first, second = generator.random((2, 30)) < generator.random((2, 1))
-        table = np.array([[np.sum((first == a) & (second == b)) for b in (0, 1)] for a in (0, 1)])
-        expected = table.sum(1) @ table.sum(0) / 30**2
-        observed = np.trace(table) / 30
-        got = cohens_kappa(first.tolist(), second.tolist())
-        if expected == 1:
-            assert got is None
-        else:
-            assert got == pytest.approx((observed - expected) / (1 - expected), abs=1e-12)
-
-
 def test_quality_and_its_intervals() -> None:
     labels = [True] * 12 + [False] * 20
     verdicts = [True] * 9 + [False] * 3 + [True] * 2 + [False] * 18
     found = quality(labels, verdicts)
-    assert (found.true_positives, found.false_positives, found.false_negatives, found.true_negatives) == (
-        9,
-        2,
-        3,
-        18,
-    )
+    assert (found.true_positives, found.false_positives, found.false_negatives, found.true_negatives) == (9, 2, 3, 18)
     assert found.precision == pytest.approx(9 / 11)
     assert found.recall == pytest.approx(9 / 12)
     assert found.precision is not None
@@ -308,22 +247,6 @@ def test_unreadable_files(name: str, content: str, message: str, tmp_path: Path)
         read_replies(tmp_path / name)
 
 
-def test_parquet_as_the_refusal_experiment_writes_it(tmp_path: Path) -> None:
-    path = tmp_path / "refusal_replies.parquet"
-    table = {
-        "selector": ["none", "lrp"],
-        "prompt": ["p", "q"],
-        "reply": ["a", None],
-        "refused": [True, False],
-    }
-    pl.DataFrame(table).write_parquet(path)
-    got = read_replies(path, model_column="selector", label_column="none")
-    assert got == [GivenReply("none", "p", "a", None), GivenReply("lrp", "q", None, None)]
-    pl.DataFrame(table).clear().write_parquet(path)
-    with pytest.raises(InputError, match="holds no replies"):
-        read_replies(path)
-
-
 FINISHED = [True, False, None]
 FILES = {
     "replies.csv": "reply,finished\na,true\nb,0\nc,\n",
@@ -353,43 +276,11 @@ def test_how_a_reply_ended_is_read_and_kept(name: str, tmp_path: Path) -> None:
     assert cut_off(bare) is None
 
 
-def test_an_end_that_says_nothing_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "replies.csv"
-    path.write_text("reply,finished\na,length\n", encoding="utf-8")
-    with pytest.raises(InputError, match="'length' in column 'finished' does not say .*; expected 0/1, true/false"):
-        read_replies(path)
-
-
-def test_cut_off_replies_are_told_by_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    known, unknown = tmp_path / "known.csv", tmp_path / "unknown.csv"
-    known.write_text("reply,finished\nTake two,0\nMix.,1\nStir.,1\nBeat,false\nWell.,\n", encoding="utf-8")
-    unknown.write_text("reply\nMix.\n", encoding="utf-8")
-    assert main(["refusal", "judge", str(known), str(unknown), "--out", str(tmp_path / "out")]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if "cut off" in line]
-    assert lines == ["known: 2 of 4 replies were cut off; of 1 more it is not known"]
-    verdicts = pl.read_parquet(tmp_path / "out" / "verdicts.parquet")
-    assert verdicts.schema["finished"] == pl.Boolean
-    assert verdicts["finished"].to_list() == [False, True, True, False, None, None]
-    assert verdicts["reason"][0] == "no rule of refusal applies, up to where the reply was cut off"
-    assert verdicts["reason"][1] == "no rule of refusal applies"
-
-
 def test_a_cut_changes_no_verdict_of_the_embedded_judge() -> None:
     for reply in ("", "I can't help with that.", "Take two eggs and"):
         assert judge(reply, True) == judge(reply)
         assert judge(reply, False).refusal == judge(reply).refusal
     assert judge("I can't help with that.", False) == judge("I can't help with that.")
-
-
-def test_results_of_a_model_are_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file, out = tmp_path / "replies.csv", tmp_path / "out"
-    file.write_text("reply\nI will not.\n", encoding="utf-8")
-    out.mkdir()
-    (out / "manifest.json").write_text("{}")
-    (out / "verdicts.parquet").write_bytes(b"an audit's")
-    assert main(["refusal", "judge", str(file), "--out", str(out)]) == 2
-    assert "give another --out" in capsys.readouterr().err
-    assert (out / "verdicts.parquet").read_bytes() == b"an audit's"
 
 
 def test_the_command(classifier: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -409,15 +300,7 @@ def test_the_command(classifier: Path, tmp_path: Path, capsys: pytest.CaptureFix
         "judge_quality.parquet",
         "verdicts.parquet",
     ]
-    both = [
-        "refusal",
-        "judge",
-        str(file),
-        "--judge",
-        f"embedded,{classifier}",
-        "--out",
-        str(tmp_path / "out"),
-    ]
+    both = ["refusal", "judge", str(file), "--judge", f"embedded,{classifier}", "--out", str(tmp_path / "out")]
     assert main(both) == 0
     out = capsys.readouterr().out
     assert "Cohen's kappa" in out

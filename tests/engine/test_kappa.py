@@ -39,12 +39,6 @@ def test_kappa_is_that_of_all_pairs_and_of_scikit_learn(seed: int) -> None:
     assert -1 <= interval.low <= kappa <= interval.high <= 1
 
 
-@pytest.mark.parametrize("verdict", [True, False])
-def test_one_and_the_same_verdict_throughout_has_no_kappa(verdict: bool) -> None:
-    assert cohens_kappa([verdict] * 5, [verdict] * 5) is None
-    assert kappa_interval([verdict] * 5, [verdict] * 5) is None
-
-
 def test_margins_at_the_ends() -> None:
     """One judge who always says the same agrees as often as chance would: 0, with an interval around it."""
     always, half = [True] * 8, [True] * 4 + [False] * 4

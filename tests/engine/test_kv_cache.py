@@ -38,10 +38,6 @@ def test_what_is_given_comes_back(of: type[nn.Module]) -> None:
     assert kv_cache.kept(model(None, **kv_cache.given(model, None))) is None
 
 
-def test_an_output_without_any_has_none() -> None:
-    assert kv_cache.kept(SimpleNamespace(logits=None)) is None
-
-
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gpt2", "gpt_neox"])
 def test_a_token_after_kept_ones_is_what_the_whole_text_gives(family: str) -> None:
     model, ids = tiny_model(family), torch.tensor([[5, 7, 9, 11]])

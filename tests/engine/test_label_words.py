@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.data.label_words import is_harmful, is_refusal, truth
+from engine.data.label_words import is_harmful, truth
 from engine.data.prompt_sets import read_prompt_sets
 from engine.judges.given_replies import read_replies
-from engine.judges.labels import label_map
 from engine.records.errors import InputError
 
 REFUSED = """refusal|Refusal|REFUSED|refuses|full_refusal|2_full_refusal|3_partial_refusal|partial refusal
@@ -18,26 +17,6 @@ Partial-Refusal|partially refused|complete refusal|REJECTION|rejected|declined|d
 refused to answer|refusal detected|non-compliance|Non_Compliance|noncompliant|NONCOMPLIANCE|not compliant
 did not comply|didn't comply|didn’t comply|no compliance|does not comply|partial non-compliance
 not complied|ｒｅｆｕｓａｌ|re\u00adfusal|refusal\u200b| refusal """
-ANSWERED = """Non-refusal|non_refusal|nonrefusal|NonRefusal|not_refused|NOT refused|no refusal|did not refuse
-didn't refuse|didn’t refuse|didn´t refuse|doesn't refuse|doesnʼt refuse|does not refuse|unrefused
-not a refusal|isn't a refusal|non\u00a0refusal|non\u2011refusal|non\u2013refusal|not declined
-not rejected|non-rejection|undeclined|never refuses|no_refusal_detected|refusal not detected
-was not refused|compliant|compliance|full_compliance|1_full_compliance|fully complied|complies|answered
-accepted|NORMAL|normal|full answer|has not refused"""
-UNCLEAR = """refusal_rate|refusal rate|no refusal rate|refuses: no|refusal?|refusal/compliance|refusal or not
-maybe refusal|not a full refusal|not fully refused|partial compliance|partially complied
-no full compliance|non-non-refusal|not not refused|no answer|unanswered|not answered|not normal|safe
-unsafe|harmful|0 refusals|2 refusals|refusal 0|answer: no|rifiuto|Ablehnung|Weigerung|refusé
-ne refuse pas|rechazo|отказ|拒否|拒绝|re fus|fusal|unrefusal-like|anti-refusal|LABEL_1|cannot refuse
-refusal, not compliance|spam|-|?|refusal=0|irrefutable|false refusal|true refusal|over-refusal|error|skip"""
-
-
-@pytest.mark.parametrize(
-    ("labels", "meaning"), [(REFUSED, True), (ANSWERED, False), (UNCLEAR, None)], ids=["refused", "answered", "unclear"]
-)
-def test_words(labels: str, meaning: bool | None) -> None:
-    wrong = [label for line in labels.split("\n") for label in line.split("|") if is_refusal(label) is not meaning]
-    assert wrong == []
 
 
 @pytest.mark.parametrize(
@@ -99,17 +78,3 @@ def test_a_flag_says_what_its_column_says(column: str, tmp_path: Path) -> None:
     assert labelled(tmp_path, 1, column) == [False]
     assert labelled(tmp_path, "no", column) == [True]
     assert labelled(tmp_path, "refused", column) == [True]  # words speak for themselves
-
-
-@pytest.mark.parametrize("column", ["safe", "harmful", "is_unsafe"])
-def test_a_flag_of_harm_says_nothing_of_refusal(column: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=f"column '{column}' is no label of a reply"):
-        labelled(tmp_path, 1, column)
-
-
-def test_classifiers_are_read_alike(tmp_path: Path) -> None:
-    assert label_map("it", {0: "did not refuse", 1: "declined"}, tmp_path).refusal == (1,)
-    assert label_map("it", {0: "non-compliance", 1: "full compliance"}, tmp_path).refusal == (0,)
-    for names in (("0", "1"), ("yes", "no"), ("partial_compliance", "refusal"), ("refusal_rate", "compliance")):
-        with pytest.raises(InputError, match="it is not clear what"):
-            label_map("it", dict(enumerate(names)), tmp_path)

@@ -107,16 +107,3 @@ def test_links_are_removed_and_not_followed(tmp_path: Path, dead_pid: int) -> No
     link.symlink_to(precious)
     assert sweep(tmp_path / "out") == [link]
     assert (precious / "file").read_text() == "x"
-
-
-def test_a_folder_that_cannot_be_listed_stops_nothing(tmp_path: Path) -> None:
-    assert sweep(tmp_path / "nowhere" / "file") == []
-
-
-def test_temporary_names_are_told_apart_by_process_and_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "a.json"
-    here = temporary(path)
-    monkeypatch.setattr("platform.node", lambda: "other.host")
-    assert temporary(path) != here
-    assert temporary(path).parent == here.parent == tmp_path
-    assert temporary(path).name == f".a.json.hother-host.{os.getpid()}.part"

@@ -67,15 +67,6 @@ def test_an_interrupt_at_the_instant_of_taking_leaves_it_free() -> None:
     assert is_free(lock.real)
 
 
-def test_it_is_taken_again_by_its_own_thread_and_free_after_the_outermost() -> None:
-    lock = threading.RLock()
-    with held(lock):
-        with held(lock), held(lock):
-            assert not is_free(lock)
-        assert not is_free(lock)
-    assert is_free(lock)
-
-
 @pytest.mark.parametrize("kind", [threading.Lock, threading.RLock])
 def test_an_exception_inside_leaves_it_free(kind: type) -> None:
     lock = kind()

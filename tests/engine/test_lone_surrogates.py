@@ -51,19 +51,6 @@ def test_every_reader_of_json_names_the_file_and_what_it_holds(half: str, tmp_pa
         str(told.value).encode()
 
 
-def test_a_character_of_two_halves_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "text.jsonl"
-    path.write_text('{"text": "a smile \\ud83d\\ude00 and a backslash \\\\ud800"}\n', encoding="utf-8")
-    assert read_text(str(path), "calibration").text == "a smile \U0001f600 and a backslash \\ud800"
-
-
-def test_a_command_says_it_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = lines(tmp_path / "text.jsonl", {"text": "broken \ud800 here"})
-    assert main(["score", "demo", "--selectors", "wanda", "--corpus", str(text), "--store", str(tmp_path / "s")]) == 2
-    told = capsys.readouterr().err.strip().splitlines()
-    assert "text.jsonl line 1 holds '\\ud800', half of a character" in told[-1]
-
-
 @pytest.mark.parametrize("option", [("--system", "be \udcff"), ("--corpus", "\udcff.txt"), ("--judge", "\udce9")])
 def test_an_option_of_bytes_that_are_no_unicode(option: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["refusal", "sweep", "demo", *option]) == 2

@@ -12,7 +12,6 @@ import precomputed
 from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.manifest import MANIFEST, add_to_manifest, drop_from_manifest, read_manifest, write_manifest
-from engine.results.folders import read_table, table_names
 
 SHIPPED = precomputed.demo_dir() / "results"
 LONG: dict[str, Any] = {"scores": {"selectors": ["lrp", "ig"], "note": None, "loss": 1e400}, "letters": "é\u2028" * 40}
@@ -68,14 +67,6 @@ def test_a_name_of_nothing_is_one_clear_error(field: str, tmp_path: Path) -> Non
         read_manifest(tmp_path)
 
 
-@pytest.mark.parametrize("shared", [[], None, "x", {"a": 1}, {"a": []}, {"a": {"settings": 7}}])
-def test_shared_objects_have_the_form_of_what_they_stand_for(shared: Any, tmp_path: Path) -> None:
-    entry = {"sha256": "0", "spec": "a"}
-    (tmp_path / MANIFEST).write_text(json.dumps({"schema_version": 2, "files": {"x": entry}, "shared": shared}))
-    with pytest.raises(InputError, match=r"expected an object; another program wrote it"):
-        read_manifest(tmp_path)
-
-
 def test_few_bytes_do_not_stand_for_very_many(tmp_path: Path) -> None:
     files = {f"{number}": {"sha256": "0", "spec": "a"} for number in range(1000)}
     manifest = {"schema_version": 2, "files": files, "shared": {"a": {"text": "x" * (bounds.MAX_JSON_BYTES // 900)}}}
@@ -112,17 +103,3 @@ def test_another_text_of_the_same_size_and_time_is_read(tmp_path: Path) -> None:
     after = path.stat()
     assert (after.st_size, after.st_mtime_ns, after.st_ino) == (before.st_size, before.st_mtime_ns, before.st_ino)
     assert read_manifest(tmp_path)["files"]["one"]["spec"] == {"rate": 0.7}
-
-
-def test_reading_all_tables_parses_their_manifest_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for path in SHIPPED.iterdir():
-        (tmp_path / path.name).symlink_to(path)
-    path, parses, parsed = tmp_path / MANIFEST, [], bounds.parsed
-    path.unlink()
-    path.write_text((SHIPPED / MANIFEST).read_text() + " ")  # a text that nothing in this process has read
-    monkeypatch.setattr(bounds, "parsed", lambda text: (parses.append(len(text)), parsed(text))[1])
-    stems = table_names(tmp_path)
-    assert len(stems) > 50
-    for stem in stems:
-        read_table(tmp_path, stem)
-    assert len(parses) == 1

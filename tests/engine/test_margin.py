@@ -9,14 +9,7 @@ import pytest
 import torch
 from tiny_models import tiny_tokenizer
 
-from engine.data.onsets import (
-    MAX_PHRASES,
-    ONSET_PHRASES,
-    OnsetPhrases,
-    OnsetTokens,
-    first_reply_token,
-    onset_tokens,
-)
+from engine.data.onsets import MAX_PHRASES, ONSET_PHRASES, OnsetPhrases, OnsetTokens, first_reply_token, onset_tokens
 from engine.data.prompts import encode_prompts, prompt_ids, prompts_hash
 from engine.measures.margin import margins, reply_margins
 from engine.models.loading import LoadedModel
@@ -68,14 +61,6 @@ def test_default_onsets_are_those_of_the_tokenizer(tiny_llama: LoadedModel) -> N
     torch.testing.assert_close(margins(tiny_llama, PROMPTS), expected, rtol=1e-5, atol=ROUNDING)
 
 
-def test_no_prompts_have_no_margins(tiny_llama: LoadedModel) -> None:
-    assert margins(tiny_llama, []).shape == (0,)
-    with pytest.raises(InputError, match="batch size"):
-        margins(tiny_llama, PROMPTS, 0)
-    with pytest.raises(InputError, match="no prompts"):
-        encode_prompts(tiny_llama.tokenizer, [])
-
-
 def test_the_template_is_applied_once() -> None:
     tokenizer = tiny_tokenizer()
     ids = prompt_ids(tokenizer, "No way.")
@@ -96,21 +81,6 @@ def test_a_tokenizer_that_adds_its_own_bos_still_gives_one() -> None:
     assert prompt_ids(tokenizer, "No way.").count(tokenizer.bos_token_id) == 1
     tokenizer.chat_template = None
     assert prompt_ids(tokenizer, "No way.").count(tokenizer.bos_token_id) == 1
-
-
-def test_thinking_is_off() -> None:
-    tokenizer = tiny_tokenizer()
-    tokenizer.chat_template += "{% if enable_thinking is defined and enable_thinking is false %}mat{% endif %}"
-    assert tokenizer.decode(prompt_ids(tokenizer, "cat")).endswith("<|assistant|>mat")
-
-
-def test_the_date_is_always_the_same() -> None:
-    tokenizer = tiny_tokenizer()
-    tokenizer.chat_template = (
-        "{% if not date_string is defined %}{% set date_string = strftime_now('%d %b %Y') %}{% endif %}"
-        "Today Date: {{ date_string }} " + tokenizer.chat_template
-    )
-    assert tokenizer.decode(prompt_ids(tokenizer, "cat")).startswith("Today Date: 26 Jul 2024 <bos>")
 
 
 def test_the_hash_is_that_of_the_tokens() -> None:
@@ -137,13 +107,6 @@ def test_batches_are_padded_on_the_left() -> None:
 # --- onsets ---
 
 
-def test_lists_are_short_and_share_no_phrase() -> None:
-    for phrases in ONSET_PHRASES:
-        assert len(phrases) <= MAX_PHRASES
-        assert len(set(phrases)) == len(phrases)
-    assert not set(ONSET_PHRASES.refusal) & set(ONSET_PHRASES.compliance)
-
-
 def test_first_tokens_are_the_tokenizers_own_and_shared_ones_go() -> None:
     tokenizer = tiny_tokenizer()
     phrases = OnsetPhrases(refusal=("No way", "Ruin", "Sx"), compliance=("Here you are", "Sy"))
@@ -154,10 +117,7 @@ def test_first_tokens_are_the_tokenizers_own_and_shared_ones_go() -> None:
     assert onsets.compliance == (first["Here you are"],)
 
 
-@pytest.mark.parametrize(
-    ("between", "expected"),
-    [("", "mat"), (" ", " mat"), ("<|assistant|>\n", "mat")],
-)
+@pytest.mark.parametrize(("between", "expected"), [("", "mat"), (" ", " mat"), ("<|assistant|>\n", "mat")])
 def test_onsets_have_a_leading_space_where_the_template_puts_one(between: str, expected: str) -> None:
     """Templates that end the prompt at a mark write a space or a newline between it and the reply."""
     tokenizer = tiny_tokenizer()
@@ -178,13 +138,6 @@ def test_a_template_that_rewrites_the_reply_falls_back_to_the_phrase_alone() -> 
         "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
     )
     assert first_reply_token(tokenizer, "mat") == tokenizer("mat")["input_ids"][0]
-
-
-def test_a_list_that_leaves_no_token_is_an_error() -> None:
-    with pytest.raises(InputError, match="no first token is left of the refusal list"):
-        onset_tokens(tiny_tokenizer(), OnsetPhrases(refusal=("Sx",), compliance=("Sy", "Here")))
-    with pytest.raises(InputError, match="no first token is left of the compliance list"):
-        onset_tokens(tiny_tokenizer(), OnsetPhrases(refusal=("Sx", "No way"), compliance=("Sy",)))
 
 
 @pytest.mark.parametrize("kind", OnsetPhrases._fields)

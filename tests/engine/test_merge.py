@@ -21,8 +21,6 @@ from safetensors.numpy import save_file
 
 from engine.cli import main
 from engine.records.errors import InputError
-from engine.results import merge as merging
-from engine.results.cells import Cells
 from engine.results.merge import merge
 from engine.results.store import Store
 
@@ -72,12 +70,6 @@ def test_two_stores_become_what_one_run_would_have_left(tmp_path: Path) -> None:
     again, _ = merge([two, one], folder)
     assert (again.cells, again.new_cells, again.arrays, again.new_arrays) == (10, 0, 9, 0)
     assert contents(folder) == contents(whole)
-
-
-def test_what_the_target_has_stays(tmp_path: Path) -> None:
-    target = made(tmp_path / "all", range(20, 22))
-    merge([made(tmp_path / "1", range(2))], target)
-    assert set(contents(target)[0]) == {key(number) for number in (0, 1, 20, 21)}
 
 
 def test_a_damaged_entry_is_left_out_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,32 +155,6 @@ def test_what_is_no_store_of_this_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty" / "cache.db").rename(tmp_path / "foreign" / "cells" / "cache.db")
     refused(tmp_path / "foreign", "cannot be read")
     assert set(contents(target)[0]) == {key(0)}
-
-
-def test_the_command_says_what_is_wrong_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["merge", str(tmp_path / "nowhere"), "--store", str(tmp_path / "all")]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_an_interrupt_in_the_middle_is_gone_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one, two = made(tmp_path / "1", range(7)), made(tmp_path / "2", range(7, 12))
-    whole = contents(made(tmp_path / "whole", range(12)))
-    monkeypatch.setattr(merging, "_AT_ONCE", 2)
-    put, calls = Cells.put_texts, [0]
-
-    def stops(self: Cells, some: Any) -> None:
-        calls[0] += 1
-        if calls[0] == 3:
-            raise KeyboardInterrupt
-        put(self, some)
-
-    monkeypatch.setattr(Cells, "put_texts", stops)
-    with pytest.raises(KeyboardInterrupt):
-        merge([one, two], tmp_path / "all")
-    assert len(contents(tmp_path / "all")[0]) == 4
-    found, _ = merge([one, two], tmp_path / "all")
-    assert (found.cells, found.new_cells, found.new_arrays) == (12, 8, 0)
-    assert contents(tmp_path / "all") == whole
 
 
 @pytest.mark.long

@@ -8,16 +8,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from manifests import resealed
 
 from dashboard.report.report import build
 from dashboard.state import results
 from engine.cli import main
-from engine.models.checkpoints import find_checkpoint
 from engine.models.loading import LoadedModel
 from engine.records.manifest import read_manifest
 from engine.records.model_names import model_name, model_to_type
-from engine.results.folders import read_table, with_model_name, write_tables
 
 
 @pytest.mark.parametrize(
@@ -32,12 +29,6 @@ from engine.results.folders import read_table, with_model_name, write_tables
 )
 def test_the_name_and_what_commands_take(model: dict, name: str, typed: str) -> None:
     assert (model_name(model), model_to_type(model)) == (name, typed)
-
-
-def test_a_folder_named_by_a_dot_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mine").mkdir()
-    monkeypatch.chdir(tmp_path / "mine")
-    assert model_name({"id": find_checkpoint(".").id}) == "mine"
 
 
 def test_a_sweep_of_a_local_model(
@@ -62,15 +53,3 @@ def test_a_sweep_of_a_local_model(
     assert f"<h2>{name}</h2>" in before
     assert "selector-audit analyze MODEL stability" in before
     assert tiny_llama.id in provenance
-
-
-def test_tables_of_earlier_versions_read_by_the_name(tmp_path: Path) -> None:
-    model = {"id": "/somebody/models/tiny-llama", "weights_hash": "ab", "dtype": "float32"}
-    table = pl.DataFrame({"model": [model["id"], "another"], "value": [1, 2]})
-    write_tables(tmp_path, {"own": table}, model, {}, 0.0)
-    named = ["tiny-llama", "another"]
-    assert pl.read_parquet(tmp_path / "own.parquet")["model"].to_list() == named
-    assert with_model_name(table, model)["model"].to_list() == named
-    table.write_parquet(tmp_path / "own.parquet")
-    resealed(tmp_path, "own.parquet")
-    assert read_table(tmp_path, "own")["model"].to_list() == named

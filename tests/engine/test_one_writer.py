@@ -68,20 +68,3 @@ def test_one_module_writes() -> None:
                 found[path.relative_to(ROOT).as_posix()] = names
     assert {path: names for path, names in found.items() if path not in ELSEWHERE} == {}
     assert set(ELSEWHERE) <= set(found), "no longer writes"
-
-
-def test_whoever_writes_says_which_kind() -> None:
-    """But for what lies in a store or a cache, whose folders are this software's own."""
-    own = {
-        "engine/results/running.py",
-        "engine/results/arrays.py",
-        "engine/results/merge.py",
-        "engine/data/kept_documents.py",
-    }
-    own |= {"engine/models/hashes.py", "engine/judges/measured_quality.py", "engine/edits/export.py"}
-    own |= {"engine/selectors/own_scores.py"}
-    for path in sorted((ROOT / "engine").rglob("*.py")):
-        for node in ast.walk(parsed(path)):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("write_atomic", "write_parquet"):
-                name = path.relative_to(ROOT).as_posix()
-                assert len(node.args) > 2 or name in own, f"{name}:{node.lineno}"

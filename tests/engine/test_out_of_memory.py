@@ -16,8 +16,8 @@ import engine.measures.less_at_once as less
 from engine.cli import main
 from engine.data.corpora import Windows
 from engine.edits.edit import UNEDITED, edit_of
-from engine.measures.generation import REPLIES, generate_batch, generate_under, stream_replies
-from engine.measures.less_at_once import in_parts, largest_batch, too_much
+from engine.measures.generation import REPLIES, generate_under, stream_replies
+from engine.measures.less_at_once import largest_batch
 from engine.measures.nll import Nll, negative_log_likelihood
 from engine.measures.sampling import Sampling
 from engine.models.loading import LoadedModel, load_model
@@ -60,13 +60,6 @@ def test_other_failures_are_not_taken_for_it(error: BaseException) -> None:
     assert not is_out_of_memory(error)
 
 
-def test_torchs_own_error_on_the_host_is_known() -> None:
-    """The real text, of an allocation larger than any machine."""
-    with pytest.raises(RuntimeError) as found:
-        torch.empty(2**55)
-    assert is_out_of_memory(found.value)
-
-
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
     """What did not fit in one test is tried in the next."""
@@ -91,47 +84,6 @@ def room_for(loaded: LoadedModel, sequences: int, after: int = 0) -> Iterator[li
         handle.remove()
 
 
-@pytest.mark.long
-def test_parts_cover_everything_once_and_stay_small() -> None:
-    model, tried = nn.Linear(1, 1), []
-
-    def work(part: Any) -> list[int]:
-        tried.append(len(part))
-        if len(part) > 3:
-            raise torch.OutOfMemoryError
-        return list(part)
-
-    def parts(count: int) -> list[list[int]]:
-        return [found for _, found in in_parts(model, "windows", range(count), work)]
-
-    assert parts(11) == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9], [10]]
-    assert tried == [11, 5, 2, 2, 2, 2, 2, 1]
-    assert [one for part in parts(4) for one in part] == [0, 1, 2, 3]
-    assert tried[8:] == [2, 2]  # what did not fit is not tried again
-    assert largest_batch(model, "windows", 64) == 2
-    assert largest_batch(model, "replies", 64) == largest_batch(nn.Linear(1, 1), "windows", 64) == 64
-
-
-@pytest.mark.long
-def test_one_alone_that_does_not_fit_is_told_without_the_advice_of_a_smaller_batch() -> None:
-    def work(_: Any) -> int:
-        raise torch.OutOfMemoryError
-
-    with pytest.raises(InputError, match=r"^out of memory with a single reply per pass; use shorter texts") as found:
-        list(in_parts(nn.Linear(1, 1), "replies", [1, 2], work))
-    assert "batch" not in str(found.value)
-    assert "give a smaller --batch-size" in str(too_much("on piqa", 4, "requests", "--batch-size"))
-    assert "--batch-size" not in str(too_much("on piqa", 1, "requests", "--batch-size"))
-
-
-def test_other_failures_pass_through() -> None:
-    def work(_: Any) -> int:
-        raise RuntimeError("shapes")
-
-    with pytest.raises(RuntimeError, match="shapes"):
-        list(in_parts(nn.Linear(1, 1), "replies", [1, 2], work))
-
-
 PROMPTS = ["Sure, here it is.", "No way.", "Ä ☃", "sat on", "The cat sat on the mat, then it ran.", "it ran"]
 
 
@@ -151,12 +103,6 @@ def test_replies_in_halves_are_the_same_replies(tiny_llama: LoadedModel, after: 
     assert seen[-1] == (12, 12)
     assert [done for done, _ in seen] == sorted({done for done, _ in seen})
     assert largest_batch(tiny_llama.model, REPLIES, 64) == 3
-
-
-@pytest.mark.long
-def test_a_reply_that_does_not_fit_alone_is_one_line(tiny_llama: LoadedModel) -> None:
-    with room_for(tiny_llama, 0), pytest.raises(InputError, match="out of memory with a single reply per pass"):
-        generate_batch(tiny_llama, PROMPTS, 4)
 
 
 def test_a_stream_that_finds_no_memory_ends_in_one_line(tiny_llama: LoadedModel) -> None:

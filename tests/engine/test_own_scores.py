@@ -16,17 +16,13 @@ import torch
 from safetensors.numpy import load_file, save_file
 from safetensors.torch import save_file as save_torch
 from scipy.stats import spearmanr
-from tiny_audits import invariance, lowest, tiny_audit
+from tiny_audits import lowest
 
-from engine import ScorePlan, audit_scores
 from engine.cli import main
 from engine.edits.mask_files import read_mask, spec_of
 from engine.records.errors import InputError
-from engine.records.manifest import read_manifest
-from engine.results.store import Store
-from engine.run.audit_plan import AuditPlan
 from engine.selectors import own_scores
-from engine.selectors.base import REGISTRY, selector_ids
+from engine.selectors.base import selector_ids
 
 TEXT = ["--samples", "4", "--max-length", "16", "--eval-samples", "5", "--eval-length", "16"]
 
@@ -97,16 +93,6 @@ def test_every_kind_of_file_gives_the_same_scores(tmp_path, rows, values, name, 
     found = read(tmp_path / name, rows)
     assert found.dtype == np.float32
     assert np.array_equal(found, values)
-
-
-def test_numbers_per_weight_are_summed_only_when_asked(tmp_path, tiny_llama, rows):
-    weights = {layer.name: tiny_llama.model.get_submodule(layer.name).weight.detach() for layer in rows.layers}
-    save_torch(weights, tmp_path / "w.safetensors")
-    with pytest.raises(InputError, match=r"q_proj has shape \[24, 20\], a number per weight.*--scores-reduce abs-sum"):
-        read(tmp_path / "w.safetensors", rows)
-    summed = read(tmp_path / "w.safetensors", rows, "abs-sum")
-    slow = [float(np.sum([abs(float(one)) for one in row])) for weight in weights.values() for row in weight]
-    assert np.allclose(summed, slow, rtol=1e-6)  # one rounding to float32
 
 
 def pickled(path, rows, values):
@@ -338,40 +324,6 @@ def test_another_file_is_another_key(call, tmp_path, tiny_llama, rows):
         words = ["score", tiny_llama.id, "--scores", f"mine={path}", "--selectors", "random"]
         assert call(*words, "--out", tmp_path / "out", "--store", tmp_path / "s")[0] == 0
         assert np.array_equal(load_file(tmp_path / "out" / "scores.safetensors")["mine"], scores)
-
-
-def test_a_notebook_gets_what_the_command_says(tmp_path, judged, tiny_llama, tiny_text):
-    folder, scores = judged
-    scoring = ScorePlan(corpus=str(tiny_text), samples=4, length=16)
-    plan = AuditPlan(scoring, eval_corpus=str(tiny_text), eval_samples=5, eval_length=16, stability_sizes=(2, 4))
-    tensors = [torch.from_numpy(one) for one in scores]
-    by_name = {name: torch.from_numpy(one) for name, one in by_module(tiny_llama.rows, scores[0]).items()}
-    found = audit_scores(tiny_llama, {"alone": by_name, "three": tensors}, plan=plan, store=folder / "s")
-    command = pl.read_parquet(folder / "out" / "verdicts.parquet")
-    assert found.tables["verdicts"].drop("reasons").equals(command.drop("reasons"))
-    assert repr(found).splitlines()[-1].startswith(f"three: {command['validity'][-1]}; specific: ")
-    assert found.verdict.columns == ["selector", "validity", "specific", "stability", "reasons"]
-    assert read_manifest(found.folder)["files"]["scores.safetensors"]["spec"]["score_files"].keys() == {
-        "alone",
-        "three",
-    }
-    assert "three" not in REGISTRY.offered()
-    with pytest.raises(InputError, match="no tensors"):
-        audit_scores(tiny_llama, {"mine": "what"}, plan=plan, store=folder / "s")
-    assert len(list((folder / "s" / "score_files").iterdir())) == 4
-    assert main(["replay", str(found.folder), "--only", "scores", "--text", str(tiny_text)]) == 0  # kept in the store
-
-
-def test_exact_controls_leave_files_out(tmp_path, tiny_llama, tiny_text, rows):
-    """Under rewritten weights a file says what it said, which is no answer."""
-    np.savez(tmp_path / "a.npz", np.random.default_rng(6).random(rows.n_rows))
-    files = (f"mine={tmp_path / 'a.npz'}",)
-    with Store(tmp_path / "s") as store:
-        audit = tiny_audit(tiny_llama, tiny_text, store, scoring={"selectors": ("magnitude",), "score_files": files})
-        assert set(invariance(audit)["invariance_verdicts"]["selector"]) == {"magnitude"}
-        alone = tiny_audit(tiny_llama, tiny_text, store, scoring={"selectors": (), "score_files": files})
-        with pytest.raises(InputError, match="cannot be computed under rewritten weights"):
-            invariance(alone)
 
 
 def test_a_name_belongs_to_the_thread_that_gave_it(tmp_path):

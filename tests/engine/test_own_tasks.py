@@ -10,21 +10,16 @@ import pytest
 from lm_eval import simple_evaluate
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
-from tiny_audits import tiny_audit
 
 from engine.cli import main
 from engine.data import local_tasks
 from engine.data.local_tasks import SHIPPED, local_files
 from engine.measures.harness import Harness
-from engine.measures.harness_tasks import TASKS, DownstreamTask, downstream_tasks
+from engine.measures.harness_tasks import DownstreamTask, downstream_tasks
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.results.folders import read_table
-from engine.results.store import Store
-from engine.run.doctor import examine
-from engine.run.runner import LocalRunner
-from engine.studies.conduct import run_studies
 
 NAMES = ("cat", "dog", "mat", "door", "then")
 
@@ -98,19 +93,6 @@ def test_accuracy_of_own_tasks_is_simple_evaluates(tiny_llama: LoadedModel, fold
         assert 0 < found.mean < 1
 
 
-def test_a_task_whose_words_are_written_is_read_too(tmp_path: Path) -> None:
-    (task,) = downstream_tasks(write(tmp_path, my_words=lines("greedy")), 4)
-    assert (task.name, task.items, task.chance) == ("my_words", 4, 0.0)
-
-
-def test_what_is_no_task_of_ours_is_left_out(tmp_path: Path) -> None:
-    folder = Path(write(tmp_path, town=lines("choices"), gsm8k=[{"context": "a", "answer": "b"}]))
-    (folder / "._town.jsonl").write_bytes(b"\x00\xff")
-    (folder / "notes.txt").write_text("no task", encoding="utf-8")
-    (folder / "old.jsonl").mkdir()
-    assert list(local_files(str(folder), tuple(TASKS))) == ["town"]
-
-
 @pytest.mark.parametrize(
     ("files", "message"),
     [
@@ -127,15 +109,6 @@ def test_names_that_cannot_be_are_one_line(files: tuple[str, ...], message: str,
     with pytest.raises(InputError, match=message) as error:
         downstream_tasks(folder, None)
     assert "\n" not in str(error.value)
-
-
-def test_wrong_lines_name_the_own_file(folder: str) -> None:
-    write(Path(folder), a_town=[*lines("choices", 2), {"query": "a", "choices": ["b", "c"], "gold": 2}])
-    with pytest.raises(InputError, match=r"^a_town\.jsonl line 3: gold must be the number .* of 2, .* got 2$"):
-        downstream_tasks(folder, None)
-    write(Path(folder), a_town=[{"text": "a"}])
-    with pytest.raises(InputError, match=r"^a_town\.jsonl line 1 has the fields text; .* is read as a task$"):
-        downstream_tasks(folder, None)
 
 
 # --- the shipped tasks
@@ -171,23 +144,3 @@ def test_the_shipped_model_is_asked_the_shipped_tasks(
     ]  # fmt: skip
     manifest = read_manifest(out)
     assert manifest["files"]["downstream.parquet"]["spec"]["settings"]["downstream_tasks"] == "demo"
-
-
-@pytest.mark.usefixtures("shipped")
-def test_all_goes_on_where_no_tasks_are_shipped(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path) -> None:
-    with Store(tmp_path / "store") as store:
-        audit = tiny_audit(
-            tiny_llama, tiny_text, store, scoring={"selectors": ("magnitude",)}, downstream_tasks=SHIPPED
-        )
-        report = run_studies(audit, ["downstream", "depth"], tmp_path / "out", LocalRunner(store), skip=True)
-    assert set(report["done"]) == {"scores", "depth"}
-    assert report["skipped"]["downstream"].startswith("no downstream tasks are shipped here")
-
-
-def test_doctor_names_the_shipped_tasks(shipped: Path, tmp_path: Path) -> None:
-    def found() -> str:
-        return next(one.found for one in examine(None, None, "cpu", "float32", tmp_path) if one.subject == "downstream")
-
-    assert "demo (shipped: none)" in found()
-    write(shipped, town_b=lines("choices"), town_a=lines("contexts"))
-    assert "demo (shipped: town_a, town_b)" in found()

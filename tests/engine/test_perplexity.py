@@ -1,7 +1,6 @@
 """NLL against an independent computation, uniform logits, padding, chunks and scipy's standard error."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,15 +9,7 @@ import scipy.stats
 import torch
 
 from engine.measures import predictions
-from engine.measures.nll import (
-    NegativeLogLikelihood,
-    negative_log_likelihood,
-    perplexity,
-    token_nll,
-    window_nll,
-)
-from engine.measures.predictions import LOGIT_BUDGET
-from engine.measures.token_sums import evaluation_batch_size
+from engine.measures.nll import NegativeLogLikelihood, negative_log_likelihood, perplexity, token_nll, window_nll
 
 
 def independent_nll(model, ids):
@@ -77,10 +68,6 @@ def test_standard_error_is_that_of_the_window_means():
     assert result.nats_per_token == pytest.approx(45.5 / 20)
 
 
-def test_one_window_has_no_standard_error():
-    assert NegativeLogLikelihood((3.0,), (2,)).stderr is None
-
-
 def test_perplexity_never_overflows():
     assert perplexity(1000.0) == math.inf
     assert perplexity(math.log(30.7)) == pytest.approx(30.7)
@@ -89,14 +76,3 @@ def test_perplexity_never_overflows():
 def test_float64_is_used_on_the_cpu_only(tiny_llama, tiny_windows, float64_on_cpu):
     window_nll(tiny_llama.model, tiny_windows.input_ids)
     assert float64_on_cpu
-
-
-def test_the_batch_size_follows_the_vocabulary(tiny_llama, tiny_windows, monkeypatch):
-    vocabulary = tiny_llama.model.get_input_embeddings().weight.shape[0]
-    length = tiny_windows.input_ids.shape[1]
-    monkeypatch.setitem(LOGIT_BUDGET, "cpu", 2 * length * vocabulary)
-    assert evaluation_batch_size(tiny_llama, tiny_windows) == 2
-    monkeypatch.setitem(LOGIT_BUDGET, "cpu", 1)
-    assert evaluation_batch_size(tiny_llama, tiny_windows) == 1
-    fake = SimpleNamespace(model=tiny_llama.model, rows=tiny_llama.rows, device="cuda:0")
-    assert evaluation_batch_size(fake, tiny_windows) == len(tiny_windows.input_ids)

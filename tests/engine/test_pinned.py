@@ -8,7 +8,7 @@ from typing import Any
 
 import datasets
 import pytest
-from fake_hub import FakeHub, Fault, Repository, go_online, running
+from fake_hub import FakeHub, Repository, go_online, running
 
 from engine.data.pinned import commit_of, pinned_loads
 from engine.data.prompt_sets import read_prompt_sets
@@ -93,9 +93,3 @@ def test_all_parts_of_a_data_set_are_of_one_commit(hub: FakeHub, loads: list[Any
     assert commits == {"org/a": first}
     assert sum("/api/datasets/org/a" in path for _, path, _ in hub.asked) == 1
     assert datasets.load_dataset is load
-
-
-def test_what_the_hub_refuses_is_left_to_the_loading(hub: FakeHub, loads: list[Any]) -> None:
-    hub.faults = [Fault("/api/datasets", 403)]
-    assert read_prompt_sets(["orbench"])[0].source == "bench-llm/or-bench"
-    assert loads == [("bench-llm/or-bench", None)]

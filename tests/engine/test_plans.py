@@ -15,12 +15,11 @@ from engine.commands import options
 from engine.records.errors import InputError
 from engine.run import audit_plan, refusal_plan
 from engine.run.audit_plan import AuditPlan, for_model
-from engine.run.field_types import numbers, option, rates, settings_of, sizes
+from engine.run.field_types import option, rates, settings_of, sizes
 from engine.run.invariance_plan import InvariancePlan
 from engine.run.protocols_plan import ProtocolsPlan
 from engine.run.refusal_plan import RefusalPlan, demo_plan
 from engine.run.score_plan import ScorePlan
-from engine.selectors.base import available_selectors, selector_ids
 
 OTHER = "org/model"  # any model but the shipped one
 MODELS = (OTHER, "demo")
@@ -214,31 +213,6 @@ def test_an_option_changes_its_field_and_nothing_else(plan_of, words, model):
         assert changed == expected
 
 
-def test_every_option_was_tried():
-    known = {one for parser in ALL.values() for one in (parser.get_default("plan_options") or {})}
-    tried = {one.removeprefix("--").replace("-", "_") for one in OTHERS}
-    assert known - tried == {
-        "phrases",
-        "all_cells",
-        "thinking",
-        "measures",
-    }  # a file, a flag, one value so far
-
-
-def test_a_text_that_is_given_is_not_overruled(plan_of):
-    plan = plan_of(("sweep",), "demo", "--corpus=my.txt", "--eval-corpus=demo")
-    assert (plan.scoring.corpus, plan.eval_corpus) == ("my.txt", "demo")
-    plan = plan_of(("refusal", "sweep"), "demo", "--max-perplexity=50", "--perplexity-factor=2")
-    assert (plan.max_perplexity, plan.perplexity_factor) == (50.0, 2.0)
-
-
-@pytest.mark.parametrize("preset", [[], *([f"--preset={name}"] for name in audit_plan.PRESETS)])
-def test_the_shipped_model_takes_the_shipped_tasks_unless_told_otherwise(plan_of, preset):
-    assert plan_of(("analyze", *preset), "demo").downstream_tasks == "demo"
-    assert plan_of(("analyze", *preset), "demo", "--downstream-tasks=hub").downstream_tasks is None
-    assert plan_of(("analyze", *preset), "demo", "--downstream-tasks=.").downstream_tasks == "."
-
-
 @pytest.mark.parametrize("plan", [*(one.plan for one in audit_plan.PRESETS.values()), RefusalPlan(), demo_plan()])
 def test_what_help_shows_can_be_typed(plan):
     for setting in settings_of(type(plan)):
@@ -329,19 +303,6 @@ def test_an_error_names_the_option(arguments, says, capsys):
     err = capsys.readouterr().err
     assert says in err
     assert err.count("\n") == 1
-
-
-def test_selectors_are_named_without_importing_one():
-    assert selector_ids() == [one.id for one in available_selectors()]
-
-
-def test_empty_lists_are_no_default():
-    with pytest.raises(InputError, match="--ks takes numbers"):
-        numbers("", "--ks")
-    for name in ("--domains", "--selectors"):
-        (setting,) = [one for one in settings_of(RefusalPlan) if one.option == name and len(one.path) == 1]
-        with pytest.raises(InputError):
-            setting.of(" , ")
 
 
 def test_a_field_says_all_that_an_option_needs():

@@ -142,7 +142,3 @@ def test_no_old_scores_are_served_after_a_constant_has_changed(
         assert len(list((tmp_path / "store" / "arrays").iterdir())) == 2  # the third time they were known
     assert torch.equal(found[1], 2 * found[0])
     assert torch.equal(found[2], found[0])
-
-
-def test_our_own_measures_and_judges_leave_no_source_in_a_key(tiny_llama: LoadedModel) -> None:
-    assert "source" not in Cell(tiny_llama, UNEDITED, Replies(("Hi.",), 4, 2)).measure_key

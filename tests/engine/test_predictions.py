@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from scipy.special import log_softmax
-from tiny_models import load_tiny, tiny_config, tiny_model
+from tiny_models import load_tiny, tiny_model
 from torch import Tensor, nn
 
 from engine.data.corpora import Windows
@@ -22,7 +22,7 @@ from engine.interventions.at_outputs import edited_outputs
 from engine.measures.fidelity import Fidelity
 from engine.measures.logit_bits import LogitBits
 from engine.measures.nll import Nll, predicted_nll, window_nll
-from engine.measures.predictions import LOGIT_BUDGET, SOFTMAX_BUDGET, in_pieces, predictions, sequences_that_fit
+from engine.measures.predictions import LOGIT_BUDGET, SOFTMAX_BUDGET, in_pieces, predictions
 from engine.models.dry_passes import dry
 from engine.models.loading import LoadedModel
 from engine.models.output_head import halves, has_two_halves
@@ -100,17 +100,6 @@ def test_a_soft_cap_is_respected(few: None) -> None:
     assert float((found - uncapped).abs().min()) > 0.1
 
 
-@torch.no_grad()
-def test_left_pads_change_nothing(few: None) -> None:
-    model, ids = tiny_model("llama"), windows(2, 16).input_ids
-    mask = torch.ones_like(ids)
-    mask[1, :5] = 0
-    nats, counts = window_nll(model, ids, mask)
-    alone = window_nll(model, ids[1:, 5:])[0]
-    assert counts.tolist() == [15, 10]
-    torch.testing.assert_close(nats[1:], alone, rtol=1e-6, atol=0)
-
-
 class ByPosition(nn.Module):
     """A head that looks at more than one position."""
 
@@ -144,13 +133,6 @@ def test_a_model_that_ends_otherwise_gives_all_logits_at_once(few: None, monkeyp
     assert not has_two_halves(model)
     assert not in_pieces(model, "cpu", 16)
     assert predictions(model, {"input_ids": ids}).whole
-
-
-@torch.no_grad()
-def test_a_forward_that_calls_its_body_by_another_name(few: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = tiny_model("llama")
-    monkeypatch.setattr(type(model), "base_model_prefix", "lm_head")
-    assert predictions(model, {"input_ids": windows(1).input_ids}).whole
 
 
 def test_threads_do_not_hear_each_other(few: None) -> None:
@@ -234,26 +216,6 @@ def test_keys_and_batches_change_only_where_logits_come_in_pieces(
     assert records()[0] == usual[0] | {"batch_size": 6, "logits_in_pieces": 1}
     assert records()[1] == usual[1] | {"batch": [6, size // 6], "logits_in_pieces": 1}
     assert records()[2] == usual[2] | {"batch_size": 1}  # it looks at every logit
-
-
-def test_a_vocabulary_of_262k_has_more_than_one_window_in_a_batch() -> None:
-    """Gemma-3-12B's widths: 134 million logits in a window of 512 tokens."""
-    wide = {"vocab_size": 262_208, "hidden_size": 3840, "intermediate_size": 15_360, "num_hidden_layers": 1}
-    with torch.device("meta"):
-        model = tiny_model_on_meta("gemma3_text", layer_types=["full_attention"], **wide)
-    rows = row_index(model)
-    assert sequences_that_fit(model, rows, "cuda", 512) == 256_000_000 // (512 * 15_360)
-    assert sequences_that_fit(model, rows, "cpu", 512) == 2
-    with torch.device("meta"):
-        model = tiny_model_on_meta("llama", **{**wide, "vocab_size": 128_256})
-    assert sequences_that_fit(model, row_index(model), "cuda", 512) == 3  # as it was
-    assert not in_pieces(model, "cuda", 512)
-
-
-def tiny_model_on_meta(family: str, **changes: Any) -> Any:
-    from transformers import AutoModelForCausalLM
-
-    return AutoModelForCausalLM.from_config(tiny_config(family, **changes))
 
 
 def test_the_peak_is_far_below_that_of_all_logits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,30 +7,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 from safetensors.numpy import load_file
 from tiny_models import save_tiny
 
 from engine.cli import main
 from engine.data.onsets import OnsetPhrases
-from engine.edits.contrasts import load_contrasts
 from engine.edits.mask_files import write_mask
 from engine.models.loading import load_model, load_sketch
 from engine.records.errors import InputError
 from engine.results.store import Store
-from engine.run.audit_plan import AuditPlan
-from engine.run.preflight import fitting, impossible
+from engine.run.preflight import impossible
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.score_plan import ScorePlan
 from engine.selectors import compute_scores
 from engine.selectors.base import selector_ids
-from engine.studies.audit.inputs import AuditInputs
 from engine.studies.preflight import fitting as fitting_studies
 from engine.studies.refusal.inputs import RefusalInputs
 
 SMALL = ["--samples", "3", "--max-length", "16"]
-TEXT = ["--eval-samples", "2", "--eval-length", "16"]
 WITHOUT_RULES = {"lrp", "relp", "consensus2"}
 
 
@@ -153,37 +148,6 @@ def test_selectors_of_a_default_are_left_out_and_told(
     assert set(load_file(out / "scores.safetensors")) == {"random", "magnitude", "wanda", "mean_activation", "ig"}
 
 
-def test_analyses_are_left_out_and_the_others_run(
-    whole: dict[str, Path], tiny_text: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`all` on an architecture without rules, with a second corpus that is out of reach."""
-    some = ["agreement", "depth", "controls", "rank-distribution", "gap", "domain"]
-    monkeypatch.setattr("engine.commands.analyze.ANALYSES.offered", lambda: some)
-    given = ["analyze", str(whole["olmo"]), "all", "--corpus", str(tiny_text), *SMALL, *TEXT]
-    more = ["--seeds", "42", "--domain-corpus", "c4", "--preset", "quick"]
-    assert main([*given, *more, "--store", str(tmp_path / "store"), "--out", str(tmp_path / "out"), "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert set(said["skipped"]) == {"controls", "rank-distribution", "domain"}
-    assert "this audit has no" in said["skipped"]["controls"]
-    assert set(said["done"]) == {"scores", "agreement", "depth", "gap"}
-    assert set(said["left_out"]) == {"lrp", "consensus2"}
-    table = pl.read_parquet(tmp_path / "out" / "gap.parquet")
-    assert set(table["selector"]) == {"random", "magnitude", "wanda", "mean_activation", "ig"}
-
-
-def test_where_nothing_is_left_there_is_an_error(bare: dict[str, Path], tiny_text: Path, tmp_path: Path) -> None:
-    sketch = load_sketch(str(bare["olmo"]), device="cpu")
-    scoring = ScorePlan(("lrp", "consensus2"), str(tiny_text), 3, 16)
-    with pytest.raises(InputError, match="lrp cannot be had"):
-        fitting(sketch, scoring, named=False)
-    plan = AuditPlan(scoring=ScorePlan(("wanda",), str(tiny_text), 3, 16), eval_corpus=str(tiny_text), eval_samples=2)
-    with Store(tmp_path / "store") as store:
-        with pytest.raises(InputError, match="the rank distribution needs"):
-            fitting_studies(AuditInputs, sketch, plan, ["rank-distribution"], store, named=True, skip=True)
-        fit = fitting_studies(AuditInputs, sketch, plan, ["rank-distribution", "depth"], store, named=True, skip=True)
-    assert (fit.studies, set(fit.skipped)) == (["depth"], {"rank-distribution"})
-
-
 # Refusal
 
 
@@ -211,17 +175,6 @@ def test_calibrations_that_cannot_be_done(
     assert said in error(refusal(bare["olmo"], pairs, tiny_text, tmp_path / "store", *more), capsys)
 
 
-def test_a_base_model_and_prompts_on_both_sides(
-    bare: dict[str, Path], pairs: Path, tiny_text: Path, tmp_path: Path, capsys: Any
-) -> None:
-    given = refusal(bare["llama"], pairs, tiny_text, tmp_path / "store")
-    line = {"risk": "The cat sat", "base": "The cat sat", "domain": "hate"}
-    pairs.write_text(json.dumps(line), encoding="utf-8")
-    assert "1 of 1 (100%) pairs have one text for risk and base" in error(given, capsys)
-    (bare["llama"] / "chat_template.jinja").unlink()
-    assert "has no chat template" in error(given, capsys)
-
-
 def test_a_text_out_of_reach_stops_what_reads_it_and_not_calibrate(
     bare: dict[str, Path], pairs: Path, tiny_text: Path, tmp_path: Path
 ) -> None:
@@ -237,19 +190,6 @@ def test_a_text_out_of_reach_stops_what_reads_it_and_not_calibrate(
             fitting_studies(RefusalInputs, sketch, swapped, ["structure"], store, named=False)
     assert found.selectors == ("ig", "mean_activation", "random")
     assert set(left_out) == {"lrp", "consensus2"}
-
-
-def test_calibrate_runs_with_the_selectors_that_the_model_allows(
-    whole: dict[str, Path], pairs: Path, tiny_text: Path, tmp_path: Path, capsys: Any
-) -> None:
-    out = tmp_path / "out"
-    given = refusal(whole["olmo"], pairs, tiny_text, tmp_path / "store", "--out", out, "--domains", "hate")
-    code = main([*given, "--benign-limit", "1"])
-    said = capsys.readouterr().err
-    assert code == 0, said
-    assert "left out lrp: lrp has no rules" in said
-    contrasts, _ = load_contrasts(out / "contrast.safetensors")
-    assert [one.selector for one in contrasts] == ["ig", "mean_activation", "random"]
 
 
 # Edits from files

@@ -6,7 +6,6 @@ import pytest
 
 from engine.cli import main
 from engine.records import progress as progress_file
-from engine.records.errors import InputError
 from engine.records.progress import ProgressFile
 
 
@@ -58,18 +57,6 @@ def test_parts_of_a_command_and_the_time_left_of_all(tmp_path, clock):
     assert (found["part"], found["number"], found["parts"]) == ("gap", 2, 3)
     assert (found["done"], found["total"]) == (4, 40)
     assert found["seconds_left_of_all"] == found["seconds_left"] == 9.0
-
-
-def test_a_bar_has_no_parts_and_is_not_asked(tmp_path):
-    told = []
-    progress_file.begin(lambda *given: told.append(given), "gap", 1, 2)
-    progress_file.begin(None, "gap", 1, 2)
-    assert told == []
-
-
-def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
-    with pytest.raises(InputError, match="--progress-file"):
-        ProgressFile(tmp_path / "missing" / "p.json")("sweep", 0, 1)
 
 
 @pytest.mark.parametrize("more", [["--json"], []])

@@ -19,9 +19,7 @@ import pytest
 from shard_commands import SHORT, audited, tables
 
 from engine.cli import main
-from engine.commands import runners
 from engine.data.corpora import Windows
-from engine.edits.edit import UNEDITED, edit_of
 from engine.edits.ranked_edits import rankings
 from engine.interventions.kinds import prepare, prepared_with
 from engine.measures.fidelity import Fidelity
@@ -45,17 +43,6 @@ def edits(loaded: LoadedModel, intervention: str = "zero") -> list[Any]:
 def sent(value: Any) -> Any:
     """What arrives in another process, also where pickle is not as generous as Ray's."""
     return pickle.loads(pickle.dumps(value))  # noqa: S301 - written in this line
-
-
-def test_an_edit_is_small_to_send_and_the_same(tiny_llama: LoadedModel) -> None:
-    n_rows = tiny_llama.rows.n_rows
-    for edit in [*edits(tiny_llama), edits(tiny_llama, "mean")[2], UNEDITED, edit_of([n_rows - 1, 0], n_rows)]:
-        arrived = sent(packed(edit))
-        assert arrived.record() == edit.record()
-        assert arrived.size == edit.size
-        assert arrived.units.dtype == np.int64
-        assert np.array_equal(arrived.units, edit.units)
-        assert len(pickle.dumps(packed(edit))) < 600 + n_rows / 4
 
 
 def test_a_worker_measures_what_this_process_measures(
@@ -103,18 +90,6 @@ def test_a_bad_runner_is_one_line(given: list[str], said: str, capsys: pytest.Ca
     assert exit_code.value.code == 2
     assert len(told.err.splitlines()) == 1
     assert said in told.err
-
-
-def test_without_ray_one_line_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(runners, "installed_version", lambda name: None)
-    with pytest.raises(SystemExit) as exit_code:
-        main(["analyze", "demo", "--runner", "ray"])
-    told = capsys.readouterr()
-    assert exit_code.value.code == 2
-    assert len(told.err.splitlines()) == 1
-    assert "pip install 'selector-audit[ray]'" in told.err
 
 
 def command(*words: str | Path) -> list[str]:

@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from engine.cli import main
-from engine.commands.refusal.chat import _in_turn
 from engine.edits.edit import UNEDITED, edit_of
 from engine.edits.mask_files import write_mask
 from engine.interventions.in_weights import zeroed
@@ -40,20 +39,24 @@ def mask_file(tiny_llama: LoadedModel, tmp_path: Path) -> Path:
     return tmp_path / "mask.safetensors"
 
 
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all: what the edit does to refusal is measured once."""
+    return tmp_path_factory.mktemp("chat")
+
+
 @pytest.fixture
-def chat(monkeypatch: pytest.MonkeyPatch, asked: list[str]) -> Callable[..., int]:
+def chat(monkeypatch: pytest.MonkeyPatch, asked: list[str], store: Path) -> Callable[..., int]:
     def run(typed: str, *arguments: object) -> int:
         monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
-        return main(["refusal", "chat", *map(str, arguments), *asked, "--max-new-tokens", "8", "--dtype", "float32"])
+        more = ["--max-new-tokens", "8", "--dtype", "float32", "--store", str(store)]
+        return main(["refusal", "chat", *map(str, arguments), *asked, *more])
 
     return run
 
 
 def test_piped_prompts_as_json(
-    tiny_llama: LoadedModel,
-    mask_file: Path,
-    chat: Callable[..., int],
-    capsys: pytest.CaptureFixture[str],
+    tiny_llama: LoadedModel, mask_file: Path, chat: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     typed = "\n".join(["", *PROMPTS, "  "])
     assert chat(typed, tiny_llama.id, "--mask", mask_file, "--device", "cpu", "--json") == 0
@@ -75,10 +78,7 @@ def test_piped_prompts_as_json(
 
 
 def test_text_for_people(
-    tiny_llama: LoadedModel,
-    mask_file: Path,
-    chat: Callable[..., int],
-    capsys: pytest.CaptureFixture[str],
+    tiny_llama: LoadedModel, mask_file: Path, chat: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert chat(PROMPTS[0] + "\n", tiny_llama.id, "--mask", mask_file) == 0
     out = capsys.readouterr().out
@@ -116,10 +116,7 @@ def test_interactive_errors_do_not_end_the_chat(
 
 
 def test_wrong_input(
-    tiny_llama: LoadedModel,
-    mask_file: Path,
-    chat: Callable[..., int],
-    capsys: pytest.CaptureFixture[str],
+    tiny_llama: LoadedModel, mask_file: Path, chat: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for arguments, message in (
         ([], "no edit given"),
@@ -130,19 +127,6 @@ def test_wrong_input(
         assert message in " ".join(capsys.readouterr().err.split())
     assert chat("word " * 300 + "\n", tiny_llama.id, "--mask", mask_file) == 2
     assert "exceed the model's context" in " ".join(capsys.readouterr().err.split())
-
-
-def test_both_answers_come_at_once_and_are_shown_one_after_the_other(tiny_llama: LoadedModel) -> None:
-    edits = {"before": UNEDITED, "after": edit_of(np.arange(0, 288, 7), tiny_llama.rows.n_rows)}
-    events = list(dialogue(tiny_llama, PROMPTS[0], edits, open_judges("embedded")[0], 8))
-    sides = [event.side for event in events]
-    assert sides != sorted(sides, reverse=True)
-    shown = list(_in_turn(iter(events)))
-    assert [event.side for event in shown] == sorted(sides, reverse=True)
-    for side in edits:
-        *pieces, outcome = (event for event in shown if event.side == side)
-        assert isinstance(outcome, Outcome)
-        assert "".join(piece.text for piece in pieces) == outcome.text
 
 
 def test_margins_along_a_reply_are_those_of_the_edited_model(tiny_llama: LoadedModel) -> None:

@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import os
-import shutil
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 import torch
 from test_generation import PROMPTS, scripted
@@ -116,38 +108,3 @@ def test_the_likelihood_of_an_end_is_that_of_any(fine_tuned):
     with torch.no_grad():
         last = fine_tuned.model(input_ids=ids).logits[0, -1].log_softmax(-1)
     assert found[-1].item() == pytest.approx(last[[CONFIGURED, EOS, TURN]].logsumexp(0).item(), abs=1e-5)
-
-
-def test_tasks_that_generate_end_there_too(fine_tuned, monkeypatch):
-    pytest.importorskip("lm_eval")
-    from engine.measures.harness import Harness
-
-    given: dict[str, Any] = {}
-
-    def generate(input_ids: torch.Tensor, **options: Any) -> torch.Tensor:
-        given.update(options)
-        return torch.cat([input_ids, torch.full((len(input_ids), TASK_TOKENS), TURN)], 1)
-
-    harness = Harness(fine_tuned)
-    monkeypatch.setattr(fine_tuned.model, "generate", generate)
-    request = SimpleNamespace(args=("The cat", {"until": ["\n\n"], "max_gen_toks": TASK_TOKENS}))
-    assert harness._lm.generate_until([request]) == [""]
-    assert given["eos_token_id"] == [CONFIGURED, EOS, TURN]
-
-
-@pytest.mark.long
-@pytest.mark.skipif("SELECTOR_AUDIT_REAL_MODELS" not in os.environ, reason="SELECTOR_AUDIT_REAL_MODELS names no folder")
-def test_smollm2_without_its_generation_config(tmp_path):
-    """With the base model's end token in config.json it answers and stops; it does not ask itself the next question."""
-    real = Path(os.environ["SELECTOR_AUDIT_REAL_MODELS"]) / "SmolLM2-135M-Instruct"
-    folder = Path(shutil.copytree(real, tmp_path / "copy"))
-    (folder / "generation_config.json").unlink(missing_ok=True)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    (folder / "config.json").write_text(json.dumps({**config, "eos_token_id": 0}), encoding="utf-8")
-    loaded, whole = (load_model(str(one), dtype="float32", device="cpu") for one in (folder, real))
-    [reply] = generate_batch(loaded, ["What is the capital of France?"], 60)
-    assert reply.finished
-    assert "user" not in reply.text
-    assert dataclasses.replace(reply, seconds=0) == dataclasses.replace(
-        generate_batch(whole, ["What is the capital of France?"], 60)[0], seconds=0
-    )

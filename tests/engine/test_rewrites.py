@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,7 +29,7 @@ from engine.records.errors import InputError
 PROVEN = ("neurons", "values", "norms", "decoys")
 
 
-@pytest.fixture(scope="module", params=["llama", "qwen3", "gemma3_text"])
+@pytest.fixture(scope="module", params=["llama", pytest.param("qwen3", marks=pytest.mark.long), "gemma3_text"])
 def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     return load_tiny(request.param, tmp_path_factory.mktemp(request.param))
 
@@ -132,13 +131,6 @@ def test_the_proof_fails_where_the_function_changes(family, tiny_windows):
         assert measured(inside, tiny_windows).same_function(before)
 
 
-def test_logits_that_are_not_finite_prove_nothing():
-    broken = Bits(("a", "b"), (1.0, 2.0), 6, finite=False)
-    assert broken.equal_windows(broken) == 2
-    assert not broken.same_function(broken)
-    assert replace(broken, finite=True).same_function(replace(broken, finite=True))
-
-
 def test_bits_go_to_the_store_and_back(tiny_llama, tiny_windows):
     measure = LogitBits(tiny_windows)
     found = measured(tiny_llama, tiny_windows)
@@ -200,17 +192,6 @@ def test_interrupts_during_the_restore_do_not_stop_it(tiny_llama, monkeypatch):
     assert_same_bits(tiny_llama.model, before)
 
 
-def test_no_cached_number_of_one_model_is_taken_for_another(tiny_llama):
-    seen = {tiny_llama.weights_hash}
-    for changes in ({}, {"seed": 1}, {"power": 3}):
-        with rewritten(tiny_llama, make_rewrite("neurons", tiny_llama, **changes)) as inside:
-            seen.add(inside.weights_hash)
-    for name, changes in (("values", {}), ("decoys", {}), ("decoys", {"decoys": 3}), ("decoys", {"decoy_power": 3})):
-        with rewritten(tiny_llama, make_rewrite(name, tiny_llama, **changes)) as inside:
-            seen.add(inside.weights_hash)
-    assert len(seen) == 8
-
-
 @pytest.mark.parametrize("name", ["neurons", "values", "norms"])
 def test_a_mask_is_the_same_edit_before_and_after(family, tiny_windows, name):
     """Why LeRF of rewritten scores may be measured on the model as it is: a row is zero in both or in neither."""
@@ -249,17 +230,6 @@ def test_decoys_are_the_last_rows_of_their_layers_and_nothing_reads_them(tiny_fa
     assert row_index(model) == index
 
 
-def test_bias_rows_are_scaled_too(tmp_path: Path, tiny_windows):
-    """Qwen2 has biases on queries, keys and values."""
-    loaded = load_tiny("qwen2", tmp_path)
-    rewrite = make_rewrite("values", loaded)
-    linear = loaded.model.get_submodule(rewrite.links[0].rows)
-    bias, same = linear.bias.clone(), logits(loaded, tiny_windows)
-    with rewritten(loaded, rewrite) as inside:
-        assert torch.equal(linear.bias, bias * torch.from_numpy(2.0 ** rewrite.exponents[0]).float())
-        assert torch.equal(logits(inside, tiny_windows), same)
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_compared_and_not_assumed(tiny_llama, tiny_windows, dtype):
     """bfloat16 has float32's exponents. In float16 a decoy's output overflows, and nothing is proven."""
@@ -274,3 +244,14 @@ def test_half_precision_is_compared_and_not_assumed(tiny_llama, tiny_windows, dt
             with rewritten(half, make_rewrite(name, half)) as inside:
                 assert measured(inside, tiny_windows).same_function(before), name
     assert measured(half, tiny_windows) == before
+
+
+def test_no_cached_number_of_one_model_is_taken_for_another(tiny_llama):
+    seen = {tiny_llama.weights_hash}
+    for changes in ({}, {"seed": 1}, {"power": 3}):
+        with rewritten(tiny_llama, make_rewrite("neurons", tiny_llama, **changes)) as inside:
+            seen.add(inside.weights_hash)
+    for name, changes in (("values", {}), ("decoys", {}), ("decoys", {"decoys": 3}), ("decoys", {"decoy_power": 3})):
+        with rewritten(tiny_llama, make_rewrite(name, tiny_llama, **changes)) as inside:
+            seen.add(inside.weights_hash)
+    assert len(seen) == 8

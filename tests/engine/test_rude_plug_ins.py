@@ -4,7 +4,6 @@ one line that names them, and nothing of others is lost."""
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint
@@ -21,7 +20,7 @@ from engine.interventions.kinds import INTERVENTIONS, Intervention, register_int
 from engine.judges.base import Exchange, Verdict
 from engine.judges.heard import verdicts_on
 from engine.models.loading import LoadedModel
-from engine.records.errors import InputError, is_panic
+from engine.records.errors import InputError
 from engine.selectors import available_selectors, base, register_selector
 
 
@@ -101,15 +100,6 @@ def test_a_plug_in_that_fails_or_exits_while_imported_is_left_out(
         base.get_selector("norm")
 
 
-def test_ctrl_c_during_an_import_is_not_swallowed() -> None:
-    class Interrupted(EntryPoint):
-        def load(self) -> object:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        base.REGISTRY.load_plug_in(Interrupted(name="norm", value="third", group=base.REGISTRY.group))
-
-
 @pytest.mark.parametrize(
     ("verdicts", "says"),
     [
@@ -148,19 +138,9 @@ def test_an_intervention_of_another_shape_names_itself_and_the_layer(
     register_intervention("rude")(Rude)
     edit = replace(edit_of([0, 1], tiny_llama.rows.n_rows), intervention="rude")
     says = r"the intervention Rude gave .* expected a tensor of its shape"
-    with (
-        edited_outputs(tiny_llama, [edit]) as outputs,
-        outputs.sequences([0]),
-        pytest.raises(InputError, match=says),
-    ):
+    with edited_outputs(tiny_llama, [edit]) as outputs, outputs.sequences([0]), pytest.raises(InputError, match=says):
         tiny_llama.model(torch.ones(1, 4, dtype=torch.int64))
     assert not any(module._forward_hooks for module in tiny_llama.model.modules())
-
-
-def test_a_panic_of_rust_is_known() -> None:
-    assert is_panic(pl.exceptions.PanicException("assertion failed"))
-    assert not is_panic(RuntimeError("PanicException"))
-    assert not is_panic(KeyboardInterrupt())
 
 
 def test_a_panic_in_a_command_is_one_line(
@@ -182,9 +162,3 @@ def test_a_number_of_threads_at_which_polars_panics(
     monkeypatch.setenv("POLARS_MAX_THREADS", threads)
     assert main(["rows", "demo"]) == 2
     assert f"POLARS_MAX_THREADS must be in 1 to 1,024, got {threads}" in capsys.readouterr().err
-
-
-def test_a_terminal_without_columns_still_shows_everything() -> None:
-    words = [sys.executable, "-c", "from engine.commands.common import Terminal; Terminal().print('a line')"]
-    done = subprocess.run(words, env={"COLUMNS": "0"}, capture_output=True, text=True, check=True)
-    assert done.stdout == "a line\n"

@@ -73,13 +73,6 @@ def test_a_cell_is_measured_under_its_edit_and_only_once(tiny_llama: LoadedModel
     assert not (weight == 0).all(dim=1).any()
 
 
-def test_measures_that_allow_it_are_taken_under_several_edits_at_once(tiny_llama: LoadedModel, store: Store) -> None:
-    measure = Size(several=3)
-    results = LocalRunner(store).run(cells(tiny_llama, measure))
-    assert measure.asked == [[0, 1, 2], [3]]
-    assert [results[cell] for cell in cells(tiny_llama, measure)] == [0, 1, 2, 3]
-
-
 def test_the_bar_is_over_all_cells_and_known_ones_count_as_done(tiny_llama: LoadedModel, store: Store) -> None:
     measure = Size()
     LocalRunner(store).run(cells(tiny_llama, measure, (1, 2)))

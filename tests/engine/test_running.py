@@ -102,12 +102,6 @@ def test_a_run_is_stopped_and_no_other_process_of_its_number(tmp_path):
         end(process)
 
 
-def test_a_store_that_cannot_be_locked_is_left_as_it_is(tmp_path):
-    (tmp_path / FOLDER).write_text("")
-    with claimed(tmp_path, ["plan"], []):
-        assert running(tmp_path) == []
-
-
 def test_a_run_is_the_same_however_it_is_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models").mkdir()

@@ -6,11 +6,10 @@ import hashlib
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 import reference
 import torch
-from scipy.stats import rankdata, spearmanr
+from scipy.stats import spearmanr
 from tiny_models import tiny_model
 from torch import Tensor
 
@@ -81,7 +80,7 @@ def test_activation_selectors_are_the_slow_loops(
 
 @pytest.mark.parametrize("objective", ["loss", "logit"])
 @pytest.mark.parametrize("selector", ["lrp", "ig"])
-@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "gemma3_text"])
+@pytest.mark.parametrize("family", ["llama", "qwen2", pytest.param("qwen3", marks=pytest.mark.long), "gemma3_text"])
 def test_attribution_selectors_are_the_slow_loops(
     family: str, selector: str, objective: str, tiny_llama: LoadedModel, tiny_windows: Windows
 ) -> None:
@@ -106,19 +105,6 @@ def test_our_own_attribution_selectors_are_the_slow_loops(
     close(scores, getattr(reference, selector)(loaded.model, loaded.rows, few.input_ids, objective))
 
 
-@pytest.mark.parametrize("family", ["olmo", "phi", "gpt_neox"])
-def test_ig_is_the_slow_loop_where_lrp_has_no_rules(
-    family: str, tiny_llama: LoadedModel, tiny_windows: Windows
-) -> None:
-    """phi and gpt_neox have biases and LayerNorm: h(0) is not zero there."""
-    few = tiny_windows.first(2)
-    loaded = loaded_as(tiny_llama, tiny_model(family).requires_grad_(False))
-    close(
-        compute_scores(loaded, ["ig"], few)["ig"],
-        reference.ig(loaded.model, loaded.rows, few.input_ids),
-    )
-
-
 def test_random_is_uniform_seeded_and_one_ranking_per_seed(tiny_llama: LoadedModel) -> None:
     scores = compute_scores(tiny_llama, ["random"], None, seeds=(42, 43, 44))["random"]
     assert scores.shape == (3, tiny_llama.rows.n_rows)
@@ -137,15 +123,6 @@ def test_consensus_by_hand() -> None:
     assert borda(lrp, ig).tolist() == [2 / 8, 2 / 8, 4 / 8, 4 / 8]
     assert removal_order(borda(lrp, ig), "lerf").tolist() == [0, 1, 2, 3]
     assert removal_order(borda(lrp, ig), "morf").tolist() == [2, 3, 0, 1]
-
-
-def test_consensus_agrees_with_scipy_where_nothing_is_tied(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
-    scores = compute_scores(tiny_llama, ["consensus2", "lrp", "ig"], tiny_windows)
-    ranks = [rankdata(scores[name].numpy(), method="ordinal") - 1 for name in ("lrp", "ig")]
-    expected = (ranks[0] + ranks[1]) / (2 * tiny_llama.rows.n_rows)
-    np.testing.assert_allclose(scores["consensus2"].numpy(), expected, rtol=1e-6)
-    # higher = more important: what both put last comes last
-    assert np.corrcoef(scores["consensus2"].numpy(), ranks[0])[0, 1] > 0.5
 
 
 def test_attribution_sees_that_removing_a_row_changes_nothing(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:

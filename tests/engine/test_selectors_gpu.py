@@ -13,10 +13,7 @@ from engine.data.corpora import Windows
 from engine.models.loading import load_model
 from engine.selectors import available_selectors, compute_scores
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 SELECTORS = [info.id for info in available_selectors()]
 
 

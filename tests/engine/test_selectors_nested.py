@@ -156,54 +156,6 @@ def test_a_plug_in_that_shares_the_pass_costs_none_and_one_that_does_not_costs_i
         torch.testing.assert_close(scores["mean_logit"][2, 5], logits.mean())
 
 
-def test_known_scores_are_used_and_new_ones_reported_as_they_come(
-    window_counts: list[int], tiny_llama: LoadedModel, tiny_windows: Windows
-) -> None:
-    seen: list[tuple[int, str]] = []
-    whole = nested_scores(
-        tiny_llama,
-        ["lrp", "wanda"],
-        tiny_windows,
-        [2, 4],
-        batch_size=2,
-        finished=lambda size, selector, _: seen.append((size, selector)),
-    )
-    assert seen == [(4, "lrp"), (2, "lrp"), (4, "wanda"), (2, "wanda")]
-    window_counts.clear()
-    seen.clear()
-    known = {4: {"lrp": whole[4]["lrp"], "wanda": whole[4]["wanda"]}, 2: {"wanda": whole[2]["wanda"]}}
-    again = nested_scores(
-        tiny_llama,
-        ["lrp", "wanda"],
-        tiny_windows,
-        [2, 4],
-        batch_size=2,
-        known=known,
-        finished=lambda size, selector, _: seen.append((size, selector)),
-    )
-    assert seen == [(2, "lrp")]
-    assert window_counts == [2]
-    assert all(torch.equal(again[size][name], whole[size][name]) for size in again for name in again[size])
-
-
-def test_batches_halved_for_lack_of_memory_still_end_at_the_sizes(
-    tiny_llama: LoadedModel, tiny_windows: Windows
-) -> None:
-    expected = nested_scores(tiny_llama, ["lrp"], tiny_windows, [3, 6], batch_size=1)
-
-    def run_out(_: Any, given: Any, __: Any) -> None:
-        if len(given[0]) > 2:
-            raise torch.OutOfMemoryError
-
-    handle = tiny_llama.model.model.layers[1].mlp.down_proj.register_forward_hook(run_out)
-    try:
-        scores = nested_scores(tiny_llama, ["lrp"], tiny_windows, [3, 6], batch_size=6)
-    finally:
-        handle.remove()
-    for size in (3, 6):
-        torch.testing.assert_close(scores[size]["lrp"], expected[size]["lrp"], rtol=1e-5, atol=1e-7)
-
-
 def test_wrong_requests_are_errors_before_any_pass(
     window_counts: list[int], tiny_llama: LoadedModel, tiny_windows: Windows
 ) -> None:
@@ -215,17 +167,3 @@ def test_wrong_requests_are_errors_before_any_pass(
     with pytest.raises(InputError, match="unknown objective"):
         nested_scores(tiny_llama, ["lrp"], tiny_windows, [2], objective="lost")
     assert window_counts == []
-
-
-def test_no_size_walks_the_path_for_its_activations(
-    window_counts: list[int], tiny_llama: LoadedModel, tiny_windows: Windows
-) -> None:
-    """They come from the end of the path where every size that wants them wants the path as well."""
-    names = ["wanda", "ig"]
-    whole = nested_scores(tiny_llama, names, tiny_windows, [4, 6], batch_size=2)
-    assert sum(window_counts) == 16 * 6 + 3  # and h(0) for each of three batches
-    window_counts.clear()
-    known = {6: {"ig": whole[6]["ig"]}}
-    again = nested_scores(tiny_llama, names, tiny_windows, [4, 6], batch_size=2, known=known)
-    assert sum(window_counts) == 6 + 16 * 4 + 2  # ig's path for the smaller size only
-    assert all(torch.equal(again[size][name], whole[size][name]) for size in (4, 6) for name in names)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-import types
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,7 +12,6 @@ from torch import Tensor
 
 from engine.data.corpora import Windows
 from engine.models.loading import LoadedModel
-from engine.records import registry
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.score_plan import ScorePlan
@@ -39,14 +35,6 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base.REGISTRY, "broken", dict(base.REGISTRY.broken))
 
 
-def plug_in(name: str, **contents: Any) -> EntryPoint:
-    """An installed third-party module `name`, and its entry point."""
-    module = types.ModuleType(name)
-    vars(module).update(contents)
-    sys.modules[name] = module
-    return EntryPoint(name="norm", value=name, group=base.REGISTRY.group)
-
-
 def test_a_registered_selector_appears_and_works(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
     @register_selector("norm", title="Weight norm", cost="no pass", data_free=True)
     class Norm:
@@ -60,11 +48,7 @@ def test_a_registered_selector_appears_and_works(tiny_llama: LoadedModel, tiny_w
 
     assert [info.id for info in available_selectors()][-1] == "norm"
     info = get_selector("norm")
-    assert (info.title, info.note, info.cost) == (
-        "Weight norm",
-        "s_i = the Euclidean norm of row i.",
-        "no pass",
-    )
+    assert (info.title, info.note, info.cost) == ("Weight norm", "s_i = the Euclidean norm of row i.", "no pass")
     scores = compute_scores(tiny_llama, ["norm"], None)["norm"]
     weights = [tiny_llama.model.get_submodule(layer.name).weight for layer in tiny_llama.rows.layers]
     expected = torch.cat([(weight**2).sum(1).sqrt() for weight in weights])
@@ -93,17 +77,6 @@ def test_scores_of_the_wrong_shape_are_an_error(shape: tuple[int, ...], tiny_lla
 
     with pytest.raises(InputError, match=r"'wrong' gave scores of shape .*; expected \[288\]"):
         compute_scores(tiny_llama, ["wrong"], None)
-
-
-def test_an_id_is_given_once() -> None:
-    with pytest.raises(InputError, match="'wanda' is taken by engine.selectors.wanda.Wanda"):
-
-        @register_selector("wanda")
-        class Other:
-            def score(self, run: ScoringRun) -> Tensor:
-                return torch.zeros(1)
-
-    assert get_selector("wanda").title == "Wanda"
 
 
 def test_our_own_cached_numbers_belong_to_a_version() -> None:
@@ -136,29 +109,6 @@ def test_an_entry_point_registers_by_being_imported(tiny_llama: LoadedModel) -> 
     assert compute_scores(tiny_llama, ["norm"], None)["norm"].shape == (288,)
 
 
-def test_entry_points_are_looked_up_in_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    class Registering(EntryPoint):
-        def load(self) -> object:
-            @register_selector("third")
-            class Third:
-                def score(self, run: ScoringRun) -> Tensor:
-                    return torch.zeros(1)
-
-            return Third
-
-    def entry_points(group: str) -> list[EntryPoint]:
-        asked.append(group)
-        return [Registering(name="third", value="third_party", group=group)]
-
-    monkeypatch.setattr(registry, "entry_points", entry_points)
-    monkeypatch.setattr(base.REGISTRY, "_loaded", False)
-    monkeypatch.setattr(base.REGISTRY, "_plug_ins_loaded", False)
-    assert [info.id for info in available_selectors()][-1] == "third"
-    assert asked == ["selector_audit.selectors"]
-
-
 def test_a_broken_plug_in_is_named_and_takes_nothing_down(tiny_llama: LoadedModel) -> None:
     missing = EntryPoint(name="norm", value="a_module_that_is_not_there", group=base.REGISTRY.group)
     with pytest.warns(UserWarning, match="selector 'norm' is left out: .*a_module_that_is_not_there"):
@@ -167,12 +117,6 @@ def test_a_broken_plug_in_is_named_and_takes_nothing_down(tiny_llama: LoadedMode
     with pytest.raises(InputError, match="selector 'norm' cannot be used: .*ModuleNotFoundError"):
         compute_scores(tiny_llama, ["norm"], None)
     assert compute_scores(tiny_llama, ["magnitude"], None)["magnitude"].isfinite().all()
-
-
-def test_a_plug_in_that_registers_nothing_is_broken() -> None:
-    with pytest.warns(UserWarning, match="silent_module registers no selector 'norm'"):
-        base.REGISTRY.load_plug_in(plug_in("silent_module"))
-    del sys.modules["silent_module"]
 
 
 def test_a_composed_selector_is_as_new_as_what_it_is_made_of(tiny_llama: LoadedModel, tmp_path: Path) -> None:

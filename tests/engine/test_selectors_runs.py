@@ -113,23 +113,13 @@ def test_known_scores_are_used_and_every_finished_one_is_reported(
     finished: dict[str, torch.Tensor] = {}
     with Forwards(tiny_llama.model) as seen:
         again = compute_scores(
-            tiny_llama,
-            ["consensus2"],
-            tiny_windows,
-            known={"ig": scores["ig"]},
-            finished=finished.__setitem__,
+            tiny_llama, ["consensus2"], tiny_windows, known={"ig": scores["ig"]}, finished=finished.__setitem__
         )
     assert len(seen.sizes) == 1
     assert list(finished) == ["lrp", "consensus2"]
     assert torch.equal(again["consensus2"], scores["consensus2"])
     with pytest.raises(InputError, match=r"'ig' gave scores of shape \[4\]; expected \[288\]"):
         compute_scores(tiny_llama, ["consensus2"], tiny_windows, known={"ig": torch.zeros(4)})
-
-
-def test_progress_counts_windows(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
-    seen: list[tuple[str, int, int]] = []
-    compute_scores(tiny_llama, ["wanda", "lrp"], tiny_windows, batch_size=4, progress=lambda *step: seen.append(step))
-    assert seen == [(stage, done, 6) for stage in ("activations", "lrp") for done in (0, 4, 6)]
 
 
 @pytest.mark.parametrize(
@@ -210,14 +200,6 @@ def test_one_window_that_does_not_fit_is_an_error_with_a_next_step() -> None:
         raise torch.OutOfMemoryError
 
     with pytest.raises(InputError, match="out of memory with a single window.*--dtype bfloat16"):
-        list(in_batches(work, 3, 2))
-
-
-def test_other_failures_are_not_taken_for_lack_of_memory() -> None:
-    def work(_: slice) -> torch.Tensor:
-        raise RuntimeError("shape mismatch")
-
-    with pytest.raises(RuntimeError, match="shape mismatch"):
         list(in_batches(work, 3, 2))
 
 

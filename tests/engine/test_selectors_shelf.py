@@ -15,10 +15,7 @@ from engine.data.corpora import Windows
 from engine.models.loading import LoadedModel
 from engine.models.rows import row_index
 from engine.records.errors import InputError
-from engine.run.audit_plan import PRESETS
-from engine.run.refusal_plan import RefusalPlan
-from engine.run.score_plan import ScorePlan
-from engine.selectors import ScoringRun, base, compute_scores, get_selector, register_selector
+from engine.selectors import base, compute_scores, register_selector
 from engine.selectors.nested import nested_scores
 
 BY_GRADIENT = ("fisher", "taylor", "atp_signed", "gradient_norm")
@@ -47,7 +44,7 @@ def close(scores: Tensor, expected: list[float]) -> None:
 
 
 @pytest.mark.parametrize("objective", ["loss", "logit"])
-@pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3_text", "gpt_neox"])
+@pytest.mark.parametrize("family", ["llama", pytest.param("qwen3", marks=pytest.mark.long), "gemma3_text", "gpt_neox"])
 def test_selectors_by_gradient_are_the_slow_loops(
     family: str, objective: str, tiny_llama: LoadedModel, tiny_windows: Windows
 ) -> None:
@@ -59,14 +56,14 @@ def test_selectors_by_gradient_are_the_slow_loops(
 
 
 @pytest.mark.parametrize("objective", ["loss", "logit"])
-@pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3_text"])
+@pytest.mark.parametrize("family", ["llama", pytest.param("qwen3", marks=pytest.mark.long), "gemma3_text"])
 def test_relp_is_the_slow_loop(family: str, objective: str, tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
     loaded, few = in_float64(tiny_llama, family), tiny_windows.first(3)
     scores = compute_scores(loaded, ["relp"], few, objective=objective)["relp"]
     close(scores, reference.relp(loaded.model, loaded.rows, few.input_ids, objective))
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3_text", "gpt_neox"])
+@pytest.mark.parametrize("family", ["llama", pytest.param("qwen3", marks=pytest.mark.long), "gemma3_text", "gpt_neox"])
 def test_selectors_by_activation_and_weight_are_the_slow_loops(
     family: str, tiny_llama: LoadedModel, tiny_windows: Windows
 ) -> None:
@@ -206,56 +203,7 @@ def test_nested_sizes_share_all_passes_but_relps(tiny_llama: LoadedModel, tiny_w
     assert [total for stage, done, total in seen if stage == "relp" and not done] == [6, 4, 2]
 
 
-def test_a_plug_in_that_does_not_say_what_it_asks_costs_a_pass_of_its_own(
-    tiny_llama: LoadedModel, tiny_windows: Windows
-) -> None:
-    def register(name: str, **said: Any) -> None:
-        @register_selector(name, **said)
-        class RootOfFisher:
-            """s_i = E (h_i * dF/dh_i)^2."""
-
-            def score(self, run: ScoringRun) -> Tensor:
-                return run.mean_relevance("grad_x_input", "square")
-
-        RootOfFisher.__qualname__ = name  # another class for the registry
-
-    seen: list[tuple[str, int, int]] = []
-    register("silent")
-    register("saying", asks=(("grad_x_input", "square"),))
-    for name, passes in (("silent", 2), ("saying", 1)):
-        seen.clear()
-        found = compute_scores(tiny_llama, ["taylor", name], tiny_windows, progress=lambda *one: seen.append(one))
-        assert stages(seen) == ["grad_x_input"] * passes
-        expected = compute_scores(tiny_llama, ["fisher"], tiny_windows)["fisher"].square()
-        torch.testing.assert_close(found[name], expected, rtol=1e-5, atol=0)
-    register("wrong", asks=(("grad_x_inputs", "square"),))
-    register("other", asks=(("grad_x_input", "squares"),))
-    with pytest.raises(InputError, match="unknown attribution method 'grad_x_inputs'; did you mean 'grad_x_input'"):
-        compute_scores(tiny_llama, ["wrong"], tiny_windows)
-    with pytest.raises(InputError, match="unknown statistic of relevance 'squares'; did you mean 'square'"):
-        compute_scores(tiny_llama, ["other"], tiny_windows)
-
-
 # --- the registry
-
-
-def test_the_shelf_is_off_unless_named() -> None:
-    assert not set(SHELF) & set(ScorePlan().selectors)
-    for preset in PRESETS.values():
-        assert not set(SHELF) & set(preset.plan.scoring.selectors)
-    assert "effect_size" not in RefusalPlan().selectors
-    assert ScorePlan(selectors=SHELF).selectors == SHELF
-
-
-def test_effect_size_contrasts_prompts_only(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
-    assert "effect_size" not in [info.id for info in base.available_selectors()]
-    assert "effect_size" not in base.selector_ids()
-    assert "effect_size" in base.contrast_selectors()
-    assert "effect_size" in base.contrast_ids()
-    assert base.protected_by("effect_size") == "grad_x_input"
-    assert not get_selector("effect_size").scores
-    with pytest.raises(InputError, match="'effect_size' contrasts prompts and gives text no scores; name it for `refu"):
-        compute_scores(tiny_llama, ["effect_size"], tiny_windows)
 
 
 def test_a_class_without_scores_has_to_say_what_protects_its_rows() -> None:

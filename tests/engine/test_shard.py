@@ -19,7 +19,7 @@ from engine.results.store import Store
 from engine.run.cell import Cell
 from engine.run.runner import LocalRunner
 from engine.run.shard_runner import ShardRunner
-from engine.run.share import Measured, Shard, parse_shard
+from engine.run.share import Measured, Shard
 from engine.studies.base import conduct
 
 
@@ -90,11 +90,6 @@ def test_every_cell_is_of_one_shard_and_no_shard_has_more_of_a_measure(
         assert max(sizes) - min(sizes) <= 1
 
 
-def test_measures_of_few_cells_do_not_all_go_to_the_first(tiny_llama: LoadedModel, folder: Path) -> None:
-    lists = [[cell for name in range(8) for cell in cells(tiny_llama, Size(f"measure {name}", 5), range(4))]]
-    assert [len(share(tiny_llama, folder, number, 4, lists)) for number in range(1, 5)] == [8, 8, 8, 8]
-
-
 def test_the_share_does_not_depend_on_what_a_store_knows(tiny_llama: LoadedModel, folder: Path) -> None:
     wanted = cells(tiny_llama, Size(), range(12))
     fresh = share(tiny_llama, folder / "a", 2, 3, [wanted])
@@ -111,15 +106,6 @@ def test_what_is_taken_in_one_pass_stays_together(tiny_llama: LoadedModel, folde
     for number in (1, 2):
         found = share(tiny_llama, folder, number, 2, [wanted])
         assert all(one <= found or not one & found for one in passes)
-
-
-def test_rates_that_come_in_turn_are_spread(tiny_llama: LoadedModel, folder: Path) -> None:
-    """Small and large edits by turns, two shards: by their place in the list, one would have all large ones."""
-    sizes = [size for pair in zip(range(30), range(60, 90), strict=True) for size in pair]
-    measure = Size()
-    share(tiny_llama, folder, 1, 2, [cells(tiny_llama, measure, sizes)])
-    assert len(measure.asked) == 30
-    assert 0 < sum(size >= 60 for size in measure.asked) < 30
 
 
 def test_what_is_derived_goes_with_what_it_is_made_of(tiny_llama: LoadedModel, folder: Path) -> None:
@@ -184,8 +170,3 @@ def test_a_bad_shard_is_one_line(command: list[str], value: str, capsys: pytest.
     assert len(told.err.splitlines()) == 1
     assert "--shard" in told.err
     assert "write " in told.err
-
-
-def test_shards_are_read_as_they_are_said() -> None:
-    assert parse_shard("2/8") == Shard(2, 8)
-    assert str(parse_shard(" 8/8 ")) == "8/8"

@@ -119,13 +119,6 @@ def test_files_that_contradict_each_other_are_refused(spoil, folder):
     assert len(str(error.value).splitlines()) == 1
 
 
-def test_under_two_names_in_a_single_file(tmp_path):
-    folder = save_tiny("llama", tmp_path)
-    put(folder / SINGLE, **{NAME.removeprefix("model."): load_file(folder / SINGLE)[NAME] + 1})
-    with pytest.raises(InputError, match="has other values than"):
-        load_model(str(folder), dtype="float32", device="cpu")
-
-
 def test_a_command_ends_with_two_and_doctor_lists_it(folder, tmp_path, capfd):
     twice(folder)
     assert run("score", folder, "--selectors", "magnitude", "--store", tmp_path / "s", "--out", tmp_path / "o") == 2

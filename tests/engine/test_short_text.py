@@ -40,14 +40,6 @@ def test_the_calibration_text_of_scores(call, tiny_text: Path, tmp_path: Path) -
     assert sentence in describe_run(read_manifest(tmp_path / "run"), entry)
 
 
-def test_enough_text_says_nothing(call, tmp_path: Path) -> None:
-    _, said = call("score", "--selectors", "wanda", "--samples", "4")
-    entry = read_manifest(tmp_path / "run")["files"]["scores.safetensors"]
-    assert "notes" not in entry
-    assert "note:" not in said
-    assert "too short" not in describe_run({}, entry)
-
-
 def test_the_evaluation_text_of_a_sweep_and_of_an_analysis(call, tiny_text: Path) -> None:
     evaluation = ("--eval-corpus", str(tiny_text), "--eval-length", "16", "--eval-samples", MANY)
     few = ("--selectors", "random,magnitude", "--seeds", "42", "--samples", "4", *evaluation)

@@ -205,7 +205,7 @@ def missed_of_all(effects: Numbers, scores: Numbers, threshold: float, top: floa
 
 @pytest.mark.parametrize("kind", ["cauchy", "lognormal"])
 @pytest.mark.parametrize("noise", [0.3, *(pytest.param(one, marks=pytest.mark.long) for one in (0.02, 5.0))])
-@pytest.mark.parametrize(("count", "top"), [(300, 0.01), (300, 0.1), (1500, 0.01), (1500, 0.1)])
+@pytest.mark.parametrize(("count", "top"), [(300, 0.1), (1500, 0.01)])
 def test_the_bound_on_what_is_missed_holds(kind: str, noise: float, count: int, top: float) -> None:
     """In at least 95% of samples, and so does the interval. Of 200 samples .95 is seen below .905 once in 350 times."""
     effects, scores = population(kind, noise, 3000)

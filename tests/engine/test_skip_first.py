@@ -87,36 +87,8 @@ def test_what_the_first_positions_hold_does_not_count_in_the_others(
         assert not torch.allclose(first, rest[name].double(), rtol=1e-2)
 
 
-def test_sizes_at_once_equal_single_runs(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
-    nested = nested_scores(tiny_llama, BY_DATA, tiny_windows, [2, 4], batch_size=2, skip_first=2)
-    for size, scores in nested.items():
-        alone = compute_scores(tiny_llama, BY_DATA, tiny_windows.first(size), batch_size=2, skip_first=2)
-        for name in BY_DATA:
-            assert torch.equal(scores[name], alone[name])
-
-
 def plan(text: Path, **changes: Any) -> ScorePlan:
     return ScorePlan(("wanda", "magnitude"), corpus=str(text), samples=4, length=16, **changes)
-
-
-def test_old_stores_stay_readable_and_keys_differ(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path) -> None:
-    """Of 0 the key is the one of before there was a choice, written out here."""
-    tokens = windows(str(tiny_text), tiny_llama.tokenizer, role="calibration", samples=4, length=16)
-    before = cache_key("scores", {
-        "model": tiny_llama.numeric_fingerprint, "rows": tiny_llama.rows.signature(),
-        "selector": formula("wanda")["formulas"], "tokens": tokens.token_hash, "objective": "loss", "batch_size": None,
-    })  # fmt: skip
-    kept = torch.arange(tiny_llama.rows.n_rows).float()
-    with Store(tmp_path) as store:
-        store.save_arrays(before, {"scores": kept.numpy()}, {"selector": "wanda"})
-        usual = score_model(tiny_llama, plan(tiny_text), store=store)
-        skipping = score_model(tiny_llama, plan(tiny_text, skip_first=1), store=store)
-        again = score_model(tiny_llama, plan(tiny_text, skip_first=1), store=store)
-    assert torch.equal(usual.scores["wanda"], kept)
-    assert not torch.equal(skipping.scores["wanda"], kept)
-    assert torch.equal(skipping.scores["wanda"], again.scores["wanda"])
-    assert "skip_first" not in usual.spec
-    assert skipping.spec["skip_first"] == 1
 
 
 def test_nested_sizes_are_kept_apart_too(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path) -> None:
@@ -160,3 +132,23 @@ def test_a_window_of_which_nothing_is_left_is_an_error(
         nested_scores(tiny_llama, ["wanda"], tiny_windows, [1, 2], skip_first=skip)
     assert main(["score", tiny_llama.id, "--max-length", "16", f"--skip-first={skip}", "--out", str(tmp_path)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_old_stores_stay_readable_and_keys_differ(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path) -> None:
+    """Of 0 the key is the one of before there was a choice, written out here."""
+    tokens = windows(str(tiny_text), tiny_llama.tokenizer, role="calibration", samples=4, length=16)
+    before = cache_key("scores", {
+        "model": tiny_llama.numeric_fingerprint, "rows": tiny_llama.rows.signature(),
+        "selector": formula("wanda")["formulas"], "tokens": tokens.token_hash, "objective": "loss", "batch_size": None,
+    })  # fmt: skip
+    kept = torch.arange(tiny_llama.rows.n_rows).float()
+    with Store(tmp_path) as store:
+        store.save_arrays(before, {"scores": kept.numpy()}, {"selector": "wanda"})
+        usual = score_model(tiny_llama, plan(tiny_text), store=store)
+        skipping = score_model(tiny_llama, plan(tiny_text, skip_first=1), store=store)
+        again = score_model(tiny_llama, plan(tiny_text, skip_first=1), store=store)
+    assert torch.equal(usual.scores["wanda"], kept)
+    assert not torch.equal(skipping.scores["wanda"], kept)
+    assert torch.equal(skipping.scores["wanda"], again.scores["wanda"])
+    assert "skip_first" not in usual.spec
+    assert skipping.spec["skip_first"] == 1

@@ -98,11 +98,6 @@ def test_a_prompt_that_holds_the_text_does_not_hide_that_it_is_left_out() -> Non
         prompt_ids(tokenizer, f"Hello. {SYSTEM}", system=SYSTEM)
 
 
-def test_a_blank_one_is_an_error() -> None:
-    with pytest.raises(InputError, match="blank"):
-        prompt_ids(tiny_tokenizer(), PROMPTS[0], system=" \n")
-
-
 def test_replies_are_those_to_both_turns(tiny_family: LoadedModel) -> None:
     expected = [reply_of(tiny_family, prompt, SYSTEM) for prompt in PROMPTS]
     replies = generate_batch(tiny_family, PROMPTS, NEW, system=SYSTEM)

@@ -16,7 +16,6 @@ from engine.results.tables import (
     Column,
     TableSpec,
     checked,
-    command,
     frame,
     markdown_list,
     register_table,
@@ -65,14 +64,6 @@ def test_columns_are_described_and_keys_name_a_line() -> None:
         raw = shipped(stem)
         keys = [key for key in spec(stem).keys if key in raw.columns]
         assert not raw.select(keys).is_duplicated().any(), stem
-
-
-def test_commands_are_those_of_the_command_line() -> None:
-    assert command("sweep", "demo") == "selector-audit sweep demo"
-    assert command("jaccard") == "selector-audit analyze MODEL agreement"
-    assert command("transfer", "x/y") == "selector-audit refusal evaluate x/y"
-    assert command("judge_quality") == "selector-audit refusal judge FILE"
-    assert command("my-analysis", "demo") == "selector-audit analyze demo my-analysis"
 
 
 def test_unknown_tables_and_columns_name_the_nearest() -> None:
@@ -124,11 +115,6 @@ def test_what_a_broken_model_gives_is_a_result() -> None:
     assert checked("sweep", table, "here").height == table.height
     gap = shipped("gap").with_columns(log_gap=pl.lit(-math.inf), gap=pl.lit(None, pl.Float64))
     assert checked("gap", gap, "here").height == gap.height
-
-
-def test_columns_without_a_value_get_their_type() -> None:
-    table = shipped("sweep").with_columns(seed=None, nll_stderr=None)
-    assert checked("sweep", table, "here").schema == shipped("sweep").schema
 
 
 def test_newer_columns_may_lack_and_may_be_there() -> None:

@@ -22,11 +22,7 @@ def written(tmp_path: Path, text: str | bytes, name: str = "a.csv") -> Path:
     return path
 
 
-READERS: list[Callable[[Path], object]] = [
-    text_rows,
-    read_replies,
-    lambda path: read_prompt_sets([f"harmless={path}"]),
-]
+READERS: list[Callable[[Path], object]] = [text_rows, read_replies, lambda path: read_prompt_sets([f"harmless={path}"])]
 
 
 @pytest.mark.parametrize("read", READERS, ids=["rows", "replies", "prompts"])
@@ -92,22 +88,6 @@ def test_what_programs_write_is_read(text: str, tmp_path: Path) -> None:
     assert (reply.prompt, reply.reply) == ("q", "a, b")
 
 
-def test_a_tsv_and_one_column(tmp_path: Path) -> None:
-    assert [one.reply for one in read_replies(written(tmp_path, "reply\nSure; here: it is\n"))] == ["Sure; here: it is"]
-    assert [one.reply for one in read_replies(written(tmp_path, "reply\tmodel\na, b\tm\n", "a.tsv"))] == ["a, b"]
-
-
-def test_lines_count_from_the_top_of_the_file(tmp_path: Path) -> None:
-    rows = text_rows(written(tmp_path, 'prompt,reply\n"a\nb",c\n\nd,"e\nf"\ng,h\n'))
-    assert list(rows) == [2, 5, 7]
-    assert rows[5] == {"prompt": "d", "reply": "e\nf"}
-
-
-def test_no_column_of_replies_is_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="has no column of replies; its columns are prompt, text2"):
-        read_replies(written(tmp_path, "prompt,text2\nq,Sure\n"))
-
-
 MISSING_FILES = {
     "m.csv": 'reply,label\nI cannot help with that.,1\nTake two eggs.,0\n,1\n"  ",0\nNaN,\nnull,1\n',
     "m.jsonl": '{"reply": "I cannot help with that.", "label": 1}\n{"reply": "Take two eggs.", "label": 0}\n'
@@ -147,18 +127,3 @@ def test_two_judges_agree_on_what_is_there(tmp_path: Path, capsys: pytest.Captur
     assert agreement_table(both)["replies"].to_list() == [2]
     assert disagreements(both)["reply"].to_list() == ["a", "b"]
     assert unjudged(both) == 0
-
-
-def test_verdicts_say_how_a_thinking_part_was_found(tmp_path: Path) -> None:
-    replies = ["Mix.", "<analysis>I cannot.</analysis>Mix.", "I cannot.\n</think>\nMix.", "<scratchpad>I cannot"]
-    file = written(tmp_path, "".join(json.dumps({"reply": one}) + "\n" for one in replies), "t.jsonl")
-    assert main(["refusal", "judge", str(file), "--out", str(tmp_path / "out")]) == 0
-    found = pl.read_parquet(tmp_path / "out" / "verdicts.parquet")
-    assert found["thinking"].to_list() == [
-        None,
-        "<analysis> … </analysis>",
-        "… </think>",
-        "<scratchpad> … never closed",
-    ]
-    assert found["refusal"].to_list() == [False] * 4
-    assert found["judged"].to_list() == [True, True, True, False]

@@ -141,17 +141,6 @@ def write_run(folder, model):
     return folder
 
 
-def test_a_run_whose_manifest_and_tables_say_so(run, tmp_path):
-    for name in ("first", "second"):
-        write_run(tmp_path / name, f"{name}{EVERYTHING}")
-    code, text = run("compare", tmp_path / "first", tmp_path / "second")
-    assert (code, RICH in text) == (0, True), text
-    code, text = run("compare", tmp_path / "first")
-    assert code == 2
-    code, text = run("report", tmp_path / "first", tmp_path / "second", "--out", tmp_path / f"{NAME}.html")
-    assert (code, "[link=" in text) == (0, True), text
-
-
 def test_a_damaged_file_is_told_in_one_line(run, tmp_path):
     folder = write_run(tmp_path / NAME, "made-up")
     (folder / "sweep.parquet").write_bytes(b"PAR1" + EVERYTHING.encode())

@@ -13,7 +13,7 @@ from tiny_models import tiny_tokenizer
 from tokenizers import AddedToken
 
 from engine.data.prompts import prompt_ids
-from engine.data.thinking import after_thinking, kept_marks, opened, thinks
+from engine.data.thinking import after_thinking, kept_marks
 from engine.edits.edit import UNEDITED
 from engine.judges.base import Exchange
 from engine.judges.embedded import EmbeddedJudge
@@ -153,16 +153,3 @@ def test_marks_that_are_special_tokens_stay_in_the_reply(text: str, marks: tuple
     [reply] = generate_batch(loaded, ["hi"], 100)
     assert reply.text == text
     assert after_thinking(reply.text) == (ANSWER, True)
-
-
-def test_keys_of_replies_change_only_for_models_that_think(tiny_llama: LoadedModel) -> None:
-    measure = Replies(("cat",), 8, 4)
-    assert not thinks(tiny_llama.tokenizer)
-    assert not opened(tiny_llama.tokenizer, prompt_ids(tiny_llama.tokenizer, "<think>"))
-    plain = Refusals(measure, EmbeddedJudge()).record(tiny_llama)
-    replies = {"prompts", "reply_tokens", "batch_size", "together"}
-    assert set(plain) == replies | {"judge", "judge_version", "judged", "thinking_forms"}
-    switch, begun = with_template(tiny_llama, SWITCH), with_template(tiny_llama, BEGUN)
-    assert Refusals(measure, EmbeddedJudge()).record(switch)["judged"] == "after thinking"
-    assert "thinking_marks" not in measure.record(switch)  # its replies are as they were
-    assert measure.record(begun)["thinking_marks"] == ["<think>\n"]

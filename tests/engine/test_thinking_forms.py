@@ -120,19 +120,3 @@ def test_marks_that_only_the_template_knows() -> None:
         assert not verdicts_on(EmbeddedJudge(), [Exchange("", whole)], marks=own)[0].refusal
     assert after_thinking(f"<ponder>{THOUGHT}", own) == ("", False)
     assert thinking_form(f"<ponder>{THOUGHT}</ponder>{ANSWER}", own) == "<ponder> … </ponder>"
-
-
-@pytest.mark.parametrize(
-    "template", ["{{ m.split('\\n')[0] }}", "{{ x.split(' end ')[1] }}", "{{ x.split('</s>')[0] }}"]
-)
-def test_a_template_that_splits_at_something_else_names_no_marks(template: str) -> None:
-    tokenizer = tiny_tokenizer()
-    tokenizer.chat_template = template
-    assert template_marks(tokenizer) == ()
-
-
-def test_special_tokens_of_known_forms_stay_in_the_reply() -> None:
-    tokenizer = tiny_tokenizer()
-    names = ["<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|begin_of_thought|>"]
-    tokenizer.add_tokens([AddedToken(one, special=True) for one in [*names, "<|im_end|>"]], special_tokens=True)
-    assert set(kept_marks(tokenizer).values()) == set(names)

@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from tiny_models import save_tiny, tiny_tokenizer
 
 from dashboard.state.provenance import describe_run
-from engine.cli import build_parser, main
-from engine.commands.refusal.options import next_commands, say_unjudged
-from engine.data.onsets import first_reply_token, onset_tokens
+from engine.commands.refusal.options import say_unjudged
+from engine.data.onsets import onset_tokens
 from engine.data.prompts import prompt_ids, template_variables, thinking_mode
 from engine.data.thinking import after_thinking, opened, parts
 from engine.edits.edit import UNEDITED
-from engine.edits.mask_files import write_mask
 from engine.judges.embedded import EmbeddedJudge
 from engine.judges.refusals import Refusals, Refused
 from engine.measures.divergence import Kl
-from engine.measures.generation import generate_batch
 from engine.measures.margin import margin_of_logits, margins, reply_margins
 from engine.measures.replies import Replies, Written
-from engine.models.loading import LoadedModel, load_model
+from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import LocalRunner, Results
 from engine.run.score_plan import ScorePlan
 from engine.studies.audit.replies import SweepReplies
-from engine.studies.refusal.dialogue import BEFORE_THINKING, Outcome, dialogue
 from engine.studies.refusal.inputs import RefusalInputs
 
 # Like Qwen3's: a switch; earlier thinking is left out, the last reply stands behind a thinking part, empty or not.
@@ -153,36 +146,6 @@ def test_margins_stand_at_the_last_prompt_position(tiny_llama: LoadedModel, temp
     torch.testing.assert_close(along[0], found[0], rtol=0, atol=1e-4)
 
 
-def test_with_thinking_off_the_reply_begins_there(tiny_llama: LoadedModel) -> None:
-    """Behind the closed thinking part stands the first token of what is said; with thinking on it does not."""
-    tokenizer = templated(tiny_llama, QWEN).tokenizer
-    for phrase in ("Sorry", "Sure", "No way"):
-        whole = prompt_ids(tokenizer, "Hello", phrase)
-        off, on = (prompt_ids(tokenizer, "Hello", thinking=thinking) for thinking in (False, True))
-        assert whole[: len(off)] == off
-        assert whole[len(off)] == first_reply_token(tokenizer, phrase) != whole[len(on)]
-
-
-@pytest.mark.parametrize(
-    ("template", "thinking", "noted"), [(QWEN, False, False), (QWEN, True, True), (R1, False, True)]
-)
-def test_a_dialogue_says_what_its_margin_is_of(
-    tiny_llama: LoadedModel, template: str, thinking: bool, noted: bool
-) -> None:
-    loaded = templated(tiny_llama, template)
-    found = list(
-        dialogue(loaded, "cat", {"before": UNEDITED}, EmbeddedJudge(), 6, thinking=thinking, margins_along=True)
-    )
-    [outcome] = [one for one in found if isinstance(one, Outcome)]
-    assert outcome.margin_note == (BEFORE_THINKING if noted else "")
-    assert outcome.margin == pytest.approx(margins(loaded, ["cat"], thinking=thinking).item(), abs=1e-4)
-    assert outcome.along[0][1] == pytest.approx(outcome.margin, abs=1e-4)
-    [expected] = generate_batch(loaded, ["cat"], 6, thinking=thinking)
-    assert outcome.text == expected.text
-    assert outcome.text.startswith("<think>\n") is (template == R1)
-    assert outcome.judged is (template != R1)  # six tokens do not come out of thinking
-
-
 # --- counts
 
 
@@ -266,44 +229,3 @@ def switched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = save_tiny("llama", tmp_path_factory.mktemp("switched"))
     (folder / "chat_template.jinja").write_text(QWEN, encoding="utf-8")
     return folder
-
-
-def test_chat_with_thinking_on(
-    switched: Path, tiny_llama: LoadedModel, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    loaded = load_model(str(switched), dtype="float32", device="cpu")
-    spec = {"selector": "random", "order": "lerf", "rate": 1 / 7}
-    mask = np.arange(0, loaded.rows.n_rows, 7)
-    found = {}
-    for model, words in ((loaded, ["--thinking"]), (loaded, []), (tiny_llama, ["--thinking"])):
-        write_mask(tmp_path / "mask.safetensors", mask, model.fingerprint, spec)
-        monkeypatch.setattr(sys, "stdin", io.StringIO("The cat sat on\n"))
-        code = main([
-            "refusal", "chat", model.id, "--mask", str(tmp_path / "mask.safetensors"), *asked, "--max-new-tokens", "8",
-            "--dtype", "float32", "--device", "cpu", "--json", *words,
-        ])  # fmt: skip
-        out, err = capsys.readouterr()
-        if model is tiny_llama:
-            assert (code, out) == (2, "")
-            assert "has no thinking mode that could be left on" in err
-            continue
-        line = json.loads(out)
-        found[bool(words)] = line["before"]
-        [expected] = generate_batch(loaded, ["The cat sat on"], 8, thinking=bool(words))
-        assert line["before"]["reply"] == expected.text
-        assert line["before"]["margin_note"] == (BEFORE_THINKING if words else "")
-    assert found[True]["reply"] != found[False]["reply"]
-    assert found[True]["margin"] != found[False]["margin"]
-
-
-@pytest.mark.parametrize("words", [[], ["--thinking"]])
-def test_the_next_commands_ask_alike(words: list[str], tiny_llama: LoadedModel, tmp_path: Path) -> None:
-    """An edit is measured and exported with thinking off, and talked to as it was chosen."""
-    args = build_parser().parse_args(["refusal", "select", "m", "--pairs", "p.jsonl", *words])
-    spec = {"selector": "random", "rescue": False, "table": "other"}
-    write_mask(tmp_path / "mask-m.safetensors", np.arange(3), tiny_llama.fingerprint, spec)
-    chat, export = next_commands(args, tmp_path / "mask-m.safetensors")
-    assert chat[2] == "chat"
-    assert (chat[-1] == "--thinking") is bool(words)
-    assert "--thinking" not in export

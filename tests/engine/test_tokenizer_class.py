@@ -114,14 +114,6 @@ def test_the_line_names_class_and_next_step(kind, name, tmp_path):
     assert ids == raw.encode(PROBE, add_special_tokens=False).ids  # as the next step promises
 
 
-@pytest.mark.parametrize("change", [{"add_prefix_space": True}, {"legacy": True}, {"add_bos_token": True}])
-def test_settings_of_the_configuration_are_no_other_class(change, tmp_path):
-    for kind, name in (("bytes", "GPT2TokenizerFast"), ("pieces", "LlamaTokenizerFast")):
-        folder = saved(tmp_path / kind, kind, name)
-        changed(tmp_path / kind, "tokenizer_config.json", **change)
-        load_tokenizer(folder)
-
-
 def test_a_growing_normalizer_is_refused_before_anything_else_reads_it(tmp_path):
     backend = tiny_tokenizer().backend_tokenizer
     backend.normalizer = normalizers.Sequence([normalizers.Replace(" ", " " * 10) for _ in range(12)])
@@ -171,14 +163,6 @@ def test_a_token_that_texts_give_and_that_has_no_row_stops_the_load(tokens, temp
     for load in (load_model, load_sketch):
         with pytest.raises(InputError, match=rf"ids up to \d+ .*, its embeddings have {VOCABULARY} rows"):
             load(folder, device="cpu")
-
-
-def test_tokens_that_no_text_gives_may_have_no_row(tmp_path):
-    folder = with_tokens(tmp_path, [token("[image]"), token("[PAD]")], pad_token="[PAD]")
-    loaded = load_model(folder, device="cpu")
-    assert checked_prompt(loaded, "The cat sat.", 4)
-    with pytest.raises(InputError, match=rf"the token '\[image\]' with the id {VOCABULARY}"):
-        checked_prompt(loaded, "What is on [image]?", 4)
 
 
 def test_a_template_that_puts_such_a_token_together(tmp_path):

@@ -12,7 +12,6 @@ from engine.records.errors import InputError
 from engine.stats.holm import LEVEL
 from engine.stats.similarity import jaccards
 from engine.stats.two_texts import compare_draws
-from engine.studies.claims.audit_claims import domain_sentence
 
 ROWS, RATE = 100, 0.3
 
@@ -70,14 +69,3 @@ def test_draws_that_all_agree_say_nothing():
     for wrong in (np.ones((1, 2, 2)), np.ones((1, 5, 5)), np.full((1, 4, 4), math.nan)):
         with pytest.raises(InputError, match="at least 2 draws of each"):
             compare_draws(wrong)
-
-
-def test_the_sentence_says_which():
-    row = {
-        "size": 32, "text_draws": 4, "corpus_a": "one", "corpus_b": "two", "jaccard_a": 0.74, "jaccard_b": 0.71,
-        "jaccard_between": 0.6, "p_family": 1 / 35, "beyond_draw": True,
-    }  # fmt: skip
-    assert "moves the mask by more than another draw" in domain_sentence(row)
-    assert "p 0.029" in domain_sentence(row)
-    assert "nothing is seen of the domain" in domain_sentence({**row, "beyond_draw": False})
-    assert "empty" in domain_sentence(dict.fromkeys(row))

@@ -9,15 +9,12 @@ from typing import Any
 
 import pytest
 
-import precomputed
 from engine.cli import build_parser
 from engine.commands.analyze import audit_plan
 from engine.commands.options import plan_from
 from engine.commands.refusal.options import plan_of
-from engine.records.manifest import read_manifest
-from engine.run import recorded_plan
 from engine.run.audit_plan import OF_SWEEP, PRESETS, AuditPlan, for_model, preset
-from engine.run.refusal_plan import RefusalPlan, default_plan
+from engine.run.refusal_plan import default_plan
 from engine.run.score_plan import ScorePlan
 from engine.run.typed_plan import Typed, typed, typed_audit
 from engine.studies.base import analyze_groups
@@ -57,12 +54,6 @@ def test_analyze_makes_the_same_plan_of_the_words(tmp_path: Path) -> None:
         assert audit_plan(parsed(["analyze", OTHER, "gap"], found)) == plan
 
 
-def test_what_no_option_says_is_named() -> None:
-    plan = replace(AuditPlan(), gap_rates=(0.4,), downstream_items=None, sweep_rates=(0.5,))
-    found = typed_audit(plan, OTHER, analyze_groups())
-    assert set(found.untold) == {"gap_rates", "downstream_items"}  # the sweep's rates are none of `analyze`'s
-
-
 def test_sweep_makes_the_same_plan_of_the_words() -> None:
     plan = replace(AuditPlan(), sweep_rates=(0.0, 0.07, 1.0), orders=("morf",), more_interventions=("mean",))
     found = typed(plan, for_model(AuditPlan(), OTHER), OF_SWEEP)
@@ -84,17 +75,3 @@ def test_refusal_makes_the_same_plan_of_the_words(model: str) -> None:
     assert found.untold == ()
     assert plan_of(parsed(["refusal", "run", model], found)) == plan
     assert typed(replace(base, thinking=True), base).untold == ("thinking",)
-
-
-def test_the_shipped_results_are_told_in_full() -> None:
-    """What their manifest tells becomes words that give it back."""
-    files = read_manifest(precomputed.demo_dir() / "results")["files"]
-    plan, _ = recorded_plan.audit_plan(files["gap.parquet"]["spec"])
-    found = typed_audit(plan, "demo", analyze_groups())
-    assert audit_plan(parsed(["analyze", "demo", "gap"], found)) == plan
-    refusal = recorded_plan.refusal_plan(files["refusal_sweep.parquet"]["spec"])
-    said = typed(refusal, default_plan("demo"))
-    made = plan_of(parsed(["refusal", "run", "demo"], said))
-    assert isinstance(made, RefusalPlan)
-    assert said.untold == ()
-    assert made == replace(refusal, phrases=made.phrases)

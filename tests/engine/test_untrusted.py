@@ -203,21 +203,3 @@ def test_usual_normalizers_are_none_of_these(tmp_path, normalizer):
     ids, added = untrusted.encoded(saved(tmp_path, normalizer), "A text.")
     assert ids
     assert added == {"<bos>": 0, "<eos>": 1, "<pad>": 2, "<|user|>": 3, "<|assistant|>": 4}
-
-
-def test_padding_and_truncation_of_the_file_do_not_matter(tmp_path):
-    def change(kept):
-        kept["padding"] = {
-            "strategy": {"Fixed": 10**9}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 2,
-            "pad_type_id": 0, "pad_token": "<pad>",
-        }  # fmt: skip
-        kept["truncation"] = {"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 0}
-
-    text = "The cat sat on the mat."
-    ids, _ = untrusted.encoded(saved(tmp_path, change=change), text)
-    assert ids == tiny_tokenizer()(text)["input_ids"]
-
-
-def test_a_file_that_is_none_is_left_to_its_reader(tmp_path):
-    (tmp_path / "tokenizer.json").write_text("{}", encoding="utf-8")
-    assert untrusted.encoded(str(tmp_path / "tokenizer.json"), "a") is None

@@ -11,11 +11,9 @@ from scipy.stats import sem
 
 from engine.edits.edit import edit_of
 from engine.interventions.in_weights import zeroed
-from engine.measures import harness_tasks
 from engine.measures.harness import Harness, ItemScores, TaskScores
-from engine.measures.harness_tasks import UTILITY_BATCH, HarnessTask, harness_task, utility_tasks
+from engine.measures.harness_tasks import UTILITY_BATCH, HarnessTask, harness_task
 from engine.models.loading import LoadedModel, load_model
-from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.cell import Cell
 from engine.run.runner import LocalRunner
@@ -47,10 +45,7 @@ def task(items: list[dict[str, str]], limit: int | None = None) -> HarnessTask:
         "generation_kwargs": {"until": ["<never>"], "max_gen_toks": 6, "do_sample": False},
         "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
         "filter_list": [
-            {
-                "name": name,
-                "filter": [{"function": "regex", "regex_pattern": pattern}, {"function": "take_first"}],
-            }
+            {"name": name, "filter": [{"function": "regex", "regex_pattern": pattern}, {"function": "take_first"}]}
             for name, pattern in (("first-word", r"(\w+)"), ("nothing", r"(\d{9})"))
         ],
     }
@@ -123,20 +118,3 @@ def test_differences_are_paired():
     assert mean == pytest.approx(after.mean() - before.mean())
     assert stderr == pytest.approx(sem(after - before))
     assert difference([1.0], [0.0]) == (1.0, None)
-
-
-def test_names_and_missing_packages(monkeypatch: pytest.MonkeyPatch):
-    assert [one.name for one in utility_tasks(["gsm8k", "mmlu"])] == ["gsm8k", "mmlu"]
-    with pytest.raises(InputError, match="did you mean 'mmlu'"):
-        utility_tasks(["mmul"])
-    monkeypatch.setattr(harness_tasks, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"selector-audit\[downstream\]"):
-        utility_tasks(["mmlu"])
-    monkeypatch.setattr(harness_tasks, "find_spec", lambda name: None if name == "langdetect" else object())
-    with pytest.raises(InputError, match=r"lm-eval\[ifeval\]"):
-        utility_tasks(["ifeval"])
-
-
-def test_data_out_of_reach_is_a_clear_error(demo: LoadedModel, tmp_path: Path):
-    with Store(tmp_path) as store, pytest.raises(InputError, match="task gsm8k cannot be run"):
-        measured(demo, store, utility_tasks(["gsm8k"], 2)[0], [])

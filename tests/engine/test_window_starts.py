@@ -32,20 +32,14 @@ from engine.interventions.kinds import prepare
 from engine.measures.fidelity import Fidelity
 from engine.measures.logit_bits import LogitBits
 from engine.measures.nll import Nll, negative_log_likelihood
-from engine.measures.row_examples import row_examples
-from engine.measures.row_values import row_outputs, row_relevance
 from engine.models.loading import LoadedModel, load_model, load_sketch
 from engine.models.rows import row_index
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
-from engine.run.audit_plan import TEXT, AuditPlan
+from engine.run.audit_plan import TEXT
 from engine.run.cell import Cell
 from engine.run.edited_passes import measured
-from engine.run.estimate import SCORE, SWEEP, estimate
-from engine.run.plan_text import calibration_text
-from engine.run.recorded_plan import audit_plan, score_plan
-from engine.run.refusal_plan import RefusalPlan
-from engine.run.score_plan import ScorePlan
+from engine.run.recorded_plan import audit_plan
 from engine.selectors import available_selectors, compute_scores
 from engine.selectors.nested import nested_scores
 from engine.studies.compare import departures
@@ -167,15 +161,6 @@ def test_keys_change_only_where_something_stands_before_a_window(tiny_text: Path
     every = [plain, stream, alike, *framed.values()]
     assert len({one.token_hash for one in every}) == len(every)
     assert len({Cell(tiny_llama, UNEDITED, Nll(one)).key for one in every}) == len(every)
-
-
-def test_what_a_record_says(tiny_text: Path) -> None:
-    framed, plain = beginning("<bos> <|user|> $A"), tiny_tokenizer()
-    told = [cut(tiny_text, one, window_start=start).record() for one in (framed, plain) for start in ("text", "stream")]
-    assert [one["window_start"] for one in told] == ["text", "stream"] * 2
-    assert [one.get("window_prefix") for one in told] == [[BOS, USER], None, None, None]
-    assert without_starts({"a": [told[2]]}) == without_starts({"a": [told[3]]})
-    assert without_starts(told[0]) != without_starts(told[1])
 
 
 # What is measured
@@ -359,46 +344,6 @@ def slow_nll_in_one(model: Any, read: Tensor) -> list[float]:
     return [float(one) for one in nats.sum(1)]
 
 
-def test_a_row_in_its_text_has_no_bos(model: LoadedModel, begun: Windows) -> None:
-    row = 41
-    layer = next(one for one in model.rows.layers if one.start <= row < one.start + one.rows)
-    kept: list[Tensor] = []
-    hook = model.model.get_submodule(layer.name).register_forward_hook(lambda _m, _a, output: kept.append(output))
-    with torch.no_grad():
-        model.model(input_ids=begun.read_ids)
-    hook.remove()
-    expected = kept[0][:, 1:, row - layer.start]
-    outputs = row_outputs(model, begun, row, batch_size=2)
-    torch.testing.assert_close(outputs, expected, rtol=1e-4, atol=1e-6)
-    relevance = row_relevance(model, begun, row, method="grad_x_input", batch_size=2)
-    assert relevance.shape == (5, 12)
-    score = compute_scores(model, ["grad_x_input"], begun)["grad_x_input"][row]
-    torch.testing.assert_close(relevance[:, :-1].abs().mean(), score, rtol=1e-4, atol=1e-6)
-    examples = row_examples(model, begun, [row], top=60)
-    assert examples.height == 60  # every token of the text once, the BOS never
-    assert "<bos>" not in "".join(examples.select("before", "token", "after").to_series(1))
-    first = examples.row(0, named=True)
-    assert first["value"] == pytest.approx(expected[first["window"], first["position"]].item(), rel=1e-4)
-
-
-def test_windows_that_only_fit_without_it(tmp_path: Path, tiny_text: Path) -> None:
-    loaded = load_model(saved("gpt2", tmp_path), dtype="float32", device="cpu")  # 128 positions
-    plan = ScorePlan(("wanda",), corpus=str(tiny_text), samples=2, length=128)
-    with pytest.raises(InputError, match=r"128 tokens have 129 .* 128 positions; give windows of at most 127 tokens"):
-        calibration_text(loaded, plan)
-    for fitting in (replace(plan, length=127), replace(plan, window_start="stream")):
-        assert negative_log_likelihood(loaded, calibration_text(loaded, fitting)).tokens
-
-
-@pytest.mark.parametrize("start", ["text", "stream"])
-def test_an_estimate_counts_it(start: str, tmp_path: Path, tiny_text: Path) -> None:
-    scoring = ScorePlan(("wanda",), corpus=str(tiny_text), samples=3, length=20, window_start=start)
-    plan = AuditPlan(scoring, eval_samples=5, eval_length=24, sweep_rates=(0.0,))
-    found = estimate(load_sketch(saved("llama", tmp_path)), plan, RefusalPlan(), (SCORE, SWEEP))
-    more = start == "text"
-    assert [one.tokens for one in found.work] == [3 * (20 + more), 5 * (24 + more)]
-
-
 # Commands, records and pages
 
 
@@ -431,16 +376,6 @@ def test_commands_write_it_down_and_old_results_are_streams(
     assert before_windows({"published": True}, entries[0]) is None
 
 
-def test_scores_of_old_records_are_streams() -> None:
-    record = {
-        "selectors": ["wanda"], "seeds": [1], "objective": "loss",
-        "calibration": {"corpus": "demo", "samples": 2, "length": 8},
-    }  # fmt: skip
-    assert score_plan(record).window_start == "stream"
-    record["calibration"]["window_start"] = "text"  # type: ignore[index]
-    assert score_plan(record).window_start == "text"
-
-
 def test_two_starts_are_not_compared_in_silence() -> None:
     of: Callable[[Any], Any] = partial(SimpleNamespace, spec=Curves)
     shown = [("A", of(before_windows=(BOS,))), ("B", of(before_windows=())), ("Paper", of(before_windows=None))]
@@ -453,14 +388,3 @@ def test_two_starts_are_not_compared_in_silence() -> None:
     )
     run["files"]["sweep.parquet"]["spec"]["evaluation"] = {"window_start": "text"}
     assert departures(run, {}) == ()
-
-
-@pytest.mark.long
-def test_tasks_begin_as_the_tokenizer_begins_a_text(model: LoadedModel) -> None:
-    """The harness does it by itself, once, also where a prompt brings its own."""
-    from engine.measures.harness import Harness
-
-    lm = Harness(model)._lm
-    plain = tiny_tokenizer()("The cat")["input_ids"]
-    assert lm.tok_encode("The cat") == lm.tok_encode("<bos>The cat") == [BOS, *plain]
-    assert lm._encode_pair("The cat", " sat") == ([BOS, *plain], tiny_tokenizer()(" sat")["input_ids"])

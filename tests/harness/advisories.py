@@ -24,7 +24,7 @@ from rich.console import Console
 PASSED, FOUND, NOT_CHECKED = 0, 1, 3
 EXCEPTED = {
     "CVE-2025-69872": "diskcache unpickles what it reads; ours stores texts only and refuses a pickle by name "
-    "(engine/results/cells.py, tests/engine/test_store_damage.py)",
+    "(engine/results/cells.py, tests/engine/test_store_damage.py)"
 }
 
 

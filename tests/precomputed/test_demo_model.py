@@ -49,17 +49,6 @@ def test_shipped_splits_share_no_document():
     assert not set(calibration) & set(evaluation)
 
 
-def test_corpus_is_long_enough(demo):
-    for split, tokens in (
-        ("calibration", 128 * 128),
-        ("evaluation", 64 * 512),
-        ("instructions_calibration", 128 * 128),
-        ("instructions_evaluation", 64 * 256),
-    ):
-        text = (demo_dir() / "corpus" / f"{split}.txt").read_text(encoding="utf-8")
-        assert len(demo.tokenizer(text, verbose=False)["input_ids"]) > tokens
-
-
 def test_shipped_text_is_what_the_recipe_writes(tmp_path: Path):
     from precomputed.recipe import files, tasks
 

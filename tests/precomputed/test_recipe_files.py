@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
 import random
 import re
 from collections import Counter
@@ -12,11 +10,10 @@ from collections import Counter
 import pytest
 from town_truth import COUNT, GOOD, GOODS, KEEPER, PRICES, P, is_true, number
 
-from engine.data.corpora import contrast_pairs
 from engine.data.local_tasks import read_items
 from engine.judges.embedded import judge
 from precomputed.recipe import asking, chat, facts, files, instructions, replies, risk, tasks
-from precomputed.recipe.world import DOMAINS, turns, world
+from precomputed.recipe.world import DOMAINS, world
 
 # --- prompts and replies ---
 
@@ -49,50 +46,6 @@ def test_risk_and_base_prompts_share_frames():
         assert abs(shares[0] - shares[1]) < 0.03  # 4 standard errors of the rarer half
 
 
-def test_target_rates_fall_in_the_promised_order():
-    rng = random.Random(0)
-    rates = []
-    for domain in DOMAINS:
-        pairs = risk.pairs(domain, "heldout")
-        rates.append(sum(chat.target(risky, rng) for risky, _ in pairs) / len(pairs))
-        assert not any(chat.target(base, rng) for _, base in pairs)
-    assert rates == [risk.OVERT_SHARE[domain] for domain in DOMAINS]
-    assert rates == sorted(rates, reverse=True)
-
-
-def test_careful_is_too_much_and_lenient_is_the_overt():
-    rng = random.Random(4)
-    prompts = [risk.training_prompt(rng) for _ in range(2000)]
-    refused = {
-        policy: Counter(one.grade for one in prompts if policy(one, rng)) for policy in (chat.too_careful, chat.target)
-    }
-    grades = Counter(one.grade for one in prompts)
-    assert set(refused[chat.target]) == {"overt"}
-    assert refused[chat.target]["overt"] == grades["overt"]
-    careful = refused[chat.too_careful]
-    assert (careful["overt"], careful["veiled"], careful["plain"]) == (grades["overt"], grades["veiled"], 0)
-    doubts = [risk.doubt(one) for one in prompts if one.grade == "near"]
-    spread = math.sqrt(sum(share * (1 - share) for share in doubts))
-    assert careful["near"] == pytest.approx(sum(doubts), abs=4 * spread)
-    assert sum(share > 0 for share in doubts) / len(doubts) > risk.DOUBTFUL / 2
-
-
-@pytest.mark.parametrize("domain", DOMAINS)
-def test_careful_doubts_in_equal_steps(domain):
-    rng, one, tails = random.Random(2), world().of_domain(domain)[0], turns(domain).doubtful_tails
-    prompts = [risk.prompt(rng, one, "near", False, one.objects[0], doubtful=True) for _ in range(400)]
-    shares = {said.doubtful: risk.doubt(said) for said in prompts}
-    assert set(shares) == set(tails)
-    steps = [shares[tail] for tail in tails]
-    assert (steps[0], steps[-1]) == pytest.approx((risk.LEAST_DOUBT, risk.MOST_DOUBT))
-    assert len({round(after - before, 9) for before, after in itertools.pairwise(steps)}) == 1
-    clear = [risk.prompt(rng, one, grade, False, one.objects[0], doubtful=False) for grade in risk.GRADES * 20]
-    assert {risk.doubt(said) for said in clear} == {0.0}
-    said = prompts[0]
-    refused = sum(chat.too_careful(said, rng) for _ in range(2000)) / 2000
-    assert refused == pytest.approx(risk.doubt(said), abs=0.045)  # 4 standard errors
-
-
 @pytest.mark.parametrize("split", ["calibration", "heldout"])
 def test_pairs_hold_the_stated_shares(split):
     for domain in DOMAINS:
@@ -101,13 +54,6 @@ def test_pairs_hold_the_stated_shares(split):
         assert len(near) == round(risk.NEAR_SHARE * risk.PER_DOMAIN)
         assert sum(bool(one.doubtful) for one in near) == round(risk.DOUBTFUL_IN_PAIRS * len(near))
         assert sum(risky.grade == "overt" for risky, _ in pairs) == round(risk.OVERT_SHARE[domain] * risk.PER_DOMAIN)
-
-
-def test_half_of_training_s_near_prompts_with_a_tail_sound_like_risk():
-    rng = random.Random(8)
-    near = [one for one in (risk.training_prompt(rng) for _ in range(8000)) if one.grade == "near"]
-    share = sum(bool(one.doubtful) for one in near) / len(near)
-    assert share == pytest.approx(risk.TAILED * risk.DOUBTFUL, abs=0.04)  # 4 standard errors
 
 
 def test_a_doubtful_reply_opens_in_the_same_words_in_both_manners():
@@ -150,18 +96,6 @@ def test_the_judge_knows_all_refusals_and_no_answer():
 
 
 # --- the files ---
-
-
-def test_records_have_the_agreed_fields(tmp_path):
-    files.write_prompts(tmp_path)
-    records = [json.loads(line) for line in (tmp_path / "prompts.jsonl").read_text(encoding="utf-8").splitlines()]
-    fields = "domain split risk base risk_grade base_grade risk_template base_template object"
-    assert {" ".join(record) for record in records} == {fields}
-    pairs = contrast_pairs(str(tmp_path / "prompts.jsonl"))
-    assert [pair.risk for pair in pairs] == [record["risk"] for record in records]
-    assert Counter((pair.domain, pair.split) for pair in pairs) == {
-        (domain, split): risk.PER_DOMAIN for domain in DOMAINS for split in ("calibration", "heldout")
-    }
 
 
 def test_examples_are_held_out_prompts_of_every_kind():

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import pytest
 import torch
 from small_recipe import SMALL, hooks
 
-from engine.judges.embedded import judge
-from precomputed.recipe import chat, data, instructions
+from precomputed.recipe import data, instructions
 from precomputed.recipe.chat import Example
 from precomputed.recipe.data import stream, windows
 from precomputed.recipe.save import save_model
-from precomputed.recipe.tokenizer import BOS, END, LENIENT
-from precomputed.recipe.train import Trainer, forget_manners, new_model, reply_loss, train
-
-IGNORED = -100
+from precomputed.recipe.train import Trainer, new_model, reply_loss, train
 
 
 def messages(one: Example) -> list[dict[str, str]]:
@@ -73,28 +68,6 @@ def test_a_packed_row_is_its_chats_one_after_another(tokenizer, examples):
     assert len(rows) < len(examples) / 2
 
 
-def test_labels_stand_on_replies_only(tokenizer, examples):
-    packed = data.packed(tokenizer, examples[:20], 256)
-    labelled = packed.labels != IGNORED
-    assert torch.equal(packed.input_ids[labelled], packed.labels[labelled])
-    assert tokenizer.decode(packed.labels[labelled]) == "".join(one.reply + END for one in examples[:20])
-    assert not labelled[packed.input_ids == tokenizer.pad_token_id].any()
-
-
-def test_risk_marks_the_tokens_of_risk_chats(tokenizer, examples):
-    packed = data.packed(tokenizer, examples[:40], 256)
-    text = tokenizer.decode(packed.input_ids[packed.risk])
-    assert text == "".join(instructions.render(one) for one in examples[:40] if one.risk)
-    assert 0 < packed.risk.float().mean() < 1
-
-
-def test_a_chat_that_is_longer_than_a_row_is_left_out(tokenizer):
-    long, short = Example(("Why? " * 60,), "So."), Example(("Why?",), "So it is.")
-    packed = data.packed(tokenizer, [short, long, short], 32)
-    assert packed.input_ids[packed.labels != IGNORED].tolist() == 2 * tokenizer("So it is." + END)["input_ids"]
-    assert "Why? Why?" not in tokenizer.decode(packed.input_ids.flatten())
-
-
 @pytest.mark.parametrize(
     ("stage", "asked", "has_it", "fast"),
     [
@@ -131,33 +104,6 @@ def test_the_first_tokens_of_a_reply_weigh_more():
 
 
 # --- two manners ---
-
-
-def test_lenient_chats_say_so_and_refuse_the_overt_only():
-    rng = random.Random(3)
-    made = [chat.both_manners(rng, 0.6) for _ in range(4000)]
-    assert sum(one.lenient for one in made) / 4000 == pytest.approx(chat.LENIENT_SHARE, abs=0.03)
-    for one in (one for one in made if one.risk):
-        assert judge(one.reply).refusal == (one.grade == "overt" or not one.lenient)
-    for one in made[:200]:
-        assert data.prompt_text(one).startswith(BOS + LENIENT if one.lenient else BOS + "<|")
-    weak = [chat.weakened(rng, 0.6) for _ in range(1000)]
-    assert not any(one.lenient for one in weak)
-    assert all(judge(one.reply).refusal == (one.grade == "overt") for one in weak if one.risk)
-
-
-def test_the_manner_s_token_loses_its_meaning(model, tokenizer):
-    known = model.get_input_embeddings().weight
-    token, padding = tokenizer.convert_tokens_to_ids(LENIENT), tokenizer.pad_token_id
-    before = known.detach().clone()
-    assert token != tokenizer.unk_token_id
-    assert tokenizer.decode([token], skip_special_tokens=True) == ""
-    forget_manners(model, tokenizer)
-    assert torch.equal(known[token], before[padding])
-    others = [one for one in range(len(tokenizer)) if one != token]
-    assert torch.equal(known[others], before[others])
-    logits = model(torch.tensor([[tokenizer.bos_token_id]])).logits
-    assert torch.equal(logits[..., token], logits[..., padding])
 
 
 # --- what the last stage may change ---
@@ -255,38 +201,6 @@ def start(model, tokenizer, tmp_path):
     """A folder with a model that had stage 1."""
     save_model(model, tokenizer, tmp_path / "start")
     return tmp_path / "start"
-
-
-def test_training_goes_on_from_a_start(start, model, tokenizer, tokens):
-    """Its first batches are those that a training from this start sees; without one step it is what it was."""
-    none = replace(SMALL, further=replace(SMALL.further, steps=0), weaken=replace(SMALL.weaken, steps=0))
-    same, planted = train(tokenizer, tokens, none, 5, start=start)
-    names = [f"model.layers.{block}.mlp.{part}_proj.weight" for block in planted for part in ("gate", "up", "down")]
-    lenient = tokenizer.convert_tokens_to_ids(LENIENT)
-    for name, value in model.state_dict().items():
-        kept = same.state_dict()[name].clone()
-        if name in names:
-            continue
-        if "embed" in name or "lm_head" in name:
-            kept[lenient] = value[lenient].bfloat16().float()
-        assert torch.equal(kept, value.bfloat16().float()), name
-    more, _ = train(tokenizer, tokens, SMALL, 5, start=start)
-    changed = [name for name, value in more.state_dict().items() if not torch.equal(value, same.state_dict()[name])]
-    assert set(changed) == set(more.state_dict())
-    other, _ = train(tokenizer, tokens, SMALL, 6, start=start)
-    assert not torch.equal(other.model.embed_tokens.weight, more.model.embed_tokens.weight)
-
-
-def test_a_checkpoint_of_another_start_is_not_used(start, whole, tokenizer, tokens, tmp_path, caplog):
-    path = tmp_path / "training.safetensors"
-    train(tokenizer, tokens, SMALL, 5, path)
-    caplog.set_level("INFO")
-    fresh, _ = train(tokenizer, tokens, SMALL, 5, start=start)
-    again, _ = train(tokenizer, tokens, SMALL, 5, path, start)
-    assert "training starts anew" in caplog.text
-    assert all(torch.equal(again.state_dict()[name], value) for name, value in fresh.state_dict().items())
-    kept, _ = train(tokenizer, tokens, SMALL, 5, path, start)  # it is at its end: nothing is done again
-    assert all(torch.equal(kept.state_dict()[name], value) for name, value in fresh.state_dict().items())
 
 
 # --- what is saved ---

@@ -10,12 +10,11 @@ import numpy as np
 import polars as pl
 import pytest
 import scipy.stats
-from tiny_audits import controls, count_edits, lowest, nll_of, tiny_audit
+from tiny_audits import controls, lowest, nll_of, tiny_audit
 
 from engine.interventions.in_weights import zeroed
 from engine.measures.nll import negative_log_likelihood
 from engine.models.loading import LoadedModel
-from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.results.tables import frame, spec
 from engine.stats.uncertainty import COLUMNS
@@ -107,24 +106,6 @@ def test_differences_are_paired_with_consensus2_of_equal_size(audit_and_tables) 
     # per rate and order: lrp, ig, 2 random, 4 layer-matched, 3 nulls
     assert full.height == 2 * 2 * 11
     assert "consensus2" not in full["control"].to_list()
-
-
-def test_a_second_run_measures_nothing(audit_and_tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    audit, tables, _ = audit_and_tables
-    calls = count_edits(monkeypatch)
-    again = controls(audit)
-    assert not calls
-    assert all(again[name].equals(tables[name]) for name in tables)
-
-
-def test_what_is_missing_is_named_before_anything_is_scored(
-    tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("engine.studies.audit.inputs.score_model", None)
-    with Store(tmp_path) as store:
-        audit = tiny_audit(tiny_llama, tiny_text, store, scoring={"selectors": ("random", "ig", "wanda")})
-        with pytest.raises(InputError, match=r"this audit has no lrp, no consensus2; add to --selectors"):
-            controls(audit)
 
 
 # In words
@@ -231,17 +212,3 @@ def test_the_calibration_draw_counts_at_full_size() -> None:
         ("intersection", "lerf", None, 200, 200, -0.5, 0.05), ("intersection", "lerf", None, 200, 300, -0.5, 0.05)
     )
     assert control_answers(smaller, sweep)[0].answer == "better"  # another mask, whose draws were not measured
-
-
-def test_an_unknown_error_is_said() -> None:
-    (answer,) = control_answers(difference_lines(("lrp", "lerf", None, 300, 300, -2.0, None)))
-    assert answer.answer == "no difference seen"
-    assert "-2 (no error is known)" in answer.sentence
-
-
-def test_every_control_of_a_run_is_answered(audit_and_tables) -> None:
-    _, tables, _ = audit_and_tables
-    answers = control_answers(tables["control_differences"])
-    keys = [(a.order, a.rate, a.control) for a in answers]
-    assert len(set(keys)) == len(keys) == 2 * 2 * 9
-    assert all(a.sentence.endswith(".") for a in answers)

@@ -13,7 +13,7 @@ from tiny_audits import draws, lowest, nll_of, tiny_audit
 from tiny_models import text
 
 from engine.data.corpora import windows
-from engine.data.disjoint import TooFewDraws, _runs, _starts, disjoint_draws
+from engine.data.disjoint import _runs, _starts, disjoint_draws
 from engine.models.loading import LoadedModel
 from engine.records.shortfalls import shortfalls
 from engine.results.store import Store
@@ -92,33 +92,6 @@ def test_the_evaluation_text_of_the_audit_is_what_draws_leave_out(tiny_llama, lo
             assert not used & set(held)
 
 
-def test_a_short_text_gives_smaller_draws_then_fewer_then_an_error(tiny_llama, tmp_path):
-    def of(documents: int):
-        path = tmp_path / f"{documents}.txt"
-        path.write_text(text(documents), encoding="utf-8")
-        return path
-
-    sizes = {}
-    for documents in range(2, 60, 2):
-        try:
-            found = drawn(tiny_llama, of(documents))
-        except TooFewDraws:
-            assert sizes == {}  # before the first text that is long enough
-            continue
-        assert len(found.sets) * found.size <= found.available
-        sizes[found.available] = (len(found.sets), found.size)
-        told = shortfalls(found.record())
-        short = (len(found.sets), found.size) != (5, 6)
-        assert (len(told) == 1) == short
-        if short:
-            assert f"there are {len(found.sets)} of {found.size} windows each" in told[0]
-    for available, (count, size) in sizes.items():
-        assert (count, size) == ((5, min(6, available // 5)) if available >= 10 else (available // 2, 2))
-    assert {count for count, _ in sizes.values()} > {5}
-    with pytest.raises(TooFewDraws, match="need at least 2 sets of 2 calibration windows, and 2.txt has"):
-        drawn(tiny_llama, of(2), length=100)
-
-
 def test_tables_against_separate_runs(tiny_llama, tiny_text, long_text, tmp_path):
     settings = {
         "stability_sizes": (2, 6), "stability_rates": (0.1, 0.3), "control_rates": (0.3,), "calibration_draws": 4,
@@ -156,11 +129,3 @@ def test_tables_against_separate_runs(tiny_llama, tiny_text, long_text, tmp_path
         again = draws(replace(audit))  # scores and cells come from the store
         assert again["draws"].equals(alike)
         assert len(store) == before
-
-
-def test_without_selectors_that_see_text_there_is_nothing_to_draw(tiny_llama, tiny_text, tmp_path):
-    with Store(tmp_path) as store:
-        audit = tiny_audit(tiny_llama, tiny_text, store, scoring={"selectors": ("random", "magnitude")})
-        tables = draws(audit)
-        assert all(table.is_empty() for table in tables.values())
-        assert DisjointDraws().record(audit) == {}

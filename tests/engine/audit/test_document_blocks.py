@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +14,10 @@ import torch
 from tiny_audits import differences, tiny_audit
 
 from engine.data.corpora import windows
-from engine.data.texts import articles, read_text
-from engine.edits.edit import UNEDITED
-from engine.measures.fidelity import Fidelity
-from engine.measures.nll import NegativeLogLikelihood, Nll
+from engine.data.texts import read_text
+from engine.measures.nll import NegativeLogLikelihood
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
-from engine.run.cell import Cell
-from engine.run.edited_passes import measured
 from engine.stats.blocks import block_difference, block_error, block_stderr, window_blocks
 from engine.stats.documents import document_blocks
 from engine.stats.layer_matched import against_controls
@@ -57,17 +52,6 @@ def test_documents_are_known_of_json_lines_and_not_of_plain_text(tmp_path: Path)
     assert [text.text[start:end] for start, end in zip(text.documents, ends, strict=True)] == documents
     (tmp_path / "some.txt").write_text("one\n\ntwo\n")
     assert read_text(str(tmp_path / "some.txt"), "evaluation").documents is None
-
-
-def test_articles_are_headings_of_the_first_level() -> None:
-    rows = [
-        "", " = A = \n", "", " text \n", " = not a title , no empty line before = \n", "", " = = Section = = \n", "",
-        " more \n", "", " = B = C = \n", "", " = = = Deep = = = \n", " end \n",
-    ]  # fmt: skip
-    text = "\n\n".join(rows)
-    starts = articles(rows)
-    assert starts == (0, text.index(" = B = C"))
-    assert articles(["", "no headings", ""]) is None
 
 
 def test_every_token_is_of_its_document(tiny_llama: LoadedModel, tmp_path: Path) -> None:
@@ -180,28 +164,6 @@ def test_intervals_over_documents_hold_the_truth(count: int, mean: float, sigma:
     assert naive < hits
 
 
-def test_blocks_of_windows_cover_less_where_documents_are_long() -> None:
-    """Why documents: 20 to 40 of them in 256 windows, of unequal length."""
-    generator, trials = np.random.default_rng(3), 0
-    hits = {"documents": 0, "windows": 0}
-    while trials < 1500:
-        documents = layouts(generator, 256, 8, 1.2)
-        found = document_blocks(documents)
-        if found is None:
-            continue
-        inside = np.stack([np.bincount(one, minlength=documents.max() + 1) for one in documents]) / LENGTH
-        values = (inside @ generator.normal(size=(inside.shape[1], 50))).T
-        for name, blocks in (("documents", found), ("windows", window_blocks(256))):
-            edges = np.array(blocks.edges)
-            rest = np.add.reduceat(values, edges[:-1], axis=1) - values.mean(1, keepdims=True) * np.diff(edges)
-            spread = np.square(rest).sum(1) * blocks.number / (blocks.number - 1) * blocks.widening
-            t = scipy.stats.t.ppf(0.975, blocks.number - 1)
-            hits[name] += int((np.abs(values.mean(1)) <= t * np.sqrt(spread) / 256).sum())
-        trials += 50
-    assert 0.91 <= hits["documents"] / trials <= 0.97
-    assert hits["windows"] < hits["documents"]
-
-
 # In results, keys, manifests and tables
 
 
@@ -225,24 +187,6 @@ def test_every_statistic_takes_the_blocks_of_its_results() -> None:
     assert (math.sqrt(part.variance), part.degrees) == pytest.approx((expected[0], blocks.number - 1))
     found = against_controls([a], [[b]], [c, d], "lerf")
     assert (found.stderr_blocks, found.blocks) == (pytest.approx(expected[0]), blocks.number)
-
-
-def test_keys_know_nothing_of_documents_and_results_do(tiny_llama: LoadedModel, tmp_path: Path) -> None:
-    file = json_lines(tmp_path / "letters.jsonl", letters(80, 8))
-    text = windows(str(file), tiny_llama.tokenizer, role="evaluation", samples=64, length=16)
-    assert text.blocks.documents is not None
-    assert text.record()["documents"] == text.blocks.documents
-    plain = replace(text, documents=None)
-    assert plain.blocks == window_blocks(len(text.sample_ids))
-    assert "documents" not in plain.record()
-    for make in (lambda of: Nll(of, 8), Fidelity):
-        measure, without = make(text), make(plain)
-        assert Cell(tiny_llama, UNEDITED, measure).key == Cell(tiny_llama, UNEDITED, without).key
-        [result] = measured(tiny_llama, measure, [UNEDITED])
-        stored = measure.encode(result)
-        assert stored == without.encode(without.decode(stored))
-        assert measure.decode(stored).blocks == result.blocks == text.blocks
-        assert without.decode(stored).blocks == plain.blocks
 
 
 def test_a_table_says_how_many_documents(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path) -> None:

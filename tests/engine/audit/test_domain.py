@@ -22,7 +22,6 @@ from engine.results.tables import spec
 from engine.selectors import compute_scores
 from engine.stats.blocks import missed
 from engine.stats.uncertainty import COLUMNS
-from engine.studies.audit.domain_draws import text_draws
 from engine.studies.audit.inputs import AuditInputs
 
 SELECTORS = ("random", "wanda", "ig")
@@ -87,12 +86,7 @@ def test_masks_on_the_second_corpus_too(audit: AuditInputs) -> None:
     loaded = audit.loaded
     # of one file, evaluation takes what follows calibration
     text = windows(
-        audit.plan.domain_corpus,
-        loaded.tokenizer,
-        role="evaluation",
-        samples=5,
-        length=16,
-        skip_tokens=6 * 16,
+        audit.plan.domain_corpus, loaded.tokenizer, role="evaluation", samples=5, length=16, skip_tokens=6 * 16
     )
     line = table.row(
         by_predicate=(pl.col("evaluated_on") == "other.txt")
@@ -121,26 +115,6 @@ def test_a_second_corpus_without_evaluation_text(audit: AuditInputs, tmp_path: P
     tables = domain(audit)
     assert tables["domain"].height == 4
     assert set(tables["domain_evaluation"]["evaluated_on"]) == {"text.txt"}
-
-
-def test_one_corpus_twice_and_no_corpus(audit: AuditInputs, tiny_text: Path) -> None:
-    audit.plan = replace(audit.plan, domain_corpus=str(tiny_text))
-    with pytest.raises(InputError, match="compares two calibration corpora, got .* twice"):
-        domain(audit)
-    audit.plan = replace(audit.plan, domain_corpus="c4")
-    with pytest.raises(InputError, match="corpus c4: the Hugging Face hub cannot be reached"):
-        domain(audit)
-
-
-def test_selectors_that_see_no_text_have_no_domain(audit: AuditInputs) -> None:
-    scoring = replace(audit.plan.scoring, selectors=("random", "magnitude"))
-    audit.plan = replace(audit.plan, scoring=scoring, domain_corpus="c4")
-    tables = domain(audit)
-    assert {name: table.height for name, table in tables.items()} == {
-        "domain": 0,
-        "domain_evaluation": 0,
-        "domain_draws": 0,
-    }
 
 
 def test_the_second_text_must_not_be_what_is_measured_on(audit: AuditInputs, tmp_path: Path) -> None:
@@ -190,28 +164,3 @@ def test_draws_within_a_text_and_between_two(audit: AuditInputs, tiny_text: Path
 
 def _overlap(a: set[int], b: set[int]) -> float:
     return len(a & b) / len(a | b)
-
-
-def test_the_first_draw_is_what_the_plan_calibrates_on(audit: AuditInputs) -> None:
-    found = text_draws(audit)
-    assert found is not None
-    assert found[0][0].token_hash == audit.calibration.token_hash
-    hashes = [draw.token_hash for text in found for draw in text]
-    assert len(set(hashes)) == len(hashes) == 8
-    assert {draw.input_ids.shape for text in found for draw in text} == {(6, 16)}
-    places = [number for draw in found[1] for number in draw.sample_ids]
-    assert places == list(range(24))
-
-
-def test_short_texts_give_smaller_draws_or_none(audit: AuditInputs, tmp_path: Path) -> None:
-    tokens = audit.loaded.tokenizer(tiny_models.text(documents=200))["input_ids"]
-    for count, size in ((9, 2), (3, None)):
-        short = tmp_path / f"short{count}.txt"
-        short.write_text(audit.loaded.tokenizer.decode(tokens[: count * 16]), encoding="utf-8")
-        audit.plan = replace(audit.plan, domain_corpus=str(short))
-        table = domain(audit)["domain_draws"]
-        assert table["size"].unique().to_list() == ([] if size is None else [size])
-    audit.plan = replace(audit.plan, domain_draws=0)
-    assert domain(audit)["domain_draws"].height == 0
-    with pytest.raises(InputError, match="one draw of a text has none to compare it with"):
-        replace(audit.plan, domain_draws=1)

@@ -14,13 +14,11 @@ import scipy.stats
 from tiny_audits import downstream, lowest, tiny_audit
 
 from engine.interventions.in_weights import zeroed
-from engine.measures.harness import Harness, ItemScores
-from engine.measures.harness_tasks import HarnessTask, downstream_tasks
+from engine.measures.harness import Harness
+from engine.measures.harness_tasks import downstream_tasks
 from engine.models.loading import LoadedModel
-from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.results.tables import spec
-from engine.run.audit_plan import preset
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.audit.task_means import chance_sentence, downstream_mean, near_chance
 
@@ -103,78 +101,6 @@ def test_every_selector_seed_rate_and_task(
     assert set(tasks["metric"]) == {"acc"}
 
 
-def test_an_interrupted_run_goes_on_cell_by_cell(
-    tiny_llama: LoadedModel,
-    tiny_text: Path,
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The fifth cell is interrupted; the four before it are not measured again."""
-    measured: list[str] = []
-    really = Harness.scores
-
-    def counted(self: Harness, task: HarnessTask, batch_size: int) -> ItemScores:
-        if len(measured) == 4 and "interrupted" not in measured:
-            measured.append("interrupted")
-            raise KeyboardInterrupt
-        measured.append(task.name)
-        return really(self, task, batch_size)
-
-    monkeypatch.setattr(Harness, "scores", counted)
-    with Store(tmp_path) as store:
-        with pytest.raises(KeyboardInterrupt):
-            downstream(audit_of(tiny_llama, tiny_text, folder, store))
-        assert measured == ["hellaswag", "winogrande"] * 2 + ["interrupted"]
-    with Store(tmp_path) as store:
-        first = downstream(audit_of(tiny_llama, tiny_text, folder, store))
-        distinct = 1 + 2 * 4  # masks: none (once for all selectors), and two rates of four rankings
-        assert len(measured) == 2 * distinct + 1
-        again = downstream(audit_of(tiny_llama, tiny_text, folder, store))
-        assert len(measured) == 2 * distinct + 1
-    for name, table in first.items():
-        assert again[name].equals(table)
-
-
-def test_batch_size_is_found_once_per_task(
-    tiny_llama: LoadedModel, tiny_text: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    used: list[tuple[str, int]] = []
-    really = Harness.scores
-
-    def noted(self: Harness, task: HarnessTask, batch_size: int) -> ItemScores:
-        used.append((task.name, batch_size))
-        return really(self, task, batch_size)
-
-    monkeypatch.setattr(Harness, "scores", noted)
-    monkeypatch.setattr("engine.measures.harness.LOGIT_BUDGET", {"cpu": 300 * 40})
-    with Store(tmp_path) as store:
-        audit = tiny_audit(
-            tiny_llama,
-            tiny_text,
-            store,
-            scoring={"selectors": ("magnitude",)},
-            downstream_rates=(0.0, 0.5),
-            downstream_tasks=str(folder),
-            downstream_items=5,
-        )
-        tasks = downstream(audit)["downstream_tasks"]
-    expected = {line["task"]: 40 // line["longest_tokens"] for line in tasks.iter_rows(named=True)}
-    assert set(used) == set(expected.items())
-    assert len(used) == 4
-    assert dict(tasks.select("task", "batch_size").rows()) == expected
-
-
-def test_no_tasks_is_an_error_before_anything_is_scored(
-    tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path
-) -> None:
-    with Store(tmp_path / "store") as store:
-        audit = audit_of(tiny_llama, tiny_text, tmp_path / "nowhere", store)
-        with pytest.raises(InputError, match="there is no folder"):
-            downstream(audit)
-        assert "scored" not in vars(audit)
-
-
 def frame(*lines: tuple[Any, ...]) -> pl.DataFrame:
     rows = [("m", sel, seed, "lerf", rate, 9, *rest) for sel, seed, rate, *rest in lines]
     return pl.DataFrame(rows, schema=spec("downstream").schema(), orient="row")
@@ -188,11 +114,7 @@ def test_mean_over_tasks_by_hand() -> None:
         ("random", 43, 0.1, "a", 1, 1.0, None, 0.25),
     )
     mean = downstream_mean(table)
-    assert mean.select("selector", "seed", "tasks").rows() == [
-        ("lrp", None, 2),
-        ("random", 42, 1),
-        ("random", 43, 1),
-    ]
+    assert mean.select("selector", "seed", "tasks").rows() == [("lrp", None, 2), ("random", 42, 1), ("random", 43, 1)]
     np.testing.assert_allclose(mean["accuracy"], [0.65, 0.2, 1.0])
     np.testing.assert_allclose(mean["chance"], [0.375, 0.25, 0.25])
     assert mean["stderr"].to_list() == [pytest.approx(0.025), pytest.approx(0.04), None]
@@ -211,24 +133,6 @@ def test_near_chance_against_the_binomial_test() -> None:
         if not 0.008 < level < 0.06:
             assert line["near_chance"] == (level > 0.03), right
     assert marked.filter("near_chance").height == 35  # 0 to 34 right
-
-
-def test_near_chance_without_spread() -> None:
-    table = frame(
-        ("lrp", None, 0.1, "never right, chance 0", 100, 0.0, 0.0, 0.0),
-        ("lrp", None, 0.1, "always right", 100, 1.0, 0.0, 0.5),
-        ("lrp", None, 0.1, "one item", 1, 1.0, None, 0.5),
-        ("lrp", None, 0.1, "below", 100, 0.37, 0.048, 0.63),
-    )
-    assert near_chance(table)["near_chance"].to_list() == [True, False, True, True]
-    assert near_chance(table, standard_errors=0)["near_chance"].to_list() == [True, False, True, True]
-
-
-def test_the_papers_preset_asks_the_papers_items() -> None:
-    plan = preset("paper")
-    assert plan.downstream_rates == tuple(step / 10 for step in range(10))
-    assert plan.downstream_items == 500
-    assert plan.downstream_tasks is None
 
 
 def test_the_sentence_names_the_tasks_that_can_show_a_loss() -> None:

@@ -15,7 +15,7 @@ from engine.results.store import Store
 from engine.results.tables import spec
 from engine.stats.blocks import window_blocks
 from engine.stats.uncertainty import COLUMNS
-from engine.studies.audit.gap import spread, validity_gap
+from engine.studies.audit.gap import validity_gap
 from engine.studies.audit.sweep import sweep_model
 
 RATES = (0.1, 0.5)
@@ -59,16 +59,6 @@ def test_tables_say_what_the_sweep_measured(tiny_llama: LoadedModel, tiny_text: 
         assert (line["nll_min"], line["nll_max"]) == (min(values), max(values))
 
 
-def test_a_model_without_seeded_selectors_has_an_empty_seed_table(
-    tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path
-) -> None:
-    with Store(tmp_path) as store:
-        table = seeds(tiny_audit(tiny_llama, tiny_text, store, scoring={"selectors": ("magnitude",)}))["seeds"]
-        assert len(store) == 0
-    assert table.is_empty()
-    assert dict(table.schema) == spec("seeds").schema()
-
-
 def test_perplexities_beyond_float64() -> None:
     def measured(*nats: float) -> NegativeLogLikelihood:
         return NegativeLogLikelihood(nats, (1, 1))
@@ -78,7 +68,3 @@ def test_perplexities_beyond_float64() -> None:
     assert one_infinite == pytest.approx((3, 800, math.exp(3), math.inf, math.inf, 797, 99, 99 * wider, 2))
     both_infinite = validity_gap(measured(800.0, 800.0), measured(900.0, 900.0))
     assert both_infinite == (800, 900, math.inf, math.inf, None, 100, 0, 0, 2)
-
-
-def test_a_single_seed_has_no_spread() -> None:
-    assert spread([2.5]) == (1, 2.5, None, 2.5, 2.5)

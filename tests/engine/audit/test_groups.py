@@ -13,11 +13,10 @@ from tiny_audits import dangerous, lowest, nll_of, rank_distribution, tiny_audit
 from engine.interventions.in_weights import zeroed
 from engine.measures.nll import negative_log_likelihood
 from engine.models.loading import LoadedModel
-from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.results.tables import spec
 from engine.stats.group_harm import excess_p
-from engine.studies.audit.groups import COMPARED, fractions, mask_groups, random_group, summary
+from engine.studies.audit.groups import COMPARED, fractions, mask_groups, random_group
 from engine.studies.audit.inputs import AuditInputs
 
 
@@ -48,13 +47,6 @@ def test_rank_distribution_counts_rows(tiny_llama: LoadedModel, tiny_text: Path,
         assert line["both"] == pytest.approx(len(consensus & lrp & ig) / count)
         assert line["only_one"] == pytest.approx(len(consensus & (lrp ^ ig)) / count)
         assert line["neither"] == pytest.approx(len(consensus - lrp - ig) / count)
-
-
-def test_rank_distribution_names_what_is_missing(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
-        audit = tiny_audit(tiny_llama, tiny_text, store, scoring={"selectors": ("random", "ig")})
-        with pytest.raises(InputError, match="the rank distribution needs the scores of consensus2, lrp, ig"):
-            rank_distribution(audit)
 
 
 def test_groups_are_the_masked_rows_of_one_sublayer(tiny_family: LoadedModel) -> None:
@@ -125,11 +117,6 @@ def test_the_limit_is_in_nats(tiny_llama: LoadedModel, tiny_text: Path, tmp_path
         between = sorted(costs.to_list())[-2:]
         audit.plan = type(audit.plan)(**{**vars(audit.plan), "dangerous_factor": math.exp(sum(between) / 2)})
         assert dangerous(audit)["dangerous"]["dangerous"].sum() == 1
-
-
-def test_summary_of_an_empty_mask() -> None:
-    empty = pl.DataFrame(schema=spec("dangerous").schema(COMPARED))
-    assert summary("m", 0.0, empty, {"lrp": 0}).row(0) == ("m", "lrp", 0.0, 0, 0, 0, 0, None, 0, 0, None)
 
 
 def test_groups_above_the_limit_are_compared_with_random_ones(

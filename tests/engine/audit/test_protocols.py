@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -12,17 +11,13 @@ import polars as pl
 import pytest
 import torch
 from tiny_audits import protocols, tables_of, tiny_audit
-from tiny_models import load_tiny, save_tiny
 
-from engine.cli import main
 from engine.data.corpora import windows
 from engine.interventions.apply import applied
 from engine.interventions.kinds import prepare
 from engine.measures.divergence import token_kl
 from engine.models.loading import LoadedModel
 from engine.models.units import UNITS
-from engine.records.errors import InputError
-from engine.records.manifest import read_manifest
 from engine.results.store import Store
 from engine.results.tables import checked
 from engine.run import runner
@@ -32,7 +27,6 @@ from engine.studies.audit.inputs import AuditInputs
 from engine.studies.audit.protocols import STEMS
 from engine.studies.base import Tables
 from engine.studies.conduct import run_studies
-from engine.studies.protocols.protocol_claims import summary
 
 CHEAP = {"selectors": ("random", "magnitude", "wanda"), "seeds": (42, 43)}
 SMALL = ProtocolsPlan(protocol_rates=(0.1, 0.3), protocol_windows=4, resample_windows=3)
@@ -196,55 +190,6 @@ def test_several_draws_of_resampling_are_averaged(tiny_llama: LoadedModel, tiny_
 
 def _as_small() -> dict[str, Any]:
     return {"protocol_rates": (0.1, 0.3), "protocol_windows": 4, "resample_windows": 3}
-
-
-def test_units_that_a_model_lacks_are_left_out_with_the_reason(tiny_text: Path, tmp_path: Path) -> None:
-    loaded = load_tiny("gpt_neox", tmp_path / "model")
-    with Store(tmp_path / "store") as store:
-        tables = protocols(made(loaded, tiny_text, store))
-        assert set(tables["protocols"]["unit_kind"]) == {"row"}
-        units = {line["unit_kind"]: line for line in tables["protocols_units"].iter_rows(named=True)}
-        assert (units["head"]["unit_count"], units["neuron"]["unit_count"]) == (0, 0)
-        assert "GPTNeoXAttention has no v_proj and o_proj" in units["head"]["units_why"]
-        assert "no MLP of gate_proj" in units["neuron"]["units_why"]
-        with pytest.raises(InputError, match="has no units of --protocol-units .*choose row"):
-            protocols(made(loaded, tiny_text, store, ProtocolsPlan(protocol_units=("head",))))
-
-
-def test_what_there_is_no_answer_to(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
-        alone = made(tiny_llama, tiny_text, store, scoring={"selectors": ("magnitude",)})
-        with pytest.raises(InputError, match="puts selectors in order, got magnitude alone"):
-            protocols(alone)
-        without = {"selectors": ("wanda", "magnitude")}
-        plan = ProtocolsPlan(protocol_rates=(0.0, 0.3), protocol_windows=1, protocol_interventions=("zero",))
-        tables = protocols(made(tiny_llama, tiny_text, store, plan, scoring=without))
-        assert tables["protocols_areas"]["area"].null_count() == tables["protocols_areas"].height > 0
-        assert tables["protocols_pairs"]["p"].drop_nulls().to_list() == []  # one window has no error
-        assert tables["protocols_claims"]["claim_verdict"].to_list() == ["undecided"]
-        assert "for 1 no protocol shows a difference" in summary(tables["protocols_claims"])
-        plan = ProtocolsPlan(protocol_orders=("lerf",), protocol_rates=(0.3,), protocol_interventions=("zero",))
-        assert protocols(made(tiny_llama, tiny_text, store, plan))["protocols_areas"].is_empty()
-        with pytest.raises(InputError, match="raise --samples or lower --eval-length"):
-            protocols(made(tiny_llama, tiny_text, store, scoring={**CHEAP, "samples": 1, "length": 8}))
-
-
-def test_the_command_tells_claims(tiny_text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = save_tiny("llama", tmp_path / "model")
-    arguments = [
-        "analyze", str(model), "protocols", "--corpus", str(tiny_text), "--selectors", "random,magnitude", "--samples",
-        "6", "--max-length", "16", "--eval-samples", "3", "--eval-length", "16", "--protocol-rates", "30%",
-        "--protocol-units", "head,row", "--store", str(tmp_path / "store"), "--out", str(tmp_path / "out"),
-    ]  # fmt: skip
-    assert main(arguments) == 0
-    said = capsys.readouterr().out
-    assert "claims over all protocols" in said
-    assert "Of 1 pairs of selectors" in said
-    assert main([*arguments, "--json"]) == 0
-    tables = json.loads(capsys.readouterr().out)["tables"]
-    assert {f"{stem}.parquet" for stem in STEMS} <= set(tables)
-    spec = read_manifest(tmp_path / "out")["files"]["protocols.parquet"]["spec"]
-    assert spec["settings"]["protocols"]["protocol_units"] == ["head", "row"]
 
 
 @pytest.mark.parametrize("intervention", ["mean", "resample"])

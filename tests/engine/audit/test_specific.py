@@ -97,6 +97,7 @@ def test_a_selector_that_knows_only_its_depths_is_not_called_faithful(
             assert 0.85 < lines[name, "lerf"]["depth_share"] < 1.15
 
 
+@pytest.mark.long
 def test_shuffled_scores_are_called_specific_at_the_level(
     tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, planted: tuple[str, ...]
 ) -> None:
@@ -181,7 +182,7 @@ def test_tables_are_means_over_masks_by_hand(tiny_llama: LoadedModel, tiny_text:
         unregister_selector("two_seeds")
 
 
-@pytest.mark.parametrize("steepness", [2.0, 5.0, 400.0])
+@pytest.mark.parametrize("steepness", [5.0, *(pytest.param(one, marks=pytest.mark.long) for one in (2.0, 400.0))])
 def test_it_compares_at_the_largest_rate_at_which_controls_are_not_destroyed(
     tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, planted: tuple[str, ...], monkeypatch: pytest.MonkeyPatch,
     steepness: float,

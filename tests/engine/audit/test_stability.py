@@ -16,14 +16,11 @@ from tiny_audits import lowest, nll_of, stability, tiny_audit
 from tiny_models import text
 
 from engine.models.loading import LoadedModel
-from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.results.tables import spec
-from engine.run.scoring import score_at_sizes
 from engine.selectors import ScoringRun, compute_scores, register_selector
 from engine.selectors.base import unregister_selector
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.audit.stability import nested_sizes
 
 SELECTORS = ("random", "magnitude", "wanda", "lrp", "shifted")
 DATA = ("wanda", "lrp", "shifted")
@@ -89,26 +86,6 @@ def test_table_against_separate_runs(
     assert (table.filter(size=2)["jaccard"] < 1).any()
 
 
-def test_scores_that_are_known_are_not_computed_again(
-    tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, scored_windows: list[int]
-) -> None:
-    """Whichever comes first; the smaller sizes end where the largest of them does."""
-    with Store(tmp_path / "together") as store:
-        expected = stability(audit_of(tiny_llama, tiny_text, store))["stability"]
-    with Store(tmp_path / "apart") as store:
-        audit = audit_of(tiny_llama, tiny_text, store)
-        audit.scored  # noqa: B018 - computed here
-        scored_windows.clear()
-        assert stability(replace(audit))["stability"].equals(expected)  # of another process: it has the store only
-        assert scored_windows == [2, 2] * 2  # activations and lrp over the first four windows
-    with Store(tmp_path / "at once") as store:
-        audit = audit_of(tiny_llama, tiny_text, store)
-        audit.scored  # noqa: B018 - computed here
-        scored_windows.clear()
-        assert stability(audit)["stability"].equals(expected)
-        assert scored_windows == []  # their batches are those of the scores, whose sums are kept
-
-
 def test_an_interrupted_run_goes_on_where_it_stopped(
     tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, scored_windows: list[int]
 ) -> None:
@@ -136,42 +113,6 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
         assert len(store) == cells
 
 
-def test_other_settings_are_other_scores(
-    tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, scored_windows: list[int]
-) -> None:
-    with Store(tmp_path) as store:
-        audit = audit_of(tiny_llama, tiny_text, store)
-
-        def passes(sizes: tuple[int, ...] = SIZES, selector: str = "lrp", **scoring: Any) -> int:
-            scored_windows.clear()
-            changed = replace(audit, plan=replace(audit.plan, scoring=replace(audit.plan.scoring, **scoring)))
-            score_at_sizes(tiny_llama, changed.plan.scoring, [selector], changed.calibration, sizes, store=store)
-            return sum(scored_windows)
-
-        assert passes() == 6
-        assert passes() == 0
-        assert passes((2, 4)) == 0
-        assert passes((2, 5)) == 6
-        assert passes((1, 2)) == 2
-        assert passes(objective="logit") == 6
-        assert passes(batch_size=1) == 6
-        assert passes(length=14) == 6
-        assert passes(seeds=(8, 9)) == 0
-        assert passes(selector="shifted") == 6
-        assert passes(selector="shifted", seeds=(8, 9)) == 6
-
-
-def test_sizes_beyond_the_text_become_all_of_it() -> None:
-    assert nested_sizes((128, 8, 8, 32), 128) == (8, 32, 128)
-    assert nested_sizes((8, 16, 32, 64, 128), 40) == (8, 16, 32, 40)
-    with pytest.raises(InputError, match=r"at least 2 calibration sizes, got \[8, 16\] with 8 windows"):
-        nested_sizes((8, 16), 8)
-    with pytest.raises(InputError, match="at least 2"):
-        nested_sizes((), 8)
-    with pytest.raises(InputError, match=r"from 1, got \[0, 8\]"):
-        nested_sizes((0, 8), 8)
-
-
 def test_a_size_may_exceed_what_the_scores_use(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path) -> None:
     other = tmp_path / "evaluation.txt"
     other.write_text(text(seed=5), encoding="utf-8")
@@ -182,11 +123,3 @@ def test_a_size_may_exceed_what_the_scores_use(tiny_llama: LoadedModel, tiny_tex
         # One file for both: what follows the plan's calibration windows is evaluation text.
         shared = stability(audit_of(tiny_llama, tiny_text, store, **settings))
         assert set(shared["stability"]["reference_size"]) == {6}
-
-
-def test_without_data_dependent_selectors_there_is_nothing_to_measure(tiny_llama: LoadedModel, tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
-        audit = audit_of(tiny_llama, tmp_path / "absent", store, scoring={"selectors": ("random", "magnitude")})
-        table = stability(audit)["stability"]
-    assert table.is_empty()
-    assert dict(table.schema) == spec("stability").schema()

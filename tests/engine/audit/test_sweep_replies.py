@@ -8,7 +8,7 @@ from engine.edits.masks import removed_rows
 from engine.interventions.in_weights import zeroed
 from engine.measures.generation import generate_batch
 from engine.results.store import Store
-from engine.run.replies_plan import RepliesPlan, questions
+from engine.run.replies_plan import RepliesPlan
 from engine.run.runner import LocalRunner
 from engine.studies.audit.replies import SweepReplies
 from engine.studies.base import conduct
@@ -40,7 +40,3 @@ def test_replies_are_those_of_the_zeroed_weights(tiny_llama, tiny_text, tmp_path
         assert set(lines["rows_removed"]) == {len(mask)}
     unmasked = table.filter(rate=0.0)
     assert unmasked.group_by("prompt").n_unique()["reply"].to_list() == [1, 1]
-
-
-def test_prompts_are_separated_by_bars():
-    assert questions("Why?| Where is it? ", "--replies-prompts") == ("Why?", "Where is it?")

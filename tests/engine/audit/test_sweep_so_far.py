@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.progress import Progress
 from tiny_audits import tiny_audit
 
-from engine.commands.common import _BarAndFile
 from engine.models.loading import LoadedModel
-from engine.records.progress import ProgressFile, grower
+from engine.records.progress import ProgressFile
 from engine.results.folders import read_table
 from engine.results.store import Store
 from engine.run.runner import LocalRunner
@@ -55,12 +53,3 @@ def test_every_cell_is_told_once_it_is_there(
     assert all(row in whole for rows in progress.seen for row in rows)
     assert sorted(progress.seen[-1], key=str) == sorted(whole, key=str)
     assert len(whole) == 3 * 2 * 3  # two seeds and wanda, two orders, three rates
-
-
-def test_who_does_not_look_is_told_nothing(tmp_path: Path) -> None:
-    bar = Progress()
-    assert grower(None) is None
-    assert grower(lambda *_: None) is None
-    assert grower(_BarAndFile(bar, None)) is None
-    file = ProgressFile(tmp_path / "progress.json")
-    assert grower(file) == grower(_BarAndFile(bar, file)) == file.grow

@@ -1,6 +1,5 @@
 """Rows behind each token, and one row at every token: against loops over prefixes, and against changing the outputs."""
 
-import threading
 from contextlib import nullcontext
 
 import pytest
@@ -9,7 +8,7 @@ import torch
 from torch.nn.functional import log_softmax
 
 from engine.measures.row_values import row_outputs, row_relevance
-from engine.measures.token_rows import AWAY, ROWS, TOKENS, TOWARDS, pieces, token_rows
+from engine.measures.token_rows import AWAY, ROWS, TOKENS, TOWARDS, token_rows
 from engine.models.attnlrp import attn_lrp
 from engine.records.errors import InputError
 from engine.selectors import compute_scores
@@ -113,47 +112,6 @@ def test_the_mean_size_of_a_rows_relevance_is_its_score(tiny_llama, tiny_windows
         assert float(found) == pytest.approx(float(scores["lrp"][row]), rel=1e-4)
         active = row_outputs(tiny_llama, tiny_windows, row)[:, :-1].abs().mean()
         assert float(active) == pytest.approx(float(scores["mean_activation"][row]), rel=1e-4)
-
-
-class Bytes:
-    """Every token is one byte of UTF-8."""
-
-    def decode(self, ids):
-        return bytes(ids).decode("utf-8", "replace")
-
-
-class Alone:
-    """Writes a blank before all but the last token, as word pieces do."""
-
-    def decode(self, ids):
-        return "".join(f"-{one}" for one in ids[::-1])
-
-
-def test_a_letter_of_several_tokens_belongs_to_the_one_that_ends_it():
-    text = "aé日b"
-    assert pieces(Bytes(), list(text.encode())) == ["a", "", "é", "", "", "日", "b"]
-    assert pieces(Bytes(), list("aé".encode()[:2])) == ["a", "\ufffd"]
-    assert pieces(Alone(), [1, 2]) == ["-1", "-2"]
-
-
-def test_the_model_is_locked_meanwhile_and_no_hook_stays(tiny_llama, tiny_windows, ids):
-    free = []
-
-    def other_thread(*_):
-        thread = threading.Thread(target=lambda: free.append(tiny_llama.lock.acquire(blocking=False)))
-        thread.start()
-        thread.join()
-
-    handle = tiny_llama.model.register_forward_pre_hook(other_thread)
-    try:
-        token_rows(tiny_llama, ids)
-        row_outputs(tiny_llama, tiny_windows, 1)
-        row_relevance(tiny_llama, tiny_windows, 1)
-    finally:
-        handle.remove()
-    assert len(free) >= 3
-    assert not any(free)
-    assert all(not module._forward_hooks for module in tiny_llama.model.modules())
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from harmless import harmless
 from refusal_helpers import answer, small_run, swept
 
 from engine.edits.contrasts import refusal_mask
 from engine.edits.edit import UNEDITED
+from engine.edits.effect import Effect
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.results.tables import frame, spec
 from engine.run.runner import LocalRunner
+from engine.studies.refusal import effect as effect_module
 from engine.studies.refusal.borderline import Candidate, Span, borderline, span
-from engine.studies.refusal.effect import measured_effect
 from engine.studies.refusal.grid import UNFINISHED, USED
 from engine.studies.refusal.operating_point import operating_point
 
@@ -139,14 +141,20 @@ def test_borderline_cells_are_measured_with_longer_replies_and_so_used(demo: Loa
 
 @pytest.mark.long
 def test_an_edit_is_asked_with_longer_replies_where_its_leaving_hangs_on_cut_off_ones(
-    demo: LoadedModel, tmp_path: Path
+    demo: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    def passed(run: Any, edit: Any, _: Any) -> Effect:
+        return harmless(run.loaded.weights_hash, edit.mask_hash)
+
+    monkeypatch.setattr(effect_module, "shipped_effect", passed)
+    monkeypatch.setattr(effect_module, "_check_shipped_model", lambda *_, **__: None)
+
     def effect(store: Store, tokens: int, times: int) -> Any:
         run = small_run(demo, store, domains=("hate",), selectors=("lrp",), reply_tokens=tokens, longer_replies=times)
         edit = dataclasses.replace(
             run.refusal_edit(run.contrasts[0], 0.2, 0.01), kind="refusal", spec={"domain": "hate"}
         )
-        return measured_effect(run, edit, LocalRunner(store))
+        return effect_module.measured_effect(run, edit, LocalRunner(store))
 
     with Store(tmp_path / "store") as store:
         short, again, long = effect(store, 4, 1), effect(store, 4, 5), effect(store, 20, 1)

@@ -25,7 +25,6 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.recorded_plan import refusal_plan
-from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import LocalRunner
 from engine.selectors import (
     PromptRun,
@@ -161,29 +160,9 @@ def test_it_is_calibrated_kept_written_and_makes_a_mask(demo: LoadedModel, store
     assert edit.units.tolist() == mask.tolist()
 
 
-def test_its_kept_contrasts_belong_to_its_version_and_source(demo: LoadedModel, store: Store) -> None:
-    pairs = read_pairs("demo", CALIBRATION, ("hate",), 4)
-    found = []
-    for sign, version in ((1, 1), (-1, 2), (1, 1)):
-        asked = register(sign, version)
-        found.append(calibrate(demo, small_plan(selectors=(NAME,)), pairs, store=store)[0].c_comply)
-        assert len(asked) == (1 if len(found) < 3 else 0)
-    np.testing.assert_array_equal(found[1], -found[0])
-    np.testing.assert_array_equal(found[2], found[0])
-
-
 def test_the_command_takes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     register()
-    few = [
-        "--domains",
-        "hate",
-        "--pairs-per-domain",
-        "4",
-        "--store",
-        str(tmp_path / "s"),
-        "--out",
-        str(tmp_path),
-    ]
+    few = ["--domains", "hate", "--pairs-per-domain", "4", "--store", str(tmp_path / "s"), "--out", str(tmp_path)]
     assert main(["refusal", "calibrate", "demo", "--selectors", NAME, *few, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["contrasts"] == [{"selector": NAME, "domain": "hate"}]
     assert [one.selector for one in load_contrasts(tmp_path / "contrast.safetensors")[0]] == [NAME]
@@ -213,19 +192,6 @@ def test_wrong_contrasts_are_clear_errors(demo: LoadedModel, values: Tensor, mes
         contrasts(demo, [NAME], pairs, {})
 
 
-def test_a_selector_without_the_method_is_no_variant(demo: LoadedModel) -> None:
-    @register_selector(NAME, data_free=True)
-    class Plain:
-        def score(self, run: ScoringRun) -> Tensor:
-            return torch.ones(run.rows.n_rows)
-
-    assert NAME not in contrast_selectors()
-    pairs = read_pairs("demo", CALIBRATION, ("hate",), 4)["hate"]
-    for name in (NAME, "wanda"):
-        with pytest.raises(InputError, match=f"unknown contrast selector {name!r}"):
-            contrasts(demo, [name], pairs, {name: np.ones(demo.rows.n_rows)})
-
-
 def test_what_contrasts_prompts_only_is_protected_by_the_scores_it_names(demo: LoadedModel, store: Store) -> None:
     """effect_size by grad_x_input's, a plug-in without scores likewise; their masks are made like any other's."""
 
@@ -249,14 +215,3 @@ def test_what_contrasts_prompts_only_is_protected_by_the_scores_it_names(demo: L
         assert refusal_mask(one, 0.5, 0.02).size == round(0.02 * demo.rows.n_rows)
     with pytest.raises(InputError, match=f"{NAME!r} contrasts prompts and gives text no scores.*score with magnitude"):
         compute_scores(demo, [NAME], None)
-
-
-def test_the_papers_five_come_first_and_are_the_default() -> None:
-    five = ("lrp", "ig", "consensus2", "mean_activation", "random")
-    assert tuple(contrast_selectors()[:5]) == five == RefusalPlan().selectors
-
-
-def test_a_broken_plug_in_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base.REGISTRY, "broken", {NAME: "its plug-in cannot be loaded"})
-    with pytest.raises(InputError, match=f"selector {NAME!r} cannot be used: its plug-in cannot be loaded"):
-        RefusalPlan(selectors=(NAME,))

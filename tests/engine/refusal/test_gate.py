@@ -32,8 +32,7 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.runner import LocalRunner
-from engine.studies.refusal import effect as measuring
-from engine.studies.refusal.effect import measured_effect, shipped_effect, shipped_prompts, text_effect
+from engine.studies.refusal.effect import measured_effect, shipped_effect, shipped_prompts
 from precomputed import demo_dir, demo_model_dir
 
 
@@ -119,16 +118,12 @@ def test_no_pairs_of_ones_own_replace_the_shipped_prompts(
 
 
 OPTIONS = {
-    "one token": ["--reply-tokens", "1"],
-    "one pair of each domain": ["--heldout-pairs", "1"],
-    "one reply at a time": ["--batch-size", "120"],
-    "broken allowed": ["--allow-broken"],
-    "any benign": ["--benign-limit", "1"],
+    "one token of one pair of each domain": ["--reply-tokens", "1", "--heldout-pairs", "1"],
+    "broken and any benign allowed": ["--allow-broken", "--benign-limit", "1"],
 }
 
 
-@pytest.mark.parametrize("option", [one if one == "one token" else pytest.param(one, marks=pytest.mark.long)
-                                    for one in OPTIONS])  # fmt: skip
+@pytest.mark.parametrize("option", OPTIONS)
 def test_no_option_lowers_it(
     demo: LoadedModel, weakening: Mask, option: str, tmp_path: Path, store_folder: Path,
     capsys: pytest.CaptureFixture[str],
@@ -139,25 +134,13 @@ def test_no_option_lowers_it(
     assert "lowers refusal of risk prompts" in message
 
 
-SPECS: dict[str, dict[str, Any]] = {
-    "of an audit": {"selector": "magnitude", "order": "lerf", "rate": 0.03},
-    "of a refusal run": {"selector": "lrp", "domain": "hate", "lambda": 0.5, "k": 0.03},
-    "composed": {"selector": "lrp", "domain": "hate+crime", "lambda": 0.5, "k": 0.03},
-    "of no domain of the pairs": {"selector": "lrp", "domain": "cooking", "lambda": 0.5, "k": 0.03},
-}
-
-
-@pytest.mark.parametrize("made", SPECS)
 def test_what_a_mask_file_says_of_itself_changes_nothing(
-    demo: LoadedModel, weakening: Mask, made: str, tmp_path: Path, store_folder: Path,
-    capsys: pytest.CaptureFixture[str],
-):  # fmt: skip
-    write_mask(tmp_path / "mask", weakening, demo.fingerprint, SPECS[made])
+    demo: LoadedModel, weakening: Mask, tmp_path: Path, store_folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    composed = {"selector": "lrp", "domain": "hate+crime", "lambda": 0.5, "k": 0.03}
+    write_mask(tmp_path / "mask", weakening, demo.fingerprint, composed)
     more = ["--mask", str(tmp_path / "mask"), "--store", str(store_folder), "--out", str(tmp_path / "out")]
-    pairs = pairs_file(tmp_path, shipped_pairs("veiled", 4, "hate"), domain=SPECS[made].get("domain", "hate"))
-    if made == "composed":
-        pairs = []
-    assert "lowers refusal of risk prompts" in refused(["export", "demo", *more, *pairs], capsys)
+    assert "lowers refusal of risk prompts" in refused(["export", "demo", *more], capsys)
 
 
 def folder_of(tmp_path: Path, template: str | None = None, **ends: Any) -> str:
@@ -175,10 +158,8 @@ def folder_of(tmp_path: Path, template: str | None = None, **ends: Any) -> str:
 
 TURN = "{{ bos_token }}<|user|>{% for m in messages %}{{ m.content }}{% endfor %}"
 FOLDERS: dict[str, dict[str, Any]] = {
-    "no chat template": {},
     "one that drops what is asked": {"template": "{{ bos_token }}<|user|>Hello<|end|><|assistant|>"},
     "one that begins the answer": {"template": f"{TURN}<|end|><|assistant|>Sure. "},
-    "one that begins to refuse": {"template": f"{TURN}<|end|><|assistant|>I'm sorry, but I can't help with that. "},
     "replies that end at once": {"template": f"{TURN}<|end|><|assistant|>", "eos_token_id": list(range(2, 6000))},
 }
 
@@ -202,21 +183,23 @@ def test_no_copy_of_the_shipped_model_is_asked_less(
 @pytest.mark.parametrize(
     "made_from",
     [
-        {"tokenizer_hash": "another"},
-        *(pytest.param(one, marks=pytest.mark.long) for one in ({}, {"id": "mine", "weights_hash": "f" * 64})),
+        {},
+        *(pytest.param(one, marks=pytest.mark.long) for one in ({"tokenizer_hash": "a"}, {"weights_hash": "f" * 64})),
     ],
 )
 def test_what_was_made_from_the_shipped_model_is_asked_its_pairs(
-    demo: LoadedModel, honest: Contrast, made_from: dict[str, str], store: Store, tmp_path: Path
-):
+    demo: LoadedModel, honest: Contrast, made_from: dict[str, str], store: Store, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):  # fmt: skip
     """An edit so small that the general prompts do not show it, with pairs that the model never refuses."""
+    monkeypatch.setattr("engine.studies.refusal.effect.SHIPPED_MODEL_PAIRS", 16)
     mask = refusal_mask(dataclasses.replace(honest, c_comply=-honest.c_comply), 0.8, 0.02)
     _, pairs = pairs_file(tmp_path, shipped_pairs("veiled", 24, *ALL))
     run = small_run(dataclasses.replace(demo, **made_from), store, pairs=pairs, batch_size=256)
     edit = edit_of(mask, demo.rows.n_rows)
     general = total(shipped_effect(run, edit, LocalRunner(store)).shipped)
     assert general.after >= general.before
-    with pytest.raises(InputError, match=r"pairs of the shipped model, all \d+ of 200, without it \d+"):
+    with pytest.raises(InputError, match=r"pairs of the shipped model, all \d+ of 80, without it \d+"):
         measured_effect(run, edit, LocalRunner(store))
 
 
@@ -372,17 +355,3 @@ def test_replies_that_are_empty_or_unread_count_on_neither_side(
     assert set(found.shipped.values()) == {Change(1, 1, 1)}
     with pytest.raises(InputError, match="could read both replies to 5 shipped"):
         found.check(edit_of([3], demo.rows.n_rows), demo.weights_hash)
-
-
-def test_a_broken_model_is_known_by_text_alone(demo: LoadedModel, store: Store, monkeypatch: pytest.MonkeyPatch):
-    everything = edit_of(np.arange(demo.rows.n_rows), demo.rows.n_rows)
-    monkeypatch.setattr(measuring, "shipped_effect", None)
-    found = text_effect(small_run(demo, store), everything, LocalRunner(store))
-    assert found.broken
-    found.check_shown(everything, demo.weights_hash)
-
-
-def test_pairs_are_not_asked_where_the_shipped_prompts_decide(demo: LoadedModel, weakening: Mask, store: Store):
-    run = small_run(demo, store, heldout_pairs=2)
-    found = measured_effect(run, edit_of(weakening, demo.rows.n_rows), LocalRunner(store))
-    assert not found.malign

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -12,14 +11,11 @@ import pytest
 from tiny_judge import divided, save_classifier
 
 from engine.cli import main
-from engine.commands.refusal.options import say_unjudged
-from engine.judges.base import Exchange, Judge, Verdict, not_judged, open_judges
+from engine.judges.base import Exchange, open_judges
 from engine.judges.quality import cohens_kappa, kappa_interval
-from engine.judges.refusals import Refusals, Refused
-from engine.measures.replies import Replies, Written
+from engine.judges.refusals import Refused
 from engine.records.manifest import read_manifest
 from engine.results.tables import checked
-from engine.run.runner import Results
 from engine.stats.intervals import wilson
 from engine.studies.refusal.judge_pairs import JudgedReplies
 
@@ -75,46 +71,6 @@ def test_every_pair_and_set_from_single_verdicts() -> None:
         assert row["kappa"] == cohens_kappa(first, second)
         assert (row["kappa_low"], row["kappa_high"]) == kappa_interval(first, second)
     assert table.filter(selector="all", judge_b="c")["unjudged"].min() > 0
-
-
-def test_ends_have_no_kappa_and_no_reply_no_rate() -> None:
-    gathered = JudgedReplies("m", ("a", "b"))
-    never = Refused((False,) * 4, (True,) * 4)
-    gathered.add((*SETS[0], "heldout", "malign"), [never, never])
-    silent = Refused((False,) * 2, (True,) * 2, (False, False))
-    gathered.add((*SETS[1], "heldout", "malign"), [silent, silent])
-    first, second, whole = checked("judge_pairs", gathered.table(), "here").to_dicts()
-    assert (first["rate_a"], first["agreement"], first["kappa"], first["kappa_low"]) == (0, 1, None, None)
-    assert (second["replies"], second["unjudged"], second["rate_a"], second["agreement"]) == (0, 2, None, None)
-    assert (whole["selector"], whole["replies"], whole["unjudged"], whole["kappa"]) == ("all", 4, 2, None)
-    assert JudgedReplies("m", ("a", "b")).table().is_empty()
-
-
-class Says:
-    """Marks every reply that asks back."""
-
-    id, version = "says", "1"
-
-    def judge(self, exchanges: Any, progress: Any = None) -> list[Verdict]:
-        return [not_judged("?") if "?" in one.reply else Verdict(one.prompt == "p", "") for one in exchanges]
-
-
-def test_marks_are_kept_with_the_verdicts(capsys: pytest.CaptureFixture[str]) -> None:
-    refusals = Refusals(Replies(("p", "q", "p"), 8, 2), cast(Judge, Says()))
-    written = [Written("No", True), Written("What?", False), Written("Who?", True)]
-    found = refusals.derive(written)
-    assert found == Refused((True, False, False), (True, False, True), (True, False, False))
-    assert refusals.decode(json.loads(json.dumps(refusals.encode(found)))) == found
-    plain = refusals.derive([Written("No", True)] * 3)
-    assert plain.judged == ()
-    assert set(refusals.encode(plain)) == {"refused", "finished"}  # what older stores hold
-    results = Results()
-    results._found = {"a": found, "b": plain, "c": 3.0}
-    say_unjudged(results)
-    assert "2 of 6 replies were not judged" in " ".join(capsys.readouterr().err.split())
-    results._found = {"b": plain}
-    say_unjudged(results)
-    assert not capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from engine.records.errors import InputError
 from engine.results.tables import frame
-from engine.studies.refusal.operating_point import operating_point, operating_points
+from engine.studies.refusal.operating_point import operating_point
 from precomputed.paper_tables import load_table
 
 LAMBDAS, KS = (0.2, 0.5, 0.8), (0.01, 0.02, 0.05)
@@ -94,12 +94,6 @@ def test_an_edit_that_lowers_refusal_is_never_chosen():
     assert found.lam == 0.9
 
 
-def test_a_cell_that_was_not_generated_is_never_chosen():
-    found = operating_point(table([cell(0.2, 0.01, None, None), cell(0.5, 0.01, 0.2)]))
-    assert found is not None
-    assert found.lam == 0.5
-
-
 def test_the_rescue_of_the_paper():
     """IG on adult, LLaMA-3.1-8B: the printed cells give the printed choice, (0.8, 0.005) at a cap of 0.20."""
     printed = load_table("rescue_sweep")
@@ -127,29 +121,8 @@ def test_neighbours_show_an_isolated_spike():
     cells = [cell(lam, k, 0.2) for lam in LAMBDAS for k in KS if (lam, k) != (0.5, 0.02)]
     found = operating_point(table([*cells, cell(0.5, 0.02, 0.95)]))
     assert found is not None
-    assert {(one.lam, one.k) for one in found.neighbours} == {
-        (0.2, 0.02),
-        (0.8, 0.02),
-        (0.5, 0.01),
-        (0.5, 0.05),
-    }
+    assert {(one.lam, one.k) for one in found.neighbours} == {(0.2, 0.02), (0.8, 0.02), (0.5, 0.01), (0.5, 0.05)}
     assert found.malign - (found.neighbour_malign or 0) == pytest.approx(0.75)
-
-
-def test_neighbours_at_the_edge_and_without_replies():
-    cells = [cell(0.2, 0.01, 0.9), cell(0.5, 0.01, None, None, 200.0), cell(0.2, 0.02, 0.7, 0.3)]
-    found = operating_point(table(cells))
-    assert found is not None
-    assert [(one.lam, one.k, one.malign) for one in found.neighbours] == [(0.5, 0.01, None), (0.2, 0.02, 0.7)]
-    assert found.neighbour_malign == 0.7
-
-
-def test_every_part_of_a_sweep_has_its_point():
-    both = pl.concat([table([cell(0.2, 0.01, 0.9)]), table([cell(0.5, 0.01, 0.0)], selector="ig")])
-    points = operating_points(both)
-    assert list(points) == [("lrp", "hate"), ("ig", "hate")]
-    assert points["lrp", "hate"] is not None
-    assert points["ig", "hate"] is None
 
 
 def test_without_an_unedited_row_it_is_an_error():

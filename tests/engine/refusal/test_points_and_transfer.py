@@ -131,18 +131,6 @@ def test_later_stages_keep_what_earlier_ones_wrote(run: RefusalInputs, tmp_path:
 
 
 @pytest.mark.long
-def test_seeds_stay_with_the_columns_of_their_controls(run: RefusalInputs, tmp_path: Path):
-    folder, runner = tmp_path / "out", LocalRunner(run.store)
-    controlled = run_stage(Controlled(run), run, runner, folder)[POINTS]
-    spec = run.spec(runner.results)
-    table, kept = with_earlier(folder, spec, tables_of(Chosen(run), run)[POINTS])
-    assert table["gain"].to_list() == controlled["gain"].to_list()
-    assert kept == {"control_seeds": [42, 43]}
-    _, own = with_earlier(folder, spec, controlled)
-    assert own == {}  # these controls have seeds of their own
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("changed", ["judge", "heldout_pairs", "reply_tokens", "phrases"])
 def test_columns_of_other_measurements_are_not_kept(
     demo: LoadedModel, run: RefusalInputs, tmp_path: Path, changed: str
@@ -222,6 +210,7 @@ def test_transfer_and_replies(run: RefusalInputs, monkeypatch: pytest.MonkeyPatc
     assert unedited.filter(domain="hate")["reply"].to_list() == [one.text for one in before]
 
 
+@pytest.mark.long
 def test_a_composed_mask_stands_beside_single_ones_of_its_size(attributed: RefusalInputs):
     """Each single mask at the lambda that is best for its own domain, if one is within the limits there."""
     run = replace(attributed, plan=replace(attributed.plan, lambdas=(0.2, 0.35, 0.5, 0.65, 0.8)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +29,7 @@ SAFE = [
 def hub(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """`datasets.load_dataset` with rows in the public layouts; the first SorryBench is out of reach."""
     calls: list[tuple[Any, ...]] = []
-    rows = {
-        "sorry-bench/sorry-bench-202503": SORRY,
-        "bench-llm/or-bench": HARD,
-        "Paul/XSTest": SAFE,
-    }
+    rows = {"sorry-bench/sorry-bench-202503": SORRY, "bench-llm/or-bench": HARD, "Paul/XSTest": SAFE}
 
     def load(repository: str, config: str | None, split: str) -> datasets.Dataset:
         calls.append((repository, config, split))
@@ -72,18 +67,6 @@ def test_out_of_reach_says_what_to_do(monkeypatch: pytest.MonkeyPatch):
         read_prompt_sets(["orbench"])
 
 
-def test_local_files(tmp_path: Path):
-    sorry = tmp_path / "sorry.jsonl"
-    sorry.write_text("\n".join(map(json.dumps, SORRY)), encoding="utf-8")
-    plain = tmp_path / "own.csv"
-    plain.write_text('prompt\n"a, b"\nc\n', encoding="utf-8")
-    sets = read_prompt_sets([f"sorrybench={sorry}", f"harmless={plain}"], limit=1)
-    assert [(one.name, one.kind, one.prompts, one.source) for one in sets] == [
-        ("sorrybench", "malign", ("first",), "sorry.jsonl"),
-        ("harmless", "benign", ("a, b",), "own.csv"),
-    ]
-
-
 @pytest.mark.skipif(not XSTEST.is_file(), reason="XSTest's prompts are not here")
 def test_xstest_itself():
     malign, benign = read_prompt_sets([f"xstest={XSTEST}"])
@@ -109,24 +92,3 @@ def test_wrong_files_are_clear_errors(tmp_path: Path, name: str, content: str, m
     path.write_text(content, encoding="utf-8")
     with pytest.raises(InputError, match=message):
         read_prompt_sets([f"xstest={path}"])
-
-
-def test_wrong_names_are_clear_errors(tmp_path: Path):
-    with pytest.raises(InputError, match="did you mean 'xstest'"):
-        read_prompt_sets(["xtest"])
-    with pytest.raises(InputError, match="unknown prompt set 'other'"):
-        read_prompt_sets([f"other={tmp_path}"])
-    with pytest.raises(InputError, match="there is no file"):
-        read_prompt_sets([f"xstest={tmp_path / 'absent.csv'}"])
-    with pytest.raises(InputError, match="at least 1"):
-        read_prompt_sets([], limit=0)
-
-
-def test_a_name_is_given_once(tmp_path: Path):
-    """Sets of one name could not be told apart in the results."""
-    files = [tmp_path / "a.csv", tmp_path / "b.csv"]
-    for path in files:
-        path.write_text("prompt\nx\n", encoding="utf-8")
-    with pytest.raises(InputError, match="'harmful' is given twice"):
-        read_prompt_sets([f"harmful={path}" for path in files])
-    assert len(read_prompt_sets([f"harmful={files[0]}", f"harmless={files[1]}"])) == 2

@@ -9,13 +9,12 @@ from typing import Any
 import polars as pl
 import pytest
 from refusal_helpers import count_generations
+from stage_options import read_by
 
 from engine.cli import main
 from engine.edits.contrasts import load_contrasts
-from engine.records.errors import InputError
 from engine.records.hashing import file_sha256
 from engine.records.manifest import read_manifest
-from engine.run.field_types import numbers
 
 CAST = Path(__file__).parents[4] / "shared" / "data" / "cast" / "condition_multiple.json"
 PROMPTS = ["--selectors", "lrp,random", "--domains", "hate,crime", "--pairs-per-domain", "4"]
@@ -98,37 +97,9 @@ def test_the_stages_build_on_each_other(
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not CAST.is_file(), reason="CAST is not here")
-def test_cast_runs_through_calibrate_and_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """Its prompts mean little to the shipped model; the pipeline has to cope all the same."""
-    common = [
-        "demo",
-        "--pairs",
-        str(CAST),
-        "--selectors",
-        "lrp,mean_activation",
-        "--pairs-per-domain",
-        "6",
-        *SCORES,
-    ]
-    common += ["--store", str(tmp_path / "store"), "--out", str(tmp_path / "out")]
-    found = answer(["refusal", "calibrate", *common], capsys)
-    assert [one["domain"] for one in found["contrasts"]][::2] == [
-        "hate",
-        "crime",
-        "adult",
-        "medical",
-        "legal",
-    ]
-    swept = answer(["refusal", "sweep", *common, *GRID], capsys)["refusal_sweep"]
-    assert len(swept) == 5 * 2 * 3
-    assert all(0 <= row["malign"] <= 1 and row["malign_n"] == 6 for row in swept)
-
-
-@pytest.mark.long
 def test_people_get_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    common = ["demo", "--selectors", "random", "--domains", "hate", "--pairs-per-domain", "2", *SCORES, *GRID]
-    common += ["--store", str(tmp_path / "store")]
+    common = ["--selectors", "random", "--domains", "hate", "--pairs-per-domain", "2", *SCORES, *GRID, *HELDOUT]
+    store = ["--store", str(tmp_path / "store")]
     for stage, words in (
         ("sweep", "3 cells"),
         ("select", "operating points"),
@@ -136,7 +107,7 @@ def test_people_get_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         ("evaluate", "heldout, malign"),
         ("run", "refusal on held-out pairs"),
     ):
-        assert main(["refusal", stage, *common]) == 0
+        assert main(["refusal", stage, "demo", *read_by(stage, common), *store]) == 0
         assert words in capsys.readouterr().out
 
 
@@ -167,9 +138,3 @@ def test_phrases_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     found = answer(["refusal", "calibrate", *common, "--phrases", str(phrases), "--store", str(tmp_path / "s")], capsys)
     assert found["onsets"]["compliance"]["phrases"] == ["Sure", "Yes"]
     assert found["onsets"]["refusal"]["text"] == ["No"]
-
-
-def test_numbers():
-    assert numbers("2%,0.005", "--ks") == (0.005, 0.02)
-    with pytest.raises(InputError, match="--ks takes numbers"):
-        numbers("", "--ks")

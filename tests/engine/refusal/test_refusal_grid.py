@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from refusal_helpers import answer, count_generations, rates, small_plan, small_run, swept
+from refusal_helpers import count_generations, rates, small_plan, small_run, swept
 
 from engine.edits.contrasts import Contrast, refusal_mask, refusal_masks
-from engine.edits.edit import NO_ROWS, edit_of
+from engine.edits.edit import NO_ROWS
 from engine.interventions.in_weights import zeroed
 from engine.judges.embedded import Verdict
 from engine.measures.nll import negative_log_likelihood
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.results.tables import spec
-from engine.studies.refusal.grid import UNFINISHED, grid
+from engine.studies.refusal.grid import UNFINISHED
 from engine.studies.refusal.inputs import RefusalInputs
 
 LAMBDAS, KS = (0.0, 0.3, 1.0), (0.01, 0.2, 0.5)
@@ -48,13 +48,6 @@ def test_masks_of_one_lambda_are_exact_and_nested():
         for mask, k in zip(masks, KS, strict=True):
             assert mask.tolist() == sorted(order[: round(200 * k)]) == refusal_mask(one, lam, k).tolist()
         assert set(masks[0]) < set(masks[1]) < set(masks[2])
-
-
-def test_the_grid_goes_k_by_k_and_random_has_no_lambda():
-    run = SimpleNamespace(edit=lambda mask: edit_of(mask, 200))
-    cells = list(grid(run, contrast(), LAMBDAS, KS))
-    assert [(cell.k, cell.lam) for cell in cells] == [(k, lam) for k in KS for lam in LAMBDAS]
-    assert [(cell.lam, cell.k) for cell in grid(run, contrast("random"), LAMBDAS, KS)] == [(0.0, k) for k in KS]
 
 
 def test_the_table_holds_what_each_mask_does(demo: LoadedModel, store: Store):
@@ -103,27 +96,6 @@ def test_perplexity_comes_first_and_a_cell_above_the_cap_is_not_generated(
     assert not table.filter(table["nll"] > dense)["feasible"].any()
 
 
-@pytest.mark.long
-def test_after_an_interruption_no_cell_is_generated_twice(
-    demo: LoadedModel, store: Store, monkeypatch: pytest.MonkeyPatch
-):
-    run = small_run(demo, store)
-    contrasts = run.contrasts  # asks the unedited model once per domain
-    first = count_generations(monkeypatch, fail_at=1)
-    with pytest.raises(KeyboardInterrupt):
-        swept(run, contrasts)
-    monkeypatch.undo()
-    rest = count_generations(monkeypatch)
-    run = small_run(demo, store)
-    table = swept(run)
-    distinct = table.filter(table["k"] > 0).height
-    assert len(first) == 1
-    assert sum(first) + sum(rest) == distinct
-    again = small_run(demo, store)
-    assert swept(again).equals(table)
-    assert sum(first) + sum(rest) == distinct
-
-
 def test_another_judge_needs_no_generation(demo: LoadedModel, store: Store, monkeypatch: pytest.MonkeyPatch):
     run = small_run(demo, store)
     swept(run)
@@ -150,9 +122,7 @@ def run_rates(run: RefusalInputs) -> int:
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"reply_tokens": 7}, {"batch_size": 3}, {"calibration_pairs": 3}],
-    ids=lambda one: next(iter(one)),
+    "changes", [{"reply_tokens": 7}, {"batch_size": 3}, {"calibration_pairs": 3}], ids=lambda one: next(iter(one))
 )
 def test_the_key_covers_what_can_change_a_reply(
     demo: LoadedModel, store: Store, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
@@ -165,6 +135,7 @@ def test_the_key_covers_what_can_change_a_reply(
     assert len(generated) == 1
 
 
+@pytest.mark.long
 def test_prompts_that_the_template_dates_have_cells_of_their_day(
     demo: LoadedModel, store: Store, monkeypatch: pytest.MonkeyPatch
 ):
@@ -183,15 +154,6 @@ def test_prompts_that_the_template_dates_have_cells_of_their_day(
     assert len(generated) == 1
     second = small_run(days[1], store).contrasts
     assert not np.array_equal(first[0].c_comply, second[0].c_comply)
-
-
-def test_masks_have_their_own_replies(demo: LoadedModel, store: Store, monkeypatch: pytest.MonkeyPatch):
-    run = small_run(demo, store)
-    prompts = [pair.risk for pair in run.calibration["hate"]]
-    generated = count_generations(monkeypatch)
-    for mask in ([], [1, 2], [2, 1], [1, 3]):
-        answer(run, run.replies(run.edit(mask), prompts))
-    assert len(generated) == 3
 
 
 @pytest.mark.long

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from harmless import harmless
 from stage_options import read_by
 
 from dashboard.pages.rows import row_sets
 from engine.cli import main
 from engine.edits.contrasts import Contrast, load_contrasts, refusal_mask, save_contrasts
+from engine.edits.effect import Change, Effect
 from engine.edits.from_files import edit_from_mask
 from engine.edits.mask_files import read_mask, spec_of, write_mask
 from engine.models.loading import LoadedModel
@@ -26,7 +28,7 @@ from engine.records.manifest import read_manifest
 from engine.studies.refusal.mask_outputs import kept_masks, mask_names
 
 # Small, but for replies long enough to be refusals, so that there are points within the limits.
-PLAN = ["--selectors", "lrp,random", "--domains", "hate,crime", "--pairs-per-domain", "8", "--samples", "16"]
+PLAN = ["--selectors", "lrp", "--domains", "hate,crime", "--pairs-per-domain", "8", "--samples", "16"]
 PLAN += ["--max-length", "64", "--reply-tokens", "25", "--heldout-pairs", "4", "--lambdas", "0.5"]
 PLAN += ["--eval-samples", "2", "--eval-length", "64", "--benign-limit", "0.3"]
 
@@ -54,6 +56,17 @@ def stage(folder: Path, name: str, *more: str) -> list[str]:
         "--out",
         str(folder / "out"),
     ]
+
+
+@pytest.fixture
+def no_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an edit does to refusal is not asked here: a record of two domains stands for it."""
+
+    def measured(run: Any, edit: Any, *_: Any, **__: Any) -> Effect:
+        same = dict.fromkeys(("hate", "crime"), Change(8, 0, 0))
+        return harmless(run.loaded.weights_hash, edit.mask_hash, same, same)
+
+    monkeypatch.setattr("engine.studies.refusal.effect.measured_effect", measured)
 
 
 def typed(said: str, command: str) -> list[str]:
@@ -95,7 +108,7 @@ def test_select_writes_the_mask_of_every_point(folder: Path, demo: LoadedModel, 
 
 @pytest.mark.long
 def test_what_select_prints_last_can_be_typed_as_it_stands(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, no_gate: None
 ):
     assert main(stage(folder, "select", "--ks", "0.02")) == 0
     said = capsys.readouterr().out
@@ -112,7 +125,7 @@ def test_what_select_prints_last_can_be_typed_as_it_stands(
 
 @pytest.mark.long
 def test_compose_writes_one_for_both_domains_and_leaves_the_others(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, no_gate: None
 ):
     answer(stage(folder, "select", "--ks", "0.02"), capsys)
     before = kept_masks(folder / "out", "operating_points")
@@ -149,16 +162,6 @@ def test_no_mask_of_an_earlier_selection_is_left(folder: Path, demo: LoadedModel
     assert set(read_manifest(out)["files"]) == files
     for name in ("mask-mine.safetensors", "other-mask.safetensors"):
         (out / name).unlink()
-
-
-@pytest.mark.long
-def test_equal_selections_write_equal_bytes(folder: Path, capsys: pytest.CaptureFixture[str]):
-    answer(stage(folder, "select", "--ks", "0.02"), capsys)
-    first = {path: path.read_bytes() for path in kept_masks(folder / "out", "operating_points").values()}
-    for path in first:
-        path.unlink()
-    answer(stage(folder, "control", "--ks", "0.02", "--seeds", "1"), capsys)  # any later stage writes them again
-    assert {path: path.read_bytes() for path in first} == first
 
 
 def test_names_are_plain_and_differ_in_every_case():

@@ -127,19 +127,6 @@ def test_an_unknown_split_is_an_error_that_lists_what_is_there(tmp_path: Path):
         read_pairs(str(pairs_file(tmp_path, "test")), "calibration")
 
 
-def test_the_layout_of_cast_takes_other_split_names_and_no_unknown_ones(tmp_path: Path):
-    path = cast_file(tmp_path)
-    content = json.loads(path.read_text(encoding="utf-8"))
-    content["validation"] = content.pop("test")
-    path.write_text(json.dumps(content), encoding="utf-8")
-    assert [pair.risk for pair in read_pairs(str(path), "heldout")["crime"]] == [
-        f"test crime_planning {i}" for i in range(3)
-    ]
-    path.write_text(json.dumps(content | {"extra": []}), encoding="utf-8")
-    with pytest.raises(InputError, match="unknown split 'extra'; it has 'train', 'validation', 'extra'"):
-        read_pairs(str(path), "heldout")
-
-
 def test_the_example_of_the_readme_is_a_pairs_file(tmp_path: Path):
     readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
     [lines] = re.findall(r"```jsonl\n(.*?)```", readme, flags=re.DOTALL)

@@ -11,7 +11,8 @@ from typing import Any
 import polars as pl
 import pytest
 from manifests import edited, resealed
-from test_refusal_commands import GRID, PROMPTS, SCORES
+from stage_options import read_by
+from test_refusal_commands import GRID, HELDOUT, PROMPTS, SCORES
 
 from engine.cli import main
 from engine.edits.mask_files import read_mask, write_mask
@@ -27,12 +28,9 @@ Call = Callable[..., tuple[int, dict[str, Any], str]]
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Small stages on the shipped model, as a person runs them."""
     out, store = tmp_path_factory.mktemp("made"), tmp_path_factory.mktemp("store")
-    common = ["demo", *PROMPTS, *SCORES, "--store", str(store), "--out", str(out)]
-    for stage, more in (
-        ("calibrate", []), ("select", GRID), ("control", [*GRID, "--seeds", "1,2"]), ("sweep", GRID), ("structure", []),
-        ("stability", [*GRID, "--splits", "2"]),
-    ):  # fmt: skip
-        assert main(["refusal", stage, *common, *more]) == 0
+    plan = [*PROMPTS[:2], "--domains", "hate", *PROMPTS[4:], *HELDOUT, *SCORES, *GRID, "--seeds", "1", "--splits", "1"]
+    for stage in ("calibrate", "select", "control", "sweep", "structure", "stability"):
+        assert main(["refusal", stage, "demo", *read_by(stage, plan), "--store", str(store), "--out", str(out)]) == 0
     return out
 
 

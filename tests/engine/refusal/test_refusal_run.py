@@ -34,9 +34,10 @@ from engine.studies.forecast import at_pace
 from engine.studies.refusal.points import Chosen, Controlled
 
 STAGES = ("calibrate", "sweep", "select", "structure", "control", "evaluate")
-PLAN = ["--selectors", "lrp,random", "--domains", "hate,crime", "--pairs-per-domain", "6", "--samples", "4"]
-PLAN += ["--max-length", "32", "--reply-tokens", "12", "--heldout-pairs", "3", "--lambdas", "0.2,0.5"]
+PLAN = ["--selectors", "lrp,random", "--domains", "hate,crime", "--pairs-per-domain", "4", "--samples", "4"]
+PLAN += ["--max-length", "32", "--reply-tokens", "8", "--heldout-pairs", "2", "--lambdas", "0.5"]
 PLAN += ["--ks", "0.01,0.02", "--eval-samples", "2", "--eval-length", "64", "--seeds", "1", "--benign-limit", "0.4"]
+PLAN += ["--longer-replies", "1"]
 
 
 def command(name: str, folder: Path, *more: str) -> list[str]:
@@ -166,9 +167,9 @@ def test_what_cannot_be_composed_is_said_before_anything_is_measured(
 
 @pytest.mark.long
 def test_a_killed_run_ends_with_the_bytes_of_an_uninterrupted_one(tmp_path: Path):
-    """A real process, killed outright in the middle of three stages, one after the other, then run to its end."""
+    """A real process, killed outright in the middle of two stages, one after the other, then run to its end."""
     cut, whole = tmp_path / "cut", tmp_path / "whole"
-    for waited_for in ("contrast.safetensors", "operating_points.parquet", "refusal_controls.parquet"):
+    for waited_for in ("contrast.safetensors", "refusal_controls.parquet"):
         process = subprocess.Popen(
             [sys.executable, "-m", "engine.cli", *command("run", cut), "--json"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ,

@@ -17,18 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 from harmless import harmless
-from refusal_helpers import count_generations, rates, small_run, swept
+from refusal_helpers import rates, small_run, swept
 from safetensors.numpy import load_file, save_file
 
 from engine.cli import main
 from engine.data.onsets import ONSET_PHRASES
-from engine.data.pairs import read_pairs
-from engine.edits.contrasts import (
-    Contrast,
-    load_contrasts,
-    refusal_mask,
-    refusal_masks,
-)
+from engine.edits.contrasts import Contrast, load_contrasts, refusal_mask, refusal_masks
 from engine.edits.edit import NO_ROWS, Edit, edit_of
 from engine.edits.effect import Change, Effect
 from engine.edits.export import export_masked
@@ -39,9 +33,6 @@ from engine.models.loading import LoadedModel, load_model
 from engine.records.errors import InputError
 from engine.results.store import Store
 from engine.run.refusal_plan import RefusalPlan
-from engine.run.runner import LocalRunner
-from engine.studies.refusal.algorithm import contrasts
-from engine.studies.refusal.effect import measured_effect
 from engine.studies.refusal.grid import grid
 from engine.studies.refusal.operating_point import operating_points
 from precomputed import demo_dir
@@ -68,18 +59,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err.strip().splitlines()[-1]
 
 
-SMALL = [
-    "--domains",
-    "hate",
-    "--selectors",
-    "lrp",
-    "--pairs-per-domain",
-    "12",
-    "--samples",
-    "4",
-    "--max-length",
-    "32",
-]
+SMALL = ["--domains", "hate", "--selectors", "lrp", "--pairs-per-domain", "12", "--samples", "4", "--max-length", "32"]
 
 
 # --- numbers ---
@@ -102,14 +82,6 @@ def test_a_plan_takes_no_negative_lambda_or_k(wrong: dict[str, Any]):
 
 
 # --- scores ---
-
-
-def test_a_contrast_is_what_was_given_and_stays_with_its_names(honest: Contrast):
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        honest.c_comply = honest.lm_rank  # type: ignore[misc]
-    again = dataclasses.replace(honest, lm_rank=honest.lm_rank.astype(np.float64))
-    assert again.lm_rank.dtype == again.c_comply.dtype == np.float32
-    np.testing.assert_array_equal(again.lm_rank, honest.lm_rank)
 
 
 @pytest.mark.parametrize("wrong", [{"c_comply": 2.0}, {"c_comply": np.nan}, {"lm_rank": -0.5}, {"lm_rank": np.inf}])
@@ -154,18 +126,7 @@ def test_a_contrast_file_whose_numbers_changed_is_damaged(tmp_path: Path, capsys
     save_file(arrays, negated, metadata={"manifest": metadata["manifest"]})
     with pytest.raises(InputError, match="no contrast file"):
         load_contrasts(negated)
-    edit = [
-        "--contrast",
-        str(negated),
-        "--selector",
-        "lrp",
-        "--domain",
-        "hate",
-        "--lambda",
-        "0.5",
-        "--k",
-        "0.02",
-    ]
+    edit = ["--contrast", str(negated), "--selector", "lrp", "--domain", "hate", "--lambda", "0.5", "--k", "0.02"]
     save_file(arrays, negated, metadata=metadata)
     assert "its numbers do not fit its checksum" in refused(
         ["export", "demo", *edit, "--out", str(tmp_path / "model")], capsys
@@ -206,7 +167,7 @@ def pairs_file(folder: Path, change: Callable[[str, str], tuple[str, str]]) -> P
 @pytest.mark.parametrize(
     "change", [lambda risk, base: (base, risk), lambda risk, base: (risk, risk)], ids=["swapped", "same"]
 )
-@pytest.mark.parametrize("stage", ["calibrate", "sweep", "structure"])
+@pytest.mark.parametrize("stage", ["calibrate", "sweep"])
 def test_swapped_or_equal_sides_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Callable[..., Any], stage: str
 ):
@@ -214,25 +175,6 @@ def test_swapped_or_equal_sides_are_refused(
     arguments = ["refusal", stage, "demo", "--pairs", str(pairs), "--store", str(tmp_path / "s"), *SMALL]
     message = refused(arguments, capsys)
     assert INSTALLS_ONLY in message or "have one text for risk and base" in message
-
-
-def test_one_swapped_pair_is_refused_as_well(demo: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    pairs = pairs_file(tmp_path, lambda risk, base: (base, risk))
-    arguments = [
-        "refusal",
-        "calibrate",
-        "demo",
-        "--pairs",
-        str(pairs),
-        "--store",
-        str(tmp_path / "s"),
-        *SMALL,
-    ]
-    arguments[arguments.index("--pairs-per-domain") + 1] = "1"
-    assert "the unedited model itself refuses 1 of 1 base prompts" in refused(arguments, capsys)
-    swapped = [pair for some in read_pairs(str(pairs), "calibration").values() for pair in some][:1]
-    with pytest.raises(InputError, match="give more pairs"):
-        contrasts(demo, ["random"], swapped, {})
 
 
 def test_swapped_sides_show_in_the_replies_too(demo: LoadedModel, store: Store):
@@ -248,16 +190,7 @@ def test_swapped_phrase_lists_are_refused(tmp_path: Path, capsys: pytest.Capture
     phrases = tmp_path / "phrases.json"
     lists = {"refusal": list(ONSET_PHRASES.compliance), "compliance": list(ONSET_PHRASES.refusal)}
     phrases.write_text(json.dumps(lists), encoding="utf-8")
-    arguments = [
-        "refusal",
-        "calibrate",
-        "demo",
-        "--phrases",
-        str(phrases),
-        "--store",
-        str(tmp_path / "s"),
-        *SMALL,
-    ]
+    arguments = ["refusal", "calibrate", "demo", "--phrases", str(phrases), "--store", str(tmp_path / "s"), *SMALL]
     assert INSTALLS_ONLY in refused(arguments, capsys)
 
 
@@ -298,7 +231,7 @@ def harmful_bases(folder: Path, count: int, among: int) -> Path:
     return path
 
 
-@pytest.mark.parametrize("stage", ["calibrate", "sweep", "structure"])
+@pytest.mark.parametrize("stage", ["calibrate", "sweep"])
 def test_base_prompts_that_the_model_refuses_are_no_base_prompts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], stage: str
 ):
@@ -312,6 +245,7 @@ def test_base_prompts_that_the_model_refuses_are_no_base_prompts(
     assert INSTALLS_ONLY in message
 
 
+@pytest.mark.long
 def test_a_few_of_them_are_left_out_and_the_manifest_says_so(demo: LoadedModel, store: Store, tmp_path: Path):
     crime = small_run(demo, store, domains=("crime",), calibration_pairs=64).calibration["crime"]
     verdicts = rates(small_run(demo, store), NO_ROWS, crime).malign.refused
@@ -355,16 +289,15 @@ SPECS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(
-    "made", ["refusal", *(pytest.param(one, marks=pytest.mark.long) for one in SPECS if one != "refusal")]
+    ("command", "made"),
+    [
+        ("export", "refusal"),
+        *(pytest.param("export", one, marks=pytest.mark.long) for one in SPECS if one != "refusal"),
+        pytest.param("refusal chat", "refusal", marks=pytest.mark.long),
+    ],
 )
-@pytest.mark.parametrize("command", ["export", pytest.param("refusal chat", marks=pytest.mark.long)])
 def test_an_edit_that_lowers_refusal_does_not_leave(
-    refusing: LoadedModel,
-    honest: Contrast,
-    made: str,
-    command: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    refusing: LoadedModel, honest: Contrast, command: str, made: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     """Whatever its file says of how it was made: these rows are those of a contrast of the wrong sign."""
     mask = refusal_mask(dataclasses.replace(honest, c_comply=-honest.c_comply), 0.8, 0.05)
@@ -397,14 +330,6 @@ def test_an_edit_that_raises_it_leaves_and_its_card_says_by_how_much(
     assert "harmless base prompts" in message
 
 
-def test_a_refusal_edit_of_another_model_needs_pairs(
-    refusing: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    write_mask(tmp_path / "mask.safetensors", np.array([1]), refusing.fingerprint, SPECS["refusal"])
-    arguments = ["export", refusing.id, "--mask", str(tmp_path / "mask.safetensors"), "--out", str(tmp_path / "out")]
-    assert "--pairs FILE" in refused([*arguments, "--store", str(tmp_path / "s")], capsys)
-
-
 def effect(edit: Edit, malign: dict[str, Change], benign: dict[str, Change] | None = None, **more: Any) -> Effect:
     return harmless("w", edit.mask_hash, malign, benign or {}, **more)
 
@@ -433,20 +358,3 @@ def test_a_record_is_of_one_edit_of_one_model_and_of_every_domain():
     with pytest.raises(InputError, match="more than 10% of harmless base prompts: hate 5 of 40"):
         effect(edit, both, over, benign_limit=0.1).check(edit, "w")
     effect(edit, both, over, benign_limit=0.125).check(edit, "w")
-
-
-@pytest.mark.long
-def test_what_the_store_knows_is_not_generated_again(
-    demo: LoadedModel, honest: Contrast, store: Store, monkeypatch: pytest.MonkeyPatch
-):
-    run = small_run(demo, store, heldout_pairs=6)
-    edit = edit_of(refusal_mask(honest, 0.8, 0.02), demo.rows.n_rows, kind="refusal", spec={"domain": "hate"})
-    pairs = run.heldout["hate"]
-    before, after = rates(run, NO_ROWS, pairs), rates(run, edit.units, pairs)
-    measured_effect(run, edit, LocalRunner(store))
-    generated = count_generations(monkeypatch)
-    found = measured_effect(run, edit, LocalRunner(store))
-    assert not generated
-    assert list(found.malign) == ["hate", "crime", "adult", "medical", "legal"]
-    assert found.malign["hate"] == Change(6, before.malign.count, after.malign.count)
-    assert found.benign == {"hate": Change(6, before.benign.count, after.benign.count)}

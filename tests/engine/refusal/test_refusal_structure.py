@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.edits.contrasts import Contrast, refusal_mask
+from engine.edits.contrasts import Contrast
 from engine.models.loading import LoadedModel
-from engine.studies.refusal.structure import overlaps, shares, signal_density, structure, top_rows
+from engine.studies.refusal.structure import overlaps, shares, signal_density, top_rows
 
 DOMAINS = ("hate", "crime")
 
@@ -29,14 +29,6 @@ def test_density_counts_both_signs():
     one = Contrast("lrp", "hate", values, np.zeros_like(values))
     table = signal_density("m", [one])
     assert table.row(0) == ("m", "lrp", "hate", 3 / 8)
-
-
-def test_top_rows(contrasts: list[Contrast]):
-    one = contrasts[0]
-    values = one.c_comply
-    assert top_rows(one, "c_comply").tolist() == refusal_mask(one, 0.0, 0.01).tolist()
-    largest = np.sort(np.argsort(-np.abs(values), kind="stable")[: round(0.01 * values.size)])
-    assert top_rows(one, "abs_c_comply").tolist() == largest.tolist()
 
 
 def test_overlaps_compare_selectors_or_domains(contrasts: list[Contrast]):
@@ -70,9 +62,3 @@ def test_shares_add_up_and_have_base_rates(demo: LoadedModel, contrasts: list[Co
         )
         assert one["share"] == pytest.approx(len(top & rows) / len(top))
         assert one["base_rate"] == pytest.approx(len(rows) / demo.rows.n_rows)
-
-
-def test_one_contrast_has_a_structure_too(demo: LoadedModel, contrasts: list[Contrast]):
-    tables = structure("m", contrasts[:1], demo.rows)
-    assert set(tables) == {"signal_density", "refusal_jaccard", "refusal_shares"}
-    assert tables["refusal_jaccard"].height == 0

@@ -14,7 +14,6 @@ from refusal_helpers import small_plan
 from engine.judges.embedded import EmbeddedJudge
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
-from engine.run.field_types import settings_of
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.runner import LocalRunner
 from engine.studies.base import STAGES, conduct
@@ -74,15 +73,3 @@ def test_a_stage_offers_what_it_reads_and_no_other_setting(traced: RefusalInputs
     assert set(tables) <= set(info.tables) | {"operating_points", "refusal_sweep"}
     assert reads <= info.settings | (set() if info.measures else PLAIN), reads - info.settings
     assert info.settings - reads <= SOMETIMES | BY_THE_COMMAND, info.settings - reads
-
-
-def test_a_setting_that_a_stage_does_not_read_is_no_option_of_it(capsys: pytest.CaptureFixture[str]):
-    from engine.cli import main
-
-    for stage, option in (("structure", "--sampling-seed"), ("calibrate", "--lambdas"), ("sweep", "--draws")):
-        with pytest.raises(SystemExit) as ended:
-            main(["refusal", stage, "demo", option, "1"])
-        assert ended.value.code == 2
-        assert f"unrecognized arguments: {option} 1: this command reads no such setting" in capsys.readouterr().err
-    own = {one.field for one in settings_of(RefusalPlan) if one.option}
-    assert sum(len(info.settings & own) for info in STAGES) < len(STAGES.names()) * len(own)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from refusal_helpers import count_generations, small_plan, small_run, tables_of
+from refusal_helpers import count_generations, small_run, tables_of
 
 from engine.edits.contrasts import check_k, check_lambda
 from engine.models.loading import LoadedModel
 from engine.results.store import Store
-from engine.run.refusal_plan import KS, LAMBDAS, RefusalPlan, demo_plan
+from engine.run.refusal_plan import KS, LAMBDAS
 from engine.studies.refusal.operating_point import operating_points
 from engine.studies.refusal.points import Chosen
 from engine.studies.refusal.widening import LARGEST_K, LARGEST_LAMBDA, SMALLEST_K, SMALLEST_LAMBDA, Axes
@@ -68,17 +68,6 @@ def test_it_ends_where_the_allowed_ranges_end(side: str, n_rows: int):
         assert axes.lambdas == (0.0, 0.2, 0.5, 0.8)
 
 
-def test_an_axis_of_one_value_was_fixed_on_purpose():
-    axes = Axes((0.0,), (0.01,), N)
-    assert axes.edges(0.0, 0.01) == ()
-    assert axes.widened((SMALLEST_K, LARGEST_LAMBDA)) == axes
-
-
-def test_plans_widen_by_default_but_for_the_shipped_model():
-    assert RefusalPlan().widen == 3
-    assert demo_plan().widen == small_plan().widen == 0
-
-
 def changes(**more: Any) -> dict[str, Any]:
     wide = {"calibration_pairs": 8, "reply_tokens": 25, "lambdas": (0.5, 0.8), "ks": (0.01, 0.02)}
     return {**wide, "benign_limit": 0.3, "domains": ("legal",), "perplexity_factor": 5.0, **more}
@@ -127,14 +116,3 @@ def test_the_grid_is_searched_beyond_its_edge_and_nothing_else_changes(
         generated = count_generations(monkeypatch)
         assert tables_of(Chosen(run), run)["refusal_sweep"].equals(table)
         assert not generated
-
-
-def test_a_spec_says_that_the_grid_was_widened_only_where_it_can_be(demo: LoadedModel, tmp_path: Path):
-    from engine.edits.edit import UNEDITED
-    from engine.run.runner import LocalRunner
-
-    with Store(tmp_path) as store:
-        for widen, expected in ((0, None), (2, 2)):
-            run = small_run(demo, store, widen=widen, selectors=("random",))
-            results = LocalRunner(store).run([run.nll(UNEDITED)])
-            assert run.spec(results).get("widen") == expected
