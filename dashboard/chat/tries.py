@@ -62,6 +62,7 @@ class Try:
     removed: pl.DataFrame | None = None  # projection, removed, rows
     mask_sha256: str = ""
     effect: str = ""  # what the edit does to refusal, in words
+    unlike: str = ""  # that the prompt is unlike what the model was trained on, in words; "" where it is not
     broken: str = ""  # that the edit breaks the model, in words; "" where it does not
     model: dict[str, Any] = field(default_factory=dict)  # as in a manifest
     control_seed: int | None = None  # of the control that was written

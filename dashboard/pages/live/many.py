@@ -57,8 +57,14 @@ def show(chosen: Chosen, places: Places) -> None:
     """The tiles. Once a round is there, every change of the edit asks for the next one."""
     request = replace(chosen.request, prompt="", margins=False, control_seed=None, thinking=False)
     last: Round | None = st.session_state.get(SHOWN)
+    if last is not None and last.request.model != request.model:
+        last = None
     changed = last is not None and last.request != request
-    now = Round(request, many.prompts(request.edit.domain)) if chosen.possible and (chosen.pressed or changed) else None
+    now = (
+        Round(request, many.prompts(request.model, request.edit.domain))
+        if chosen.possible and (chosen.pressed or changed)
+        else None
+    )
     job = fetching.due(_KEY, now)
     if job is not None:
         st.session_state[SHOWN] = last = job

@@ -33,6 +33,8 @@ def show(last: Try, status: DeltaGenerator, cards: Cards, below: DeltaGenerator,
         status.warning(layout.worded(last.problem))
     _cards(last, cards, shade)
     with below:
+        if last.unlike:
+            st.warning(layout.plain(last.unlike))
         if not last.problem:
             _told(last)
         if last.outcomes:

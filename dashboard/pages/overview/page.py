@@ -129,7 +129,7 @@ def _model(picked: sources.Source, curves: results.Curves | None) -> None:
     facts: list[model_card.Fact] = []
     story = model_card.RUN_STORY
     with layout.told():
-        if picked.kind == sources.SHIPPED and shipped.demo_model_is_there():
+        if picked.kind == sources.SHIPPED and shipped.model_is_there(shipped.DEMO):
             story = model_card.SHIPPED_STORY
             facts += model_card.shipped_facts()
         if picked.published:
