@@ -115,8 +115,8 @@ def _model(head: DeltaGenerator) -> str:
 
 
 def _mode_of(model_id: str) -> str:
-    """What is done to a model at first: only the demo ships with edits that install refusal."""
-    return INSTALL if model_id == live.DEMO else REMOVE
+    """What is done to a model at first: one that ships without refusal edits loses rows by rate."""
+    return REMOVE if model_id in shipped.TITLES and model_id != live.DEMO else INSTALL
 
 
 def _what_it_knows() -> None:

@@ -1,0 +1,29 @@
+"""What a run takes, in words: counted at once or when a button asks for it, and remembered for this session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+import streamlit as st
+
+from dashboard.show import layout
+
+_SAID = "estimates"  # session state: what was asked about -> what was found
+
+
+def estimated(key: str, of: Hashable, find: Callable[[], str], *, at_once: bool = False, possible: bool = True) -> None:
+    """The estimate of `of`, by `find`, which may take seconds. at_once: without the button `key`.
+
+    Errors: those of `find`.
+    """
+    said: dict[Hashable, str] = st.session_state.setdefault(_SAID, {})
+    asked = at_once or st.button(
+        "Estimate", key=key, icon=":material/timer:", disabled=not possible,
+        help="Counted on the model's shapes and this machine's speed. Of a model of the hub its small files are "
+        "fetched, not its weights.",
+    )  # fmt: skip
+    if asked and of not in said:
+        with st.spinner("Counting what it takes …"):
+            said[of] = find()
+    if of in said:
+        st.caption(layout.plain(said[of]))
