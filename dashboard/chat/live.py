@@ -28,7 +28,7 @@ DEMO = shipped.DEMO
 PRELOAD_DELAY_S = 3.0
 SMALL_MODEL_PARAMETERS = 20_000_000
 
-first_page_shown = threading.Event()
+first_page_shown, wanted = threading.Event(), threading.Event()  # wanted: by who opened Live edit
 Side = Literal["before", "after", "control"]
 SIDES: tuple[Side, ...] = ("before", "after", "control")
 Event = Piece[Side] | Outcome[Side]
@@ -269,7 +269,7 @@ def preload() -> None:
     model = shipped.models()[0]
     if not shipped.model_is_there(model):
         return
-    time.sleep(PRELOAD_DELAY_S)  # the first chart is drawn by then; importing torch would slow it down
+    wanted.wait(PRELOAD_DELAY_S)  # the first chart is drawn by then; importing torch would slow it down
     try:
         import numpy as np
 

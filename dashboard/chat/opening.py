@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import polars as pl
 
@@ -58,25 +59,35 @@ def _installing() -> Edit | None:
 
 def _breaking(model: str) -> Edit | None:
     """The smallest measured share of rows without which a shipped model is broken, most relevant first by any of its
-    selectors, while it is not without as many random rows."""
+    selectors, while it is not without random rows: of the same layers where that was measured, else of all."""
     folder = shipped.scored_folder(model)
     if folder is None:
         return None
-    try:
-        sweep = results.read_run(folder).frame.group_by("selector", "order", "rate").agg(pl.col("nll").mean())
-    except InputError:
-        return None
-    dense = sweep.filter(pl.col("rate") == 0)["nll"].min()
-    most = float(dense) + math.log(BROKEN) if isinstance(dense, float) else math.inf
-    worst = sweep.filter(order="morf").sort("rate", "nll", descending=[False, True])
-    spared = {
-        rate for name, rate, nll in worst.select("selector", "rate", "nll").rows() if name == "random" and nll < most
-    }
-    names = set(edits.ranking_selectors(model=model)) - {"random"}
-    for selector, rate, nll in worst.select("selector", "rate", "nll").rows():
-        if selector in names and nll > most and rate in spared and rate in edits.RATES:
+    with suppress(InputError):
+        sweep = _most_relevant_first(folder, results.SWEEP)
+        limit = min((nll for (_, rate), nll in sweep.items() if rate == 0), default=math.inf) + math.log(BROKEN)
+        scored, matched = set(edits.ranking_selectors(model=model)) - {"random"}, dict[tuple[str, float], float]()
+        with suppress(InputError):
+            matched = _most_relevant_first(folder, "layer_matched")
+
+        def place(line: tuple[str, float]) -> tuple[bool, float, float]:
+            return matched.get(line, math.inf) > limit, line[1], -sweep[line]
+
+        breaking = [
+            (name, rate)
+            for (name, rate), nll in sweep.items()
+            if name in scored and rate in edits.RATES and nll > limit >= sweep.get(("random", rate), math.inf)
+        ]
+        if breaking:
+            selector, rate = min(breaking, key=place)
             return Edit("language model", selector, order="morf", rate=rate)
     return None
+
+
+def _most_relevant_first(folder: Path, stem: str) -> dict[tuple[str, float], float]:
+    """Selector and rate -> mean NLL of the table's lines under MoRF."""
+    lines = results.read_table(folder, stem).frame.filter(order="morf").group_by("selector", "rate")
+    return {(name, rate): nll for name, rate, nll in lines.agg(pl.col("nll").mean()).rows()}
 
 
 def prepare() -> None:

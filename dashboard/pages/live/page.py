@@ -52,6 +52,7 @@ Job = tuple[Try, tuple[live.Side, ...]]  # a try, and the sides to write
 
 def render() -> None:
     """The page."""
+    live.wanted.set()
     st.html(_STYLE + live_cards.STYLE)
     with st.container(horizontal=True, vertical_alignment="center", key="live-head"):
         st.title("Live edit", anchor=False, help=HOW_TO_READ)
@@ -101,6 +102,7 @@ def _one(
         status.empty()
     elif opening.expected() and _is_opening(request) and not (last is not None and last.ended):
         written = last.outcomes if last is not None else {}
+        cards.call_broken(last.broken if last is not None else "")
         for outcome in written.values():
             cards.write(outcome.side, outcome.text)
             cards.tell(outcome)
