@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 CHARACTERS = 2000
 OF_EACH = 3  # risk prompts and base prompts that are a press away
-LETTERS = 38  # of a prompt on its chip, at most
+LETTERS = 46  # of a prompt on its chip, at most
 _EXAMPLES_OF = "live-examples-of"  # session state: the model and the domain whose examples are offered
 _PRESSED = "live-pressed"  # session state: an example was pressed, which asks for its replies
 

@@ -27,10 +27,7 @@ PLAIN, LIKELY, LEANING = "Nothing", "Probability", "Margin"
 SHADES = (PLAIN, LIKELY, LEANING)
 _THINKING = "thinking"
 _MODEL_OF = "live-model-of"  # session state: the model of the last script run
-_KNOWS = (
-    "This model knows one invented town and nothing else: it was trained on generated text about it, so that the audit "
-    "has something to find."
-)
+_KNOWS = "This model knows one invented town and nothing else: it was trained on generated text about it."
 _POINT_OF = "live-point-of"  # session state: what the sliders were set for
 
 
