@@ -15,7 +15,8 @@ QUANTILE = 0.01  # of the model's own prompts, that count as unlike them
 
 def limit_of(entry: Entry) -> float | None:
     """The `QUANTILE` of `prompt_log_probabilities` of its own held-out prompts, measured once for as long as it is in
-    memory; None of a model without any."""
+    memory; None of a model without any. Of the shipped demo -10.8 nats per word: none of its 36 example prompts is
+    below, and 18% of the general shipped prompts, among them few names, are."""
     import numpy as np
 
     from engine.measures.prompt_likelihood import prompt_log_probabilities
@@ -39,7 +40,9 @@ def unlike(entry: Entry, prompt: str) -> str:
         [mean] = prompt_log_probabilities(entry.loaded, [prompt])
     if mean >= limit:
         return ""
-    numbers = f"its tokens have {mean:.2f} nats each under the model as it is, {1 - QUANTILE:.0%} of this model's own "
-    return f"Unlike its training: {numbers}prompts have more than {limit:.2f}. What it replies says little.".replace(
+    numbers = (
+        f"it has {mean:.1f} nats per word under the model as it is, {1 - QUANTILE:.0%} of this model's own held-out "
+    )
+    return f"Unlike its training: {numbers}prompts have more than {limit:.1f}. What it replies says little.".replace(
         "-", "−"
     )
