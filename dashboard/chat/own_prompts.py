@@ -15,8 +15,10 @@ QUANTILE = 0.01  # of the model's own prompts, that count as unlike them
 
 def limit_of(entry: Entry) -> float | None:
     """The `QUANTILE` of `prompt_log_probabilities` of its own held-out prompts, measured once for as long as it is in
-    memory; None of a model without any. Of the shipped demo -10.8 nats per word: none of its 36 example prompts is
-    below, and 18% of the general shipped prompts, among them few names, are."""
+    memory; None of a model without any.
+
+    Measured on the demo: -10.8 nats per word; below are none of its 36 example prompts, 18% of the 240 general shipped
+    ones, and 3 of the 5 `GENERAL_QUESTIONS`."""
     import numpy as np
 
     from engine.measures.prompt_likelihood import prompt_log_probabilities
@@ -40,9 +42,8 @@ def unlike(entry: Entry, prompt: str) -> str:
         [mean] = prompt_log_probabilities(entry.loaded, [prompt])
     if mean >= limit:
         return ""
-    numbers = (
-        f"it has {mean:.1f} nats per word under the model as it is, {1 - QUANTILE:.0%} of this model's own held-out "
-    )
-    return f"Unlike its training: {numbers}prompts have more than {limit:.1f}. What it replies says little.".replace(
-        "-", "−"
+    own, here = (f"{value:.1f}".replace("-", "−") for value in (limit, mean))
+    return (
+        f"Unlike its training: {here} nats per word as it is, where {1 - QUANTILE:.0%} of its own held-out prompts "
+        f"have more than {own}. What it replies says little."
     )

@@ -14,6 +14,7 @@ import polars as pl
 
 from dashboard.chat.edits import Edit
 from dashboard.chat.live import SIDES, Outcome, Side
+from dashboard.state import shipped
 from engine.records.environment import environment
 
 if TYPE_CHECKING:
@@ -188,7 +189,14 @@ def comparison(tries: list[Try]) -> pl.DataFrame:
     """Tries side by side for people: verdict and margin of every side. Newest first."""
     rows = []
     for number, one in reversed(list(enumerate(tries, start=1))):
-        row = {"Try": number, "Edit": one.request.describe(), "Prompt": one.request.prompt, "Rows": one.rows_removed}
+        model = shipped.title_of(one.request.model)
+        row = {
+            "Try": number,
+            "Model": model,
+            "Edit": one.request.describe(),
+            "Prompt": one.request.prompt,
+            "Rows": one.rows_removed,
+        }
         for side in SIDES:
             outcome = one.outcomes.get(side)
             row[TITLES[side]] = verdict(outcome, one.why_broken(outcome)) if outcome else "–"

@@ -20,8 +20,8 @@ def prompt_log_probabilities(loaded: LoadedModel, prompts: Sequence[str], *, on_
     """Sum over a prompt's own tokens of log p(token | chat template, the prompt before it), per word, in nats.
 
     Words are what blanks part: a name that the vocabulary has in pieces costs the sum of these, which a mean over
-    tokens hides. Own tokens: those between what the templated prompt has in common with another one at its beginning and at its end.
-    Of the model as it is; its lock is held for each pass.
+    tokens hides. Own tokens: those between what the templated prompt has in common with another one at its beginning
+    and at its end. Of the model as it is; its lock is held for each pass.
     """
     tokenizer, device = loaded.tokenizer, input_device(loaded.model)
     sequences, other = [prompt_ids(tokenizer, prompt) for prompt in prompts], prompt_ids(tokenizer, _OTHER)
