@@ -136,7 +136,7 @@ def test_an_edit_that_lowers_refusal_is_measured_and_not_shown(demo, tmp_path, m
     demo.effects.clear()
     honest = shipped.demo_contrasts()["lrp", "hate"]
     mask = refusal_mask(replace(honest, c_comply=-honest.c_comply), 0.8, 0.05)
-    with pytest.raises(InputError, match=r"lowers refusal of risk prompts: .* Only an edit that does not is exported"):
+    with pytest.raises(InputError, match=r"lowers refusal of risk prompts: .* another rate, order or selector"):
         effects.checked_effect(demo, mask, None, quiet)
     monkeypatch.setattr(effects, "_measured", never)  # known now, for as long as the model is in memory
     with pytest.raises(InputError, match="lowers refusal"):

@@ -188,12 +188,9 @@ def _run(job: Job, status: DeltaGenerator, stop: DeltaGenerator, cards: Cards) -
 
 
 def _write(now: Try, wanted: tuple[live.Side, ...], status: DeltaGenerator, cards: Cards, entry: live.Entry) -> None:
-    def progress(what: str, done: int, total: int) -> None:
-        status.progress(min(done / max(total, 1), 1.0), text=f"{what}: {done} of {total}")
-
     for side in cards.sides:
         cards.write(side, now.texts[side])
-    for masks, sides in writing.batches(now, entry, wanted, progress):
+    for masks, sides in writing.batches(now, entry, wanted, layout.progress_in(status)):
         cards.call_broken(now.broken)
         cards.follow(partial(writing.replies, now, entry, masks, sides), status, now.texts, now.outcomes)
 
@@ -206,7 +203,4 @@ def _reference(entry: live.Entry, status: DeltaGenerator) -> Reference | None:
         passes[0] += 1
         status.caption(f"Once for this model: its own replies to the example prompts, pass {passes[0]} …")
 
-    def waiting(seconds: float) -> None:
-        status.info(f"Queued: another session is using this model ({seconds:.0f} s).")
-
-    return stamps.reference_of(entry, told, waiting)
+    return stamps.reference_of(entry, told, layout.queued_in(status))
