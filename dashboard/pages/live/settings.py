@@ -95,11 +95,10 @@ def chosen(places: Places, *, many: str = "") -> Chosen:
 
 def _model(head: DeltaGenerator) -> str:
     """The id of the model: of the shipped ones, the app's first at first, or typed."""
-    ids = {title: model for title, model in shipped.IDS.items() if model in shipped.models()}
-    options = sorted(ids, key=lambda title: shipped.models().index(ids[title]))
+    options = [shipped.title_of(model) for model in shipped.models()]
     with head:
         which = selection.choose("Model", [*options, *([] if access.limited() else [OTHER])], "edit_model")
-        model_id = ids.get(which, "")
+        model_id = shipped.IDS.get(which, "")
         if which == OTHER:
             model_id = selection.text(
                 "Folder or Hugging Face id", "edit_model_id", placeholder="/path/to/model or organisation/name",

@@ -162,11 +162,14 @@ def _map(found: Scored) -> _Map:
         other = selection.choose("Compared with", rest, "row_other", title=palette.title)
         frame = scored.rank_differences(found, selector, other)
         heading = f"{title} − {palette.title(other)}"
-        below = "mean percentile of each matrix's rows, in points"
+        below = "mean percentile of each matrix's rows, in points; colours by rank of size"
         kind, name = "difference", f"ranks-{selector}-{other}"
     else:
         frame = scored.mean_scores(found, selector)
-        heading, below = f"{title}: mean score", "mean score of each matrix's rows, on the selector's own scale"
+        heading, below = (
+            f"{title}: mean score",
+            "mean score of each matrix's rows, on the selector's own scale; colours by rank",
+        )
         kind, name = "score", f"mean-score-{selector}"
     figure = rows.cells(
         frame, found.blocks, found.projections, heading=heading, below=below, kind=kind,
