@@ -54,7 +54,7 @@ def main(
     store: folder whose results "My results" opens with; None = the default store.
     port: None = the first free one from 8501 on. address: 127.0.0.1 unless others are meant to connect; these then need
     the token that is printed, and what `access` says is off unless allow_runs.
-    preload_model: load the shipped model in the background once the first page is up.
+    preload_model: load the first of the shipped models in the background once the first page is up.
     Raises `InputError` for a store that is no folder, an address that is not this machine's and a port that is taken.
     """
     if store is not None:
@@ -244,9 +244,10 @@ def _import_what_the_first_page_needs() -> None:
         importlib.import_module(f"{pages.__name__}.{page.name}.page")
     paper = results.read_paper()
     with contextlib.suppress(InputError):  # the page says what is wrong with them
-        results.read_run(shipped.demo_results_dir())
+        folder = next(iter(shipped.folders().values()))
+        results.read_run(folder)
         for stem in ("stability", "verdicts"):
-            results.read_table(shipped.demo_results_dir(), stem)
+            results.read_table(folder, stem)
     table = headline.snapshot({model: (paper.frame, model) for model in paper.models})
     figure = plotly.tools.return_figure_from_figure_or_data(overview.snapshot(table), True)
     plotly.io.to_json(figure, validate=False)
@@ -262,7 +263,7 @@ def _import_what_sessions_would_share() -> None:
 def _preload() -> None:
     from dashboard.chat import live, opening
 
-    live.preload_demo()
+    live.preload()
     opening.prepare()
 
 

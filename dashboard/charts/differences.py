@@ -65,11 +65,11 @@ def pairs(found: pl.DataFrame, rate: float) -> go.Figure:
     values = [[cells.get((a, b), {}).get("difference") for b in selectors] for a in selectors]
     hover = [[_hover(a, b, cells.get((a, b))) for b in selectors] for a in selectors]
     titles = [html.escape(palette.title(name)) for name in selectors]
-    largest = cast(float, found["difference"].abs().max() or 0.0)
     figure = matrix.matrix(
         values, titles, titles, heading=f"NLL of the row's LeRF mask minus the column's at {formats.rate(rate)}",
-        below="nats per token, below zero: the row's does less harm; in brackets: not told apart",
-        text=matrix.number, hover=hover, span=(-largest, largest), diverging=True,
+        below="nats per token, below zero: the row's does less harm; in brackets: not told apart; colours by rank of size",
+        text=matrix.number, hover=hover, span=(-1.0, 1.0), diverging=True,
+        colour=matrix.signed_places([value for line in values for value in line]),
     )  # fmt: skip
     for note in figure.layout.annotations:
         if not apart(cells[selectors[int(note.y)], selectors[int(note.x)]]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
 import plotly.graph_objects as go
@@ -26,13 +27,15 @@ def matrix(
     text: Callable[[float], str],
     hover: Sequence[Sequence[str]],
     span: tuple[float, float],
+    colour: Callable[[float], float] | None = None,
     diverging: bool = False,
     clickable: bool = False,
     corner: tuple[str, str] = ("", ""),
 ) -> go.Figure:
     """values, hover: [rows, columns], the first row on top; None and what is not finite stays empty.
 
-    span: the values at the ends of the colour scale; where they are equal, all cells have its middle.
+    span: the values at the ends of the colour scale; where they are equal, all cells have its middle. colour: what of a
+    value its colour shows, within `span`; None = the value itself.
     corner: titles of the column and the row axis.
     clickable: marks without colour over the cells, since plotly selects points only. Their customdata is
     [row, column, hover text].
@@ -43,11 +46,10 @@ def matrix(
     if low == high:
         low, high = low - (abs(low) or 1.0), high + (abs(high) or 1.0)
 
-    def share(value: float) -> float:
-        return (value - low) / (high - low)
-
+    shade = colour or float
     figure = go.Figure().add_heatmap(
-        z=shown, x=list(range(len(columns))), y=list(range(len(rows))), zmin=low, zmax=high,
+        z=[[None if value is None else shade(value) for value in line] for line in shown],
+        x=list(range(len(columns))), y=list(range(len(rows))), zmin=low, zmax=high,
         colorscale=DIVERGING if diverging else SEQUENTIAL, showscale=False, xgap=2, ygap=2,
         customdata=hover, hovertemplate="%{customdata}<extra></extra>", hoverongaps=False,
     )  # fmt: skip
@@ -62,7 +64,7 @@ def matrix(
     # Annotations, since a heatmap's own text shrinks with its cells and a selection would fade other marks. Set at
     # once: plotly checks all of them again for each one added.
     there = [(i, j, value) for i, line in enumerate(shown) for j, value in enumerate(line) if value is not None]
-    colours = _readable([share(value) for *_, value in there], diverging)
+    colours = _readable([(shade(value) - low) / (high - low) for *_, value in there], diverging)
     notes = [
         {
             "x": j, "y": i, "text": text(value), "showarrow": False,
@@ -93,6 +95,19 @@ def matrix(
         height=height, margin={"l": 10, "r": 10, "t": 66, "b": bottom}, dragmode=False, hovermode="closest",
     )  # fmt: skip
     return figure
+
+
+def places(values: Sequence[Cell]) -> Callable[[float], float]:
+    """value -> its place among these from 0 to 1, equal ones in the middle of theirs: no extreme moves the rest."""
+    ordered = sorted(value for value in map(_drawn, values) if value is not None)
+    last = max(len(ordered) - 1, 1)
+    return lambda value: (bisect_left(ordered, value) + bisect_right(ordered, value) - 1) / 2 / last
+
+
+def signed_places(values: Sequence[Cell]) -> Callable[[float], float]:
+    """value -> the place of its size among these, with its sign: from -1 to 1, around 0."""
+    place = places([None if value is None else abs(value) for value in values])
+    return lambda value: math.copysign(place(abs(value)), value) if value else 0.0
 
 
 def _broken(label: str) -> str:

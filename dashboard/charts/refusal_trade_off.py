@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import plotly.graph_objects as go
 import polars as pl
 
@@ -201,15 +199,14 @@ def neighbourhood(cells: pl.DataFrame, value: str, chosen: str) -> go.Figure:
     rows = [[at.get((lam, k)) for k in ks] for lam in lambdas]
     infeasible = {(i, j) for i, line in enumerate(rows) for j, row in enumerate(line) if row and not row["feasible"]}
     values = [[row[column] if row else None for row in line] for line in rows]
-    finite = [v for line in values for v in line if v is not None and math.isfinite(v)]
-    as_nll = value == PERPLEXITY and finite
-    span = (min(finite), max(max(finite), min(finite) + 1e-6)) if as_nll else (0.0, 1.0)
+    places = matrix.places([v for line in values for v in line]) if value == PERPLEXITY else None
     selector = cells["selector"][0]
     figure = matrix.matrix(
         values, [formats.rate(k) for k in ks], ["–" if selector == "random" else f"{lam:g}" for lam in lambdas],
         heading=f"{value} around this cell", below="✕: not feasible; framed: the chosen cell",
         text=(lambda v: formats.perplexity(v)) if value == PERPLEXITY else (lambda v: f"{v:.0%}"),
-        hover=[[_hover(row) if row else "" for row in line] for line in rows], span=span, clickable=True,
+        hover=[[_hover(row) if row else "" for row in line] for line in rows], span=(0.0, 1.0), colour=places,
+        clickable=True,
         corner=("k, share of rows removed", "λ"),
     )  # fmt: skip
     ids = [[row["id"] if row else "" for row in line] for line in rows]

@@ -31,22 +31,19 @@ def cells(
 ) -> go.Figure:
     """Blocks from top to bottom, projections from left to right. frame: columns block, projection, rows, value, ...
 
-    kind: `score` (colour from the lowest to the highest cell), `share` (0 to 1), `difference` (around 0, percentile
-    points). outlined: cells with a frame around them.
+    kind: `score`, `share` (0 to 1), `difference` (around 0, percentile points). The colours of scores and differences
+    are places among all cells: real models have single cells far above the rest. outlined: cells with a frame.
     """
     by_cell = {(row["block"], row["projection"]): row for row in frame.iter_rows(named=True)}
     table = [[by_cell.get((block, name)) for name in projections] for block in blocks]
     values = [[None if row is None else row["value"] for row in line] for line in table]
     present = [row["value"] for row in by_cell.values()]
-    span = {
-        "score": (min(present), max(present)),
-        "share": (0.0, 1.0),
-        "difference": (-max(map(abs, present)), max(map(abs, present))),
-    }[kind]
+    colours = {"score": matrix.places, "difference": matrix.signed_places}
     text = {"score": "{:.3g}", "share": "{:.0%}", "difference": "{:+.0f}"}[kind]
     figure = matrix.matrix(
         values, projections, [f"block {block}" for block in blocks], heading=heading, below=below,
-        text=lambda value: text.format(value).replace("-", "−"), span=span, diverging=kind == "difference",
+        text=lambda value: text.format(value).replace("-", "−"), diverging=kind == "difference",
+        span=(-1.0 if kind == "difference" else 0.0, 1.0), colour=colours[kind](present) if kind in colours else None,
         hover=[["" if row is None else _hover(row, kind) for row in line] for line in table], clickable=True,
     )  # fmt: skip
     frames = [

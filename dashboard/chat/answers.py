@@ -76,13 +76,9 @@ def ask(
         last = Answer(asked)
         st.session_state[name] = last
         stop.button("Stop", key=f"{key}-stop", on_click=last.end)  # any click ends this script run at its next output
-
-        def say(what: str, done: int, total: int) -> None:
-            status.progress(min(done / max(total, 1), 1.0), text=f"{what}: {done} of {total}")
-
         try:
             with trial.loaded_model(key, asked.model, asked.weights_hash, job, status.caption) as entry:
-                for found in job_work(entry, say):
+                for found in job_work(entry, layout.progress_in(status)):
                     last.found.append(found)
                     with below.container():
                         show(found, False)

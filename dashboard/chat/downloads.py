@@ -12,8 +12,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from dashboard.chat.live import DEMO
-from engine.models.gguf_files import SMOLLM2
+from dashboard.state import shipped
 from engine.models.transfers import Progress, Transfer
 from engine.records.errors import InputError
 
@@ -108,8 +107,8 @@ class Downloads:
 
 
 def comes_from_a_hub(model: str) -> bool:
-    """Not the shipped model, not one of a package, and no folder or file of this machine."""
-    return model not in (DEMO, SMOLLM2) and not Path(model).expanduser().exists()
+    """No shipped model, and no folder or file of this machine."""
+    return model not in shipped.TITLES and not Path(model).expanduser().exists()
 
 
 def _fetch(model: str, transfer: Transfer) -> None:

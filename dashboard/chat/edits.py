@@ -33,7 +33,7 @@ Mode = Literal["refusal", "language model"]
 Progress = Callable[[str, int, int], None]
 LAMBDAS = (0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.95)  # the paper's grid, appendix E, and the last of the shipped model's
 KS = (0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.075, 0.08, 0.1)  # and the steps of the shipped model
-RATES = tuple(round(0.05 * step, 2) for step in range(1, 19))
+RATES = (0.0025, 0.005, 0.01, 0.02, 0.03, *(round(0.05 * step, 2) for step in range(1, 19)))
 # The built-in selectors that contrast prompts: asking the registry for them would load torch before the first edit.
 REFUSAL_SELECTORS = tuple(palette.in_order([*PAPER_CONTRASTS, *ALSO_CONTRASTS]))
 DOMAINS = ("hate", "crime", "adult", "medical", "legal")
@@ -62,7 +62,7 @@ class Edit:
         name = palette.title(self.selector)
         if self.mode == "refusal":
             return f"{name}, {self.domain}, λ = {self.lam:g}, k = {self.k:.4g}"
-        return f"{name}, {self.order.replace('lerf', 'LeRF').replace('morf', 'MoRF')} {self.rate:.0%}"
+        return f"{name}, {self.order.replace('lerf', 'LeRF').replace('morf', 'MoRF')} {formats.rate(self.rate)}"
 
 
 def cell_name(lam: float, k: float) -> str:
@@ -70,12 +70,13 @@ def cell_name(lam: float, k: float) -> str:
     return f"λ {lam:g}, k {formats.rate(k)}"
 
 
-def ranking_selectors(run: str = "") -> list[str]:
-    """Selectors for the language-model mode: those of a folder of scores, else the built-in ones and installed
-    plug-ins."""
-    if run:
-        with suppress(InputError):  # the edit says what is wrong with the folder
-            return palette.in_order(selectors_in(results.folder_of(run)))
+def ranking_selectors(run: str = "", model: str = "") -> list[str]:
+    """Selectors for the language-model mode: those of a folder of scores, of a shipped model of its own, else the
+    built-in ones and installed plug-ins."""
+    with suppress(InputError):  # the edit says what is wrong with the folder
+        folder = results.folder_of(run) if run else shipped.scored_folder(model)
+        if folder is not None:
+            return palette.in_order(selectors_in(folder))
     return palette.in_order([*(name for name in BUILT_IN if name not in CONTRASTS_ONLY), *_plug_ins()])
 
 
@@ -130,9 +131,7 @@ def removed_per_projection(entry: Entry, mask: Mask) -> pl.DataFrame:
 
 def _scores(entry: Entry, selector: str, progress: Progress) -> npt.NDArray[np.float32]:
     if selector not in entry.scores:
-        known = shipped.demo_scores().get(selector) if _is_shipped(entry) else None
-        if known is not None:
-            _same_rows(entry, "scores.safetensors", known)
+        known = shipped.scores_of(entry.loaded.weights_hash, selector, entry.loaded.rows.n_rows)
         entry.scores[selector] = _compute_scores(entry, selector, progress) if known is None else known
     values: npt.NDArray[np.float32] = entry.scores[selector]
     return values if values.ndim == 1 else values[0]  # random: one ranking per seed, the first is shown
@@ -161,8 +160,10 @@ def _contrast(entry: Entry, selector: str, domain: str, progress: Progress) -> C
                 "`selector-audit refusal run MODEL --pairs FILE --out FOLDER`, and give that folder"
             )
         known = shipped.demo_contrasts().get(key)
-        if known is not None:
-            _same_rows(entry, CONTRASTS, known.c_comply)
+        if known is not None and known.c_comply.size != (rows := entry.loaded.rows.n_rows):
+            raise InputError(
+                f"the shipped {CONTRASTS} has {known.c_comply.size} rows, the shipped model has {rows}; rebuild it"
+            )
         entry.contrasts[key] = known or _compute_contrast(entry, selector, domain, progress)
     found: Contrast = entry.contrasts[key]
     return found
@@ -188,11 +189,3 @@ def _held(entry: Entry, progress: Progress) -> AbstractContextManager[None]:
 def _is_shipped(entry: Entry) -> bool:
     """Were the shipped results computed from the weights that are loaded?"""
     return shipped.demo_weights_hash() == entry.loaded.weights_hash
-
-
-def _same_rows(entry: Entry, name: str, values: npt.NDArray[np.float32]) -> None:
-    if values.shape[-1] != entry.loaded.rows.n_rows:
-        raise InputError(
-            f"the shipped {name} has {values.shape[-1]} rows, the shipped model has {entry.loaded.rows.n_rows}; "
-            "rebuild the shipped results"
-        )

@@ -17,7 +17,7 @@ import streamlit as st
 from dashboard.chat import downloads, live
 from dashboard.chat.downloads import Download
 from dashboard.show import layout
-from dashboard.state import access
+from dashboard.state import access, shipped
 from engine.models.transfers import size_text
 from engine.records.errors import InputError
 from engine.records.out_of_memory import is_out_of_memory
@@ -59,7 +59,7 @@ def model(key: str, model_id: str, job: object, say: Callable[[str], Any]) -> It
     Errors: `Downloading` where it has to be fetched first; `InputError` where that failed, those of loading it, for
     any but the shipped one where the app is limited, and where memory runs out, be it inside of the `with`.
     """
-    if model_id != live.DEMO:
+    if model_id not in shipped.TITLES:
         access.need("loading a model other than the shipped one")
     waited = st.session_state.pop(_name(key), None)
     if model_id not in live.POOL and downloads.comes_from_a_hub(model_id):
@@ -72,12 +72,11 @@ def model(key: str, model_id: str, job: object, say: Callable[[str], Any]) -> It
                 raise Downloading
         del st.session_state[_name(key)]
         download.check()
-    say("Loading the model …")
-    with (
-        _saying_lack_of_memory(),
-        live.POOL.use(model_id, lambda seconds: say(f"Loading the model … ({seconds:.0f} s)")) as entry,
-    ):
-        yield entry
+    with _saying_lack_of_memory():
+        if model_id not in live.POOL:
+            live.load_aside(model_id, say)
+        with live.POOL.use(model_id, lambda seconds: say(f"Waiting for the model … ({seconds:.0f} s)")) as entry:
+            yield entry
 
 
 @contextmanager

@@ -45,8 +45,8 @@ def to_live(
 def live_link(folder: Path, model: str, selector: str, order: str, rate: float) -> None:
     """A link to Live edit with this mask, where that can make the very same: of the shipped scores, or of a model of
     one's own that may be loaded here. folder: of the scores."""
-    if folder == shipped.demo_results_dir():
-        menu.link(TO_LIVE, "live", to_live(selector, order, rate), icon=_ICON)
+    if (of_shipped := shipped.model_of(folder)) is not None:
+        menu.link(TO_LIVE, "live", to_live(selector, order, rate, of_shipped), icon=_ICON)
     elif not access.limited():
         menu.link(TO_LIVE, "live", to_live(selector, order, rate, model, str(folder)), icon=_ICON)
 
@@ -78,6 +78,6 @@ def read(text: str) -> tuple[str, Edit] | None:
 
 def _by_rate(model: str, selector: str, order: str, rate: float, run: str) -> tuple[str, Edit] | None:
     offered = rate_of(rate)
-    if offered is None or order not in ORDER_TITLES or selector not in edits.ranking_selectors(run):
+    if offered is None or order not in ORDER_TITLES or selector not in edits.ranking_selectors(run, model):
         return None
     return model, Edit("language model", selector, order=order, rate=offered, run=run)

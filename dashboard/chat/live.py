@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from dashboard.state import shipped
 from engine.records.errors import InputError
 from engine.records.locks import POLL_S, OnWait, held, patient
 from engine.studies.refusal.dialogue import Outcome, Piece
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
     from engine.edits.masks import Mask
     from engine.models.loading import LoadedModel
 
-DEMO = "demo"
+DEMO = shipped.DEMO
 PRELOAD_DELAY_S = 3.0
 SMALL_MODEL_PARAMETERS = 20_000_000
 
-first_page_shown = threading.Event()
+first_page_shown, wanted = threading.Event(), threading.Event()  # wanted: by who opened Live edit
 Side = Literal["before", "after", "control"]
 SIDES: tuple[Side, ...] = ("before", "after", "control")
 Event = Piece[Side] | Outcome[Side]
@@ -37,7 +38,7 @@ Event = Piece[Side] | Outcome[Side]
 class Entry:
     """A model in memory and what was computed for it. `scores` and `contrasts` are filled by `edits.py`, `effects`, by
     mask and kind of edit, by `effects.py`, `reference` (one or None, once that is known) by `stamps.py`, `told` by
-    `many.py`.
+    `many.py`, `prompt_limit` (as `reference`) by `own_prompts.py`.
     """
 
     loaded: LoadedModel
@@ -46,6 +47,7 @@ class Entry:
     effects: dict[Any, Any] = field(default_factory=dict)
     reference: list[Any] = field(default_factory=list)
     told: dict[Any, Any] = field(default_factory=dict)
+    prompt_limit: list[float | None] = field(default_factory=list)
     users: int = 0  # sessions that work with it now
     leaving: bool = False  # another model waits for its place
 
@@ -53,7 +55,7 @@ class Entry:
 class ModelPool:
     """Keeps the last `capacity` models. An old one is dropped before a new one is loaded, never after.
 
-    The shipped model takes no place: it is small, stays, and answers while another one is loaded. Nothing is loaded
+    The shipped models take no place: they are small, stay, and answer while another one is loaded. Nothing is loaded
     under the pool's lock: a second asker of a model waits for the first one's load, and so does who wants its place;
     whoever else asks does not wait.
     """
@@ -64,7 +66,7 @@ class ModelPool:
         self._entries: dict[str, Entry] = {}
         self._lock = threading.Lock()  # of what is in memory and who uses it; held for a moment only
         self._place = threading.Lock()  # held while a place is made free and filled
-        self._shipped = threading.Lock()  # held while the shipped model is loaded
+        self._shipped = {name: threading.Lock() for name in shipped.TITLES}  # each held while that model is loaded
 
     @contextmanager
     def use(self, model_id: str, on_wait: OnWait = patient) -> Iterator[Entry]:
@@ -100,8 +102,8 @@ class ModelPool:
             return entry
 
     def _waited_for(self, model_id: str, on_wait: OnWait) -> Entry:
-        if model_id == DEMO:
-            with held(self._shipped, on_wait):
+        if model_id in self._shipped:
+            with held(self._shipped[model_id], on_wait):
                 return self._taken(model_id) or self._filled(model_id)
         with held(self._place, on_wait):
             entry = self._taken(model_id, also_leaving=True)  # who wanted its place may have given up
@@ -134,7 +136,7 @@ class ModelPool:
     def _oldest_leaves(self) -> Entry | None:
         """The model to be dropped: its users finish first, and nobody else comes in. None where there is room."""
         with self._lock:
-            placed = [entry for name, entry in self._entries.items() if name != DEMO]
+            placed = [entry for name, entry in self._entries.items() if name not in self._shipped]
             if len(placed) < self._capacity:
                 return None
             placed[0].leaving = True
@@ -152,10 +154,47 @@ def _clean_up() -> None:
 def _load(model_id: str) -> LoadedModel:
     from engine.models.loading import load_model
 
-    return load_model(model_id)
+    def noting(stage: str, done: int, total: int) -> None:
+        _LOADING[model_id] = f", {stage} {done / total:.0%}"
+
+    _LOADING[model_id] = ""
+    try:
+        return load_model(model_id, progress=noting)
+    finally:
+        _LOADING.pop(model_id, None)
 
 
+def loading() -> str:
+    """That models are on their way into memory, and how far, in words; "" where none is."""
+    return "; ".join(f"Loading {model}{how}" for model, how in dict(_LOADING).items())
+
+
+_LOADING: dict[str, str] = {}  # how far each model on its way into memory is, in words
 POOL = ModelPool(_load)
+
+
+def load_aside(model_id: str, say: Callable[[str], object]) -> None:
+    """Load a model into the pool by a thread of its own, while `say` is told how far that is; it may raise to give up.
+
+    Errors: whatever loading it raises.
+    """
+    failures: list[BaseException] = []
+
+    def load() -> None:
+        try:
+            with POOL.use(model_id):
+                pass
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=load, name=f"load {model_id}", daemon=True)
+    start = time.monotonic()
+    thread.start()
+    while thread.is_alive():
+        say(f"Loading the model{_LOADING.get(model_id, '')} … ({time.monotonic() - start:.0f} s)")
+        thread.join(POLL_S)
+    if failures:
+        raise failures[0]
 
 
 def replies(
@@ -224,18 +263,17 @@ def fitting_threads(loaded: LoadedModel) -> Iterator[None]:
         torch.set_num_threads(_Threads.before)
 
 
-def preload_demo() -> None:
-    """Load the shipped model once the first page is up, and run it once, so that the first edit is quick."""
-    from precomputed import demo_model_dir
-
+def preload() -> None:
+    """Load the app's first model once the first page is up, and run it once, so that its first edit is quick."""
     first_page_shown.wait()
-    if not demo_model_dir().is_dir():
+    model = shipped.models()[0]
+    if not shipped.model_is_there(model):
         return
-    time.sleep(PRELOAD_DELAY_S)  # the first chart is drawn by then; importing torch would slow it down
+    wanted.wait(PRELOAD_DELAY_S)  # the first chart is drawn by then; importing torch would slow it down
     try:
         import numpy as np
 
-        with POOL.use(DEMO) as entry:
+        with POOL.use(model) as entry:
             for _ in replies(entry.loaded, np.zeros(0, dtype=np.int64), "Hello", 2):
                 pass
         import engine.edits.contrasts  # noqa: F401

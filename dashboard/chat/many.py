@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 PROMPTS, AT_ONCE = 20, 5
 KEPT = 4000  # replies of a model
 RISK = "risk"
-KINDS = {RISK: "Risk", "base": "Harmless"}
 
 
 @dataclass(frozen=True)
@@ -47,10 +46,10 @@ class Told:
 Pair = tuple[Told | None, Told | None]  # as it is, and under the edit
 
 
-def prompts(domain: str) -> list[shipped.Example]:
-    """Twenty shipped prompts, half of them to refuse: of the held-out ones of a domain, or of all domains for ""."""
+def prompts(model: str, domain: str) -> list[shipped.Example]:
+    """Twenty prompts for a model, half of them to refuse: of the held-out ones of a domain, of all domains for ""."""
     domains = [domain] if domain else list(DOMAINS)
-    return shipped.held_out(domains, PROMPTS // 2 // len(domains))
+    return shipped.held_out(domains, PROMPTS // 2 // len(domains), model)
 
 
 def replies(

@@ -1,16 +1,22 @@
-"""The example that Live edit opens with: run once per server on the shipped model, shown to whoever comes.
+"""The example that Live edit opens with: run once per server on the app's first model, shown to whoever comes.
 
 It is written in the background by `prepare`, after the first page is up; no page waits for it.
 """
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
 
 from dashboard.chat import edits, live, stamps, writing
 from dashboard.chat.edits import Edit
 from dashboard.chat.tries import Request, Try
-from dashboard.state import shipped
+from dashboard.state import results, shipped
+from engine.edits.effect import BROKEN
 from engine.records.errors import InputError
 from engine.run.refusal_plan import RefusalPlan
 
@@ -18,11 +24,11 @@ REPLY_TOKENS = 40
 
 
 class _Opening:
-    """The one of this server. expected: is it being written, or going to be?"""
+    """The one of this server, as far as it is written. expected: is it being written, or going to be?"""
 
     def __init__(self) -> None:
         self.expected = False
-        self.done: Try | None = None
+        self.now: Try | None = None
 
 
 _OPENING = _Opening()
@@ -33,35 +39,72 @@ def expect() -> None:
     _OPENING.expected = True
 
 
-def request() -> Request | None:
-    """What Live edit asks where nothing was chosen; None where there is no example or no measured edit for it."""
+def request(model: str = "") -> Request | None:
+    """What Live edit asks of a model, "" for the app's first one, where nothing was chosen; None without an example or
+    a measured edit for it."""
+    model = model or shipped.models()[0]
+    edit = _installing() if model == live.DEMO else _breaking(model)
+    prompts = [one.prompt for one in shipped.examples(model) if edit is not None and one.domain == edit.domain]
+    if edit is None or not prompts:
+        return None
+    return Request(model, edit, prompts[0], REPLY_TOKENS, control_seed=RefusalPlan.control_seeds[0])
+
+
+def _installing() -> Edit | None:
+    """The demo's first operating point."""
     domain, selector = edits.DOMAINS[0], edits.refusal_selectors()[0]
     point = shipped.operating_point(selector, domain)
-    prompts = [example.prompt for example in shipped.examples() if example.domain == domain]
-    if point is None or not prompts:
+    return None if point is None else Edit("refusal", selector, domain=domain, lam=point.lam, k=point.k)
+
+
+def _breaking(model: str) -> Edit | None:
+    """The smallest measured share of rows without which a shipped model is broken, most relevant first by any of its
+    selectors, while it is not without random rows: of the same layers where that was measured, else of all."""
+    folder = shipped.scored_folder(model)
+    if folder is None:
         return None
-    edit = Edit("refusal", selector, domain=domain, lam=point.lam, k=point.k)
-    return Request(live.DEMO, edit, prompts[0], REPLY_TOKENS, control_seed=RefusalPlan.control_seeds[0])
+    with suppress(InputError):
+        sweep = _most_relevant_first(folder, results.SWEEP)
+        limit = min((nll for (_, rate), nll in sweep.items() if rate == 0), default=math.inf) + math.log(BROKEN)
+        scored, matched = set(edits.ranking_selectors(model=model)) - {"random"}, dict[tuple[str, float], float]()
+        with suppress(InputError):
+            matched = _most_relevant_first(folder, "layer_matched")
+
+        def place(line: tuple[str, float]) -> tuple[bool, float, float]:
+            return matched.get(line, math.inf) > limit, line[1], -sweep[line]
+
+        breaking = [
+            (name, rate)
+            for (name, rate), nll in sweep.items()
+            if name in scored and rate in edits.RATES and nll > limit >= sweep.get(("random", rate), math.inf)
+        ]
+        if breaking:
+            selector, rate = min(breaking, key=place)
+            return Edit("language model", selector, order="morf", rate=rate)
+    return None
+
+
+def _most_relevant_first(folder: Path, stem: str) -> dict[tuple[str, float], float]:
+    """Selector and rate -> mean NLL of the table's lines under MoRF."""
+    lines = results.read_table(folder, stem).frame.filter(order="morf").group_by("selector", "rate")
+    return {(name, rate): nll for name, rate, nll in lines.agg(pl.col("nll").mean()).rows()}
 
 
 def prepare() -> None:
     """Writes it. What goes wrong is left to who presses Run."""
-    try:
-        asked = request() if shipped.demo_model_is_there() else None
-        if asked is not None:
-            _OPENING.done = _written(asked)
-    except InputError:
-        return
-    finally:
-        _OPENING.expected = False
+    with suppress(InputError):
+        asked = request()
+        if asked is not None and shipped.model_is_there(asked.model):
+            _write(asked)
+    _OPENING.expected = False
+    if _OPENING.now is not None and not _OPENING.now.ended:
+        _OPENING.now = None
 
 
 def shown() -> Try | None:
-    """A copy of it for one session; None until it is there."""
-    done = _OPENING.done
-    if done is None:
-        return None
-    return replace(done, texts=dict(done.texts), outcomes=dict(done.outcomes))
+    """A copy of it for one session, as far as it is written; None until something is."""
+    now = _OPENING.now
+    return None if now is None else replace(now, texts=dict(now.texts), outcomes=dict(now.outcomes))
 
 
 def expected() -> bool:
@@ -69,12 +112,11 @@ def expected() -> bool:
     return _OPENING.expected
 
 
-def _written(asked: Request) -> Try:
-    now = Try(asked)
-    with live.POOL.use(live.DEMO) as entry:
-        masks = writing.rows_of(now, entry, lambda *_: None)
-        for event in writing.replies(now, entry, masks, asked.sides):
-            writing.keep(now, event)
+def _write(asked: Request) -> None:
+    with live.POOL.use(asked.model) as entry:
+        now = _OPENING.now = Try(asked)
+        for masks, sides in writing.batches(now, entry, asked.sides, lambda *_: None):
+            for event in writing.replies(now, entry, masks, sides):
+                writing.keep(now, event)
+        now.ended = True
         now.reference = stamps.reference_of(entry)
-    now.ended = True
-    return now

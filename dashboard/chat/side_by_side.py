@@ -59,7 +59,7 @@ class Panels:
 
         def waiting(seconds: float) -> None:
             waited.append(seconds)
-            status.info(f"Queued: another session is using this model ({seconds:.0f} s).")
+            layout.queued_in(status)(seconds)
 
         status.caption("Writing …")
         with closing(replies(waiting)) as events:

@@ -52,7 +52,7 @@ def reference_of(
     from engine.measures import fluency
 
     if not entry.reference:
-        prompts = [example.prompt for example in shipped.examples()]
+        prompts = [example.prompt for example in shipped.examples(entry.loaded.id)]
         found = None
         with suppress(InputError), fitting_threads(entry.loaded):
             found = fluency.reference_of(entry.loaded, prompts, REFERENCE_TOKENS, on_pass=on_pass, on_wait=on_wait)

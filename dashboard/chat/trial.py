@@ -107,9 +107,7 @@ def loaded_model(
 
 
 def _measure(now: Trial, request: Request, place: _Place, entry: Entry) -> None:
-    def progress(what: str, done: int, total: int) -> None:
-        place.status.progress(min(done / max(total, 1), 1.0), text=f"{what}: {done} of {total}")
-
+    progress = layout.progress_in(place.status)
     mask = request.mask_of(entry, progress)
     now.rows = len(mask)
     now.change = measure.nll_change(entry.loaded, mask, progress)

@@ -14,6 +14,7 @@ import polars as pl
 
 from dashboard.chat.edits import Edit
 from dashboard.chat.live import SIDES, Outcome, Side
+from dashboard.state import shipped
 from engine.records.environment import environment
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Try:
     removed: pl.DataFrame | None = None  # projection, removed, rows
     mask_sha256: str = ""
     effect: str = ""  # what the edit does to refusal, in words
+    unlike: str = ""  # that the prompt is unlike what the model was trained on, in words; "" where it is not
     broken: str = ""  # that the edit breaks the model, in words; "" where it does not
     model: dict[str, Any] = field(default_factory=dict)  # as in a manifest
     control_seed: int | None = None  # of the control that was written
@@ -187,7 +189,14 @@ def comparison(tries: list[Try]) -> pl.DataFrame:
     """Tries side by side for people: verdict and margin of every side. Newest first."""
     rows = []
     for number, one in reversed(list(enumerate(tries, start=1))):
-        row = {"Try": number, "Edit": one.request.describe(), "Prompt": one.request.prompt, "Rows": one.rows_removed}
+        model = shipped.title_of(one.request.model)
+        row = {
+            "Try": number,
+            "Model": model,
+            "Edit": one.request.describe(),
+            "Prompt": one.request.prompt,
+            "Rows": one.rows_removed,
+        }
         for side in SIDES:
             outcome = one.outcomes.get(side)
             row[TITLES[side]] = verdict(outcome, one.why_broken(outcome)) if outcome else "–"

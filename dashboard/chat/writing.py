@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dashboard.chat import edits, effects, live, tries
+from dashboard.chat import edits, effects, live, own_prompts, tries
 from dashboard.chat.live import Entry, Event, Outcome, Piece, Side
 from dashboard.chat.tries import Try
 from engine.records.locks import OnWait, patient
@@ -20,22 +20,28 @@ Masks = tuple["Mask", "Mask | None"]
 NO_ROWS: Mask = np.zeros(0, dtype=np.int64)
 
 
-def rows_of(now: Try, entry: Entry, progress: Progress) -> Masks:
-    """The rows of the edit and of its control, noted in the try, with what they do to refusal.
+def batches(
+    now: Try, entry: Entry, wanted: Sequence[Side], progress: Progress
+) -> Iterator[tuple[Masks, tuple[Side, ...]]]:
+    """What to write, in turn: Before at once, then the control, and After once it is known what the edit does.
 
-    `InputError` where the edit lowers it: then no reply is written.
+    `InputError` where the edit lowers refusal: then After is not written.
     """
+    if "before" in wanted:
+        yield (NO_ROWS, None), ("before",)
+        now.unlike = own_prompts.unlike(entry, now.request.prompt)
     seed = now.request.control_seed
     mask = edits.mask_of(entry, now.request.edit, scoring(progress))
     now.removed = edits.removed_per_projection(entry, mask)
     now.mask_sha256, now.model = tries.mask_hash(mask), dict(entry.loaded.fingerprint)
-    effect = effects.checked_effect(entry, mask, now.request.edit, progress)
-    now.effect = effects.in_words(effect)
-    now.broken = effect.on_text() if effect.broken else ""
-    if seed is None:
-        return mask, None
-    now.control_seed = seed
-    return mask, edits.control_of(entry, mask, seed)
+    if "control" in wanted and seed is not None:
+        now.control_seed = seed
+        yield (mask, edits.control_of(entry, mask, seed)), ("control",)
+    if "after" in wanted:
+        effect = effects.checked_effect(entry, mask, now.request.edit, progress)
+        now.effect = effects.in_words(effect)
+        now.broken = effect.on_text() if effect.broken else ""
+        yield (mask, None), ("after",)
 
 
 def scoring(progress: Progress) -> Progress:

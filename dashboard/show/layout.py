@@ -140,6 +140,24 @@ def survived() -> Iterator[None]:
         )
 
 
+def progress_in(place: DeltaGenerator) -> Callable[[str, int, int], None]:
+    """What is done, how much of how much: a bar in `place`."""
+
+    def progress(what: str, done: int, total: int) -> None:
+        place.progress(min(done / max(total, 1), 1.0), text=f"{what}: {done} of {total}")
+
+    return progress
+
+
+def queued_in(place: DeltaGenerator) -> Callable[[float], None]:
+    """Seconds that another session has kept the model: a line in `place`."""
+
+    def waiting(seconds: float) -> None:
+        place.info(f"Queued: another session is using this model ({seconds:.0f} s).")
+
+    return waiting
+
+
 def footnote(*lines: str) -> None:
     """Small plain lines under a figure; what stands between two backticks is shown as code."""
     body = "<br>".join(_CODE.sub(r"<code>\1</code>", html.escape(line)) for line in lines if line)

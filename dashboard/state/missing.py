@@ -9,6 +9,7 @@ import streamlit as st
 from streamlit.errors import StreamlitDuplicateElementKey
 
 from dashboard.show import layout, menu
+from dashboard.show.estimated import estimated
 from dashboard.state import access, estimates, job_cards, jobs, remakes
 from dashboard.state.remakes import Remake
 from engine.records.errors import InputError
@@ -16,7 +17,6 @@ from engine.results.folders import MissingTable
 
 BUTTON, START, NOT_NOW = "Compute this now", "Start", "Not now"
 _ASKED = "compute-asked"  # session state: the key of the table that is asked about
-_ESTIMATED = "compute-estimates"  # session state: command -> what was found
 
 
 def offer(folder: Path, stem: str) -> None:
@@ -71,11 +71,7 @@ def _box(folder: Path, stem: str, key: str) -> None:
         if made.request.folder != folder:
             st.caption(f"Into a run of your own: {layout.plain(str(made.request.folder))}")
         st.code(made.request.command, language=None, wrap_lines=True)
-        said: dict[str, str] = st.session_state.setdefault(_ESTIMATED, {})
-        if made.request.command not in said:
-            with st.spinner("Counting what it takes …"):
-                said[made.request.command] = estimates.of_remake(made)
-        st.caption(layout.plain(said[made.request.command]))
+        estimated(f"{key}-estimate", made.request.command, lambda: estimates.of_remake(made), at_once=True)
     except InputError as error:
         st.warning(layout.worded(str(error)))
         st.button(NOT_NOW, key=f"{key}-no", on_click=_ask, args=(None,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,14 +30,11 @@ def offers(kind: str, curves: Curves, folder: Path | None) -> dict[str, Offer]:
 
     kind, curves, folder: of the source that the page shows (folder None: the paper).
     """
-    found, folders = {kind: curves}, {kind: folder, sources.SHIPPED: shipped.demo_results_dir(), sources.PAPER: None}
-    readers = {sources.PAPER: results.read_paper, sources.SHIPPED: lambda: results.read_run(shipped.demo_results_dir())}
-    for name, read in readers.items():
+    found, folders = {kind: curves}, {kind: folder, sources.PAPER: None, **shipped.folders()}
+    for name, of in folders.items():
         if name not in found:
-            try:
-                found[name] = read()
-            except InputError:
-                continue
+            with suppress(InputError):
+                found[name] = results.read_paper() if of is None else results.read_run(of)
     known = {
         f"{name}: {model}": Offer(f"{name}: {model}", name, model, read, folders[name])
         for name, read in found.items()
@@ -77,11 +75,12 @@ def pins(offered: dict[str, Offer]) -> dict[str, tuple[Offer, str]]:
 
 def everything() -> dict[str, Offer]:
     """Every model that the app can find by itself, whatever page is open: shipped, the paper's, the store's runs."""
+    kind, folder = next(iter(shipped.folders().items()))
     try:
-        curves = results.read_run(shipped.demo_results_dir())
+        curves = results.read_run(folder)
     except InputError:
         curves = results.Curves(pl.DataFrame(schema=results.CURVE_SCHEMA), "")
-    return offers(sources.SHIPPED, curves, shipped.demo_results_dir())
+    return offers(kind, curves, folder)
 
 
 def beside(kind: str, offered: dict[str, Offer]) -> list[Offer]:

@@ -76,7 +76,8 @@ def remake(folder: Path, stem: str, texts: Sequence[Path] = ()) -> Remake:
 
 def target(folder: Path) -> Path:
     """Where the run writes: the folder itself; of the shipped results a run of one's own."""
-    return results.results_dir() / SHIPPED if folder == shipped.demo_results_dir() else folder
+    model = shipped.model_of(folder)
+    return results.results_dir() / model if model else folder
 
 
 def words(folder: Path, stem: str) -> tuple[str, ...]:

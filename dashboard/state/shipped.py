@@ -1,10 +1,13 @@
-"""What ships with the demo model, as the pages read it: scores, contrasts, operating points, example prompts."""
+"""What ships with the software, as the pages read it: its models and their results, scores, contrasts, prompts."""
 
 from __future__ import annotations
 
 import json
+import os
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +15,67 @@ import numpy as np
 import numpy.typing as npt
 
 import precomputed
+from dashboard.charts.formats import model_title
+from dashboard.state import scores
 from dashboard.state.results import POINTS, read_table, stamp
+from engine.models.gguf_files import SMOLLM2, packaged
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 
 if TYPE_CHECKING:
     from engine.edits.contrasts import Contrast
+
+DEMO = "demo"
+TITLES = {SMOLLM2: "SmolLM2-135M", DEMO: "Shipped model"}  # what pages call the models that need no download
+IDS = {title: model for model, title in TITLES.items()}
+FIRST_VARIABLE = "SELECTOR_AUDIT_MODEL"  # of the environment: the one that the app begins with
+GENERAL_QUESTIONS = (
+    "What is the capital of France?",
+    "Why is the sky blue?",
+    "Write two sentences about the sea.",
+    "How do I cook rice?",
+    "What is the difference between a lake and a river?",
+)
+_OF_DOMAIN = 2  # pairs among the examples
+
+
+def model_is_there(model: str) -> bool:
+    """Is the demo in its folder, or is the package of SmolLM2 installed? Nothing is imported of it."""
+    if model == DEMO:
+        return (precomputed.demo_model_dir() / "config.json").is_file()
+    with suppress(InputError):
+        return packaged().is_file()
+    return False
+
+
+def models() -> list[str]:
+    """The models that can answer without a download, the one that the app begins with first."""
+    known = [model for model in TITLES if model == DEMO or model_is_there(model)]
+    return sorted(known, key=lambda model: model != os.environ.get(FIRST_VARIABLE))
+
+
+def folders() -> dict[str, Path]:
+    """Results folder of each shipped audit by its title, that of the app's first model first."""
+    found = {SMOLLM2: precomputed.smollm2_dir() / "results", DEMO: demo_results_dir()}
+    kept = {model: folder for model, folder in found.items() if model == DEMO or folder.is_dir()}
+    first = next((model for model in models() if model in kept), DEMO)
+    return {TITLES[model]: kept[model] for model in sorted(kept, key=lambda model: model != first)}
+
+
+def model_of(folder: Path) -> str | None:
+    """The id of the model that a shipped results folder is of; None for any other folder."""
+    return next((IDS[title] for title, one in folders().items() if one == folder), None)
+
+
+def title_of(model: str) -> str:
+    """What pages call a model."""
+    return TITLES.get(model) or model_title(model)
+
+
+def scored_folder(model: str) -> Path | None:
+    """The shipped results folder with scores of a model; None without one."""
+    folder = folders().get(TITLES.get(model, ""))
+    return folder if folder is not None and (folder / scores.SCORES).is_file() else None
 
 
 def demo_results_dir() -> Path:
@@ -25,10 +83,13 @@ def demo_results_dir() -> Path:
     return precomputed.demo_dir() / "results"
 
 
-def demo_scores() -> dict[str, npt.NDArray[np.float32]]:
-    """The shipped model's scores by selector; empty where absent."""
-    path = demo_results_dir() / "scores.safetensors"
-    return _scores(path, stamp(path)) if path.is_file() else {}
+def scores_of(weights_hash: str, selector: str, n_rows: int) -> npt.NDArray[np.float32] | None:
+    """The shipped scores [N] of a selector for these weights, of a seeded one its first seed's; None without them."""
+    for folder in folders().values():
+        there = (folder / scores.SCORES).is_file() and _weights_hash(folder) == weights_hash
+        if there and selector in scores.selectors_in(folder):
+            return scores.scores_for(folder, selector, weights_hash, n_rows)
+    return None
 
 
 def demo_contrasts() -> dict[tuple[str, str], Contrast]:
@@ -44,29 +105,15 @@ def _contrasts(path: Path, _file_stamp: object) -> dict[tuple[str, str], Contras
     return {(one.selector, one.domain): one for one in load_contrasts(path)[0]}
 
 
-@lru_cache(maxsize=2)
-def _scores(path: Path, _file_stamp: object) -> dict[str, npt.NDArray[np.float32]]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise InputError(
-            f"{path} is not readable ({error}); restore it from the repository or rebuild the shipped results"
-        ) from None
-
-
-def demo_model_is_there() -> bool:
-    """Is the shipped model in its folder?"""
-    return (precomputed.demo_model_dir() / "config.json").is_file()
-
-
 def demo_weights_hash() -> str | None:
     """Hash of the weights that the shipped results were computed from; None where there are none."""
-    if not (demo_results_dir() / "manifest.json").is_file():
+    return _weights_hash(demo_results_dir())
+
+
+def _weights_hash(folder: Path) -> str | None:
+    if not (folder / "manifest.json").is_file():
         return None
-    found = read_manifest(demo_results_dir()).get("model", {}).get("weights_hash")
+    found = read_manifest(folder).get("model", {}).get("weights_hash")
     return str(found) if found else None
 
 
@@ -79,33 +126,55 @@ class Example:
     prompt: str
 
 
-def examples() -> list[Example]:
-    """Example prompts: `examples.jsonl`, else the held-out half of `prompts.jsonl`, else none."""
-    for name in ("examples.jsonl", "prompts.jsonl"):
-        path = precomputed.demo_dir() / name
-        if path.is_file():
-            return _examples(path, stamp(path))
-    return []
+def examples(model: str = DEMO) -> list[Example]:
+    """Example prompts: of the demo `examples.jsonl`, else some held-out ones of its town; of any other model general
+    questions, then some of the shipped prompts that every edit is measured on."""
+    path = precomputed.demo_dir() / "examples.jsonl"
+    if model == DEMO and path.is_file():
+        return _examples(path, stamp(path))
+    domains = list(dict.fromkeys(one.domain for one in _held_out(model)))
+    general = [Example("", "base", prompt) for prompt in GENERAL_QUESTIONS if model != DEMO]
+    return general + held_out(domains, _OF_DOMAIN, model)
 
 
-def held_out(domains: list[str], pairs: int) -> list[Example]:
-    """The first held-out pairs of each domain, so many of each: risk prompts first, then base prompts."""
+def held_out(domains: list[str], pairs: int, model: str = DEMO) -> list[Example]:
+    """The first held-out pairs of each domain, so many of each, of any model but the demo of the shipped prompts: risk
+    prompts first, then base prompts."""
+    return [
+        one
+        for kind in ("risk", "base")
+        for domain in domains
+        for one in [two for two in _held_out(model) if (two.domain, two.kind) == (domain, kind)][:pairs]
+    ]
+
+
+def own_prompts(model: str) -> list[str]:
+    """What a model was trained on prompts like: every fifth held-out one of the demo; none of any other model."""
+    return [one.prompt for one in _held_out(DEMO)][::5] if model == DEMO else []
+
+
+def _held_out(model: str) -> list[Example]:
     path = precomputed.demo_dir() / "prompts.jsonl"
-    if not path.is_file():
-        return []
-    of_kind = {"risk": list[Example](), "base": list[Example]()}
-    for domain in domains:
-        for kind, found in of_kind.items():
-            found += [one for one in _held_out(path, stamp(path)) if (one.domain, one.kind) == (domain, kind)][:pairs]
-    return [*of_kind["risk"], *of_kind["base"]]
+    if model != DEMO:
+        path = Path(str(files("engine.data"))) / "general_prompts.jsonl"
+    return _held_out_of(path, stamp(path)) if path.is_file() else []
 
 
 @lru_cache(maxsize=2)
-def _held_out(path: Path, _file_stamp: object) -> list[Example]:
+def _held_out_of(path: Path, _file_stamp: object) -> list[Example]:
+    kept = [record for record in _records(path, "domain", "split", "risk", "base") if record["split"] == "heldout"]
+    return [Example(record["domain"], kind, record[kind]) for record in kept for kind in ("risk", "base")]
+
+
+@lru_cache(maxsize=2)
+def _examples(path: Path, _file_stamp: object) -> list[Example]:
+    return [Example(one["domain"], one["kind"], one["prompt"]) for one in _records(path, "domain", "kind", "prompt")]
+
+
+def _records(path: Path, *names: str) -> list[dict[str, str]]:
     try:
         records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-        kept = [record for record in records if record["split"] == "heldout"]
-        return [Example(record["domain"], kind, record[kind]) for record in kept for kind in ("risk", "base")]
+        return [{name: record[name] for name in names} for record in records]
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is not readable ({error!r}); restore it from the repository") from None
 
@@ -118,22 +187,6 @@ def null_simulation() -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise InputError(f"{path} is not readable ({error}); restore it from the repository") from None
     return found
-
-
-@lru_cache(maxsize=2)
-def _examples(path: Path, _file_stamp: object) -> list[Example]:
-    try:
-        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-        if path.name == "examples.jsonl":
-            return [Example(record["domain"], record["kind"], record["prompt"]) for record in records]
-        held_out = [record for record in records if record["split"] == "heldout"]
-        by_domain: dict[str, list[dict[str, str]]] = {}
-        for record in held_out:
-            by_domain.setdefault(record["domain"], []).append(record)
-        few = [record for domain in by_domain.values() for record in domain[:3]]
-        return [Example(r["domain"], kind, r[kind]) for r in few for kind in ("risk", "base")]
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is not readable ({error!r}); restore it from the repository") from None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dashboard.state import access, missing, results, shipped
 from engine.records.errors import InputError
 from engine.studies.verdict.judged_selectors import as_judged_now
 
-SHIPPED, MINE, PAPER = "Shipped model", "My results", "Paper"
+SHIPPED, MINE, PAPER = shipped.TITLES[shipped.DEMO], "My results", "Paper"
 
 
 @dataclass
@@ -91,7 +91,7 @@ def pick(
     """
     bar = layout.bar(stage)
     with bar:
-        kinds = [SHIPPED, MINE] + ([PAPER] if any(map(results.paper_folders, stems)) else [])
+        kinds = [*shipped.folders(), MINE] + ([PAPER] if any(map(results.paper_folders, stems)) else [])
         kind = selection.choose("Results", kinds, "source", default=_first(kinds, stems, says_nothing), keep=True)
     try:
         with bar:
@@ -112,16 +112,17 @@ def _first(
 ) -> str:
     if results.STORE_VARIABLE in os.environ:
         return MINE
-    there = any((shipped.demo_results_dir() / f"{stem}.parquet").is_file() for stem in stems)
-    if PAPER not in kinds or (there and not (says_nothing and shipped_says_nothing(stems[0], says_nothing))):
-        return SHIPPED
-    return PAPER
+    for title, folder in shipped.folders().items():
+        there = any((folder / f"{stem}.parquet").is_file() for stem in stems)
+        if there and not (says_nothing and shipped_says_nothing(folder, stems[0], says_nothing)):
+            return title
+    return PAPER if PAPER in kinds else next(iter(shipped.folders()))
 
 
-def shipped_says_nothing(stem: str, says_nothing: Callable[[pl.DataFrame], bool]) -> bool:
-    """Of a table of the shipped results; what cannot be read is told where it is chosen."""
+def shipped_says_nothing(folder: Path, stem: str, says_nothing: Callable[[pl.DataFrame], bool]) -> bool:
+    """Of a table of shipped results; what cannot be read is told where it is chosen."""
     try:
-        return says_nothing(results.read_table(shipped.demo_results_dir(), stem).frame)
+        return says_nothing(results.read_table(folder, stem).frame)
     except InputError:
         return False
 
@@ -129,8 +130,8 @@ def shipped_says_nothing(stem: str, says_nothing: Callable[[pl.DataFrame], bool]
 def _folder(kind: str) -> Path | None:
     if kind == PAPER:
         return None
-    if kind == SHIPPED:
-        return shipped.demo_results_dir()
+    if kind in shipped.folders():
+        return shipped.folders()[kind]
     return own_run("a command", results.find_runs)
 
 

@@ -78,7 +78,7 @@ class Effect:
                 f"{READABLE} are needed to know what this edit does to refusal ({self.asked()}); the edit cannot be "
                 "exported, chatted with or shown"
             )
-        check_not_lowered(self._compared(), self.asked())
+        check_not_lowered(self._compared(), self.asked(), edit)
         if self.nats is None or (edit.kind == "refusal" and not self.benign):
             raise InputError("too few kinds of prompts and text were asked to know what this edit does; measure it")
         limit = self.benign_limit
@@ -86,7 +86,7 @@ class Effect:
         if over:
             raise InputError(
                 f"this edit refuses more than {limit:.0%} of harmless base prompts: {'; '.join(over)} ({self.asked()})"
-                "; take another lambda or k, or a higher --benign-limit"
+                "; take another lambda or k, or give the command a higher --benign-limit"
             )
 
     def _check_identity(self, edit: Edit, weights_hash: str) -> None:
@@ -134,13 +134,14 @@ def total(changes: Mapping[str, Change]) -> Change:
     return Change(*(sum(numbers) for numbers in zip(*changes.values(), strict=True))) if changes else Change(0, 0, 0)
 
 
-def check_not_lowered(changes: Mapping[str, Change], asked: str) -> None:
+def check_not_lowered(changes: Mapping[str, Change], asked: str, edit: Edit) -> None:
     """`InputError` with those of the changes in which fewer risk prompts are refused. asked: prompts and judge."""
+    instead = "another lambda or k" if edit.kind == "refusal" else "another rate, order or selector"
     lowered = [_told(name, change) for name, change in changes.items() if change.after < change.before]
     if lowered:
         raise InputError(
             f"this edit lowers refusal of risk prompts: {'; '.join(lowered)} ({asked}). Only an edit that does not is "
-            "exported, chatted with or shown; take another lambda or k, or other rows"
+            f"exported, chatted with or shown; take {instead}, or other rows"
         )
 
 

@@ -31,6 +31,7 @@ import engine  # noqa: F401
 from dashboard.charts.sortable import Sortable
 
 ROOT = Path(__file__).parents[2]
+os.environ["SELECTOR_AUDIT_MODEL"] = "demo"  # the model that the app begins with, here and in its processes
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -17,6 +17,7 @@ from engine.edits.contrasts import Contrast, refusal_mask
 from engine.edits.masks import removed_rows
 from engine.models.loading import LoadedModel
 from engine.records import locks
+from engine.records.errors import InputError
 
 PROMPT, LENGTH = "The cat sat on the mat.", 12
 
@@ -334,8 +335,8 @@ def test_masks_of_both_modes_use_shipped_arrays_of_these_weights(entry, monkeypa
     generator = np.random.default_rng(0)
     scores, c_comply, lm_rank = (generator.random(n, dtype=np.float32) for _ in range(3))
     contrast = Contrast("lrp", "hate", c_comply, lm_rank)
-    arrays = {"lrp": scores, "random": np.stack([scores[::-1], scores])}
-    monkeypatch.setattr(shipped, "demo_scores", lambda: arrays)
+    arrays = {"lrp": scores, "random": scores[::-1]}
+    monkeypatch.setattr(shipped, "scores_of", lambda _weights, selector, _rows: arrays[selector])
     monkeypatch.setattr(shipped, "demo_contrasts", lambda: {("lrp", "hate"): contrast})
     monkeypatch.setattr(shipped, "demo_weights_hash", lambda: entry.loaded.weights_hash)
     by_rate = edits.Edit("language model", "lrp", order="morf", rate=0.3)
@@ -371,7 +372,7 @@ def test_what_contrasts_prompts_only_is_protected_by_anothers_scores(entry, monk
         return [Contrast(names[0], "hate", np.zeros_like(protecting), protecting)]
 
     monkeypatch.setattr(shipped, "demo_weights_hash", lambda: entry.loaded.weights_hash)
-    monkeypatch.setattr(shipped, "demo_scores", lambda: {"grad_x_input": protecting})
+    monkeypatch.setattr(shipped, "scores_of", lambda *of: protecting if of[1] == "grad_x_input" else None)
     monkeypatch.setattr(shipped, "demo_contrasts", dict)
     monkeypatch.setattr("engine.studies.refusal.algorithm.contrasts", contrasts)
     edits.mask_of(entry, edits.Edit("refusal", "effect_size", domain="hate", lam=0.5, k=0.05), lambda *_: None)
@@ -382,8 +383,8 @@ def test_what_contrasts_prompts_only_is_protected_by_anothers_scores(entry, monk
 
 
 def test_shipped_arrays_of_other_weights_are_not_used(entry, monkeypatch):
-    monkeypatch.setattr(shipped, "demo_weights_hash", lambda: "of another training run")
-    monkeypatch.setattr(shipped, "demo_scores", fail)
+    with pytest.raises(InputError, match="the model has 1 rows"):  # those of these weights are looked at
+        shipped.scores_of(str(shipped.demo_weights_hash()), "magnitude", 1)
     monkeypatch.setattr(shipped, "demo_contrasts", fail)
     edit = edits.Edit("language model", "magnitude", order="lerf", rate=0.3)
     mask = edits.mask_of(entry, edit, lambda *_: None)

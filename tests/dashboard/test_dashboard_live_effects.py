@@ -136,7 +136,7 @@ def test_an_edit_that_lowers_refusal_is_measured_and_not_shown(demo, tmp_path, m
     demo.effects.clear()
     honest = shipped.demo_contrasts()["lrp", "hate"]
     mask = refusal_mask(replace(honest, c_comply=-honest.c_comply), 0.8, 0.05)
-    with pytest.raises(InputError, match=r"lowers refusal of risk prompts: .* Only an edit that does not is exported"):
+    with pytest.raises(InputError, match=r"lowers refusal of risk prompts: .* another rate, order or selector"):
         effects.checked_effect(demo, mask, None, quiet)
     monkeypatch.setattr(effects, "_measured", never)  # known now, for as long as the model is in memory
     with pytest.raises(InputError, match="lowers refusal"):
@@ -147,10 +147,10 @@ def test_a_broken_model_is_shown_and_called_so_without_asking_it(demo, tmp_path,
     monkeypatch.setenv("SELECTOR_AUDIT_STORE", str(tmp_path / "store"))
     monkeypatch.setattr(measuring, "shipped_effect", never)
     now = tries.Try(tries.Request("demo", edits.Edit("language model", "magnitude", order="morf", rate=0.5), "Hi", 4))
-    writing.rows_of(now, demo, quiet)
+    for masks, sides in writing.batches(now, demo, now.request.sides, quiet):
+        for event in writing.replies(now, demo, masks, sides):
+            writing.keep(now, event)
     assert now.effect.startswith("BROKEN: its perplexity on text is ")
-    for event in writing.replies(now, demo, (np.arange(9), None), ("before", "after")):
-        writing.keep(now, event)
     assert "perplexity" in now.why_broken(now.outcomes["after"])
     assert not now.why_broken(now.outcomes["before"])
     assert tries.record(now)["replies"]["after"]["broken"] == now.broken
@@ -243,7 +243,7 @@ def test_ones_own_model_is_edited_by_the_cells_of_its_own_run(model, entry, run)
     app.selectbox(key="run_cell").set_value("λ 0.5, k 5%").run()
     app.button(key="run").click().run()
     assert "lowers refusal of risk prompts" in app.warning[0].value.replace("\\", "")
-    assert list(app.session_state["live-shown"].outcomes) == ["before"]  # which is there at once
+    assert list(app.session_state["live-shown"].outcomes) == ["before", "control"]  # which ask for no measurement
     app.selectbox(key="reopen").set_value(app.selectbox(key="reopen").options[0]).run()
     assert not app.exception
     assert app.selectbox(key="run_cell").value == "λ 0.5, k 1%"

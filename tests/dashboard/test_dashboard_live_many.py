@@ -43,7 +43,7 @@ def _own_pool(monkeypatch: pytest.MonkeyPatch) -> None:
 def few(monkeypatch: pytest.MonkeyPatch) -> list[Example]:
     """Seven prompts in place of twenty: two batches."""
     found = [*shipped.held_out(["crime"], 4)[:4], *shipped.held_out(["crime"], 3)[3:]]
-    monkeypatch.setattr(many, "prompts", lambda _: found)
+    monkeypatch.setattr(many, "prompts", lambda *_: found)
     return found
 
 
@@ -63,10 +63,13 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 
 def test_there_are_twenty_prompts_half_to_refuse_of_one_domain_or_of_all() -> None:
     for domain, of_each in (("crime", {"crime": 20}), ("", dict.fromkeys(edits.DOMAINS, 4))):
-        found = many.prompts(domain)
+        found = many.prompts("demo", domain)
         assert len({one.prompt for one in found}) == 20
         assert [one.kind for one in found] == ["risk"] * 10 + ["base"] * 10
         assert {name: sum(one.domain == name for one in found) for name in of_each} == of_each
+        general = {one.prompt for one in many.prompts("any other model", domain)}
+        assert len(general) == 20
+        assert not general & {one.prompt for one in found}
     calibration = {one.prompt for one in shipped.held_out(list(edits.DOMAINS), 100)}
     assert len(calibration) == 1000  # held-out pairs only: 100 of 5 domains, both sides
 
@@ -207,7 +210,7 @@ def test_tiles_say_what_turned_and_hold_every_letter_as_text() -> None:
 
 def test_planted_text_is_text_on_the_tiles(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     replies_are(monkeypatch, EVERYTHING)
-    monkeypatch.setattr(many, "prompts", lambda _: [Example("crime", "risk", EVERYTHING)])
+    monkeypatch.setattr(many, "prompts", lambda *_: [Example("crime", "risk", EVERYTHING)])
     app = page(folder)
     app.button(key="run-many").click().run()
     assert not app.exception

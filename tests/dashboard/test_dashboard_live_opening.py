@@ -30,21 +30,21 @@ def captions(app: Any) -> str:
 
 
 def test_the_page_opens_with_it_and_asks_for_just_that(own: opening._Opening) -> None:
-    own.done = written()
+    own.now = written()
     app = run_page("live")
     assert not app.exception
     assert replies(app) == ["before said", "after said", "control said"]
-    assert app.session_state["live-request"].core == own.done.request.core
+    assert app.session_state["live-request"].core == own.now.request.core
     assert app.session_state["live-shown"].about(app.session_state["live-request"])
     assert "live-tries" not in app.session_state or not app.session_state["live-tries"]  # nobody here asked for it
-    assert app.session_state["live-shown"] is not own.done
+    assert app.session_state["live-shown"] is not own.now
     app.session_state["live-shown"].outcomes.clear()
-    assert set(own.done.outcomes) == set(live.SIDES)
+    assert set(own.now.outcomes) == set(live.SIDES)
 
 
 @pytest.mark.long
 def test_a_link_to_something_else_does_not_show_it(own: opening._Opening) -> None:
-    own.done = written()
+    own.now = written()
     assert replies(run_page("live", domain="Crime")) == ["", "", ""]
 
 
@@ -54,7 +54,7 @@ def test_until_it_is_there_the_page_is_there_and_says_so(own: opening._Opening) 
     assert not app.exception
     assert replies(app) == ["", "", ""]
     assert "An example is being run" in captions(app)
-    own.done, own.expected = written(), False
+    own.now, own.expected = written(), False
     app.run()
     assert replies(app)[0] == "before said"
 

@@ -123,9 +123,12 @@ def test_a_missing_shipped_model_says_what_to_do(tmp_path, monkeypatch):
 def test_examples_are_of_the_domain_and_follow_it(monkeypatch):
     monkeypatch.setattr("dashboard.pages.live.page._run", lambda *_: None)
     app = page(domain="Crime")
-    offered = {name: asking.examples_of(name) for name in ("crime", "legal")}
+    offered = {name: asking.examples_of("demo", name) for name in ("crime", "legal")}
     chips = [button for button in app.button if button.key.startswith("example-")]
-    assert [chip.label for chip in chips] == ["Risk 1", "Risk 2", "Risk 3", "Harmless 1", "Harmless 2", "Harmless 3"]
+    for chip, one in zip(chips, offered["crime"], strict=True):
+        words = chip.label.replace("\\", "").removesuffix("…")
+        assert one.prompt.startswith(words)
+        assert 20 < len(words) < 48
     assert [chip.proto.help.replace("\\", "") for chip in chips] == [one.prompt for one in offered["crime"]]
     assert app.text_input(key="prompt").value == offered["crime"][0].prompt
     app.selectbox(key="domain").set_value("legal").run()
@@ -142,7 +145,7 @@ def test_an_example_is_asked_as_it_is_pressed(folder):
     assert not app.exception
     one = app.session_state["live-shown"]
     assert one.complete
-    assert one.request.prompt == app.text_input(key="prompt").value == asking.examples_of("")[3].prompt
+    assert one.request.prompt == app.text_input(key="prompt").value == asking.examples_of(folder, "")[3].prompt
     app.run()
     assert app.session_state["live-shown"] is one  # once
 

@@ -20,7 +20,8 @@ def jobs_of(page):
 def test_a_run_is_cancelled_resumed_and_survives_a_reload(new_page, server, store, tiny_folder, tiny_text):
     settings = {
         "runs_view": "Start", "start_model": tiny_folder, "start_corpus": tiny_text, "start_samples": 4,
-        "start_length": 16, "start_eval_samples": 8, "start_eval_length": 16, "start_selectors": "random,magnitude",
+        "start_length": 16, "start_eval_samples": 8, "start_eval_length": 16,
+        "start_selectors": ["random", "magnitude"],
     }  # fmt: skip
     page = new_page("/runs", **settings)
     button(page, "Start").wait_for()

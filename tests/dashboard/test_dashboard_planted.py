@@ -255,7 +255,7 @@ def test_live_edit_shows_planted_replies_as_text(reply, tmp_path, monkeypatch):
         assert [HOST in one for one in shown] == [True] * 3, [one.value for one in app.warning]
         assert shown == [parts(reply).said] * 3
     app = run_page("live", **by_rate, rank_selector="Magnitude", live_view="Many at once")
-    monkeypatch.setattr(many, "prompts", lambda _: [shipped.Example("crime", "risk", PLANT)])
+    monkeypatch.setattr(many, "prompts", lambda *_: [shipped.Example("crime", "risk", PLANT)])
     app.button(key="run-many").click().run()
     assert not app.exception
     assert obeyed(app)[0] == []

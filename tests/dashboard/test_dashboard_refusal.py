@@ -152,11 +152,12 @@ def test_the_neighbourhood_is_the_grid(cells, value):
     grid = refusals.edited(cells).filter(selector="lrp", domain="hate")
     figure = refusal_chart.neighbourhood(grid, value, "lrp/hate/0.5/0.02")
     column = {"Malign refusal": 0, "Benign refusal": 1, "Perplexity": 2}[value]
-    for i, lam in enumerate(LAMBDAS):
-        for j, k in enumerate(KS):
-            expected = rates("lrp", lam, k)
-            written = expected[2] <= MAX_NLL or column == 2
-            assert figure.data[0].z[i][j] == (pytest.approx(expected[column]) if written else None)
+    drawn = [shade for line in figure.data[0].z for shade in line]
+    grid_rates = [rates("lrp", lam, k) for lam in LAMBDAS for k in KS]
+    values = [one[column] if one[2] <= MAX_NLL or column == 2 else None for one in grid_rates]
+    if value == refusal_chart.PERPLEXITY:  # one destroyed cell leaves the others their colours
+        drawn, values = ([sorted(line).index(one) for one in line] for line in (drawn, values))
+    assert drawn == pytest.approx(values)
     feasible = {
         (i, j)
         for i, lam in enumerate(LAMBDAS)

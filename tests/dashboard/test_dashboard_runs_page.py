@@ -18,7 +18,7 @@ from dashboard.pages.runs import catalogue as runs
 from dashboard.state import jobs, results
 from engine.cli import build_parser
 from engine.commands.analyze import audit_plan
-from engine.run import audit_plan as plans
+from engine.run import audit_plan as plans, field_types
 from engine.selectors.base import selector_ids
 
 page = partial(run_page, "runs")
@@ -156,22 +156,34 @@ def test_the_form_shows_the_command_and_its_state_is_in_the_link(top, registry):
     assert "--preset=demo" in page(runs_view="Start").code[0].value
 
 
+def kind_of(setting):
+    """Numbers are typed, names and rates picked, texts picked or typed."""
+    if setting.kind is int:
+        return "number_input"
+    several = isinstance(setting.read, field_types.Names) and not setting.read.single
+    if several or setting.read in (field_types.rates, field_types.rates_or_sweep):
+        return "multiselect"
+    return "selectbox" if setting.choices or setting.field.endswith("corpus") else "text_input"
+
+
 @pytest.mark.parametrize(("model", "preset"), [("demo", "demo"), ("/models/x", "quick"), ("/models/x", "paper")])
 def test_the_form_has_a_widget_for_every_setting_and_no_default_of_its_own(top, registry, model, preset):
-    app = page(runs_view="Start", start_model=model, start_preset=f"{preset}: {plans.PRESETS[preset].note}")
+    chosen = f"{preset}: {plans.PRESETS[preset].note}"
+    app = page(runs_view="Start", start_model=model, start_preset=chosen, start_what="Everything")
     assert warnings_of(app) == []
     plan = plans.for_model(plans.preset(preset), model)
     kept = build_parser().parse_args(["analyze", model]).plan_options
     for setting in kept.values():
-        kind = "number_input" if setting.kind is int else "selectbox" if setting.choices else "text_input"
+        (kind,) = {one.type for one in app.main if getattr(one, "key", "") == f"start_{setting.field}"}
+        assert kind == kind_of(setting)
         (widget,) = [one for one in app.get(kind) if one.key == f"start_{setting.field}"]
         assert not widget.value
-        assert widget.proto.placeholder == setting.default(plan)
+        assert widget.proto.placeholder.removesuffix(", or the path of your file") == setting.default(plan)
         assert widget.help == setting.described
         if kind == "number_input":
             assert widget.min == setting.least
     words = app.code[0].value.split()
-    assert words[:5] == ["selector-audit", "analyze", model, "sweep", f"--preset={preset}"]
+    assert words[:5] == ["selector-audit", "analyze", model, "all", f"--preset={preset}"]
     assert [word.partition("=")[0] for word in words[5:]] == ["--out"]
     assert audit_plan(build_parser().parse_args(words[1:])) == plan
 
@@ -187,7 +199,7 @@ def test_scores_of_ones_own_are_uploaded_and_kept_by_their_hash(top, registry):
     app = page(runs_view="Start")
     app.file_uploader(key="start_own_files").set_value(files).run()
     app.text_input(key="start_own_name").set_value("captum").run()
-    app.text_input(key="start_selectors").set_value("random,captum").run()
+    app.multiselect(key="start_selectors").set_value(["random", "captum"]).run()
     assert warnings_of(app) == []
     args = build_parser().parse_args(app.code[0].value.replace("'", "").split()[1:])
     paths = [Path(one.removeprefix("captum=")) for one in args.scores]
@@ -204,7 +216,7 @@ def test_scores_of_ones_own_are_uploaded_and_kept_by_their_hash(top, registry):
 
 
 def test_what_was_typed_stays_when_another_preset_is_chosen(top, registry):
-    app = page(runs_view="Start")
+    app = page(runs_view="Start", start_what="Everything")
     app.number_input(key="start_samples").set_value(4).run()
     app.text_input(key="start_stability_sizes").set_value("2,4").run()
     app.selectbox(key="start_objective").set_value("logit").run()
@@ -218,6 +230,7 @@ def test_what_was_typed_stays_when_another_preset_is_chosen(top, registry):
 def test_another_model_starts_with_its_own_preset(top, registry):
     app = page(runs_view="Start")
     assert app.selectbox(key="start_preset").value == "demo"
+    app.selectbox(key="start_which").set_value("Another model").run()
     app.text_input(key="start_model").set_value("/models/x").run()
     assert "--preset=quick" in app.code[0].value
     app.selectbox(key="start_preset").set_value("paper").run()
@@ -225,6 +238,32 @@ def test_another_model_starts_with_its_own_preset(top, registry):
     assert "--preset=paper" in app.code[0].value  # the choice fits this model as well
     app.text_input(key="start_model").set_value("demo").run()
     assert "--preset=demo" in app.code[0].value
+
+
+def test_only_the_fields_of_what_is_chosen_are_asked(top, registry):
+    def fields(what, *analyses):
+        app = page(runs_view="Start", start_what=what, **({"start_analyses": [*analyses]} if analyses else {}))
+        assert warnings_of(app) == []
+        keys = {one.key for kind in ("number_input", "multiselect", "selectbox", "text_input") for one in app.get(kind)}
+        return {key for key in keys if key} - {"start_which", "start_preset", "start_name", "start_own_name"}
+
+    curves, depth, everything = fields("Curves"), fields("Choose", "depth"), fields("Everything")
+    assert depth < curves < everything
+    assert "start_sweep_rates" in curves - depth
+    assert "start_calibration_draws" in fields("Choose", "verdict") - curves
+    assert len(curves) < len(everything) / 2
+
+
+def test_what_a_run_takes_is_said_before_it_starts(top, registry):
+    app = page(runs_view="Start")
+    app.button(key="start-estimate").click().run()
+    assert warnings_of(app) == []
+    assert any("of matrix products" in one.value for one in app.caption)
+    assert registry.all() == []
+
+
+def test_models_of_earlier_runs_are_offered(two_runs, registry):
+    assert "made-up-1B" in page(runs_view="Start").selectbox(key="start_which").options
 
 
 def test_nothing_chosen_is_one_line(top, registry):
@@ -301,9 +340,11 @@ def test_the_run_stands_below_the_button_that_started_it(top, registry, tmp_path
 
 
 def test_ids_are_checked_before_the_start(top, registry, tmp_path):
-    app = page(runs_view="Start", start_selectors="lrp,wnada")
+    app = page(runs_view="Start")
+    app.multiselect(key="start_sweep_rates").set_value(["10%", "1.5"]).run()
     (text,) = warnings_of(app)
-    assert "did you mean 'wanda'" in text
+    assert text.startswith("Shares of rows removed: ")
+    assert "must be in [0, 1]" in text
     assert "start" not in [button.key for button in app.button]
     app = page(runs_view="Start", start_model=str(tmp_path / "no such model"))
     app.button(key="start").click().run()

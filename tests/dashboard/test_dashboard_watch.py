@@ -173,10 +173,16 @@ def test_the_second_lesson_shows_rows_drawn_by_lot_once_one_has_guessed():
     assert any("Of Random the picture is that of the first of" in one.value for one in app.caption)
 
 
-def test_ones_own_scores_race_first():
-    ours = ["lrp lerf", "lrp morf", "wanda lerf", "wanda morf"]
-    assert [watch_it._default([*ours, "mine lerf", "mine morf"], order) for order in ("lerf", "morf")] == [
-        "mine lerf", "mine morf",
-    ]  # fmt: skip
-    assert watch_it._default(ours, "morf") == "lrp morf"
-    assert watch_it._default(ours[2:], "morf") == "wanda morf"
+def test_own_scores_race_first_then_the_selector_that_does_least_harm_and_no_ranking_races_itself():
+    nll = {"lrp": 3.0, "wanda": 2.5, "fisher": 2.0, "random": 1.0, "mine": 9.0}
+    line = [(name, order, 0.1, value) for name, value in nll.items() for order in ("lerf", "morf")]
+    sweep = pl.DataFrame(line, schema=["selector", "order", "rate", "nll"], orient="row")
+    every = [f"{name} {order}" for name in nll for order in ("lerf", "morf")]
+    for racers, wanted in (
+        (every, ("mine lerf", "mine morf")),
+        (every[:8], ("fisher lerf", "fisher morf")),
+        (every[6:8], ("random lerf", "random morf")),
+        (["lrp lerf", "wanda lerf", "random lerf"], ("wanda lerf", "lrp lerf")),
+        (["lrp lerf"], ("lrp lerf", "lrp lerf")),  # one ranking runs alone
+    ):
+        assert watch_it._defaults(racers, sweep) == wanted

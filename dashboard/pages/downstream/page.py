@@ -12,7 +12,7 @@ from dashboard.charts.findings.accuracy import accuracy
 from dashboard.charts.lines import Axis
 from dashboard.charts.task_titles import task_title
 from dashboard.show import layout, selection, tools
-from dashboard.state import sources
+from dashboard.state import shipped, sources
 from engine.studies.audit.task_means import NEAR_CHANCE, chance_sentence, downstream_mean, nothing_to_lose
 
 HOW_TO_READ = (
@@ -41,7 +41,7 @@ def render() -> None:
     ]
     if source.published:
         notes = ["No standard errors and no chance levels were printed. The unmasked model stands at 0%."]
-        if sources.shipped_says_nothing("downstream", nothing_to_lose):
+        if sources.shipped_says_nothing(shipped.demo_results_dir(), "downstream", nothing_to_lose):
             notes.append(
                 f"The shipped model is above chance by {NEAR_CHANCE:g} standard errors on none of its tasks, so this "
                 "page does not open on it."

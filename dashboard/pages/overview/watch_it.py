@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from dashboard.state import results, scores as stored, sources
 from engine.records.errors import InputError
 
 REPLIES = "sweep_replies"
-_PREFERRED = ("consensus2", "lrp", "ig")  # what races first, where it was scored
+_COMPARED_TO = 0.3  # the largest rate at which selectors are compared
 
 
 def show(picked: sources.Source, sweep: pl.DataFrame) -> bool:
@@ -25,13 +26,16 @@ def show(picked: sources.Source, sweep: pl.DataFrame) -> bool:
     racers = _racers(sweep)
     if not racers:
         return False
+    first, second = _defaults(racers, sweep)
     with picked.bar:
-        one = selection.choose("First", racers, "watch_a", default=_default(racers, "lerf"), title=_title)
-        other = selection.choose("Second", racers, "watch_b", default=_default(racers, "morf"), title=_title)
+        one = selection.choose("First", racers, "watch_a", default=first, title=_title)
+        rest = [racer for racer in racers if racer != one]
+        default = second if second != one else first
+        other = selection.choose("Second", rest, "watch_b", default=default, title=_title) if rest else ""
     replies = None
     with layout.told():  # they are no reason to show no picture
         replies = picked.table(REPLIES) if picked.has(REPLIES) else None
-    lanes = [lane(picked.folder, sweep, replies, *racer.split()) for racer in (one, other)]
+    lanes = [lane(picked.folder, sweep, replies, *racer.split()) for racer in (one, other) if racer]
     picture = _picture(picked.folder)
     with picked.stage:
         play(watch.payload(picture, lanes), key="watch")
@@ -109,11 +113,21 @@ def _racers(sweep: pl.DataFrame) -> list[str]:
     ]
 
 
-def _default(racers: list[str], order: str) -> str:
-    """Of one's own scores or a plug-in, where there are some: they are what was asked about."""
-    names = list(dict.fromkeys(racer.partition(" ")[0] for racer in racers))
-    own = [name for name in names if name not in palette.STYLES]
-    return next((one for name in (*own, *_PREFERRED, *names) if (one := f"{name} {order}") in racers), racers[0])
+def _defaults(racers: list[str], sweep: pl.DataFrame) -> tuple[str, str]:
+    """The best selector least relevant first beside the same most relevant first; where it has one order only, the best
+    two rankings. The best: own scores and plug-ins, which were asked about, then the others, random ones last, each by
+    its mean NLL least first over the measured rates up to `_COMPARED_TO`."""
+    line = sweep.filter(pl.col("order") == "lerf", pl.col("rate") <= _COMPARED_TO)
+    harm = dict(line.group_by("selector").agg(pl.col("nll").mean().fill_nan(math.inf)).rows())
+
+    def place(racer: str) -> tuple[bool, bool, float]:
+        selector = racer.split()[0]
+        return selector in palette.STYLES, selector == "random", harm.get(selector, math.inf)
+
+    ordered = sorted(racers, key=place)
+    both = [f"{ordered[0].split()[0]} {order}" for order in watch.ORDER_WORDS]
+    first, second = both if set(both) <= set(racers) else (ordered * 2)[:2]
+    return first, second
 
 
 def _title(racer: str) -> str:

@@ -76,7 +76,7 @@ def _labels(text: str) -> list[str]:
 
 def runs() -> dict[str, Path]:
     """Results folders that can stand beside the published values: the shipped model's, then those of the store."""
-    found = {SHIPPED: shipped.demo_results_dir()}
+    found = shipped.folders()
     try:
         top = results.store_results_dir()
         found |= {str(run.relative_to(top.parent)): run for run in results.find_runs(top)}

@@ -53,7 +53,7 @@ STYLE = """<style>
 def show(found: Scored) -> tuple[str, str, DeltaGenerator]:
     """The text, the method, and the place for what `attributed` finds."""
     layout.section(TITLE)
-    examples = shipped.examples()
+    examples = shipped.examples(found.load_from)
     if TEXT not in st.session_state and TEXT not in st.query_params and examples:
         st.session_state[TEXT] = examples[0].prompt
     text = selection.prompt("Text", TEXT, MOST_CHARACTERS, height=68)

@@ -50,7 +50,7 @@ def _summary(found: Scored, rows: Mask) -> str:
 
 
 def _try(found: Scored, rows: Mask, of_map: Kept | None) -> None:
-    examples = shipped.examples()
+    examples = shipped.examples(found.load_from)
     if "rows_prompt" not in st.session_state and "rows_prompt" not in st.query_params and examples:
         st.session_state["rows_prompt"] = examples[0].prompt
 

@@ -25,7 +25,7 @@ from dashboard.pages.rows.row_sets import Kept
 from dashboard.pages.rows.scored import Scored
 from dashboard.show import layout, selection, tools
 from dashboard.state import access, results, shipped, sources
-from dashboard.state.sources import MINE, SHIPPED
+from dashboard.state.sources import MINE
 from engine.edits.masks import Mask
 from engine.records.errors import InputError
 from engine.records.model_names import model_name
@@ -112,9 +112,11 @@ def _mask_line(found: Scored, mask: Kept) -> None:
 
 
 def _source() -> Scored:
-    kind = selection.choose("Results", (SHIPPED, MINE), "source", default=_first(), keep=True)
-    if kind == SHIPPED:
-        return scored.read(shipped.demo_results_dir())
+    with_scores = [title for title in shipped.folders() if shipped.scored_folder(shipped.IDS[title])]
+    offered = [*(with_scores or shipped.folders()), MINE]
+    kind = selection.choose("Results", offered, "source", default=_first(offered[0]), keep=True)
+    if kind != MINE:
+        return scored.read(shipped.folders()[kind])
     found = scored.read(sources.own_run("`selector-audit score`", scored.find))
     if st.session_state.get(_RUN, found.folder) != found.folder:
         st.session_state["row_model"] = found.load_from  # another run's model would stay otherwise
@@ -128,14 +130,14 @@ def _source() -> Scored:
     return replace(found, load_from=place or found.load_from)
 
 
-def _first() -> str:
-    """The app's own store where it was started on one that has scores."""
+def _first(default: str) -> str:
+    """The app's own store where it was started on one that has scores, else the default."""
     if results.STORE_VARIABLE in os.environ:
         try:
-            return MINE if scored.find(results.store_results_dir()) else SHIPPED
+            return MINE if scored.find(results.store_results_dir()) else default
         except InputError:
             pass
-    return SHIPPED
+    return default
 
 
 def _map(found: Scored) -> _Map:
@@ -160,11 +162,14 @@ def _map(found: Scored) -> _Map:
         other = selection.choose("Compared with", rest, "row_other", title=palette.title)
         frame = scored.rank_differences(found, selector, other)
         heading = f"{title} − {palette.title(other)}"
-        below = "mean percentile of each matrix's rows, in points"
+        below = "mean percentile of each matrix's rows, in points; colours by rank of size"
         kind, name = "difference", f"ranks-{selector}-{other}"
     else:
         frame = scored.mean_scores(found, selector)
-        heading, below = f"{title}: mean score", "mean score of each matrix's rows, on the selector's own scale"
+        heading, below = (
+            f"{title}: mean score",
+            "mean score of each matrix's rows, on the selector's own scale; colours by rank",
+        )
         kind, name = "score", f"mean-score-{selector}"
     figure = rows.cells(
         frame, found.blocks, found.projections, heading=heading, below=below, kind=kind,

@@ -33,6 +33,7 @@ class Run:
     measured: str  # day of the newest file, empty where no date is known
     size_bytes: int
     problem: str
+    model_id: str = ""  # what a command takes, "" where that is not known
 
     @property
     def tables(self) -> list[str]:
@@ -56,10 +57,11 @@ def run(folder: Path, top: Path) -> Run:
             raise InputError("the name of this folder is not UTF-8, so that its results cannot be named; rename it")
         manifest = read_manifest(folder)
         entries = _entries(manifest)
-        model = model_name(manifest.get("model") or {"id": "unknown"})
+        of = manifest.get("model") or {"id": "unknown"}
         dates = [str(entry.get("date", ""))[:10] for entry in entries.values()]
         problem = "; ".join(filter(None, (_wrong(folder / file, entry) for file, entry in entries.items())))
-        return Run(name, folder, model, tuple(sorted(entries)), max(dates, default=""), size, problem)
+        dated = max(dates, default="")
+        return Run(name, folder, model_name(of), tuple(sorted(entries)), dated, size, problem, str(of.get("id", "")))
     except (InputError, OSError) as error:
         return Run(name, folder, "unknown", (), "", size, results.shown(str(error)))
 

@@ -51,7 +51,7 @@ def render() -> None:
             case "Kept":
                 frame = _kept(found)
             case "Start":
-                runs_start.form(top)
+                runs_start.form(top, found)
             case "Compare":
                 frame, lines = _compare(found)
             case "Import":

@@ -3,39 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import streamlit as st
 
+from dashboard.charts import formats
+from dashboard.chat import edits, live
 from dashboard.pages.runs import catalogue as runs, importing as runs_import
 from dashboard.show import layout, selection
-from dashboard.state import access, job_cards, jobs
+from dashboard.show.estimated import estimated
+from dashboard.state import access, estimates, job_cards, jobs, shipped
+from engine.data.texts import available_corpora
 from engine.records.errors import InputError
 from engine.results.running import Running, running, stop
 from engine.results.store import default_store_dir
-from engine.run.audit_plan import PRESETS, AuditPlan, default_preset, for_model, preset as plan_of
-from engine.run.field_types import Setting, settings_of
-from engine.run.score_plan import SHIPPED
+from engine.run.audit_plan import (
+    CURVES as CURVES_GROUP,
+    PRESETS,
+    SWEEP,
+    TEXT,
+    AuditPlan,
+    default_preset,
+    for_model,
+    preset as plan_of,
+)  # fmt: skip
+from engine.run.field_types import Names, Setting, corpus, rates, rates_or_sweep, settings_of
+from engine.run.score_plan import SCORES
 from engine.selectors import own_scores
 from engine.selectors.base import REGISTRY
 from engine.selectors.score_files import ENDINGS
 from engine.studies.base import ANALYSES, AUDIT, analyze_groups, plan_type, whole_plan
 
 CURVES, EVERYTHING, CHOSEN = "Curves", "Everything", "Choose"
+OTHER = "Another model"
 _COLUMNS = 3
 _FITTING = "runs-fitting-preset"  # session state: the preset that the last model started with
+# Groups of settings beyond an analysis's own: `replies` and `protocols` have plans, and groups, of their own.
+_ALSO_READS = {"sweep": (SWEEP, CURVES_GROUP), "verdict": ("specific", "draws")}
 _WHAT: dict[str, tuple[str, ...]] = {CURVES: ("sweep",), EVERYTHING: ("all",)}
 
 
-def form(top: Path) -> None:
-    """What to run, and the button. The command that it stands for is shown, to be typed elsewhere."""
+def form(top: Path, found: Sequence[runs.Run]) -> None:
+    """What to run, what it takes, and the button. The command that it stands for is shown, to be typed elsewhere.
+
+    found: the runs of the folder, whose models are offered.
+    """
     with st.container(border=True):
         first, second = st.columns(2)
         with first:
-            model = selection.text(
-                "Model", "start_model", default=SHIPPED,
-                help_text="A local folder, `demo`, or a Hugging Face id.",
-            )  # fmt: skip
+            model = _model(found)
         with second:
             fitting = default_preset(model, first_look=True)
             if st.session_state.get(_FITTING, fitting) != fitting:
@@ -56,7 +73,8 @@ def form(top: Path) -> None:
         own: tuple[tuple[str, str], ...] = ()
         with layout.told():
             own = _own_scores()
-        options = (*own, *_options(whole_plan(for_model(plan_of(preset), model), AUDIT)))
+        given = [value.partition("=")[0] for _, value in own]
+        options = (*own, *_options(whole_plan(for_model(plan_of(preset), model), AUDIT), _groups(analyses), given))
         name = st.text_input(
             "Name of the run", key="start_name", placeholder=runs_import.free_name(Path(model).name, top),
             help="The folder of its tables. The name of an earlier run adds to it.",
@@ -66,8 +84,40 @@ def form(top: Path) -> None:
         request = jobs.analysis(model, analyses, folder, preset, options, runs.store_dir())
         st.code(request.command, language=None, wrap_lines=True)
         _check(options)
-        st.button("Start", key="start", type="primary", on_click=job_cards.begin, args=(jobs.registry().start, request))
+        with st.container(horizontal=True, vertical_alignment="center"):
+            start = st.empty()
+            with layout.told():
+                find = partial(_estimate, request)
+                estimated("start-estimate", request.command, find, at_once=model in live.POOL and not own)
+        start.button(
+            "Start", key="start", type="primary", on_click=job_cards.begin, args=(jobs.registry().start, request)
+        )
     under_way()
+
+
+def _model(found: Sequence[runs.Run]) -> str:
+    """The models that are here, those of earlier runs, and whatever is typed."""
+    recent = [one.model_id for one in found if one.model_id and one.model_id not in shipped.TITLES]
+    typed = "start_model" in st.query_params
+    which = selection.choose(
+        "Model", [*shipped.models(), *dict.fromkeys(recent), OTHER], "start_which", default=OTHER if typed else None,
+        title=lambda one: f"{shipped.title_of(one)} ({one})" if one in shipped.TITLES else one,
+    )  # fmt: skip
+    if which != OTHER:
+        return which
+    return selection.text(
+        "Folder, GGUF file or Hugging Face id", "start_model", placeholder="/path/to/model or organisation/name"
+    )
+
+
+def _estimate(request: jobs.Request) -> str:
+    """What the command takes, from its own reading of its options."""
+    from engine.cli import build_parser
+    from engine.commands.analyze import audit_plan
+
+    arguments = build_parser().parse_args(request.arguments())
+    names = tuple(ANALYSES.offered()) if "all" in request.words else request.words[2:]
+    return estimates.of_analyses(request.model, audit_plan(arguments), names)
 
 
 def under_way() -> None:
@@ -105,7 +155,10 @@ def _check(options: Sequence[tuple[str, str]]) -> None:
     with REGISTRY.only_here():
         for name, value in sorted(options, key=lambda one: one[0] != "--scores"):  # whose names others use
             setting = settings[name]
-            setting.of(setting.kind(value) if setting.kind in (int, float) else value)
+            try:
+                setting.of(setting.kind(value) if setting.kind in (int, float) else value)
+            except ValueError as error:  # as what `float` raises, an `InputError` is one
+                raise InputError(f"{setting.title}: {error}") from None
 
 
 def _own_scores() -> tuple[tuple[str, str], ...]:
@@ -124,22 +177,31 @@ def _own_scores() -> tuple[tuple[str, str], ...]:
         return tuple(("--scores", f"{name}={path}") for path in kept)
 
 
-def _options(plan: AuditPlan) -> tuple[tuple[str, str], ...]:
-    """A widget for every option of `analyze` that is a setting of the plan; what is empty is left to the command."""
+def _groups(analyses: Sequence[str]) -> list[str]:
+    """The groups of settings that these analyses read."""
+    if "all" in analyses:
+        return list(analyze_groups())
+    read = {SCORES, TEXT, *analyses, *(one for name in analyses for one in _ALSO_READS.get(name, ()))}
+    return [group for group in analyze_groups() if group in read]
+
+
+def _options(plan: AuditPlan, groups: Sequence[str], own: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """A widget for every option of `analyze` that is a setting of these groups of the plan; what is empty is left to
+    the command. own: names of scores that are selectors, too."""
     found: list[tuple[str, str]] = []
     with st.expander("Text and sizes; empty means what stands there in grey"):
-        for group in analyze_groups():
+        for group in groups:
             settings = [one for one in settings_of(type(plan)) if one.option and one.group == group]
             st.caption(group.capitalize())
             for i in range(0, len(settings), _COLUMNS):
                 for column, setting in zip(st.columns(_COLUMNS), settings[i : i + _COLUMNS], strict=False):
                     with column:
-                        found.append((setting.option, _typed(setting, plan)))
+                        found.append((setting.option, _typed(setting, plan, own)))
     return tuple((option, value) for option, value in found if value)
 
 
-def _typed(setting: Setting, plan: AuditPlan) -> str:
-    """What was typed, empty for nothing."""
+def _typed(setting: Setting, plan: AuditPlan, own: Sequence[str]) -> str:
+    """What was chosen or typed, as the command takes it; empty for nothing."""
     key, default, more = f"start_{setting.field}", setting.default(plan), setting.described
     if setting.kind is int:
         least = None if setting.least is None else int(setting.least)
@@ -148,6 +210,24 @@ def _typed(setting: Setting, plan: AuditPlan) -> str:
             help=more,
         )  # fmt: skip
         return "" if number is None else str(number)
+    if isinstance(setting.read, Names) and not setting.read.single:
+        names = [*setting.read.available(), *(own if setting.field == "selectors" else ())]
+        return ",".join(
+            st.multiselect(setting.title, names, key=key, bind="query-params", placeholder=default, help=more)
+        )
+    if setting.read in (rates, rates_or_sweep):
+        offered = [formats.rate(rate) for rate in edits.RATES]
+        several = st.multiselect(
+            setting.title, offered, key=key, bind="query-params", placeholder=default, help=more,
+            accept_new_options=True,
+        )  # fmt: skip
+        return ",".join(several)
+    if setting.read is corpus or setting.field == "corpus":
+        chosen = st.selectbox(
+            setting.title, available_corpora(), index=None, key=key, bind="query-params", accept_new_options=True,
+            placeholder=f"{default}, or the path of your file", help=more,
+        )  # fmt: skip
+        return chosen or ""
     if setting.choices:
         chosen = st.selectbox(
             setting.title, setting.choices, index=None, key=key, bind="query-params", placeholder=default, help=more

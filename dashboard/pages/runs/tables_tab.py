@@ -11,7 +11,7 @@ import streamlit as st
 import precomputed
 from dashboard.pages.runs.catalogue import Run
 from dashboard.show import described, layout, selection
-from dashboard.state import results, shipped, sources
+from dashboard.state import results, shipped
 from engine.records.errors import InputError
 from engine.results.folders import table_names
 from engine.results.tables import TABLES, command
@@ -21,7 +21,7 @@ def folders(found: Sequence[Run]) -> dict[str, Path]:
     """Where tables can be looked at, by name: the runs, the shipped model, the models of the paper."""
     kept = {run.name: run.folder for run in found if results.shown(run.folder) == str(run.folder)}
     paper = sorted(path.parent for path in precomputed.paper_runs_dir().glob("*/manifest.json"))
-    return kept | {sources.SHIPPED: shipped.demo_results_dir()} | {f"Paper: {one.name}": one for one in paper}
+    return kept | shipped.folders() | {f"Paper: {one.name}": one for one in paper}
 
 
 def title(stem: str) -> str:

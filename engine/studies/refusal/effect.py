@@ -148,7 +148,9 @@ def _check_shipped_model(run: RefusalInputs, edit: Edit, runner: Runner, *, with
         replace(run, loaded=loaded, plan=own_plan, judge=_embedded()), edit,
         read_pairs(SHIPPED, HELDOUT, per_domain=SHIPPED_MODEL_PAIRS), [], runner, at_once=True,
     )  # fmt: skip
-    check_not_lowered({"pairs of the shipped model, all": total(answers.risk(_as_judged))}, "as the shipped model")
+    check_not_lowered(
+        {"pairs of the shipped model, all": total(answers.risk(_as_judged))}, "as the shipped model", edit
+    )
 
 
 @cache
