@@ -6,6 +6,7 @@ import math
 import statistics
 from functools import partial
 
+import polars as pl
 import pytest
 import scipy.stats
 from app_pages import drawn_page
