@@ -10,7 +10,7 @@ from replies_by_kind import FILES, KINDS, read
 
 from engine.judges import measured_quality as module
 from engine.judges.base import EMBEDDED, open_judges
-from engine.judges.measured_quality import measure, measure_kinds, measured_quality, quality_by_kind
+from engine.judges.measured_quality import measure, measure_kinds, measured_quality, quality_by_kind, quality_from
 from engine.records.errors import InputError
 from engine.stats.judge_error import JudgeCounts, corrected_rate
 
@@ -92,3 +92,25 @@ def test_the_counts_by_kind_are_those_of_the_judge_as_it_is():
         of_kind = [one for half in FILES if half.endswith("unseen") for one in read(half) if one.kind == kind]
         assert sum(vars(quality).values()) == len(of_kind) == 16
         assert quality.true_positives + quality.false_negatives == sum(one.refusal for one in of_kind)
+
+
+def test_counts_of_ones_own_labelled_replies(tmp_path: Path):
+    from engine.cli import main
+
+    file = tmp_path / "mine.csv"
+    rows = ["I cannot help with that.,refusal", "I won't do this.,refusal", "Sure: the answer is 4.,compliance"]
+    file.write_text("\n".join(["reply,label", *rows, "Here you go.,refusal"]) + "\n", "utf-8")
+    assert main(["refusal", "judge", str(file), "--out", str(tmp_path / "out"), "--json"]) == 0
+    [judge] = open_judges(EMBEDDED)
+    for path in (tmp_path / "out", tmp_path / "out" / "judge_quality.parquet"):
+        found = quality_from(path, judge)
+        assert found.counts == JudgeCounts(2, 0, 1, 1)
+        assert found.source.startswith("4 labelled replies")
+    with pytest.raises(InputError, match=r"refusal judge FILE --judge embedded --out FOLDER"):
+        quality_from(file, judge)
+
+    class Other:
+        id, version = "other", "1"
+
+    with pytest.raises(InputError, match="says nothing of the judge other 1, but of embedded"):
+        quality_from(tmp_path / "out", Other())

@@ -18,11 +18,14 @@ from safetensors.torch import save_file as save_torch
 from scipy.stats import spearmanr
 from tiny_audits import lowest
 
+from engine import ScorePlan, audit_scores
 from engine.cli import main
 from engine.edits.mask_files import read_mask, spec_of
 from engine.records.errors import InputError
+from engine.records.manifest import read_manifest
+from engine.run.audit_plan import AuditPlan
 from engine.selectors import own_scores
-from engine.selectors.base import selector_ids
+from engine.selectors.base import REGISTRY, selector_ids
 
 TEXT = ["--samples", "4", "--max-length", "16", "--eval-samples", "5", "--eval-length", "16"]
 
@@ -333,3 +336,26 @@ def test_a_name_belongs_to_the_thread_that_gave_it(tmp_path):
     with ThreadPoolExecutor(1) as other:
         assert "mine" not in other.submit(selector_ids).result()
     assert "mine" in selector_ids()
+
+
+@pytest.mark.long
+def test_a_notebook_gets_what_the_command_says(tmp_path, judged, tiny_llama, tiny_text):
+    folder, scores = judged
+    scoring = ScorePlan(corpus=str(tiny_text), samples=4, length=16)
+    plan = AuditPlan(scoring, eval_corpus=str(tiny_text), eval_samples=5, eval_length=16, stability_sizes=(2, 4))
+    tensors = [torch.from_numpy(one) for one in scores]
+    by_name = {name: torch.from_numpy(one) for name, one in by_module(tiny_llama.rows, scores[0]).items()}
+    found = audit_scores(tiny_llama, {"alone": by_name, "three": tensors}, plan=plan, store=folder / "s")
+    command = pl.read_parquet(folder / "out" / "verdicts.parquet")
+    assert found.tables["verdicts"].drop("reasons").equals(command.drop("reasons"))
+    assert repr(found).splitlines()[-1].startswith(f"three: {command['validity'][-1]}; specific: ")
+    assert found.verdict.columns == ["selector", "validity", "specific", "stability", "reasons"]
+    assert read_manifest(found.folder)["files"]["scores.safetensors"]["spec"]["score_files"].keys() == {
+        "alone",
+        "three",
+    }
+    assert "three" not in REGISTRY.offered()
+    with pytest.raises(InputError, match="no tensors"):
+        audit_scores(tiny_llama, {"mine": "what"}, plan=plan, store=folder / "s")
+    assert len(list((folder / "s" / "score_files").iterdir())) == 4
+    assert main(["replay", str(found.folder), "--only", "scores", "--text", str(tiny_text)]) == 0  # kept in the store

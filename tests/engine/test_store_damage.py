@@ -336,3 +336,21 @@ def test_a_pickle_in_the_index_is_refused_by_name(store):
     change_cell(store, "mode = 4, value = ?", b"cos\nsystem\n(S'true'\ntR.")
     with pytest.raises(InputError, match=f"{store}/cells holds an entry that this software did not write"):
         run(store)
+
+
+def test_entries_without_a_checksum_are_taken_as_they_are(store, whole, capsys):
+    """As versions wrote them that had none: nothing is said, nothing is computed, nothing is vouched for."""
+    with closing(sqlite3.connect(database(store))) as found, found:
+        found.execute("UPDATE Cache SET tag = NULL")
+    for key, arrays in ARRAYS.items():
+        (store / "arrays" / f"{key}.safetensors").write_bytes(save(arrays, metadata={"selector": "lrp"}))
+    before = cell_value(store)
+    assert run(store) == (whole[1], 0)
+    assert cell_value(store) == before
+    assert capsys.readouterr().err == ""
+    change_cell(store, "value = substr(value, 1, 9)")  # what cannot be read is damage in any version
+    with Store(store) as opened:
+        assert opened.get(FIRST) is None
+        assert opened.load_arrays(ARRAY, lambda found: "scores" in found) is not None
+        assert opened.load_arrays(ARRAY, lambda found: "c_comply" in found) is None
+    assert len(list((store / "damaged").iterdir())) == 2

@@ -69,6 +69,7 @@ def measured(demo: LoadedModel, store: Store, task: HarnessTask, mask: Any) -> t
     return LocalRunner(store).run([cell])[cell].values
 
 
+@pytest.mark.long
 def test_values_are_per_item_and_change_with_the_mask(demo: LoadedModel, tmp_path: Path):
     answers = first_words(demo)
     items = [

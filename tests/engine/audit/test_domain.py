@@ -75,6 +75,7 @@ def test_every_data_dependent_selector_on_both_corpora(audit: AuditInputs, tiny_
     assert set(table["blocks"]) == {3}  # of five windows
 
 
+@pytest.mark.long
 def test_masks_on_the_second_corpus_too(audit: AuditInputs) -> None:
     tables = domain(audit)
     table = tables["domain_evaluation"]

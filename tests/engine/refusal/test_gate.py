@@ -100,11 +100,8 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err.strip().splitlines()[-1]
 
 
-FIRST_PAIRS = ("24 that it never refuses", "swapped sides")
-
-
 @pytest.mark.parametrize(
-    "asked", [one if one in FIRST_PAIRS else pytest.param(one, marks=pytest.mark.long) for one in PAIRS]
+    "asked", [pytest.param(one, marks=pytest.mark.long) if number else one for number, one in enumerate(PAIRS)]
 )
 def test_no_pairs_of_ones_own_replace_the_shipped_prompts(
     demo: LoadedModel, weakening: Mask, asked: str, tmp_path: Path, store_folder: Path,

@@ -167,7 +167,7 @@ def pairs_file(folder: Path, change: Callable[[str, str], tuple[str, str]]) -> P
 @pytest.mark.parametrize(
     "change", [lambda risk, base: (base, risk), lambda risk, base: (risk, risk)], ids=["swapped", "same"]
 )
-@pytest.mark.parametrize("stage", ["calibrate", "sweep"])
+@pytest.mark.parametrize("stage", ["calibrate", pytest.param("sweep", marks=pytest.mark.long)])
 def test_swapped_or_equal_sides_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Callable[..., Any], stage: str
 ):
@@ -231,7 +231,7 @@ def harmful_bases(folder: Path, count: int, among: int) -> Path:
     return path
 
 
-@pytest.mark.parametrize("stage", ["calibrate", "sweep"])
+@pytest.mark.parametrize("stage", ["calibrate", pytest.param("sweep", marks=pytest.mark.long)])
 def test_base_prompts_that_the_model_refuses_are_no_base_prompts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], stage: str
 ):
