@@ -58,7 +58,7 @@ def pairs(found: pl.DataFrame, rate: float) -> go.Figure:
     titles = [html.escape(palette.title(name)) for name in selectors]
     figure = matrix.matrix(
         values, titles, titles, heading=f"NLL of the row's LeRF mask minus the column's at {formats.rate(rate)}",
-        below="nats per token, below zero: the row's does less harm; in brackets: not told apart; colours by rank of size",
+        below="nats per token, below zero: the row's does less harm; in brackets: not told apart; colours by rank",
         text=matrix.number, hover=hover, span=(-1.0, 1.0), diverging=True,
         colour=matrix.signed_places([value for line in values for value in line]),
     )  # fmt: skip
