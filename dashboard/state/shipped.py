@@ -7,13 +7,13 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+import engine
 import precomputed
 from dashboard.charts.formats import model_title
 from dashboard.state import scores
@@ -156,7 +156,7 @@ def own_prompts(model: str) -> list[str]:
 def _held_out(model: str) -> list[Example]:
     path = precomputed.demo_dir() / "prompts.jsonl"
     if model != DEMO:
-        path = Path(str(files("engine.data"))) / "general_prompts.jsonl"
+        path = Path(engine.__file__).parent / "data" / "general_prompts.jsonl"
     return _held_out_of(path, stamp(path)) if path.is_file() else []
 
 
