@@ -263,7 +263,7 @@ def _import_what_sessions_would_share() -> None:
 def _preload() -> None:
     from dashboard.chat import live, opening
 
-    live.preload()
+    live.preload(warm=opening.request() is None)
     opening.prepare()
 
 

@@ -263,8 +263,8 @@ def fitting_threads(loaded: LoadedModel) -> Iterator[None]:
         torch.set_num_threads(_Threads.before)
 
 
-def preload() -> None:
-    """Load the app's first model once the first page is up, and run it once, so that its first edit is quick."""
+def preload(*, warm: bool) -> None:
+    """Load the app's first model once the first page is up. warm: run it once, so that its first edit is quick."""
     first_page_shown.wait()
     model = shipped.models()[0]
     if not shipped.model_is_there(model):
@@ -274,8 +274,8 @@ def preload() -> None:
         import numpy as np
 
         with POOL.use(model) as entry:
-            for _ in replies(entry.loaded, np.zeros(0, dtype=np.int64), "Hello", 2):
-                pass
+            if warm:
+                list(replies(entry.loaded, np.zeros(0, dtype=np.int64), "Hello", 2))
         import engine.edits.contrasts  # noqa: F401
 
         gc.collect()
