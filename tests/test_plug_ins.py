@@ -14,6 +14,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import precomputed
+from dashboard.pages.runs.start_tab import CHOSEN
 from dashboard.state import results
 from dashboard.state.tabs import TABS
 from engine.cli import main
@@ -252,9 +253,8 @@ def test_an_analysis_with_a_table_of_its_own(
     assert "--smallest-rows SMALLEST_ROWS\n" not in capsys.readouterr().out
     assert read_manifest(run)["files"]["smallest_cost.parquet"]["spec"]["scores"]["selectors"] == ["magnitude"]
     assert "smallest_cost" in texts(shown(tmp_path, monkeypatch, "runs", runs_view="Tables"))
-    assert "start_smallest_rows" in {
-        one.key for one in shown(tmp_path, monkeypatch, "runs", runs_view="Start").number_input
-    }
+    chosen = {"runs_view": "Start", "start_what": CHOSEN, "start_analyses": "smallest"}
+    assert "start_smallest_rows" in {one.key for one in shown(tmp_path, monkeypatch, "runs", **chosen).number_input}
     assert TABS.names() == ["smallest"]
 
 

@@ -57,8 +57,8 @@ def pass_record(loaded: LoadedModel, measure: Stored[Any]) -> Json:
     record: Json = {"logits_in_pieces": PIECES} if pieces else {}
     if measure.beside_unedited:
         return {"batch": [evaluation_batch_size(loaded, measure.windows), _copies(loaded, measure)], **record}
-    if _fit_together(loaded, measure) > 1:
-        record["edits_together"] = edits_together(loaded, measure)
+    if _fit_together(loaded, measure) > (together := edits_together(loaded, measure)) >= 1:
+        record["edits_together"] = together
     return {"batch_size": batch_of(loaded, measure), **_compaction(loaded), **record}
 
 

@@ -236,9 +236,10 @@ def test_an_answer_that_cannot_be_written_is_one_line_and_its_file_is_there(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     out = tmp_path / "mask"
-    monkeypatch.setattr(sys, "stdout", Full(number))
     asked = ["--selector", "magnitude", "--rate", "0.1", "--store", str(tmp_path / "store"), "--device", "cpu"]
-    assert main(["mask", "demo", *asked, "--out", str(out), *more]) == code
+    with monkeypatch.context() as broken:  # undone before capsys is: later tests would write into what it captured
+        broken.setattr(sys, "stdout", Full(number))
+        assert main(["mask", "demo", *asked, "--out", str(out), *more]) == code
     assert out.is_file()
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("selector-audit")]
     assert len(said) == (number != errno.EPIPE)
