@@ -124,8 +124,11 @@ def two_texts(table: pl.DataFrame, rate: float) -> str:
 
 
 def two_costs(table: pl.DataFrame) -> str:
-    """The selector whose LeRF perplexity differs most between the two calibration texts, as measured."""
+    """The selector whose LeRF perplexity differs most between the two calibration texts, as measured; masks
+    that both destroy the model say nothing."""
     both = table.filter(pl.col("nll_a").is_finite(), pl.col("nll_b").is_finite())
+    if "saturated" in both.columns:
+        both = both.filter(~pl.col("saturated"))
     if both.is_empty():
         return "What the other text costs is not known"
     row = both.sort((pl.col("nll_a") - pl.col("nll_b")).abs(), maintain_order=True).row(-1, named=True)

@@ -26,7 +26,7 @@ from engine.studies.audit.domain_draws import Line, draw_lines
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
 
-_ERRORS = ("stderr_a", "stderr_b", "stderr_blocks_a", "stderr_blocks_b", "blocks")
+_ERRORS = ("stderr_a", "stderr_b", "stderr_blocks_a", "stderr_blocks_b", "blocks", "saturated")
 
 
 class _Both(NamedTuple):
@@ -48,9 +48,9 @@ class Domain(Study[AuditInputs]):
 
     Spearman of the scores over all rows (null for constant ones), Jaccard of the LeRF masks, and their NLL on the
     plan's evaluation text, so that the two masks are compared on the same windows (the paper, appendix D, does so
-    too). `domain_evaluation` has the same masks on the evaluation text of both corpora; without the second where
-    that has no evaluation text that can be read. dense_nll: the unmasked model on the same text. A seeded selector
-    counts by its first seed.
+    too); saturated: both destroy the model (`engine.stats.saturation`). `domain_evaluation` has the same masks on
+    the evaluation text of both corpora; without the second where that has no evaluation text that can be read.
+    dense_nll: the unmasked model on the same text. A seeded selector counts by its first seed.
 
     Two draws of one text do not give the same mask either. `domain_draws` has the overlap of disjoint draws within each
     text and between the two, all of one size, and whether the text can be told apart from the draw
@@ -100,7 +100,8 @@ class Domain(Study[AuditInputs]):
                         evaluations.append((*where, nll, stderr, dense, *blocks, text.blocks.documents))
                 overlap = defined(jaccard(*(edit.units for edit in edits)))
                 nlls, errors, wider, counts = zip(*found[:2], strict=True)
-                numbers = (rho, overlap, *nlls, *errors, *wider, counts[0])
+                limit = audit.saturated_above_on(audit.nll(UNEDITED, texts[0]), results)
+                numbers = (rho, overlap, *nlls, *errors, *wider, counts[0], not min(nlls) <= limit)
                 table.append((audit.loaded.id, selector, *names, rate, *numbers))
         evaluated = frame("domain_evaluation", evaluations, optional=(*COLUMNS, "documents"))
         return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.inputs import AuditInputs
 
 SELECTORS = ("random", "wanda", "ig")
-ERRORS = ("stderr_a", "stderr_b", "stderr_blocks_a", "stderr_blocks_b", "blocks")
+ERRORS = ("stderr_a", "stderr_b", "stderr_blocks_a", "stderr_blocks_b", "blocks", "saturated")
 
 
 @pytest.fixture
@@ -67,6 +68,9 @@ def test_every_data_dependent_selector_on_both_corpora(audit: AuditInputs, tiny_
             with zeroed(loaded, mask):
                 expected = negative_log_likelihood(loaded, audit.evaluation).nats_per_token
             assert line[name] == pytest.approx(expected, rel=1e-6)  # dead neurons are skipped: other sums round
+        dense = negative_log_likelihood(loaded, audit.evaluation).nats_per_token
+        limit = dense + max(0, math.log(loaded.model.config.vocab_size) - dense) / 2
+        assert line["saturated"] == (min(line["nll_a"], line["nll_b"]) > limit)
     own = tables["domain_evaluation"].filter(evaluated_on="text.txt")
     for column, name in (("stderr_a", "text.txt"), ("stderr_b", "other.txt")):
         assert table[column].to_list() == own.filter(calibrated_on=name)["stderr"].to_list()
