@@ -57,8 +57,9 @@ def pass_record(loaded: LoadedModel, measure: Stored[Any]) -> Json:
     record: Json = {"logits_in_pieces": PIECES} if pieces else {}
     if measure.beside_unedited:
         return {"batch": [evaluation_batch_size(loaded, measure.windows), _copies(loaded, measure)], **record}
-    if _fit_together(loaded, measure) > (together := edits_together(loaded, measure)) >= 1:
-        record["edits_together"] = together
+    fit, enough = _fit_and_enough(loaded, measure)
+    if enough < fit:  # nothing else tells these cells from those of earlier versions, which filled the pass
+        record["edits_together"] = enough
     return {"batch_size": batch_of(loaded, measure), **_compaction(loaded), **record}
 
 
@@ -75,13 +76,14 @@ def edits_together(loaded: LoadedModel, measure: Measure[Any]) -> int:
         return EDITS_BESIDE_UNEDITED
     if not sees_sequences(loaded):
         return 1
+    return min(_fit_and_enough(loaded, measure))
+
+
+def _fit_and_enough(loaded: LoadedModel, measure: TokenMeasure[Any]) -> tuple[int, int]:
+    """Edits whose windows fit one pass, and those whose windows fill one; at least one each. From sizes alone."""
     tokens = measure.size * measure.windows.read_ids.shape[1]
-    return max(1, min(_fit_together(loaded, measure), ENOUGH_TOKENS[kind_of(loaded.device)] // tokens))
-
-
-def _fit_together(loaded: LoadedModel, measure: TokenMeasure[Any]) -> int:
-    """Edits whose windows fit one pass."""
-    return min(windows_that_fit(loaded, measure.windows) // measure.size, EDITS_TOGETHER)
+    fit = min(windows_that_fit(loaded, measure.windows) // measure.size, EDITS_TOGETHER)
+    return max(1, fit), max(1, ENOUGH_TOKENS[kind_of(loaded.device)] // tokens)
 
 
 def sequences_per_edit(loaded: LoadedModel, measure: Stored[Any]) -> float:

@@ -113,6 +113,27 @@ def test_every_token_measure_gives_what_a_dense_loop_gives(
                 assert found == pytest.approx(by_loop(deep, edit, measure), rel=1e-5, abs=1e-4)
 
 
+def test_edits_share_a_pass_only_as_far_as_their_text_does_not_fill_one(
+    deep: LoadedModel, tiny_windows: Windows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six windows of 16 tokens: where these fill a pass, one cell costs what one edit costs, and its key says so."""
+    measure, edits = Nll(tiny_windows), [dead_neurons(deep, block, of=1) for block in (0, 2)]
+    shared = [Cell(deep, edit, measure) for edit in edits]
+    assert edits_together(deep, measure) == 8
+    with Store(tmp_path / "shared") as store:
+        cost, results = flops(deep, edits[:1], measure, store), LocalRunner(store).run(shared)
+        together = [sums(results[cell]) for cell in shared]
+    monkeypatch.setitem(edited_passes.ENOUGH_TOKENS, "cpu", 6 * 16 + 5)
+    alone = [Cell(deep, edit, measure) for edit in edits]
+    assert edits_together(deep, measure) == 1
+    assert {cell.key for cell in alone}.isdisjoint(cell.key for cell in shared)
+    with Store(tmp_path / "alone") as store:
+        assert flops(deep, edits[:1], measure, store) < cost / 7
+        results = LocalRunner(store).run(alone)
+        for cell, expected in zip(alone, together, strict=True):
+            assert sums(results[cell]) == pytest.approx(expected, rel=1e-5, abs=1e-4)
+
+
 def test_a_plug_in_is_passed_as_ours_are(
     deep: LoadedModel,
     tiny_windows: Windows,
