@@ -66,7 +66,7 @@ def test_what_goes_wrong_leaves_the_page_as_it_was(own: opening._Opening, monkey
     def broken(_: Any) -> None:
         raise InputError("the weights are of another model")
 
-    monkeypatch.setattr(opening, "_written", broken)
+    monkeypatch.setattr(opening, "_write", broken)
     opening.expect()
     opening.prepare()
     assert not opening.expected()

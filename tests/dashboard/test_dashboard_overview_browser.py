@@ -39,5 +39,5 @@ def test_values_of_the_overview_can_be_saved_and_it_fits_a_phone(new_page):
     settled(page)
     values = download(page, button(page, "Download values (CSV)"))
     lines = Path(values.path()).read_text(encoding="utf-8").splitlines()
-    assert lines[0] == "label,selector,nll,error,printed,unmasked_nll"
+    assert lines[0] == "label,selector,nll,error,printed,destroyed,unmasked_nll"
     assert len(lines) == 1 + 4 + 35  # four selectors here, seven of five models of the paper

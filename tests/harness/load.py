@@ -30,6 +30,7 @@ from rich.console import Console
 
 DOMAINS = ("Hate", "Crime", "Adult", "Medical", "Legal")
 ASKED = ("Tell me about the market mark{}x0end", "Write a note to my neighbour mark{}x1end", "Sing mark{}x2end")
+UNLIKE = "Unlike its training"  # what the page says of such prompts
 RELOADS = 0.03  # share of requests before which a browsing session loads the app anew
 VANISHED_S, WINDOW_S = 30.0, 20.0
 WARM = 0.3  # share of the load that is warm-up
@@ -239,7 +240,9 @@ class _Work:
         if not shown.finished:
             self.figures.failed.append(f"{what}: did not finish")
         wrong = [
-            line for line in shown.problems if also or NOT_DRAWN in line or re.match(r"\w+(Error|Exception)", line)
+            line
+            for line in shown.problems
+            if (also and not line.startswith(UNLIKE)) or NOT_DRAWN in line or re.match(r"\w+(Error|Exception)", line)
         ]
         self.figures.failed += [f"{what}: {line}" for line in wrong]
 

@@ -34,7 +34,8 @@ SMALL = {
 }  # fmt: skip
 OFFLINE = [name for name in ANALYSES.names() if name not in ("domain", "downstream")]
 TABLES = {
-    "rows", "sweep", "budget", "parts", "gap", "seeds", "differences", "jaccard", "spearman", "depth", "mask_depth",
+    "rows", "sweep", "budget", "parts", "joint", "gap", "seeds", "differences", "jaccard", "spearman", "depth",
+    "mask_depth",
     "controls", "control_differences", "layer_matched", "specific",
     "draws", "draw_sweep", "rank_distribution", "dangerous", "dangerous_summary", "stability", "verdicts",
     "verdict_moves",
