@@ -103,7 +103,7 @@ def test_a_short_load_mixes_nothing_and_logs_nothing(monkeypatch: pytest.MonkeyP
     assert figures.well
     assert len(figures.freed_s) == 2
     assert len(figures.edits_s) >= 2  # one of each who edits: under this load each takes about a minute
-    assert len(figures.changes_s) > 5  # how many there are hangs on the machine
+    assert len(figures.changes_s) >= figures.sessions - 2  # as many as browse; how many more hangs on the machine
     assert len(load.told(figures)) == 8
 
 

@@ -23,9 +23,9 @@ NO_ROWS: Mask = np.zeros(0, dtype=np.int64)
 def batches(
     now: Try, entry: Entry, wanted: Sequence[Side], progress: Progress
 ) -> Iterator[tuple[Masks, tuple[Side, ...]]]:
-    """What to write, in turn: Before at once, then the control, and After once it is known what the edit does.
+    """What to write, in turn: Before at once, After and the control once it is known what the edit does.
 
-    `InputError` where the edit lowers refusal: then After is not written.
+    `InputError` where the edit lowers refusal: then neither of these is written.
     """
     if "before" in wanted:
         yield (NO_ROWS, None), ("before",)
@@ -34,14 +34,14 @@ def batches(
     mask = edits.mask_of(entry, now.request.edit, scoring(progress))
     now.removed = edits.removed_per_projection(entry, mask)
     now.mask_sha256, now.model = tries.mask_hash(mask), dict(entry.loaded.fingerprint)
-    if "control" in wanted and seed is not None:
-        now.control_seed = seed
-        yield (mask, edits.control_of(entry, mask, seed)), ("control",)
-    if "after" in wanted:
+    control = edits.control_of(entry, mask, seed) if "control" in wanted and seed is not None else None
+    edited: tuple[Side, ...] = tuple(side for side in wanted if side != "before")
+    if edited:
         effect = effects.checked_effect(entry, mask, now.request.edit, progress)
         now.effect = effects.in_words(effect)
         now.broken = effect.on_text() if effect.broken else ""
-        yield (mask, None), ("after",)
+        now.control_seed = seed if control is not None else now.control_seed
+        yield (mask, control), edited
 
 
 def scoring(progress: Progress) -> Progress:

@@ -72,11 +72,10 @@ def test_a_gap_without_blocks_or_beyond_its_error_is_said_as_such(shipped):
 
 def test_a_gap_is_claimed_where_not_both_ends_destroy_the_model(shipped):
     gap = shipped["gap"].filter(selector="ig")
-    at_ten, at_thirty = (gap.filter(rate=rate) for rate in (0.1, 0.3))
-    for limit, rate in ((at_thirty["nll_lerf"][0], 0.3), (at_thirty["nll_lerf"][0] - 1e-9, 0.2), (0.0, None)):
+    at_thirty = gap.filter(rate=0.3)["nll_lerf"][0]
+    for limit, rate in ((at_thirty, 0.3), (at_thirty - 1e-9, 0.2), (0.0, None)):
         found = claims.ledger({"gap": gap.with_columns(saturated_above=pl.lit(limit))}).filter(kind="gap")
         assert found["case"].to_list() == ([] if rate is None else [f"{rate:.0%}"])
-    assert at_ten["nll_lerf"][0] < at_thirty["nll_lerf"][0]
 
 
 def test_a_tier_is_what_the_test_earns(shipped):

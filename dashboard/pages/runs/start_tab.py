@@ -39,8 +39,8 @@ CURVES, EVERYTHING, CHOSEN = "Curves", "Everything", "Choose"
 OTHER = "Another model"
 _COLUMNS = 3
 _FITTING = "runs-fitting-preset"  # session state: the preset that the last model started with
-# Groups of settings beyond an analysis's own: `replies` and `protocols` have plans, and groups, of their own.
-_ALSO_READS = {"sweep": (SWEEP, CURVES_GROUP), "verdict": ("specific", "draws")}
+# Groups of settings beyond an analysis's own. Written out: asking the registry would load torch before the first run.
+_ALSO_READS = {"sweep": (SWEEP, CURVES_GROUP), "verdict": ("specific", "draws"), "joint": ("singles",)}
 _WHAT: dict[str, tuple[str, ...]] = {CURVES: ("sweep",), EVERYTHING: ("all",)}
 
 

@@ -82,6 +82,10 @@ class Protocols(Study[AuditInputs]):
         lines: dict[str, list[tuple[object, ...]]] = {stem: [] for stem in STEMS}
         unedited = harm_of([[results[wanted.unedited]]], "nll").per_token
         limit = saturated_above(unedited, vocabulary_of(audit.loaded.model))
+        destroyed = {
+            way: {name for name, nll in _by_selector(cells, results, "nll").items() if not nll.per_token <= limit}
+            for way, cells in wanted.cells.items()
+        }
         for metric in plan.protocol_metrics:
             dense = harm_of([[results[wanted.unedited]]], metric)
             harms = {way: _by_selector(cells, results, metric) for way, cells in wanted.cells.items()}
@@ -94,13 +98,11 @@ class Protocols(Study[AuditInputs]):
                     spread = _between([harm_of([[results[cell]]], metric).per_token for cell in draws])
                     values = (*_value(one, metric), *spread[: len(wanted.optional)])
                     lines["protocols"].append((*where, ranking.selector, ranking.seed, count, *values))
-                nlls = _by_selector(wanted.cells[way], results, "nll")
-                destroyed = {name for name, nll in nlls.items() if not nll.per_token <= limit}
-                for pair in compare(found, way.order, destroyed=destroyed):
+                for pair in compare(found, way.order, destroyed=destroyed[way]):
                     both = (found[pair.a].per_token, found[pair.b].per_token)
                     sure = pair.sure
                     numbers = (sure.value, sure.stderr, sure.degrees, sure.p, pair.p, pair.first)
-                    saturated = {pair.a, pair.b} <= destroyed
+                    saturated = {pair.a, pair.b} <= destroyed[way]
                     lines["protocols_pairs"].append((*where, pair.a, pair.b, *both, *numbers, saturated))
             for intervention, kind, areas in _areas(harms, dense):
                 for selector, one_area in areas.items():

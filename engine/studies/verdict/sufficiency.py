@@ -41,8 +41,8 @@ def sufficiency(
     do are left out.
     """
     ceiling = pl.col("saturated_above") if "saturated_above" in gap.columns else pl.lit(math.inf)
-    counted = (pl.min_horizontal(name, ceiling) for name in ("nll_morf", "nll_lerf"))
-    gap = gap.with_columns(ceiling=ceiling, counted_gap=next(counted) - next(counted)).filter(
+    morf, lerf = (pl.min_horizontal(name, ceiling) for name in ("nll_morf", "nll_lerf"))
+    gap = gap.with_columns(ceiling=ceiling, counted_gap=morf - lerf).filter(
         (pl.col("rate") == limits.rate) | (pl.min_horizontal("nll_lerf", "nll_morf") <= pl.col("ceiling"))
     )
     selectors = gap["selector"].unique(maintain_order=True).to_list()
