@@ -243,7 +243,7 @@ def test_ones_own_model_is_edited_by_the_cells_of_its_own_run(model, entry, run)
     app.selectbox(key="run_cell").set_value("λ 0.5, k 5%").run()
     app.button(key="run").click().run()
     assert "lowers refusal of risk prompts" in app.warning[0].value.replace("\\", "")
-    assert list(app.session_state["live-shown"].outcomes) == ["before", "control"]  # which ask for no measurement
+    assert list(app.session_state["live-shown"].outcomes) == ["before"]  # which is there at once
     app.selectbox(key="reopen").set_value(app.selectbox(key="reopen").options[0]).run()
     assert not app.exception
     assert app.selectbox(key="run_cell").value == "λ 0.5, k 1%"

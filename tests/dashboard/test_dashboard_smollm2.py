@@ -120,7 +120,7 @@ def test_live_edit_shows_a_broken_model_at_once_and_another_model_says_nothing_o
     assert not app.exception
     assert len(seen) == 1
     one = app.session_state["live-shown"]
-    assert list(one.outcomes) == ["before", "control", "after"]  # After alone waits for the measurement
+    assert list(one.outcomes) == ["before", "after", "control"]  # these two wait for the measurement
     assert stamps(app)[1] == "BROKEN"
     assert all("SmolLM2" in head for head in _heads(app))
     app.selectbox(key="edit_model").set_value(sources.SHIPPED).run()
