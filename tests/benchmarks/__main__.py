@@ -26,6 +26,7 @@ RUNS: dict[str, str] = {
     "sweep-34M": "bench_sweep.py --random 512 8 --threads 2",
     "sweep-150M": "bench_sweep.py --random 1024 10 --threads 2 --repeats 1",
     "earlier-blocks": "bench_earlier_blocks.py",
+    "little-text": "bench_little_text.py",
     "allocator": "bench_allocator.py",
     "products": "bench_products.py",
     "grid": "bench_outputs.py",

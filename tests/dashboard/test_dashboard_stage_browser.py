@@ -43,16 +43,27 @@ def first_figure(page):
     raise AssertionError(f"still moving: {box}")
 
 
+def out_of_sight(page, width, height):
+    box = first_figure(page)
+    told = []
+    if box["y"] < 0 or box["y"] + box["height"] > height or box["height"] < LEAST_PX:
+        told.append(f"{width}x{height}: {box['y']:.0f} to {box['y'] + box['height']:.0f}")
+    if page.evaluate("document.documentElement.scrollWidth") > width:
+        told.append(f"{width}x{height}: wider than the window")
+    return told
+
+
 def in_sight(page):
+    """What does not fit, once the page has had the time that a busy machine takes to lay it out anew."""
     told = []
     for width, height in SIZES:
         page.set_viewport_size({"width": width, "height": height})
-        page.wait_for_timeout(300)
-        box = first_figure(page)
-        if box["y"] < 0 or box["y"] + box["height"] > height or box["height"] < LEAST_PX:
-            told.append(f"{width}x{height}: {box['y']:.0f} to {box['y'] + box['height']:.0f}")
-        if page.evaluate("document.documentElement.scrollWidth") > width:
-            told.append(f"{width}x{height}: wider than the window")
+        for _ in range(30):
+            page.wait_for_timeout(300)
+            outside = out_of_sight(page, width, height)
+            if not outside:
+                break
+        told += outside
     return told
 
 
