@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
+from engine.models.row_index import RowIndex
 from engine.records.errors import InputError
 from engine.stats.removal_order import removed_first
 
@@ -58,3 +61,16 @@ def checked_mask(mask: npt.ArrayLike, n_rows: int) -> Mask:
     if (np.diff(rows) == 0).any():
         raise InputError(f"row id {rows[:-1][np.diff(rows) == 0][0]} is in the mask twice; each row may be there once")
     return rows
+
+
+def mask_parts(mask: Mask, rows: RowIndex) -> Iterator[tuple[str, str, npt.NDArray[np.bool_]]]:
+    """("projection" or "block", its name or number, which rows of the mask lie there), where some and not all do."""
+    layers = rows.layer_of(mask)
+    for part, labels in (
+        ("projection", np.array([layer.projection for layer in rows.layers])),
+        ("block", np.array([str(layer.block) for layer in rows.layers])),
+    ):
+        for name in dict.fromkeys(labels.tolist()):
+            inside = labels[layers] == name
+            if inside.any() and not inside.all():
+                yield part, name, inside

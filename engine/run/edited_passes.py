@@ -40,8 +40,8 @@ from engine.records.hashing import Json
 
 R = TypeVar("R")
 EDITS_TOGETHER = 8  # at most, in one pass over little text
-# Tokens that fill a pass. On a processor eight edits of 512 tokens each take as long in the weights as in one pass, and one
-# takes a ninth (tests/benchmarks, little-text; demo and SmolLM2); a card's number is its logits' budget, not measured.
+# Tokens that fill a pass. On a processor eight edits of 512 tokens each take as long in the weights as in one pass, and
+# one takes a ninth (tests/benchmarks, little-text; SmolLM2); a card's number is its logits' budget, not measured.
 ENOUGH_TOKENS = {"cpu": 512, "cuda": 16384}
 EDITS_BESIDE_UNEDITED = 16  # that share one set of passes of the unedited model
 

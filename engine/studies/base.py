@@ -225,8 +225,8 @@ BUILT_IN = {
 _STAGES = "engine.studies.refusal.stages"  # all of them, without their torch
 BUILT_IN_STAGES = dict.fromkeys(
     (
-        "calibrate", "sweep", "select", "structure", "control", "evaluate", "compose", "stability", "baselines",
-        "draws",
+        "calibrate", "sweep", "select", "structure", "control", "evaluate", "compose", "stability", "parts",
+        "baselines", "draws",
     ),
     _STAGES,
 )  # fmt: skip

@@ -20,11 +20,12 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 RUNS: dict[str, str] = {
-    "sweep": "bench_sweep.py demo --threads 2",
-    "sweep-one-thread": "bench_sweep.py demo",
-    "sweep-random-masks": "bench_sweep.py demo --threads 2 --selector random",
-    "sweep-34M": "bench_sweep.py --random 512 8 --threads 2",
-    "sweep-150M": "bench_sweep.py --random 1024 10 --threads 2 --repeats 1",
+    "sweep-smollm2": "bench_sweep.py smollm2 --selector wanda --windows 8 --rates 0 0.1 0.3 0.5 0.7",
+    "sweep-smollm2-fisher": "bench_sweep.py smollm2 --selector fisher --windows 8 --rates 0 0.1 0.3 0.5 0.7",
+    "sweep": "bench_sweep.py demo",
+    "sweep-random-masks": "bench_sweep.py demo --selector random",
+    "sweep-34M": "bench_sweep.py --random 512 8",
+    "sweep-150M": "bench_sweep.py --random 1024 10 --rates 0 0.3 0.5 0.9",
     "earlier-blocks": "bench_earlier_blocks.py",
     "little-text": "bench_little_text.py",
     "allocator": "bench_allocator.py",

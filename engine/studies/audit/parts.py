@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from engine.edits.edit import Edit
+from engine.edits.masks import mask_parts
 from engine.edits.ranked_edits import Ranking
 from engine.results.tables import frame
 from engine.run.audit_plan import PartsPlan
@@ -70,21 +69,12 @@ def _cell(audit: AuditInputs, edit: Edit) -> Cell[Any]:
 
 
 def _parts(audit: AuditInputs) -> Iterator[_Part]:
-    rows = audit.loaded.rows
     for ranking in audit.rankings:
         if ranking.selector == BASELINE:
             continue
         for order in audit.plan.parts_orders:
             for rate in audit.plan.parts_rates:
                 mask = ranking.edit(order, rate).units
-                layers = rows.layer_of(mask)
-                for part, labels in (
-                    ("projection", np.array([layer.projection for layer in rows.layers])),
-                    ("block", np.array([str(layer.block) for layer in rows.layers])),
-                ):
-                    of_rows = labels[layers]
-                    for name in dict.fromkeys(labels.tolist()):
-                        inside = of_rows == name
-                        if inside.any() and not inside.all():
-                            edits = (audit.edit(mask), audit.edit(mask[inside]), audit.edit(mask[~inside]))
-                            yield _Part(ranking, order, rate, part, name, *edits)
+                for part, name, inside in mask_parts(mask, audit.loaded.rows):
+                    edits = (audit.edit(mask), audit.edit(mask[inside]), audit.edit(mask[~inside]))
+                    yield _Part(ranking, order, rate, part, name, *edits)

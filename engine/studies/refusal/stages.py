@@ -95,6 +95,14 @@ register_study(
 )(Later(f"{_REFUSAL}.mask_stability", "MaskStability"))  # fmt: skip
 
 register_study(
+    "parts", of=REFUSAL, tables=("refusal_parts",), reads=_OF_POINTS,
+    title="which projections and blocks of an edit install refusal? writes refusal_parts.parquet",
+    description="The refusal margin on the held-out risk prompts and the NLL on the first 16 evaluation windows, with "
+    "the rows of one projection or block of an operating point's edit alone, and with all but these: two short cells "
+    "each for some 40 parts.",
+)(Later(f"{_REFUSAL}.parts", "Parts"))  # fmt: skip
+
+register_study(
     "baselines", of=REFUSAL, tables=("baselines",), plan=SteeringPlan, reads=_OF_POINTS,
     title="is removing rows worth it? system prompts and steering vectors beside it; writes baselines.parquet",
     description="Row masks, system prompts, vectors added to the residual stream, and vectors added only where a "
