@@ -23,7 +23,7 @@ def applied(loaded: LoadedModel, edit: AnyEdit, *, skip_dead: bool = False) -> I
     may be others.
     """
     if isinstance(edit, Edit) and goes_into_weights(edit):
-        with zeroed(loaded, edit.units), compacted(loaded) if skip_dead else nullcontext():
+        with zeroed(loaded, edit.units), compacted(loaded, edit.units) if skip_dead else nullcontext():
             yield
     else:
         with edited_outputs(loaded, [edit]) as outputs, outputs.sequences([0]):

@@ -3,34 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from engine.edits.masks import Mask
 from engine.interventions.uninterrupted import Undone
 from engine.models.gated_mlps import gated_mlps
 from engine.models.loading import LoadedModel
 from engine.models.memory import none_without_memory
 
-VERSION = 5  # part of cache keys: smaller matrices round differently in the last bits
+VERSION = {"cpu": 5, "cuda": 6}  # part of cache keys: smaller matrices round differently in the last bits
 # Bytes that the neurons kept, as outputs of one token, fill a multiple of. CPU: a cache line (16 neurons in float32, 32
 # in bfloat16). CUDA: what NVIDIA's guide to matrix products asks for on cards from the A100 on.
 ALIGNED_BYTES = {"cpu": 64, "cuda": 128}
-_LIMIT_BYTES = 4_000_000_000  # of MLP weights; the smaller copies come on top of them
+# Of MLP weights; the smaller copies come on top of them. A card's lets Llama-3.1-8B (11.3 GB) in, not timed yet.
+LIMIT_BYTES = {"cpu": 4_000_000_000, "cuda": 16_000_000_000}
 LEAST_GONE = 0.05  # share of an MLP's neurons; for less, copying the rest does not pay
 
 
+Alive = npt.NDArray[np.bool_]  # [rows of a Linear]
+
+
 def compacts(loaded: LoadedModel) -> bool:
-    """On CPUs and CUDA cards, for up to 4 GB of gated MLPs; elsewhere dead neurons stay dense zeros.
+    """On CPUs for up to 4 GB of gated MLPs, on CUDA cards up to 16; elsewhere dead neurons stay dense zeros.
 
     A property of the model and the kind of device, never of the load.
     """
     linears = [linear for mlp in gated_mlps(loaded.model) for linear in mlp]
     size = sum(weight.numel() * weight.element_size() for linear in linears for weight in linear.parameters())
-    return _kind(loaded) in ALIGNED_BYTES and bool(linears) and size <= _LIMIT_BYTES
+    return bool(linears) and size <= LIMIT_BYTES.get(_kind(loaded), 0)
 
 
 def kept_neurons(neurons: int, alive: int, itemsize: int, kind: str) -> int:
@@ -49,17 +56,22 @@ def kept_neurons(neurons: int, alive: int, itemsize: int, kind: str) -> int:
 
 
 @contextmanager
-def compacted(loaded: LoadedModel) -> Iterator[None]:
+def compacted(loaded: LoadedModel, mask: Mask | None = None) -> Iterator[None]:
     """Inside: gated MLPs without their dead neurons, for evaluation only. Outside: the very same parameters.
+
+    mask: the rows that are zero now. A card is not asked for its weights then, which would be waited for; a CPU's tell
+    of rows that were zero before as well.
 
     A neuron is dead when its gate row or its up row is all zero, so that its column of down_proj meets zeros only, or
     when all rows of down_proj are. How many go is `kept_neurons`' to say. An MLP for whose smaller copy there is no
     memory stays as it is. To be used inside `zeroed`, whose lock it relies on.
     """
     with Undone() as steps, steps:
+        kind = _kind(loaded)
+        alive = _alive_in(loaded, mask) if mask is not None and kind == "cuda" else _alive_rows
         with torch.no_grad():
             for gate, up, down in gated_mlps(loaded.model) if compacts(loaded) else ():
-                _compact(gate, up, down, _kind(loaded), steps)
+                _compact(gate, up, down, kind, steps, *map(alive, (gate, up, down)))
         yield
 
 
@@ -67,20 +79,31 @@ def _kind(loaded: LoadedModel) -> str:
     return loaded.device.partition(":")[0]
 
 
-def _alive_rows(linear: nn.Linear) -> Tensor:
-    """Rows of which a weight or the bias is not zero: [rows] of bool."""
+def _alive_rows(linear: nn.Linear) -> Alive:
+    """Rows of which a weight or the bias is not zero."""
     alive = (linear.weight != 0).any(dim=1)
-    return alive if linear.bias is None else alive | (linear.bias != 0)
+    return (alive if linear.bias is None else alive | (linear.bias != 0)).numpy(force=True)
 
 
-def _compact(gate: nn.Linear, up: nn.Linear, down: nn.Linear, kind: str, steps: Undone) -> None:
-    chosen = _alive_rows(gate) & _alive_rows(up) & _alive_rows(down).any()
+def _alive_in(loaded: LoadedModel, mask: Mask) -> Callable[[nn.Linear], Alive]:
+    """The rows that are not in the mask."""
+    alive = np.ones(loaded.rows.n_rows, dtype=np.bool_)
+    alive[mask] = False
+    layers = {loaded.model.get_submodule(layer.name): layer for layer in loaded.rows.layers}
+    return lambda linear: alive[layers[linear].start :][: layers[linear].rows]
+
+
+def _compact(gate: nn.Linear, up: nn.Linear, down: nn.Linear, kind: str, steps: Undone, *alive_rows: Alive) -> None:
+    of_gate, of_up, of_down = alive_rows
+    chosen = of_gate & of_up & of_down.any()
     neurons, alive = len(chosen), int(chosen.sum())
     kept = kept_neurons(neurons, alive, gate.weight.element_size(), kind)
     if kept == neurons:
         return
-    chosen[(~chosen).nonzero().flatten()[: kept - alive]] = True
-    smaller = none_without_memory(partial(_smaller, gate, up, down, chosen.nonzero().flatten()))
+    chosen[np.flatnonzero(~chosen)[: kept - alive]] = True
+    smaller = none_without_memory(
+        partial(_smaller, gate, up, down, torch.from_numpy(np.flatnonzero(chosen)).to(gate.weight.device))
+    )
     for linear, name, values in smaller or ():
         _swap(linear, name, values, steps)
 

@@ -18,7 +18,7 @@ from engine.edits.edit import UNEDITED
 from engine.edits.steering import AnyEdit
 from engine.interventions.at_outputs import Outputs, edited_outputs
 from engine.measures.base import Measure
-from engine.measures.predictions import LOGIT_BUDGET, under_one_softmax
+from engine.measures.predictions import kind_of, logit_budget, under_one_softmax
 from engine.models.loading import LoadedModel, input_device
 from engine.records.hashing import Json
 from engine.stats.paired import ratio_stderr
@@ -126,7 +126,7 @@ def token_kl(before: Tensor, after: Tensor) -> Tensor:
 def _batches(loaded: LoadedModel, positions: Sequence[int], batch_size: int) -> Iterator[slice]:
     """In the order given, `batch_size` at most and as many as the budget of logits allows."""
     vocabulary = int(loaded.model.get_input_embeddings().weight.shape[0])
-    budget = LOGIT_BUDGET["cuda" if loaded.device.startswith("cuda") else "cpu"]
+    budget = logit_budget(kind_of(loaded.device))
     size = max(1, min(batch_size, budget // (max(positions) * vocabulary)))
     for start in range(0, len(positions), size):
         yield slice(start, start + size)

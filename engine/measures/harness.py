@@ -17,7 +17,7 @@ from engine.measures.base import Measure
 from engine.measures.generation import end_tokens, further_ends
 from engine.measures.harness_tasks import HarnessTask, quiet_harness
 from engine.measures.less_at_once import saying_what_fits
-from engine.measures.predictions import LOGIT_BUDGET
+from engine.measures.predictions import kind_of, logit_budget
 from engine.models.loading import LoadedModel
 from engine.records.environment import installed_version
 from engine.records.errors import InputError
@@ -70,7 +70,7 @@ class Harness:
         Nothing is tried out, so that equal runs use equal batches.
         """
         vocabulary = int(self._loaded.model.get_input_embeddings().weight.shape[0])
-        budget = LOGIT_BUDGET["cuda" if self._loaded.device.startswith("cuda") else "cpu"]
+        budget = logit_budget(kind_of(self._loaded.device))
         return max(1, min(LARGEST_BATCH, budget // (longest * vocabulary)))
 
     def scores(self, task: HarnessTask, batch_size: int) -> ItemScores:

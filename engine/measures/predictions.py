@@ -15,9 +15,12 @@ from torch import Tensor
 from engine.models.output_head import halves, has_two_halves
 from engine.models.row_index import RowIndex
 
-LOGIT_BUDGET = {"cpu": 16_000_000, "cuda": 256_000_000}  # elements of logits per batch; the cpu's stays near its cache
-# Elements of logits under one softmax; the cpu's stay in its cache, the cuda's are few kernels.
-SOFTMAX_BUDGET = {"cpu": 250_000, "cuda": 4_000_000}
+# Elements of logits per batch. The cpu's stays near its cache; the cuda's are 32 windows of 512 tokens at a vocabulary
+# of 128,256, with which a cell of Llama-3.2-1B has about the kernels of a plain loop at that batch.
+LOGIT_BUDGET = {"cpu": 16_000_000, "cuda": 2_110_000_000}
+CARD_BYTES = 40  # of a card's memory per element, so that a card of 24 GiB takes 9 of these windows
+# Elements of logits under one softmax; the cpu's stay in its cache, the cuda's are few kernels (511 such positions).
+SOFTMAX_BUDGET = {"cpu": 250_000, "cuda": 66_000_000}
 LEAST_ROWS = 16  # under one softmax, so that every core has some
 LEAST = 256  # positions in a piece: a product of fewer spends its time on reading the head's weights again and again
 VERSION = 1  # of how pieces are made; in the keys of what is measured in pieces
@@ -26,6 +29,13 @@ VERSION = 1  # of how pieces are made; in the keys of what is measured in pieces
 def kind_of(device: str) -> str:
     """Whose budget counts."""
     return "cuda" if device.startswith("cuda") else "cpu"
+
+
+def logit_budget(kind: str) -> int:
+    """Elements of logits per batch, on a card no more than its memory's size allows."""
+    if kind == "cuda" and torch.cuda.is_available():
+        return min(LOGIT_BUDGET[kind], torch.cuda.get_device_properties(0).total_memory // CARD_BYTES)
+    return LOGIT_BUDGET[kind]
 
 
 def vocabulary_of(model: Any) -> int:
@@ -39,13 +49,13 @@ def under_one_softmax(kind: str, vocabulary: int) -> int:
 
 def logits_that_fit(kind: str, length: int, vocabulary: int) -> int:
     """Sequences of this length in the budget of logits of a kind of device, at least one."""
-    return max(1, LOGIT_BUDGET[kind] // (length * vocabulary))
+    return max(1, logit_budget(kind) // (length * vocabulary))
 
 
 def in_pieces(model: Any, kind: str, length: int) -> bool:
     """Are logits of windows of this length made in pieces? Where fewer than two windows' fit, if the model lets them be
     made apart from its body (`output_head`)."""
-    return 2 * length * vocabulary_of(model) > LOGIT_BUDGET[kind] and has_two_halves(model)
+    return 2 * length * vocabulary_of(model) > logit_budget(kind) and has_two_halves(model)
 
 
 def sequences_that_fit(model: Any, rows: RowIndex, kind: str, length: int) -> int:
@@ -122,7 +132,7 @@ def predictions(
         found = halves(model, inputs, check=check)
         if found is not None:
             vocabulary = vocabulary_of(model)
-            at_once = max(LEAST, LOGIT_BUDGET[kind] // vocabulary)
+            at_once = max(LEAST, logit_budget(kind) // vocabulary)
             return Predictions(found.states[:, :-1], vocabulary, found.logits_of, at_once)
     logits = model(**inputs, use_cache=False).logits[:, :-1]
     return Predictions(logits, logits.shape[-1], None, 0)

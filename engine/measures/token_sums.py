@@ -95,7 +95,7 @@ def values_beside_unedited(
 
 def sums_of(values: Sequence[Tensor]) -> list[list[float]]:
     """[k][windows], of passes over all windows. On the CPU, since not every device (MPS) has float64."""
-    sums: list[list[float]] = torch.cat([of_pass.cpu().double().sum(-1) for of_pass in values], -1).tolist()
+    sums: list[list[float]] = torch.cat(list(values), -2).cpu().double().sum(-1).tolist()
     return sums
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import nn
@@ -24,5 +26,10 @@ def gated_mlps(model: nn.Module) -> Iterator[tuple[nn.Linear, nn.Linear, nn.Line
         if more or [*module.parameters(recurse=False)] or getattr(module, "activation_sparsity", None):
             continue
         activation = getattr(module, "act_fn", None)
-        if callable(activation) and float(activation(torch.zeros(1))) == 0.0:
+        if callable(activation) and _keeps_zero(activation):
             yield gate, up, down
+
+
+@lru_cache(maxsize=4096)  # asked for every cell
+def _keeps_zero(activation: Callable[..., Any]) -> bool:
+    return float(activation(torch.zeros(1))) == 0.0

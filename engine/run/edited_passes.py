@@ -40,9 +40,9 @@ from engine.records.hashing import Json
 
 R = TypeVar("R")
 EDITS_TOGETHER = 8  # at most, in one pass over little text
-# Tokens that fill a pass. On a processor eight edits of 512 tokens each take as long in the weights as in one pass, and
-# one takes a ninth (tests/benchmarks, little-text; SmolLM2); a card's number is its logits' budget, not measured.
-ENOUGH_TOKENS = {"cpu": 512, "cuda": 16384}
+# Tokens that fill a pass. On a processor eight edits of 256 tokens each take 8.3 CPU seconds in the weights and 7.4 in
+# one pass, and one takes 1.1 and 7.2 (SmolLM2; tests/benchmarks, little-text); a card's number is not measured.
+ENOUGH_TOKENS = {"cpu": 256, "cuda": 16384}
 EDITS_BESIDE_UNEDITED = 16  # that share one set of passes of the unedited model
 
 
@@ -151,7 +151,7 @@ def _copies(loaded: LoadedModel, measure: TokenMeasure[Any]) -> int:
 
 
 def _compaction(loaded: LoadedModel) -> Json:
-    return {"compaction": COMPACTION if compacts(loaded) else None}
+    return {"compaction": COMPACTION[kind_of(loaded.device)] if compacts(loaded) else None}
 
 
 def _result(loaded: LoadedModel, measure: TokenMeasure[R], edit: AnyEdit, values: Sequence[Tensor]) -> R:

@@ -119,6 +119,7 @@ def test_edits_share_a_pass_only_as_far_as_their_text_does_not_fill_one(
     """Six windows of 16 tokens: where these fill a pass, one cell costs what one edit costs, and its key says so."""
     measure, edits = Nll(tiny_windows), [dead_neurons(deep, block, of=1) for block in (0, 2)]
     shared = [Cell(deep, edit, measure) for edit in edits]
+    monkeypatch.setitem(edited_passes.ENOUGH_TOKENS, "cpu", 8 * 6 * 16)
     assert edits_together(deep, measure) == 8
     with Store(tmp_path / "shared") as store:
         cost, results = flops(deep, edits[:1], measure, store), LocalRunner(store).run(shared)
@@ -195,8 +196,8 @@ def test_every_registered_measure_gives_a_value(tiny_llama: LoadedModel, tiny_wi
 
 
 KEYS = {
-    "nll": "904b5526ff2b9b040b7ee3e4d79fd513b0e86d1b56dcf916a2761162ec5d79c0",  # pragma: allowlist secret
-    "nll, one window": "12c70edeeb46392bd44250f3a5d844bf5935ac9664c59bda18facd8fb574eb2d",  # pragma: allowlist secret
+    "nll": "96b4ec60a3dadb8f044f9810a48fde5c7f7cc90298db06f16330088f2889972e",  # pragma: allowlist secret
+    "nll, one window": "f5ef48d3ccd444ef916f299dc3b0e147a52ec5982f4ad81a21741bde3ba60069",  # pragma: allowlist secret
     "fidelity": "d1226c9debab64800eaf978d052ae0c80c861f11cfac0e1913272916435b2b4d",  # pragma: allowlist secret
     "replies": "cba0d3cbdea9df856f028bd5d737be9d669bd5ebf22ca9764c9d58186818d0d7",  # pragma: allowlist secret
     "refusals": "eccffdd5919289fc694afacbe9a51eaeee0ab8ab2c9c73709c4d4054d8c37b12",  # pragma: allowlist secret

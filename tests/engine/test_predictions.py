@@ -198,6 +198,7 @@ def test_keys_and_batches_change_only_where_logits_come_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded, text = load_tiny("llama", tmp_path), windows()
+    monkeypatch.setitem(edited_passes.ENOUGH_TOKENS, "cpu", 1024)
     cells = [Cell[Any](loaded, UNEDITED, measure) for measure in (Nll(text), Fidelity(text), LogitBits(text))]
 
     def records() -> list[Any]:
