@@ -27,6 +27,7 @@ from engine.models.dry_passes import dry
 from engine.models.loading import LoadedModel
 from engine.models.output_head import halves, has_two_halves
 from engine.models.rows import row_index
+from engine.run import edited_passes
 from engine.run.cell import Cell
 from engine.run.edited_passes import measured
 
