@@ -37,7 +37,11 @@ class Against:
 
 
 def against_controls(
-    own: Sequence[Windowed], controls: Sequence[Sequence[Windowed]], random: Sequence[Windowed], order: str
+    own: Sequence[Windowed],
+    controls: Sequence[Sequence[Windowed]],
+    random: Sequence[Windowed],
+    order: str,
+    looks: int = 1,
 ) -> Against:
     """own: the selector's masks, one per ranking; controls: per ranking the masks matched to it, one per seed, the
     same seeds for all; random: random masks. All on the same windows.
@@ -50,7 +54,7 @@ def against_controls(
     the rankings. A selector that knows its depths and nothing about rows is one control more: so that this is what
     chance gives, the controls' part in the difference is that of one further draw, s^2 (1 + 1 / n) with s^2 their
     variance over n seeds (the prediction interval's), not that of their mean alone. The calibration text's part is not
-    among them.
+    among them. looks: at how many numbers of seeds the difference may be tested (`engine.stats.looks`).
     """
     tokens = np.array(own[0].window_tokens, dtype=np.float64)
     of_own, of_random = _nats(own), _nats(random)
@@ -84,7 +88,7 @@ def against_controls(
     clear = advantage.low is not None and advantage.low > 0
     interval = fieller(r_mean - c_mean, r_mean - l_mean, joint) if clear else None
     return Against(
-        difference=estimate(l_mean - c_mean, [of_difference, *further, *ranking]),
+        difference=estimate(l_mean - c_mean, [of_difference, *further, *ranking], looks=looks),
         stderr_blocks=None
         if of_difference is None or not math.isfinite(l_mean - c_mean)
         else math.sqrt(of_difference.variance),

@@ -55,7 +55,11 @@ def show(source: sources.Source) -> pl.DataFrame:
     more.say_not_finite(chosen["difference"])
     if missing := chosen.height - shares.height:
         st.caption(f"{missing} selector(s) have no clear advantage over random, so no share of it.")
-    seeds, random = (chosen.row(0, named=True)[name] for name in ("matched_seeds", "random_seeds"))
+    seeds = " to ".join(
+        dict.fromkeys(str(one) for one in sorted(chosen["matched_seeds"])[:: max(1, chosen.height - 1)])
+    )
+    random, looks = chosen["random_seeds"][0], chosen["looks"][0] if "looks" in chosen.columns else 1
+    allowed = f", which allows for {looks} looks at growing numbers of draws," if looks > 1 else ""
     at_own_rates = (
         "Each selector is compared at the largest rate at which its controls leave the model working. "
         if DECIDED in table.columns
@@ -64,8 +68,8 @@ def show(source: sources.Source) -> pl.DataFrame:
     st.caption(
         f"{at_own_rates}A control removes as many rows of every layer as the selector's mask, at random ({seeds} draws "
         f"per ranking); random masks come from {random} seeds. The bar of a difference is its 95% interval over blocks "
-        "of windows and for one further draw of the control, since a selector that knows nothing about rows is one. p "
-        "is adjusted by Holm over the selectors. The verdicts also count the calibration text, where it was drawn anew."
+        "of windows and for one further draw of the control, since a selector that knows nothing about rows is one. "
+        f"p{allowed} is adjusted by Holm over the selectors. The verdicts also count the calibration text, where it was drawn anew."
     )
     st.dataframe(_table(chosen), hide_index=True, alt="Per selector: the difference, its interval, and the depth share")
     return chosen

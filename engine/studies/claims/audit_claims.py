@@ -130,8 +130,14 @@ def _specific(tables: Tables) -> Iterator[Claim]:
             row["selector"], f"{ORDER_TITLES.get(row['order'], row['order'])} {share_text(row['rate'])}",
             f"{answer} ({row['difference']:+.3g} nats per token, {row['low']:+.3g} to {row['high']:+.3g}{power}).",
             row["difference"], "nats per token", f"{row['matched_seeds']} layer-matched masks of its own",
-            "interval for one further such mask, Student's t, Holm over the selectors", row["p_holm"], CORRECTED,
+            f"interval for one further such mask, Student's t, {_looks(row)}Holm over the selectors", row["p_holm"],
+            CORRECTED,
         )  # fmt: skip
+
+
+def _looks(row: dict[str, Any]) -> str:
+    looks = row.get("looks") or 1
+    return f"Bonferroni over {looks} looks at growing numbers of masks, " if looks > 1 else ""
 
 
 @register_claim("controls", needs=("control_differences",))

@@ -38,7 +38,9 @@ def specificity(
             by_order[order][selector] = line
             if order in orders and line["answer"] != SATURATED:
                 of_draws = between_draws(draw_sweep, line["rate"], (selector, order))
-                estimates[order][selector] = estimate(line["difference"], [_part(line), *of_draws])
+                estimates[order][selector] = estimate(
+                    line["difference"], [_part(line), *of_draws], looks=line.get("looks") or 1
+                )
     passed = {
         order: clear({name: [one] for name, one in by_name.items()}, -1 if order == "lerf" else 1, limits.level)
         for order, by_name in estimates.items()
