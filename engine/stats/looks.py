@@ -12,7 +12,8 @@ def looks(first: int, most: int) -> tuple[int, ...]:
     A look's test has the level divided by the number of looks, and so no more than the level of all together is
     exceeded at any of them, whatever tells when to stop: Bonferroni's inequality over a schedule that was fixed
     beforehand (alpha spending in equal shares; Lan and DeMets 1983). Each look is a t test, exact for normal draws.
-    `precomputed.null_simulation` simulates it with the shape of real draws.
+    Noise that is drawn until it is told, at 10, 20, 40 and 80 masks, is told at .05 in .028 of 2,000 simulated trials,
+    .031 with the skewness of real masks; without the allowance in .08 (`precomputed.null_simulation`).
     """
     sizes = [first]
     while sizes[-1] < most:

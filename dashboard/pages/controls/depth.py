@@ -69,7 +69,8 @@ def show(source: sources.Source) -> pl.DataFrame:
         f"{at_own_rates}A control removes as many rows of every layer as the selector's mask, at random ({seeds} draws "
         f"per ranking); random masks come from {random} seeds. The bar of a difference is its 95% interval over blocks "
         "of windows and for one further draw of the control, since a selector that knows nothing about rows is one. "
-        f"p{allowed} is adjusted by Holm over the selectors. The verdicts also count the calibration text, where it was drawn anew."
+        f"p{allowed} is adjusted by Holm over the selectors. The verdicts also count the calibration text, where it "
+        "was drawn anew."
     )
     st.dataframe(_table(chosen), hide_index=True, alt="Per selector: the difference, its interval, and the depth share")
     return chosen

@@ -59,8 +59,8 @@ class Specific(Study[AuditInputs]):
     differences between destroyed models mean nothing; where there is none, the answer is `saturated` and the line is of
     the smallest rate. The rate is searched by bisection with the first control of every ranking, then confirmed with
     all of them, at it and at the next. With `specific_until` the controls there are doubled until the difference is
-    sure enough (`engine.stats.looks`), `specific_most` at most. Random masks are those of `baseline_seeds`. Numbers and intervals:
-    `engine.stats.layer_matched`; p values are adjusted by Holm over the selectors of an order.
+    sure enough (`engine.stats.looks`), `specific_most` at most. Random masks are those of `baseline_seeds`. Numbers and
+    intervals: `engine.stats.layer_matched`; p values are adjusted by Holm over the selectors of an order.
     """
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
