@@ -10,14 +10,14 @@ from dashboard.charts.findings import controls as findings
 from dashboard.pages.controls import more
 from dashboard.show import selection, tools
 from dashboard.state import sources
+from engine.studies.verdict.beyond_depths import DECIDED, with_draws
 
 ORDERS = ("LeRF", "MoRF")
-DECIDED = "control_nll"  # tables with this column have each selector at a rate of its own
 
 
 def show(source: sources.Source) -> pl.DataFrame:
     """Differences to the own controls, and the share that depths explain; returns what is shown."""
-    table = source.table("specific")
+    table = with_draws(source.table("specific"), source.table("draw_sweep") if source.has("draw_sweep") else None)
     with source.bar:
         named = selection.switch("Order", ORDERS, "specific_order", default="LeRF")
         order = named.lower()
@@ -68,9 +68,9 @@ def show(source: sources.Source) -> pl.DataFrame:
     st.caption(
         f"{at_own_rates}A control removes as many rows of every layer as the selector's mask, at random ({seeds} draws "
         f"per ranking); random masks come from {random} seeds. The bar of a difference is its 95% interval over blocks "
-        "of windows and for one further draw of the control, since a selector that knows nothing about rows is one. "
-        f"p{allowed} is adjusted by Holm over the selectors. The verdicts also count the calibration text, where it "
-        "was drawn anew."
+        "of windows, for one further draw of the control, since a selector that knows nothing about rows is one, and "
+        "for the calibration text, where it was drawn anew. "
+        f"p{allowed} is adjusted by Holm over the selectors."
     )
     st.dataframe(_table(chosen), hide_index=True, alt="Per selector: the difference, its interval, and the depth share")
     return chosen

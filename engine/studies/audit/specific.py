@@ -15,8 +15,6 @@ from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.selectors import compute_scores
 from engine.stats.blocks import block_difference
-from engine.stats.holm import LEVEL, adjusted
-from engine.stats.intervals import student_t
 from engine.stats.layer_matched import Against, against_controls
 from engine.stats.limits import BASELINE
 from engine.stats.looks import looks, sure_enough
@@ -26,7 +24,7 @@ from engine.stats.saturation import largest_unsaturated
 from engine.stats.table_estimates import with_documents
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
-from engine.studies.estimate_words import better_or_worse
+from engine.studies.verdict.beyond_depths import Told, told
 
 _Nll = Cell[NegativeLogLikelihood]
 
@@ -202,25 +200,22 @@ def _random(audit: AuditInputs, order: str, rate: float) -> list[_Nll]:
 
 
 def _lines(audit: AuditInputs, found: list[_Compared], limit: float) -> Iterator[tuple[object, ...]]:
-    p_by_order: dict[str, dict[int, float]] = {order: {} for order in ORDERS}
-    for number, one in enumerate(found):
-        p = one.against.difference.p_differs
-        if p is not None and not one.saturated:
-            p_by_order[one.place.order][number] = p
-    p_holm = {number: p for tested in p_by_order.values() for number, p in adjusted(tested).items()}
-    for number, (place, saturated, against, control_nll) in enumerate(found):
-        value, tests = against.difference, len(p_by_order[place.order])
-        answer = better_or_worse(value.value, p_holm.get(number), place.order)
-        detectable = None
-        if number in p_holm and value.stderr is not None and value.degrees is not None:
-            level = LEVEL / (tests * value.looks)
-            detectable = student_t(value.degrees, 1 - level) * value.stderr if value.stderr else 0.0
+    answers: dict[int, Told] = {}
+    for order in ORDERS:
+        tested = {
+            n: one.against.difference
+            for n, one in enumerate(found)
+            if (one.place.order, one.saturated) == (order, False)
+        }
+        answers |= told(tested, order)
+    for number, (place, _, against, control_nll) in enumerate(found):
+        value, answer = against.difference, answers.get(number, Told(None, "saturated", None))
         yield (
             audit.loaded.id, place.selector, place.order, place.rate, len(place.seeds),
             value.value, value.stderr, against.stderr_blocks, against.blocks,
             None if value.stderr == 0 else value.degrees, value.low, value.high,
-            value.p_differs, p_holm.get(number), "saturated" if saturated else answer,
+            value.p_differs, answer.p_holm, answer.answer,
             len(audit.plan.baseline_seeds), against.advantage.value, against.advantage.low, against.advantage.high,
             against.control_advantage, against.depth_share, *(against.share_interval or (None, None)),
-            control_nll, limit, detectable, value.looks,
+            control_nll, limit, answer.detectable, value.looks,
         )  # fmt: skip
