@@ -10,6 +10,10 @@ margins are logistic), and a prompt is refused where its margin is above 0. The 
 and on held-out prompts correlate at `CORRELATION`, those of two masks of one selector's grid at `WITHIN`. Each
 selector takes the mask with the largest calibration refusal whose benign refusal is within the limit. Its three
 random controls are masks that nobody chose, as the paper has them.
+
+`until` and `pooled` are of audits: a selector that knows its depths and nothing about rows is one more layer-matched
+mask. Masks' losses are normal or have the skewness `SKEW`, a gamma distribution's: the largest of those of 160 such
+masks of the shipped model (magnitude, lrp and ig in both orders at 2, 10 or 30% of the rows: .19 to .61).
 """
 
 from __future__ import annotations
@@ -20,8 +24,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from engine.measures.nll import NegativeLogLikelihood
 from engine.records.files import write_atomic
-from engine.stats.intervals import wilson
+from engine.stats.holm import LEVEL as TOLD, holm
+from engine.stats.intervals import two_sided_p, wilson
+from engine.stats.layer_matched import against_controls
+from engine.stats.looks import looks, sure_enough
 from engine.stats.permutation import p_value, prediction_interval
 from engine.studies.refusal.inputs import Rate
 from engine.studies.refusal.specificity import gain
@@ -35,6 +43,8 @@ CALIBRATION, HELDOUT = 64, 100  # prompts of a kind
 DRAWS, CONTROLS, TRIALS = 39, 3, 2000
 LEVEL, LIMIT = 0.025, 0.10
 SEED = 11
+MASKS, MOST, WINDOWS, TEXT, SKEW = 10, 80, 16, 0.5, 0.6  # TEXT: a window's own noise, in standard deviations of masks
+SELECTORS, ALIKE = 8, 0.1  # p of the test of equal variances above which they would be pooled
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
@@ -92,6 +102,60 @@ def simulate(cells: int, *, trials: int = TRIALS, draws: int = DRAWS, level: flo
     return {"cells": cells, "trials": trials, "draws": draws, "level": level, **shares}
 
 
+def masks(rng: np.random.Generator, skew: float, *shape: int) -> Floats:
+    """Losses of masks, with mean 0, standard deviation 1 and this skewness."""
+    if not skew:
+        return rng.standard_normal(shape)
+    gamma = 4 / skew**2
+    return (rng.gamma(gamma, size=shape) - gamma) / np.sqrt(gamma)
+
+
+def until(skew: float, *, trials: int = TRIALS) -> dict[str, Any]:
+    """Shares of trials in which noise is told from its controls when masks are drawn until it is: by the p that allows
+    for the looks, by one that does not, and at the first look alone.
+    """
+    rng, sizes = np.random.default_rng([SEED, round(100 * skew)]), looks(MASKS, MOST)
+    counts = {"told": 0, "unadjusted": 0, "once": 0}
+    for _ in range(trials):
+        nats = masks(rng, skew, MOST + 1, 1) + TEXT * rng.standard_normal((MOST + 1, WINDOWS))
+        own, *controls = (NegativeLogLikelihood(tuple(one), (1,) * WINDOWS) for one in nats.tolist())
+        found = [
+            against_controls([own], [controls[:size]], controls[:2], "lerf", len(sizes)).difference for size in sizes
+        ]
+        plain = [one._replace(looks=1).p_differs or 0.0 for one in found]
+        counts["told"] += any(sure_enough(one, 0.0, 1) for one in found)
+        counts["unadjusted"] += min(plain) <= TOLD
+        counts["once"] += plain[0] <= TOLD
+    shares = {name: [count / trials, *wilson(count, trials)] for name, count in counts.items()}
+    return {"skew": skew, "trials": trials, "looks": list(sizes), "level": TOLD, **shares}
+
+
+def pooled(ratio: float, skew: float = 0.0, *, trials: int = TRIALS) -> dict[str, Any]:
+    """Shares of trials in which any of `SELECTORS` selectors of noise is told after Holm, by the variance of its own
+    masks and by one pooled where Brown and Forsythe's test (1974) does not tell them apart. ratio: standard deviation
+    of the masks of one selector, in those of the others.
+    """
+    from scipy.stats import levene
+
+    rng, degrees = np.random.default_rng([SEED, round(100 * ratio)]), MASKS - 1
+    sizes, counts = np.array([ratio] + [1.0] * (SELECTORS - 1)), {"own": 0, "pooled": 0}
+    for _ in range(trials):
+        losses = masks(rng, skew, SELECTORS, MASKS + 1) * sizes[:, None]
+        variances = losses[:, 1:].var(axis=1, ddof=1)
+        differences = (losses[:, 0] - losses[:, 1:].mean(axis=1)) / np.sqrt(1 + 1 / MASKS)
+        by_own = _any_told(differences / np.sqrt(variances), degrees)
+        alike = levene(*losses[:, 1:]).pvalue > ALIKE
+        by_all = _any_told(differences / np.sqrt(variances.mean()), SELECTORS * degrees)
+        counts["own"] += by_own
+        counts["pooled"] += by_all if alike else by_own
+    shares = {name: [count / trials, *wilson(count, trials)] for name, count in counts.items()}
+    return {"ratio": ratio, "skew": skew, "trials": trials, "level": TOLD, **shares}
+
+
+def _any_told(statistics: Floats, degrees: int) -> bool:
+    return min(holm([two_sided_p(one, degrees) for one in statistics.tolist()])) <= TOLD
+
+
 def _rate(count: int) -> Rate:
     return Rate((True,) * count + (False,) * (HELDOUT - count))
 
@@ -102,7 +166,10 @@ def main() -> None:
         "correlation": CORRELATION, "within": WITHIN, "spread": SPREAD, "calibration": CALIBRATION, "heldout": HELDOUT,
         "controls": CONTROLS, "seed": SEED,
     }  # fmt: skip
-    found = {**about, "grids": [simulate(cells) for cells in GRIDS]}
+    found = {
+        **about, "grids": [simulate(cells) for cells in GRIDS], "until": [until(skew) for skew in (0.0, SKEW)],
+        "pooled": [pooled(1.0), pooled(2.0), pooled(1.0, SKEW)],
+    }  # fmt: skip
     write_atomic(FILE, (json.dumps(found, indent=1) + "\n").encode())
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import jinja2
 import plotly.graph_objects as go
@@ -30,7 +30,7 @@ from engine.records.model_names import model_name, model_to_type
 from engine.records.shortfalls import shortfalls
 from engine.results.folders import read_table
 from engine.results.tables import command as command_of, with_domain_names
-from engine.stats.table_estimates import between_draws, has_blocks, mean_of_lines
+from engine.stats.table_estimates import has_blocks, log_gaps
 from engine.studies.audit.control_answers import control_answers
 from engine.studies.audit.task_means import chance_sentence
 from engine.studies.claims.ledger import ledger, needed
@@ -184,12 +184,8 @@ def _gaps(gap: pl.DataFrame, draw_sweep: pl.DataFrame | None) -> pl.DataFrame:
     """Columns selector, rate, log_gap, stderr, low, high: means over seeds, with what the draw of the seed and, where
     it was measured, that of the calibration text add to the error.
     """
-    lines = []
-    for key, part in gap.group_by("selector", "rate", maintain_order=True):
-        selector, rate = cast("tuple[str, float]", key)
-        draws = between_draws(draw_sweep, rate, (selector, "morf"), (selector, "lerf"))
-        found = mean_of_lines(part, "log_gap", ["seed"], draws)
-        lines.append((selector, rate, found.value, found.stderr, found.low, found.high))
+    gaps = log_gaps(gap, draw_sweep)
+    lines = [(*where, one.value, one.stderr, one.low, one.high) for where, one in gaps.items()]
     numbers = dict.fromkeys(("rate", "log_gap", "stderr", "low", "high"), pl.Float64)
     return pl.DataFrame(lines, schema={"selector": pl.String, **numbers}, orient="row")
 

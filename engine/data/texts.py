@@ -40,8 +40,9 @@ class Text(NamedTuple):
 def read_text(corpus: str, role: Role) -> Text:
     """The text of a registered corpus (its split for `role`), of a .txt file or of a .jsonl file.
 
-    A local file is the same text in both roles. Documents are known of C4, of a .jsonl file (its lines) and of
-    WikiText-2 (its articles); of a .txt file they are not, since blank lines separate paragraphs as well.
+    A local file is the same text in both roles. Documents are known of C4, of a .jsonl file (its lines), of WikiText-2
+    and of a .txt file with its headings (their articles); of another .txt file they are not, since blank lines
+    separate paragraphs as well.
     """
     if role not in get_args(Role):
         raise unknown("role", role, get_args(Role))
@@ -52,7 +53,8 @@ def read_text(corpus: str, role: Role) -> Text:
         if path.suffix == ".jsonl":
             return _text_of_documents(path.name, _documents_of_json_lines(path))
         if path.suffix == ".txt":
-            return Text(path.name, _text_of_file(path))
+            parts = _parts_of_file(path)
+            return Text(path.name, _JOINT.join(parts), documents=articles(parts, parted=True))
         raise InputError(f"corpus {path.name} has the suffix {path.suffix!r}; expected .txt or .jsonl")
     if path.suffix or len(path.parts) > 1:
         raise InputError(
@@ -119,12 +121,12 @@ def check_characters(written: str, content: object, place: str) -> None:
         ) from None
 
 
-def _text_of_file(path: Path) -> str:
-    documents = [part.strip() for part in re.split(r"\n\s*\n", contents(path))]
-    text = "\n\n".join(part for part in documents if part)
-    if not text:
+def _parts_of_file(path: Path) -> list[str]:
+    """What blank lines separate."""
+    parts = [part for text in re.split(r"\n\s*\n", contents(path)) if (part := text.strip())]
+    if not parts:
         raise InputError(f"corpus {path.name} is empty; expected documents separated by blank lines")
-    return text
+    return parts
 
 
 def _documents_of_json_lines(path: Path) -> list[str]:
@@ -179,7 +181,7 @@ def _shipped(corpus: str, filename: str) -> Text:
         raise InputError(
             f"the shipped corpus is not in {path.parent}; rebuild it with `uv run python -m precomputed.recipe`"
         )
-    return Text(corpus, _text_of_file(path))
+    return Text(corpus, _JOINT.join(_parts_of_file(path)))
 
 
 def _wikitext(role: Role) -> Text:
@@ -189,14 +191,14 @@ def _wikitext(role: Role) -> Text:
     return Text("wikitext2", _JOINT.join(rows), files[0].parents[1].name, articles(rows))
 
 
-def articles(rows: Sequence[str]) -> tuple[int, ...] | None:
+def articles(rows: Sequence[str], *, parted: bool = False) -> tuple[int, ...] | None:
     """Where the articles of WikiText begin in its lines joined by blank lines; None where there is no heading.
 
     A title stands alone between empty lines, ` = Title = `; ` = = Section = = ` is inside of an article. What comes
-    before the first title belongs to the first article.
+    before the first title belongs to the first article. parted: the rows are what blank lines separate.
     """
     starts = _starts(rows)
-    empty = [not row.strip() for row in rows]
+    empty = [parted or not row.strip() for row in rows]
     alone = [
         number
         for number, row in enumerate(rows)

@@ -131,6 +131,14 @@ class SpecificPlan:
         VERDICT_RATES, "rates of `specific`, which compares at the largest at which the controls are not saturated",
         read=field_types.rates, least=0, most=1, group="specific",
     )  # fmt: skip
+    specific_until: float | None = option(
+        None, "double the masks of `specific` until the interval of a difference is no wider than so many nats, or the "
+        "difference is told; the p allows for these looks", name="--until", kind=float, least=0,
+        none="as many masks as seeds", group="specific",
+    )  # fmt: skip
+    specific_most: int = option(
+        80, "masks of a ranking that --until draws at most", name="--most-masks", metavar="N", least=2, group="specific"
+    )
 
 
 @dataclass(frozen=True)

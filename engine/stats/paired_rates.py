@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice, takewhile
 
 from engine.records.errors import InputError
 from engine.stats.intervals import Interval, wilson
@@ -35,8 +36,15 @@ class PairedRates:
         With d = no_yes + yes_no changed prompts, X ~ binomial(d, 1/2): min(1, 2 P(X <= min(no_yes, yes_no))); 1 where
         none changed. McNemar 1947, in its exact conditional form.
         """
-        changed, fewer = self.no_yes + self.yes_no, min(self.no_yes, self.yes_no)
-        return min(1.0, 2 * sum(math.comb(changed, x) for x in range(fewer + 1)) / 2**changed)
+        return next(islice(_two_sided(self.no_yes + self.yes_no), min(self.no_yes, self.yes_no), None))
+
+    def detectable(self, level: float) -> float | None:
+        """The smallest absolute difference with mcnemar_p <= level, were as many prompts changed; None if there is none
+        of so few.
+        """
+        changed = self.no_yes + self.yes_no
+        told = sum(1 for _ in takewhile(lambda p: p <= level, _two_sided(changed)))
+        return (changed - 2 * (told - 1)) / self.n if told else None
 
     @property
     def interval(self) -> Interval:
@@ -68,6 +76,15 @@ class PairedRates:
         product = self.yes_yes * self.no_no - self.yes_no * self.no_yes
         corrected = max(product - self.n / 2, 0.0) if product > 0 else product
         return corrected / math.sqrt(margins)
+
+
+def _two_sided(changed: int) -> Iterator[float]:
+    """min(1, 2 P(X <= x)) of X ~ binomial(changed, 1/2), for x = 0, 1, ... up to half of them."""
+    combinations = total = 1
+    for x in range(changed // 2 + 1):
+        yield min(1.0, 2 * total / 2**changed)
+        combinations = combinations * (changed - x) // (x + 1)
+        total += combinations
 
 
 def paired_rates(before: Sequence[bool], after: Sequence[bool]) -> PairedRates:

@@ -28,6 +28,17 @@ def mean_of_lines(lines: pl.DataFrame, value: str, seeds: Sequence[str] = (), dr
     return estimate(math.fsum(values) / len(values), [text_part(errors, blocks), *spread, *draws])
 
 
+def log_gaps(gap: pl.DataFrame, draw_sweep: pl.DataFrame | None) -> dict[tuple[str, float], Estimate]:
+    """The log gap by selector and rate, the mean over its seeds. gap: the table; draw_sweep: for the calibration text's
+    part, where it was measured."""
+    gaps = {}
+    for key, lines in gap.group_by("selector", "rate", maintain_order=True):
+        selector, rate = str(key[0]), float(key[1])  # type: ignore[arg-type]
+        draws = between_draws(draw_sweep, rate, (selector, "morf"), (selector, "lerf"))
+        gaps[selector, rate] = mean_of_lines(lines, "log_gap", ["seed"], draws)
+    return gaps
+
+
 def each_line(lines: pl.DataFrame, value: str, draws: Sequence[Part] = ()) -> list[Estimate]:
     """`mean_of_lines` of every line by itself; lines whose value is not a number are left out."""
     return [mean_of_lines(one, value, draws=draws) for one in lines.filter(pl.col(value).is_not_nan()).iter_slices(1)]

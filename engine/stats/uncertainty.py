@@ -41,22 +41,26 @@ class Estimate(NamedTuple):
     degrees: float | None
     low: float | None
     high: float | None
+    looks: int = 1  # at how many sizes of the sample the question may have been asked
 
     @property
     def p_differs(self) -> float | None:
-        """Two-sided p of the claim that the true value is not 0; None without an error."""
+        """Two-sided p of the claim that the true value is not 0, times `looks` (Bonferroni); None without an error."""
         if self.stderr is None or self.degrees is None or not math.isfinite(self.value):
             return None
         if self.stderr == 0:
             return 0.0 if self.value else 1.0
-        return two_sided_p(self.value / self.stderr, self.degrees)
+        return min(1.0, self.looks * two_sided_p(self.value / self.stderr, self.degrees))
 
 
-def estimate(value: float, parts: Iterable[Part | None], confidence: float = CONFIDENCE) -> Estimate:
+def estimate(value: float, parts: Iterable[Part | None], confidence: float = CONFIDENCE, looks: int = 1) -> Estimate:
     """value with stderr = sqrt(sum of variances) and value +- t(degrees) * stderr.
 
     degrees = (sum v)^2 / sum (v^2 / degrees of v), Satterthwaite (1946). None among the parts: one of them is not
     known (a single block, say), and then nothing is said of the error. `InputError` without any part.
+
+    looks: of how many sizes of a growing sample, planned beforehand, this is one (`engine.stats.looks`): each has
+    confidence 1 - (1 - confidence) / looks, so that all hold together, whatever tells when to stop.
     """
     given = list(parts)
     known = [part for part in given if part is not None]
@@ -64,13 +68,13 @@ def estimate(value: float, parts: Iterable[Part | None], confidence: float = CON
         raise InputError("an estimate needs at least one part of its variance, got none")
     total = math.fsum(part.variance for part in known)
     if len(known) < len(given) or not (math.isfinite(value) and math.isfinite(total)):
-        return Estimate(value, None, None, None, None)
+        return Estimate(value, None, None, None, None, looks)
     if total == 0:
-        return Estimate(value, 0.0, math.inf, value, value)
+        return Estimate(value, 0.0, math.inf, value, value, looks)
     degrees = satterthwaite(known)
     stderr = math.sqrt(total)
-    half = student_t(degrees, confidence) * stderr
-    return Estimate(value, stderr, degrees, value - half, value + half)
+    half = student_t(degrees, 1 - (1 - confidence) / looks) * stderr
+    return Estimate(value, stderr, degrees, value - half, value + half, looks)
 
 
 def satterthwaite(parts: Sequence[Part]) -> float:

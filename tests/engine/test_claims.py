@@ -9,6 +9,7 @@ from engine.records.errors import InputError
 from engine.results.folders import read_table, table_names
 from engine.results.tables import checked, frame
 from engine.studies.claims import ledger as claims
+from engine.studies.verdict.beyond_depths import with_draws
 from precomputed import demo_dir
 
 
@@ -35,7 +36,7 @@ def test_the_shipped_tables_support_a_ledger(shipped):
 
 def test_claims_of_specificity_say_what_the_table_answers(shipped):
     found = claims.ledger(shipped).filter(kind="specific")
-    table = shipped["specific"]
+    table = with_draws(shipped["specific"], shipped["draw_sweep"])
     assert found.height == table["p_holm"].drop_nulls().len() > 0
     assert set(found["tier"]) == {claims.CORRECTED}
     for row in table.to_dicts():

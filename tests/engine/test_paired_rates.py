@@ -55,3 +55,15 @@ def test_coverage_over_all_tables_of_twenty_prompts(truth: tuple[float, ...]):
                 low, high = PairedRates(*counts).interval
                 covered += (low <= wanted <= high) * multinomial.pmf(counts, n, truth)
     assert 0.93 < covered < 0.995  # nominal .95; conservative where few prompts change
+
+
+@pytest.mark.parametrize("level", [0.05, 0.05 / 28])
+def test_the_smallest_difference_that_would_be_told_against_every_split(level: float) -> None:
+    """By scipy's binomial test of every split of as many changed prompts."""
+    for changed in range(40):
+        told = [
+            abs(changed - 2 * x) / 50
+            for x in range(changed + 1)
+            if changed and binomtest(x, changed, 0.5).pvalue <= level
+        ]
+        assert PairedRates(10, changed, 0, 40 - changed).detectable(level) == (min(told) if told else None)

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+import scipy.stats
 
 from engine.studies.refusal.operating_point import operating_point
 from precomputed import null_simulation as simulation
@@ -51,6 +52,29 @@ def test_the_simulation_chooses_as_the_engine_does():
             assert point.rows_removed == own + 1
         else:
             assert own == -1  # the rescue rule is not simulated: a limit that is met by none
+
+
+def test_noise_that_is_drawn_until_it_is_told_is_told_at_the_level():
+    quick = simulation.until(simulation.SKEW, trials=300)
+    for found in (quick, *SHIPPED["until"]):
+        error = (0.05 * 0.95 / found["trials"]) ** 0.5
+        assert found["looks"] == [10, 20, 40, 80]
+        assert found["told"][0] <= 0.05
+        assert found["once"][0] == pytest.approx(0.05, abs=3 * error)
+    assert all(one["unadjusted"][1] > 0.07 for one in SHIPPED["until"])  # what the allowance for looks is there for
+    moments = simulation.masks(np.random.default_rng(3), simulation.SKEW, 200_000)
+    assert (moments.mean(), moments.std()) == pytest.approx((0, 1), abs=0.01)
+    assert scipy.stats.skew(moments) == pytest.approx(simulation.SKEW, abs=0.03)
+
+
+def test_a_pooled_variance_does_not_hold_the_level():
+    """Why it is not used: the selectors' own variances hold it."""
+    equal, unequal, _ = SHIPPED["pooled"]
+    quick = simulation.pooled(2.0, trials=500)
+    assert quick["pooled"][0] == pytest.approx(unequal["pooled"][0], abs=0.04)  # 3 standard errors
+    assert unequal["own"][1] < 0.05 < unequal["own"][2]
+    assert equal["pooled"][1] < 0.05 < equal["pooled"][2]
+    assert unequal["pooled"][1] > 0.08
 
 
 def test_effects_correlate_as_they_are_said_to():

@@ -10,14 +10,14 @@ from dashboard.charts.findings import controls as findings
 from dashboard.pages.controls import more
 from dashboard.show import selection, tools
 from dashboard.state import sources
+from engine.studies.verdict.beyond_depths import DECIDED, with_draws
 
 ORDERS = ("LeRF", "MoRF")
-DECIDED = "control_nll"  # tables with this column have each selector at a rate of its own
 
 
 def show(source: sources.Source) -> pl.DataFrame:
     """Differences to the own controls, and the share that depths explain; returns what is shown."""
-    table = source.table("specific")
+    table = with_draws(source.table("specific"), source.table("draw_sweep") if source.has("draw_sweep") else None)
     with source.bar:
         named = selection.switch("Order", ORDERS, "specific_order", default="LeRF")
         order = named.lower()
@@ -55,7 +55,11 @@ def show(source: sources.Source) -> pl.DataFrame:
     more.say_not_finite(chosen["difference"])
     if missing := chosen.height - shares.height:
         st.caption(f"{missing} selector(s) have no clear advantage over random, so no share of it.")
-    seeds, random = (chosen.row(0, named=True)[name] for name in ("matched_seeds", "random_seeds"))
+    seeds = " to ".join(
+        dict.fromkeys(str(one) for one in sorted(chosen["matched_seeds"])[:: max(1, chosen.height - 1)])
+    )
+    random, looks = chosen["random_seeds"][0], chosen["looks"][0] if "looks" in chosen.columns else 1
+    allowed = f", which allows for {looks} looks at growing numbers of draws," if looks > 1 else ""
     at_own_rates = (
         "Each selector is compared at the largest rate at which its controls leave the model working. "
         if DECIDED in table.columns
@@ -64,8 +68,9 @@ def show(source: sources.Source) -> pl.DataFrame:
     st.caption(
         f"{at_own_rates}A control removes as many rows of every layer as the selector's mask, at random ({seeds} draws "
         f"per ranking); random masks come from {random} seeds. The bar of a difference is its 95% interval over blocks "
-        "of windows and for one further draw of the control, since a selector that knows nothing about rows is one. p "
-        "is adjusted by Holm over the selectors. The verdicts also count the calibration text, where it was drawn anew."
+        "of windows, for one further draw of the control, since a selector that knows nothing about rows is one, and "
+        "for the calibration text, where it was drawn anew. "
+        f"p{allowed} is adjusted by Holm over the selectors."
     )
     st.dataframe(_table(chosen), hide_index=True, alt="Per selector: the difference, its interval, and the depth share")
     return chosen

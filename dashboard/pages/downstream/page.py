@@ -13,7 +13,13 @@ from dashboard.charts.lines import Axis
 from dashboard.charts.task_titles import task_title
 from dashboard.show import layout, selection, tools
 from dashboard.state import shipped, sources
-from engine.studies.audit.task_means import NEAR_CHANCE, chance_sentence, downstream_mean, nothing_to_lose
+from engine.studies.audit.task_means import (
+    NEAR_CHANCE,
+    chance_sentence,
+    downstream_mean,
+    nothing_to_lose,
+    pairs_sentence,
+)
 
 HOW_TO_READ = (
     "Accuracy on downstream tasks against the share of removed rows. The dotted line is what an answer gets that "
@@ -35,6 +41,7 @@ def render() -> None:
     layout.how_to_read(HOW_TO_READ)
     notes = [
         chance_sentence(source.table("downstream"), task_title) if shown is not None else "",
+        pairs_sentence(source.table("downstream_pairs"), "all", 0.3) if source.has("downstream_pairs") else "",
         "Error bars: one standard error over a task's items; of the mean, tasks count as independent.",
         "Chance: one over the number of choices; the more frequent answer where all items have the same choices, "
         "such as yes and no, so that giving the rarer one lies below it; 0 where the answer is to be written.",

@@ -99,3 +99,12 @@ def _false_alarms() -> None:
         f"95% intervals. The 95% prediction interval of the draws held the noise's rate in {covered} of the trials.",
         "Made by `python -m precomputed.null_simulation` with the functions that the results are computed by.",
     )
+    until, pooled = found["until"][-1], found["pooled"][1]
+    st.markdown(
+        "`specific --until` draws masks until a difference is told or its interval narrow enough. Noise that was drawn "
+        f"until it was told, at {', '.join(map(str, until['looks']))} masks, was told in {until['told'][0]:.1%} of "
+        f"{until['trials']:,} simulated trials at {until['level']:.0%}, since p is multiplied by the number of looks "
+        f"({until['unadjusted'][0]:.1%} without that). Variances are not pooled over selectors: where one of eight "
+        f"varies {pooled['ratio']:g} times as much as the others, noise would be told in {pooled['pooled'][0]:.1%} of "
+        f"families instead of {pooled['own'][0]:.1%}."
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import combinations
 from typing import Any
 
 from engine.edits.ranked_edits import Ranking
@@ -13,22 +14,28 @@ from engine.results.tables import frame
 from engine.run.audit_plan import DownstreamPlan
 from engine.run.cell import Cell
 from engine.run.runner import Results
+from engine.stats.holm import LEVEL, adjusted
+from engine.stats.paired_rates import paired_rates
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
+
+ALL = "all"  # the items of all tasks together
 
 
 @register_study(
     "downstream",
     of=AUDIT,
     plan=DownstreamPlan,
-    tables=("downstream", "downstream_tasks"),
+    tables=("downstream", "downstream_tasks", "downstream_pairs"),
     reads_text=False,
     title="What can the model still do?",
 )
 class Downstream(Study[AuditInputs]):
     """Zero-shot accuracy of every task under the LeRF edit of every selector and rate. The paper, section 3.4.
 
-    `downstream` (standard errors over the items of a task) and `downstream_tasks`, what was asked.
+    `downstream` (standard errors over the items of a task), `downstream_tasks`, what was asked, and `downstream_pairs`,
+    the masks of each two selectors on the same items, every seed against every seed: McNemar's exact test, Holm over
+    the pairs of a task and rate, and the smallest difference that it would have told with as many changed items.
     Errors: InputError where lm-eval or the tasks are not to be had.
     """
 
@@ -42,8 +49,12 @@ class Downstream(Study[AuditInputs]):
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
         lines = []
+        right: dict[tuple[float, str], dict[Ranking, list[bool]]] = {}
         for ranking, rate, task, cell in self._points(audit):
             found = results[cell]
+            if rate and set(found.values) <= {0.0, 1.0}:
+                for name in (task.name, ALL):
+                    right.setdefault((rate, name), {}).setdefault(ranking, []).extend(map(bool, found.values))
             place = (audit.loaded.id, ranking.selector, ranking.seed, "lerf", rate, cell.edit.size)
             lines.append((*place, task.name, task.items, found.mean, found.stderr, task.chance))
         asked = []
@@ -51,7 +62,9 @@ class Downstream(Study[AuditInputs]):
             about = (task.source, task.version, ACCURACY, task.items, task.requests_hash, task.chance)
             longest = (*measure.harness.longest(task.task), measure.batch_size)
             asked.append((audit.loaded.id, task.name, *about, *longest, installed_version("lm_eval")))
-        return {"downstream": frame("downstream", lines), "downstream_tasks": frame("downstream_tasks", asked)}
+        tables = {"downstream": frame("downstream", lines), "downstream_tasks": frame("downstream_tasks", asked)}
+        pairs = [(audit.loaded.id, *where, *line) for where, answers in right.items() for line in _pairs(answers)]
+        return tables | ({"downstream_pairs": frame("downstream_pairs", pairs)} if pairs else {})
 
     def __init__(self, audit: AuditInputs | None = None) -> None:
         self._made: list[tuple[DownstreamTask, TaskScores]] = []
@@ -72,3 +85,13 @@ class Downstream(Study[AuditInputs]):
             for rate in sorted(audit.plan.downstream_rates):
                 for task, measure in tasks:
                     yield ranking, rate, task, Cell(audit.loaded, ranking.edit("lerf", rate), measure)
+
+
+def _pairs(answers: dict[Ranking, list[bool]]) -> Iterator[tuple[object, ...]]:
+    """answers: of every ranking's mask, is each item answered rightly?"""
+    each = [(a, b) for a, b in combinations(answers, 2) if a.selector != b.selector]
+    rates = [paired_rates(answers[b], answers[a]) for a, b in each]
+    p_holm = adjusted({place: one.mcnemar_p for place, one in enumerate(rates)})
+    for place, ((a, b), one) in enumerate(zip(each, rates, strict=True)):
+        told = (one.difference, *one.interval, one.mcnemar_p, p_holm[place], one.detectable(LEVEL / len(each)))
+        yield (a.selector, a.seed, b.selector, b.seed, one.n, one.no_yes, one.yes_no, *told)

@@ -15,17 +15,16 @@ from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.selectors import compute_scores
 from engine.stats.blocks import block_difference
-from engine.stats.holm import LEVEL, adjusted
-from engine.stats.intervals import student_t
 from engine.stats.layer_matched import Against, against_controls
 from engine.stats.limits import BASELINE
+from engine.stats.looks import looks, sure_enough
 from engine.stats.paired import paired_difference
 from engine.stats.removal_order import ORDERS
 from engine.stats.saturation import largest_unsaturated
 from engine.stats.table_estimates import with_documents
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
-from engine.studies.estimate_words import better_or_worse
+from engine.studies.verdict.beyond_depths import Told, told
 
 _Nll = Cell[NegativeLogLikelihood]
 
@@ -37,6 +36,7 @@ class _Place(NamedTuple):
     order: str
     rate: float
     own: tuple[tuple[Ranking, _Nll], ...]  # one per ranking
+    seeds: tuple[int, ...]  # of the controls
     controls: tuple[tuple[_Nll, ...], ...]  # per ranking one per seed
 
 
@@ -56,8 +56,9 @@ class Specific(Study[AuditInputs]):
     `specific_rates` at which the mean NLL of these controls is not saturated (`engine.stats.saturation`), since
     differences between destroyed models mean nothing; where there is none, the answer is `saturated` and the line is of
     the smallest rate. The rate is searched by bisection with the first control of every ranking, then confirmed with
-    all of them, at it and at the next. Random masks are those of `baseline_seeds`. Numbers and intervals:
-    `engine.stats.layer_matched`; p values are adjusted by Holm over the selectors of an order.
+    all of them, at it and at the next. With `specific_until` the controls there are doubled until the difference is
+    sure enough (`engine.stats.looks`), `specific_most` at most. Random masks are those of `baseline_seeds`. Numbers and
+    intervals: `engine.stats.layer_matched`; p values are adjusted by Holm over the selectors of an order.
     """
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
@@ -70,32 +71,26 @@ class Specific(Study[AuditInputs]):
                 yield from _random(audit, order, decision.place.rate)
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
-        seeds, model = audit.plan.matched_seeds, audit.loaded.id
+        model = audit.loaded.id
         masks: list[tuple[object, ...]] = []
         found: list[_Compared] = []
         for selector, order in _asked(audit):
             place, saturated, _ = _decided(audit, selector, order, results)
             assert place is not None
             for (ranking, cell), controls in zip(place.own, place.controls, strict=True):
-                for seed, control in zip(seeds, controls, strict=True):
+                for seed, control in zip(place.seeds, controls, strict=True):
                     own, matched = results[cell], results[control]
                     difference = paired_difference(own, matched)[0]
                     where = (model, place.selector, ranking.seed, place.order, place.rate, seed, cell.edit.size)
                     masks.append((*where, matched.nats_per_token, difference, *block_difference(own, matched)))
-            against = against_controls(
-                [results[cell] for _, cell in place.own],
-                [[results[cell] for cell in controls] for controls in place.controls],
-                [results[cell] for cell in _random(audit, place.order, place.rate)],
-                place.order,
-            )
-            found.append(_Compared(place, saturated, against, _mean_nll(_all(place), results)))
+            found.append(_Compared(place, saturated, _against(audit, place, results), _mean_nll(_all(place), results)))
         limit = audit.saturated_above(results)
         lines = list(_lines(audit, found, limit))
         tables = {"layer_matched": frame("layer_matched", masks), "specific": frame("specific", lines, SATURATION)}
         return {stem: with_documents(table, audit.evaluation.blocks) for stem, table in tables.items()}
 
 
-SATURATION = ("control_nll", "saturated_above", "detectable")
+SATURATION = ("control_nll", "saturated_above", "detectable", "looks")
 
 
 class _Compared(NamedTuple):
@@ -129,11 +124,11 @@ def _decided(audit: AuditInputs, selector: str, order: str, known: Results) -> _
     if audit.dense not in known:
         return _Decision(None, missing=(audit.dense,))
     limit, rates = audit.saturated_above(known), sorted(audit.plan.specific_rates)
-    missing: list[_Nll] = []
+    first, missing = len(audit.plan.matched_seeds), list[_Nll]()
 
     def saturated(place: int, *, probe: bool) -> bool | None:
         """Is the mean NLL of the controls (of the first ones) at a rate above the limit? None while it is not known."""
-        at = _place(audit, selector, order, rates[place])
+        at = _place(audit, selector, order, rates[place], first)
         cells = [controls[0] for controls in at.controls] if probe else _all(at)
         missing.extend(cell for cell in cells if cell not in known)
         return None if missing else not _mean_nll(cells, known) <= limit
@@ -141,7 +136,33 @@ def _decided(audit: AuditInputs, selector: str, order: str, known: Results) -> _
     place = largest_unsaturated(len(rates), saturated)
     if place is None:
         return _Decision(None, missing=tuple(missing))
-    return _Decision(_place(audit, selector, order, rates[max(place, 0)]), place < 0)
+    decided = _place(audit, selector, order, rates[max(place, 0)], first)
+    if audit.plan.specific_until is not None and place >= 0:
+        tests = len(_asked(audit)) // len(ORDERS)
+        for count in _looks(audit):
+            decided = _place(audit, selector, order, decided.rate, count)
+            cells = [*(cell for _, cell in decided.own), *_all(decided), *_random(audit, order, decided.rate)]
+            if missing := [cell for cell in cells if cell not in known]:
+                return _Decision(None, missing=tuple(missing))
+            if sure_enough(_against(audit, decided, known).difference, audit.plan.specific_until, tests):
+                break
+    return _Decision(decided, place < 0)
+
+
+def _looks(audit: AuditInputs) -> tuple[int, ...]:
+    """The numbers of controls of a ranking at which a difference may be tested."""
+    first = len(audit.plan.matched_seeds)
+    return (first,) if audit.plan.specific_until is None else looks(first, audit.plan.specific_most)
+
+
+def _against(audit: AuditInputs, place: _Place, results: Results) -> Against:
+    return against_controls(
+        [results[cell] for _, cell in place.own],
+        [[results[cell] for cell in controls] for controls in place.controls],
+        [results[cell] for cell in _random(audit, place.order, place.rate)],
+        place.order,
+        len(_looks(audit)),
+    )
 
 
 def _all(place: _Place) -> list[_Nll]:
@@ -152,17 +173,19 @@ def _mean_nll(cells: Iterable[_Nll], results: Results) -> float:
     return fmean(results[cell].nats_per_token for cell in cells)
 
 
-def _place(audit: AuditInputs, selector: str, order: str, rate: float) -> _Place:
-    key = (f"specific {selector} {order} {rate}", audit.plan)
+def _place(audit: AuditInputs, selector: str, order: str, rate: float, count: int) -> _Place:
+    """count: controls of every ranking, by the plan's seeds and, beyond these, the whole numbers that follow."""
+    key = (f"specific {selector} {order} {rate} {count}", audit.plan)
     if key not in audit.made:
         ranked = [one for one in audit.rankings if one.selector == selector]
         edits = [one.edit(order, rate) for one in ranked]
-        seeds, rows = audit.plan.matched_seeds, audit.loaded.rows
+        given, rows = audit.plan.matched_seeds, audit.loaded.rows
+        seeds = (*given, *range(max(given) + 1, max(given) + 1 + count - len(given)))
         controls = [
             tuple(audit.nll(audit.edit(layer_matched(one.units, rows, seed))) for seed in seeds) for one in edits
         ]
         own = tuple(zip(ranked, map(audit.nll, edits), strict=True))
-        audit.made[key] = _Place(selector, order, rate, own, tuple(controls))
+        audit.made[key] = _Place(selector, order, rate, own, seeds, tuple(controls))
     made: _Place = audit.made[key]
     return made
 
@@ -177,24 +200,22 @@ def _random(audit: AuditInputs, order: str, rate: float) -> list[_Nll]:
 
 
 def _lines(audit: AuditInputs, found: list[_Compared], limit: float) -> Iterator[tuple[object, ...]]:
-    p_by_order: dict[str, dict[int, float]] = {order: {} for order in ORDERS}
-    for number, one in enumerate(found):
-        p = one.against.difference.p_differs
-        if p is not None and not one.saturated:
-            p_by_order[one.place.order][number] = p
-    p_holm = {number: p for tested in p_by_order.values() for number, p in adjusted(tested).items()}
-    for number, (place, saturated, against, control_nll) in enumerate(found):
-        value, tests = against.difference, len(p_by_order[place.order])
-        answer = better_or_worse(value.value, p_holm.get(number), place.order)
-        detectable = None
-        if number in p_holm and value.stderr is not None and value.degrees is not None:
-            detectable = student_t(value.degrees, 1 - LEVEL / tests) * value.stderr if value.stderr else 0.0
+    answers: dict[int, Told] = {}
+    for order in ORDERS:
+        tested = {
+            n: one.against.difference
+            for n, one in enumerate(found)
+            if (one.place.order, one.saturated) == (order, False)
+        }
+        answers |= told(tested, order)
+    for number, (place, _, against, control_nll) in enumerate(found):
+        value, answer = against.difference, answers.get(number, Told(None, "saturated", None))
         yield (
-            audit.loaded.id, place.selector, place.order, place.rate, len(place.controls[0]),
+            audit.loaded.id, place.selector, place.order, place.rate, len(place.seeds),
             value.value, value.stderr, against.stderr_blocks, against.blocks,
             None if value.stderr == 0 else value.degrees, value.low, value.high,
-            value.p_differs, p_holm.get(number), "saturated" if saturated else answer,
+            value.p_differs, answer.p_holm, answer.answer,
             len(audit.plan.baseline_seeds), against.advantage.value, against.advantage.low, against.advantage.high,
             against.control_advantage, against.depth_share, *(against.share_interval or (None, None)),
-            control_nll, limit, detectable,
+            control_nll, limit, answer.detectable, value.looks,
         )  # fmt: skip

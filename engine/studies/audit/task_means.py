@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 import polars as pl
 
+from engine.stats.holm import LEVEL
+from engine.studies.verdict.removal_budgets import share_text
+
 NEAR_CHANCE = 2.0  # standard errors above chance
 
 
@@ -63,3 +66,25 @@ def chance_sentence(table: pl.DataFrame, title: Callable[[str], str] = str) -> s
     where = f"on {near} of {tasks.height} tasks"
     end = f"; only {', '.join(able)} can show a loss." if able else ": accuracy says nothing about selectors here."
     return f"Unmasked, the model is not above chance by {NEAR_CHANCE:g} standard errors {where}{end}"
+
+
+def pairs_sentence(pairs: pl.DataFrame, task: str, rate: float, level: float = LEVEL) -> str:
+    """How many pairs of masks are told apart on a task's items at the measured rate nearest to this one, and what would
+    have been told of the others. pairs: `downstream_pairs`. Empty where nothing was compared."""
+    own = pairs.filter(task=task)
+    if own.is_empty():
+        return ""
+    nearest = min(own["rate"].unique().to_list(), key=lambda one: abs(one - rate))
+    own = own.filter(rate=nearest)
+    others = own.filter(pl.col("p_holm") > level)
+    told = (
+        f"Item by item at {share_text(nearest)}, {own.height - others.height} of {own.height} pairs of masks are told "
+    )
+    told += "apart by McNemar's exact test after Holm"
+    least = sorted(others["detectable"].drop_nulls())
+    if least:
+        ends = dict.fromkeys(share_text(one) for one in (least[0], least[-1]))
+        told += f"; of the others a difference of {' to '.join(ends)} would have been told"
+    if few := others["detectable"].null_count():
+        told += f"{', and' if least else ';'} none where too few items are answered otherwise ({few} of them)"
+    return f"{told}."

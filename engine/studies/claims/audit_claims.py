@@ -10,11 +10,12 @@ import polars as pl
 from engine.stats.holm import adjusted
 from engine.stats.limits import BASELINE, Thresholds
 from engine.stats.removal_order import ORDERS
-from engine.stats.table_estimates import between_draws, has_blocks, mean_of_lines
+from engine.stats.table_estimates import has_blocks, log_gaps
 from engine.studies.audit.control_answers import control_answers
 from engine.studies.claims.ledger import CORRECTED, DESCRIPTIVE, INTERVAL, PROOF, Claim, Tables, register_claim
 from engine.studies.estimate_words import ORDER_TITLES, interval_words, no_difference, paired_over
 from engine.studies.invariance.invariance_verdicts import EXACT, MOVED, UNKNOWN
+from engine.studies.verdict.beyond_depths import with_draws
 from engine.studies.verdict.removal_budgets import limit_words, removal_budgets, share_text
 
 
@@ -94,11 +95,10 @@ def _gap(tables: Tables) -> Iterator[Claim]:
     limits, table = Thresholds(), tables["gap"]
     if "saturated_above" in table.columns:
         table = table.filter(pl.min_horizontal("nll_lerf", "nll_morf") <= pl.col("saturated_above"))
-    gaps, rates = {}, {}
-    for (name,), lines in table.filter(pl.col("rate") < limits.rate + 1e-9).group_by("selector", maintain_order=True):
-        rates[name] = float(lines["rate"].max())  # type: ignore[arg-type]
-        of_draws = between_draws(tables.get("draw_sweep"), rates[name], (str(name), "morf"), (str(name), "lerf"))
-        gaps[name] = mean_of_lines(lines.filter(rate=rates[name]), "log_gap", ["seed"], of_draws)
+    table = table.filter(pl.col("rate") < limits.rate + 1e-9)
+    table = table.filter(pl.col("rate") == pl.col("rate").max().over("selector"))
+    every = log_gaps(table, tables.get("draw_sweep"))
+    gaps, rates = {name: gap for (name, _), gap in every.items()}, dict(list(every))
     p_values = adjusted({name: p for name, gap in gaps.items() if (p := gap.p_differs) is not None})
     for name, p in p_values.items():
         side = "more" if gaps[name].value > 0 else "less"
@@ -118,7 +118,8 @@ def _gap(tables: Tables) -> Iterator[Claim]:
 @register_claim("specific", needs=("specific",))
 def _specific(tables: Tables) -> Iterator[Claim]:
     """A selector against random rows of its own layers."""
-    for row in _rows(tables["specific"].filter(pl.col("p_holm").is_not_null())):
+    table = with_draws(tables["specific"], tables.get("draw_sweep"))
+    for row in _rows(table.filter(pl.col("p_holm").is_not_null())):
         seen = no_difference(row["low"], row["high"])
         answer = f"{seen[0].upper()}{seen[1:]} between its mask and random rows of the same layers"
         if row["p_holm"] <= Thresholds().level:
@@ -130,8 +131,14 @@ def _specific(tables: Tables) -> Iterator[Claim]:
             row["selector"], f"{ORDER_TITLES.get(row['order'], row['order'])} {share_text(row['rate'])}",
             f"{answer} ({row['difference']:+.3g} nats per token, {row['low']:+.3g} to {row['high']:+.3g}{power}).",
             row["difference"], "nats per token", f"{row['matched_seeds']} layer-matched masks of its own",
-            "interval for one further such mask, Student's t, Holm over the selectors", row["p_holm"], CORRECTED,
+            f"interval for one further such mask, Student's t, {_looks(row)}Holm over the selectors", row["p_holm"],
+            CORRECTED,
         )  # fmt: skip
+
+
+def _looks(row: dict[str, Any]) -> str:
+    looks = row.get("looks") or 1
+    return f"Bonferroni over {looks} looks at growing numbers of masks, " if looks > 1 else ""
 
 
 @register_claim("controls", needs=("control_differences",))

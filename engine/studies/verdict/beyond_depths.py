@@ -3,19 +3,66 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
 
-from engine.stats.limits import BASELINE, Thresholds, clear
+from engine.stats.holm import LEVEL, adjusted
+from engine.stats.intervals import student_t
+from engine.stats.limits import BASELINE, Thresholds
 from engine.stats.table_estimates import between_draws
 from engine.stats.uncertainty import Estimate, Part, estimate
-from engine.studies.estimate_words import ORDER_TITLES, interval_words
+from engine.studies.estimate_words import ORDER_TITLES, Answer, better_or_worse, interval_words
 from engine.studies.verdict.finding import NOT_APPLICABLE, NOT_MEASURED, Finding
 from engine.studies.verdict.removal_budgets import share_text
 
 SPECIFIC, SATURATED = "specific", "saturated"
+DECIDED = "control_nll"  # tables with this column have each selector at a rate of its own
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Told(NamedTuple):
+    """What one of several tests says. detectable: the smallest difference that it would have told."""
+
+    p_holm: float | None
+    answer: Answer
+    detectable: float | None
+
+
+def told(differences: Mapping[Key, Estimate], order: str, level: float = LEVEL) -> dict[Key, Told]:
+    """Holm over these differences of one order; none is told without an error."""
+    p_holm = adjusted({key: p for key, one in differences.items() if (p := one.p_differs) is not None})
+    answers = {}
+    for key, one in differences.items():
+        least = None
+        if key in p_holm and one.stderr is not None and one.degrees is not None:
+            confidence = 1 - level / (len(p_holm) * one.looks)
+            if confidence < 1:  # at a level of nothing, nothing is told
+                least = student_t(one.degrees, confidence) * one.stderr if one.stderr else 0.0
+        p = p_holm.get(key)
+        answers[key] = Told(p, better_or_worse(one.value, p, order, level), least)
+    return answers
+
+
+def with_draws(specific: pl.DataFrame, draw_sweep: pl.DataFrame | None, level: float = LEVEL) -> pl.DataFrame:
+    """The table `specific` as verdicts, ledger and pages read it: the calibration text's part, where it was drawn anew
+    (`draw_sweep`), is in stderr, degrees, interval, p, p_holm, answer and detectable.
+    """
+    rows = specific.rows(named=True)
+    family = ("order",) if DECIDED in specific.columns else ("order", "rate")
+    families: dict[tuple[Any, ...], dict[int, Estimate]] = {}
+    for place, row in enumerate(rows):
+        of_draws = between_draws(draw_sweep, row["rate"], (row["selector"], row["order"]))
+        one = estimate(row["difference"], [_part(row), *of_draws], looks=row.get("looks") or 1)
+        degrees = None if one.stderr == 0 else one.degrees
+        row |= {"stderr": one.stderr, "degrees": degrees, "low": one.low, "high": one.high, "p": one.p_differs}
+        if row["answer"] != SATURATED:
+            families.setdefault(tuple(row[name] for name in family), {})[place] = one
+    for (order, *_), differences in families.items():
+        for place, answer in told(differences, order, level).items():
+            rows[place] |= answer._asdict()
+    return pl.DataFrame([{name: row[name] for name in specific.columns} for row in rows], schema=specific.schema)
 
 
 def specificity(
@@ -27,22 +74,15 @@ def specificity(
     by p adjusted over the selectors, at the largest rate at which these controls are not saturated (the table's; in
     tables of before there was such a rule, at the reference rate). `saturated` where there is no such rate in one of
     the orders. The error holds the evaluation text, one further draw of the control's rows and, where it was measured,
-    the calibration text. Number: the share of the LeRF advantage that the depths explain.
+    the calibration text (`with_draws`). Number: the share of the LeRF advantage that the depths explain.
     """
     orders = limits.specific_orders
-    estimates: dict[str, dict[str, Estimate]] = {order: {} for order in orders}
     by_order: dict[str, dict[str, dict[str, Any]]] = {order: {} for order in ("lerf", "morf")}
-    for line in _judged(specific, limits).iter_rows(named=True):
-        selector, order = line["selector"], line["order"]
-        if selector in selectors:
-            by_order[order][selector] = line
-            if order in orders and line["answer"] != SATURATED:
-                of_draws = between_draws(draw_sweep, line["rate"], (selector, order))
-                estimates[order][selector] = estimate(line["difference"], [_part(line), *of_draws])
-    passed = {
-        order: clear({name: [one] for name, one in by_name.items()}, -1 if order == "lerf" else 1, limits.level)
-        for order, by_name in estimates.items()
-    }
+    judged = _judged(specific, limits)
+    if judged.height:
+        judged = with_draws(judged.filter(pl.col("selector").is_in(list(selectors))), draw_sweep, limits.level)
+    for line in judged.iter_rows(named=True):
+        by_order[line["order"]][line["selector"]] = line
     findings = {}
     for name in selectors:
         lines = {order: by_order[order][name] for order in orders if name in by_order[order]}
@@ -56,8 +96,7 @@ def specificity(
             why = f"random rows of its own layers destroy the model at every rate under {destroyed}: not judged"
             findings[name] = Finding(SATURATED, (None,), (why,))
         else:
-            own = {order: (estimates[order][name], passed[order][name]) for order in orders}
-            findings[name] = _finding(own, lines, by_order["lerf"].get(name))
+            findings[name] = _finding(lines, by_order["lerf"].get(name))
     return findings
 
 
@@ -65,17 +104,15 @@ def _judged(specific: pl.DataFrame | None, limits: Thresholds) -> pl.DataFrame:
     """The lines that verdicts rest on."""
     if specific is None:
         return pl.DataFrame()
-    if "control_nll" in specific.columns:
+    if DECIDED in specific.columns:
         return specific
     return specific.filter((pl.col("rate") - limits.rate).abs() < 1e-9)
 
 
-def _finding(
-    by_order: dict[str, tuple[Estimate, bool]], lines: dict[str, dict[str, Any]], lerf: dict[str, Any] | None
-) -> Finding:
-    passed = [order for order, (_, passes) in by_order.items() if passes]
-    word = SPECIFIC if len(passed) == len(by_order) else f"{ORDER_TITLES[passed[0]]} only" if passed else "not"
-    reasons = [_sentence(order, lines[order], difference, passes) for order, (difference, passes) in by_order.items()]
+def _finding(lines: dict[str, dict[str, Any]], lerf: dict[str, Any] | None) -> Finding:
+    passed = [order for order, line in lines.items() if line["answer"] == "better"]
+    word = SPECIFIC if len(passed) == len(lines) else f"{ORDER_TITLES[passed[0]]} only" if passed else "not"
+    reasons = [_sentence(order, line, order in passed) for order, line in lines.items()]
     share = None if lerf is None else lerf["depth_share"]
     if lerf is not None and share is not None:
         depth = f"{share:.0%} ({lerf['depth_share_low']:.0%} to {lerf['depth_share_high']:.0%})"
@@ -88,7 +125,8 @@ def _part(line: dict[str, Any]) -> Part | None:
     return None if error is None else Part(error * error, math.inf if degrees is None else degrees)
 
 
-def _sentence(order: str, line: dict[str, Any], difference: Estimate, passed: bool) -> str:
+def _sentence(order: str, line: dict[str, Any], passed: bool) -> str:
+    difference = Estimate(*(line[name] for name in ("difference", "stderr", "degrees", "low", "high")))
     detectable = line.get("detectable")
     power = "" if passed or detectable is None else f"; {detectable:.2g} would have been told apart"
     return (

@@ -52,6 +52,10 @@ def test_documents_are_known_of_json_lines_and_not_of_plain_text(tmp_path: Path)
     assert [text.text[start:end] for start, end in zip(text.documents, ends, strict=True)] == documents
     (tmp_path / "some.txt").write_text("one\n\ntwo\n")
     assert read_text(str(tmp_path / "some.txt"), "evaluation").documents is None
+    sections = ["= First =", "one . \n two .", "= = Section = =", "= no title = \n more", "= Second =", "end"]
+    (tmp_path / "wiki.txt").write_text("".join(f" \n {one} \n" for one in sections))
+    text = read_text(str(tmp_path / "wiki.txt"), "evaluation")
+    assert [text.text[start:].split("\n")[0] for start in text.documents or ()] == ["= First =", "= Second ="]
 
 
 def test_every_token_is_of_its_document(tiny_llama: LoadedModel, tmp_path: Path) -> None:

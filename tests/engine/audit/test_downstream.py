@@ -20,7 +20,7 @@ from engine.models.loading import LoadedModel
 from engine.results.store import Store
 from engine.results.tables import spec
 from engine.studies.audit.inputs import AuditInputs
-from engine.studies.audit.task_means import chance_sentence, downstream_mean, near_chance
+from engine.studies.audit.task_means import chance_sentence, downstream_mean, near_chance, pairs_sentence
 
 SELECTORS = ("random", "magnitude", "grad_x_input")
 RATES = (0.4, 0.0, 0.2)
@@ -77,19 +77,33 @@ def test_every_selector_seed_rate_and_task(
     distinct = 2 * (1 + 2 * 4)  # tasks x (the unedited model, and two rates of four rankings)
     assert progress[-1] == ("cells", distinct, distinct)
 
-    harness = Harness(tiny_llama)
+    harness, right = Harness(tiny_llama), {}
     by_name = {task.name: task for task in downstream_tasks(str(folder), 15)}
     for line in table.iter_rows(named=True):
         ranking = scores[line["selector"]][1 if line["seed"] == 8 else 0]
         mask = lowest(ranking, round(line["rate"] * len(ranking)))
         with zeroed(tiny_llama, mask):
             correct = harness.scores(by_name[line["task"]].task, 6).values
+        if line["rate"] == 0.4:
+            right[line["selector"], line["seed"], line["task"]] = correct
         assert (line["model"], line["order"]) == (tiny_llama.id, "lerf")
         assert line["rows_removed"] == len(mask)
         assert line["items"] == len(correct) == 15
         assert line["accuracy"] == sum(correct) / 15
         assert line["stderr"] == pytest.approx(np.std(correct, ddof=1) / math.sqrt(15))
         assert line["chance"] == {"hellaswag": 1 / 3, "winogrande": 1 / 2}[line["task"]]
+    pairs = tables["downstream_pairs"]
+    assert dict(pairs.schema) == spec("downstream_pairs").schema()
+    assert pairs.height == 2 * 3 * 5  # rates without 0; each task and all; pairs of four masks without random's seeds
+    for line in pairs.filter(task="all", rate=0.4).iter_rows(named=True):
+        a, b = ([right[line[f"selector_{side}"], line[f"seed_{side}"], task] for task in by_name] for side in "ab")
+        only = [
+            sum(x > y for x, y in zip(np.ravel(one), np.ravel(other), strict=True)) for one, other in ((a, b), (b, a))
+        ]
+        assert [line["only_a"], line["only_b"], line["items"]] == [*only, 30]
+        assert line["p"] == pytest.approx(scipy.stats.binomtest(only[0], sum(only), 0.5).pvalue if sum(only) else 1)
+        assert line["difference"] == pytest.approx((only[0] - only[1]) / 30)
+    assert (pairs["p_holm"] >= pairs["p"]).all()
     whole = table.filter(rate=0)
     assert whole.group_by("task").agg(pl.col("accuracy").n_unique())["accuracy"].to_list() == [1, 1]
     assert table["accuracy"].n_unique() > 2
@@ -104,6 +118,22 @@ def test_every_selector_seed_rate_and_task(
 def frame(*lines: tuple[Any, ...]) -> pl.DataFrame:
     rows = [("m", sel, seed, "lerf", rate, 9, *rest) for sel, seed, rate, *rest in lines]
     return pl.DataFrame(rows, schema=spec("downstream").schema(), orient="row")
+
+
+def test_the_sentence_of_pairs_counts_what_is_told_at_the_nearest_rate() -> None:
+    lines = [
+        ("m", rate, "all", "lrp", None, name, None, 100, b, 0, b / 100, 0.0, 0.5, p, p, least)
+        for rate, name, b, p, least in (
+            (0.3, "ig", 9, 0.004, 0.06), (0.3, "wanda", 4, 0.125, 0.08), (0.3, "random", 1, 1.0, None),
+            (0.5, "ig", 1, 1.0, 0.9),
+        )
+    ]  # fmt: skip
+    pairs = pl.DataFrame(lines, schema=spec("downstream_pairs").schema(), orient="row")
+    assert pairs_sentence(pairs, "all", 0.33) == (
+        "Item by item at 30%, 1 of 3 pairs of masks are told apart by McNemar's exact test after Holm; of the others a "
+        "difference of 8% would have been told, and none where too few items are answered otherwise (1 of them)."
+    )
+    assert pairs_sentence(pairs, "piqa", 0.3) == ""
 
 
 def test_mean_over_tasks_by_hand() -> None:

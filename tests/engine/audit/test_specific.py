@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import scipy.stats
 import torch
@@ -222,6 +223,41 @@ def test_it_compares_at_the_largest_rate_at_which_controls_are_not_destroyed(
             assert line["detectable"] == pytest.approx(t * line["stderr"])
     assert {2.0: "specific", 5.0: "specific", 400.0: "saturated"}[steepness] == verdict["truth"]["specific"]
     assert verdict["truth"]["validity"] != "faithful" or steepness != 400.0
+
+
+def test_masks_are_doubled_until_a_difference_is_narrow_enough_or_told(
+    tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, planted: tuple[str, ...]
+) -> None:
+    """Against the numbers from the table of masks by hand; a run that goes on measures nothing twice."""
+    with Store(tmp_path) as store:
+        scoring, rates = {"selectors": ("random", *planted)}, (0.1,)
+        plain = specific(tiny_audit(tiny_llama, tiny_text, store, scoring=scoring, specific_rates=rates))
+        before = len(store)
+        limits = {"specific_rates": rates, "specific_most": 35}
+        wide, narrow = (
+            specific(tiny_audit(tiny_llama, tiny_text, store, scoring=scoring, specific_until=width, **limits))
+            for width in (9.0, 1e-9)
+        )
+        masks = narrow["layer_matched"]
+        assert len(store) - before == 25 * narrow["specific"].filter(selector="depths_only", matched_seeds=35).height
+    assert set(wide["specific"]["matched_seeds"]) == {10}
+    assert set(zip(*narrow["specific"].filter(order="lerf")["selector", "matched_seeds"], strict=True)) == {
+        ("truth", 10), ("depths_only", 35), ("depths_again", 35)
+    }  # fmt: skip
+    for table in (wide, narrow):
+        for line in table["specific"].iter_rows(named=True):
+            where = {name: line[name] for name in ("selector", "order")}
+            drawn = table["layer_matched"].filter(**where)["nll"].to_numpy()
+            assert line["matched_seeds"] == len(drawn)
+            assert line["looks"] == 3  # 10, 20 and 35
+            text = line["stderr_blocks"] ** 2
+            assert line["stderr"] == pytest.approx(np.sqrt(text + drawn.var(ddof=1) * (1 + 1 / len(drawn))))
+            t = scipy.stats.t(line["degrees"])
+            assert line["p"] == pytest.approx(min(1, 3 * 2 * t.sf(abs(line["difference"]) / line["stderr"])), rel=1e-6)
+            assert line["high"] - line["low"] == pytest.approx(2 * t.isf(0.025 / 3) * line["stderr"])
+    measured = ["selector", "order", "control_seed", "nll", "difference"]
+    first = masks.filter(pl.col("control_seed") < 52)
+    assert first.select(measured).equals(plain["layer_matched"].select(measured))
 
 
 def test_the_search_ends_between_what_is_and_what_is_not_saturated() -> None:

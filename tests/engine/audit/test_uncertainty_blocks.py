@@ -11,7 +11,7 @@ import scipy.stats
 
 from engine.measures.nll import NegativeLogLikelihood
 from engine.records.errors import InputError
-from engine.stats.blocks import block_stderr, missed, window_blocks
+from engine.stats.blocks import block_stderr, missed, neighbour_correlation, window_blocks
 from engine.stats.fieller import JointPart, fieller
 from engine.stats.layer_matched import against_controls
 from engine.stats.paired import ratio_stderr
@@ -55,6 +55,32 @@ def test_intervals_from_blocks_hold_the_truth_as_often_as_they_say(windows: int,
     """Lag-1 correlations as seen between paired windows; 4,000 trials know a share of 95% to 0.7 points."""
     noise = neighbours(np.random.default_rng(windows + round(100 * correlation)), TRIALS, windows, correlation)
     assert 0.925 <= covered(noise) <= 0.97
+
+
+@pytest.mark.parametrize(("windows", "least"), [(16, 0.88), (64, 0.92), (256, 0.94)])
+def test_blocks_grow_where_neighbours_correlate_more_than_was_seen(windows: int, least: float) -> None:
+    """Neighbours that correlate by .8: 2,000 trials, and blocks of the usual length hold the truth less often."""
+    noise = neighbours(np.random.default_rng(windows), 2000, windows, 0.8)
+    share = covered(noise)
+    usual = window_blocks(windows)
+    sums = np.add.reduceat(noise, usual.edges[:-1], axis=1) - noise.mean(1, keepdims=True) * np.diff(usual.edges)
+    n = usual.number
+    error = np.sqrt(np.square(sums).sum(1) * n / (n - 1) * usual.widening) / windows
+    fixed = np.mean(abs(noise.mean(1)) <= scipy.stats.t.isf(0.025, n - 1) * error)
+    assert least <= share <= 0.97
+    assert share > fixed + 0.005
+
+
+def test_the_correlation_of_neighbours_is_found_without_the_bias_of_short_series() -> None:
+    for windows, true in ((64, 0.7), (256, 0.8)):
+        noise = neighbours(np.random.default_rng(windows), 1000, windows, true)
+        tokens = [7.0] * windows
+        found = [neighbour_correlation((7 * one + 3).tolist(), tokens) for one in noise]
+        assert np.mean(found) == pytest.approx(true, abs=0.02)
+        assert {round(100 * one) / 100 for one in found} == set(found)
+    assert neighbour_correlation([1.0, 2.0, 3.0], [1.0] * 3) == 0.5  # too few to say
+    assert neighbour_correlation([2.0] * 64, [1.0] * 64) == 0.5  # nothing varies
+    assert neighbour_correlation([*range(64)], [1.0] * 64) == 0.95
 
 
 def test_windows_taken_as_independent_cover_far_less() -> None:
@@ -133,9 +159,9 @@ def test_few_seeds_and_few_draws_are_covered_too() -> None:
 def test_what_is_not_known_is_not_made_up() -> None:
     assert text_part([0.1, None], [8, 8]) is None
     assert text_part([0.1, math.nan], [8, 8]) is None
-    assert estimate(1.0, [Part(0.1, 3), None]) == (1.0, None, None, None, None)
+    assert estimate(1.0, [Part(0.1, 3), None]) == (1.0, None, None, None, None, 1)
     assert estimate(math.nan, [Part(0.1, 3)]).low is None
-    assert estimate(1.0, [Part(0.0, 3)]) == (1.0, 0.0, math.inf, 1.0, 1.0)
+    assert estimate(1.0, [Part(0.0, 3)]) == (1.0, 0.0, math.inf, 1.0, 1.0, 1)
     assert [estimate(value, [Part(0.0, 3)]).p_differs for value in (1.0, -1.0, 0.0)] == [0.0, 0.0, 1.0]
     assert estimate(1.0, [None]).p_differs is None
     assert seed_parts([1.0], [42]) == []
@@ -219,11 +245,13 @@ def test_numbers_are_plain_means_and_signs_follow_the_order() -> None:
         if order == "lerf":
             assert found.depth_share == pytest.approx((nll["r"] - nll["c"]) / (nll["r"] - nll["l"]), rel=1e-12)
             gap = np.array(own[0].window_nats) - np.mean([one.window_nats for one in controls[0]], axis=0)
+            alike = neighbour_correlation(gap.tolist(), [255.0] * 64)
             edges = [0, 11, 21, 32, 43, 53, 64]
+            assert window_blocks(64, alike).edges == tuple(edges)
             sums = np.array([gap[a:b].sum() for a, b in itertools.pairwise(edges)])
             rest = sums - found.difference.value * 255 * np.diff(edges)
             assert found.stderr_blocks == pytest.approx(
-                math.sqrt((rest**2).sum() * 6 / 5 * missed(10, 6)) / (64 * 255), rel=1e-9
+                math.sqrt((rest**2).sum() * 6 / 5 * missed(10, 6, alike)) / (64 * 255), rel=1e-9
             )
             seeds = np.var([one.nats_per_token for one in controls[0]], ddof=1) * (1 + 1 / 5)
             assert found.difference.stderr == pytest.approx(math.hypot(found.stderr_blocks or 0, math.sqrt(seeds)))
