@@ -37,21 +37,20 @@ def helping(effects: npt.ArrayLike) -> Rate:
     return Rate(count / values.size, wilson(count, values.size, CONFIDENCE), values.size)
 
 
-def clearly_helping(effects: Sequence[float], errors: Sequence[float | None], blocks: int) -> float:
+def clearly_helping(effects: Sequence[float], errors: Sequence[float | None], blocks: Sequence[int]) -> float:
     """The share of units whose effect lies below zero with the whole of its 95% interval, effect +- t error.
 
-    t: Student's two-sided quantile at blocks - 1 degrees of freedom, the number of blocks of evaluation text that the
+    t: Student's two-sided quantile at blocks - 1 degrees of freedom, the numbers of blocks of evaluation text that the
     errors rest on (`engine.stats.blocks`): of units without any effect about 2.5% are counted, however few blocks there
     are. No correction for their number: it is a share, no list of units. A unit without an error is not counted, and
     one whose windows all say the same has an error of 0.
     """
-    if len(effects) != len(errors) or not len(effects):
-        raise InputError(f"every effect needs its error or None, got {len(effects)} effects and {len(errors)} errors")
-    if blocks < 2:  # which have no errors
-        return 0.0
-    t = student_t(blocks - 1, CONFIDENCE)
-    told = (effect < -t * error for effect, error in zip(effects, errors, strict=True) if error is not None)
-    return sum(told) / len(effects)
+    if not len(effects) == len(errors) == len(blocks) or not len(effects):
+        counts = f"{len(effects)} effects, {len(errors)} errors and {len(blocks)} numbers of blocks"
+        raise InputError(f"every effect needs its error or None, and its blocks, got {counts}")
+    t = {count: student_t(count - 1, CONFIDENCE) for count in set(blocks) if count > 1}
+    each = zip(effects, errors, blocks, strict=True)
+    return sum(effect < -t[count] * error for effect, error, count in each if error is not None) / len(effects)
 
 
 def sign_agreement(scores: npt.ArrayLike, effects: npt.ArrayLike) -> Rate | None:

@@ -33,7 +33,7 @@ def log_gaps(gap: pl.DataFrame, draw_sweep: pl.DataFrame | None) -> dict[tuple[s
     part, where it was measured."""
     gaps = {}
     for key, lines in gap.group_by("selector", "rate", maintain_order=True):
-        selector, rate = str(key[0]), float(key[1])  # type: ignore[arg-type]
+        selector, rate = str(key[0]), float(key[1])
         draws = between_draws(draw_sweep, rate, (selector, "morf"), (selector, "lerf"))
         gaps[selector, rate] = mean_of_lines(lines, "log_gap", ["seed"], draws)
     return gaps

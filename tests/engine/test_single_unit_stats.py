@@ -267,7 +267,7 @@ def test_of_units_without_an_effect_a_fortieth_is_counted(windows: int) -> None:
         noise[:, window] = 0.5 * noise[:, window - 1] + math.sqrt(0.75) * rng.normal(size=units)
     errors = [block_stderr(nats.tolist(), tokens) for nats in noise]
     effects = (noise.sum(1) / sum(tokens)).tolist()
-    stderrs, blocks = [error for error, _ in errors], errors[0][1]
+    stderrs, blocks = ([one[place] for one in errors] for place in (0, 1))
     found = clearly_helping(effects, stderrs, blocks)
     # 6,000 draws: a standard error of .002; 8 windows are 3 blocks, whose intervals cover rather less (`block_stderr`)
     assert 0.017 < found < 0.033
@@ -284,8 +284,9 @@ def test_what_helps_clearly_is_what_a_t_test_says() -> None:
                 continue
             low, high = (effect, effect) if not error else scipy.stats.t.interval(0.95, blocks - 1, effect, error)
             counted += low <= high < 0
-        assert clearly_helping(effects, errors, blocks) == pytest.approx(counted / 7)
-    assert clearly_helping(effects, errors, 4) == 2 / 7  # t = 3.18: the second and the last
-    assert clearly_helping(effects, [None] * 7, 1) == 0
-    with pytest.raises(InputError, match="2 effects and 1 errors"):
-        clearly_helping([0.1, 0.2], [0.1], 4)
+        assert clearly_helping(effects, errors, [blocks] * 7) == pytest.approx(counted / 7)
+    assert clearly_helping(effects, errors, [4] * 7) == 2 / 7  # t = 3.18: the second and the last
+    assert clearly_helping(effects, errors, [12, *[2] * 6]) == 2 / 7  # the first by its own blocks
+    assert clearly_helping(effects, [None] * 7, [1] * 7) == 0
+    with pytest.raises(InputError, match="2 effects, 1 errors"):
+        clearly_helping([0.1, 0.2], [0.1], [4, 4])

@@ -60,7 +60,7 @@ class BudgetSearch(Study[AuditInputs]):
                 budget.rows, budget.beyond,
                 dense + (harms[budget.rows].nats if budget.rows else 0.0),
                 None if budget.beyond is None else dense + harms[budget.beyond].nats,
-                dense, len(harms), next(iter(harms.values())).blocks,
+                dense, len(harms), min(harm.blocks for harm in harms.values()),
             ))  # fmt: skip
         table = frame("budget", lines, optional=())
         return {"budget": with_documents(table, audit.evaluation.blocks)}

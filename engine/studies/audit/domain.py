@@ -101,7 +101,7 @@ class Domain(Study[AuditInputs]):
                 overlap = defined(jaccard(*(edit.units for edit in edits)))
                 nlls, errors, wider, counts = zip(*found[:2], strict=True)
                 limit = audit.saturated_above_on(audit.nll(UNEDITED, texts[0]), results)
-                numbers = (rho, overlap, *nlls, *errors, *wider, counts[0], not min(nlls) <= limit)
+                numbers = (rho, overlap, *nlls, *errors, *wider, min(counts), not min(nlls) <= limit)
                 table.append((audit.loaded.id, selector, *names, rate, *numbers))
         evaluated = frame("domain_evaluation", evaluations, optional=(*COLUMNS, "documents"))
         return {

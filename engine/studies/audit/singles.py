@@ -79,7 +79,7 @@ class Singles(Study[AuditInputs]):
             kind = (model, sample.units.kind)
             asked = (sample.units.count, len(sample.chosen), audit.plan.singles_seed)
             text = (len(dense.window_nats), dense.tokens, dense.nats_per_token)
-            about = (*_about(sample, paired, errors[0][1]), *_split_half(measured, dense))
+            about = (*_about(sample, paired, [blocks for _, blocks in errors]), *_split_half(measured, dense))
             lines["singles_units"].append((*kind, *asked, *text, *about))
             for number, ranking in enumerate(audit.rankings):
                 scores = sample.units.scores(ranking.scores)
@@ -164,7 +164,7 @@ def _places(audit: AuditInputs, sample: _Sample) -> Iterator[tuple[object, ...]]
         yield kind, row_id, layer.block, layer.sublayer, projection, row_id - layer.start
 
 
-def _about(sample: _Sample, paired: list[tuple[float, float | None]], blocks: int) -> tuple[object, ...]:
+def _about(sample: _Sample, paired: list[tuple[float, float | None]], blocks: list[int]) -> tuple[object, ...]:
     """Columns helps to larger_high. blocks: of evaluation text, behind the errors."""
     effects = np.array([effect for effect, _ in paired])
     helps = helping(effects)
