@@ -3,8 +3,6 @@
 The names below are the Python API. They load on first use, so that `import engine` stays light.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """The command line: `selector-audit COMMAND MODEL …`. Exit 0 done, 2 wrong input, 1 failed."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os

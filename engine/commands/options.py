@@ -1,7 +1,5 @@
 """Options from plans: each setting of a plan that has one, with its help and the default that the plan gives."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a command is going to write, checked before it begins: each place is new, or holds its own earlier output."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Callable, Iterable

@@ -4,8 +4,6 @@ Templates are programs of strangers. They run in a child process (`engine.models
 one is an `InputError`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata

@@ -1,7 +1,5 @@
 """Several calibration sets without a window in common, from the whole of one text."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from typing import Any

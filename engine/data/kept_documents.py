@@ -1,7 +1,5 @@
 """Documents that were streamed from a data set of the hub, kept beside its cache for machines without a network."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from contextlib import suppress

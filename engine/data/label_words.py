@@ -5,8 +5,6 @@ stops do not count. Nothing is found inside a longer text: `refusal_rate` and `p
 do words of other languages, and whoever asks says so instead of guessing.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from itertools import product

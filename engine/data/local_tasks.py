@@ -12,8 +12,6 @@ after one space. A query with a line "Question: …" gets a line "Answer:", and 
 is left out: these are lm-evaluation-harness's own prompts for ARC, PIQA and BoolQ.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Pairs of a risk and a base prompt: the shipped ones, IBM's CAST from its file, or any JSONL."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Sequence

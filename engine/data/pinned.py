@@ -1,7 +1,5 @@
 """Data sets of the hub at one commit: named by the user, or looked up once before the download and recorded."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Held-out prompts to refuse or to answer: SorryBench, OR-Bench-Hard, XSTest, and any local file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path

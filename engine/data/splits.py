@@ -1,7 +1,5 @@
 """The two halves of a pairs file: what is calibrated on and what is held out, by the names that files use. No torch."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

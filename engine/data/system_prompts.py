@@ -1,7 +1,5 @@
 """System prompts that ask a model to decline one domain, from mild to strict: the plainest way to install refusal."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from engine.records.domain_names import domain_name

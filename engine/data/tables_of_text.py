@@ -1,7 +1,5 @@
 """Tables of texts that people wrote (CSV, JSONL, parquet), line by line: nothing that stands in one is dropped."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterator

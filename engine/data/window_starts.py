@@ -1,7 +1,5 @@
 """How windows of text begin: as the tokenizer begins a text, or wherever the stream of tokens was cut. No torch."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, cast, get_args
 
 from engine.records.errors import InputError, unknown

@@ -1,7 +1,5 @@
 """The model card of an exported checkpoint: what was removed, what that did, and where everything came from."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a card claims beyond numbers: caps that are met, where refusal fell, how to load it, what its files hash to."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Removing those rows installs refusal. What is checked: lambda and k wherever a m
 numbers, the checksum of a file. A checksum finds damage, not forgery: code that negates the numbers is not stopped.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Consensus controls as masks: what could explain consensus2's results other than the agreement of LRP and IG."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What an edit does to refusal and to text: the measured record without which no edit leaves the software."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ the source's: shards stay shards, tied weights stay written once, and no model i
 packed (GGUF, fp8, …) are written as the numbers that they stand for, in the dtype in which the edit was measured.
 """
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass
 from pathlib import Path

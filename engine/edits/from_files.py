@@ -1,7 +1,5 @@
 """Edits from files: a mask file, or one cell of a contrast file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from engine.edits.contrasts import INSTALLS_ONLY, load_contrasts, refusal_mask

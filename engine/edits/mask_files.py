@@ -1,7 +1,5 @@
 """A mask as a file: int64 row ids in safetensors, with the manifest in its metadata."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Removal orders and rates to masks: the sorted ids of the rows that are removed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

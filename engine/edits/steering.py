@@ -1,7 +1,5 @@
 """Steering: vectors that are added to the residual stream while the model runs. No rows are changed."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """One edit for every sequence, whatever is done to its units."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 

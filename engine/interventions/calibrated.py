@@ -1,7 +1,5 @@
 """What Linears say on calibration text, for interventions that put it in the place of what they would say."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any

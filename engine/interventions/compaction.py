@@ -1,7 +1,5 @@
 """Skip what a mask has killed: the same function without dead MLP neurons, while measured."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -6,8 +6,6 @@ behind the rows of its inner Linears, and columns of zeros behind those of down_
 number within its Linear; the numbers of the row index are made anew and say which rows are new.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

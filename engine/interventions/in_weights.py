@@ -1,7 +1,5 @@
 """Remove neuron rows from a loaded model and put them back, bit for bit."""
 
-from __future__ import annotations
-
 import threading
 import weakref
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Mean: the unit says what it says on average."""
 
-from __future__ import annotations
-
 import threading
 
 import torch

@@ -1,7 +1,5 @@
 """Resample: the unit says what it said at the same position of another text."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 

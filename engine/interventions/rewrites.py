@@ -5,8 +5,6 @@ that a factor that one matrix takes and the matrix behind it gives back changes 
 is not argued but compared (`engine.measures.logit_bits`).
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager

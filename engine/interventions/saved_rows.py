@@ -1,7 +1,5 @@
 """The bits of rows that an edit zeroes: kept where there is room for them, put back without needing any."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 

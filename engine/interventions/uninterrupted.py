@@ -1,7 +1,5 @@
 """Work that is brought to its end although somebody presses Ctrl-C meanwhile."""
 
-from __future__ import annotations
-
 from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable
 from typing import Self

@@ -1,7 +1,5 @@
 """Zero: the unit says nothing."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -19,8 +19,6 @@ does the same, `[project.entry-points."selector_audit.judges"]` with `sorry = "p
 has to run the decorator. `--judge` of every command, the tables of `refusal judge` and the page Judges then know it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

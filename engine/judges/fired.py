@@ -1,7 +1,5 @@
 """Which words of a reply the embedded judge's rule fired on, as they stand in the reply."""
 
-from __future__ import annotations
-
 import re
 from ast import literal_eval
 from bisect import bisect_left

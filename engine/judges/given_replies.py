@@ -1,7 +1,5 @@
 """Replies that were written elsewhere, read from CSV, JSONL or parquet, with people's labels where there are some."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -6,8 +6,6 @@ the judge's version. It is meant for instruction models, not for HarmBench's own
 original wording. "No" is no refusal: a harmless or a useless answer gets it too.
 """
 
-from __future__ import annotations
-
 from engine.judges.base import HARM, HARMBENCH, Verdict, register_judge
 from engine.judges.questions import QuestionJudge, instruction_model
 

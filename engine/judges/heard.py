@@ -1,7 +1,5 @@
 """What a judge reads of a reply: what is said after its thinking part."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from engine.data.thinking import Marks, after_thinking

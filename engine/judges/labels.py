@@ -11,8 +11,6 @@ read where that is not the reply alone:
 `reads` is one text, or a list of two that the classifier reads as a pair; `max_tokens` is how much of it is read.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ behind blanks in some versions; the probability of that first word is the score 
 to a harmful request means that the reply complies harmfully. "safe" is no refusal: a harmless answer is safe too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from engine.judges.base import HARM, LLAMA_GUARD, Exchange, Verdict, need_prompts, not_judged, register_judge

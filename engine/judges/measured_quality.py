@@ -7,8 +7,6 @@ writes `measured_quality.toml`, which is where its counts stand. They hold for o
 rules there are none until this is run again.
 """
 
-from __future__ import annotations
-
 import argparse
 import tomllib
 from collections.abc import Sequence

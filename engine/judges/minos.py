@@ -4,8 +4,6 @@ Format, labels and the 8,192 tokens that it reads are those of its model card: a
 reply, each turn behind <|user|> or <|assistant|> on a line of its own.
 """
 
-from __future__ import annotations
-
 from engine.judges.base import MINOS, register_judge
 from engine.judges.classifier import Classifier, load_classifier
 

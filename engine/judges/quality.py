@@ -1,7 +1,5 @@
 """How well a judge agrees with people, and two judges with each other."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass

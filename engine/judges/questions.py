@@ -4,8 +4,6 @@ A local model answers by the probability of its next token (`engine.judges.langu
 word of a short greedy reply (`engine.judges.served`). Whoever answers neither yes nor no has not judged.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 

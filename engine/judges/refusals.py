@@ -1,7 +1,5 @@
 """Which replies refuse, as a result of its own under each edit: made of replies, without the model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar

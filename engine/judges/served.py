@@ -9,8 +9,6 @@ What a server runs cannot be checked from outside: its verdicts are as reproduci
 holds the model's name, not its weights.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

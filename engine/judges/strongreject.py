@@ -6,8 +6,6 @@ convincing, how specific, 1 to 5) grade the help that a reply gives and are not 
 score comes of it. How well a model answers is a matter of the model: `refusal judge FILE` measures it on labels.
 """
 
-from __future__ import annotations
-
 from engine.judges.base import STRONGREJECT, Verdict, register_judge
 from engine.judges.questions import QuestionJudge, instruction_model
 

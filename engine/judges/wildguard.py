@@ -9,8 +9,6 @@ the folder holds it, as a download of the whole repository does. Without the car
 which the model was not trained on; the judge's version tells the two apart.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

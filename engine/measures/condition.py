@@ -3,8 +3,6 @@
 Lee et al. 2024, "Programming Refusal with Conditional Activation Steering", arXiv:2409.05907. Own code.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

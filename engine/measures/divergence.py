@@ -1,7 +1,5 @@
 """KL divergence of an edited from the unedited model, on the unedited model's own replies to harmless prompts."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """NLL, KL to the unedited model and agreement on the next token, of windows of text, from the same pass."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field

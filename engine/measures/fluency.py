@@ -4,8 +4,6 @@ Both are read against replies that the unedited model wrote itself (`Reference`)
 of those may count as broken (`QUANTILE`), and that repetition is more than half (`MOSTLY`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple

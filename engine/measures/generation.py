@@ -4,8 +4,6 @@ Greedy unless they are sampled: the arg max of the model's logits at every step.
 tokens are used, not its sampling settings or penalties, so that a reply depends on weights and prompt alone.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Zero-shot, the harness's own prompts without a chat template. lm-eval's own cach
 stay off; every (edit, task) is a cell of our store.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Tasks of lm-evaluation-harness: the paper's downstream tasks, tasks from local files, and utility tasks."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import math

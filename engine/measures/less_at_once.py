@@ -1,7 +1,5 @@
 """Where a pass finds no memory: fewer sequences at a time, or one line that says what would help."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -7,8 +7,6 @@ of the onset phrases the thinking leans to open, not how the reply will; and whe
 itself (Qwen3, gpt-oss), the position stands before that mark. Whether such a model refuses, its replies say.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar

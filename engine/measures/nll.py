@@ -1,7 +1,5 @@
 """Negative log-likelihood of token windows; perplexity is derived from it when shown."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

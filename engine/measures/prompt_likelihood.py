@@ -1,7 +1,5 @@
 """How likely a prompt is under a model: whether it is like the text that the model was trained on."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

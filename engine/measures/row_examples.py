@@ -1,7 +1,5 @@
 """Where in a text a row is most active: its strongest tokens, with a few tokens of context."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy.typing as npt

@@ -1,7 +1,5 @@
 """What one row does at every token of a text: its output, and its relevance to what comes next."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

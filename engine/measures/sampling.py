@@ -1,7 +1,5 @@
 """Sampled replies: which token a random number picks, and where the numbers of one reply come from."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

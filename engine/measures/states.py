@@ -1,7 +1,5 @@
 """The residual stream: mean states of token sequences at the output of every decoder block."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from typing import Any

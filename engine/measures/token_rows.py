@@ -1,7 +1,5 @@
 """Which rows pushed a model towards each token of a text, and which pushed it away."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Passes over text for `TokenMeasure`s: in batches that fit, in halves where memory runs out, summed over windows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial

@@ -5,8 +5,6 @@ next one. `tests/benchmarks/bench_allocator.py` times both. No number changes by
 left as they are, and so are settings of the user's.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The functions that transformers' attention modules call by name (eager, sdpa, ...), replaced for a while."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from types import ModuleType

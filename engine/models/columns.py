@@ -1,7 +1,5 @@
 """The column index: inputs of Linears that neurons and heads are made of, numbered as rows are."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import chain
 

@@ -1,7 +1,5 @@
 """Files of the hub's repositories into its local cache: silence ends, a short fault is tried again, Ctrl-C stops."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -5,8 +5,6 @@ storages that live at once are added up, and the FLOPs of matrix products counte
 attention is counted as it works: it keeps its inputs and output, never the [T, T] weights.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

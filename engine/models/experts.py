@@ -6,8 +6,6 @@ and up rows alternate (gpt-oss). Here each expert gets modules gate_proj, up_pro
 of its slices: zeroing a row of them changes the model itself, nothing is stored twice, and nothing is saved with them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

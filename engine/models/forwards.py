@@ -1,7 +1,5 @@
 """Another forward for one module, also where accelerate has put hooks around the module's own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import MethodType
 from typing import Any

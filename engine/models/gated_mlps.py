@@ -1,7 +1,5 @@
 """Gated MLPs: the modules in which a zero gate row or a zero up row kills a whole neuron."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any

@@ -6,8 +6,6 @@ Qwen 3's heads, the scaling of rotary positions of Llama 3.1 and Gemma 3, Gemma'
 Sources: llama.cpp's conversion (what it writes) and its models (what it takes where nothing is written).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

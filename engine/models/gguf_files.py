@@ -1,7 +1,5 @@
 """Which GGUF file is meant, and a folder with the small files that transformers would have beside its weights."""
 
-from __future__ import annotations
-
 import atexit
 import hashlib
 import json

@@ -6,8 +6,6 @@ entries of metadata; then key, type and value of each entry; name, shape, kind a
 begin at the next multiple of the alignment. Source: ggml's docs/gguf.md.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import mmap

@@ -5,8 +5,6 @@ are read, as llama.cpp computes them: BPE on bytes ("gpt2"), and sentencepiece's
 (5.24) cuts by GPT-2's rule where it does not know the name, as it does not know SmolLM's.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any, NamedTuple
 

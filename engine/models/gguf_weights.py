@@ -1,7 +1,5 @@
 """A GGUF file's tensors as the weights of the model that transformers builds of its configuration."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

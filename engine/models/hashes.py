@@ -1,7 +1,5 @@
 """SHA-256 of files from their real bytes, remembered by size and times, and compared with what a hub promised."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

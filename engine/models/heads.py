@@ -1,7 +1,5 @@
 """Attention heads: which rows and which columns make one, where several query heads share keys and values too."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import nn

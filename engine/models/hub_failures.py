@@ -1,7 +1,5 @@
 """What goes wrong on the way to a hub, in one line: what was found and the next step."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

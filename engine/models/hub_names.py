@@ -1,7 +1,5 @@
 """A hub model as people paste it: an id, an id with its revision, the address of a page, hf://…"""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit

@@ -1,7 +1,5 @@
 """What a decoder block has besides rows: routers, convolutions, state-space parameters. No units, kept as they are."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Rows that the columns of one other Linear alone read: where a power of two can move from one to the other."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass

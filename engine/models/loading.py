@@ -1,7 +1,5 @@
 """Load a model and its tokenizer by id and revision, safetensors only, ready to be scored and masked."""
 
-from __future__ import annotations
-
 import importlib.util
 import threading
 from dataclasses import dataclass, field

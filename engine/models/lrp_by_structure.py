@@ -12,8 +12,6 @@ random numbers, and whatever reaches a stand-in or leaves a module must be linea
 positions and constant factors are, a gate, a router or another norm is not. No weight is read.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Room on devices: what is free, how to free what a failed pass left, and doing less at a time where there is none."""
 
-from __future__ import annotations
-
 import gc
 import os
 from collections.abc import Callable

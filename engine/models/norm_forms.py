@@ -4,8 +4,6 @@ A form is taken where it gives the module's own output to the bit, since logits 
 that differ by where the output is cast or by an epsilon elsewhere differ in these probes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

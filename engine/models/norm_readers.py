@@ -1,7 +1,5 @@
 """Norms whose output some Linears read directly, found by watching a pass: where a norm's weight can be folded."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What decides the last bits of a number beside the model and the versions: kernels and torch's flags."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

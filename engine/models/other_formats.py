@@ -1,7 +1,5 @@
 """Model repositories that hold something else than safetensors with a configuration: what they are, and what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 

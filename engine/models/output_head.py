@@ -5,8 +5,6 @@ made for some positions at a time. The second half is the model's own forward ov
 are there already, so that a soft cap, a scale or a bias of the logits is whatever the architecture does.
 """
 
-from __future__ import annotations
-
 import inspect
 import threading
 from collections.abc import Callable, Mapping

@@ -5,8 +5,6 @@ huggingface_hub removes what it has of a file when its download ends early. Here
 them and links them. Over plain HTTP, also where the hub offers its newer storage layer, which keeps no parts either.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import threading

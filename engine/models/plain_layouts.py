@@ -4,8 +4,6 @@ No second opinion: what a configuration says otherwise than is expected here is 
 model or says why it cannot.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -6,8 +6,6 @@ model's Linears know both ways from `offer_faster_products` on; a pass takes the
 its own thread, without gradients.
 """
 
-from __future__ import annotations
-
 import platform
 import threading
 from collections.abc import Iterator

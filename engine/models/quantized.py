@@ -1,8 +1,6 @@
 """Checkpoints whose config.json says that their weights are packed (fp8, bitsandbytes, …): loaded as the numbers that
 they stand for, where transformers unpacks them itself."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

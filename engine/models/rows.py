@@ -1,7 +1,5 @@
 """A model's modules to its row index, by names and shapes alone, whatever the architecture."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import cast

@@ -2,8 +2,6 @@
 for a model that takes hours to set up and never exists.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A checkpoint's configuration to the transformers class that loads it, and to the model without weights."""
 
-from __future__ import annotations
-
 import threading
 import warnings
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ Stored numbers of a kind that would silently become others, weights that are NaN
 embeddings do not have, a configuration under which the first pass fails or gives NaN.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Is a tokenizer the one of its files, and does the model have a row for every id that it gives?"""
 
-from __future__ import annotations
-
 from typing import Any
 
 from engine.models import untrusted

@@ -1,7 +1,5 @@
 """A download as others see it while it runs: bytes, time left, and a stop."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import deque

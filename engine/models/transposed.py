@@ -1,7 +1,5 @@
 """GPT-2's Conv1D, a Linear stored the other way round: its rows are the columns of what it stores."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from engine.models.forwards import set_forward

@@ -3,8 +3,6 @@
 The module itself, its hooks, its configuration and torch's random state stay as they are.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

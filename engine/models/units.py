@@ -13,8 +13,6 @@ own.
   are sent to the expert as before, and get nothing from it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain

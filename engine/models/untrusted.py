@@ -3,8 +3,6 @@
 One child serves the whole process. It starts when it is first needed, and again after a request that ended it.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

@@ -4,8 +4,6 @@ It imports nothing of ours and neither torch nor transformers, so that it starts
 processor time or memory than it allows ends in an answer that says so, or ends this process.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterator

@@ -6,8 +6,6 @@ is `domain--hate_20speech-`. The name can be read from the id again, so that no 
 to be kept. Two spellings of one name (case, blanks, Unicode form) are one domain.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter

@@ -1,7 +1,5 @@
 """What ran: versions of everything that took part, and the commit."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

@@ -1,7 +1,5 @@
 """Errors that a user can act on: one line that says what, got, expected and the next step."""
 
-from __future__ import annotations
-
 import difflib
 import errno
 import os

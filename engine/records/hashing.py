@@ -1,7 +1,5 @@
 """One spelling of a spec, keys of cached results, checksums. Imports neither torch nor transformers."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import json

@@ -2,8 +2,6 @@
 holds open, and that every system closes with its last holder.
 """
 
-from __future__ import annotations
-
 import _thread
 import os
 import signal

@@ -1,7 +1,5 @@
 """Temporary names of files and folders that are being written, and what killed processes left under them."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

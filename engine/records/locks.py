@@ -1,7 +1,5 @@
 """A lock that is waited for with patience: the waiter is told how long, and may give up."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

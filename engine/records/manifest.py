@@ -1,7 +1,5 @@
 """The manifest of a results folder: what is stored beside every number."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from functools import lru_cache

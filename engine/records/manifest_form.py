@@ -3,8 +3,6 @@
 The fields of an entry that are objects may be names of objects under `shared` (`engine.records.manifest_text`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 

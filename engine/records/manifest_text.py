@@ -9,8 +9,6 @@ An entry holds the name of the object in its place, which is the beginning of a 
 version is 1, and each entry holds all that is its own, as in manifests written before. Readers see that form only.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """Names and values in Markdown files: text, whatever they hold."""
 
-from __future__ import annotations
-
 import re
 
 from engine.records.domain_names import with_names

@@ -1,7 +1,5 @@
 """What people call a model: a local folder by its own name. Its whole path stays in the manifest and in commands."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any

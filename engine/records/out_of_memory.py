@@ -1,7 +1,5 @@
 """Which failures are lack of memory: on a card, of its libraries, on the host. No torch."""
 
-from __future__ import annotations
-
 # Beside torch's own exception, by the texts of others: CUDA's bare error (an AcceleratorError), the libraries for
 # matrix products and convolutions, which say that they could not be set up where they found no room for their
 # workspace, Apple's and Intel's devices, and torch's allocator on the host, which raises a plain RuntimeError.

@@ -1,7 +1,5 @@
 """Temporary folders of processes that may be killed: each holds a lock, and the next process removes those without."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Progress of a run: one type for bars and files. `--progress-file FILE` is what another process may read."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

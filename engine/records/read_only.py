@@ -1,7 +1,5 @@
 """JSON that several readers share: equal to plain dicts and lists, printed and written like them, never changed."""
 
-from __future__ import annotations
-
 from typing import Any, NoReturn
 
 

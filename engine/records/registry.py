@@ -1,7 +1,5 @@
 """Things by name: built-in ones, registered ones, and those that installed packages bring along."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 import threading

@@ -1,7 +1,5 @@
 """What a manifest's spec says in words: texts that held fewer windows than were asked for, names that are one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a terminal is given: names, replies and messages as text, whatever they hold."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """Named arrays of a store: one safetensors file per key, with the SHA-256 of what is in it in its metadata."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable, Mapping

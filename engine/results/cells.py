@@ -3,8 +3,6 @@
 Nothing is pickled and nothing pickled is ever read. Large cells lie in files of their own, as diskcache does it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

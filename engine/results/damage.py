@@ -1,7 +1,5 @@
 """Entries of a store that are not what was written: set aside in its folder `damaged`, never deleted, and told once."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sqlite3

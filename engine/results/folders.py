@@ -1,7 +1,5 @@
 """Tables of a results folder: written through the gate, read back only if they are the bytes the manifest names."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Stores joined into one: cell by cell and array by array, each held against its checksum."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence

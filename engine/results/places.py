@@ -1,7 +1,5 @@
 """Where a store lies, and whether a folder is one. Loads next to nothing, for commands that ask before they begin."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -5,8 +5,6 @@ was given to another one can. The record beside it (process, its start, command,
 stopping it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

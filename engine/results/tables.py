@@ -5,8 +5,6 @@
 writes the list of tables as Markdown. An analysis of one's own registers its tables by `register_table`.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib

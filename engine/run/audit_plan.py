@@ -1,8 +1,6 @@
 """What an audit measures, and every default: the paper's settings, cheaper presets, the shipped model's. No torch."""
 # ruff: noqa: RUF009 - the calls in class bodies make dataclass fields
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 

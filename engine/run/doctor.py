@@ -1,7 +1,5 @@
 """What `doctor` examines: each finding says what is there and what to do about what is not."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

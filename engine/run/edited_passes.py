@@ -5,8 +5,6 @@ A measure says what it reads (`engine.measures.base`); none of this is its own. 
 last bits.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ Memory and FLOPs are counted on the model's shapes (`engine.models.dry_passes`),
 the batch sizes that the run itself uses.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence

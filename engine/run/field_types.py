@@ -6,8 +6,6 @@
 the plan and say it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace

@@ -1,7 +1,5 @@
 """How much of a score lies on the first position of each window, where some models put most of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import cast
 

@@ -1,7 +1,5 @@
 """Does a model fit on a device, with all that runs of it take there? Told before anything is downloaded."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """What the analysis `invariance` rewrites, and on how much text: its part of an audit's plan. No torch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from engine.interventions.rewrite_names import REWRITES

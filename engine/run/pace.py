@@ -1,7 +1,5 @@
 """How long measures take here: timed while cells are computed, to say beforehand how long the rest will take."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

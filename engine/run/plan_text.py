@@ -1,7 +1,5 @@
 """The windows of text that a plan asks for, cut for one model."""
 
-from __future__ import annotations
-
 from engine.data.corpora import Windows, calibration_tokens, windows
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError

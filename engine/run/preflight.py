@@ -1,7 +1,5 @@
 """Mistakes that configuration, tokenizer and texts tell: to be found before any weight is fetched, not after."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """How long the work of an estimate takes here: some passes of each kind on the model itself, timed and scaled."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Under which protocols the analysis `protocols` measures, on how much text: its part of an audit's plan. No torch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from engine.interventions.kinds import INTERVENTIONS

@@ -1,7 +1,5 @@
 """What a worker of a Ray cluster does: it holds a model, and measures what it is sent."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The plan that a manifest tells of: what a run was asked for, from what it wrote down."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

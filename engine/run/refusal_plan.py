@@ -1,8 +1,6 @@
 """What refusal editing measures, and every default: the paper's settings, and the shipped model's. No torch."""
 # ruff: noqa: RUF009 - the calls in class bodies make dataclass fields
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from engine.data.onsets import ONSET_PHRASES, OnsetPhrases, read_phrases

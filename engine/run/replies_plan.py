@@ -1,7 +1,5 @@
 """What the analysis `replies` and measures that read prompts ask the model: their part of an audit's plan. No torch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from engine.records.errors import InputError

@@ -3,8 +3,6 @@
 A default stands in a plan and nowhere else: commands and forms are made from its fields (`engine.run.field_types`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

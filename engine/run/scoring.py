@@ -1,7 +1,5 @@
 """Scores of a model: computed once per selector, kept in the store, written as a results folder."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The runner of a shard: of all cells that a command wants it has its share measured, and ends before the tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import groupby
 from typing import Any

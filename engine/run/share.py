@@ -1,7 +1,5 @@
 """A share of the cells of a command: `--shard i/n`. No torch."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """A plan as one would type it: the options that make a command's own plan into this one. No torch."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 

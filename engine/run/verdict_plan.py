@@ -1,7 +1,5 @@
 """The limits that verdicts rest on: their part of an audit's plan. No torch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from engine.run.field_types import Names, check_plan, option

@@ -1,7 +1,5 @@
 """Standard deviation of the output: rows that vary matter, rows that are constant do not."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from engine.selectors.base import register_selector

@@ -1,7 +1,5 @@
 """Attribution patching with its sign: rows matter whose removal would do harm, and rows that do harm come last."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from engine.selectors.base import register_selector

@@ -1,7 +1,5 @@
 """A score that is not a number is an error that says where, never a warning."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from engine.models.row_index import RowIndex

@@ -1,7 +1,5 @@
 """Effect size: rows that promote complying more with risk prompts than with base prompts, by how reliably they do."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

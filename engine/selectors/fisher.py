@@ -1,7 +1,5 @@
 """Fisher: rows whose first-order effects are large somewhere matter, whatever their signs."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from engine.selectors.base import register_selector

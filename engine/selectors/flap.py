@@ -1,7 +1,5 @@
 """FLAP, for rows: outputs that fluctuate, by the size of the weights that make them."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from engine.selectors.base import register_selector

@@ -1,7 +1,5 @@
 """Gradient times activation: rows matter whose output the objective leans on, to first order."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from engine.selectors.base import register_selector

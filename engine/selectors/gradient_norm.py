@@ -1,7 +1,5 @@
 """Gradient norm: rows matter to whose output the objective is sensitive, however large that output is."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from engine.selectors.base import register_selector

@@ -7,8 +7,6 @@ vector per token, B * T * N float32 (the sum of the gradients so far); ig_conduc
 outputs at the step before in the model's dtype). They go as soon as a layer is reduced.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass

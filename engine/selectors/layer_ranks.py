@@ -1,7 +1,5 @@
 """Percentile ranks within a layer: Algorithm 1 compares rows with the other rows of the same Linear."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

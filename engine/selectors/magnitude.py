@@ -1,7 +1,5 @@
 """Magnitude: large weights matter."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

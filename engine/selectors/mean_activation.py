@@ -1,7 +1,5 @@
 """Mean activation: rows with large outputs matter."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from engine.selectors.activations import prompt_activations

@@ -1,7 +1,5 @@
 """What every pass over the calibration text shares: watching the Linears, embedding, batching by memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial

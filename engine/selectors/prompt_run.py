@@ -1,7 +1,5 @@
 """What a selector may ask for where prompts of two sides are contrasted: steps 1 to 3 of the paper's Algorithm 1."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 

@@ -1,7 +1,5 @@
 """Random scores: the floor that every selector has to beat."""
 
-from __future__ import annotations
-
 import zlib
 
 import numpy as np

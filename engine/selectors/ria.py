@@ -1,7 +1,5 @@
 """RIA, summed over rows: weights that are large among those of their row and of their column, on large inputs."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """Taylor: rows whose removal changes the loss of the whole text matter, to first order, in either direction."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from engine.selectors.base import register_selector

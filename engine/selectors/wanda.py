@@ -1,7 +1,5 @@
 """Wanda, summed over rows: large weights on large inputs matter."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from engine.selectors.base import register_selector

@@ -1,7 +1,5 @@
 """Weight norm: rows with long weight vectors matter."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """`audit_scores`: a verdict on scores of one's own from a notebook, as `analyze --scores` gives it from files."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A finished run beside the published values of the same model: a join of two results folders, then order and signs."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import cache

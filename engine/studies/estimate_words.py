@@ -1,7 +1,5 @@
 """Estimates in words: an answer, a number with its interval, and what its error takes as independent. No torch."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

@@ -3,8 +3,6 @@
 Which cells and edits these are, each study says (`Study.expected`, `Study.at_most`).
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What of a run of studies can be known to be wrong before any weight is fetched."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The published numbers and where both kinds of results folder have them, as cells that can be joined."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Which studies can be, what of their plan the manifest tells, and what stands bes
 inputs of their group say (`Study.replayed`, `StudyInputs.from_record`).
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Several results folders, one per model: is the order of the selectors the same on all of them?"""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Does a table that was made again hold the numbers of the stored one?"""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

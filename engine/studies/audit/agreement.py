@@ -1,7 +1,5 @@
 """Do two selectors take the same rows? Jaccard of LeRF masks per sublayer, Spearman over all rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Budget: the largest share of rows that can go before perplexity exceeds a multiple of the unedited model's."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path

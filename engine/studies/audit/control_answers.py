@@ -1,7 +1,5 @@
 """Does a control beat consensus2 at equal size? Answers in words, from tables. No torch."""
 
-from __future__ import annotations
-
 from typing import NamedTuple, cast
 
 import polars as pl

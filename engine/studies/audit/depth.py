@@ -1,7 +1,5 @@
 """Where in the model a selector sees importance, and where its masks take their rows from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Does a selector calibrated on other text remove other rows, and does that cost more?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The baseline of domain sensitivity: how far two draws of one and the same text agree."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 

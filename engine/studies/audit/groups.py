@@ -1,7 +1,5 @@
 """Where consensus2's rows come from, and which groups of removed rows break the model on their own."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from statistics import fmean, stdev

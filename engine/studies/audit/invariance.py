@@ -1,7 +1,5 @@
 """Exact controls: does a selector rank what the model computes, or how its weights happen to be written?"""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

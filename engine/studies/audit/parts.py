@@ -1,7 +1,5 @@
 """Parts: which projections and blocks of a mask do its harm."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 

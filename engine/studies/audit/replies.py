@@ -1,7 +1,5 @@
 """What the model still says as more and more rows are removed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 

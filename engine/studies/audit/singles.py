@@ -1,7 +1,5 @@
 """What does a single unit matter? The exact effect of a sample of rows and neurons, and who ranks them rightly."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Does more calibration text change a selector, and does stability say anything about validity?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """LeRF/MoRF curves: every measure of the plan under growing edits of every ranking."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

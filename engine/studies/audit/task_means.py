@@ -1,7 +1,5 @@
 """What a table of downstream tasks says: means over tasks, and whether there was anything to lose. Needs no torch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import polars as pl

@@ -3,8 +3,6 @@
 What a rewrite does to the weights stands in `engine.interventions.rewrites`.
 """
 
-from __future__ import annotations
-
 import statistics
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Algorithm 1 of the paper up to the contrast: prompts of two sides to C_comply for every row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np

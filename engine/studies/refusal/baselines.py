@@ -1,7 +1,5 @@
 """Is removing rows worth it? Row masks beside a system prompt and steering vectors, within the same limits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Replies that were cut off: could what they would have said change a decision? Such cells are measured again."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf

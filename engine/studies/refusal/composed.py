@@ -1,7 +1,5 @@
 """One mask for two domains: built from the pairs of both, measured on each beside the masks of one domain."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

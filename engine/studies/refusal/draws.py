@@ -1,7 +1,5 @@
 """Specificity that noise does not pass: layer-matched draws that are searched, chosen and measured like the edit."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean

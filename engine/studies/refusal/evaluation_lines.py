@@ -1,7 +1,5 @@
 """What `evaluate` says of its tables on the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Do several judges say the same of the same replies? `judge_pairs`: every pair, before and after each edit."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations

@@ -1,7 +1,5 @@
 """The table `operating_points` in its folder, which keeps what earlier stages measured of the same points."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

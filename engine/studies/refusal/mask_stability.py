@@ -1,7 +1,5 @@
 """Does the mask depend on which prompts it was made from? Masks of disjoint halves of the calibration pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean

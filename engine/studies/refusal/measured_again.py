@@ -1,7 +1,5 @@
 """The cells of one selector and domain, and which of them are measured again with longer replies."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

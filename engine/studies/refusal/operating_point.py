@@ -1,7 +1,5 @@
 """From a swept grid to the cell that is used: the operating point, its rescue, and what stands around it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import polars as pl

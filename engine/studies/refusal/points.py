@@ -1,7 +1,5 @@
 """`operating_points`: one row per selector and domain, grown stage by stage: chosen, measured, controlled."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path

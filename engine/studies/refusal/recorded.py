@@ -1,7 +1,5 @@
 """What a results folder has measured of an edit: the record that its grid of lambda and k is."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 

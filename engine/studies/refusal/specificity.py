@@ -3,8 +3,6 @@
 They are not searched as the edit was: `engine.studies.refusal.draws` has draws that are.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Lines that several stages say on the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import polars as pl

@@ -3,8 +3,6 @@
 Every stage finds in the store what earlier ones measured, so that each can be run alone.
 """
 
-from __future__ import annotations
-
 from engine.run.refusal_plan import (
     AskedPlan,
     ContrastsPlan,

@@ -1,7 +1,5 @@
 """Where the contrast lies: its density, its overlap between selectors and domains, its projections and depths."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path

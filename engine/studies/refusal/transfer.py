@@ -1,7 +1,5 @@
 """Does an edit hold on prompts that it was not made from, and what does it cost? Before and after, with intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Vectors that steer towards refusal, from a domain's calibration pairs: once per domain, kept in the store."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The ways in which a list of prompts is asked: greedily, by several sampled replies, and with a second turn."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
