@@ -3,7 +3,6 @@
 import os
 import platform
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,8 +88,10 @@ def _plug_ins() -> Iterator[Finding]:
 def _devices() -> Iterator[Finding]:
     import torch
 
+    from engine.models.memory import host_bytes
+
     cores = os.cpu_count() or 1
-    yield Finding("ok", "cpu", f"{cores} cores, {_memory_bytes() / GIB:.0f} GiB of memory; float32")
+    yield Finding("ok", "cpu", f"{cores} cores, {host_bytes() / GIB:.0f} GiB of memory; float32")
     if torch.cuda.is_available():
         for number in range(torch.cuda.device_count()):
             free, total = torch.cuda.mem_get_info(number)
@@ -250,9 +251,3 @@ def _download(model_id: str, revision: str | None) -> Iterator[Finding]:
     else:
         size = f"{needed / GIB:.2f} GiB of weights to fetch, {free / GIB:.0f} GiB free in {folder}"
         yield Finding("ok", "download", size)
-
-
-def _memory_bytes() -> int:
-    if sys.platform == "win32":
-        return 0
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
