@@ -131,7 +131,7 @@ def one_judge(name: str, device: str = "cpu") -> Judge:
     """The judge of refusal of this name. Errors: InputError for several, where one has to decide."""
     from engine.judges.base import open_judges
 
-    judges = open_judges(name, device, of_refusal=True)
+    judges = open_judges(name, device)
     if len(judges) > 1:
         raise InputError("one judge decides here; `refusal judge` compares two on replies that were kept")
     return judges[0]

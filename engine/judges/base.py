@@ -29,10 +29,9 @@ from engine.records.progress import Progress
 from engine.records.registry import Registry
 
 EMBEDDED, REJECTION, MINOS = "embedded", "rejection-model", "minos"
-WILDGUARD, STRONGREJECT, LLAMA_GUARD, HARMBENCH = "wildguard", "strongreject", "llama-guard", "harmbench"
+WILDGUARD, STRONGREJECT = "wildguard", "strongreject"
 # What else a judge may be.
 A_FOLDER = "or a folder with a classifier; those that ask a model take it behind a colon, as in strongreject:FOLDER"
-REFUSAL, HARM = "refusal", "harm"  # what a judge looks for
 # What is said beside rates.
 UNJUDGED = (
     "were not judged (empty, not English, thinking that had not ended, or a judge without a clear answer); they count "
@@ -54,13 +53,12 @@ class Verdict:
     """refusal: does the reply decline? reason: what decided, in words.
 
     judged: False where the judge could not say, as in a language that it does not read; such a reply counts as no
-    refusal, and is counted beside the rates. harmful: what a judge of harm says, which judges no refusal.
+    refusal, and is counted beside the rates.
     """
 
     refusal: bool
     reason: str
     judged: bool = True
-    harmful: bool | None = None
 
 
 def not_judged(reason: str) -> Verdict:
@@ -91,7 +89,6 @@ class JudgeInfo:
     make: Callable[..., Judge]
     on_device: bool  # made with the device that it runs on
     of_model: bool  # made with a model too: a folder, a hub id or a served one's address, "" for its own
-    looks_for: str  # REFUSAL or HARM
 
     def open(self, device: str = "cpu", model: str = "") -> Judge:
         """The judge itself. Errors: InputError where it is not at hand, or has another id than it is registered by."""
@@ -111,25 +108,23 @@ JUDGES: Registry[JudgeInfo] = Registry(
         MINOS: "engine.judges.minos",
         WILDGUARD: "engine.judges.wildguard",
         STRONGREJECT: "engine.judges.strongreject",
-        LLAMA_GUARD: "engine.judges.llama_guard",
-        HARMBENCH: "engine.judges.harmbench",
     },
 )
 _Make = TypeVar("_Make", bound=Callable[..., Judge])
 
 
 def register_judge(
-    judge_id: str, *, title: str = "", on_device: bool = False, of_model: bool = False, looks_for: str = REFUSAL
+    judge_id: str, *, title: str = "", on_device: bool = False, of_model: bool = False
 ) -> Callable[[_Make], _Make]:
     """Decorator of a class, or of a function that makes a judge: available under an id from now on.
 
     on_device: it is a model, made with the device's name ("cpu", "cuda:0"). of_model: made with the model as well that
     stands behind the colon of `--judge ID:MODEL`, "" without one; its own id may then be `ID:` and the model's name.
-    looks_for: HARM for a judge whose verdicts are `harmful`, not `refusal`. Errors: InputError for a taken id.
+    Errors: InputError for a taken id.
     """
 
     def register(make: _Make) -> _Make:
-        JUDGES.add(judge_id, JudgeInfo(judge_id, title or judge_id, make, on_device, of_model, looks_for), make)
+        JUDGES.add(judge_id, JudgeInfo(judge_id, title or judge_id, make, on_device, of_model), make)
         return make
 
     return register
@@ -140,33 +135,20 @@ def judge_choices() -> str:
     return f"{', '.join(JUDGES.offered())}, {A_FOLDER} (default: {EMBEDDED}, which reads English only)"
 
 
-def open_judges(names: str, device: str = "cpu", *, of_refusal: bool = False) -> list[Judge]:
+def open_judges(names: str, device: str = "cpu") -> list[Judge]:
     """Registered judges or folders of classifiers, one or several separated by commas, in that order.
 
-    of_refusal: only judges that look for refusal will do. `InputError` for an unknown name, and for two judges of one
-    id, whose verdicts could not be told apart.
+    `InputError` for an unknown name, and for two judges of one id, whose verdicts could not be told apart.
     """
     wanted = list(dict.fromkeys(part.strip() for part in names.split(",") if part.strip()))
     if not wanted:
         raise InputError(f"no judge given; available: {', '.join(JUDGES.names())}, or a folder")
-    harm = next((one for one in wanted if of_refusal and looks_for(one) == HARM), None)
-    if harm is not None:
-        raise InputError(
-            f"{harm.partition(':')[0]} judges whether a reply does harm, not whether it refuses, so that it gives no "
-            "rate of refusal; `refusal judge FILE` shows its verdicts"
-        )
     judges = [_open(name, device) for name in wanted]
     ids = [one.id for one in judges]
     twice = next((one for one in ids if ids.count(one) > 1), None)
     if twice is not None:
         raise InputError(f"two judges are called {twice!r}; rename one of the folders")
     return judges
-
-
-def looks_for(judge_id: str) -> str:
-    """REFUSAL or HARM, by a judge's id or by what `--judge` takes; REFUSAL for a classifier from a folder."""
-    known = judge_id.partition(":")[0]
-    return JUDGES.get(known).looks_for if known in JUDGES else REFUSAL
 
 
 def need_prompts(judge_id: str, exchanges: Sequence[Exchange]) -> None:

@@ -10,7 +10,7 @@ import polars as pl
 from engine.data.label_words import REFUSAL_UNDERSTOOD, TRUTH_UNDERSTOOD, is_harmful, is_refusal, says_nothing, truth
 from engine.data.tables_of_text import columns, text_rows
 from engine.data.thinking import thinking_form
-from engine.judges.base import HARM, Exchange, Verdict, looks_for
+from engine.judges.base import Exchange, Verdict
 from engine.judges.heard import NO_REPLY
 from engine.records.errors import InputError
 
@@ -22,7 +22,6 @@ LABEL_COLUMNS = ("human_label", "label", "human", "is_refusal", "refused")
 FINISHED = "finished"  # did the reply end by itself?
 JUDGED = "judged"  # could the judge judge it?
 THINKING = "thinking"  # by which marks a thinking part was found in the reply
-HARMFUL = "harmful"  # does a judge of harm say that the reply does harm?
 NO_COLUMN = "none"
 VERDICT_COLUMNS: dict[str, type[pl.DataType]] = {
     "source": pl.String,
@@ -35,11 +34,10 @@ VERDICT_COLUMNS: dict[str, type[pl.DataType]] = {
     "refusal": pl.Boolean,
     "reason": pl.String,
 }
-# Only where a file says how its replies ended, where a judge could not judge them all, and where it judges harm.
+# Only where a file says how its replies ended, and where a judge could not judge them all.
 OPTIONAL_VERDICT_COLUMNS: dict[str, type[pl.DataType]] = {
     FINISHED: pl.Boolean,
     JUDGED: pl.Boolean,
-    HARMFUL: pl.Boolean,
     THINKING: pl.String,
 }
 
@@ -112,13 +110,11 @@ def verdict_table(replies: Sequence[GivenReply], judge: str, version: str, verdi
         line = lines[given.source] = lines.get(given.source, -1) + 1
         missing = given.reply is None
         of_judge = (judge, version, *((None, NO_REPLY) if missing else (verdict.refusal, verdict.reason)))
-        marks = (given.finished, verdict.judged and not missing, None if missing else verdict.harmful)
+        marks = (given.finished, verdict.judged and not missing)
         form = thinking_form(given.reply or "") or None
         rows.append((given.source, line, given.prompt, given.reply, given.human, *of_judge, *marks, form))
     table = pl.DataFrame(rows, schema=VERDICT_COLUMNS | OPTIONAL_VERDICT_COLUMNS, orient="row")
-    unsaid = {name: table[name].is_null().all() for name in (FINISHED, HARMFUL, THINKING)} | {
-        JUDGED: table[JUDGED].all()
-    }
+    unsaid = {name: table[name].is_null().all() for name in (FINISHED, THINKING)} | {JUDGED: table[JUDGED].all()}
     return table.drop(name for name, nothing in unsaid.items() if nothing)
 
 
@@ -126,13 +122,6 @@ def joined(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """The verdicts of several judges on the same replies as one table; a judge without `judged` judged them all."""
     table = pl.concat(tables, how="diagonal")
     return table.with_columns(pl.col(JUDGED).fill_null(True)) if JUDGED in table.columns else table
-
-
-def of_refusal(verdicts: pl.DataFrame) -> pl.DataFrame:
-    """The lines that rates are of: of judges that look for refusal, where there is a reply."""
-    verdicts = verdicts.drop_nulls("reply")
-    harm = [name for name in verdicts["judge"].unique() if looks_for(name) == HARM]
-    return verdicts.filter(~pl.col("judge").is_in(harm)) if harm else verdicts
 
 
 def unjudged(verdicts: pl.DataFrame) -> int:

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import polars as pl
 
-from engine.judges.given_replies import FINISHED, JUDGED, of_refusal, unjudged
+from engine.judges.given_replies import FINISHED, JUDGED, unjudged
 from engine.records.errors import InputError
 from engine.stats.intervals import Interval, wilson
 
@@ -70,7 +70,7 @@ def quality_table(verdicts: pl.DataFrame, *, halves: bool = False) -> pl.DataFra
     with a label and without a reply count nowhere; where there are any, a column `missing` says how many.
     """
     unanswered = verdicts.filter(pl.col("reply").is_null() & pl.col("human").is_not_null())
-    verdicts = of_refusal(verdicts)
+    verdicts = verdicts.drop_nulls("reply")
     labelled = verdicts.filter(pl.col("human").is_not_null())
     lines = []
     for judge in verdicts["judge"].unique(maintain_order=True):
@@ -136,8 +136,8 @@ def kappa_interval(first: Sequence[bool], second: Sequence[bool]) -> Interval | 
 
 
 def agreement_table(verdicts: pl.DataFrame) -> pl.DataFrame:
-    """Every pair of judges of refusal: replies, share of equal verdicts with Wilson's interval, Cohen's kappa."""
-    verdicts = of_refusal(verdicts)
+    """Every pair of judges: replies, share of equal verdicts with Wilson's interval, Cohen's kappa."""
+    verdicts = verdicts.drop_nulls("reply")
     lines = []
     for first, second in combinations(verdicts["judge"].unique(maintain_order=True), 2):
         a, b = (verdicts.filter(pl.col("judge") == judge)["refusal"].to_list() for judge in (first, second))
@@ -161,7 +161,7 @@ def agreement_table(verdicts: pl.DataFrame) -> pl.DataFrame:
 def disagreements(verdicts: pl.DataFrame) -> pl.DataFrame:
     """Every reply on which two judges differ: source, line, prompt, reply, human, finished where the verdicts have it,
     both verdicts and reasons, and where the verdicts have it whether each judge could judge it."""
-    verdicts = of_refusal(verdicts)
+    verdicts = verdicts.drop_nulls("reply")
     key = ["source", "line", "prompt", "reply", "human", *({FINISHED} & {*verdicts.columns})]
     of_judge = ["judge", "refusal", "reason", *({JUDGED} & {*verdicts.columns})]
     parts = []

@@ -5,7 +5,7 @@ word of a short greedy reply (`engine.judges.served`). Whoever answers neither y
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from engine.judges.base import Exchange, Verdict, need_prompts, not_judged
 from engine.judges.language_models import NO, YES, JudgeModel, chat, load_judge_model, name_of, wording_hash
@@ -17,12 +17,10 @@ _FIELDS = re.compile(r"\{(prompt|reply)\}")
 
 
 class QuestionJudge:
-    """A judge by one question. wording: with {prompt} and {reply}. verdict: of "yes" (True) or "no", with a reason."""
+    """A judge by one question. wording: with {prompt} and {reply}; "yes" says that the reply refuses."""
 
-    def __init__(
-        self, judge_id: str, model: JudgeModel | Served, wording: str, verdict: Callable[[bool, str], Verdict]
-    ) -> None:
-        self.id, self.model, self.wording, self.verdict = judge_id, model, wording, verdict
+    def __init__(self, judge_id: str, model: JudgeModel | Served, wording: str) -> None:
+        self.id, self.model, self.wording = judge_id, model, wording
         self.version = f"{model.version}:{wording_hash(wording)}"
 
     def question(self, exchange: Exchange) -> str:
@@ -35,7 +33,7 @@ class QuestionJudge:
         served model cannot be reached."""
         need_prompts(self.id, exchanges)
         answers = self._answers([self.question(exchange) for exchange in exchanges], progress)
-        return [not_judged(words) if yes is None else self.verdict(yes, words) for yes, words in answers]
+        return [not_judged(words) if yes is None else Verdict(yes, words) for yes, words in answers]
 
     def _answers(self, questions: list[str], progress: Progress | None) -> list[tuple[bool | None, str]]:
         """Yes, no, or None for neither; and what was said, or why that is no answer."""

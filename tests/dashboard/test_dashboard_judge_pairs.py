@@ -64,9 +64,8 @@ def served(tmp_path_factory):
     ]
     pl.DataFrame(rows, schema=["prompt", "reply", "human_label"], orient="row").write_csv(file)
     address = f"http://127.0.0.1:{server.server_port}/v1#tiny"
-    names = f"embedded,strongreject:{address},harmbench:{address}"
+    names = f"embedded,strongreject:{address}"
     assert main(["refusal", "judge", str(file), "--judge", names, "--out", str(folder / "out")]) == 0
-    assert main(["refusal", "judge", str(file), "--judge", f"harmbench:{address}", "--out", str(folder / "harm")]) == 0
     server.shutdown()
     server.server_close()
     return folder
@@ -101,7 +100,7 @@ def test_the_page_shows_every_pair_of_an_evaluated_edit(evaluated):
     assert len(app.get("plotly_chart")) == 1
 
 
-def test_harm_and_marks_stand_apart_from_rates_of_refusal(served):
+def test_marks_stand_beside_rates_of_refusal(served):
     found = judged.read(served / "out")
     assert found.judges == ["embedded", "strongreject:tiny"]
     rates = judged.measures(found).filter(source="all", measure=judged.REFUSED)
@@ -109,11 +108,8 @@ def test_harm_and_marks_stand_apart_from_rates_of_refusal(served):
         ("embedded", 1 / 3, 0), ("strongreject:tiny", 1 / 3, 1), (judged.PEOPLE, 2 / 3, 0),
     ]  # fmt: skip
     assert found.missing == 1
-    assert found.harm["Replies"].to_list() == [2]
-    assert found.harm["Harmful"][0].startswith(f"{1 / 2:.3f} (")
     app = page(folder=str(served / "out"))
     assert any("Lines without a reply, which are in no rate: 1." in one.value for one in app.get("html"))
     assert warnings_of(app) == []
-    assert list(app.dataframe[1].value["Judge"]) == ["harmbench:tiny"]
     app = page(folder=str(served / "out"), judge_view="Reply by reply")
     assert warnings_of(app) == []

@@ -11,7 +11,6 @@ import torch
 from tiny_judge_models import (
     CHAT_TEMPLATE,
     GUARD_TEMPLATE,
-    PARTS_TEMPLATE,
     llama_tokenizer,
     mistral_tokenizer,
     save_bigrams,
@@ -19,9 +18,8 @@ from tiny_judge_models import (
 )
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from engine.cli import main
-from engine.judges import harmbench, strongreject
-from engine.judges.base import HARM, REFUSAL, Exchange, Judge, looks_for, open_judges
+from engine.judges import strongreject
+from engine.judges.base import Exchange, Judge, open_judges
 from engine.judges.language_models import JudgeModel, chat, load_judge_model
 from engine.judges.wildguard import OUR_INSTRUCTION, card_instruction
 from engine.records.errors import InputError
@@ -102,35 +100,9 @@ def test_wildguard_takes_its_instruction_from_the_card(guard: Path, tmp_path: Pa
     assert ":own-words-" in own.version
 
 
-@pytest.mark.parametrize("template", [GUARD_TEMPLATE, PARTS_TEMPLATE])
-def test_llama_guard_reads_both_turns_and_judges_harm(template: str, tmp_path: Path) -> None:
-    folder = save_judge_model(tmp_path / "guard", "llama", llama_tokenizer(template))
-    judge = opened(f"llama-guard:{folder}")
-    assert (judge.id, looks_for(judge.id)) == ("llama-guard:guard", HARM)
-    verdicts = judge.judge(EXCHANGES)
-    said = 0
-    for exchange, verdict in zip(EXCHANGES, verdicts, strict=True):
-        assert not verdict.judged  # of refusal it says nothing
-        reply = exchange.reply.strip().replace("<|eot_id|>", "< |eot_id|>")
-        text = (
-            "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nCheck the last turn.\n"
-            f"user: {exchange.prompt}\n\nassistant: {reply}\n\n<|eot_id|>"
-            "<|start_header_id|>assistant<|end_header_id|>"
-        )
-        unsafe, safe = sums(folder, text, "unsafe", "safe")
-        if verdict.harmful is not None:
-            assert verdict.reason == f"unsafe {unsafe:.3f}, safe {safe:.3f}"
-            assert verdict.harmful == (unsafe > safe)
-            said += 1
-    assert said
-
-
-@pytest.mark.parametrize(
-    ("name", "wording"), [("strongreject", strongreject.WORDING), ("harmbench", harmbench.WORDING)]
-)
-def test_an_instruction_model_is_asked_in_its_own_template(name: str, wording: str, instruct: Path) -> None:
-    judge = opened(f"{name}:{instruct}")
-    assert judge.id == f"{name}:tiny-chat"
+def test_an_instruction_model_is_asked_in_its_own_template(instruct: Path) -> None:
+    judge, wording = opened(f"strongreject:{instruct}"), strongreject.WORDING
+    assert judge.id == "strongreject:tiny-chat"
     verdicts = judge.judge(EXCHANGES)
     answered = 0
     for exchange, verdict in zip(EXCHANGES, verdicts, strict=True):
@@ -144,11 +116,9 @@ def test_an_instruction_model_is_asked_in_its_own_template(name: str, wording: s
         if verdict.reason.startswith("yes"):
             answered += 1
             assert verdict.reason == f"yes {yes:.3f}, no {no:.3f}"
-            assert (verdict.refusal if name == "strongreject" else verdict.harmful) == (yes > no)
-            assert verdict.judged == (name == "strongreject")
+            assert (verdict.refusal, verdict.judged) == (yes > no, True)
         else:
             assert not verdict.judged
-            assert verdict.harmful is None
     assert answered
 
 
@@ -172,17 +142,16 @@ def test_blanks_in_front_of_an_answer_are_passed_over(tmp_path: Path) -> None:
 def test_whoever_says_something_else_has_not_judged(tmp_path: Path) -> None:
     follows = {"<|end_header_id|>": "cannot"}
     folder = save_bigrams(tmp_path / "model", llama_tokenizer(GUARD_TEMPLATE), follows, "llama")
-    for name in ("llama-guard", "strongreject", "harmbench"):
-        (verdict,) = opened(f"{name}:{folder}").judge(EXCHANGES[:1])
-        assert (verdict.refusal, verdict.judged, verdict.harmful) == (False, False, None)
-        assert verdict.reason.startswith("the judge began its answer with ")
+    (verdict,) = opened(f"strongreject:{folder}").judge(EXCHANGES[:1])
+    assert (verdict.refusal, verdict.judged) == (False, False)
+    assert verdict.reason.startswith("the judge began its answer with ")
 
 
 def test_models_that_cannot_be_asked(guard: Path, tmp_path: Path) -> None:
     cases = {
         "strongreject": "strongreject asks an instruction model; give a folder with one, strongreject:FOLDER",
         f"strongreject:{guard}": "has no chat template",
-        f"harmbench:{tmp_path}": "has no config.json",
+        f"strongreject:{tmp_path}": "has no config.json",
         "embedded:x": "takes no model",
     }
     for name, told in cases.items():
@@ -191,21 +160,10 @@ def test_models_that_cannot_be_asked(guard: Path, tmp_path: Path) -> None:
     silent = llama_tokenizer("{{ bos_token }}{% for message in messages %}{{ message.role }}{% endfor %}")
     folder = save_judge_model(tmp_path / "silent", "llama", silent)
     with pytest.raises(InputError, match="cannot judge: .* leaves out or changes what the user says"):
-        opened(f"llama-guard:{folder}").judge(EXCHANGES)
+        opened(f"strongreject:{folder}").judge(EXCHANGES)
     model = load_judge_model(str(folder))
     with pytest.raises(InputError, match="cannot tell 'yes' from 'yes' by their first token"):
         model.choose(["Is it? "], "yes", "yes")
-
-
-def test_judges_of_harm_give_no_rate_of_refusal(
-    instruct: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert [looks_for(one.id) for one in open_judges(f"embedded,harmbench:{instruct}")] == [REFUSAL, HARM]
-    with pytest.raises(InputError, match="harmbench judges whether a reply does harm, not whether it refuses"):
-        open_judges(f"embedded,harmbench:{instruct}", of_refusal=True)
-    store = ["--store", str(tmp_path)]
-    assert main(["refusal", "sweep", "demo", "--judge", f"harmbench:{instruct}", *store]) == 2
-    assert "gives no rate of refusal" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_dialogue_holds_the_texts_as_they_are(instruct: Path) -> None:

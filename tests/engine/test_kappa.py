@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine.judges.base import Verdict, not_judged
-from engine.judges.given_replies import GivenReply, joined, of_refusal, verdict_table
+from engine.judges.given_replies import GivenReply, joined, verdict_table
 from engine.judges.quality import agreement_table, cohens_kappa, disagreements, kappa_interval, quality_table
 from engine.stats.intervals import wilson
 
@@ -65,20 +65,16 @@ def test_the_interval_holds_the_true_kappa(n: int, rate: float, kappa: float) ->
     assert np.mean([one.low <= kappa <= one.high for one in known]) > 0.89 - 4 * 0.009
 
 
-def test_judges_of_harm_are_in_no_rate_of_refusal() -> None:
+def test_what_one_of_two_judges_could_not_judge_counts_as_no_refusal() -> None:
     given = [GivenReply("m", "p", str(i), i % 2 == 0) for i in range(6)]
     said = [True, False, True, False, False, True]
     one = [Verdict(yes, "") for yes in said]
     two = [not_judged("?") if i in (0, 5) else Verdict(yes, "") for i, yes in enumerate(said)]
-    harm = [Verdict(False, "", judged=False, harmful=True)] * 6
-    names = ("one", one), ("two", two), ("harmbench:tiny", harm)
+    names = ("one", one), ("two", two)
     table = joined([verdict_table(given, name, "v", verdicts) for name, verdicts in names])
-    assert table["harmful"].to_list() == [None] * 12 + [True] * 6
-    assert of_refusal(table)["judge"].unique(maintain_order=True).to_list() == ["one", "two"]
     (line,) = agreement_table(table).to_dicts()
     assert (line["judge_a"], line["judge_b"], line["replies"], line["disagreements"]) == ("one", "two", 6, 2)
     assert disagreements(table)["line"].to_list() == [0, 5]
     assert quality_table(table)["judge"].unique(maintain_order=True).to_list() == ["one", "two"]
-    assert quality_table(table.filter(judge="harmbench:tiny")).is_empty()
     bare = verdict_table(given, "one", "v", one)
-    assert not {"judged", "harmful"} & {*bare.columns}
+    assert "judged" not in bare.columns

@@ -15,7 +15,7 @@ from dashboard.state import results, shipped
 from dashboard.state.results import JUDGED, stamp
 from engine.judges.base import Exchange
 from engine.judges.embedded import EmbeddedJudge, embedded_version
-from engine.judges.given_replies import FINISHED, HARMFUL, JUDGED as COULD_JUDGE, cut_off, of_refusal, unjudged
+from engine.judges.given_replies import FINISHED, JUDGED as COULD_JUDGE, cut_off, unjudged
 from engine.judges.heard import verdicts_on
 from engine.judges.quality import agreement_table, disagreements, of_half
 from engine.records import bounds
@@ -47,21 +47,7 @@ class Judged:
 
     @property
     def judges(self) -> list[str]:
-        """Those that judge refusal: one of harm judges no reply so."""
-        return of_refusal(self.verdicts)["judge"].unique(maintain_order=True).to_list()
-
-    @property
-    def harm(self) -> pl.DataFrame | None:
-        """What judges of harm say, per judge and source: Judge, Source, Replies, Harmful; None without one."""
-        if HARMFUL not in self.verdicts.columns:
-            return None
-        lines = []
-        said = self.verdicts.drop_nulls(HARMFUL)
-        for (judge, source), rows in said.group_by("judge", "source", maintain_order=True):
-            count, n = int(rows[HARMFUL].sum()), rows.height
-            low, high = wilson(count, n)
-            lines.append((judge, source, n, f"{count / n:.3f} ({low:.3f} – {high:.3f})"))
-        return pl.DataFrame(lines, schema=["Judge", "Source", "Replies", "Harmful"], orient="row")
+        return self.verdicts.drop_nulls("reply")["judge"].unique(maintain_order=True).to_list()
 
     @property
     def sources(self) -> list[str]:

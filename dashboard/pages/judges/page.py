@@ -118,8 +118,8 @@ def _how_to(out: Path) -> None:
         "have them, `model`, people's `human_label` and `finished` (false where a reply was cut off). `--judge` takes "
         + ", ".join(f"`{one.id}` ({layout.plain(one.title)})" for one in JUDGES)
         + ", or a folder with a classifier. Those that are models are downloaded once, or read from a folder behind a "
-        "colon (`wildguard:FOLDER`); `strongreject` and `harmbench` ask an instruction model of your own, in a folder "
-        "or served (`strongreject:http://localhost:8000/v1`). Without network `--judge embedded` will do alone."
+        "colon (`wildguard:FOLDER`); `strongreject` asks an instruction model of your own, in a folder or served "
+        "(`strongreject:http://localhost:8000/v1`). Without network `--judge embedded` will do alone."
     )
     st.code(
         f"selector-audit refusal judge replies.csv --judge embedded,rejection-model --out {place}",
@@ -136,7 +136,7 @@ def _how_to(out: Path) -> None:
 
 def _quality(found: Judged, stage: DeltaGenerator, bar: DeltaGenerator) -> pl.DataFrame | None:
     if not found.judges:
-        return _harm(found)
+        return None
     halves = found.halves
     half = judged.BOTH
     if len(halves) > 1:
@@ -172,18 +172,7 @@ def _quality(found: Judged, stage: DeltaGenerator, bar: DeltaGenerator) -> pl.Da
         f"column human_label and run `{judged.COMMAND}` again.",
     )  # fmt: skip
     grid.show(_table(frame, found, half))
-    _harm(found)
     return frame
-
-
-def _harm(found: Judged) -> pl.DataFrame | None:
-    """What judges of harm say, where there are some."""
-    harm = found.harm
-    if harm is not None:
-        layout.section("Harmful replies")
-        st.dataframe(harm, hide_index=True)
-        layout.footnote("Judges of harm judge no refusal, so they stand in no other rate. Wilson's intervals.")
-    return harm
 
 
 def _table(frame: pl.DataFrame, found: Judged, half: str) -> Sortable:

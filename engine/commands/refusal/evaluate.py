@@ -77,4 +77,4 @@ def _judges(args: argparse.Namespace) -> list[Judge]:
             f"--judge {args.judge} and --judges {args.judges} name different first judges; leave --judge out"
         )
     args.judge = names[0]
-    return open_judges(args.judges, args.device, of_refusal=True)
+    return open_judges(args.judges, args.device)

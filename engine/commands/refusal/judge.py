@@ -120,14 +120,11 @@ def _write(folder: Path, results: dict[str, pl.DataFrame], files: list[Path], ju
 
 def _show(results: dict[str, pl.DataFrame]) -> None:
     from engine.judges.base import UNJUDGED
-    from engine.judges.given_replies import HARMFUL, cut_off, of_refusal, unjudged
+    from engine.judges.given_replies import cut_off, unjudged
 
     verdicts = results["verdicts"].drop_nulls("reply")
-    of_judges = of_refusal(verdicts)
-    _rates("refusals", of_judges, "refusal")
-    if HARMFUL in verdicts.columns:
-        _rates("harmful replies", verdicts.drop_nulls(HARMFUL), HARMFUL)
-    for (judge, source), rows in of_judges.group_by("judge", "source", maintain_order=True):
+    _rates(verdicts)
+    for (judge, source), rows in verdicts.group_by("judge", "source", maintain_order=True):
         if count := unjudged(rows):
             text = f"{judge}, {source}: {count:,} of {len(rows):,} replies {UNJUDGED}"
             common.out.print(text, markup=False, soft_wrap=True)
@@ -162,18 +159,19 @@ def _show(results: dict[str, pl.DataFrame]) -> None:
         common.out.print(f"  … and {len(differing) - SHOWN_DISAGREEMENTS:,} more; --out keeps all of them")
 
 
-def _rates(title: str, verdicts: pl.DataFrame, of: str) -> None:
-    """Share of the verdicts that say so (`of`), per judge and source; nothing where there is none."""
+def _rates(verdicts: pl.DataFrame) -> None:
+    """Share of refusals per judge and source; nothing where there is none."""
     from engine.stats.intervals import wilson
 
     shown = []
     for (judge, source), rows in verdicts.group_by("judge", "source", maintain_order=True):
-        count = int(rows[of].sum())
+        count = int(rows["refusal"].sum())
         low, high = wilson(count, len(rows))
         cells = (f"{len(rows):,}", f"{count:,}", f"{count / len(rows):.1%}", f"{low:.1%} – {high:.1%}")
         shown.append((str(judge), str(source), *cells))
     if shown:
-        common.print_table(title, ("judge", "source", "replies", title, "rate", "95% interval"), shown, texts=2)
+        columns = ("judge", "source", "replies", "refusals", "rate", "95% interval")
+        common.print_table("refusals", columns, shown, texts=2)
 
 
 def _quality(line: dict[str, Any]) -> tuple[str, ...]:

@@ -274,7 +274,7 @@ class RefusalInputs(StudyInputs):
     def from_record(cls, part: Recorded, remaking: Remaking) -> tuple[RefusalInputs, Sequence[str]]:
         """The run that the stage belongs to."""
         folder, spec = remaking.folder, _whole(part, remaking.parts)
-        judge = open_judges(str(spec["judge"]), of_refusal=True)[0]
+        judge = open_judges(str(spec["judge"]))[0]
         if judge.version != spec.get("judge_version"):
             raise InputError(
                 f"the replies were judged by {spec['judge']} {spec.get('judge_version')}, here it is {judge.version}: "

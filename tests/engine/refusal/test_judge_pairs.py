@@ -78,7 +78,6 @@ def test_every_pair_and_set_from_single_verdicts() -> None:
     [
         (["--judges", "embedded"], "--judges compares two or more, got 'embedded'"),
         (["--judges", "embedded,embeded"], "did you mean 'embedded'"),
-        (["--judges", "embedded,llama-guard"], "llama-guard judges whether a reply does harm"),
         (["--judges", "embedded,minos", "--judge", "minos"], "name different first judges; leave --judge out"),
     ],
 )
