@@ -30,7 +30,7 @@ from dashboard.state import basket
 # here: its render function, its title, its path.
 PAGES: dict[str, list[Page]] = {
     "Story": [
-        st.Page(lambda: overview.render(PAGES), title="Overview", default=True),
+        st.Page(overview.render, title="Overview", default=True),
         st.Page(learn.render, title="Learn", url_path="learn"),
     ],
     "Audit": [

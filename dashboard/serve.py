@@ -237,7 +237,7 @@ def _import_what_the_first_page_needs() -> None:
     import plotly.tools
 
     from dashboard import pages
-    from dashboard.charts import headline, overview
+    from dashboard.charts import overview
     from dashboard.state import results, shipped
 
     for page in pkgutil.iter_modules(pages.__path__):
@@ -246,10 +246,9 @@ def _import_what_the_first_page_needs() -> None:
     with contextlib.suppress(InputError):  # the page says what is wrong with them
         folder = next(iter(shipped.folders().values()))
         results.read_run(folder)
-        for stem in ("stability", "verdicts"):
-            results.read_table(folder, stem)
-    table = headline.snapshot({model: (paper.frame, model) for model in paper.models})
-    figure = plotly.tools.return_figure_from_figure_or_data(overview.snapshot(table), True)
+        results.read_table(folder, "verdicts")
+    table = overview.over_models({model: (paper.frame, model) for model in paper.models})
+    figure = plotly.tools.return_figure_from_figure_or_data(overview.snapshot(table, below=""), True)
     plotly.io.to_json(figure, validate=False)
 
 

@@ -1,10 +1,9 @@
-"""Do selectors take the same rows? Overlaps and rank correlations of pairs, and two masks side by side."""
+"""Do selectors take the same rows? Overlaps and rank correlations of pairs, and where the rows of a mask are."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Sequence
-from operator import itemgetter
+from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -62,7 +61,7 @@ def triangles(
         values, titles, titles,
         heading=f"Jaccard{' above chance' if above_chance else ''} of LeRF masks at {formats.rate(rate)}",
         below="above the diagonal: attention; below it: MLP", text=matrix.number, hover=hover,
-        span=(-0.8, 0.8) if above_chance else (0.0, 1.0), diverging=above_chance, clickable=True,
+        span=(-0.8, 0.8) if above_chance else (0.0, 1.0), diverging=above_chance,
     )  # fmt: skip
 
 
@@ -90,50 +89,26 @@ def spearman_matrix(found: Pairs, selectors: Sequence[str]) -> go.Figure:
     titles = [palette.title(name) for name in selectors]
     return matrix.matrix(
         values, titles, titles, heading="Spearman of the scores", below="over all rows of the model",
-        text=matrix.number, hover=hover, span=(-1.0, 1.0), diverging=True, clickable=True,
+        text=matrix.number, hover=hover, span=(-1.0, 1.0), diverging=True,
     )  # fmt: skip
 
 
-def removed_share(counts: pl.DataFrame, column: str, heading: str, below: str = "") -> go.Figure:
-    """Share of each layer's rows, by block and projection. counts: block, projection, rows and `column` (rows)."""
+def removed_share(counts: pl.DataFrame, heading: str, below: str) -> go.Figure:
+    """Share of each layer's rows that a mask removes, blocks down and projections across.
 
-    def share(cell: Row) -> Cell:
-        return cell[column] / cell["rows"] if cell["rows"] else None
-
-    def said(cell: Row) -> str:
-        return f"{_layer(cell)}<br>{cell[column]:,.6g} of {cell['rows']:,} rows"
-
-    return _by_layer(counts, share, said, heading=heading, below=below, text=lambda value: f"{value:.0%}")
-
-
-def layer_jaccard(counts: pl.DataFrame, names: tuple[str, str]) -> go.Figure:
-    """Jaccard of two masks in every layer (`rankings.overlap`); empty where neither takes a row."""
-
-    def said(cell: Row) -> str:
-        value = "no row in either" if cell["jaccard"] is None else f"Jaccard {cell['jaccard']:.4f}"
-        return (
-            f"{_layer(cell)} ({cell['rows']:,} rows)<br>{value}<br>"
-            f"both {cell['both']:,} · {names[0]} {cell['first']:,} · {names[1]} {cell['second']:,}"
-        )
-
-    heading = f"Jaccard of {names[0]} and {names[1]} in every layer"
-    below = "empty: neither removes a row there"
-    return _by_layer(counts, itemgetter("jaccard"), said, heading=heading, below=below, text=matrix.number)
-
-
-def _layer(cell: Row) -> str:
-    return f"<b>block {cell['block']}, {html.escape(cell['projection'])}</b>"
-
-
-def _by_layer(
-    counts: pl.DataFrame, value: Callable[[Row], Cell], said: Callable[[Row], str], **looks: Any
-) -> go.Figure:
-    """Blocks down, projections across: a value and a hover for every row of `counts`, nothing where there is none."""
+    counts: a line per layer, with its block, projection, rows and those `removed`.
+    """
     projections = counts["projection"].unique(maintain_order=True).to_list()
     blocks = sorted(counts["block"].unique().to_list())
-    at = {(row["block"], row["projection"]): row for row in counts.iter_rows(named=True)}
+    at = {(row["block"], row["projection"]): row for row in counts.iter_rows(named=True) if row["rows"]}
     cells = [[at.get((block, projection)) for projection in projections] for block in blocks]
-    values = [[value(cell) if cell else None for cell in line] for line in cells]
-    hover = [[said(cell) if cell else "" for cell in line] for line in cells]
-    labels = [str(block) for block in blocks]
-    return matrix.matrix(values, projections, labels, hover=hover, span=(0.0, 1.0), corner=("", "block"), **looks)
+
+    def said(cell: Row) -> str:
+        where = f"<b>block {cell['block']}, {html.escape(cell['projection'])}</b>"
+        return f"{where}<br>{cell['removed']:,.6g} of {cell['rows']:,} rows"
+
+    return matrix.matrix(
+        [[cell["removed"] / cell["rows"] if cell else None for cell in line] for line in cells], projections,
+        [str(block) for block in blocks], heading=heading, below=below, text=lambda value: f"{value:.0%}",
+        hover=[[said(cell) if cell else "" for cell in line] for line in cells], span=(0.0, 1.0), corner=("", "block"),
+    )  # fmt: skip

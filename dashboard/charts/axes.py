@@ -32,7 +32,7 @@ def intervals(
     rows: (value, low, high) of every mark, in one unit.
     """
     lengths = [
-        (value - low, high - value) if _finite(value) and _finite(low) and _finite(high) else None
+        (value - low, high - value) if is_finite(value) and is_finite(low) and is_finite(high) else None
         for value, low, high in rows
     ]
     return {
@@ -44,12 +44,18 @@ def intervals(
 
 def errors(sizes: Sequence[float | None]) -> dict[str, Any]:
     """Bars as long upwards as downwards; none where the error is no finite number."""
-    lengths = [size if _finite(size) else 0.0 for size in sizes]
+    lengths = [size if is_finite(size) else 0.0 for size in sizes]
     return {"type": "data", "array": lengths, "visible": any(lengths), "thickness": 1, "width": 3}
 
 
-def _finite(value: float | None) -> TypeGuard[float]:
+def is_finite(value: float | None) -> TypeGuard[float]:
+    """Is there a number, and no infinity?"""
     return value is not None and math.isfinite(value)
+
+
+def finite(value: float | None) -> float | None:
+    """The number, None where it cannot be drawn."""
+    return value if is_finite(value) else None
 
 
 def joined(figure: go.Figure, ends: Sequence[float], place: int, **line: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
@@ -25,15 +24,6 @@ ORDER_HEADINGS = {
 }
 
 
-@dataclass(frozen=True)
-class Pinned:
-    """One curve (`series.points` of one selector), held as a reference beside whatever else is drawn."""
-
-    name: str
-    points: pl.DataFrame
-    baseline: float | None  # NLL of its unmasked model, nats
-
-
 def curves(
     drawn: pl.DataFrame,
     order: str,
@@ -43,7 +33,6 @@ def curves(
     overlay: pl.DataFrame | None = None,
     overlay_baseline: float | None = None,
     overlay_name: str = "",
-    pinned: Pinned | None = None,
     saturated: float | None = None,
 ) -> go.Figure:
     """Perplexity against the share of removed rows, on a linear axis of log10 that is labelled 10^n.
@@ -51,35 +40,32 @@ def curves(
     drawn, overlay: `series.points`. relative: divided by the unmasked model's perplexity (`baseline`,
     nats); curves whose own is not known are left out then. Values that are not finite cannot be drawn; they
     stand as arrows at the upper edge. Cells at a numerical ceiling do not stretch the axis: those beyond all others
-    stand in a band above it. pinned: one curve as a broad band behind the others. saturated: NLL above which the model
-    is destroyed: the axis ends there, and what is above stands in order in a zone over it.
+    stand in a band above it. saturated: NLL above which the model is destroyed: the axis ends there, and what is above
+    stands in order in a zone over it.
     """
     overlay_name = html.escape(overlay_name)  # plotly reads tags in text
     heights: list[float] = []
     ceilings: list[float] = []
 
-    def measured(rows: pl.DataFrame, base: float | None) -> None:
-        for nll, plateau in zip(rows["nll"], rows["plateau"], strict=True) if base is not None else ():
+    def measured(rows: pl.DataFrame, base: float) -> None:
+        for nll, plateau in zip(rows["nll"], rows["plateau"], strict=True):
             if nll is not None and math.isfinite(nll):
                 beyond = plateau or (saturated is not None and nll > saturated)
                 (ceilings if beyond else heights).append((nll - base) / LN10)
 
     traces: list[dict[str, Any]] = []
-    if pinned is not None:
-        traces.append(pinned_curve(pinned, order, relative))
-        measured(pinned.points.filter(order=order), subtracted(pinned.baseline, relative))
-    layers: list[tuple[pl.DataFrame, float, bool]] = []  # of this order
+    layers: list[tuple[pl.DataFrame, float, str | None]] = []  # of this order; what is laid over has a name
     shift = subtracted(baseline, relative)
     if shift is not None:
-        layers.append((drawn.filter(order=order), shift, False))
+        layers.append((drawn.filter(order=order), shift, None))
     other_shift = subtracted(overlay_baseline, relative)
     if overlay is not None and other_shift is not None:
-        layers.append((overlay.filter(order=order), other_shift, True))
-    for part, base, laid_over in layers:
+        layers.append((overlay.filter(order=order), other_shift, overlay_name))
+    for part, base, over in layers:
         measured(part, base)
         by_selector = part.partition_by("selector", as_dict=True)
         for selector in palette.in_order([selector for (selector,) in by_selector]):
-            traces.append(curve(by_selector[selector,], selector, base, laid_over, overlay_name))
+            traces.append(curve(by_selector[selector,], selector, base, over))
     if overlay is not None:
         traces.append(_overlay_key(overlay_name))
     traces += _plateaus([(part, base) for part, base, _ in layers])
@@ -113,51 +99,41 @@ def subtracted(baseline: float | None, relative: bool) -> float | None:
     return baseline if relative else 0.0
 
 
-def curve(rows: pl.DataFrame, selector: str, base: float, laid_over: bool, name: str) -> dict[str, Any]:
-    """A trace, as plotly takes it."""
-    look = palette.style(selector)
-    drawn = [(nll - base) / LN10 if math.isfinite(nll) else None for nll in rows["nll"].fill_null(math.nan)]
-    label = f"{look.title} ({name})" if laid_over else look.title
-    dash = palette.OVERLAY_DASH if laid_over else look.dash
-    return _scatter(
-        x=rows["rate"].to_list(), y=drawn, name=label, mode="lines+markers", connectgaps=False,
-        legendgroup=selector, showlegend=not laid_over, opacity=0.75 if laid_over else 1.0,
-        line={"color": look.colour, "width": 1.5 if laid_over else 2, "dash": dash},
-        marker={"color": look.colour, "size": 7, "symbol": f"{look.symbol}-open" if laid_over else look.symbol},
+def curve(rows: pl.DataFrame, selector: str, base: float, over: str | None = None) -> dict[str, Any]:
+    """A selector's perplexities as a trace. base: taken from every NLL; over: as in `_line`."""
+    heights = [(nll - base) / LN10 if math.isfinite(nll) else None for nll in rows["nll"].fill_null(math.nan)]
+    return _line(
+        selector, rows, heights, [_hover(row) for row in rows.iter_rows(named=True)], over,
         error_y=axes.errors([None if error is None else error / LN10 for error in rows["error"]]),
-        customdata=[_hover(row) for row in rows.iter_rows(named=True)],
-        hovertemplate=f"<b>{label}</b><br>%{{customdata}}<extra></extra>",
         selected={"marker": {"size": 12}}, unselected=_STAYS,
     )  # fmt: skip
 
 
-def pinned_curve(pinned: Pinned, order: str, relative: bool) -> dict[str, Any]:
-    """The pinned curve, broad and pale, in its selector's colour and symbol. Empty without the order or a baseline."""
-    rows, base = pinned.points.filter(order=order), subtracted(pinned.baseline, relative)
-    if base is None:
-        rows, base = rows.clear(), 0.0
-    look = palette.style(pinned.points["selector"][0])
-    name = f"pinned: {html.escape(pinned.name)}"
-    return _scatter(
-        x=rows["rate"].to_list(), name=name, mode="lines+markers", opacity=0.4, connectgaps=False,
-        y=[(nll - base) / LN10 if math.isfinite(nll) else None for nll in rows["nll"].fill_null(math.nan)],
-        line={"color": look.colour, "width": 8}, marker={"color": look.colour, "size": 12, "symbol": look.symbol},
-        customdata=[_hover(row) for row in rows.iter_rows(named=True)],
-        hovertemplate=f"<b>{name}</b><br>%{{customdata}}<extra></extra>", unselected=_STAYS,
-    )  # fmt: skip
-
-
-def _scatter(**looks: Any) -> dict[str, Any]:
-    return {"type": "scatter", **looks}
+def _line(
+    selector: str, rows: pl.DataFrame, y: Sequence[float | None], hover: Sequence[str], over: str | None, **more: Any
+) -> dict[str, Any]:
+    """A selector's line over the rates of `rows`, as plotly takes it. over: the model or run that it is laid over the
+    others from, dotted and open; None for the others."""
+    look = palette.style(selector)
+    label = look.title if over is None else f"{look.title} ({over})"
+    dash, symbol = (look.dash, look.symbol) if over is None else (palette.OVERLAY_DASH, f"{look.symbol}-open")
+    return {
+        "type": "scatter", "x": rows["rate"].to_list(), "y": y, "name": label, "mode": "lines+markers",
+        "connectgaps": False, "legendgroup": selector, "showlegend": over is None,
+        "opacity": 1.0 if over is None else 0.75,
+        "line": {"color": look.colour, "width": 2 if over is None else 1.5, "dash": dash},
+        "marker": {"color": look.colour, "size": 7, "symbol": symbol},
+        "customdata": hover, "hovertemplate": f"<b>{label}</b><br>%{{customdata}}<extra></extra>", **more,
+    }  # fmt: skip
 
 
 def _overlay_key(name: str) -> dict[str, Any]:
     """One legend entry for everything that is laid over: it has the selectors' colours."""
-    return _scatter(
-        x=[None], y=[None], name=name, mode="lines+markers", hoverinfo="skip",
-        line={"color": palette.REFERENCE, "width": 1.5, "dash": palette.OVERLAY_DASH},
-        marker={"color": palette.REFERENCE, "size": 7, "symbol": "circle-open"},
-    )  # fmt: skip
+    return {
+        "type": "scatter", "x": [None], "y": [None], "name": name, "mode": "lines+markers", "hoverinfo": "skip",
+        "line": {"color": palette.REFERENCE, "width": 1.5, "dash": palette.OVERLAY_DASH},
+        "marker": {"color": palette.REFERENCE, "size": 7, "symbol": "circle-open"},
+    }  # fmt: skip
 
 
 def _hover(row: dict[str, Any]) -> str:
@@ -188,8 +164,8 @@ def _plateaus(layers: Sequence[tuple[pl.DataFrame, float]]) -> list[dict[str, An
     if not x:
         return []
     ring = {"symbol": "circle-open", "size": 14, "color": palette.REFERENCE, "line": {"width": 1.5}}
-    name = "at numerical ceiling"
-    return [_scatter(x=x, y=y, mode="markers", name=name, marker=ring, hoverinfo="skip", unselected=_STAYS)]
+    named = {"type": "scatter", "mode": "markers", "name": "at numerical ceiling", "hoverinfo": "skip"}
+    return [{**named, "x": x, "y": y, "marker": ring, "unselected": _STAYS}]
 
 
 def _not_finite(figure: go.Figure, frames: Sequence[pl.DataFrame], top: float) -> None:
@@ -250,49 +226,33 @@ def ceiling_band(figure: go.Figure, text: str = "at or above the ceiling", *, sp
     return float(high + room)
 
 
-def gap(
-    gap_rows: pl.DataFrame, pinned: pl.DataFrame | None = None, pinned_name: str = "", *,
-    overlay: pl.DataFrame | None = None, overlay_name: str = "",
-) -> go.Figure:  # fmt: skip
+def gap(gap_rows: pl.DataFrame, overlay: pl.DataFrame | None = None, overlay_name: str = "") -> go.Figure:
     """Log gap, NLL_MoRF - NLL_LeRF in nats, against the share of removed rows (`series.gaps`).
 
-    Where one of the two NLLs is at a numerical ceiling, the gap does not stretch the axis, as in `curves`. pinned: the
-    gaps of one curve, as a broad band behind the others. overlay: the gaps of another model or run, dotted and open.
+    Where one of the two NLLs is at a numerical ceiling, the gap does not stretch the axis, as in `curves`. overlay: the
+    gaps of another model or run.
     """
     figure = go.Figure()
-    overlay_name = html.escape(overlay_name)
-    if pinned is not None and pinned.height:
-        look, name = palette.style(pinned["selector"][0]), f"pinned: {html.escape(pinned_name)}"
-        figure.add_scatter(
-            x=pinned["rate"].to_list(), y=_finite(pinned["log_gap"]), name=name, mode="lines+markers", opacity=0.4,
-            line={"color": look.colour, "width": 8}, marker={"color": look.colour, "size": 12, "symbol": look.symbol},
-            customdata=_gap_hover(pinned), hovertemplate=f"<b>{name}</b><br>%{{customdata}}<extra></extra>",
-        )  # fmt: skip
-    layers = [(gap_rows, False)] + ([] if overlay is None or overlay.is_empty() else [(overlay, True)])
-    for frame, laid_over in layers:
+    overlay, overlay_name = gap_rows.clear() if overlay is None else overlay, html.escape(overlay_name)
+    for frame, over in ((gap_rows, None), (overlay, overlay_name)):
         for selector in palette.in_order(frame["selector"].unique().to_list()):
-            look, rows = palette.style(selector), frame.filter(pl.col("selector") == selector)
-            name = f"{look.title} ({overlay_name})" if laid_over else look.title
-            figure.add_scatter(
-                x=rows["rate"].to_list(), y=_finite(rows["log_gap"]), name=name, mode="lines+markers",
-                legendgroup=selector, showlegend=not laid_over, opacity=0.75 if laid_over else 1.0,
-                line={"color": look.colour, "width": 1.5 if laid_over else 2,
-                      "dash": palette.OVERLAY_DASH if laid_over else look.dash},
-                marker={"color": look.colour, "size": 7, "symbol": f"{look.symbol}-open" if laid_over else look.symbol},
-                customdata=_gap_hover(rows), hovertemplate=f"<b>{name}</b><br>%{{customdata}}<extra></extra>",
-            )  # fmt: skip
-        if laid_over:
-            figure.add_trace(_overlay_key(overlay_name))
+            rows = frame.filter(pl.col("selector") == selector)
+            figure.add_trace(_line(selector, rows, _finite(rows["log_gap"]), _gap_hover(rows), over))
+    if overlay.height:
+        figure.add_trace(_overlay_key(overlay_name))
     figure.add_hline(y=0, line=palette.DOTTED)
     figure.update_yaxes(title="log gap (nats per token)", zeroline=False)
-    drawn = pl.concat([*(frame for frame, _ in layers), *([] if pinned is None else [pinned])])
-    drawn = drawn.filter(pl.col("log_gap").is_finite())
+    drawn = pl.concat([gap_rows, overlay]).filter(pl.col("log_gap").is_finite())
     apart = [0.0, *drawn.filter(~pl.col("at_ceiling"))["log_gap"]]
     room = max(0.06 * (max(apart) - min(apart)), 0.03)
     if max(drawn["log_gap"], default=0.0) > max(apart) + room:
         figure.update_yaxes(range=[min(apart) - room, max(apart) + room])
         ceiling_band(figure)
-    return _finished(figure, ("Gap: NLL(MoRF) − NLL(LeRF)", "large is good; below 0 the ranking is inverted"))
+    figure.update_xaxes(_RATES_AXIS)
+    below = "large is good; below 0 the ranking is inverted"
+    return lines.finished(figure, "Gap: NLL(MoRF) − NLL(LeRF)", below, HEIGHT, BOTTOM, top=TOP).update_layout(
+        title_y=_TITLE_Y
+    )
 
 
 def _finite(values: pl.Series) -> list[float | None]:
@@ -304,28 +264,3 @@ def _gap_hover(rows: pl.DataFrame) -> list[str]:
         f"removed {formats.rate(rate)}<br>log gap {log_gap:.3f} nats<br>PPL MoRF − LeRF {text}"
         for rate, log_gap, text in rows.select("rate", "log_gap", "gap").iter_rows()
     ]
-
-
-def removed_rows(counts: pl.DataFrame) -> go.Figure:
-    """Share of each projection's rows that a mask removes: columns projection, removed, rows."""
-    ordered = counts.reverse()
-    share = [removed / rows for removed, rows in ordered.select("removed", "rows").iter_rows()]
-    texts = [f"{removed:,} of {rows:,}" for removed, rows in ordered.select("removed", "rows").iter_rows()]
-    figure = go.Figure().add_bar(
-        x=share, y=ordered["projection"].to_list(), orientation="h", text=texts, textposition="outside",
-        cliponaxis=False, marker={"color": palette.AFTER},
-        hovertemplate="%{y}: %{text} rows removed (%{x:.2%})<extra></extra>",
-    )  # fmt: skip
-    figure.update_xaxes(
-        title="share of the projection's rows", tickformat=".3~%", range=[0, max([*share, 1e-9]) * 1.35]
-    )
-    figure.update_yaxes(title=None)
-    figure.update_layout(
-        height=70 + 30 * len(share), margin={"l": 10, "r": 10, "t": 10, "b": 10}, showlegend=False, dragmode=False
-    )
-    return figure
-
-
-def _finished(figure: go.Figure, heading: tuple[str, str]) -> go.Figure:
-    figure.update_xaxes(_RATES_AXIS)
-    return lines.finished(figure, *heading, HEIGHT, BOTTOM, top=TOP).update_layout(title_y=_TITLE_Y)

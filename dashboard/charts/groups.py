@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import html
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard.charts import axes, formats, lines, palette
+from dashboard.charts import axes, dots, formats, lines, palette
 from dashboard.charts.formats import LN10
 from dashboard.charts.lines import Axis, finished, perplexity_scale
 
@@ -96,35 +95,24 @@ def selector_bars(
 
 def two_corpora(frame: pl.DataFrame, names: tuple[str, str]) -> go.Figure:
     """LeRF perplexity of each selector calibrated on one text and on the other: columns selector, nll_a, nll_b."""
-    selectors = palette.in_order(frame["selector"].to_list())
-    rows = {row["selector"]: row for row in frame.iter_rows(named=True)}
-    figure, heights = go.Figure(), []
-
-    def height(selector: str, column: str) -> float | None:
-        nll = rows[selector][column]
-        return nll / LN10 if nll is not None and math.isfinite(nll) else None
-
-    for place, selector in enumerate(selectors):
-        both = (height(selector, column) for column in ("nll_a", "nll_b"))
-        ends = [end for end in both if end is not None]
-        heights += ends
-        axes.joined(figure, ends, place, color=palette.style(selector).colour)
-    first, second = map(html.escape, names)
-    for column, name, shape in (("nll_a", first, "circle"), ("nll_b", second, "diamond-open")):
-        figure.add_scatter(
-            x=[height(key, column) for key in selectors],
-            y=list(range(len(selectors))), mode="markers", name=f"calibrated on {name}",
-            marker={
-                "symbol": shape, "size": 11, "color": [palette.style(key).colour for key in selectors],
-                "line": {"width": 2, "color": [palette.style(key).colour for key in selectors]},
-            },
-            customdata=[
-                f"<b>{palette.title(key)}</b>, calibrated on {name}<br>perplexity "
-                f"{formats.perplexity(rows[key][column])}"
-                for key in selectors
-            ],
-            hovertemplate="%{customdata}<extra></extra>",
-        )  # fmt: skip
-    figure.update_xaxes(title={"text": "LeRF perplexity", "standoff": 5}, **perplexity_scale(heights))
-    figure.update_yaxes(**axes.places([palette.title(key) for key in selectors]))
-    return finished(figure, "What it costs", "both on the same evaluation text", 210 + 32 * len(selectors), 110)
+    rows = list(palette.sorted_by_selector(frame).iter_rows(named=True))
+    looks = [palette.style(row["selector"]) for row in rows]
+    heights = [
+        [None if (nll := axes.finite(row[name])) is None else nll / LN10 for row in rows] for name in ("nll_a", "nll_b")
+    ]
+    figure = go.Figure()
+    for place, (look, ends) in enumerate(zip(looks, zip(*heights, strict=True), strict=True)):
+        axes.joined(figure, [end for end in ends if end is not None], place, color=look.colour)
+    for column, name, symbol, values in zip(
+        ("nll_a", "nll_b"), names, ("circle", "diamond-open"), heights, strict=True
+    ):
+        told = [
+            f"<b>{look.title}</b>, calibrated on {html.escape(name)}<br>perplexity {formats.perplexity(row[column])}"
+            for look, row in zip(looks, rows, strict=True)
+        ]
+        marks = [dots.Dot(place, value, told[place]) for place, value in enumerate(values)]
+        dots.add(figure, f"calibrated on {name}", marks, [look.colour for look in looks], symbol)
+    scale = perplexity_scale([end for ends in heights for end in ends if end is not None])
+    titles = [look.title for look in looks]
+    below = "both on the same evaluation text"
+    return dots.finished(figure, titles, "LeRF perplexity", "What it costs", below, bottom=110, axis=scale)

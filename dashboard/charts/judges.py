@@ -63,35 +63,6 @@ def rates(frame: pl.DataFrame, judges: Sequence[str], heading: str) -> go.Figure
     return figure
 
 
-def kappas(frame: pl.DataFrame, pairs: Sequence[str]) -> go.Figure:
-    """Cohen's kappa with its interval for every set of replies and pair of judges. frame: columns place, pair, kappa,
-    kappa_low, kappa_high (null where there is none), agreement, replies."""
-    places = frame["place"].unique(maintain_order=True).to_list()
-    figure = go.Figure()
-    for number, pair in enumerate(pairs):
-        rows = frame.filter(pl.col("pair") == pair, pl.col("kappa").is_not_null()).to_dicts()
-        shift = 0.22 * (number - (len(pairs) - 1) / 2) * min(1.0, 3 / len(pairs))
-        colour, symbol = look(pair, pairs)
-        figure.add_scatter(
-            x=[row["kappa"] for row in rows], y=[places.index(row["place"]) + shift for row in rows], mode="markers",
-            name=html.escape(pair), marker={"color": colour, "symbol": symbol, "size": 10},
-            error_x=axes.intervals(
-                [(row["kappa"], row["kappa_low"], row["kappa_high"]) for row in rows], thickness=1.5, colour=colour
-            ),
-            customdata=[
-                f"{html.escape(row['place'])}<br>kappa {row['kappa']:.3f} ({row['kappa_low']:.3f} – "
-                f"{row['kappa_high']:.3f})<br>same verdict on {row['agreement']:.1%} of {row['replies']:,} replies"
-                for row in rows
-            ],
-            hovertemplate=f"<b>{html.escape(pair)}</b>: %{{customdata}}<extra></extra>",
-        )  # fmt: skip
-    low = min([0.0, *frame["kappa_low"].drop_nulls()])
-    figure.update_xaxes(range=[low - 0.03, 1.03], title="Cohen's kappa", zeroline=True)
-    figure.update_yaxes(**axes.places([html.escape(place) for place in places]), showgrid=True)
-    height = TOP + _SOURCE_PX * max(2, len(places)) + _BOTTOM_PX + _GAP_PX
-    return finished(figure, "Judges with each other", "bars: 95% intervals", height, _BOTTOM_PX + _GAP_PX)
-
-
 def _marks(rows: list[dict[str, Any]], side: str, looks: tuple[str, str], heights: list[float]) -> go.Scatter:
     colour, symbol = looks
     name = html.escape(side)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import polars as pl
 
 from dashboard.charts import formats, palette, series
-from dashboard.charts.sortable import Sortable, sortable
+from dashboard.charts.sortable import Cell, Row, Sortable, of_rows
 from engine.stats.limits import BASELINE, Thresholds
 from engine.studies.verdict.judged_selectors import against_half
 from engine.studies.verdict.removal_budgets import share_text
@@ -25,10 +26,8 @@ SCHEMA = {
     "spearman": pl.Float64, "gap_at_ceiling": pl.Boolean, "harm_at_ceiling": pl.Boolean,
 }  # fmt: skip
 # What is better stands higher, so that the words sort too.
-_VALIDITY = ("not", "partly", "sufficient", "faithful")
-_STABILITY = ("not", "unknown", "not applicable", "stable")
-_WORDS = {"not": "not faithful"}
-_STABLE_WORDS = {"not": "not stable", "unknown": "not known", "not applicable": "no text"}
+_VALIDITY = {"not": "not faithful", "partly": "partly", "sufficient": "sufficient", "faithful": "faithful"}
+_STABILITY = {"not": "not stable", "unknown": "not known", "not applicable": "no text", "stable": "stable"}
 
 
 @dataclass(frozen=True)
@@ -115,34 +114,27 @@ def _less(value: float | None, other: float | None) -> float | None:
 
 def table(lines: pl.DataFrame) -> Sortable:
     """The leaderboard for people: words are sorted by how good they are, what was not measured stands as –."""
-    measured: dict[str, pl.Expr | pl.Series] = {
-        BUDGET: formats.texts(lines["budget"], share_text).fill_null("–"),
-        GAP: _number(lines["log_gap"], "+.2f") + _star("gap_at_ceiling"),
-        HARM: _number(lines["harm"], "+.3f") + _star("harm_at_ceiling"), SHARE: _number(lines["damage"], ".2f"),
-        VERDICT: pl.col("validity").replace(_WORDS).fill_null("–"),
-        STABLE: pl.col("stability").replace(_STABLE_WORDS).fill_null("–"),
-        DRAWS: _number(lines["draw_jaccard"], ".2f"), NESTED: _number(lines["spearman"], ".3f"),
-    }  # fmt: skip
-    selectors = formats.texts(lines["selector"], palette.title)
-    texts = lines.select(Model="model", Selector=selectors, **measured, Source="source")
-    numbers = lines.select(
-        **{
-            BUDGET: pl.col("budget"), GAP: pl.col("log_gap"), HARM: pl.col("harm"), SHARE: pl.col("damage"),
-            VERDICT: _rank("validity", _VALIDITY), STABLE: _rank("stability", _STABILITY),
-            DRAWS: pl.col("draw_jaccard"), NESTED: pl.col("spearman"),
-        }
-    )  # fmt: skip
-    return sortable(texts, numbers)
+    return of_rows(lines.iter_rows(named=True), {
+        "Model": itemgetter("model"), "Selector": lambda row: palette.title(row["selector"]),
+        BUDGET: (lambda row: "–" if row["budget"] is None else share_text(row["budget"]), itemgetter("budget")),
+        GAP: _number("log_gap", "+.2f", "gap_at_ceiling"), HARM: _number("harm", "+.3f", "harm_at_ceiling"),
+        SHARE: _number("damage", ".2f"),
+        VERDICT: _word("validity", _VALIDITY), STABLE: _word("stability", _STABILITY),
+        DRAWS: _number("draw_jaccard", ".2f"), NESTED: _number("spearman", ".3f"), "Source": itemgetter("source"),
+    })  # fmt: skip
 
 
-def _number(column: pl.Series, form: str) -> pl.Series:
-    return formats.texts(column, lambda value: f"{value:{form}}".replace("-", "−")).fill_null("–")
+def _number(column: str, form: str, star: str = "") -> tuple[Cell, Cell]:
+    """star: the column that says whether the number is marked."""
+
+    def text(row: Row) -> str:
+        shown = "–" if row[column] is None else f"{row[column]:{form}}".replace("-", "−")
+        return f"{shown} *" if star and row[star] else shown
+
+    return text, itemgetter(column)
 
 
-def _star(name: str) -> pl.Expr:
-    return pl.when(name).then(pl.lit(" *")).otherwise(pl.lit(""))
-
-
-def _rank(name: str, words: Sequence[str]) -> pl.Expr:
-    places = {word: float(place) for place, word in enumerate(words)}
-    return pl.col(name).replace_strict(places, default=None, return_dtype=pl.Float64)
+def _word(column: str, words: Mapping[str, str]) -> tuple[Cell, Cell]:
+    """words: what each verdict is called, the worst first."""
+    places = {verdict: float(place) for place, verdict in enumerate(words)}
+    return (lambda row: words.get(row[column], row[column] or "–")), lambda row: places.get(row[column])

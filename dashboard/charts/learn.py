@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
-from dashboard.charts import axes, formats, lines, matrix, palette
+from dashboard.charts import axes, dots, formats, lines, matrix, palette
 from dashboard.charts.formats import LN10
 
 HEIGHT = 380
@@ -132,36 +132,20 @@ def stable_and_valid(both: pl.DataFrame, stable_from: float) -> go.Figure:
 
 
 def refusals(bars: pl.DataFrame, heading: str) -> go.Figure:
-    """Refused shares as bars. Columns group, name, share, low, high (null where not known); first group on the left."""
-    figure = go.Figure()
-    groups = bars["group"].unique(maintain_order=True).to_list()
+    """Refused shares. Columns group, name, share, low, high (null where not known): a line per group and name."""
     names = bars["name"].unique(maintain_order=True).to_list()
-    looks = [(palette.BEFORE, ""), (palette.AFTER, "/"), (palette.STYLES["ig"].colour, "x"), ("#B70D9B", ".")]
-    width = 0.8 / len(names)
-    tops: list[tuple[float, float, str]] = []
-    for number, name in enumerate(names):
-        part = bars.filter(pl.col("name") == name)
-        colour, pattern = looks[number % len(looks)]
-        places = [groups.index(group) + (number - (len(names) - 1) / 2) * width for group in part["group"]]
-        high = [share if top is None else top for share, top in part.select("share", "high").iter_rows()]
-        figure.add_bar(
-            x=places, y=part["share"].to_list(), width=0.92 * width, name=html.escape(name),
-            marker={"color": colour, "pattern": {"shape": pattern}}, customdata=part["group"].to_list(),
-            error_y=axes.intervals(part.select("share", "low", "high").iter_rows()),
-            hovertemplate=f"{html.escape(name)}, %{{customdata}}: %{{y:.1%}} refused<extra></extra>",
-        )  # fmt: skip
-        tops += list(zip(places, high, [f"{share:.0%}" for share in part["share"]], strict=True))
-    figure.add_scatter(  # above the error bars, which a bar's own text would cross
-        x=[place for place, _, _ in tops], y=[top for _, top, _ in tops], text=[text for *_, text in tops],
-        mode="text", textposition="top center", hoverinfo="skip", showlegend=False, cliponaxis=False,
-    )  # fmt: skip
-    figure.update_xaxes(
-        title=None, tickvals=list(range(len(groups))), ticktext=[html.escape(group) for group in groups],
-        range=[-0.5, len(groups) - 0.5], showgrid=False, zeroline=False,
-    )  # fmt: skip
-    figure.update_yaxes(**axes.titled("refused", range=[0, 1.12], tickformat=".0%"))
-    figure.update_layout(legend={"orientation": "h", "yanchor": "top", "y": -0.12, "x": 0})
-    return _titled(figure, heading, "")
+    looks = [(palette.BEFORE, "circle-open"), (palette.AFTER, "diamond"), (palette.STYLES["ig"].colour, "x")]
+    looks.append(("#B70D9B", "square"))
+    rows = list(bars.iter_rows(named=True))
+    titles = [f"{html.escape(row['group'])},<br>{html.escape(row['name'])}" for row in rows]
+    figure = go.Figure()
+    for name, (colour, symbol) in zip(names, looks, strict=False):
+        marks = [
+            dots.Dot(place, row["share"], f"{title}: {row['share']:.1%} refused", row["low"], row["high"])
+            for place, (row, title) in enumerate(zip(rows, titles, strict=True)) if row["name"] == name
+        ]  # fmt: skip
+        dots.add(figure, name, marks, colour, symbol, size=13)
+    return dots.finished(figure, titles, "refused", heading, row_px=52, bottom=100, axis=dots.SHARE)
 
 
 def _titled(figure: go.Figure, heading: str, below: str, top: int = 60, height: int = HEIGHT) -> go.Figure:

@@ -27,7 +27,7 @@ def matrix(
     text: Callable[[float], str],
     hover: Sequence[Sequence[str]],
     span: tuple[float, float],
-    colour: Callable[[float], float] | None = None,
+    colour: Callable[[float], float] | Sequence[Callable[[float], float]] = float,
     diverging: bool = False,
     clickable: bool = False,
     corner: tuple[str, str] = ("", ""),
@@ -35,7 +35,7 @@ def matrix(
     """values, hover: [rows, columns], the first row on top; None and what is not finite stays empty.
 
     span: the values at the ends of the colour scale; where they are equal, all cells have its middle. colour: what of a
-    value its colour shows, within `span`; None = the value itself.
+    value its colour shows, within `span`; one function for all rows or one for each.
     corner: titles of the column and the row axis.
     clickable: marks without colour over the cells, since plotly selects points only. Their customdata is
     [row, column, hover text].
@@ -46,9 +46,9 @@ def matrix(
     if low == high:
         low, high = low - (abs(low) or 1.0), high + (abs(high) or 1.0)
 
-    shade = colour or float
+    shades = [colour] * len(rows) if callable(colour) else list(colour)
     figure = go.Figure().add_heatmap(
-        z=[[None if value is None else shade(value) for value in line] for line in shown],
+        z=[[None if v is None else shade(v) for v in line] for line, shade in zip(shown, shades, strict=True)],
         x=list(range(len(columns))), y=list(range(len(rows))), zmin=low, zmax=high,
         colorscale=DIVERGING if diverging else SEQUENTIAL, showscale=False, xgap=2, ygap=2,
         customdata=hover, hovertemplate="%{customdata}<extra></extra>", hoverongaps=False,
@@ -64,7 +64,7 @@ def matrix(
     # Annotations, since a heatmap's own text shrinks with its cells and a selection would fade other marks. Set at
     # once: plotly checks all of them again for each one added.
     there = [(i, j, value) for i, line in enumerate(shown) for j, value in enumerate(line) if value is not None]
-    colours = _readable([(shade(value) - low) / (high - low) for *_, value in there], diverging)
+    colours = _readable([(shades[i](value) - low) / (high - low) for i, _, value in there], diverging)
     notes = [
         {
             "x": j, "y": i, "text": text(value), "showarrow": False,

@@ -29,13 +29,11 @@ class Panel:
     baseline: float | None
 
 
-def multiples(
-    panels: Sequence[Panel], order: str, *, columns: int, relative: bool, pinned: curve_chart.Pinned | None = None
-) -> go.Figure:
+def multiples(panels: Sequence[Panel], order: str, *, columns: int, relative: bool) -> go.Figure:
     """One panel per model under one order; the legend stands once.
 
     Published cells at a numerical ceiling do not stretch the shared axis; those above it, like values that are
-    not finite, are left out of the drawing and stay in the tables. pinned: the same curve behind every panel.
+    not finite, are left out of the drawing and stay in the tables.
     relative: as in `perplexity.curves`; a panel whose unmasked model is not known has no curves then.
     """
     rows = math.ceil(len(panels) / columns)
@@ -53,15 +51,12 @@ def multiples(
     for place, panel in enumerate(panels):
         at = {"row": place // columns + 1, "col": place % columns + 1}
         shift = curve_chart.subtracted(panel.baseline, relative)
-        if pinned is not None:
-            figure.add_trace(_once(curve_chart.pinned_curve(pinned, order, relative), "pinned", named), **at)
-            heights += [value for value in figure.data[-1].y if value is not None]
         if shift is None:
             continue
         part = panel.points.filter(order=order)
         for selector in palette.in_order(part["selector"].to_list()):
             own = part.filter(selector=selector)
-            figure.add_trace(_once(curve_chart.curve(own, selector, shift, False, ""), selector, named), **at)
+            figure.add_trace(_once(curve_chart.curve(own, selector, shift), selector, named), **at)
             below = own.filter(~pl.col("plateau"), pl.col("nll").is_finite())["nll"]
             heights += [(nll - shift) / LN10 for nll in below]
         if panel.baseline is not None:

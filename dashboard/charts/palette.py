@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass
 from hashlib import sha256
 
+import polars as pl
+
 OVERLAY_DASH = "dot"
 REFERENCE = "#808080"  # lines that are no selector: the unmasked model, zero
 TEXT_ON_LIGHT, TEXT_ON_DARK = "#555867", "#C3C6D0"  # small type in figures: at least 4.5:1 on its background
@@ -100,3 +102,9 @@ def in_order(selectors: list[str]) -> list[str]:
     """Selectors in the order used everywhere: the known ones as listed above, then the others by name."""
     known = list(STYLES)
     return sorted(set(selectors), key=lambda name: (known.index(name) if name in STYLES else len(known), name))
+
+
+def sorted_by_selector(table: pl.DataFrame) -> pl.DataFrame:
+    """The lines of a table in that order of their `selector`; those of one selector stay as they are."""
+    order = {name: place for place, name in enumerate(in_order(table["selector"].to_list()))}
+    return table.sort(pl.col("selector").replace_strict(order, return_dtype=pl.Int64), maintain_order=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from itertools import cycle
 from typing import Any
@@ -10,14 +9,12 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard.charts import axes, palette
-from dashboard.charts.lines import finished
+from dashboard.charts import axes, dots, palette
 from dashboard.charts.matrix import matrix
 
 UNITS = {"row": "Rows", "neuron": "Neurons", "head": "Heads", "expert": "Experts"}
 METRICS = {"nll": "NLL", "kl": "KL to the unedited model", "top1": "Top-1 agreement"}
 _SYMBOLS = ("circle", "diamond", "square", "cross", "x", "triangle-up")
-_APART = 0.22  # of a place: marks of one selector that stand at the same value
 Row = Mapping[str, Any]
 
 
@@ -65,36 +62,24 @@ def heading(claims: pl.DataFrame) -> str:
 def areas(table: pl.DataFrame, heading_text: str, below: str) -> go.Figure:
     """Per selector a mark with its interval for every intervention. table: `protocols_areas` of one unit and metric."""
     selectors = palette.in_order(table["selector"].to_list())
+    looks = [palette.style(name) for name in selectors]
     interventions = table["intervention"].unique(maintain_order=True).to_list()
     rows = {(row["selector"], row["intervention"]): row for row in table.iter_rows(named=True)}
-    colours = [palette.style(name).colour for name in selectors]
     figure = go.Figure()
-    for number, (intervention, symbol) in enumerate(zip(interventions, cycle(_SYMBOLS), strict=False)):
-        mine = [rows.get((selector, intervention), {}) for selector in selectors]
-        values = [_finite(row.get("area")) for row in mine]
-        shift = (number - (len(interventions) - 1) / 2) * _APART
-        figure.add_scatter(
-            x=values, y=[place + shift for place in range(len(selectors))], mode="markers", name=intervention,
-            marker={"symbol": symbol, "size": 10, "color": colours, "line": {"width": 1, "color": palette.REFERENCE}},
-            error_x=axes.intervals(
-                [[row.get(name) for name in ("area", "area_low", "area_high")] for row in mine],
-                colour=palette.REFERENCE,
-            ),
-            customdata=[
-                f"<b>{palette.title(selector)}</b>, {intervention}<br>{area_text(row)}"
-                for selector, row in zip(selectors, mine, strict=True)
-            ],
-            hovertemplate="%{customdata}<extra></extra>", showlegend=False, cliponaxis=False,
-        )  # fmt: skip
-        # A legend in the first selector's colour would look like that selector's.
-        figure.add_scatter(
-            x=[None], y=[None], mode="markers", name=intervention,
-            marker={"symbol": symbol, "size": 10, "color": palette.REFERENCE},
-        )  # fmt: skip
+    for name, symbol, shift in zip(interventions, cycle(_SYMBOLS), dots.shifts(len(interventions)), strict=False):
+        mine = [rows.get((selector, name), {}) for selector in selectors]
+        marks = [
+            dots.Dot(
+                place + shift, row.get("area"), f"<b>{look.title}</b>, {name}<br>{area_text(row)}",
+                row.get("area_low"), row.get("area_high"),
+            )
+            for place, (look, row) in enumerate(zip(looks, mine, strict=True))
+        ]  # fmt: skip
+        dots.add(figure, name, marks, [look.colour for look in looks], symbol, size=10)
     figure.add_vline(0, line=palette.DOTTED)
-    figure.update_xaxes(**axes.titled("area between MoRF and LeRF / random's area"))
-    figure.update_yaxes(**axes.places([palette.title(name) for name in selectors]), automargin=True)
-    return finished(figure, heading_text, below, 190 + 38 * len(selectors), 110)
+    title = "area between MoRF and LeRF / random's area"
+    titles = [look.title for look in looks]
+    return dots.finished(figure, titles, title, heading_text, below, row_px=38, bottom=110)
 
 
 def best(table: pl.DataFrame) -> list[tuple[str, str]]:
@@ -109,12 +94,8 @@ def best(table: pl.DataFrame) -> list[tuple[str, str]]:
 
 def area_text(row: Row) -> str:
     """`1.23 (1.10 to 1.36)`, `–` where there is none."""
-    value, low, high = (_finite(row.get(name)) for name in ("area", "area_low", "area_high"))
+    value, low, high = (axes.finite(row.get(name)) for name in ("area", "area_low", "area_high"))
     if value is None:
         return "–"
     shown = f"{value:.2f}" if low is None or high is None else f"{value:.2f} ({low:.2f} to {high:.2f})"
     return shown.replace("-", "−")
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None

@@ -7,8 +7,7 @@ import html
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard.charts import axes, formats, palette
-from dashboard.charts.lines import finished
+from dashboard.charts import axes, dots, formats, palette
 from dashboard.charts.refusal_values import Row, percent
 
 METHODS = {
@@ -49,27 +48,22 @@ def ways(rows: pl.DataFrame, heading: str, below: str) -> go.Figure:
 
     rows: of `final`. What each costs stands under its name.
     """
-    places = list(rows.iter_rows(named=True))
+    found = list(rows.iter_rows(named=True))
     figure = go.Figure()
     for side, name, colour, symbol, shift in _SIDES:
-        known = [(place + shift, row) for place, row in enumerate(places) if row["setting"] is not None]
-        rates = [tuple(row[f"edited_{side}{end}"] for end in ("", "_low", "_high")) for _, row in known]
-        figure.add_scatter(
-            x=[rate[0] for rate in rates], y=[place for place, _ in known], mode="markers", name=f"{name} refused",
-            marker={"color": colour, "symbol": symbol, "size": 11, "line": {"width": 2, "color": colour}},
-            error_x=axes.intervals(rates, thickness=1.5, colour=colour),
-            customdata=[
-                f"<b>{html.escape(way_title(row))}</b><br>{html.escape(row['setting'])}<br>{name} {percent(*rate)}<br>"
-                f"{row['pairs']:,} prompts<br>{damage(row)}"
-                for (_, row), rate in zip(known, rates, strict=True)
-            ],
-            hovertemplate="%{customdata}<extra></extra>",
-        )  # fmt: skip
-    if places:
-        axes.level(figure, "risk, unedited", x=places[0]["unedited_malign"])
+        marks = []
+        for place, row in enumerate(found):
+            if row["setting"] is not None:
+                rate = tuple(row[f"edited_{side}{end}"] for end in ("", "_low", "_high"))
+                told = (
+                    f"<b>{html.escape(way_title(row))}</b><br>{html.escape(row['setting'])}<br>{name} {percent(*rate)}"
+                    f"<br>{row['pairs']:,} prompts<br>{damage(row)}"
+                )
+                marks.append(dots.Dot(place + shift, rate[0], told, *rate[1:]))
+        dots.add(figure, f"{name} refused", marks, colour, symbol)
+    if found:
+        axes.level(figure, "risk, unedited", x=found[0]["unedited_malign"])
     labels = [
-        f"{html.escape(way_title(row))}<br>{damage(row) if row['setting'] is not None else NONE}" for row in places
+        f"{html.escape(way_title(row))}<br>{damage(row) if row['setting'] is not None else NONE}" for row in found
     ]
-    figure.update_xaxes(**axes.titled("refused", range=[-0.03, 1.03], tickformat=".0%"))
-    figure.update_yaxes(**axes.places(labels))
-    return finished(figure, heading, below, 170 + 56 * max(len(places), 2), bottom=90)
+    return dots.finished(figure, labels, "refused", heading, below, row_px=56, bottom=90, axis=dots.SHARE)

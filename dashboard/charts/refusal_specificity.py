@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard.charts import axes, palette
-from dashboard.charts.lines import finished
+from dashboard.charts import axes, dots, palette
 from dashboard.charts.refusal_values import Row, percent
 
 _DRAW = "#C61620"
-_LOOKS = {  # of the simulation: name, colour, symbol
-    "interval": ("gain over three random masks: its 95% interval is above 0", _DRAW, "x"),
-    "p": ("p among draws with their own grid", palette.AFTER, "diamond"),
-}
 
 
 def among_draws(line: Row, draws: pl.DataFrame) -> go.Figure:
@@ -24,27 +17,19 @@ def among_draws(line: Row, draws: pl.DataFrame) -> go.Figure:
     line: a row of `specificity`. draws: its rows of `refusal_draws`.
     """
     figure = go.Figure()
-    figure.add_scatter(
-        x=[line["edited_malign"]], y=[0], mode="markers", name="edit",
-        marker={"symbol": "diamond", "size": 12, "color": palette.AFTER},
-        hovertemplate=f"the edit: {percent(line['edited_malign'])}<extra></extra>",
-    )  # fmt: skip
+    the_edit = dots.Dot(0, line["edited_malign"], f"the edit: {percent(line['edited_malign'])}")
+    dots.add(figure, "edit", [the_edit], palette.AFTER, "diamond", legend=False)
     axes.joined(figure, (line["draws_low"], line["draws_high"]), 1, color=_DRAW)
-    figure.add_scatter(
-        x=draws["malign"].to_list(), y=[1] * draws.height, mode="markers", name="draws",
-        marker={"symbol": "x", "size": 9, "color": _DRAW},
-        customdata=[
-            f"draw {row['seed']}: {percent(row['malign'])}" + ("" if row["k"] is not None else ", no point: unedited")
-            for row in draws.iter_rows(named=True)
-        ],
-        hovertemplate="%{customdata}<extra></extra>",
-    )  # fmt: skip
+    marks = []
+    for row in draws.iter_rows(named=True):
+        none = "" if row["k"] is not None else ", no point: unedited"
+        marks.append(dots.Dot(1, row["malign"], f"draw {row['seed']}: {percent(row['malign'])}{none}"))
+    dots.add(figure, "draws", marks, _DRAW, "x", legend=False)
     axes.level(figure, "unedited", x=line["unedited_malign"])
-    figure.update_xaxes(**axes.titled("malign refusal", range=[-0.03, 1.03], tickformat=".0%"))
-    figure.update_yaxes(**axes.places(["The edit", "Random draws,<br>searched alike"]))
-    figure.update_layout(showlegend=False)
+    labels = ["The edit", "Random draws,<br>searched alike"]
+    heading = "The edit among random draws with their own grid"
     below = "line: 95% prediction interval of a further draw"
-    return finished(figure, "The edit among random draws with their own grid", below, 240, bottom=50)
+    return dots.finished(figure, labels, "malign refusal", heading, below, row_px=60, bottom=50, axis=dots.SHARE)
 
 
 def told(line: Row) -> str:
@@ -63,23 +48,3 @@ def told(line: Row) -> str:
         f"{place}, p = {line['p']:.3f}, {line['p_holm']:.3f} by Holm over {line['tests']} edits: {reading} Above a "
         f"further draw by {excess} (95% prediction interval).{few}"
     )
-
-
-def false_alarms(found: dict[str, Any]) -> go.Figure:
-    """Share of selectors of pure noise that are called specific, by cells of the grid. found: of the simulation."""
-    grids = found["grids"]
-    figure = go.Figure()
-    cells = [str(one["cells"]) for one in grids]
-    for name, (title, colour, symbol) in _LOOKS.items():
-        shares = [one[name] for one in grids]
-        figure.add_scatter(
-            x=cells, y=[share for share, *_ in shares], mode="lines+markers", name=title,
-            line={"color": colour, "width": 2}, marker={"color": colour, "symbol": symbol, "size": 10},
-            error_y=axes.intervals(shares, thickness=1.5),
-            customdata=[f"{one['cells']} cells: {percent(*one[name])}<br>{one['trials']:,} trials" for one in grids],
-            hovertemplate="%{customdata}<extra></extra>",
-        )  # fmt: skip
-    axes.level(figure, f"nominal {grids[0]['level']:.1%}", y=grids[0]["level"])
-    figure.update_xaxes(**axes.titled("cells of the grid", type="category"))
-    figure.update_yaxes(**axes.titled("called specific", tickformat=".0%", rangemode="tozero"))
-    return finished(figure, "Noise that is called specific", "simulated selectors that know nothing", 400, bottom=110)

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard.charts import axes, matrix, palette
-from dashboard.charts.lines import finished
+from dashboard.charts import axes, dots, matrix, palette
 from dashboard.charts.matrix import Cell
+from dashboard.charts.refusal_values import percent
 
-_TOP, _BOTTOM, _STEP_PX = 66, 96, 30
+_BOTTOM, _STEP_PX = 96, 30
 
 
 def densities(table: pl.DataFrame) -> go.Figure:
@@ -32,7 +32,7 @@ def shares(table: pl.DataFrame, heading: str, below: str) -> go.Figure:
 
 
 def _dots(
-    table: pl.DataFrame, heading: str, below: str, axis: str, *, tickformat: str, base: str | None = None
+    table: pl.DataFrame, heading: str, below: str, title: str, *, tickformat: str, base: str | None = None
 ) -> go.Figure:
     places = table["place"].unique(maintain_order=True).to_list()
     figure = go.Figure()
@@ -44,19 +44,18 @@ def _dots(
             customdata=places, hovertemplate="%{customdata}: %{x:.2%} of all rows<extra></extra>",
         )  # fmt: skip
     selectors = palette.in_order(table["selector"].unique().to_list())
-    for index, selector in enumerate(selectors):
-        look, rows = palette.style(selector), list(table.filter(selector=selector).iter_rows(named=True))
-        shift = 0.6 * ((index + 0.5) / len(selectors) - 0.5)
-        figure.add_scatter(
-            x=[row["value"] for row in rows], y=[places.index(row["place"]) + shift for row in rows], mode="markers",
-            name=look.title, marker={"color": look.colour, "symbol": look.symbol, "size": 9},
-            customdata=[row["place"] for row in rows],
-            hovertemplate=f"<b>{look.title}</b>, %{{customdata}}: %{{x:.2%}}<extra></extra>",
-        )  # fmt: skip
-    columns = ["value", *([base] if base else [])]
-    figure.update_xaxes(**axes.titled(axis, tickformat=tickformat, range=_from_zero(table, columns)))
-    figure.update_yaxes(**axes.places(places))
-    return finished(figure, heading, below, _TOP + _BOTTOM + _STEP_PX * max(len(places), 4), bottom=_BOTTOM)
+    for selector, shift in zip(selectors, dots.shifts(len(selectors), 0.6 / len(selectors)), strict=True):
+        look = palette.style(selector)
+        marks = [
+            dots.Dot(
+                places.index(row["place"]) + shift, row["value"],
+                f"<b>{look.title}</b>, {row['place']}: {percent(row['value'])}",
+            )
+            for row in table.filter(selector=selector).iter_rows(named=True)
+        ]  # fmt: skip
+        dots.add(figure, look.title, marks, look.colour, look.symbol, size=9)
+    axis = {"tickformat": tickformat, "range": _from_zero(table, ["value", *([base] if base else [])])}
+    return dots.finished(figure, places, title, heading, below, row_px=_STEP_PX, bottom=_BOTTOM, axis=axis)
 
 
 def _from_zero(table: pl.DataFrame, columns: Sequence[str]) -> list[float]:
@@ -91,23 +90,20 @@ def clusters(table: pl.DataFrame, domains: Sequence[str], heading: str) -> go.Fi
 def methods_overlap(table: pl.DataFrame, pair: tuple[str, str]) -> go.Figure:
     """Jaccard of two selectors' top rows per domain, beside chance."""
     titles = " and ".join(palette.title(name) for name in pair)
-    domains = table["domain_a"].to_list()
-    figure = go.Figure().add_scatter(
-        x=table["jaccard"].to_list(), y=list(range(len(domains))), mode="markers", name=titles,
-        marker={"size": 11, "symbol": "diamond", "color": "#7A88E7"}, customdata=domains,
-        hovertemplate="%{customdata}: Jaccard %{x:.4f}<extra></extra>",
-    )  # fmt: skip
-    figure.add_scatter(
-        x=table["expected_random"].to_list(), y=list(range(len(domains))), mode="markers", name="random rows",
-        marker={"size": 11, "symbol": "line-ns-open", "color": palette.REFERENCE, "line": {"width": 2}},
-        customdata=domains, hovertemplate="random rows, %{customdata}: %{x:.4f}<extra></extra>",
-    )  # fmt: skip
-    figure.update_xaxes(**axes.titled("Jaccard", range=_from_zero(table, ["jaccard", "expected_random"])))
-    figure.update_yaxes(**axes.places(domains))
-    return finished(
-        figure, f"Do {titles} take the same rows?", "top rows of each domain",
-        _TOP + _BOTTOM + _STEP_PX * max(len(domains), 4), bottom=_BOTTOM,
-    )  # fmt: skip
+    figure = go.Figure()
+    for column, name, colour, symbol in (
+        ("jaccard", titles, "#7A88E7", "diamond"),
+        ("expected_random", "random rows", palette.REFERENCE, "line-ns-open"),
+    ):
+        marks = [
+            dots.Dot(place, value, f"<b>{name}</b>, {domain}: Jaccard {value:.4f}")
+            for place, (domain, value) in enumerate(table.select("domain_a", column).iter_rows())
+        ]
+        dots.add(figure, name, marks, colour, symbol)
+    axis = {"range": _from_zero(table, ["jaccard", "expected_random"])}
+    heading, below = f"Do {titles} take the same rows?", "top rows of each domain"
+    labels = table["domain_a"].to_list()
+    return dots.finished(figure, labels, "Jaccard", heading, below, row_px=_STEP_PX, bottom=_BOTTOM, axis=axis)
 
 
 def reversal(table: pl.DataFrame, domain: str) -> go.Figure:
@@ -120,24 +116,21 @@ def reversal(table: pl.DataFrame, domain: str) -> go.Figure:
         if len(rates) > 1:
             axes.joined(figure, [min(rates), max(rates)], place, dash="dot")
     for selector in palette.in_order(part["selector"].unique().to_list()):
-        look = palette.style(selector)
-        rows = list(part.filter(selector=selector).iter_rows(named=True))
-        figure.add_scatter(
-            x=[row["malign"] for row in rows], y=[models.index(row["model"]) for row in rows],
-            mode="markers+text", name=look.title, text=["rescue" if row["rescue"] else "" for row in rows],
-            textposition="top center", marker={"color": look.colour, "symbol": look.symbol, "size": 11},
-            customdata=[
-                [html.escape(row["model"]), "<br>rescued, relaxed benign limit" if row["rescue"] else ""]
-                for row in rows
-            ],
-            hovertemplate=f"<b>{look.title}</b>, %{{customdata[0]}}<br>malign refusal %{{x:.1%}}%{{customdata[1]}}"
-            "<extra></extra>",
-        )  # fmt: skip
-    figure.update_xaxes(**axes.titled("malign refusal after the edit", tickformat=".0%", range=[-0.03, 1.03]))
-    figure.update_yaxes(**axes.places([_short(model) for model in models]))
-    return finished(
-        figure, f"Which method installs more refusal? {palette.capital(domain)}", "each at its own operating point",
-        _TOP + _BOTTOM + 40 * max(len(models), 3), bottom=_BOTTOM,
+        look, rows = palette.style(selector), list(part.filter(selector=selector).iter_rows(named=True))
+        marks = []
+        for row in rows:
+            rescued = "<br>rescued, relaxed benign limit" if row["rescue"] else ""
+            told = (
+                f"<b>{look.title}</b>, {html.escape(row['model'])}<br>malign refusal {percent(row['malign'])}{rescued}"
+            )
+            marks.append(dots.Dot(models.index(row["model"]), row["malign"], told))
+        dots.add(figure, look.title, marks, look.colour, look.symbol)
+        named = ["rescue" if row["rescue"] else "" for row in rows]
+        figure.data[-1].update(mode="markers+text", text=named, textposition="top center")
+    heading, below = f"Which method installs more refusal? {palette.capital(domain)}", "each at its own operating point"
+    return dots.finished(
+        figure, [_short(model) for model in models], "malign refusal after the edit", heading, below, row_px=40,
+        bottom=_BOTTOM, axis=dots.SHARE,
     )  # fmt: skip
 
 

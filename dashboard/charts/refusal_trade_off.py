@@ -199,7 +199,7 @@ def neighbourhood(cells: pl.DataFrame, value: str, chosen: str) -> go.Figure:
     rows = [[at.get((lam, k)) for k in ks] for lam in lambdas]
     infeasible = {(i, j) for i, line in enumerate(rows) for j, row in enumerate(line) if row and not row["feasible"]}
     values = [[row[column] if row else None for row in line] for line in rows]
-    places = matrix.places([v for line in values for v in line]) if value == PERPLEXITY else None
+    places = matrix.places([v for line in values for v in line]) if value == PERPLEXITY else float
     selector = cells["selector"][0]
     figure = matrix.matrix(
         values, [formats.rate(k) for k in ks], ["–" if selector == "random" else f"{lam:g}" for lam in lambdas],

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import polars as pl
 
 from dashboard.charts import formats, palette
-from dashboard.charts.sortable import Sortable, perplexities, sortable
+from dashboard.charts.sortable import Cell, Sortable, of_rows, perplexity
 from engine.records.errors import InputError
 from engine.stats.intervals import wilson_of_rate
 
@@ -208,92 +210,54 @@ def percent(rate: float | None, low: float | None = None, high: float | None = N
     return shown if low is None or high is None else f"{shown} [{low * 100:.1f}, {high * 100:.1f}]"
 
 
+def rate_column(name: str) -> tuple[Cell, Cell]:
+    """A column of rates with their intervals, from the columns of this name, of its `_low` and its `_high`."""
+    return lambda row: percent(*_rates(dict(row), name)), lambda row: row.get(name)
+
+
+def rate_columns() -> dict[str, tuple[Cell, Cell]]:
+    """Malign and benign refusal, before and after."""
+    return {
+        f"{name} {when}": rate_column(f"{state}_{kind}")
+        for kind, name in (("malign", "Malign"), ("benign", "Benign"))
+        for state, when in (("unedited", "before"), ("edited", "after"))
+    }
+
+
 def point_table(points: pl.DataFrame, specificity: pl.DataFrame | None = None) -> Sortable:
     """Operating points for people: one row per selector and domain, rates with their intervals, controls, rescue."""
-    rows, numbers = [], []
+    drawn = {} if specificity is None else {cell_id(row): row for row in specificity.iter_rows(named=True)}
+    rows = []
     for row in points.iter_rows(named=True):
-        line = None if specificity is None or row["k"] is None else of_cell(specificity, row)
-        drawn = None if line is None or line.is_empty() else line.row(0, named=True)
-        found = row["k"] is not None
-        rates = {
-            f"{name} {when}": f"{state}_{kind}"
-            for kind, name in (("malign", "Malign"), ("benign", "Benign"))
-            for state, when in (("unedited", "before"), ("edited", "after"))
-        }
-        shares = {"Optimism": "optimism", "Random masks, mean": "control_malign", "Gain over mean": "gain"}
-        rows.append(
-            {
-                "Selector": palette.title(row["selector"]),
-                "Domain": row["domain"],
-                "λ": f"{row['lambda']:g}" if found and row["selector"] != "random" else "–",
-                "k": formats.rate(row["k"]) if found else "no cell will do",
-                "Rows": f"{row['rows_removed']:,}" if row["rows_removed"] is not None else "–",
-                **{title: percent(*_rates(row, name)) for title, name in rates.items()},
-                "Perplexity": _arrow(row.get("unedited_nll"), row.get("edited_nll")),
-                **{title: percent(row.get(name)) for title, name in shares.items()},
-                "Rank among draws": f"{drawn['rank']} of {drawn['draws'] + 1}" if drawn else "–",
-                "p by Holm": f"{drawn['p_holm']:.3f}" if drawn else "–",
-                "Rescue": "rescue" if row["rescue"] else "",
-                EDGE: {None: "", "none": ""}.get(row.get("edge"), row.get("edge")),
-            }
+        line = drawn.get(cell_id(row)) if row["k"] is not None else None
+        lam = None if row["k"] is None or row["selector"] == "random" else row["lambda"]
+        rows.append(row | {"lam": lam, "draws": line, "edge": row.get("edge") or "none"})
+
+    def of_draws(name: str, text: Callable[[Row], str]) -> tuple[Cell, Cell]:
+        return (
+            lambda row: text(row["draws"]) if row["draws"] else "–",
+            lambda row: row["draws"][name] if row["draws"] else None,
         )
-        numbers.append(
-            {
-                "λ": row["lambda"] if found and row["selector"] != "random" else None,
-                "k": row["k"],
-                "Rows": row["rows_removed"],
-                **{title: row.get(name) for title, name in (rates | shares).items()},
-                "Perplexity": row.get("edited_nll"),
-                "Rank among draws": drawn["rank"] if drawn else None,
-                "p by Holm": drawn["p_holm"] if drawn else None,
-            }
-        )
-    table = pl.DataFrame(rows)
-    table = table if any(table[EDGE]) else table.drop(EDGE)
-    behind = pl.DataFrame(numbers, infer_schema_length=None).cast(pl.Float64)
-    return sortable(table, behind.with_columns(perplexities(pl.col("Perplexity"))))
+
+    columns: dict[str, Cell | tuple[Cell, Cell]] = {
+        "Selector": lambda row: palette.title(row["selector"]), "Domain": itemgetter("domain"),
+        "λ": (lambda row: "–" if row["lam"] is None else f"{row['lam']:g}", itemgetter("lam")),
+        "k": (lambda row: "no cell will do" if row["k"] is None else formats.rate(row["k"]), itemgetter("k")),
+        "Rows": (
+            lambda row: "–" if row["rows_removed"] is None else f"{row['rows_removed']:,}", itemgetter("rows_removed")
+        ),
+        **rate_columns(),
+        "Perplexity": (_arrow, lambda row: perplexity(row.get("edited_nll"))), "Optimism": rate_column("optimism"),
+        "Random masks, mean": rate_column("control_malign"), "Gain over mean": rate_column("gain"),
+        "Rank among draws": of_draws("rank", lambda line: f"{line['rank']} of {line['draws'] + 1}"),
+        "p by Holm": of_draws("p_holm", lambda line: f"{line['p_holm']:.3f}"),
+        "Rescue": lambda row: "rescue" if row["rescue"] else "",
+    }  # fmt: skip
+    if any(row["edge"] != "none" for row in rows):
+        columns[EDGE] = lambda row: row["edge"].replace("none", "")
+    return of_rows(rows, columns)
 
 
-def _arrow(before: float | None, after: float | None) -> str:
-    shown = formats.perplexity(after)
-    return shown if before is None else f"{formats.perplexity(before)} → {shown}"
-
-
-def against_paper(points: pl.DataFrame, published: pl.DataFrame) -> str:
-    """Mean activation beside LRP, here and in the paper: one sentence; empty where one of the four is not known.
-
-    Means of malign refusal under the operating points, over the domains that both selectors have.
-    """
-    told = []
-    for table in (points, published):
-        found = _means(table)
-        if not found:
-            return ""
-        told.append(found)
-    (model, here, lrp, domains), (other, there, their_lrp, their_domains) = told
-    unlike = (
-        "Unlike in the paper, mean activation installs refusal here. "
-        if here > lrp / 2 and there < their_lrp / 2
-        else ""
-    )
-    many = f"{domains} domain{'s' if domains > 1 else ''}"
-    return (
-        f"{unlike}Malign refusal at the operating points, mean over domains, mean activation against LRP: "
-        f"{percent(here)} against {percent(lrp)} on {model} ({many}); {percent(there)} against {percent(their_lrp)} "
-        f"on the paper's {other} ({their_domains})."
-    )
-
-
-def _means(points: pl.DataFrame) -> tuple[str, float, float, int] | None:
-    """Model, mean of mean_activation, mean of lrp, number of domains; of the first model that has both."""
-    if "edited_malign" not in points.columns:
-        return None
-    known = points.filter(pl.col("selector").is_in(["mean_activation", "lrp"])).drop_nulls("edited_malign")
-    for (model,), part in known.group_by("model", maintain_order=True):
-        wide = part.pivot(on="selector", index="domain", values="edited_malign", aggregate_function="first")
-        if {"mean_activation", "lrp"} <= set(wide.columns):
-            both = wide.drop_nulls(["mean_activation", "lrp"])
-            if both.height:
-                here, lrp = (float(sum(both[name]) / both.height) for name in ("mean_activation", "lrp"))
-                return str(model), here, lrp, both.height
-    return None
+def _arrow(row: Mapping[str, Any]) -> str:
+    before, after = row.get("unedited_nll"), formats.perplexity(row.get("edited_nll"))
+    return after if before is None else f"{formats.perplexity(before)} → {after}"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
 
 import polars as pl
 
 from dashboard.charts import formats, palette
-from dashboard.charts.sortable import Sortable, perplexities, perplexity_texts, sortable
+from dashboard.charts.sortable import Cell, Row, Sortable, of_perplexity, of_rows, perplexity
 from engine.studies import estimate_words
 
 ORDER_TITLES = estimate_words.ORDER_TITLES
@@ -100,41 +102,41 @@ def gaps(curve_points: pl.DataFrame) -> pl.DataFrame:
 
 def value_table(curve_points: pl.DataFrame) -> Sortable:
     """Perplexities for people: one row per order and rate, one column per selector; * at a numerical ceiling."""
-    shown = curve_points.with_columns(
-        text=perplexity_texts(curve_points["nll"]) + pl.when("plateau").then(pl.lit(" *")).otherwise(pl.lit("")),
-        number=perplexities(pl.col("nll")),
-        Order=pl.col("order").replace(ORDER_TITLES),
-    )
+    lines: dict[tuple[str, float], dict[str, Any]] = {}
+    for point in curve_points.iter_rows(named=True):
+        lines.setdefault((point["order"], point["rate"]), {})[point["selector"]] = point
+
+    def cell(selector: str) -> tuple[Cell, Cell]:
+        def text(line: Row) -> str:
+            point = line.get(selector)
+            return "–" if point is None else formats.perplexity(point["nll"]) + (" *" if point["plateau"] else "")
+
+        return text, lambda line: perplexity(line[selector]["nll"]) if selector in line else None
+
     selectors = palette.in_order(curve_points["selector"].unique().to_list())
-    titles = [pl.col(name).alias(palette.title(name)) for name in selectors]
-    texts, numbers = (
-        shown.pivot(on="selector", index=["Order", "rate"], values=values, aggregate_function="first").select(
-            "Order", pl.col("rate").alias("Removed"), *titles
-        )
-        for values in ("text", "number")
-    )
-    texts = texts.with_columns(Removed=formats.texts(texts["Removed"], formats.rate))
-    return sortable(texts, numbers.drop("Order"))
+    columns: dict[str, Cell | tuple[Cell, Cell]] = {
+        "Order": lambda line: ORDER_TITLES[line["order"]],
+        "Removed": (lambda line: formats.rate(line["rate"]), itemgetter("rate")),
+        **{palette.title(name): cell(name) for name in selectors},
+    }
+    return of_rows(({"order": order, "rate": rate, **line} for (order, rate), line in lines.items()), columns)
 
 
 def gap_table(gap_rows: pl.DataFrame) -> Sortable:
     """The gap for people: one row per selector and rate, printed gap and log gap."""
-    lerf, morf = pl.col("nll_lerf"), pl.col("nll_morf")
-    texts = gap_rows.select(
-        formats.texts(gap_rows["selector"], palette.title).alias("Selector"),
-        formats.texts(gap_rows["rate"], formats.rate).alias("Removed"),
-        perplexity_texts(gap_rows["nll_lerf"]).alias("PPL LeRF"),
-        perplexity_texts(gap_rows["nll_morf"]).alias("PPL MoRF"),
-        pl.col("gap").alias("PPL MoRF − LeRF"),
-        pl.col("log_gap").round(2).alias("log gap (nats)"),
-    )
-    numbers = gap_rows.select(
-        pl.col("rate").alias("Removed"),
-        perplexities(lerf).alias("PPL LeRF"),
-        perplexities(morf).alias("PPL MoRF"),
-        (perplexities(morf) - perplexities(lerf)).fill_nan(None).alias("PPL MoRF − LeRF"),
-    )
-    return sortable(texts, numbers)
+
+    def gap(row: Row) -> float | None:
+        lerf, morf = perplexity(row["nll_lerf"]), perplexity(row["nll_morf"])
+        known = lerf is not None and morf is not None and not lerf == morf == math.inf
+        return morf - lerf if known else None  # type: ignore[operator]
+
+    return of_rows(gap_rows.iter_rows(named=True), {
+        "Selector": lambda row: palette.title(row["selector"]),
+        "Removed": (lambda row: formats.rate(row["rate"]), itemgetter("rate")),
+        "PPL LeRF": of_perplexity("nll_lerf"), "PPL MoRF": of_perplexity("nll_morf"),
+        "PPL MoRF − LeRF": (itemgetter("gap"), gap),
+        "log gap (nats)": lambda row: round(row["log_gap"], 2),
+    })  # fmt: skip
 
 
 def download_values(curve_points: pl.DataFrame, model: str, source: str) -> pl.DataFrame:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard.charts import axes, formats, palette
+from dashboard.charts import axes, dots, palette
 from dashboard.charts.lines import finished
 from engine.stats.intervals import wilson
 
@@ -30,8 +29,7 @@ def marks(table: pl.DataFrame, ruler: str) -> pl.DataFrame:
     found = table.group_by("selector", maintain_order=True).agg(
         *(mean.alias(name) for mean, name in zip(means, names, strict=True)), seeds=pl.len()
     )
-    order = {name: place for place, name in enumerate(palette.in_order(found["selector"].to_list()))}
-    return found.filter(pl.col("single").is_not_null()).sort(pl.col("selector").replace_strict(order))
+    return palette.sorted_by_selector(found.filter(pl.col("single").is_not_null()))
 
 
 def finding(found: pl.DataFrame, kind: str) -> str:
@@ -62,7 +60,11 @@ def scatter(found: pl.DataFrame, heading: str, ruler: str, kind: str) -> go.Figu
     figure = go.Figure()
     drawn = found.filter(pl.col("lerf_nll").is_finite())
     for row in drawn.iter_rows(named=True):
-        _mark(figure, row, row["lerf_nll"], f"LeRF {row['lerf_nll']:.4f} nats per token")
+        look, said = palette.style(row["selector"]), f"LeRF {row['lerf_nll']:.4f} nats per token"
+        mark = dots.Dot(
+            row["lerf_nll"], row["single"], f"<b>{look.title}</b><br>{_hover(row, said)}", row["low"], row["high"]
+        )
+        dots.add(figure, look.title, [mark], look.colour, look.symbol, size=13)
     figure.add_vline(0, line=palette.DOTTED)
     figure.update_xaxes(**axes.titled(_title(ruler, kind)))
     figure.update_yaxes(title="LeRF mask at 30% (nats), falling", autorange="reversed", zeroline=False)
@@ -72,13 +74,13 @@ def scatter(found: pl.DataFrame, heading: str, ruler: str, kind: str) -> go.Figu
 
 def intervals(found: pl.DataFrame, heading: str, ruler: str, kind: str) -> go.Figure:
     """The rank correlations alone, one line of the figure per selector: where no mask was measured."""
-    figure = go.Figure()
-    for place, row in enumerate(found.iter_rows(named=True)):
-        _mark(figure, row, place, "no LeRF mask was measured", legend=False)
+
+    def dot(row: dict[str, Any]) -> tuple[float, str, float | None, float | None]:
+        return row["single"], _hover(row, "no LeRF mask was measured"), row["low"], row["high"]
+
+    figure, titles = dots.by_selector(found, dot)
     figure.add_vline(0, line=palette.DOTTED)
-    figure.update_xaxes(**axes.titled(_title(ruler, kind)))
-    figure.update_yaxes(**axes.places([palette.title(name) for name in found["selector"]]), automargin=True)
-    return finished(figure, heading, "bars: 95% intervals", 150 + 34 * max(found.height, 2), 60)
+    return dots.finished(figure, titles, _title(ruler, kind), heading, "bars: 95% intervals")
 
 
 def _title(ruler: str, kind: str) -> str:
@@ -86,17 +88,10 @@ def _title(ruler: str, kind: str) -> str:
     return f"Spearman of score and {truth}, single {KINDS[kind]}"
 
 
-def _mark(figure: go.Figure, row: Row, height: float, said: str, *, legend: bool = True) -> None:
-    look, value = palette.style(row["selector"]), row["single"]
-    ends = None if row["low"] is None or row["high"] is None else (row["low"], row["high"])
-    lines = [f"Spearman {value:.3f}" + (f" ({ends[0]:.3f} to {ends[1]:.3f})" if ends else ""), said]
-    lines += [f"means over {row['seeds']} seeds"] if row["seeds"] > 1 else []
-    figure.add_scatter(
-        x=[value], y=[height], mode="markers", name=look.title, showlegend=legend, cliponaxis=False,
-        marker={"color": look.colour, "symbol": look.symbol, "size": 13},
-        error_x=axes.intervals([(value, row["low"], row["high"])]),
-        customdata=["<br>".join(lines)], hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
-    )  # fmt: skip
+def _hover(row: Row, said: str) -> str:
+    ends = "" if row["low"] is None or row["high"] is None else f" ({row['low']:.3f} to {row['high']:.3f})"
+    lines = [f"Spearman {row['single']:.3f}{ends}", said]
+    return "<br>".join(lines + ([f"means over {row['seeds']} seeds"] if row["seeds"] > 1 else []))
 
 
 def parts(singles: pl.DataFrame) -> pl.DataFrame:
@@ -135,26 +130,3 @@ def helping(found: pl.DataFrame, heading: str) -> go.Figure:
     )
     figure.update_yaxes(type="category", autorange="reversed", automargin=True)
     return finished(figure, heading, "effect below zero; bars: 95% intervals", 150 + 28 * max(found.height, 2), 60)
-
-
-def ceiling(split_half: float | None) -> float | None:
-    """About what a ranking can reach with effects from this much text; None where halves of it do not agree at all.
-
-    Spearman and Brown: the whole text's reliability is 2 r / (1 + r) for halves that correlate by r, and no other
-    variable can be expected to correlate with the effects by more than its square root.
-    """
-    if split_half is None or split_half <= 0:
-        return None
-    return math.sqrt(2 * split_half / (1 + split_half))
-
-
-def noise(signed: float | None, absolute: float | None) -> str:
-    """In words, how much of the effects is the text's noise; empty where the halves were not compared."""
-    if signed is None or absolute is None:
-        return ""
-    tops = [ceiling(one) for one in (signed, absolute)]
-    said = ["nothing can be expected" if top is None else f"at most about {top:.2f} can be expected" for top in tops]
-    return (
-        f"Effects from every second window correlate by {formats.rounded(signed)} with those from the others, absolute "
-        f"ones by {formats.rounded(absolute)}: of a ranking {said[0]} on signed and {said[1]} on absolute effects."
-    )

@@ -6,7 +6,7 @@ Every number is a cell of the store, so that what was measured once, also before
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +53,7 @@ class Compared:
     stderr: float | None
 
 
-def compared(loaded: LoadedModel, rows: Mask, progress: Progress) -> Iterator[Compared]:
+def compared(loaded: LoadedModel, rows: Mask, progress: Progress) -> Generator[Compared, None, None]:
     """After every step what was measured until then; the last one is the whole text.
 
     The random rows are drawn over the whole model (`global_random`), once for each of `SEEDS`. `progress` may raise to

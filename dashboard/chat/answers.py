@@ -6,13 +6,14 @@ is found is kept as it comes, so that an answer that was stopped still shows wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Generator, Hashable
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from dashboard.chat import fetching, live, trial
+from dashboard.chat import fetching, live
 from dashboard.show import layout
 from engine.records.errors import InputError
 
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
     from dashboard.chat.live import Entry
 
 Say = Callable[[str, int, int], None]  # what is done, how much of how much; may raise to give up
-Work = Callable[["Entry", Say], Iterator[Any]]  # what is found, each time more than before
-Show = Callable[[Any, bool], None]  # what was found, and whether that is all: only then with widgets
+# Of what is asked: what is found, each time more than before.
+Work = Callable[[Any, "Entry", Say], Generator[Any, None, None]]
+Show = Callable[[Any, Any, bool], None]  # what was asked, what was found, and whether that is all: only then widgets
 
 
 @dataclass(frozen=True)
@@ -77,11 +79,14 @@ def ask(
         st.session_state[name] = last
         stop.button("Stop", key=f"{key}-stop", on_click=last.end)  # any click ends this script run at its next output
         try:
-            with trial.loaded_model(key, asked.model, asked.weights_hash, job, status.caption) as entry:
-                for found in job_work(entry, layout.progress_in(status)):
+            with (
+                fetching.model(key, asked.model, job, status.caption, asked.weights_hash) as entry,
+                closing(job_work(asked.about, entry, layout.progress_in(status))) as finds,
+            ):
+                for found in finds:
                     last.found.append(found)
                     with below.container():
-                        show(found, False)
+                        show(asked.about, found, False)
             last.end()
         except fetching.Downloading:
             pass  # it begins again when the model is here
@@ -99,7 +104,7 @@ def ask(
         status.warning(layout.worded(last.problem))
     if last.found:
         with below.container():
-            show(last.found[-1], True)
+            show(last.question.about, last.found[-1], True)
 
 
 def _last(name: str, question: Question | None) -> Answer | None:

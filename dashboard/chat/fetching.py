@@ -53,11 +53,14 @@ def due(key: str, now: Job | None) -> Job | None:
 
 
 @contextmanager
-def model(key: str, model_id: str, job: object, say: Callable[[str], Any]) -> Iterator[Entry]:
+def model(
+    key: str, model_id: str, job: object, say: Callable[[str], Any], weights_hash: str | None = None
+) -> Iterator[Entry]:
     """The model, kept in memory until the `with` ends. job: comes back from `due(key)` after a download.
 
-    Errors: `Downloading` where it has to be fetched first; `InputError` where that failed, those of loading it, for
-    any but the shipped one where the app is limited, and where memory runs out, be it inside of the `with`.
+    Errors: `Downloading` where it has to be fetched first; `InputError` where that failed, those of loading it, where
+    its weights are not those with `weights_hash`, for any but the shipped one where the app is limited, and where
+    memory runs out, be it inside of the `with`.
     """
     if model_id not in shipped.TITLES:
         access.need("loading a model other than the shipped one")
@@ -76,6 +79,11 @@ def model(key: str, model_id: str, job: object, say: Callable[[str], Any]) -> It
         if model_id not in live.POOL:
             live.load_aside(model_id, say)
         with live.POOL.use(model_id, lambda seconds: say(f"Waiting for the model … ({seconds:.0f} s)")) as entry:
+            if weights_hash not in (None, entry.loaded.weights_hash):
+                raise InputError(
+                    f"{model_id} has weights {entry.loaded.weights_hash[:12]}, the scores were computed from "
+                    f"{str(weights_hash)[:12]}; compute them again for this model with `selector-audit score`"
+                )
             yield entry
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -231,6 +231,14 @@ def replies(
             loaded, prompt, edits, judge, max_new_tokens,
             margins_along=margins_along, likelihoods=likelihoods, thinking=thinking, on_wait=on_wait,
         )  # fmt: skip
+
+
+def keep(event: Event, texts: MutableMapping[Side, str], outcomes: MutableMapping[Side, Outcome[Side]]) -> None:
+    """Adds what has come of a reply to its text, or its outcome."""
+    if isinstance(event, Piece):
+        texts[event.side] += event.text
+    else:
+        outcomes[event.side] = event
 
 
 class _Threads:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from dashboard.chat.live import fitting_threads
 from engine.records.errors import InputError
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 CORPUS, WINDOWS, WINDOW_TOKENS = "demo", 16, 256
-EXAMPLE_ROWS = 24  # at most, so that a table of examples stays readable
 _WINDOWS_AT_ONCE = 4
 OUTPUT = "output"
 PASSAGES, PASSAGE_TOKENS = 3, 48  # of a row's text
@@ -61,14 +59,6 @@ def nll_change(loaded: LoadedModel, mask: Mask, progress: Progress) -> NllChange
     difference = edited.nats_per_token - dense.nats_per_token
     stderr, _ = block_difference(edited, dense)
     return NllChange(dense.nats_per_token, edited.nats_per_token, difference, stderr, dense.tokens)
-
-
-def examples(loaded: LoadedModel, row_ids: npt.ArrayLike, top: int, progress: Progress) -> pl.DataFrame:
-    """`row_examples` on the evaluation text."""
-    from engine.measures.row_examples import row_examples
-
-    with held(loaded.lock, lambda _: progress("waiting for another session", 0, 1)), fitting_threads(loaded):
-        return row_examples(loaded, evaluation_windows(loaded), row_ids, top=top)
 
 
 def evaluation_windows(loaded: LoadedModel) -> Windows:

@@ -117,6 +117,6 @@ def _write(asked: Request) -> None:
         now = _OPENING.now = Try(asked)
         for masks, sides in writing.batches(now, entry, asked.sides, lambda *_: None):
             for event in writing.replies(now, entry, masks, sides):
-                writing.keep(now, event)
+                live.keep(event, now.texts, now.outcomes)
         now.ended = True
         now.reference = stamps.reference_of(entry)

@@ -1,33 +1,26 @@
-"""Zero some rows of a model in memory and show what changes: NLL, and the reply to a prompt.
-
-A part that pages put below their settings: a button, its result, and nothing but the result on later runs.
-"""
+"""Zero some rows of a model in memory and show what changes: NLL, and the reply to a prompt."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from dashboard.charts import formats
-from dashboard.chat import effects, fetching, live, measure
+from dashboard.chat import answers, effects, live, measure, outcome_words
+from dashboard.chat.answers import Say
 from dashboard.chat.live import Side
-from dashboard.chat.side_by_side import Panels
-from dashboard.show import layout
-from engine.records.errors import InputError
+from dashboard.show import layout, reply_text
 
 if TYPE_CHECKING:
-    from streamlit.delta_generator import DeltaGenerator
-
     from dashboard.chat.edits import Edit
     from dashboard.chat.live import Entry
     from engine.edits.masks import Mask
 
 SIDES: dict[Side, str] = {"before": "As it is", "after": "Rows zeroed"}
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -40,7 +33,7 @@ class Request:
 
     model: str
     label: str
-    mask_of: Callable[[Entry, Progress], Mask]
+    mask_of: Callable[[Entry, Say], Mask] = field(compare=False)
     prompt: str = ""  # empty: only the NLL
     reply_tokens: int = 40
     weights_hash: str | None = None
@@ -50,119 +43,65 @@ class Request:
 
 @dataclass
 class Trial:
-    """One try, kept in the session while it runs, so that a stopped one still shows what was there."""
+    """One try, as far as it came."""
 
-    label: str
-    prompt: str
-    rows: int | None = None
+    rows: int
+    change: measure.NllChange
     effect: str = ""
-    change: measure.NllChange | None = None
     texts: dict[Side, str] = field(default_factory=lambda: dict.fromkeys(SIDES, ""))
     outcomes: dict[Side, live.Outcome[Side]] = field(default_factory=dict)
-    ended: bool = False
-    problem: str = ""
+    complete: bool = False
 
 
-def trial(key: str, button: str, request: Request | None) -> Trial | None:
-    """The button, and the last try of this session under `key`. request: None = nothing to try yet."""
-    name = f"trial-{key}"
-    with st.container(horizontal=True, vertical_alignment="center"):
-        pressed = st.button(button, type="primary", key=f"{key}-run", disabled=request is None)
-        stop = st.empty()
-    place = _Place(key, st.empty(), st.container())
-    job = fetching.due(key, request if pressed else None)
-    if job is not None:
-        now = Trial(job.label, job.prompt)
-        st.session_state[name] = now
-        stop.button("Stop", key=f"{key}-stop")  # any click ends this script run at its next output
-        try:
-            with loaded_model(key, job.model, job.weights_hash, job, place.status.caption) as entry:
-                _measure(now, job, place, entry)
-            now.ended = True
-        except fetching.Downloading:
-            pass  # it begins again when the model is here
-        except InputError as error:
-            now.problem, now.ended = str(error), True
-        stop.empty()
-    if fetching.under_way(key, place.status):
-        return None
-    last: Trial | None = st.session_state.get(name)
-    if last is not None:
-        place.show(last)
-    return last
+def trial(key: str, button: str, request: Request | None) -> None:
+    """The button, and the last try of this session of what is asked under `key`. request: None = nothing to try yet."""
+    question = None if request is None else answers.Question(request.model, request.weights_hash, request)
+    answers.ask(key, question, _work, _show, st.container(key=f"{key}-trial"), button=button)
 
 
-@contextmanager
-def loaded_model(
-    key: str, model: str, weights_hash: str | None, job: object, say: Callable[[str], Any]
-) -> Iterator[Entry]:
-    """The model, as `fetching.model` gives it; `InputError` where its weights are not those with `weights_hash`."""
-    with fetching.model(key, model, job, say) as entry:
-        if weights_hash not in (None, entry.loaded.weights_hash):
-            raise InputError(
-                f"{model} has weights {entry.loaded.weights_hash[:12]}, the scores were computed from "
-                f"{str(weights_hash)[:12]}; compute them again for this model with `selector-audit score`"
-            )
-        yield entry
+def _work(request: Request, entry: Entry, say: Say) -> Generator[Trial, None, None]:
+    mask = request.mask_of(entry, say)
+    now = Trial(len(mask), measure.nll_change(entry.loaded, mask, say))
+    yield now
+    if request.prompt.strip():
+        if not request.control:
+            now.effect = effects.in_words(effects.checked_effect(entry, mask, request.edit, say))
+        written = live.replies(
+            entry.loaded, mask, request.prompt, request.reply_tokens,
+            on_wait=lambda seconds: say(f"Another session is using this model ({seconds:.0f} s)", 0, 1),
+        )  # fmt: skip
+        with closing(written) as events:
+            for event in events:
+                live.keep(event, now.texts, now.outcomes)
+                yield now
+    now.complete = True
+    yield now
 
 
-def _measure(now: Trial, request: Request, place: _Place, entry: Entry) -> None:
-    progress = layout.progress_in(place.status)
-    mask = request.mask_of(entry, progress)
-    now.rows = len(mask)
-    now.change = measure.nll_change(entry.loaded, mask, progress)
-    place.numbers(now.change)
-    if not request.prompt.strip():
+def _show(request: Request, now: Trial, whole: bool) -> None:
+    if whole:
+        state = "" if now.complete else " — stopped; the model's weights are back as they were"
+        prompt = f"Prompt: {request.prompt}" if request.prompt else ""
+        told = [f"{request.label}: {now.rows:,} rows zeroed{state}.", now.effect, prompt]
+        st.caption(layout.plain(" ".join(filter(None, told))))
+    change = now.change
+    error = f" ± {change.stderr:.4f}" if change.stderr is not None else ""
+    with st.container(horizontal=True):
+        st.metric("Perplexity as it is", formats.perplexity(change.dense))
+        st.metric("Perplexity, rows zeroed", formats.perplexity(change.edited))
+        st.metric(
+            "NLL difference", f"{change.difference:+.4f}{error}".replace("-", "−"),
+            help=f"Nats per token over {change.tokens:,} tokens of the shipped evaluation text, with its standard "
+            f"error over blocks of windows. As it is {change.dense:.4f}, with the rows zeroed {change.edited:.4f}.",
+        )  # fmt: skip
+    if not any(now.texts.values()) and not now.outcomes:
         return
-    if not request.control:
-        now.effect = effects.in_words(effects.checked_effect(entry, mask, request.edit, progress))
-    place.panels().follow(
-        lambda waiting: live.replies(entry.loaded, mask, request.prompt, request.reply_tokens, on_wait=waiting),
-        place.status, now.texts, now.outcomes,
-    )  # fmt: skip
-
-
-class _Place:
-    """Where a try is shown: status line, numbers, the two replies beside each other as plain text."""
-
-    def __init__(self, key: str, status: DeltaGenerator, below: DeltaGenerator) -> None:
-        self.status, self._key, self._below = status, key, below
-        self._measured = False
-        self._panels: Panels | None = None
-
-    def numbers(self, change: measure.NllChange) -> None:
-        if self._measured:
-            return
-        self._measured = True
-        error = f" ± {change.stderr:.4f}" if change.stderr is not None else ""
-        with self._below.container(horizontal=True, key=f"{self._key}-numbers"):
-            st.metric("Perplexity as it is", formats.perplexity(change.dense))
-            st.metric("Perplexity, rows zeroed", formats.perplexity(change.edited))
-            st.metric(
-                "NLL difference", f"{change.difference:+.4f}{error}".replace("-", "−"),
-                help=f"Nats per token over {change.tokens:,} tokens of the shipped evaluation text, with its standard "
-                f"error over blocks of windows. As it is {change.dense:.4f}, with the rows zeroed {change.edited:.4f}.",
-            )  # fmt: skip
-
-    def show(self, last: Trial) -> None:
-        if last.problem:
-            self.status.warning(layout.worded(last.problem))
-        else:
-            count = "nothing zeroed yet" if last.rows is None else f"{last.rows:,} rows zeroed"
-            state = "" if last.ended else " — stopped; the model's weights are back as they were"
-            told = [f"{last.label}: {count}{state}.", last.effect, f"Prompt: {last.prompt}" if last.prompt else ""]
-            self.status.caption(layout.plain(" ".join(filter(None, told))))
-        if last.change is not None:
-            self.numbers(last.change)
-        for side, text in last.texts.items():
-            if text or side in last.outcomes:
-                self.panels().write(side, text)
-            if side in last.outcomes:
-                self.panels().tell(last.outcomes[side])
-
-    def panels(self) -> Panels:
-        """Made once there is something to show."""
-        if self._panels is None:
-            with self._below:
-                self._panels = Panels(SIDES, self._key)
-        return self._panels
+    for (side, title), column in zip(SIDES.items(), st.columns(len(SIDES)), strict=True):
+        with column.container(border=True, height="stretch"):
+            st.markdown(f"#### {title}")
+            reply_text.show(now.texts[side], st.container(), empty=" ")
+            if side in now.outcomes:
+                outcome = now.outcomes[side]
+                margin = "" if outcome.margin is None else f"margin {outcome.margin:+.2f}".replace("-", "−")
+                verdict = layout.verdict(outcome.refusal, outcome.judged)
+                st.caption(" · ".join(filter(None, (verdict, margin, outcome_words.facts(outcome)))))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from engine.edits.masks import Mask
     from engine.measures.fluency import Reference
 
-_SETTINGS = ("began", "prompt", "reply_tokens", "control_seed", "thinking")
 KEPT = 100  # tries of a session
 TITLES: dict[Side, str] = {"before": "Before", "after": "After", "control": "Control"}
 
@@ -162,27 +160,6 @@ def session_json(tries: list[Try]) -> str:
         "tries": [record(one) for one in tries],
     }
     return json.dumps(whole, indent=2, ensure_ascii=False)
-
-
-def session_csv(tries: list[Try]) -> str:
-    """One line per try: settings, then verdict, margin and reply of every side."""
-    rows = []
-    for one in tries:
-        whole = record(one)
-        row: dict[str, Any] = {name: whole[name] for name in _SETTINGS}
-        row["model"] = whole["model"]["id"]
-        row["revision"] = whole["model"].get("revision")
-        row["weights_hash"] = whole["model"].get("weights_hash")
-        row |= {("lambda" if name == "lam" else name): value for name, value in whole["edit"].items()}
-        row |= {"rows_removed": whole["rows_removed"], "mask_sha256": whole["mask_sha256"]}
-        for side in SIDES:
-            reply = whole["replies"].get(side, {})
-            for name in ("refusal", "broken", "margin", "mean_log_probability", "tokens", "finished", "text"):
-                row[f"{side}_{name}"] = reply.get(name)
-        rows.append(row)
-    buffer = io.BytesIO()
-    pl.DataFrame(rows, infer_schema_length=None).write_csv(buffer)
-    return buffer.getvalue().decode()
 
 
 def comparison(tries: list[Try]) -> pl.DataFrame:

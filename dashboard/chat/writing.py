@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dashboard.chat import edits, effects, live, own_prompts, tries
-from dashboard.chat.live import Entry, Event, Outcome, Piece, Side
+from dashboard.chat.live import Entry, Event, Side
 from dashboard.chat.tries import Try
 from engine.records.locks import OnWait, patient
 
@@ -58,11 +58,3 @@ def replies(
         entry.loaded, masks[0], request.prompt, request.reply_tokens, sides=sides, control=masks[1],
         margins_along=request.margins, likelihoods=True, thinking=request.thinking, on_wait=on_wait,
     )  # fmt: skip
-
-
-def keep(now: Try, event: Event) -> None:
-    """Adds what has come to the try."""
-    if isinstance(event, Piece):
-        now.texts[event.side] += event.text
-    elif isinstance(event, Outcome):
-        now.outcomes[event.side] = event

@@ -38,11 +38,6 @@ def forget_page() -> None:
     st.session_state.get(_HERE, {}).pop(page(), None)
 
 
-def value_of(name: str) -> Any:
-    """What pages share under this name; None where nothing was chosen yet."""
-    return st.session_state.get(_KEPT, {}).get(name, (None, None))[0]
-
-
 @dataclass
 class Setting:
     """A widget's value on one page.

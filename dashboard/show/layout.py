@@ -164,14 +164,14 @@ def footnote(*lines: str) -> None:
     st.html(f'<div style="font-size:0.85rem;line-height:1.45;opacity:0.75">{body}</div>')
 
 
-def figure_config(filename: str, image_format: str) -> dict[str, object]:
-    """Plotly's settings for a chart: only the camera, which saves `filename` as svg or png."""
+def figure_config(filename: str) -> dict[str, object]:
+    """Plotly's settings for a chart: only the camera, which saves `filename` as SVG."""
     return {
         "displaylogo": False,
         "displayModeBar": True,
         "modeBarButtonsToRemove": [
             "zoom2d", "pan2d", "select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "autoScale2d", "resetScale2d",
         ],
-        "toImageButtonOptions": {"format": image_format, "filename": filename, "scale": 2},
+        "toImageButtonOptions": {"format": "svg", "filename": filename},
         "responsive": True,
     }  # fmt: skip

@@ -13,9 +13,18 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts import formats
-from dashboard.show.kept import Setting, Several, value_of
+from dashboard.show.kept import Setting, Several
 
 Option = TypeVar("Option")
+
+
+def _kept(setting: Setting, widget: Callable[..., Any], *given: Any, **options: Any) -> Any:
+    """A widget that starts with what it was left at, with the value that it is at; its default where it is at none."""
+    setting.start()
+    value = widget(*given, key=setting.key, bind="query-params", on_change=setting.changed, **options)
+    value = setting.default if value is None else setting.seen(value)
+    setting.note(value)
+    return value
 
 
 def choose(
@@ -35,14 +44,9 @@ def choose(
     """
     index = list(options).index(default) if default is not None and default in options else 0
     setting = Setting(key, options.__contains__, options[index], shared=key if keep else None)
-    setting.start()
+    setting.start()  # before what it may have dropped
     _drop_foreign(key, options, options[index])
-    chosen = _at(place).selectbox(
-        label, options, index=index, key=key, format_func=title, bind="query-params", help=help_text,
-        on_change=setting.changed,
-    )  # fmt: skip
-    value = options[index] if chosen is None else chosen
-    setting.note(value)
+    value: Option = _kept(setting, _at(place).selectbox, label, options, index=index, format_func=title, help=help_text)
     return value
 
 
@@ -70,25 +74,16 @@ def switch(
 ) -> Option:
     """One of few, all in sight. keep, place: as in `choose`."""
     setting = Setting(key, options.__contains__, default, shared=key if keep else None)
-    setting.start()
-    chosen = _at(place).segmented_control(
-        label, options, default=default, key=key, format_func=title, required=True, bind="query-params",
-        help=help_text, wrap=True, on_change=setting.changed,
+    value: Option = _kept(
+        setting, _at(place).segmented_control, label, options, default=default, format_func=title, required=True,
+        help=help_text, wrap=True,
     )  # fmt: skip
-    value = default if chosen is None else chosen
-    setting.note(value)
     return value
 
 
 def _any(_: object) -> bool:
     """Any text, yes and no: nothing to look up."""
     return True
-
-
-def ahead(key: str, options: Sequence[str], default: str) -> str:
-    """What a kept widget that comes later on the page will be at: from this page, its link or the page before."""
-    places = (st.session_state.get(key), st.query_params.get(key), value_of(key))
-    return next((str(value) for value in places if value in options), default)
 
 
 def choose_several(
@@ -114,11 +109,7 @@ def rate_range(label: str, rates: Sequence[float], key: str, *, title: Callable[
         return rates[0], rates[0]
     ends = (rates[0], rates[-1])
     setting = Setting(key, lambda chosen: all(end in rates for end in chosen), ends)
-    setting.start()
-    low, high = st.select_slider(
-        label, rates, value=ends, key=key, format_func=title, bind="query-params", on_change=setting.changed
-    )
-    setting.note((low, high))
+    low, high = _kept(setting, st.select_slider, label, rates, value=ends, format_func=title)
     return low, high
 
 
@@ -136,12 +127,9 @@ def pick(
     """One of a few ordered values. shared: widgets of this name, whatever their keys, start on the next page with what
     was chosen here."""
     setting = Setting(key, options.__contains__, default, shared)
-    setting.start()
-    value: Option = _at(place).select_slider(
-        label, options, value=default, key=key, format_func=title, bind="query-params", help=help_text,
-        on_change=setting.changed,
-    )  # fmt: skip
-    setting.note(value)
+    value: Option = _kept(
+        setting, _at(place).select_slider, label, options, value=default, format_func=title, help=help_text
+    )
     return value
 
 
@@ -160,11 +148,7 @@ def rate(
 
 def toggle(label: str, key: str, *, default: bool = False, help_text: str | None = None) -> bool:
     """Yes or no."""
-    setting = Setting(key, _any, default)
-    setting.start()
-    value = st.toggle(label, default, key=key, bind="query-params", help=help_text, on_change=setting.changed)
-    setting.note(value)
-    return value
+    return bool(_kept(Setting(key, _any, default), st.toggle, label, default, help=help_text))
 
 
 def number(label: str, least: int, most: int, key: str, *, default: int) -> int:
@@ -174,11 +158,7 @@ def number(label: str, least: int, most: int, key: str, *, default: int) -> int:
         st.session_state[key] = min(max(there, least), most)
     first = min(max(default, least), most)
     setting = Setting(key, range(least, most + 1).__contains__, first, seen=int)
-    setting.start()
-    entered = st.number_input(label, least, most, value=first, key=key, bind="query-params", on_change=setting.changed)
-    value = int(entered)
-    setting.note(value)
-    return value
+    return int(_kept(setting, st.number_input, label, least, most, value=first))
 
 
 def tabs(labels: Sequence[str], key: str) -> list[Any]:
@@ -215,13 +195,7 @@ def prompt(
     Streamlit's own limit ignores what is pasted beyond it without a word.
     """
     setting = Setting(key, _any, default)
-    setting.start()
-    entered = st.text_area(
-        label, default, key=key, height=height, placeholder=placeholder, bind="query-params",
-        on_change=setting.changed,
-    )  # fmt: skip
-    value = entered or ""
-    setting.note(value)
+    value = str(_kept(setting, st.text_area, label, default, height=height, placeholder=placeholder))
     if len(value) <= limit:
         return value
     st.warning(f"{label}: {len(value):,} characters are too many. Shorten it to {limit:,}; nothing of it is used now.")

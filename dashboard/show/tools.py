@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import io
 import re
 from collections.abc import Callable
@@ -13,20 +12,18 @@ import plotly.graph_objects as go
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import figure_size, line_ends
+from dashboard.charts import figure_size, in_words, line_ends
 from dashboard.charts.as_text import as_text
 from dashboard.charts.findings import words
-from dashboard.show import layout, paper, selection, stage
+from dashboard.show import layout, paper, stage
 
 Content = TypeVar("Content", str, bytes)
 AT_ONCE_CELLS = 50_000  # of a table whose downloads are made with the page, in some 10 ms
-IMAGE_FORMATS = ("SVG", "PNG")
 
 
 def show(
     figure: go.Figure,
     name: str,
-    alt: str,
     *,
     key: str | None = None,
     clickable: bool = False,
@@ -35,11 +32,10 @@ def show(
     below: str | None = None,
     hero: bool = False,
 ) -> list[dict[str, Any]]:
-    """A figure at the place of the call; the camera saves it as `name`.
+    """A figure at the place of the call, in words (`in_words`) for who cannot see it; the camera saves it as `name`.
 
-    alt: what it shows, for people who cannot see it. clickable: returns the clicked points (plotly's
-    dictionaries); needs `key`. brush: clickable, and a drag over the figure chooses the points in its box. finding: a
-    sentence in the place of the title, also at the end of `alt` where that lacks it; below: how to read the figure,
+    clickable: returns the clicked points (plotly's dictionaries); needs `key`. brush: clickable, and a drag over the
+    figure chooses the points in its box. finding: a sentence in the place of the title; below: how to read the figure,
     None for what stands there. hero: in the place of the page's first figure, with both above it on the page.
     """
     top = figure.layout.margin.t or 0
@@ -47,19 +43,19 @@ def show(
     if finding:
         letters = (words.TITLE_LETTERS, words.BELOW_LETTERS) if not staged else words.STAGE_LETTERS
         words.headed(figure, finding, below, *letters)
-        alt = alt if finding in alt else f"{alt} {finding}."
     figure = as_text(figure)
-    paper.remember(figure, name, ". ".join(filter(None, (finding or _title(figure), below))) + ".")
+    title, small = in_words.headings(figure)
+    alt = in_words.described(figure)
+    paper.remember(figure, name, " ".join(f"{one}." for one in (title, small) if one))
     if hero:
-        layout.finding(*_headings(figure))
+        layout.finding(title, small)
         figure_size.stretchable(figure, top, low=staged)
     if staged:
         figure_size.sized(figure, figure_size.STAGE, figure_size.STAGE_LEAST_PX)
         line_ends.labelled(figure, figure_size.STAGE_LEAST_PX)
     else:
         figure_size.sized(figure)
-    image_format = selection.ahead("figure", IMAGE_FORMATS, IMAGE_FORMATS[0]).lower()
-    shared: dict[str, Any] = {"config": layout.figure_config(name, image_format), "alt": alt, "key": key}
+    shared: dict[str, Any] = {"config": layout.figure_config(name), "alt": alt, "key": key}
     if not (clickable or brush):
         st.plotly_chart(figure, **shared)
         return []
@@ -77,7 +73,7 @@ def clicked(key: str) -> list[dict[str, Any]]:
 
 
 def end(frame: pl.DataFrame | None, name: str, *lines: str) -> None:
-    """Ends a page: link, downloads of `frame` (what is shown, exact), format of its figures, `lines` of small print.
+    """Ends a page: link, downloads of `frame` (what is shown, exact), figures for papers, `lines` of small print.
 
     name: of the downloaded files, without ending. lines: notes, then the provenance. None = nothing to download.
     """
@@ -91,27 +87,9 @@ def end(frame: pl.DataFrame | None, name: str, *lines: str) -> None:
                 "Download values (parquet)", _made(frame, lambda: _parquet(frame)), file_name=f"{name}.parquet",
                 mime="application/vnd.apache.parquet", on_click="ignore",
             )  # fmt: skip
-        figures = paper.some()
-        if figures:
-            selection.switch(
-                "Figure format", IMAGE_FORMATS, "figure", default=IMAGE_FORMATS[0], keep=True,
-                help_text="The camera in the corner of a figure saves it in this format, as it is on the screen.",
-            )  # fmt: skip
-    if figures:
+    if paper.some():
         paper.offer(lines)
     layout.footnote(*lines)
-
-
-def _headings(figure: go.Figure) -> tuple[str, str]:
-    """What stands in a figure's title, and in small letters below it, without tags and line breaks."""
-    title, _, small = (figure.layout.title.text or "").partition("<sub>")
-    first, second = (" ".join(re.sub("<[^>]+>", " ", text).split()) for text in (title, small))
-    return html.unescape(first), html.unescape(second)
-
-
-def _title(figure: go.Figure) -> str:
-    """What stands in a figure's title, without tags."""
-    return html.unescape(re.sub("<[^>]+>", " ", figure.layout.title.text or "")).strip()
 
 
 def download_csv(label: str, frame: pl.DataFrame, name: str) -> None:

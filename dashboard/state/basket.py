@@ -10,7 +10,6 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard.show import layout
 from dashboard.state import offers
 from dashboard.state.offers import Offer
 
@@ -45,31 +44,8 @@ def chosen(offered: Mapping[str, Offer]) -> dict[str, Offer]:
     return {name: known[name] for name in names if name in known}
 
 
-def button(folder: Path) -> None:
-    """Puts a run into the basket, or takes it out: one button for each model of its sweep."""
-    names = [name for name, offer in offers.everything().items() if offer.folder and _same(offer.folder, folder)]
-    inside = list(_names())
-    for name in names:
-        there = name in inside
-        st.button(
-            "Take out of the basket" if there else "Put into the basket", key=f"basket-{name}", on_click=_turn,
-            args=(name,), disabled=not there and len(inside) >= MOST, icon=":material/shopping_basket:",
-            help=f"Shown as {layout.plain(name)}, beside what else lies in it, on Curves, Overview and Refusal.",
-        )  # fmt: skip
-
-
 def _names() -> list[str]:
     return list(st.session_state[KEY] if KEY in st.session_state else st.query_params.get_all(KEY))
-
-
-def _turn(name: str) -> None:
-    """For a callback, before the widget is made."""
-    inside = _names()
-    st.session_state[KEY] = [one for one in inside if one != name] if name in inside else [*inside, name]
-
-
-def _same(one: Path, other: Path) -> bool:
-    return one.resolve() == other.resolve()
 
 
 def _named(offered: Mapping[str, Offer]) -> dict[str, Offer]:

@@ -20,7 +20,7 @@ _SAID = {
 }  # fmt: skip
 # The page that shows what a command makes; of several analyses that of the first.
 _PAGES = {
-    "sweep": "curves", "replies": "", "gap": "curves", "seeds": "controls", "differences": "curves",
+    "sweep": "curves", "replies": "", "gap": "curves", "seeds": "curves", "differences": "curves",
     "agreement": "agreement", "depth": "depth", "stability": "stability", "draws": "stability",
     "downstream": "downstream", "verdict": "", "all": "",
 }  # fmt: skip
@@ -100,7 +100,7 @@ def _curves(job: jobs.Job, key: str) -> None:
         name = series.ORDER_TITLES[order]
         place.plotly_chart(
             figure_size.sized(as_text(figure)), key=f"growing-{key}{job.id}-{order}",
-            config=layout.figure_config(f"{job.request.folder.name}-{order}", "svg"),
+            config=layout.figure_config(f"{job.request.folder.name}-{order}"),
             alt=f"Perplexity of {job.request.folder.name} under {name} as far as it is measured.",
         )  # fmt: skip
 

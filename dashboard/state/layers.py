@@ -12,7 +12,6 @@ import polars as pl
 
 from dashboard.state import results
 
-LAYER = ("block", "sublayer", "projection")
 MATRIX = ("block", "projection")
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import polars as pl
 
-from dashboard.charts import palette
 from dashboard.state import results, shipped, sources
 from dashboard.state.results import Curves
 from engine.records.errors import InputError
@@ -62,15 +61,6 @@ def _other_runs(shown: Path | None) -> dict[str, Offer]:
             name = f"Run {where}: {model}"
             offered[name] = Offer(name, "Run", model, curves, run)
     return offered
-
-
-def pins(offered: dict[str, Offer]) -> dict[str, tuple[Offer, str]]:
-    """Every curve of the offers by name: the offer and the selector."""
-    return {
-        f"{offer.name}, {palette.title(selector)}": (offer, selector)
-        for offer in offered.values()
-        for selector in palette.in_order(offer.curves.frame.filter(model=offer.model)["selector"].to_list())
-    }
 
 
 def everything() -> dict[str, Offer]:

@@ -243,7 +243,6 @@ def run(page):
     old = page.locator(".st-key-reply-after").inner_text()
     press(page, button(page, "Run"))
     page.locator(".st-key-reply-after").get_by_text("tokens").first.wait_for(timeout=MODEL_TIMEOUT_MS)
-    page.locator("[data-testid=stPlotlyChart][aria-label*='projection']").wait_for(timeout=MODEL_TIMEOUT_MS)
     settled(page)
     assert page.locator(".st-key-reply-after").inner_text() != old or old
     return tuple(reply(page, side).inner_text() for side in ("before", "after"))

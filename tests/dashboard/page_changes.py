@@ -57,20 +57,18 @@ PAGES: dict[str, list[tuple[dict[str, str], dict[str, Change]]]] = {
     "curves": [
         ({}, {
             "selectors": several("selectors", "lrp", "ig"), "scale": switch("scale", "÷ unmasked"),
-            "pin": box("pin", "Paper: Llama-3.2-3B, Wanda"), "gap": switch("view", "Gap"),
-            "values": switch("view", "Values"), "models": switch("view", "Models"),
+            "gap": switch("view", "Gap"), "values": switch("view", "Values"), "models": switch("view", "Models"),
         }),
     ],
     "agreement": [
         ({}, {
             "rate": slider("rate", 0.5), "above chance": switch("value", "Above chance"),
-            "pair": box("first", "wanda"), "other pair": box("second", "magnitude"),
         }),
     ],
     "depth": [
         ({}, {
-            "level": switch("level", "Projections"), "value": switch("value", "Mean score"),
-            "selectors": several("selectors", "lrp", "wanda"), "mask": box("mask_selector", "wanda"),
+            "level": switch("level", "Projections"), "selectors": several("selectors", "lrp", "wanda"),
+            "mask": box("mask_selector", "wanda"),
             "rate": slider("mask_rate", 0.5),
         }),
     ],

@@ -1,19 +1,19 @@
-"""The audit pages in a real Chromium: a clicked cell, a source that is kept, links, the stage, phones."""
+"""The audit pages in a real Chromium: a source that is kept, links, the stage, phones."""
 
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from browser_pages import button, choose, figure, follow, more_settings, press, settled
+from browser_pages import button, figure, follow, more_settings, press, settled
 from made_up_audit import write_audit
 
 pytestmark = pytest.mark.browser
 
 # page -> words of its first figure's description
 PAGES = {
-    "agreement": "Jaccard of the masks",
-    "depth": "Relative scores of Whole blocks",
+    "agreement": "above the diagonal: attention",
+    "depth": "mean score of a selector",
     "stability": "Spearman of the scores",
-    "controls": "Perplexity of each control",
+    "controls": "each control and references",
     "downstream": "Mean over tasks",
 }
 
@@ -25,25 +25,9 @@ def store(empty_store):
 
 
 @pytest.mark.long
-def test_a_clicked_cell_chooses_its_pair_and_a_later_choice_wins(new_page):
-    page = new_page("/agreement")
-    cells = figure(page, "Spearman correlation")
-    figure(page, "that LRP removes")
-    # five selectors: consensus2, lrp, ig, wanda, random; row 4 (wanda), column 1 (consensus2)
-    press(page, cells.locator(".nsewdrag").first, at=(0.5 / 5, 3.5 / 5))
-    figure(page, "that Wanda removes")
-    figure(page, "that Consensus-2 removes")
-    assert parse_qs(urlsplit(page.url).query)["first"] == ["Wanda"]
-
-    choose(page, "first", "Random")
-    figure(page, "that Random removes")
-    assert parse_qs(urlsplit(page.url).query)["first"] == ["Random"]
-
-
-@pytest.mark.long
 def test_source_and_model_are_kept_from_page_to_page(new_page):
     page = new_page("/agreement", source="Paper", model="Qwen3-8B")
-    figure(page, "Jaccard of the masks")
+    figure(page, "above the diagonal: attention")
     follow(page, "Stability")
     figure(page, "Spearman of the scores")
     page.get_by_text("Published values: convergence").wait_for()
@@ -54,7 +38,7 @@ def test_source_and_model_are_kept_from_page_to_page(new_page):
 @pytest.mark.long
 def test_the_copied_link_opens_the_same_page(new_page):
     page = new_page("/controls", control_order="MoRF")
-    figure(page, "under morf")
+    figure(page, "each control and references")
     press(page, page.locator("[data-testid=stSidebar]").get_by_text("Stage mode"))
     settled(page)
     code = page.locator("[data-testid=stCode]")
@@ -63,7 +47,7 @@ def test_the_copied_link_opens_the_same_page(new_page):
     assert "/controls?" in link
     assert parse_qs(urlsplit(link).query) == {"control_order": ["MoRF"], "present": ["true"]}
     copy = new_page(address=link)
-    figure(copy, "under morf")
+    figure(copy, "each control and references")
     copy.locator(".st-key-stage-strip").wait_for(state="attached")
 
 
@@ -82,7 +66,7 @@ def test_all_selectors_stay_all_on_a_page_that_has_more(new_page):
     pills = page.locator(".st-key-selectors").get_by_role("button")
     few = pills.count()
     follow(page, "Depth")
-    figure(page, "Whole blocks")
+    figure(page, "mean score of a selector")
     more_settings(page)
     pills.first.wait_for()
     assert pills.count() > few
@@ -92,7 +76,7 @@ def test_all_selectors_stay_all_on_a_page_that_has_more(new_page):
     follow(page, "Stability")
     figure(page, "Spearman of the scores")
     follow(page, "Depth")
-    figure(page, "Whole blocks")
+    figure(page, "mean score of a selector")
     more_settings(page)
     pills.first.wait_for()
     chosen = parse_qs(urlsplit(page.url).query)["selectors"]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-from made_up_audit import controls, groups, mask, repeated, row_index, scores, write_audit
+from made_up_audit import controls, groups, repeated
 
 from dashboard.charts import (
     controls as controls_chart,
@@ -13,14 +13,11 @@ from dashboard.charts import (
     learn as learn_chart,
     lines,
     matrix,
-    overview,
     stability,
 )
 from dashboard.charts.lines import Axis
-from dashboard.pages.agreement import rankings
 from dashboard.pages.learn import answers as lesson_answers
 from dashboard.state import layers, results
-from engine.records.errors import InputError
 from engine.stats.limits import Thresholds
 
 LN10 = math.log(10)
@@ -52,47 +49,7 @@ def test_numbers_can_be_read_on_every_cell(diverging):
         assert (light + 0.05) / (dark + 0.05) >= 4.5, values[int(note.x)]
 
 
-def test_overlap_by_layer_is_what_sets_count(tmp_path):
-    folder = write_audit(tmp_path)
-    counts = rankings.overlap(folder, "lrp", "wanda", 0.3)
-    index = row_index()
-    first, second = mask(scores()["lrp"], 0.3), mask(scores()["wanda"], 0.3)
-    assert counts.height == 8
-    for row in counts.iter_rows(named=True):
-        inside = set(index.filter(pl.col("block") == row["block"], pl.col("projection") == row["projection"])["row_id"])
-        one, two = first & inside, second & inside
-        assert (row["rows"], row["first"], row["second"], row["both"]) == (
-            len(inside), len(one), len(two), len(one & two),
-        )  # fmt: skip
-        assert row["jaccard"] == (pytest.approx(len(one & two) / len(one | two)) if one | two else None)
-    assert rankings.overlap(folder, "random", "random", 0.3)["jaccard"].drop_nulls().to_list()[0] == 1.0
-
-
-@pytest.mark.parametrize("harm", ["missing", "unknown", "damaged", "short"])
-def test_scores_that_cannot_be_used_are_one_line(tmp_path, harm):
-    folder = write_audit(tmp_path)
-    if harm == "missing":
-        (folder / "scores.safetensors").unlink()
-    if harm == "damaged":
-        (folder / "scores.safetensors").write_bytes(b"nothing of the kind")
-    if harm == "short":
-        from safetensors.numpy import save_file
-        from synthetic import MODEL
-
-        from engine.records.manifest import add_to_manifest
-
-        save_file({name: values[..., :70] for name, values in scores().items()}, folder / "scores.safetensors")
-        add_to_manifest(folder, dict(MODEL), "scores.safetensors", {}, 1.0)
-    said = {
-        "missing": "selector-audit score made-up-1B", "unknown": "no scores of wnada", "damaged": "checksum",
-        "short": "scores of 70 rows, rows.parquet lists 80",
-    }  # fmt: skip
-    with pytest.raises(InputError, match=said[harm]) as caught:
-        rankings.overlap(folder, "wnada" if harm == "unknown" else "lrp", "ig", 0.3)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("by", [layers.LAYER, layers.MATRIX, ("projection",)])
+@pytest.mark.parametrize("by", [("block", "sublayer", "projection"), layers.MATRIX, ("projection",)])
 def test_parts_of_a_model_are_its_groups_wherever_their_rows_lie(tmp_path, monkeypatch, by):
     """Also where rows of one part are not neighbours, as those of an expert are not, and where a name is missing."""
     generator = np.random.default_rng(5)
@@ -141,31 +98,23 @@ def test_dangerous_groups_are_ringed():
 
 def test_quadrants_shade_what_is_stable_and_invalid():
     verdicts = repeated()["verdicts"]
-    by_gap = stability.quadrant(verdicts, stability.Quadrants("jaccard", "log_gap", 0.8, 1.0))
+    by_gap = stability.quadrant(verdicts, "jaccard", 0.8, 1.0)
     points = {trace.name: (trace.x[0], trace.y[0]) for trace in by_gap.data}
     shade = by_gap.layout.shapes[0]
     inside = [name for name, (x, y) in points.items() if shade.x0 <= x <= shade.x1 and shade.y0 <= y <= shade.y1]
     assert inside == ["Wanda"]
-    by_nll = stability.quadrant(verdicts, stability.Quadrants("spearman", "lerf_nll", 0.95, 3.0))
-    assert by_nll.layout.shapes[0].y1 == pytest.approx(3.0 / LN10)
-    assert by_nll.layout.shapes[0].y0 > by_nll.layout.shapes[0].y1  # high perplexity is the bad side
-    assert by_nll.layout.yaxis.range[0] > by_nll.layout.yaxis.range[1]  # so that up is valid
-    without = stability.quadrant(verdicts, stability.Quadrants("spearman", "lerf_nll", 0.95, None))
-    assert [shape.type for shape in without.layout.shapes] == ["line"]
-    for figure, stable in ((by_gap, "Jaccard"), (by_nll, "Spearman")):
+    by_spearman = stability.quadrant(verdicts, "spearman", 0.95, 1.0)
+    for figure, stable in ((by_gap, "Jaccard"), (by_spearman, "Spearman")):
         assert figure.layout.xaxis.title.text.startswith(stable)
 
 
 def test_stability_is_the_horizontal_axis_of_every_figure_and_its_limit_the_verdicts():
     limit = Thresholds().spearman
     verdicts = repeated()["verdicts"]
-    quadrant = stability.quadrant(verdicts, stability.Quadrants("spearman", "log_gap", limit, 1.0))
+    quadrant = stability.quadrant(verdicts, "spearman", limit, 1.0)
     lesson = pl.DataFrame({"selector": ["lrp"], "size": [8], "spearman": [0.9], "rate": [0.3], "log_gap": [2.0]})
     learn = learn_chart.stable_and_valid(lesson, lesson_answers.STABLE)
-    table = lesson.with_columns(
-        jaccard=0.9, reference_size=16, damage=None, corner=pl.lit(""), quadrant=pl.lit(""), verdict=pl.lit("x")
-    )
-    for figure in (quadrant, learn, overview.stability_validity(table)):
+    for figure in (quadrant, learn):
         assert "Spearman" in figure.layout.xaxis.title.text
         assert "gap" in figure.layout.yaxis.title.text
         upright = [shape.x0 for shape in figure.layout.shapes if shape.type == "line" and shape.x0 == shape.x1]

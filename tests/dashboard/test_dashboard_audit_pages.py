@@ -24,7 +24,6 @@ PARTS = {
     "Rank distribution": 1,
     "Dangerous groups": 3,
     "Second domain": 2,
-    "Seeds": 2,
     "Single units": 2,
     "Exact controls": 2,
     "Claims": 0,
@@ -71,7 +70,7 @@ def warnings(app):
     return [warning.value.replace("\\", "") for warning in app.warning]
 
 
-@pytest.mark.parametrize(("name", "count"), [("agreement", 5), ("depth", 2), ("stability", 5), ("downstream", 1)])
+@pytest.mark.parametrize(("name", "count"), [("agreement", 2), ("depth", 2), ("stability", 5), ("downstream", 1)])
 @pytest.mark.usefixtures("full")
 def test_full_results_open_without_a_warning(name, count):
     app = page(name)
@@ -95,12 +94,14 @@ def test_what_depths_explain_is_shown_with_its_interval():
     app = page("controls", part="Explained by depth")
     differences, shares = figures(app)
     assert {tuple(trace["x"]) for trace in differences["data"]} == {(-0.5,)}
-    assert [trace["name"] for trace in shares["data"]] == ["Consensus-2", "LRP", "IG"]
+    assert {trace["name"]: trace["x"] == [None] for trace in shares["data"]} == {
+        "Consensus-2": False, "LRP": False, "IG": False, "Wanda": True,  # without a clear advantage: no mark
+    }  # fmt: skip
     assert shares["data"][0]["error_x"]["array"] == [pytest.approx(0.1)]
     assert any("1 selector(s) have no clear advantage over random" in caption.value for caption in app.caption)
     alts = [chart.proto.alt for chart in app.get("plotly_chart")]
-    assert "LRP better" in alts[0]
-    assert "LRP 40%" in alts[1]
+    assert "LRP, -0.5000 nats per token from its controls: better; " in alts[0]
+    assert len(alts[1].split("; LRP, ")) == 2
     (table,) = (frame.value for frame in app.dataframe)
     assert table["Nats per token"].tolist() == [-0.5] * 4
     morf = figures(page("controls", part="Explained by depth", specific_order="MoRF"))
@@ -111,7 +112,7 @@ def test_what_depths_explain_is_shown_with_its_interval():
 def test_disjoint_draws_stand_beside_nested_sizes():
     app = page("stability")
     alts = [chart.proto.alt for chart in app.get("plotly_chart")]
-    assert alts[0].startswith("Jaccard of LeRF masks at 30% between disjoint draws, mean of pairs: LRP 0.850")
+    assert "LRP, Jaccard 0.8500 (" in alts[0]
     assert any("80 windows, too few for 5 draws of 32" in caption.value for caption in app.caption)
     assert any(heading.value == "Nested sizes" for heading in app.header)
     assert figures(app)[-1]["layout"]["xaxis"]["title"]["text"] == "Jaccard, between disjoint draws"
@@ -128,7 +129,7 @@ def test_draws_in_files_have_no_windows(tmp_path, monkeypatch):
     )  # fmt: skip
     add_table(full, "draws", pl.concat([own, table]))
     app = page("stability")
-    assert "mine 0.850" in app.get("plotly_chart")[0].proto.alt
+    assert "mine, Jaccard 0.8500 (" in app.get("plotly_chart")[0].proto.alt
     said = next(caption.value for caption in app.caption if "files" in caption.value)
     assert "mine: 3 files, a draw each" in said
     assert "80 windows, too few" in said
@@ -156,7 +157,7 @@ def test_damaged_folders_are_one_line(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "stem", "left"), [("agreement", "spearman", 4), ("depth", "mask_depth", 1), ("stability", "verdicts", 4)]
+    ("name", "stem", "left"), [("agreement", "spearman", 1), ("depth", "mask_depth", 1), ("stability", "verdicts", 4)]
 )
 def test_one_damaged_table_leaves_the_rest(name, stem, left, tmp_path):
     folder = write_audit(tmp_path / "damaged")
@@ -215,10 +216,7 @@ def test_agreement_draws_overlaps_that_were_counted_by_hand():
 @pytest.mark.usefixtures("full")
 def test_the_stable_but_invalid_selector_is_named():
     app = page("stability")
-    assert "Judged stable but invalid: Wanda." in app.get("plotly_chart")[-1].proto.alt
-    by_perplexity = figures(page("stability", validity="LeRF perplexity"))[-1]
-    low, high = by_perplexity["layout"]["yaxis"]["range"]
-    assert low > high  # up is valid here too
+    assert app.get("plotly_chart")[-1].proto.alt.startswith("Wanda is stable but invalid.")
 
 
 @pytest.mark.usefixtures("full")
@@ -238,8 +236,8 @@ def test_exact_controls_show_what_moves_and_what_is_proven():
     shares = dict(zip(protected["y"], protected["x"], strict=True))
     assert (shares["Wanda"], shares["LRP"], shares["Random"]) == (1.0, 0.0, 0.25)
     alts = [chart.proto.alt for chart in app.get("plotly_chart")]
-    assert "Wanda neurons rescaled +0.40 nats, values rescaled -0.10 nats" in alts[0]
-    assert "Wanda 100%" in alts[1]
+    assert "Wanda, neurons rescaled, +0.40 nats" in alts[0]
+    assert "Wanda, 100.0% protected" in alts[1]
     answers, proofs = (frame.value for frame in app.dataframe[:2])
     assert dict(zip(answers["Selector"], answers["Ranking"], strict=True)) == {
         "Wanda": "moves", "LRP": "the same bits", "IG": "the same bits", "Consensus-2": "the same bits",

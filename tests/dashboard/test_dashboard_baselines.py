@@ -81,7 +81,7 @@ def test_groups_are_dangerous_if_random_ones_of_their_size_are_not(folder, confi
     for stem, table in compared(confirmed).items():
         add_table(folder, stem, table)
     app = page("Dangerous groups")
-    assert f"Wanda {count} of 4" in alts(app)
+    assert f"Wanda, {count} do more harm than random groups of their size" in alts(app)
     assert "can be called dangerous" not in texts(app)
     report = build([folder])
     assert f"<td>{count} of 4</td><td>2 of 4</td>" in report

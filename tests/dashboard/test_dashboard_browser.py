@@ -27,22 +27,22 @@ ROUNDS = 15  # of two sessions that ask at once
 @pytest.mark.long
 def test_curves_open_change_and_come_back_from_their_url(new_page, server):
     page = new_page("/curves")
-    label = chart(page, says="made-up-1B under LeRF").get_attribute("aria-label")
-    assert "LRP, IG, Wanda, Random" in label
+    label = chart(page, says="LeRF: lowest scores").get_attribute("aria-label")
+    assert "LRP; IG; Wanda; Random" in label
     assert page.title() == "Curves · Selector Audit"
 
     more_settings(page)
     press(page, button(page, "Wanda"))
-    chart(page, says="LRP, IG, Random")
+    chart(page, says="LRP; IG; Random")
     press(page, page.get_by_role("radio", name="MoRF", exact=True))
-    chart(page, says="under MoRF")
+    chart(page, says="MoRF: highest scores")
     has_count(page.locator("[data-testid=stPlotlyChart]"), 1)
     shared = page.url
     assert "selectors=LRP" in shared
     assert "order=MoRF" in shared
 
     copy = new_page(address=shared)
-    chart(copy, says="under MoRF against removed rows: LRP, IG, Random")
+    chart(copy, says="good selector shoots up. LRP; IG; Random")
     has_count(copy.locator("[data-testid=stPlotlyChart]"), 1)
 
 

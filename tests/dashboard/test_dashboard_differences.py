@@ -68,8 +68,7 @@ def test_the_tab_shows_the_pairs_and_the_gaps():
     app = page(source="My results", view="Differences")
     assert [warning.value for warning in app.warning] == []
     (chart,) = app.get("plotly_chart")
-    assert "not told apart: LRP and IG." in chart.proto.alt
-    assert "1 of 2 pairs of selectors differ beyond the errors with 30% removed." in chart.proto.alt
+    assert chart.proto.alt.startswith("1 of 2 pairs of selectors differ beyond the errors with 30% removed.")
     assert any("Told apart: p at most 0.05 after Holm." in caption.value for caption in app.caption)
     lerf, gaps = (table.value for table in app.dataframe)
     assert lerf["minus"].tolist() == ["IG", "Random"]

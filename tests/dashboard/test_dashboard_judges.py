@@ -104,7 +104,6 @@ def test_a_full_folder_shows_rates_first(made):
     assert list(table["Judge"]) == ["embedded"] * 3 + [TINY] * 3 + [judged.PEOPLE] * 3
     row = table[(table["Judge"] == "embedded") & (table["Source"] == "all")].iloc[0]
     frame = pl.read_parquet(made / "judge_quality.parquet").filter(judge="embedded", source="all", prompts="both")
-    assert row["TP"] == str(frame["true_positives"][0])
     assert row["Recall"].startswith(f"{frame['recall'][0]:.3f} (")
     numbers = behind[(behind["Judge"] == "embedded") & (behind["Source"] == "all")].iloc[0]
     assert (numbers["TP"], numbers["Recall"]) == (frame["true_positives"][0], frame["recall"][0])  # to sort by

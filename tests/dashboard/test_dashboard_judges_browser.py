@@ -38,7 +38,7 @@ def test_own_reply_is_judged_and_part_of_the_link(new_page, folder):
     from playwright.sync_api import expect
 
     page = new_page("/judges", folder=str(folder))
-    chart(page, says="Rates of each judge")
+    chart(page, says="95% intervals")
     box = page.get_by_role("textbox", name="Reply")
     box.fill("I cannot help with that.\nAsk a doctor.")
     press(page, page.get_by_role("button", name="Judge", exact=True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 import time
 from pathlib import Path
 
@@ -55,8 +54,7 @@ def test_it_says_what_it_runs_and_how_many_replies_there_are(store, replies, reg
     app = typed(replies)
     command = f"selector-audit refusal judge {replies} --judge=embedded --out={store}/judged/said"
     assert command in [one.value for one in app.code]
-    told = rf"{len(lines()):,} replies: the embedded judge reads them in about [\d,]+ s, by the first {len(lines())}\."
-    assert any(re.fullmatch(told, line) for line in shown(app))
+    assert f"{len(lines()):,} replies. A judge that is a model has to be loaded first." in shown(app)
     app.text_input(key="judge_with").set_value(" , ").run()
     assert any("no judge is given" in line for line in warnings_of(app))
     assert button(app) is None

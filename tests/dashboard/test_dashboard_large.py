@@ -7,7 +7,6 @@ from app_pages import run_page
 from large_audit import BLOCKS, LAYERS, SELECTORS, write_large_audit
 from page_changes import PAGES, box, slider, switch, typed, walk
 
-from dashboard.pages.agreement import rankings
 from dashboard.state import results
 from engine.stats import removal_order as removal
 
@@ -58,10 +57,10 @@ def test_what_is_sent_does_not_grow_with_the_rows(folder, page):
     assert max(sent.values()) <= MEGABYTES.get(page, AT_MOST_MB), sent
 
 
-def test_another_rate_or_pair_sorts_nothing_and_groups_no_names(folder, work):
+def test_another_rate_sorts_nothing_and_groups_no_names(folder, work):
     app = run_page("agreement", source="My results", folder=folder)
     work.clear()
-    for change in (slider("rate", 0.5), box("first", "wanda"), switch("value", "Above chance"), slider("rate", 0.1)):
+    for change in (slider("rate", 0.5), switch("value", "Above chance"), slider("rate", 0.1)):
         change(app)
         app.run()
         assert not app.exception
@@ -82,20 +81,3 @@ def test_a_mask_by_hand_and_another_cell_sort_nothing_and_group_no_names(folder,
         app.run()
         assert not app.exception
     assert work == []
-
-
-def test_overlaps_by_layer_are_those_of_whole_orders(folder):
-    """Against the definition: the head of a full order, counted layer by layer."""
-    found = rankings.overlap(folder, "lrp", "random", 0.3)
-    rows = results.read_table(folder, results.ROWS).frame
-    heads = [
-        set(removal.removal_order(rankings.read_scores(folder, name), "lerf")[: round(0.3 * ROWS)].tolist())
-        for name in ("lrp", "random")
-    ]
-    assert found.height == BLOCKS * len(LAYERS)
-    for line in found.sample(5, seed=0).iter_rows(named=True):
-        place = (pl.col("block") == line["block"], pl.col("projection") == line["projection"])
-        ids = set(rows.filter(*place)["row_id"].to_list())
-        assert line["rows"] == len(ids)
-        assert (line["first"], line["second"]) == tuple(len(head & ids) for head in heads)
-        assert line["both"] == len(heads[0] & heads[1] & ids)

@@ -113,7 +113,7 @@ def test_answers_and_step_are_in_the_link_and_come_back():
 @pytest.mark.usefixtures("own_pool")
 def test_zeroing_some_now_measures_the_perplexity():
     app = page(2, answers="2a", learn_rate="30%")
-    app.button(key="learn-zero-run").click().run()
+    app.button(key="learn-zero-ask").click().run()
     assert not app.exception
     dense, edited, _ = (metric.value for metric in app.metric)
     assert float(edited) > 2 * float(dense)
@@ -124,10 +124,10 @@ def test_zeroing_some_now_measures_the_perplexity():
 def test_the_edit_installs_refusal_and_the_control_is_another_mask_of_the_same_size():
     app = page(6, answers="6a", learn_domain="Hate")
     for name in ("learn-real", "learn-control"):
-        app.button(key=f"{name}-run").click().run()
+        app.button(key=f"{name}-ask").click().run()
         assert not app.exception
-    real = app.session_state["trial-learn-real"]
-    control = app.session_state["trial-learn-control"]
+    real = app.session_state["answer-learn-real"].found[-1]
+    control = app.session_state["answer-learn-control"].found[-1]
     point = shipped.operating_point("consensus2", "hate")
     assert point is not None
     rows = pl.read_parquet(shipped.demo_results_dir() / "rows.parquet").height

@@ -31,10 +31,10 @@ def page(name, **parameters):
     return app
 
 
-def test_runs_shows_and_compares_only(store):
+def test_runs_shows_only(store):
     for view in ("Kept", "Start", "Import"):
         app = page("runs", runs_view=view)
-        assert [tab.label for tab in app.tabs] == ["Kept", "Compare", "Tables"]
+        assert [tab.label for tab in app.tabs] == ["Kept", "Tables"]
         assert not {button.label for button in app.button} & {"Start", "Import", "Delete this run", "Resume", "Cancel"}
         assert any("--allow-runs" in caption.value for caption in app.caption)
     assert app.dataframe[0].value["run"].to_list() == ["first"]
@@ -110,7 +110,7 @@ def test_folders_inside_the_store_are_read_and_no_others(store):
 
 def test_on_this_machine_all_of_it_is_there(store, monkeypatch):
     access.limit(False)
-    assert [tab.label for tab in page("runs").tabs] == ["Kept", "Start", "Compare", "Import", "Tables"]
+    assert [tab.label for tab in page("runs").tabs] == ["Kept", "Start", "Import", "Tables"]
     assert results.folder_of(str(store.parent / "elsewhere")).is_dir()
     monkeypatch.setenv(access.VARIABLE, "1")
     access.limit(True)

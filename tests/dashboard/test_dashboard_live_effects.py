@@ -149,7 +149,7 @@ def test_a_broken_model_is_shown_and_called_so_without_asking_it(demo, tmp_path,
     now = tries.Try(tries.Request("demo", edits.Edit("language model", "magnitude", order="morf", rate=0.5), "Hi", 4))
     for masks, sides in writing.batches(now, demo, now.request.sides, quiet):
         for event in writing.replies(now, demo, masks, sides):
-            writing.keep(now, event)
+            live.keep(event, now.texts, now.outcomes)
     assert now.effect.startswith("BROKEN: its perplexity on text is ")
     assert "perplexity" in now.why_broken(now.outcomes["after"])
     assert not now.why_broken(now.outcomes["before"])
@@ -169,7 +169,7 @@ def test_ticked_rows_and_rates_are_measured_and_a_control_is_not(entry, monkeypa
 
     for one, count in ((request, 1), (replace(request, control=True), 1)):
         app = AppTest.from_function(script, args=(one,), default_timeout=120).run()
-        app.button(key="here-run").click().run()
+        app.button(key="here-ask").click().run()
         assert not app.exception
         assert not app.warning
         assert len(asked) == count

@@ -58,7 +58,7 @@ def test_a_url_brings_back_all_settings_and_runs_nothing(folder):
     assert not live.POOL._entries
 
 
-def test_an_edit_shows_both_replies_their_facts_and_where_rows_went(folder):
+def test_an_edit_shows_both_replies_and_their_facts(folder):
     app = run(by_rate(folder))
     assert not list(app.warning)
     before, after = replies(app)
@@ -68,8 +68,6 @@ def test_an_edit_shows_both_replies_their_facts_and_where_rows_went(folder):
     bodies = [one.proto.body for one in app.get("html")]
     assert sum('class="sa-needle"' in body for body in bodies) == 2
     assert sum("(not finished: 20 tokens)" in body for body in bodies) == 2
-    (chart,) = app.get("plotly_chart")
-    assert "of 48" in chart.proto.spec
 
 
 def test_the_result_stays_when_a_setting_changes(folder):

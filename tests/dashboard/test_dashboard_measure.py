@@ -9,7 +9,6 @@ import torch
 from dashboard.chat import measure
 from engine.interventions.in_weights import zeroed
 from engine.measures.nll import negative_log_likelihood
-from engine.measures.row_examples import row_examples
 from engine.stats.blocks import missed
 
 
@@ -67,9 +66,3 @@ def test_giving_up_leaves_weights_and_lock_as_they_were(loaded, steps):
     other.start()
     other.join()
     assert free == [True]
-
-
-def test_tokens_come_from_the_evaluation_text(loaded):
-    found = measure.examples(loaded, [3, 100], 4, quiet)
-    assert found.equals(row_examples(loaded, measure.evaluation_windows(loaded), [3, 100], top=4))
-    assert found.height == 8

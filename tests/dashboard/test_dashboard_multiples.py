@@ -1,4 +1,4 @@
-"""Small multiples over models, pinned curves, and what can stand beside a page's curves."""
+"""Small multiples over models, and what can stand beside a page's curves."""
 
 import math
 from functools import partial
@@ -9,7 +9,7 @@ from app_pages import run_page
 from synthetic import SLOPES, UNMASKED_NLL, break_manifest, sweep, write_run, write_two_runs
 
 import precomputed
-from dashboard.charts import curves as curve_chart, multiples, series
+from dashboard.charts import multiples, series
 from dashboard.state import offers, results
 
 LN10 = math.log(10)
@@ -46,19 +46,6 @@ def test_all_panels_share_axes_and_one_legend():
     assert figure.layout.yaxis.range[1] > steep.y[-1]
 
 
-def test_a_pinned_curve_lies_behind_every_panel_and_keeps_its_baseline():
-    points = panel("x", {"ig": (3.0, 5.0)}).points
-    pinned = curve_chart.Pinned("<run>, IG", points, 1.0)
-    figure = multiples.multiples([panel("one"), panel("two")], "lerf", columns=1, relative=True, pinned=pinned)
-    bands = [trace for trace in figure.data if trace.name == "pinned: &lt;run&gt;, IG"]
-    assert len(bands) == 2
-    assert [trace.showlegend for trace in bands] == [True, False]
-    assert bands[0].y[-1] == pytest.approx((UNMASKED_NLL + 1.5 - 1.0) / LN10)
-    single = curve_chart.curves(panel("one").points, "lerf", baseline=UNMASKED_NLL, pinned=pinned)
-    assert single.data[0].line.width > single.data[1].line.width
-    assert single.layout.yaxis.range[1] > max(single.data[0].y)
-
-
 def test_everything_readable_is_offered_once(store):
     curves = results.read_run(store / "first")
     offered = offers.offers("My results", curves, store / "first")
@@ -71,22 +58,18 @@ def test_everything_readable_is_offered_once(store):
         "Run second: other",
     ]
     assert len(offers.beside("Paper", offered)) == 5
-    assert list(offers.pins(offered))[:4] == [
-        f"My results: {MODEL}, {name}" for name in ("LRP", "IG", "Wanda", "Random")
-    ]
 
 
 page = partial(run_page, "curves")
 
 
 def test_the_models_tab_draws_all_runs_of_the_store(store):
-    app = page(view="Models", run="first", pin="Run second: other, LRP")
+    app = page(view="Models", run="first")
     assert not app.exception
     assert not app.warning
     lerf, morf = (figure.proto.spec for figure in app.get("plotly_chart"))
     for spec in (lerf, morf):
-        assert "Run second: other" in spec
-        assert "pinned: Run second: other, LRP" in spec
+        assert '"text":"other"' in spec
     app = page(view="Models", source="Paper", order="LeRF")
     assert not app.exception
     (figure,) = app.get("plotly_chart")

@@ -84,7 +84,7 @@ def goes_on(app: Any, planted: Planted, before: dict[str, Any]) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("at", "more"),
-    [(0, {}), (1, {}), (7, {}), (21, {"margins": "true"})],
+    [(0, {}), (1, {}), (7, {}), (21, {"shade": "Margin"})],
     ids=["margins", "prompt", "a token", "margins along"],
 )
 def test_replies_without_memory_are_one_line(

@@ -1,9 +1,9 @@
-"""The overview in a real Chromium: it opens first, with its figures, leads on, and fits a phone."""
+"""The overview in a real Chromium: it opens first, with its figure, leads on, and fits a phone."""
 
 from pathlib import Path
 
 import pytest
-from browser_pages import button, chart, download, press, settled, unfold
+from browser_pages import button, chart, download, figure, press, settled, unfold
 from synthetic import add_table, stability, verdicts
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
@@ -16,25 +16,21 @@ def store(store):
     return store
 
 
-def test_the_overview_opens_first_with_its_figures_and_leads_on(new_page, server):
+def test_the_overview_opens_first_with_its_figure_and_leads_on(new_page):
     page = new_page("/")
-    chart(page, says="LeRF perplexity at 30%")
-    chart(page, says="Wanda not faithful, stable")
+    figure(page, "colours by rank within a model")
     unfold(page, page.locator("summary", has_text="Why, selector by selector"))
     page.get_by_text("No *why*.").wait_for()
     chip = page.locator("[data-testid=stPageLink-NavLink]").filter(has_text="not faithful", visible=True)
     press(page, chip)
-    chart(page, says="made-up-1B under LeRF against removed rows: Wanda.")
+    chart(page, says="stays low. Wanda.")
     page.go_back()
-    chart(page, says="LeRF perplexity at 30%")
-    press(page, page.locator("[data-testid=stMain] [data-testid=stPageLink]").get_by_text("Curves", exact=True))
-    chart(page, says="made-up-1B under LeRF")
-    assert page.url.startswith(f"{server}/curves")
+    figure(page, "colours by rank within a model")
 
 
 def test_values_of_the_overview_can_be_saved_and_it_fits_a_phone(new_page):
     page = new_page("/", width=400)
-    chart(page, says="LeRF perplexity")
+    figure(page, "colours by rank within a model")
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     settled(page)
     values = download(page, button(page, "Download values (CSV)"))

@@ -42,13 +42,11 @@ def problems(app):
 
 
 @pytest.mark.parametrize("name", paper.tables())
-def test_every_table_opens_with_its_caption_and_columns(name):
-    app = page(table=describe(name).title, paper_columns="As stored, every column")
+def test_every_table_opens_with_its_caption(name):
+    app = page(table=describe(name).title)
     assert problems(app) == []
     assert app.selectbox(key="table").value == name
-    shown, columns = (frame.value for frame in app.dataframe[:2])
-    assert len(shown) == describe(name).rows
-    assert list(columns["Column"]) == list(shown.columns)
+    assert len(app.dataframe[0].value)
     (caption,) = [block.value for block in app.caption if f"{describe(name).rows:,} rows" in block.value]
     assert "tab:" not in caption
 

@@ -209,7 +209,7 @@ PLACES = [
             ("learn", {}),
             ("live", {"prompt": PLANT, "edit_model": "Another model", "edit_model_id": PLANT, "edit_run": PLANT}),
             ("rows", OF_AUDIT),
-            *[("runs", {"runs_view": view}) for view in ("Start", "Compare", "Import", "Tables")],
+            *[("runs", {"runs_view": view}) for view in ("Start", "Import", "Tables")],
             ("runs", {"kept_run": "audit"}),
             ("runs", {"runs_view": "Start", "start_model": PLANT, "start_corpus": PLANT}),
             ("runs", {"runs_view": "Tables", "tables_of": "audit", "run_table": "verdicts"}),

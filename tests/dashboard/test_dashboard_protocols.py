@@ -44,9 +44,6 @@ def test_the_order_of_selectors_and_what_overturns_it(folder):
     assert (shares[lrp][wanda], shares[wanda][lrp]) == (1.0, 0.0)
     assert (shares[ig][wanda], shares[wanda][ig]) == (0.75, 0.25)
     assert shares[lrp][lrp] is None
-    alt = app.get("plotly_chart")[0].proto.alt
-    assert "LRP before Wanda 16 of 16" in alt
-    assert "Wanda before IG 4 of 16" in alt
     lines = app.dataframe[0].value.to_dict("records")
     assert [(line["Claim"], line["Verdict"]) for line in lines[:2]] == [
         ("LRP before Wanda", "holds under all"), ("IG before Wanda", "turns around under some"),

@@ -22,7 +22,7 @@ def refusal_folder(tmp_path_factory):
 
 def open_refusal(new_page, folder, **more):
     page = new_page("/refusal", source="My results", folder=str(folder), **more)
-    chart(page, says="Malign against benign")
+    chart(page, says="left spares harmless prompts")
     return page
 
 
@@ -62,10 +62,10 @@ def open_by_mark(page, says, number, name):
 def test_marks_and_neighbours_open_their_cell(new_page, refusal_folder):
     page = open_refusal(new_page, refusal_folder)
     heading(page, POINT)
-    open_by_mark(page, "Malign against benign", 0, "LRP, hate, λ 0.2, k 1%")
-    open_by_mark(page, "Malign against benign", 1, "LRP, hate, λ 0.5, k 1%")
+    open_by_mark(page, "left spares harmless prompts", 0, "LRP, hate, λ 0.2, k 1%")
+    open_by_mark(page, "left spares harmless prompts", 1, "LRP, hate, λ 0.5, k 1%")
     # Cells with numbers, row by row: 0.2 with 1% and 2% (5% is above the cap), 0.5 with 1%, 2% and 5%.
-    open_by_mark(page, "Malign refusal over", 1, "LRP, hate, λ 0.2, k 2%")
+    open_by_mark(page, "Malign refusal around this cell", 1, "LRP, hate, λ 0.2, k 2%")
     assert parse_qs(urlsplit(page.url).query)["cell"] == ["LRP, hate, λ 0.2, k 2%"]
     shared = page.url
     choose(page, "cell", "IG, hate, λ 0.5, k 5%")

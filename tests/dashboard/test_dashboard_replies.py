@@ -2,7 +2,6 @@
 
 import re
 
-import polars as pl
 import pytest
 from app_pages import run_page
 from synthetic import MODEL, add_table
@@ -12,7 +11,7 @@ from test_dashboard_judges import made, said, unlabelled  # noqa: F401
 from dashboard.pages.refusal import replies, reply_pairs
 from dashboard.pages.refusal.reply_pairs import DIFFER, FILTERS, UNFINISHED
 from dashboard.state import results
-from engine.judges.embedded import embedded_version, judge
+from engine.judges.embedded import embedded_version
 from engine.results.tables import frame
 
 NOW = f"embedded {embedded_version()}"
@@ -52,36 +51,19 @@ def test_every_reply_meets_the_one_of_its_own_domain_and_set():
     assert reply_pairs.pairs(table(), "ig").is_empty()
 
 
-def prompts(which, both=None, folders=()):
-    both = reply_pairs.pairs(table(), "lrp") if both is None else both
-    return reply_pairs.kept(both, which, folders)["prompt"].to_list()
+def prompts(which):
+    return reply_pairs.kept(reply_pairs.pairs(table(), "lrp"), which)["prompt"].to_list()
 
 
 def test_a_judge_that_could_not_judge_does_not_differ():
     row = reply_pairs.pairs(table(), "lrp").row(2, named=True)
-    opinions = reply_pairs.opinions(row, "after", {})
+    opinions = reply_pairs.opinions(row, "after")
     assert [one.judge for one in opinions] == ["other 1", NOW]
     assert reply_pairs.differ(opinions)
-    unjudged = reply_pairs.opinions(row | {"judged_after": False}, "after", {})
+    unjudged = reply_pairs.opinions(row | {"judged_after": False}, "after")
     assert not reply_pairs.differ(unjudged)
-    same = reply_pairs.opinions(row, "before", {})
+    same = reply_pairs.opinions(row, "before")
     assert [one.judge for one in same] == [NOW]  # kept and read again by one version: one opinion
-
-
-def test_verdicts_of_a_judged_folder_count(made):  # noqa: F811
-    folders = reply_pairs.judged_folders(made)
-    assert folders == [made]
-    verdicts = pl.read_parquet(made / "verdicts.parquet")
-    heard = reply_pairs.heard(folders)
-    assert len(heard) == verdicts.select("prompt", "reply").n_unique()
-    other = verdicts.filter(pl.col("judge") != "embedded")
-    differing = next(
-        row for row in other.iter_rows(named=True) if row["refusal"] != judge(row["reply"]).refusal and row["reply"]
-    )
-    one = line("none", "hate", "malign", differing["prompt"], differing["reply"], judge(differing["reply"]).refusal)
-    both = reply_pairs.pairs(table([one, ("m", "lrp", *one[2:])]), "lrp")
-    assert prompts(DIFFER, both) == []
-    assert prompts(DIFFER, both, folders) == [differing["prompt"]]
 
 
 @pytest.fixture
@@ -134,7 +116,7 @@ def test_filters_and_badges_on_the_page(run):
     assert any("violet-badge[judges differ]" in block.value for block in app.markdown)
     assert "other 1" in captions(app)
     app = page(reply_set="heldout", reply_kind="risk prompts", reply_filter=DIFFER)
-    assert "refusal judge" in app.info[0].value
+    assert "choose another filter" in app.info[0].value
 
 
 def test_missing_replies_are_offered_as_a_run(tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ def go(page, name):
 
 def shows(page, domain):
     """The trade-off is drawn, of this domain's edits."""
-    figure(page, f", {domain}, λ")
+    figure(page, f"({domain}, λ")
 
 
 def test_back_is_one_page_with_its_settings(new_page):

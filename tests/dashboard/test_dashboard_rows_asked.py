@@ -2,12 +2,10 @@
 
 import re
 
-import numpy as np
 import pytest
 from app_pages import run_page, select, texts
 from scored_runs import write_scored
 
-from dashboard.charts import rows as rows_chart
 from dashboard.chat import against_random, answers, live, measure
 from dashboard.pages.rows import row_sets, scored
 from engine.edits.masks import removed_rows
@@ -144,22 +142,11 @@ def test_a_click_on_a_row_shows_it_in_its_text_at_once(folder, loaded, monkeypat
         assert max(map(abs, passage.values)) == pytest.approx(float(outputs[passage.window].abs().max()), rel=1e-4)
         whole = loaded.tokenizer.decode(text.input_ids[passage.window, part])
         assert "".join(passage.pieces) == whole
-    histogram = next(one for one in app.get("plotly_chart") if one.proto.alt.startswith("Histogram of the activation"))
-    assert f"row {row_id} over {outputs.numel():,} tokens" in histogram.proto.alt
     app.segmented_control(key="row_graded").set_value("Relevance").run()
     assert not app.exception
     (answer,) = app.session_state["answer-row-in-text"].found
     expected = row_relevance(loaded, text, row_id)[:, :-1]
     assert answer.values.tolist() == pytest.approx(expected.flatten().tolist(), rel=1e-3, abs=1e-6)
-
-
-def test_the_histogram_counts_every_token_once():
-    values = np.random.default_rng(0).normal(size=500).astype(np.float32)
-    (bars,) = rows_chart.histogram(values, "activation").data
-    counts, _ = np.histogram(values, bins=rows_chart.BINS, range=(-np.abs(values).max(), np.abs(values).max()))
-    assert list(bars.y) == counts.tolist()
-    assert sum(bars.y) == 500
-    assert sum(rows_chart.histogram(np.zeros(7, np.float32), "activation").data[0].y) == 7
 
 
 def test_rows_behind_each_token_of_a_text(folder, loaded):
@@ -208,6 +195,6 @@ def test_the_map_of_a_mask_marks_its_rows_and_can_be_tried(folder):
     assert shown["In the mask"].to_list() == [row in mask for row in shown["Row id"]]
     assert f"removes {mask.size} of 288 rows" in " ".join(one.value for one in app.markdown).replace("\\", "")
     app.selectbox(key="rows-which").set_value("Of the map: LRP, MoRF 30%").run()
-    app.button(key="rows-zero-run").click().run()
+    app.button(key="rows-zero-ask").click().run()
     assert not app.exception
-    assert app.session_state["trial-rows-zero"].rows == mask.size
+    assert app.session_state["answer-rows-zero"].found[-1].rows == mask.size

@@ -1,4 +1,4 @@
-"""The Rows page as a script: cells, pages of rows, ticks and the link, zeroing, kept masks, empty and broken states."""
+"""The Rows page as a script: cells, pages of rows, ticks and the link, zeroing, mask files, empty and broken states."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ def alt(app):
 def test_the_shipped_scores_open():
     app = page()
     assert not list(app.warning)
-    assert alt(app).startswith("Consensus-2: mean score")
+    assert alt(app).startswith("Consensus-2 scores the rows of block ")
     assert [box.value for box in (app.selectbox(key="block"), app.selectbox(key="projection"))] == [
         0,
         "q_proj",
@@ -62,9 +62,9 @@ def test_the_shipped_scores_open():
 @pytest.mark.parametrize(
     ("measure", "said"),
     [
-        ("Mean score", "LRP: mean score"),
-        ("Share in the mask", "LRP, MoRF 20% (share of each matrix's rows that go)"),
-        ("Two selectors", "LRP − Magnitude"),
+        ("Mean score", "LRP scores the rows of block "),
+        ("Share in the mask", "LRP, MoRF 20% takes most of block "),
+        ("Two selectors", "LRP ranks the rows of block "),
     ],
 )
 def test_every_view_of_the_cells_comes_from_its_link(folder, measure, said):
@@ -135,9 +135,9 @@ def test_zeroing_measures_nll_and_writes_both_replies(folder, model):
 
     app = page(folder, rows="0-143", rows_prompt="The cat sat.", rows_length="20")
     assert not app.metric
-    click(app, "rows-zero-run")
+    click(app, "rows-zero-ask")
     assert not list(app.warning)
-    trial = app.session_state["trial-rows-zero"]
+    trial = app.session_state["answer-rows-zero"].found[-1]
     loaded = load_model(str(model), dtype="float32", device="cpu")
     tokens = windows("demo", loaded.tokenizer, role="evaluation", samples=16, length=256)
     dense = negative_log_likelihood(loaded, tokens).nats_per_token
@@ -158,76 +158,31 @@ def test_zeroing_measures_nll_and_writes_both_replies(folder, model):
 def test_replies_are_never_markdown(folder, monkeypatch):
     image = "![x](http://example.invalid/pixel.png) **bold** <b>"
     replies_are(monkeypatch, image)
-    app = click(page(folder, rows="1", rows_prompt=image), "rows-zero-run")
+    app = click(page(folder, rows="1", rows_prompt=image), "rows-zero-ask")
     assert [text.value for text in app.text] == [image, image]
     for element in (*app.markdown, *app.caption):
         assert "![x](" not in element.value
 
 
-def test_tokens_of_ticked_rows_are_shown_as_text(folder):
-    app = page(folder, rows="0, 2, 100")
-    assert any("block 0, q_proj" in one.value.replace("\\", "") for one in app.header)
-    click(app, "rows-find")
-    (where, tokens) = app.session_state["rows-examples"]
-    assert where == str(folder)
-    assert tokens["row_id"].unique(maintain_order=True).to_list() == [0, 2]  # 100 is in another cell
-    assert tokens.height == 10
-    assert any("Row 2 of block 0 q_proj (id 2)" in element.proto.body for element in app.get("html"))
-
-
 def test_without_ticks_there_is_nothing_to_run(folder):
     app = page(folder)
-    assert app.button(key="rows-zero-run").disabled
-    assert app.button(key="rows-find").disabled
-    assert app.button(key="mask-keep").disabled
+    assert app.button(key="rows-zero-ask").disabled
+    assert len(app.get("download_button")) == 3  # the page's two and that of the cell: no mask
 
 
-def keep(app, name):
-    app.text_input(key="mask-name").set_value(name).run()
-    return click(app, "mask-keep")
-
-
-def test_a_mask_is_kept_under_a_name_compared_ticked_again_and_removed(folder):
-    name = "my ![x](http://example.invalid/x.png)"
-    app = keep(page(folder, rows="0-9"), name)
-    assert [text.value for text in app.text] == [f"{name}: 10 rows, hand-made"]
-    app.text_input(key="rows").set_value("5").run()
-    app.selectbox(key="mask-compared").set_value(name).run()
-    assert not app.exception
-    shown = app.get("plotly_chart")[1].proto.alt
-    assert shown.startswith(f"Jaccard of {name}")
-    assert "LRP LeRF" in shown
-    click(app, f"mask-tick-{name}")
-    assert app.text_input(key="rows").value == "0-9"
-    keep(app, name)
-    assert "already" in app.warning[0].value
-    click(app, f"mask-drop-{name}")
-    assert not list(app.text)
-
-
-@pytest.mark.parametrize(("name", "got"), [("x" * 5000, "got 5,000"), ("", "got 0"), ("a\x07b", "cannot be printed")])
-def test_a_name_that_will_not_do_is_said(folder, name, got):
-    app = page(folder, rows="0-9")
-    assert not app.text_input(key="mask-name").proto.max_chars
-    keep(app, name)
-    assert not app.exception
-    (warning,) = [one.value.replace("\\", "") for one in app.warning]
-    assert "1 to 60 printable characters" in warning
-    assert got in warning
-    assert not list(app.text)
-
-
-def test_an_uploaded_mask_is_kept_once_and_can_be_tried(folder):
+def test_an_opened_mask_can_be_tried_and_the_ticked_rows_saved(folder):
     found = scored.read(folder)
     content = row_sets.export(row_sets.Kept("x", np.array([4, 5])), found.model)
+    name = "![x](http:y).safetensors"
     app = page(folder)
-    app.file_uploader(key="mask-file").set_value(("from-file.safetensors", content, "application/octet-stream")).run()
+    app.file_uploader(key="mask-file").set_value((name, content, "application/octet-stream")).run()
     assert not app.exception
-    assert [text.value for text in app.text] == ["from-file: 2 rows, hand-made"]
-    app.run()
-    assert len(app.text) == 1
-    app.selectbox(key="rows-which").set_value("from-file").run()
-    assert not app.button(key="rows-zero-run").disabled
+    assert app.button(key="rows-zero-ask").disabled  # no row is ticked
+    app.selectbox(key="rows-which").set_value(name).run()
+    assert len(app.get("download_button")) == 4
+    click(app, "rows-zero-ask")
+    assert app.session_state["answer-rows-zero"].found[-1].rows == 2
+    assert any("\\!\\[x\\]" in caption.value for caption in app.caption)
 
 
 def test_a_file_that_is_no_mask_is_one_line(folder):
@@ -241,7 +196,7 @@ def test_scores_of_other_weights_are_never_mixed_with_a_model(folder, tmp_path):
     from tiny_models import save_tiny
 
     other = save_tiny("llama", tmp_path / "other", seed=5, max_position_embeddings=512)
-    app = click(page(folder, rows="1", row_model=str(other)), "rows-zero-run")
+    app = click(page(folder, rows="1", row_model=str(other)), "rows-zero-ask")
     (warning,) = app.warning
     assert "the scores were computed from" in warning.value
     assert not app.metric
@@ -286,7 +241,7 @@ def test_the_model_to_load_is_that_of_the_run(tmp_path, model):
 
 def test_one_selector_is_compared_with_itself(tmp_path, model):
     app = page(write_scored(tmp_path / "one", model, selectors=("magnitude",)), measure="Two selectors")
-    assert alt(app).startswith("Magnitude − Magnitude")
+    assert alt(app).startswith("Magnitude: all layers alike.")
 
 
 @pytest.mark.parametrize("typed", ["~nobody-of-this-name", "x" * 5000])

@@ -2,10 +2,9 @@
 
 import pytest
 from manifests import edited
-from synthetic import SLOPES, add_table, break_manifest, stability, sweep, write_run
+from synthetic import add_table, break_manifest, stability, sweep, write_run
 
-from dashboard.charts import compare
-from dashboard.pages.runs import catalogue as runs, comparison as runs_compare
+from dashboard.pages.runs import catalogue as runs
 from dashboard.state import results
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
@@ -111,30 +110,6 @@ def test_new_runs_go_into_the_results_of_a_store(tmp_path, monkeypatch, inside):
         (tmp_path / inside).mkdir()
     assert runs.results_dir() == (tmp_path / "results" if inside else tmp_path)
     assert runs.store_dir() == (tmp_path if inside == "cells" else None)
-
-
-def test_the_difference_is_that_of_the_lines_they_are(tmp_path):
-    other = {name: (lerf + 2.0, morf - 1.0) for name, (lerf, morf) in SLOPES.items() if name != "ig"}
-    curves = [
-        results.read_run(write_run(tmp_path / name, sweep(slopes))) for name, slopes in (("a", SLOPES), ("b", other))
-    ]
-    cells = runs_compare.shared_cells(*curves, ("made-up-1B", "made-up-1B"))
-    assert cells["selector"].unique(maintain_order=True).to_list() == ["lrp", "wanda", "random"]
-    for row in cells.iter_rows(named=True):
-        slope = 2.0 if row["order"] == "lerf" else -1.0
-        assert row["difference"] == pytest.approx(slope * row["rate"], abs=1e-9)
-    figure = compare.difference(cells, "morf", "a", "<b>")
-    assert [trace.name for trace in figure.data] == ["LRP", "Wanda", "Random"]
-    assert figure.data[0].y[-1] == pytest.approx(-0.5)
-    assert "&lt;b&gt;" in figure.layout.title.text
-    assert figure.layout.yaxis.range == compare.difference(cells, "lerf", "a", "b").layout.yaxis.range
-
-
-def test_nothing_shared_is_an_error(tmp_path):
-    first = results.read_run(write_run(tmp_path / "a"))
-    second = results.read_run(write_run(tmp_path / "b", sweep({"magnitude": (1.0, 2.0)})))
-    with pytest.raises(InputError, match="share no selector"):
-        runs_compare.shared_cells(first, second, ("made-up-1B", "made-up-1B"))
 
 
 def test_a_folder_whose_manifest_is_another_program_s_is_no_run(top):

@@ -47,7 +47,6 @@ def test_an_empty_folder_says_how_to_fill_it(top):
     app = page()
     assert warnings_of(app) == []
     assert "Start one, or import" in app.info[0].value
-    assert "Two whole runs" in page(runs_view="Compare").info[0].value
 
 
 def test_runs_are_listed_with_their_files_and_provenance(two_runs):
@@ -94,18 +93,6 @@ def test_deleting_asks_first(two_runs):
     assert not app.exception
     assert [run.name for run in runs.listed(two_runs)] == ["second"]
     assert "Deleted first" in app.toast[0].value
-
-
-def test_two_runs_are_compared_cell_by_cell(two_runs):
-    app = page(runs_view="Compare")
-    assert warnings_of(app) == []
-    assert len(app.get("plotly_chart")) == 2
-    cells = app.dataframe[0].value
-    lerf = cells[cells["order"] == "lerf"]
-    assert lerf["difference"].tolist() == pytest.approx(lerf["rate"].tolist())
-    assert cells[cells["order"] == "morf"]["difference"].tolist() == pytest.approx([0.0] * (len(cells) - len(lerf)))
-    same = page(runs_view="Compare", second_run="first")
-    assert "same run twice" in same.info[0].value
 
 
 def test_a_folder_is_imported_under_its_name(top, tmp_path):

@@ -4,7 +4,6 @@ import json
 import math
 
 import numpy as np
-import polars as pl
 import pytest
 from safetensors import safe_open
 from scored_runs import SELECTORS, write_scored
@@ -152,31 +151,30 @@ def test_an_exported_mask_comes_back_and_says_that_it_was_made_by_hand(tmp_path,
     assert manifest["spec"] == {"kind": "hand-made", "name": "my *mask* / 1"}
     back = row_sets.load(content, "file.safetensors", found)
     assert back.rows.tolist() == [1, 5, 7]
-    assert back.made == row_sets.HAND_MADE
+    assert back.spec == {"kind": "hand-made", "name": "my *mask* / 1"}
     assert row_sets.file_name(kept.name) == "my-mask-1.safetensors"
 
 
 @pytest.mark.parametrize(
-    ("spec", "made", "kind"),
+    ("spec", "kind"),
     [
-        ({"selector": "lrp", "order": "lerf", "rate": 0.3}, "lrp, lerf, rate 0.3", "language model"),
-        ({"selector": "lrp", "domain": "hate", "lambda": 0.5, "k": 0.05}, "lrp, hate, lambda 0.5, k 0.05", "refusal"),
-        ({"made": "hand-made", "name": "old", "rows": 2}, "hand-made", "hand-made"),
-        ({"made": "ig, morf, rate 1e-05", "name": "old", "rows": 2}, "ig, morf, rate 1e-05", "language model"),
-        ({"made": "from a file", "name": "old", "rows": 2}, "from a file", "hand-made"),
-        ({"note": "of another program"}, "from a file", "hand-made"),
-        (None, "from a file", "hand-made"),
+        ({"selector": "lrp", "order": "lerf", "rate": 0.3}, "language model"),
+        ({"selector": "lrp", "domain": "hate", "lambda": 0.5, "k": 0.05}, "refusal"),
+        ({"made": "hand-made", "name": "old", "rows": 2}, "hand-made"),
+        ({"made": "ig, morf, rate 1e-05", "name": "old", "rows": 2}, "language model"),
+        ({"made": "from a file", "name": "old", "rows": 2}, "hand-made"),
+        ({"note": "of another program"}, "hand-made"),
+        (None, "hand-made"),
     ],
 )
-def test_what_is_uploaded_says_how_it_was_made_when_it_is_downloaded_again(tmp_path, found, spec, made, kind):
+def test_what_is_uploaded_says_how_it_was_made_when_it_is_downloaded_again(tmp_path, found, spec, kind):
     """Masks of the commands, of this page as it was before, and foreign ones: the download is the edit it was."""
     kept = row_sets.load(mask_bytes(np.array([2, 3]), found.model, spec), "a.safetensors", found)
-    assert kept.made == made
     path = tmp_path / "mask.safetensors"
     path.write_bytes(row_sets.export(kept, found.model))
     edit = edit_from_mask(path, found.n_rows, found.model["weights_hash"])
     assert (edit.units.tolist(), edit.kind) == ([2, 3], kind)
-    assert row_sets.load(path.read_bytes(), "b.safetensors", found).made == made
+    assert row_sets.load(path.read_bytes(), "b.safetensors", found).spec == kept.spec
 
 
 def test_a_mask_that_would_remove_refusal_stays_one_in_a_download(tmp_path, found):
@@ -198,27 +196,3 @@ def test_files_that_do_not_belong_here_are_refused(found):
         row_sets.load(row_sets.export(Kept("a", np.array([1])), {}), "a.safetensors", found)
     with pytest.raises(InputError, match="outside"):
         row_sets.load(row_sets.export(Kept("a", np.array([10**6])), found.model), "a.safetensors", found)
-
-
-def test_a_mask_is_compared_with_every_selector_at_its_own_size(found, arrays):
-    mine = np.array([0, 3, 50, 51, 52, 200])
-    other = Kept("other", np.array([3, 50, 60]))
-    table = row_sets.compare(found, mine, [other])
-    assert table.height == 2 * len(SELECTORS) + 1
-    for name, title in (("lrp", "LRP"), ("magnitude", "Magnitude"), ("random", "Random")):
-        for order, sign in (("LeRF", 1), ("MoRF", -1)):
-            ranking = sorted(range(found.n_rows), key=lambda row: (sign * arrays[name][row], row))
-            theirs = set(ranking[: mine.size])
-            row = table.row(by_predicate=(pl.col("compared_with") == title) & (pl.col("order") == order), named=True)
-            common = len(theirs & set(mine.tolist()))
-            assert (row["rows"], row["common"]) == (6, common)
-            assert row["jaccard"] == pytest.approx(common / (12 - common))
-    last = table.row(-1, named=True)
-    assert (last["compared_with"], last["common"], last["jaccard"]) == ("other", 2, pytest.approx(2 / 7))
-    drawn = np.random.default_rng(0)
-    shared = [
-        len(np.intersect1d(drawn.choice(found.n_rows, 6, replace=False), drawn.choice(found.n_rows, 6, replace=False)))
-        for _ in range(20_000)
-    ]
-    mean = float(np.mean([count / (12 - count) for count in shared]))
-    assert table["expected_random"][0] == pytest.approx(mean, rel=0.1)

@@ -96,18 +96,6 @@ def test_shares_that_help_are_counted_by_part():
     assert list(singles.helping(of_neurons, "h").data[0].y) == ["block 0", "block 1"]
 
 
-def test_what_a_ranking_can_reach():
-    assert singles.ceiling(1.0) == 1.0
-    assert singles.ceiling(0.28) == pytest.approx(math.sqrt(0.56 / 1.28))
-    assert singles.ceiling(-0.1) is None
-    said = singles.noise(-0.1, 0.5)
-    assert "of a ranking nothing can be expected on signed and at most about 0.82 can be expected on absolute" in said
-    assert singles.noise(None, 0.5) == ""
-
-
-# The page
-
-
 def test_the_full_part(audit):
     app = page(audit)
     assert told(app) == []
@@ -121,8 +109,8 @@ def test_the_full_part(audit):
     )
     alts = [chart.proto.alt for chart in app.get("plotly_chart")]
     assert alts[0].startswith("Rulers disagree")
-    assert "LRP 0.80 and 2.60 nats" in alts[0]
-    assert "o_proj 0%" in alts[1]
+    assert "; LRP, Spearman 0.800 (" in alts[0]
+    assert "o_proj, 0.0% of " in alts[1]
     text = "\n".join(one.value for one in app.markdown)
     assert "**80 of 80 rows** were removed one by one" in text
     assert "helps in 25%** of cases (20% to 30%)" in text

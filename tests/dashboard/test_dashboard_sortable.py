@@ -8,7 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.charts import formats, series
-from dashboard.charts.sortable import perplexities, perplexity_texts, sortable
+from dashboard.charts.sortable import of_perplexity, of_rows, perplexity, sortable
 from dashboard.state import results
 
 
@@ -30,11 +30,12 @@ def on_a_page(table):
 
 
 def test_what_is_no_number_is_null_and_what_is_too_large_is_infinite():
-    nll = pl.DataFrame({"nll": [2.0, None, math.inf, 1000.0, math.nan, 556.0]})
-    found = nll.select(perplexities(pl.col("nll")))["nll"].to_list()
-    assert found == [pytest.approx(math.exp(2)), None, math.inf, math.inf, None, pytest.approx(math.exp(556))]
-    texts = perplexity_texts(nll["nll"]).to_list()
-    assert texts == [formats.perplexity(value) for value in nll["nll"]]
+    nll = [2.0, None, math.inf, 1000.0, math.nan, 556.0]
+    known = [pytest.approx(math.exp(2)), None, math.inf, math.inf, None, pytest.approx(math.exp(556))]
+    assert [perplexity(value) for value in nll] == known
+    table = of_rows(({"nll": value} for value in nll), {"PPL": of_perplexity("nll")})
+    assert table.numbers["PPL"].to_list() == known
+    assert table.texts["PPL"].to_list() == [formats.perplexity(value) for value in nll]
 
 
 def test_cells_read_as_their_texts_also_where_a_number_has_two():

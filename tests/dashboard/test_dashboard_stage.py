@@ -18,7 +18,7 @@ def app(current, **state):
             for name in ("one", "two"):
                 drawn.add_scatter(x=[0, 1], y=[1, 2], name=name, mode="lines", line={"color": "#112233", "width": 2})
             drawn.update_layout(height=300, margin={"t": 40, "b": 60, "l": 10, "r": 10}, title={"text": "two lines"})
-            tools.show(drawn, "lines", "two lines", finding="They rise.", hero=True)
+            tools.show(drawn, "lines", finding="They rise.", hero=True)
 
         def other():
             pass

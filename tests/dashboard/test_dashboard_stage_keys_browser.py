@@ -146,7 +146,7 @@ def test_the_drawer_holds_the_settings_and_closes(new_page):
     assert not view.is_visible()
     press(page, button, took=lambda: button.get_attribute("aria-expanded") == "true")
     press(page, view)
-    page.locator("[data-testid=stPlotlyChart][aria-label*='Log gap']").wait_for()
+    page.locator("[data-testid=stPlotlyChart][aria-label*='below 0 is inverted']").wait_for()
     settled(page)
     assert view.is_visible()
     page.keyboard.press("Escape")

@@ -33,7 +33,7 @@ def families(page, selector):
 
 def open_curves(new_page):
     page = new_page("/curves")
-    chart(page, says="under LeRF")
+    chart(page, says="LeRF: lowest scores")
     settled(page)
     return page
 
@@ -43,7 +43,7 @@ def test_pages_and_figures_are_drawn_with_it_and_its_letters_are_there(new_page)
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         page.wait_for_timeout(1000)
-        chart(page, says="under LeRF")
+        chart(page, says="LeRF: lowest scores")
         assert "error" not in page.evaluate(LOADED)
         assert "loaded" in page.evaluate(LOADED)
         for what, selector in DRAWN.items():

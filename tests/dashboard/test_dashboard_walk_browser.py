@@ -7,14 +7,14 @@ pytestmark = pytest.mark.browser
 
 # Page -> words of the description of its first figure, or of its text where it has none.
 FIGURES = {
-    "Overview": "LeRF perplexity at 30% removed rows",
-    "Curves": "Measured perplexity of demo under LeRF",
-    "Agreement": "Jaccard of the masks of every pair",
-    "Depth": "Relative scores of Whole blocks",
-    "Stability": "Spearman of the scores by number",
-    "Controls": "Perplexity of each control",
-    "Downstream": "Mean over tasks (5) under LeRF",
-    "Refusal": "Malign against benign refusal",
+    "Overview": "colours by rank within a model",
+    "Curves": "LeRF: lowest scores go first",
+    "Agreement": "above the diagonal: attention",
+    "Depth": "mean score of a selector",
+    "Stability": "Spearman of the scores",
+    "Controls": "each control and references with as many rows",
+    "Downstream": "Mean over tasks (5)",
+    "Refusal": "left spares harmless prompts",
     "Rows": "mean score",
 }
 TEXTS = {

@@ -32,7 +32,6 @@ from engine.measures.fluency import Asked, reply_log_probabilities
 from engine.measures.generation import generate_under
 from engine.measures.margin import margin_of_logits, margins, margins_under
 from engine.measures.nll import Nll, negative_log_likelihood
-from engine.measures.row_examples import row_examples
 from engine.measures.row_values import row_outputs, row_relevance
 from engine.measures.states import block_states
 from engine.measures.token_rows import token_rows
@@ -112,17 +111,6 @@ def of_nll(loaded: LoadedModel, text: Windows, size: int, patch: pytest.MonkeyPa
     return [values for one in found for values in (one.window_nats, one.window_tokens, [one.nats_per_token])]
 
 
-def of_examples(loaded: LoadedModel, text: Windows, size: int, _: pytest.MonkeyPatch) -> list[Any]:
-    rows = [2, 40, 90]
-    table = row_examples(loaded, text, rows, top=20, batch_size=size)
-    # Equal tokens at the start of two windows have outputs that differ in their last bits only, so that which comes
-    # first is chance: the output at the place is compared, not the place.
-    outputs = torch.stack([row_outputs(loaded, text, row) for row in rows])
-    places = table.select("row_id", "window", "position").rows()
-    at_places = [outputs[rows.index(row), window, position].item() for row, window, position in places]
-    return [table["row_id"].to_list(), table["value"].to_list(), at_places]
-
-
 def of_tokens(loaded: LoadedModel, text: Windows, size: int, _: pytest.MonkeyPatch) -> list[Any]:
     found = token_rows(loaded, text.input_ids[0, : ALL + 1].tolist(), method="grad_x_input", batch_size=size)
     return [found.tokens["log_probability"][1:].to_list(), *(found.rows[name].to_list() for name in
@@ -170,7 +158,6 @@ CASES: dict[str, Batched] = {
     "fidelity": of_fidelity,
     "row outputs": lambda loaded, text, size, _: row_outputs(loaded, text, 40, batch_size=size),
     "row relevance": lambda loaded, text, size, _: row_relevance(loaded, text, 40, batch_size=size),
-    "row examples": of_examples,
     "rows behind tokens": of_tokens,
     "states": of_states,
     "condition": of_condition,

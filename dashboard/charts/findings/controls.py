@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
 from dashboard.charts import controls as controls_chart, formats, palette
 from dashboard.charts.findings import words
+from engine.studies.audit.control_answers import ControlAnswer
 
 Row = dict[str, Any]
 
 
-def at_equal_size(better: Sequence[str], lost: Sequence[str], when: str, *, all_destroyed: bool = False) -> str:
-    """Controls that beat Consensus-2 with as many rows, and those that do so only because they remove fewer."""
+def at_equal_size(answers: Mapping[str, ControlAnswer], when: str) -> str:
+    """Controls that beat Consensus-2 with as many rows, and those that do so only because they remove fewer. answers:
+    by control; where all stand between destroyed models, nothing is told."""
     reference = palette.title("consensus2")
-    if all_destroyed:
+    better = [name for name, answer in answers.items() if answer.answer == "better"]
+    lost = [name for name, answer in answers.items() if answer.survives is False]
+    if all(answer.answer == "saturated" for answer in answers.values()):
         return f"{reference} and every control destroy the model, {when}: nothing is told"
     if better:
         return f"{_names(better)} {words.verb(better, 'beats', 'beat')} {reference} at equal size, {when}"
@@ -135,18 +139,6 @@ def two_costs(table: pl.DataFrame) -> str:
     return (
         f"The text matters most for {palette.title(row['selector'])}: perplexity {formats.perplexity(row['nll_a'])} "
         f"against {formats.perplexity(row['nll_b'])}"
-    )
-
-
-def seeds(table: pl.DataFrame, title: str) -> str:
-    """The rate at which seeds differ most under one order."""
-    known = table.filter(pl.col("nll_sd").is_finite()).sort("nll_sd", maintain_order=True)
-    if known.is_empty():
-        return f"{title}: one seed only, no spread"
-    most = known.row(-1, named=True)
-    return (
-        f"{title}: {palette.title(most['selector'])}'s seeds differ most at {formats.rate(most['rate'])}, by "
-        f"{most['nll_sd']:.2g} nats (standard deviation)"
     )
 
 

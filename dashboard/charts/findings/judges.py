@@ -24,29 +24,23 @@ def rates(frame: pl.DataFrame) -> str:
     together, apart = refused.filter(pl.col("source") == ALL), refused.filter(pl.col("source") != ALL)
     if labelled.height:
         least, most = _ends(labelled)
-        if labelled.height == 1:
-            return f"The judge {most['judge']} agrees with people at F1 {most['value']:.2f} over all replies"
-        if _overlap(least, most):
+        if labelled.height > 1 and _overlap(least, most):
             return f"{labelled.height} judges are about as near to people: F1 {_span(least, most, '.2f')}"
-        return (
-            f"The judge {most['judge']} is nearest to people, F1 {most['value']:.2f}; {_said(least, '.2f')}, furthest"
-        )
+        first = f"The judge {most['judge']} is nearest to people, F1 {most['value']:.2f}"
+        return first if labelled.height == 1 else f"{first}; {_said(least, '.2f')}, furthest"
     if together.height > 1:
         least, most = _ends(together)
         if _overlap(least, most):
             return f"{together.height} judges call about as many replies refusals: {_span(least, most, '.1%')}"
         return f"Most replies are refusals to {_said(most, '.1%')}; fewest to {_said(least, '.1%')}"
     if apart.is_empty():
-        return "".join(
-            f"The judge {row['judge']} calls {row['value']:.1%} of the replies refusals" for row in together.to_dicts()
-        )
+        said = together.select("judge", "value").iter_rows()
+        return "".join(f"The judge {judge} calls {value:.1%} of the replies refusals" for judge, value in said)
     least, most = _ends(apart)
     if apart.height > 1 and _overlap(least, most):
         return f"The judge {most['judge']} calls about as much of every source refusals: {_span(least, most, '.1%')}"
-    if apart.height == 1:
-        return f"The judge {most['judge']} calls {most['value']:.1%} of “{most['source']}” refusals"
-    first = f"The judge {most['judge']} calls most of “{most['source']}” refusals, {most['value']:.1%}"
-    return f"{first}; least of “{least['source']}”, {least['value']:.1%}"
+    first = f"The judge {most['judge']} calls {most['value']:.1%} of “{most['source']}” refusals"
+    return first if apart.height == 1 else f"{first}, and of “{least['source']}” fewest, {least['value']:.1%}"
 
 
 def _ends(rows: pl.DataFrame) -> tuple[Row, Row]:

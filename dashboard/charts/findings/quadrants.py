@@ -8,22 +8,6 @@ from dashboard.charts import formats, palette
 from dashboard.charts.findings import words
 
 
-def quadrants(names: dict[str, list[str]], valid: str, invalid: str) -> str:
-    """Selectors by what they are called: those that are stable and `valid`, and those that are stable but `invalid`."""
-    good, bad = names.get(valid, []), names.get(invalid, [])
-    first = f"{words.titles(good)} {words.verb(good, 'is', 'are')} {valid}" if good else f"No selector is {valid}"
-    second = f"{words.titles(bad)} {words.verb(bad, 'is', 'are')} {invalid}" if bad else f"none is {invalid}"
-    return f"{first}; {second}"
-
-
-def headline(table: pl.DataFrame, valid: str, invalid: str) -> str:
-    """Of `headline.scatter`, by its column quadrant."""
-    found: dict[str, list[str]] = {}
-    for name, quadrant in table.select("selector", "quadrant").iter_rows():
-        found.setdefault(quadrant, []).append(name)
-    return quadrants(found, valid, invalid)
-
-
 def judged(verdicts: pl.DataFrame) -> str:
     """Of the table of verdicts: judged stable but invalid, or that nobody is. Published ones have numbers only."""
     known = verdicts.filter(pl.col("stable_but_invalid").is_not_null())

@@ -55,24 +55,10 @@ def _where(row: Mapping[str, str]) -> str:
     return {"mlp": "the MLP", "attention": "attention"}.get(row["sublayer"], row["sublayer"])
 
 
-def layers_alike(counts: pl.DataFrame, names: tuple[str, str]) -> str:
-    """Two masks layer by layer (`rankings.overlap`): where they are most and least alike."""
-    part = counts.filter(pl.col("jaccard").is_not_null()).sort("jaccard", maintain_order=True)
-    if part.is_empty():
-        return f"{names[0]} and {names[1]}: no layer loses a row"
-    least, most = part.row(0, named=True), part.row(-1, named=True)
-    if least["jaccard"] == most["jaccard"]:
-        return f"{names[0]} and {names[1]} are as alike in every layer: Jaccard {matrix.number(most['jaccard'])}"
-    return (
-        f"{names[0]} and {names[1]} are most alike in {_layer(most)} (Jaccard {matrix.number(most['jaccard'])}), least "
-        f"in {_layer(least)} ({matrix.number(least['jaccard'])})"
-    )
-
-
-def thickest(counts: pl.DataFrame, column: str, name: str, when: str) -> str:
+def thickest(counts: pl.DataFrame, name: str, when: str) -> str:
     """The layer of which a mask takes the largest share, and how many it spares. counts: a layer per line, with its
-    rows and those removed under `column`."""
-    layers = counts.filter(pl.col("rows") > 0).with_columns(share=pl.col(column) / pl.col("rows"))
+    rows and those `removed`."""
+    layers = counts.filter(pl.col("rows") > 0).with_columns(share=pl.col("removed") / pl.col("rows"))
     if layers.is_empty() or layers["share"].max() == 0:
         return f"{name} removes nothing {when}"
     most = layers.sort("share", maintain_order=True).row(-1, named=True)

@@ -19,8 +19,7 @@ def show(source: sources.Source) -> pl.DataFrame:
     """Differences to the own controls, and the share that depths explain; returns what is shown."""
     table = with_draws(source.table("specific"), source.table("draw_sweep") if source.has("draw_sweep") else None)
     with source.bar:
-        named = selection.switch("Order", ORDERS, "specific_order", default="LeRF")
-        order = named.lower()
+        order = selection.switch("Order", ORDERS, "specific_order", default="LeRF").lower()
         chosen = table.filter(pl.col("order") == order)
         if DECIDED not in table.columns:  # measured at the plan's rates, whatever they do to the model
             rates = sorted(set(table["rate"]))
@@ -38,22 +37,15 @@ def show(source: sources.Source) -> pl.DataFrame:
             return destroyed
     with source.hero():
         left, right = st.columns(2)
-    answers = ", ".join(f"{palette.title(row['selector'])} {row['answer']}" for row in chosen.iter_rows(named=True))
     with left:
-        alt = f"NLL of each selector's {named} mask minus its layer-matched controls': {answers}."
         told = findings.own_depths(chosen, order)
         figure = chart.differences(chosen, order)
-        tools.show(figure, f"specific-{order}", alt, key="specific-differences", finding=told, hero=True)
-    shares = chosen.filter(pl.col("depth_share").is_not_null())
-    named_shares = ", ".join(
-        f"{palette.title(row['selector'])} {row['depth_share']:.0%}" for row in shares.iter_rows(named=True)
-    )
+        tools.show(figure, f"specific-{order}", key="specific-differences", finding=told, hero=True)
     with right:
-        alt = f"Share of the {named} advantage over random that depths explain: {named_shares or 'none is defined'}."
         told = findings.depth_share(chosen)
-        tools.show(chart.shares(chosen), f"depth-share-{order}", alt, key="depth-share", finding=told, hero=True)
+        tools.show(chart.shares(chosen), f"depth-share-{order}", key="depth-share", finding=told, hero=True)
     more.say_not_finite(chosen["difference"])
-    if missing := chosen.height - shares.height:
+    if missing := chosen["depth_share"].null_count():
         st.caption(f"{missing} selector(s) have no clear advantage over random, so no share of it.")
     seeds = " to ".join(
         dict.fromkeys(str(one) for one in sorted(chosen["matched_seeds"])[:: max(1, chosen.height - 1)])
@@ -77,8 +69,7 @@ def show(source: sources.Source) -> pl.DataFrame:
 
 
 def _table(chosen: pl.DataFrame) -> pl.DataFrame:
-    order = {name: place for place, name in enumerate(palette.in_order(chosen["selector"].to_list()))}
-    chosen = chosen.sort(pl.col("selector").replace_strict(order, return_dtype=pl.Int64))
+    chosen = palette.sorted_by_selector(chosen)
     return chosen.select(
         formats.texts(chosen["selector"], palette.title).alias("Selector"),
         formats.texts(chosen["rate"], formats.rate).alias("Rows removed"),

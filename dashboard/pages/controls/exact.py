@@ -79,15 +79,9 @@ def _moves(source: sources.Source, table: pl.DataFrame, verdicts: pl.DataFrame) 
     figure = exact_chart.before_after(
         wide, rewrites, unmoved=0.0 if moved else 1.0, heading=heading, below=below, title=title, text=text
     )
-    told = [
-        f"{palette.title(row['selector'])} "
-        + ", ".join(f"{name} {'–' if row[one] is None else text(row[one])}" for one, name in rewrites.items())
-        for row in wide.iter_rows(named=True)
-    ]
-    alt = f"{heading}. {'; '.join(told)}."
     below = f"{heading}; {below}"
     finding = findings.rewrites(verdicts)
-    tools.show(figure, f"exact-{measure}", alt, key="exact-moves", finding=finding, below=below, hero=True)
+    tools.show(figure, f"exact-{measure}", key="exact-moves", finding=finding, below=below, hero=True)
     more.say_not_finite(*(wide[name] for name in rewrites))
 
 
@@ -101,13 +95,9 @@ def _decoys(table: pl.DataFrame) -> None:
         heading=f"Where {count} rows without effect rank", below="their weights and outputs are huge",
         title="share of the decoys", tickformat=".0%", text=lambda value: f"{value:.0%}", hover=_decoys_hover, top=1.0,
     )  # fmt: skip
-    shares = ", ".join(
-        f"{palette.title(row['selector'])} {row['protected']:.0%}" for row in means.iter_rows(named=True)
-    )
-    alt = f"Share of decoy rows among the top {rate} of each ranking: {shares}."
     below = f"{count} rows without effect, of huge weights and outputs"
     told = findings.decoys(means, rate)
-    tools.show(figure, "decoys", alt, key="decoys", finding=told, below=below, hero=True)
+    tools.show(figure, "decoys", key="decoys", finding=told, below=below, hero=True)
 
 
 def _decoys_hover(row: Row) -> str:
@@ -118,8 +108,7 @@ def _decoys_hover(row: Row) -> str:
 
 
 def _answers(verdicts: pl.DataFrame) -> pl.DataFrame:
-    order = {name: place for place, name in enumerate(palette.in_order(verdicts["selector"].to_list()))}
-    verdicts = verdicts.sort(pl.col("selector").replace_strict(order, return_dtype=pl.Int64))
+    verdicts = palette.sorted_by_selector(verdicts)
     return verdicts.select(
         formats.texts(verdicts["selector"], palette.title).alias("Selector"),
         pl.col("invariance").replace(WORDS).alias("Ranking"),

@@ -1,4 +1,4 @@
-"""The other parts of the page Controls: rank distribution, dangerous groups, a second domain, seeds."""
+"""The other parts of the page Controls: rank distribution, dangerous groups, a second domain."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import controls, formats, groups, lines as lines_chart, palette
+from dashboard.charts import controls, formats, groups, palette
 from dashboard.charts.findings import controls as findings
-from dashboard.charts.lines import Axis
 from dashboard.show import layout, selection, tools
 from dashboard.state import sources
 from engine.studies.claims.audit_claims import domain_sentence
@@ -32,15 +31,9 @@ def say_not_finite(*values: pl.Series) -> None:
 def rank_distribution(source: sources.Source) -> pl.DataFrame:
     """Of Consensus-2's mask: rows that both methods' masks hold, one, or neither."""
     table = source.table("rank_distribution").sort("rate")
-    parts = [
-        f"at {formats.rate(row['rate'])} {row['both']:.0%} are in both masks"
-        for row in table.iter_rows(named=True)
-        if row["both"] is not None
-    ]
     with source.hero():
         tools.show(
-            controls.rank_shares(table), "rank-distribution",
-            f"Shares of Consensus-2's LeRF mask: {', '.join(parts)}.", key="rank-shares",
+            controls.rank_shares(table), "rank-distribution", key="rank-shares",
             finding=findings.rank_distribution(table, 0.3), hero=True,
         )  # fmt: skip
     st.caption(
@@ -63,18 +56,13 @@ def dangerous(source: sources.Source) -> pl.DataFrame:
         below=f"LeRF masks at {rate}", title="share of the mask's rows", tickformat=".3~%",
         text=lambda value: f"{value:.1%}", hover=_summary_hover,
     )  # fmt: skip
-    counted, what = ("confirmed_groups", "Dangerous groups") if compared else ("dangerous_groups", "Above the limit")
-    alt = ", ".join(
-        f"{palette.title(row['selector'])} {row[counted]} of {row['groups']}" for row in summary.iter_rows(named=True)
-    )
     told = findings.dangerous(
         summary,
         "confirmed_share" if compared else "share",
         "dangerous groups" if compared else "groups above the limit",
     )
-    alt = f"{what} per selector at {rate}: {alt}."
     with source.hero():
-        tools.show(figure, "dangerous-share", alt, key="dangerous-share", finding=told, hero=True)
+        tools.show(figure, "dangerous-share", key="dangerous-share", finding=told, hero=True)
     st.caption(
         "A group is the removed rows of one block's attention or MLP; above the limit, removing it alone more than "
         "doubles the perplexity. That may be true of any rows there. It is called dangerous if it also does more harm "
@@ -92,13 +80,7 @@ def dangerous(source: sources.Source) -> pl.DataFrame:
         part = table.filter(pl.col("sublayer") == sublayer)
         if part.height:
             with column:
-                ringed = part.filter("confirmed" if "confirmed" in part.columns else "dangerous").height
-                words = "dangerous" if "confirmed" in part.columns else "above the limit"
-                tools.show(
-                    groups.groups(part, title),
-                    f"groups-{sublayer}",
-                    f"Perplexity with the masked rows of one block's {title} removed alone; {ringed} are {words}.",
-                )
+                tools.show(groups.groups(part, title), f"groups-{sublayer}")
     return table
 
 
@@ -131,18 +113,10 @@ def domain(source: sources.Source) -> pl.DataFrame:
             title="agreement", text=lambda value: f"{value:.3f}", hover=_domain_hover, top=1.0,
         )  # fmt: skip
         told = findings.two_texts(chosen, rate)
-        tools.show(
-            figure, "domain-agreement", _domain_alt(chosen, rate), key="domain-agreement", finding=told, hero=True
-        )
+        tools.show(figure, "domain-agreement", key="domain-agreement", finding=told, hero=True)
     with right:
-        tools.show(
-            groups.two_corpora(chosen, (first, second)),
-            "domain-perplexity",
-            f"LeRF perplexity at {formats.rate(rate)} of each selector calibrated on {first} and on {second}.",
-            key="domain-perplexity",
-            finding=findings.two_costs(chosen),
-            hero=True,
-        )
+        figure, told = groups.two_corpora(chosen, (first, second)), findings.two_costs(chosen)
+        tools.show(figure, "domain-perplexity", key="domain-perplexity", finding=told, hero=True)
     say_not_finite(chosen["nll_a"], chosen["nll_b"])
     layout.section("Is it the domain, or the draw?")
     if source.has("domain_draws"):
@@ -195,49 +169,4 @@ def _domain_hover(row: Row) -> str:
         f"{name} {row[column]:.4f}"
         for column, name in (("spearman", "Spearman"), ("jaccard", "Jaccard"))
         if row[column] is not None
-    )
-
-
-def _domain_alt(chosen: pl.DataFrame, rate: float) -> str:
-    texts = [
-        f"{palette.title(row['selector'])} {row['jaccard']:.2f}"
-        for row in chosen.iter_rows(named=True)
-        if row["jaccard"] is not None
-    ]
-    return f"Jaccard of masks at {formats.rate(rate)} from two calibration texts: {', '.join(texts)}."
-
-
-def seeds(source: sources.Source) -> pl.DataFrame:
-    """The spread of selectors that have seeds."""
-    table = source.table("seeds")
-    with source.hero():
-        columns = st.columns(2)
-    for column, (order, title) in zip(columns, (("lerf", "LeRF"), ("morf", "MoRF")), strict=True):
-        part = table.filter(pl.col("order") == order)
-        if part.height:
-            with column:
-                figure = lines_chart.lines(
-                    part, Axis("rate", "rows removed", "share"), Axis("nll_mean", "perplexity", "perplexity"),
-                    heading=title, below="mean over seeds, bars: standard deviation", error="nll_sd",
-                    hover=_seeds_hover,
-                )  # fmt: skip
-                most = part.sort("nll_sd", nulls_last=False).row(-1, named=True)
-                tools.show(
-                    figure,
-                    f"seeds-{order}",
-                    f"Perplexity of seeded selectors under {title} with the spread over seeds; largest at "
-                    f"{formats.rate(most['rate'])}, {most['nll_sd'] or 0:.3f} nats.",
-                    finding=findings.seeds(part, title),
-                    hero=True,
-                )
-    st.caption("Every seed is a ranking of its own. A difference smaller than this spread says nothing.")
-    return table
-
-
-def _seeds_hover(row: Row) -> str:
-    sd = f" ± {row['nll_sd']:.4f}" if row["nll_sd"] is not None else ""
-    mean, least, most = (formats.perplexity(row[name]) for name in ("nll_mean", "nll_min", "nll_max"))
-    return (
-        f"removed {formats.rate(row['rate'])}, {row['seeds']} seeds<br>perplexity {mean} ({least} to {most})<br>"
-        f"NLL {row['nll_mean']:.4f}{sd} nats per token"
     )

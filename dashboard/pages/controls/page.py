@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import controls as controls_chart, formats, palette
+from dashboard.charts import controls as controls_chart, formats
 from dashboard.charts.findings import controls as findings
 from dashboard.pages.controls import claims, depth, exact, more, protocols, singles
 from dashboard.show import layout, selection, tools
@@ -18,15 +16,16 @@ from engine.studies.audit.control_answers import ControlAnswer, control_answers
 
 HOW_TO_READ = (
     "Each part asks what else could explain a good result: fewer rows, the right depth, one method alone, the text, "
-    "the seed, the choice of sets instead of single units, how the weights are written, the protocol. A result is "
+    "the choice of sets instead of single units, how the weights are written, the protocol. A result is "
     "worth as much as the controls that it beats."
 )
 LINE = "What else could explain a good result? It is worth as much as the controls that it beats."
 STEMS = (
-    "controls", "specific", "rank_distribution", "dangerous_summary", "domain", "seeds", "singles_selectors",
+    "controls", "specific", "rank_distribution", "dangerous_summary", "domain", "singles_selectors",
     "invariance_rewrites", "protocols_claims",
 )  # fmt: skip
 ORDERS = ("LeRF", "MoRF")
+Answers = tuple[dict[str, ControlAnswer], bool]  # by control; whether the errors are over blocks of windows
 WHAT = {
     "lrp_layer_matched": "as many rows as LRP's mask in every layer, drawn at random: was it only the depth?",
     "ig_layer_matched": "the same with IG's counts",
@@ -49,7 +48,6 @@ def render() -> None:
         "Rank distribution": more.rank_distribution,
         "Dangerous groups": more.dangerous,
         "Second domain": more.domain,
-        "Seeds": more.seeds,
         "Single units": singles.show,
         "Exact controls": exact.exact,
         "Protocols": protocols.show,
@@ -77,7 +75,7 @@ def _controls(source: sources.Source) -> pl.DataFrame:
     answers = _answers(source, order, rate)
     with source.hero():
         tools.show(
-            controls_chart.dumbbells(chosen), f"controls-{order}", _alt(chosen, order, rate), key="dumbbells",
+            controls_chart.dumbbells(chosen), f"controls-{order}", key="dumbbells",
             finding=_finding(chosen, answers, f"{named} at {formats.rate(rate)}"),
             below="each control and references with as many rows", hero=True,
         )  # fmt: skip
@@ -89,49 +87,15 @@ def _controls(source: sources.Source) -> pl.DataFrame:
             "evidence by itself."
         )
     if answers is not None:
-        _told(answers)
+        _told(*answers)
     with st.expander("What each control asks"):
         for control in controls_chart.in_control_order(list(WHAT)):
             st.markdown(f"**{controls_chart.control_title(control)}**: {WHAT[control]}")
     return chosen
 
 
-def _alt(chosen: pl.DataFrame, order: str, rate: float) -> str:
-    own = chosen.filter(pl.col("size_matched_to").is_null())
-    means = own.group_by("control").agg(pl.col("nll").mean())
-    values = {row["control"]: row["nll"] for row in means.iter_rows(named=True)}
-    texts = [
-        f"{controls_chart.control_title(name)} {formats.perplexity(values[name])}"
-        for name in controls_chart.in_control_order(list(values))
-    ]
-    return f"Perplexity of each control under {order} at {formats.rate(rate)}: {', '.join(texts)}."
-
-
-@dataclass(frozen=True)
-class Answers:
-    """Does a control beat Consensus-2 at equal size? By control, and whether the errors are over blocks of windows."""
-
-    by_control: dict[str, ControlAnswer]
-    blocks: bool
-
-    @property
-    def better(self) -> list[str]:
-        """Those that do."""
-        return [name for name, answer in self.by_control.items() if answer.answer == "better"]
-
-    @property
-    def lost(self) -> list[str]:
-        """Those that do at the full rate only, because they remove fewer rows."""
-        return [name for name, answer in self.by_control.items() if answer.survives is False]
-
-    @property
-    def all_destroyed(self) -> bool:
-        """Does every comparison at equal size stand between two destroyed models?"""
-        return all(answer.answer == "saturated" for answer in self.by_control.values())
-
-
 def _answers(source: sources.Source, order: str, rate: float) -> Answers | None:
-    """None where no differences were measured."""
+    """Does a control beat Consensus-2 at equal size? None where no differences were measured."""
     if not source.has("control_differences"):
         return None
     with layout.told():
@@ -140,25 +104,20 @@ def _answers(source: sources.Source, order: str, rate: float) -> Answers | None:
         )
         drawn = source.table("draw_sweep") if source.has("draw_sweep") else None
         found = {answer.control: answer for answer in control_answers(differences, drawn)}
-        return Answers(found, has_blocks(differences)) if found else None
+        return (found, has_blocks(differences)) if found else None
     return None
 
 
 def _finding(chosen: pl.DataFrame, answers: Answers | None, when: str) -> str:
     if answers is None:
         return findings.as_measured(chosen, f"under {when}")
-    return findings.at_equal_size(answers.better, answers.lost, when, all_destroyed=answers.all_destroyed)
+    return findings.at_equal_size(answers[0], when)
 
 
-def _told(found: Answers) -> None:
+def _told(answers: dict[str, ControlAnswer], blocks: bool) -> None:
     """The answers in words, with intervals."""
     layout.section("Does a control beat Consensus-2 at equal size?")
-    answers = found.by_control
-    if found.all_destroyed:
-        st.markdown("**Nothing is told:** at this rate Consensus-2 and every control destroy the model.")
-    else:
-        st.markdown(_verdict(found.better, found.lost))
-    if not found.blocks:
+    if not blocks:
         st.caption(
             "Errors take evaluation windows as independent, which makes them too small; "
             "`selector-audit analyze MODEL controls` measures them over blocks of windows."
@@ -184,17 +143,4 @@ def _told(found: Answers) -> None:
             "Rows": st.column_config.NumberColumn(format="localized"),
             **dict.fromkeys(("Difference (nats)", "Standard error", "95% from", "to"), more.four_digits()),
         },
-    )
-
-
-def _verdict(better: list[str], lost: list[str]) -> str:
-    def names(controls: list[str]) -> str:
-        return ", ".join(controls_chart.control_title(name) for name in controls_chart.in_control_order(controls))
-
-    first = f"**Yes:** {names(better)}." if better else "**No**, none clearly (p ≤ .05 after Holm over the controls)."
-    if not lost:
-        return first
-    return (
-        f"{first} Better than {palette.title('consensus2')} at the full rate, but only because fewer rows are removed: "
-        f"{names(lost)}."
     )

@@ -21,14 +21,10 @@ def show(source: sources.Source) -> pl.DataFrame:
     """The part of the page; returns the claims that are shown."""
     claims = source.table("protocols_claims")
     heading = protocols.heading(claims)
-    names, found = protocols.shares(claims)
-    told = "; ".join(
-        f"{palette.title(a)} before {palette.title(b)} {found[a, b][0]} of {found[a, b][1]}"
-        for a in names for b in names if (a, b) in found
-    )  # fmt: skip
-    figure, alt = protocols.order_matrix(claims, heading), f"{heading}. {told}."
     with source.hero():
-        tools.show(figure, "protocols", alt, key="protocol-order", finding=heading, hero=True)
+        tools.show(
+            protocols.order_matrix(claims, heading), "protocols", key="protocol-order", finding=heading, hero=True
+        )
     st.markdown(layout.plain(summary(claims)))
     st.caption(
         "A protocol is what is done to the chosen units (set to zero, to their mean, to what they say in another "
@@ -87,12 +83,7 @@ def _areas(table: pl.DataFrame) -> None:
         else "Largest area: " + ", ".join(f"{palette.title(selector)} ({name})" for name, selector in best)
     )
     below = f"{protocols.UNITS[unit].lower()}, {protocols.METRICS[metric]}; 0 knows nothing; bars: 95% intervals"
-    told = "; ".join(
-        f"{palette.title(row['selector'])} {row['intervention']} {protocols.area_text(row)}"
-        for row in chosen.iter_rows(named=True)
-    )
-    figure, alt = protocols.areas(chosen, heading, below), f"{heading}. {told}."
-    tools.show(figure, "protocol-areas", alt, key="protocol-areas", finding=heading)
+    tools.show(protocols.areas(chosen, heading, below), "protocol-areas", key="protocol-areas", finding=heading)
     more.say_not_finite(chosen["area"].fill_null(float("nan")))
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from operator import itemgetter
 
 import polars as pl
 import streamlit as st
 
 from dashboard.charts import formats, palette, singles
-from dashboard.charts.sortable import sortable
+from dashboard.charts.sortable import Cell, Row, of_rows
 from dashboard.pages.controls import more
 from dashboard.show import grid, layout, selection, tools
 from dashboard.state import sources
 from engine.results.tables import command
 
 _UNITS = {"row": "Rows", "neuron": "Neurons"}
-Row = dict[str, Any]
 
 
 def show(source: sources.Source) -> pl.DataFrame:
@@ -47,16 +47,9 @@ def _rulers(source: sources.Source, chosen: pl.DataFrame, ruler: str, kind: str)
         return
     measured = found.filter(pl.col("lerf_nll").is_finite())
     draw = singles.scatter if measured.height else singles.intervals
-    said = ", ".join(
-        f"{palette.title(row['selector'])} {row['single']:.2f}"
-        + (f" and {row['lerf_nll']:.2f} nats" if row["lerf_nll"] is not None else "")
-        for row in found.iter_rows(named=True)
-    )
-    alt = f"{heading}. Spearman of scores and {ruler} effects of single {singles.KINDS[kind]}"
-    alt += f" against the NLL of LeRF masks at 30%: {said}." if measured.height else f": {said}."
-    name = f"single-against-set-{kind}"
+    figure = draw(found, heading, ruler, kind)
     with source.hero():
-        tools.show(draw(found, heading, ruler, kind), name, alt, key="single-against-set", finding=heading, hero=True)
+        tools.show(figure, f"single-against-set-{kind}", key="single-against-set", finding=heading, hero=True)
     if measured.is_empty():
         again = command("singles").replace("singles", "sweep singles")
         st.info(f"No sweep has measured the LeRF masks at 30% here; run `{again}` to see both rulers.")
@@ -80,45 +73,45 @@ def _sample(units: pl.DataFrame, kind: str) -> None:
         f"chance, on {row['effect_windows']} windows ({row['tokens']:,} tokens). Removing {one} **helps in {helps}, "
         f"and beyond its error in {row['helps_clear']:.1%}. The median effect is "
         f"{formats.rounded(row['median_effect'])} nats per token, the largest "
-        f"{formats.rounded(row['largest_effect'])}{larger}. "
-        + singles.noise(row["split_half_signed"], row["split_half_absolute"])
+        f"{formats.rounded(row['largest_effect'])}{larger}."
     )
 
 
 def _numbers(chosen: pl.DataFrame, recall: pl.DataFrame) -> None:
     """Every ranking with its intervals, and how much of the top it finds."""
-    tops = sorted(set(recall["top"]))
     by_ranking = {(row["selector"], row["seed"], row["top"]): row for row in recall.iter_rows(named=True)}
-    order = palette.in_order(chosen["selector"].to_list())
-    rows = sorted(chosen.iter_rows(named=True), key=lambda row: (order.index(row["selector"]), row["seed"] or 0))
-    lines, numbers = [], []
-    for row in rows:
-        seed = "" if row["seed"] is None else f" (seed {row['seed']})"
-        line = {
-            "Selector": palette.title(row["selector"]) + seed,
-            "Signed": _with_interval(row, "signed_spearman", "signed"),
-            "Absolute": _with_interval(row, "absolute_spearman", "absolute"),
-            "Sign agreement": _with_interval(row, "sign_agreement", "sign") + ("" if row["gives_signs"] else " *"),
-        }
-        number = {
-            "Signed": row["signed_spearman"], "Absolute": row["absolute_spearman"],
-            "Sign agreement": row["sign_agreement"],
-        }  # fmt: skip
-        for top in tops:
-            found = by_ranking.get((row["selector"], row["seed"], top))
-            at = f"top {formats.rate(top)}"
-            line[f"{at}: found"] = "–" if found is None else f"{found['top_found']} of {found['top_sampled']}"
-            line[f"{at}: missed at most"] = "–" if found is None else f"{found['top_missed_high']:.0%}"
-            number[f"{at}: found"] = None if found is None else found["top_recall"]
-            number[f"{at}: missed at most"] = None if found is None else found["top_missed_high"]
-        nll = row["lerf_nll"]
-        lines.append({**line, "LeRF at 30% (nats)": "–" if nll is None else f"{nll:.4f}"})
-        numbers.append({**number, "LeRF at 30% (nats)": nll})
-    texts = pl.DataFrame(lines, infer_schema_length=None)
-    grid.show(
-        sortable(texts, pl.DataFrame(numbers, infer_schema_length=None).cast(pl.Float64)),
-        alt="Every ranking with its intervals",
+    rows = palette.sorted_by_selector(chosen.sort("seed", nulls_last=False)).iter_rows(named=True)
+
+    def ranking(row: Row) -> str:
+        return palette.title(row["selector"]) + ("" if row["seed"] is None else f" (seed {row['seed']})")
+
+    def correlation(column: str, name: str) -> tuple[Cell, Cell]:
+        return lambda row: _with_interval(row, column, name), itemgetter(column)
+
+    def of_top(top: float, value: str, text: Callable[[Row], str]) -> tuple[Cell, Cell]:
+        def found(row: Row) -> Row | None:
+            return by_ranking.get((row["selector"], row["seed"], top))
+
+        return (
+            lambda row: "–" if (line := found(row)) is None else text(line),
+            lambda row: None if (line := found(row)) is None else line[value],
+        )
+
+    columns: dict[str, Cell | tuple[Cell, Cell]] = {
+        "Selector": ranking, "Signed": correlation("signed_spearman", "signed"),
+        "Absolute": correlation("absolute_spearman", "absolute"),
+        "Sign agreement": correlation("sign_agreement", "sign"),
+    }  # fmt: skip
+    for top in sorted(set(recall["top"])):
+        at = f"top {formats.rate(top)}"
+        columns[f"{at}: found"] = of_top(
+            top, "top_recall", lambda line: f"{line['top_found']} of {line['top_sampled']}"
+        )
+        columns[f"{at}: missed at most"] = of_top(top, "top_missed_high", lambda line: f"{line['top_missed_high']:.0%}")
+    columns["LeRF at 30% (nats)"] = (
+        lambda row: "–" if row["lerf_nll"] is None else f"{row['lerf_nll']:.4f}", itemgetter("lerf_nll")
     )  # fmt: skip
+    grid.show(of_rows(rows, columns), alt="Every ranking with its intervals")
     st.caption(
         "Found: of the sampled units with the largest effects, those that the ranking has among as large a share of "
         "all units. Missed at most: upper 95% bound of the share that it misses of all units with effects so large. "
@@ -131,7 +124,7 @@ def _with_interval(row: Row, column: str, name: str) -> str:
     if value is None:
         return "–"
     shown = f"{value:.2f}" if low is None else f"{value:.2f} ({low:.2f} to {high:.2f})"
-    return shown.replace("-", "−")
+    return shown.replace("-", "−") + ("" if name != "sign" or row["gives_signs"] else " *")
 
 
 def _helping(table: pl.DataFrame, kind: str) -> None:
@@ -139,8 +132,6 @@ def _helping(table: pl.DataFrame, kind: str) -> None:
     least, most = (found.sort("helps", maintain_order=True).row(place, named=True) for place in (0, -1))
     heading = f"Helps when removed: {least['helps']:.0%} to {most['helps']:.0%}"
     heading += f", most in {most['part']}" if most["helps"] > least["helps"] else ""
-    said = ", ".join(f"{row['part']} {row['helps']:.0%}" for row in found.iter_rows(named=True))
-    alt = f"Share of single {singles.KINDS[kind]} whose removal lowers the NLL: {said}."
     figure = singles.helping(found, heading)
-    tools.show(figure, f"singles-helping-{kind}", alt, key="singles-helping", finding=heading)
+    tools.show(figure, f"singles-helping-{kind}", key="singles-helping", finding=heading)
     more.say_not_finite(table["effect"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import differences as chart, formats, palette
+from dashboard.charts import differences as chart
 from dashboard.charts.findings import curves as findings
 from dashboard.show import selection, tools
 from dashboard.state import sources
@@ -41,18 +41,8 @@ def render(picked: sources.Source) -> pl.DataFrame:
     lerf, gaps = (chart.over_seeds(whole, kind, rate, drawn) for kind in ("lerf", "gap"))
     if lerf.height:
         apart = sum(map(chart.apart, lerf.iter_rows(named=True)))
-        close = [
-            f"{palette.title(row['selector_a'])} and {palette.title(row['selector_b'])}"
-            for row in lerf.iter_rows(named=True)
-            if not chart.apart(row)
-        ]
-        tools.show(
-            chart.pairs(lerf, rate),
-            "differences",
-            f"NLL of every selector's LeRF mask minus every other's at {formats.rate(rate)}; not told apart: "
-            f"{', '.join(close) or 'none'}.",
-            finding=findings.differences(apart, lerf.height, rate),
-        )
+        told = findings.differences(apart, lerf.height, rate)
+        tools.show(chart.pairs(lerf, rate), "differences", finding=told)
     destroyed = int(lerf["saturated"].sum())
     beyond = f" Of {destroyed} pairs both masks destroy the model: these are not compared." if destroyed else ""
     st.caption(f"Told apart: p at most {chart.LEVEL:g} after Holm.{beyond} {errors_note(whole, drawn is not None)}")

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import curves as curve_chart, formats, lines, series
+from dashboard.charts import curves as curve_chart, formats, lines
 from dashboard.show import selection, tools
 from dashboard.state import sources
 
@@ -32,8 +32,7 @@ def render(picked: sources.Source, points: pl.DataFrame, orders: Sequence[str]) 
                 over_seeds(shown.filter(order=order)), lines.Axis("rate", "rows removed", "share"),
                 lines.Axis("value", f"{name}, {unit}"), heading=heading, error="error", hover=_hover,
             )  # fmt: skip
-            alt = f"{name} ({unit}) under {series.ORDER_TITLES[order]} against removed rows, one line per selector."
-            tools.show(figure, f"measure-{name}-{order}", alt)
+            tools.show(figure, f"measure-{name}-{order}")
     return shown
 
 

@@ -56,31 +56,31 @@ def render() -> None:
             help_text="Thin dotted lines, open symbols, the same axes.",
         )  # fmt: skip
         drawn, overlay, orders, relative = _choose_points(picked.kind, curves, picked.model, offered.get(overlay_name))
-        pinned = _pinned(offered)
     if drawn.points.is_empty():
         st.info("Nothing is chosen: choose at least one selector and a range of rates that holds a measured point.")
         return
     if relative and view in (CURVES, MODELS):
-        _say_what_cannot_be_divided(drawn, overlay, pinned)
+        shown_of = [one for one in (drawn, overlay) if one]
+        _say_without_baseline({one.name: series.unmasked_nll(one.curves.frame, one.model) for one in shown_of})
     values = series.download_values(drawn.points, drawn.model, drawn.source)
     notes = _notes(drawn, overlay)
     if under:
-        notes.insert(0, f"Rows changed by the intervention {under}; what is laid over or pinned is as its sweep is.")
+        notes.insert(0, f"Rows changed by the intervention {under}; what is laid over is as its sweep is.")
     provenance = [curves.provenance, *([overlay.curves.provenance] if overlay else [])]
     if view == CURVES:
-        _curves_tab(picked, drawn, overlay, orders, relative, pinned, under)
+        _curves_tab(picked, drawn, overlay, orders, relative, under)
         layout.how_to_read(HOW_TO_READ)
     elif view == GAP:
-        _gap_tab(picked, drawn, overlay, pinned)
+        _gap_tab(picked, drawn, overlay)
     elif view == VALUES:
-        _values_tab(drawn, overlay, pinned)
+        _values_tab(drawn, overlay)
     elif view == MODELS:
         beside = list(basket.chosen(offered).values()) or offers.beside(picked.kind, offered)
         if overlay:
             st.caption(
                 f"Every model has a panel of its own here; nothing is laid over: {layout.plain(overlay.source)}."
             )
-        values = _models_tab(beside, drawn, orders, relative, pinned)
+        values = _models_tab(beside, drawn, orders, relative)
         notes = ["Models differ in size, text and vocabulary: compare shapes, not heights."]
         notes += _starts([(offer.name, offer.curves) for offer in beside])
         provenance = [offer.curves.provenance for offer in beside]
@@ -96,8 +96,8 @@ def render() -> None:
         with layout.told():
             values = differences.render(picked)
             notes, provenance = list(differences.NOTES), picked.provenance
-        if overlay or pinned:
-            st.caption("Differences are paired within one run, so that nothing of what is laid over or pinned is here.")
+        if overlay:
+            st.caption("Differences are paired within one run, so that nothing of what is laid over is here.")
     name = f"curves-{tools.file_name(drawn.model)}"
     tools.end(values, name, *notes, *dict.fromkeys(provenance))
 
@@ -115,20 +115,6 @@ def _intervention(run: Path) -> tuple[results.Curves, str]:
         "text, or to what they are on another window.",
     )  # fmt: skip
     return found[name], name
-
-
-def _pinned(offered: dict[str, offers.Offer]) -> curve_chart.Pinned | None:
-    """The curve that stays whatever else is chosen."""
-    curves = offers.pins(offered)
-    name = selection.choose(
-        "Pin", [NOTHING, *curves], "pin",
-        help_text="One curve of any model or run as a broad band behind the others; it stays when you choose others.",
-    )  # fmt: skip
-    if name == NOTHING:
-        return None
-    offer, selector = curves[name]
-    found = series.points(offer.curves.frame, offer.model, [selector], results.ORDERS, (0.0, 1.0))
-    return curve_chart.Pinned(name, found, series.unmasked_nll(offer.curves.frame, offer.model))
 
 
 def _choose_points(
@@ -163,13 +149,6 @@ def _choose_points(
     )
 
 
-def _say_what_cannot_be_divided(drawn: Drawn, overlay: Drawn | None, pinned: curve_chart.Pinned | None) -> None:
-    baselines = {one.name: series.unmasked_nll(one.curves.frame, one.model) for one in (drawn, overlay) if one}
-    if pinned is not None:
-        baselines[pinned.name] = pinned.baseline
-    _say_without_baseline(baselines)
-
-
 def _say_without_baseline(baselines: dict[str, float | None]) -> None:
     missing = [name for name, baseline in baselines.items() if baseline is None]
     if missing:
@@ -180,13 +159,7 @@ def _say_without_baseline(baselines: dict[str, float | None]) -> None:
 
 
 def _curves_tab(
-    picked: sources.Source,
-    drawn: Drawn,
-    overlay: Drawn | None,
-    orders: list[str],
-    relative: bool,
-    pinned: curve_chart.Pinned | None,
-    under: str,
+    picked: sources.Source, drawn: Drawn, overlay: Drawn | None, orders: list[str], relative: bool, under: str
 ) -> None:
     """under: the intervention that was chosen, "" where there is no choice."""
     zeroed = under in ("", results.ZERO)
@@ -197,7 +170,7 @@ def _curves_tab(
             drawn.points, order, relative=relative, baseline=unmasked,
             overlay=overlay.points if overlay else None,
             overlay_baseline=series.unmasked_nll(overlay.curves.frame, overlay.model) if overlay else None,
-            overlay_name=overlay.source if overlay else "", pinned=pinned, saturated=drawn.curves.saturated_above,
+            overlay_name=overlay.source if overlay else "", saturated=drawn.curves.saturated_above,
         )
         for order in orders
     }  # fmt: skip
@@ -208,64 +181,37 @@ def _curves_tab(
         for (order, figure), column in zip(figures.items(), st.columns(len(orders)), strict=True):
             with column:
                 tools.show(
-                    figure,
-                    f"{tools.file_name(drawn.model)}-{order}",
-                    _alt(drawn, order),
-                    key=point.key_of(order),
-                    clickable=clickable,
+                    figure, f"{tools.file_name(drawn.model)}-{order}", key=point.key_of(order), clickable=clickable,
                     finding=findings.curve(drawn.points, order, shift=curve_chart.subtracted(unmasked, relative)),
-                    below=f"{done}; ".join(curve_chart.ORDER_HEADINGS[order]),
-                    hero=True,
-                )
+                    below=f"{done}; ".join(curve_chart.ORDER_HEADINGS[order]), hero=True,
+                )  # fmt: skip
 
 
-def _gap_tab(picked: sources.Source, drawn: Drawn, overlay: Drawn | None, pinned: curve_chart.Pinned | None) -> None:
+def _gap_tab(picked: sources.Source, drawn: Drawn, overlay: Drawn | None) -> None:
     gaps = series.gaps(drawn.points)
     if gaps.is_empty():
         st.info("The gap needs both orders: choose “Both” and at least one selector measured in both.")
         return
-    beside = ""
-    held = _gaps_beside(pinned.name, pinned.points) if pinned is not None else None
-    other = _gaps_beside(overlay.source, overlay.points) if overlay is not None else None
-    if pinned is not None and held is not None:
-        beside += f" Pinned: {pinned.name}."
-    if overlay is not None and other is not None:
-        beside += f" Laid over: {overlay.source}."
+    other = series.gaps(overlay.points) if overlay else gaps.clear()
+    over = overlay.source if overlay else ""
+    if overlay and other.is_empty():
+        st.info(f"Not drawn: {layout.plain(over)}. A gap needs both orders, and it was measured in one.")
     with picked.hero():
         tools.show(
-            curve_chart.gap(
-                gaps, held, pinned.name if pinned else "", overlay=other, overlay_name=overlay.source if overlay else ""
-            ),
-            f"{tools.file_name(drawn.model)}-gap",
-            f"Log gap between MoRF and LeRF for {drawn.name} against removed rows, one line per selector.{beside}",
-            finding=findings.gap(gaps),
-            below="NLL(MoRF) − NLL(LeRF): large is good, below 0 is inverted",
-            hero=True,
-        )
+            curve_chart.gap(gaps, other, over), f"{tools.file_name(drawn.model)}-gap", finding=findings.gap(gaps),
+            below="NLL(MoRF) − NLL(LeRF): large is good, below 0 is inverted", hero=True,
+        )  # fmt: skip
     grid.show(series.gap_table(gaps), height=320, alt=f"Gaps of {drawn.name}")
-    for name, more in ((overlay.source if overlay else "", other), (f"Pinned: {pinned.name}" if pinned else "", held)):
-        if more is not None:
-            st.caption(layout.plain(name))
-            grid.show(series.gap_table(more), alt=f"Gaps of {name}")
+    if other.height:
+        st.caption(layout.plain(over))
+        grid.show(series.gap_table(other), alt=f"Gaps of {over}")
 
 
-def _gaps_beside(name: str, points: pl.DataFrame) -> pl.DataFrame | None:
-    """Gaps of what is pinned or laid over; None, and a line that says why, where there is none."""
-    found = series.gaps(points)
-    if found.height:
-        return found
-    st.info(f"Not drawn: {layout.plain(name)}. A gap needs both orders, and it was measured in one.")
-    return None
-
-
-def _values_tab(drawn: Drawn, overlay: Drawn | None, pinned: curve_chart.Pinned | None) -> None:
+def _values_tab(drawn: Drawn, overlay: Drawn | None) -> None:
     _values(drawn.name, drawn.points)
-    beside = [(overlay.source, overlay.points)] if overlay else []
-    if pinned is not None:
-        beside.append((f"Pinned: {pinned.name}", pinned.points))
-    for name, points in beside:
-        st.caption(layout.plain(name))
-        _values(name, points)
+    if overlay:
+        st.caption(layout.plain(overlay.source))
+        _values(overlay.source, overlay.points)
 
 
 def _values(name: str, points: pl.DataFrame) -> None:
@@ -276,9 +222,7 @@ def _values(name: str, points: pl.DataFrame) -> None:
     grid.show(table, height=min(38 + 35 * table.numbers.height, 720), alt=f"Perplexities of {name}")
 
 
-def _models_tab(
-    beside: list[offers.Offer], drawn: Drawn, orders: list[str], relative: bool, pinned: curve_chart.Pinned | None
-) -> pl.DataFrame:
+def _models_tab(beside: list[offers.Offer], drawn: Drawn, orders: list[str], relative: bool) -> pl.DataFrame:
     """The same selectors, orders and rates for every model; returns all values that are drawn."""
     selectors = drawn.points["selector"].unique().to_list()
     low, high = drawn.points["rate"].min(), drawn.points["rate"].max()
@@ -294,30 +238,17 @@ def _models_tab(
             values.append(series.download_values(found, offer.model, offer.name))
     if relative:
         _say_without_baseline({panel.name: panel.baseline for panel in panels})
-    names = ", ".join(panel.name for panel in panels)
     if not panels:
         st.info("None of these models was measured with these selectors, orders and rates; choose others.")
         return drawn.points.clear()
     rows = -(-len(panels) // basket.MOST)
     columns = -(-len(panels) // rows)
     for order in orders:
-        figure = multiples.multiples(panels, order, columns=columns, relative=relative, pinned=pinned)
+        figure = multiples.multiples(panels, order, columns=columns, relative=relative)
         with st.container(key=f"multiples-{order}"):  # where it is narrow it scrolls (frame.css)
-            tools.show(
-                figure,
-                f"models-{order}",
-                f"Perplexity under {series.ORDER_TITLES[order]} against removed rows, a panel per model: {names}.",
-                finding=findings.over_models([panel.points for panel in panels], order),
-                below="; ".join(curve_chart.ORDER_HEADINGS[order]),
-            )
+            told = findings.over_models([panel.points for panel in panels], order)
+            tools.show(figure, f"models-{order}", finding=told, below="; ".join(curve_chart.ORDER_HEADINGS[order]))
     return pl.concat(values)
-
-
-def _alt(drawn: Drawn, order: str) -> str:
-    part = drawn.points.filter(pl.col("order") == order)
-    titles = ", ".join(palette.title(name) for name in palette.in_order(part["selector"].unique().to_list()))
-    kind = "Published" if drawn.curves.published else "Measured"
-    return f"{kind} perplexity of {drawn.name} under {series.ORDER_TITLES[order]} against removed rows: {titles}."
 
 
 def _notes(drawn: Drawn, overlay: Drawn | None) -> list[str]:

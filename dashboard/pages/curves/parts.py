@@ -34,6 +34,5 @@ def render(picked: sources.Source) -> pl.DataFrame:
             if lines["restored"].null_count() == lines.height:
                 st.info(f"This mask does no harm, so that no {part} can do it.")
                 continue
-            finding = chart.finding(lines)
-            tools.show(chart.restored(lines), f"parts-{part}", f"{finding}.", finding=finding)
+            tools.show(chart.restored(lines), f"parts-{part}", finding=chart.finding(lines))
     return shown

@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard.charts import agreement, formats, lines as lines_chart, palette
 from dashboard.charts.findings import rows as findings
 from dashboard.charts.lines import Axis
-from dashboard.show import layout, selection, tools
+from dashboard.show import layout, menu, selection, tools
 from dashboard.state import sources
 
 HOW_TO_READ = (
@@ -19,7 +19,6 @@ HOW_TO_READ = (
 )
 LINE = "In which blocks a selector sees importance: where a line is high, not how high it is."
 BLOCKS, SUBLAYERS, PROJECTIONS = "Blocks", "Attention and MLP", "Projections"
-RELATIVE, MEAN = "Relative", "Mean score"
 WHOLE = "Whole blocks"
 SUBLAYER_TITLES = {"attention": "Attention", "mlp": "MLP"}
 LAYER_MATCHED = """
@@ -51,10 +50,6 @@ def _profiles(source: sources.Source, table: pl.DataFrame) -> None:
     with source.bar:
         level = selection.switch("Level", (BLOCKS, SUBLAYERS, PROJECTIONS), "level", default=BLOCKS)
     with source.drawer():
-        value = selection.switch(
-            "Value", (RELATIVE, MEAN), "value", default=RELATIVE,
-            help_text="Relative: divided by the selector's highest mean at this level.",
-        )  # fmt: skip
         selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
     chosen = table.filter(pl.col("selector").is_in(selectors))
     if chosen.is_empty():
@@ -67,7 +62,7 @@ def _profiles(source: sources.Source, table: pl.DataFrame) -> None:
             columns = st.columns(2) if len(panels) > 1 else st.columns(1)
         for column, (name, frame) in zip(columns, pair, strict=False):
             with column:
-                _profile(frame, name, value, hero=not start)
+                _profile(frame, name, hero=not start)
 
 
 def _panels(table: pl.DataFrame, level: str) -> list[tuple[str, pl.DataFrame]]:
@@ -85,32 +80,18 @@ def _panels(table: pl.DataFrame, level: str) -> list[tuple[str, pl.DataFrame]]:
     ]
 
 
-def _profile(frame: pl.DataFrame, name: str, value: str, *, hero: bool) -> None:
-    column = "relative_score" if value == RELATIVE else "mean_score"
+def _profile(frame: pl.DataFrame, name: str, *, hero: bool) -> None:
     figure = lines_chart.lines(
-        frame, Axis("block", "block"), Axis(column, "÷ highest mean" if value == RELATIVE else "mean score"),
-        heading=name, hover=_hover,
-    )  # fmt: skip
-    titles = ", ".join(palette.title(name) for name in palette.in_order(frame["selector"].unique().to_list()))
-    alt = f"{value} scores of {name} by block: {titles}. {_peaks(frame)}"
-    told = findings.peaks(frame, column, "" if name == WHOLE else name)
-    below = "mean score of a selector's rows" + (", divided by its highest" if value == RELATIVE else "")
-    tools.show(figure, f"depth-{name}", alt, finding=told, below=below, hero=hero)
+        frame, Axis("block", "block"), Axis("relative_score", "÷ highest mean"), heading=name, hover=_hover
+    )
+    told = findings.peaks(frame, "relative_score", "" if name == WHOLE else name)
+    below = "mean score of a selector's rows, divided by its highest"
+    tools.show(figure, f"depth-{name}", finding=told, below=below, hero=hero)
 
 
 def _hover(row: dict[str, Any]) -> str:
     relative = f"{row['relative_score']:.4f}" if row["relative_score"] is not None else "–"
     return f"block {row['block']}<br>relative {relative}<br>mean score {row['mean_score']:.6g}"
-
-
-def _peaks(frame: pl.DataFrame) -> str:
-    peaks = []
-    for selector in palette.in_order(frame["selector"].unique().to_list()):
-        own = frame.filter(pl.col("selector") == selector, pl.col("mean_score").is_not_null())
-        if own.height:
-            block = own.sort("mean_score")["block"][-1]
-            peaks.append(f"{palette.title(selector)} {block}")
-    return f"Highest in block: {', '.join(peaks)}."
 
 
 def _mask(source: sources.Source) -> None:
@@ -126,54 +107,12 @@ def _mask(source: sources.Source) -> None:
     left, right = st.columns([3, 2])
     with left:
         figure = agreement.removed_share(
-            counts, "removed", f"{palette.title(selector)}: share of each layer removed",
-            f"LeRF at {formats.rate(rate)}",
+            counts, f"{palette.title(selector)}: share of each layer removed", f"LeRF at {formats.rate(rate)}"
         )  # fmt: skip
-        told = findings.thickest(counts, "removed", palette.title(selector), f"LeRF at {formats.rate(rate)}")
+        told = findings.thickest(counts, palette.title(selector), f"LeRF at {formats.rate(rate)}")
         below = "share of each layer's rows that the mask removes"
-        tools.show(figure, "mask-depth", _mask_alt(counts, selector, rate), finding=told, below=below)
+        tools.show(figure, "mask-depth", finding=told, below=below)
     with right:
         st.subheader("The layer-matched control", anchor=False)
         st.markdown(LAYER_MATCHED)
-        st.text(_measured(source, rate))
-
-
-def _mask_alt(counts: pl.DataFrame, selector: str, rate: float) -> str:
-    thickest = counts.with_columns(share=pl.col("removed") / pl.col("rows")).sort("share").row(-1, named=True)
-    return (
-        f"Share of the rows of every block and projection in the LeRF mask of {palette.title(selector)} at "
-        f"{formats.rate(rate)}; most in block {thickest['block']} {thickest['projection']}, {thickest['share']:.0%}."
-    )
-
-
-def _measured(source: sources.Source, rate: float) -> str:
-    """The control's numbers at this rate: of every selector, in folders of earlier versions of LRP and IG."""
-    if source.has("layer_matched"):
-        masks = source.table("layer_matched").filter((pl.col("rate") - rate).abs() < 1e-9, pl.col("order") == "lerf")
-        means = {
-            row["selector"]: row
-            for row in masks.group_by("selector").agg(pl.col("nll", "difference").mean()).iter_rows(named=True)
-        }
-        lines = [_line(name, rate, means[name]["nll"] + means[name]["difference"], means[name]["nll"])
-                 for name in palette.in_order(list(means))]  # fmt: skip
-        return "\n".join(lines) or f"The control was not measured at {formats.rate(rate)}."
-    if not source.has("controls"):
-        return "Measured on the page Controls, once “selector-audit analyze” has made the controls."
-    table = source.table("controls").filter(
-        (pl.col("rate") - rate).abs() < 1e-9, pl.col("order") == "lerf", pl.col("size_matched_to").is_null()
-    )
-    lines = []
-    for selector in ("lrp", "ig"):
-        real, matched = (
-            table.filter(pl.col("control") == name)["nll"].mean() for name in (selector, f"{selector}_layer_matched")
-        )
-        if isinstance(real, float) and isinstance(matched, float):
-            lines.append(_line(selector, rate, real, matched))
-    return "\n".join(lines) or f"The control was not measured at {formats.rate(rate)}."
-
-
-def _line(selector: str, rate: float, real: float, matched: float) -> str:
-    return (
-        f"{palette.title(selector)} at {formats.rate(rate)}: perplexity {formats.perplexity(real)}; random rows in the "
-        f"same layers: {formats.perplexity(matched)}"
-    )
+        menu.link("What it costs, selector by selector", "controls", {"part": "Explained by depth"})

@@ -109,7 +109,7 @@ def _draw(points: pl.DataFrame, heading: str, order: str, *, hero: bool = True) 
         reference=(float(chance[0]), "chance") if chance.len() else None,
     )  # fmt: skip
     name = f"downstream-{tools.file_name(heading)}-{order}"
-    tools.show(figure, name, _alt(points, heading, order), finding=accuracy(points, heading), hero=hero)
+    tools.show(figure, name, finding=accuracy(points, heading), hero=hero)
 
 
 def _hover(row: dict[str, Any]) -> str:
@@ -121,13 +121,3 @@ def _hover(row: dict[str, Any]) -> str:
     if row["items"]:
         lines.append(f"{row['items']:,} items")
     return "<br>".join(lines)
-
-
-def _alt(points: pl.DataFrame, heading: str, order: str) -> str:
-    at = min(points["rate"].unique().to_list(), key=lambda rate: abs(rate - 0.3))
-    row = points.filter(pl.col("rate") == at)
-    texts = [
-        f"{palette.title(name)} {row.filter(pl.col('selector') == name)['accuracy'][0]:.3f}"
-        for name in palette.in_order(row["selector"].to_list())
-    ]
-    return f"{heading} under {series.ORDER_TITLES[order]}: accuracy at {formats.rate(at)}: {', '.join(texts)}."

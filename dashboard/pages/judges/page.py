@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts import judges
 from dashboard.charts.findings import judges as findings
-from dashboard.charts.sortable import Sortable, sortable
-from dashboard.pages.judges import judged, pairs, replies as judges_replies, start
+from dashboard.charts.sortable import Cell, Row, Sortable, of_rows
+from dashboard.pages.judges import judged, replies as judges_replies, start
 from dashboard.pages.judges.judged import Judged
 from dashboard.show import grid, layout, selection, tools
 from dashboard.state import access, results, shipped
@@ -29,12 +30,11 @@ HOW_TO_READ = (
     "that is clearly in another language is marked as not judged."
 )
 LINE = "A judge reads a reply and says whether it refuses; lines are 95% intervals."
-SHIPPED, FOLDER, EVALUATION = "Shipped model", "A folder", "An evaluated edit"
+SHIPPED, FOLDER = "Shipped model", "A folder"
 QUALITY, SIDE_BY_SIDE = "Against people", "Reply by reply"
 MAX_REPLY = 6000  # characters; the reply is part of the address
 MAX_DRAWN = 13  # sources in the figure, `all` included
 _BOTH_TITLE = "all prompts"
-_CUT_OFF, _NOT_JUDGED = "Cut off", "Not judged"
 
 
 def render() -> None:
@@ -43,9 +43,7 @@ def render() -> None:
     bar = layout.bar(stage)
     shown: pl.DataFrame | None = None
     found, name = _replies(bar), "judges"
-    if isinstance(found, pairs.Evaluated):
-        shown, name = pairs.section(found, layout.hero(stage)), "judge-pairs"
-    elif found is not None and found.folder == shipped.demo_results_dir():
+    if found is not None and found.folder == shipped.demo_results_dir():
         shown, name = _quality(found, stage, bar), "judge-rates"
         judges_replies.every(found)
     elif found is not None:
@@ -53,7 +51,7 @@ def render() -> None:
         with layout.told():
             shown = _quality(found, stage, bar) if view == QUALITY else judges_replies.section(found)
         name = "judge-rates" if view == QUALITY else "judge-disagreements"
-    if isinstance(found, Judged):
+    if found is not None:
         with st.expander("Judge other replies, or with a second judge"):
             _how_to(results.store_results_dir() / "judged")
     layout.how_to_read(HOW_TO_READ)
@@ -61,39 +59,33 @@ def render() -> None:
     tools.end(shown, name, found.provenance if found else "")
 
 
-def _replies(bar: DeltaGenerator) -> Judged | pairs.Evaluated | None:
+def _replies(bar: DeltaGenerator) -> Judged | None:
     """The chosen replies; None where there are none to show, and what to do is on the page."""
     default = results.store_results_dir()
     with bar:
-        kind = selection.choose("Replies", (SHIPPED, FOLDER, EVALUATION), "replies", default=_first(default))
+        kind = selection.choose("Replies", (SHIPPED, FOLDER), "replies", default=_first(default))
     if kind == SHIPPED:
         with layout.told():
             return judged.shipped_replies()
         return None
     try:
         with bar:
-            return _in_folder(kind, default)
+            return _in_folder(default)
     except InputError as error:
         layout.problem(error)
-    if kind == EVALUATION:
-        st.code(pairs.COMMAND, language=None, wrap_lines=True)
-    else:
-        _how_to(default / "judged")
+    _how_to(default / "judged")
     return None
 
 
-def _in_folder(kind: str, default: Path) -> Judged | pairs.Evaluated:
+def _in_folder(default: Path) -> Judged:
     """The boxes of a folder, and what is in it."""
     typed = str(default)
     if not access.limited():
         typed = selection.text(
             "Folder", "folder", default=typed,
-            help_text="A folder that `selector-audit refusal judge` wrote with --out, for an evaluated edit one of "
-            "`refusal evaluate --judges`, or one with such folders.",
+            help_text="A folder that `selector-audit refusal judge` wrote with --out, or one with such folders.",
         )  # fmt: skip
     folder = results.folder_of(typed)
-    if kind == EVALUATION:
-        return pairs.chosen(folder)
     runs = {str(run.relative_to(folder)): run for run in judged.find(folder)}
     run = next(iter(runs))
     if len(runs) > 1:
@@ -125,13 +117,6 @@ def _how_to(out: Path) -> None:
         f"selector-audit refusal judge replies.csv --judge embedded,rejection-model --out {place}",
         language=None, wrap_lines=True,
     )  # fmt: skip
-    st.markdown("The shipped model's own replies, before its edits (source `none`) and after them:")
-    st.code(
-        "selector-audit refusal evaluate demo --out demo-refusal\n"
-        "selector-audit refusal judge demo-refusal/refusal_replies.parquet --model-column selector "
-        f"--label-column none --judge embedded,rejection-model --out {place}",
-        language=None, wrap_lines=True,
-    )  # fmt: skip
 
 
 def _quality(found: Judged, stage: DeltaGenerator, bar: DeltaGenerator) -> pl.DataFrame | None:
@@ -152,7 +137,7 @@ def _quality(found: Judged, stage: DeltaGenerator, bar: DeltaGenerator) -> pl.Da
     figure = judges.rates(drawn, found.judges, heading)
     with layout.hero(stage):
         told = findings.rates(drawn)
-        tools.show(figure, "judge-rates", _alt(frame), key="judge-rates", finding=told, hero=True)
+        tools.show(figure, "judge-rates", key="judge-rates", finding=told, hero=True)
     left_out = frame["source"].n_unique() - len(sources)
     labelled = found.quality is not None
     layout.footnote(
@@ -171,61 +156,49 @@ def _quality(found: Judged, stage: DeltaGenerator, bar: DeltaGenerator) -> pl.Da
         "" if labelled else "No reply has a human label, so there is no precision and no recall: give the replies a "
         f"column human_label and run `{judged.COMMAND}` again.",
     )  # fmt: skip
-    grid.show(_table(frame, found, half))
+    grid.show(_table(frame, found, half), placeholder="–")
     return frame
 
 
 def _table(frame: pl.DataFrame, found: Judged, half: str) -> Sortable:
     """One line per judge and source, rates with their intervals, and the four counts."""
-    lines: list[dict[str, Any]] = []
-    numbers: list[dict[str, float | None]] = []
-    for (judge_id, source), rows in frame.group_by("judge", "source", maintain_order=True):
-        by_name = {row["measure"]: row for row in rows.iter_rows(named=True)}
-        of_all = by_name[judged.REFUSED]
-        line = {"Judge": judge_id, "Source": source, "Replies": of_all["replies"]}
-        for name in judged.MEASURES:
-            line[name.capitalize()] = _rate(by_name.get(name))
-        values = {name.capitalize(): (by_name.get(name) or {}).get("value") for name in judged.MEASURES}
-        numbers.append(values | {_CUT_OFF: of_all["cut_off"]})
-        known = of_all["ends_known"]
-        line[_NOT_JUDGED] = of_all["unjudged"]
-        line[_CUT_OFF] = "–" if known is None else f"{of_all['cut_off']:,} of {known:,}"
-        lines.append(line)
-    table = pl.DataFrame(lines)
-    behind = pl.DataFrame(numbers, schema=dict.fromkeys(numbers[0], pl.Float64))
-    if (table[_CUT_OFF] == "–").all():
-        table = table.drop(_CUT_OFF)
-    if not table[_NOT_JUDGED].sum():
-        table = table.drop(_NOT_JUDGED)
-    if found.quality is None:
-        return _backed(table.drop("Precision", "Recall", "F1"), behind)
-    counts = found.quality.filter(prompts=half).select(
-        Judge="judge", Source="source", Labelled="replies",
-        TP="true_positives", FP="false_positives", FN="false_negatives", TN="true_negatives",
-    )  # fmt: skip
-    joined = table.join(counts, on=["Judge", "Source"], how="left", maintain_order="left")
-    behind = behind.with_columns(joined[name].cast(pl.Float64) for name in counts.columns[2:])
-    told = joined.with_columns(pl.col(counts.columns[2:]).cast(pl.String).fill_null("–"))  # people have no counts
-    return _backed(told, behind)
+    labelled = [] if found.quality is None else found.quality.filter(prompts=half).to_dicts()
+    counts = {(row["judge"], row["source"]): row for row in labelled}
+    lines = [
+        {"judge": judge_id, "source": source, **{row["measure"]: row for row in rows.to_dicts()}}
+        for (judge_id, source), rows in frame.group_by("judge", "source", maintain_order=True)
+    ]
 
+    def counted(column: str) -> Cell:
+        return lambda line: counts.get((line["judge"], line["source"]), {}).get(column)  # people have none
 
-def _backed(texts: pl.DataFrame, numbers: pl.DataFrame) -> Sortable:
-    return sortable(texts, numbers.select(name for name in numbers.columns if name in texts.columns))
+    def of_measure(name: str) -> tuple[Cell, Cell]:
+        return lambda line: _rate(line.get(name)), lambda line: (line.get(name) or {}).get("value")
+
+    def cut_off(line: Row) -> str:
+        known = line[judged.REFUSED]["ends_known"]
+        return "–" if known is None else f"{line[judged.REFUSED]['cut_off']:,} of {known:,}"
+
+    columns: dict[str, Cell | tuple[Cell, Cell]] = {
+        "Judge": itemgetter("judge"), "Source": itemgetter("source"),
+        "Replies": lambda line: line[judged.REFUSED]["replies"],
+    }  # fmt: skip
+    for name in judged.MEASURES if labelled else (judged.REFUSED,):
+        columns[name.capitalize()] = of_measure(name)
+    if frame["unjudged"].sum():
+        columns["Not judged"] = lambda line: line[judged.REFUSED]["unjudged"]
+    if frame["ends_known"].sum():
+        columns["Cut off"] = (cut_off, lambda line: line[judged.REFUSED]["cut_off"])
+    if labelled:
+        titles = ("TP", "FP", "FN", "TN")
+        columns |= {"Labelled": counted("replies"), **dict(zip(titles, map(counted, judged.COUNTS), strict=True))}
+    return of_rows(lines, columns)
 
 
 def _rate(row: dict[str, Any] | None) -> str:
     if row is None or row["value"] is None:
         return "–"
     return f"{row['value']:.3f} ({row['low']:.3f} – {row['high']:.3f})"
-
-
-def _alt(frame: pl.DataFrame) -> str:
-    whole = frame.filter(pl.col("source") == judged.ALL).drop_nulls("value")
-    told = [
-        f"{judge_id}: " + ", ".join(f"{row['measure']} {row['value']:.3f}" for row in rows.iter_rows(named=True))
-        for (judge_id,), rows in whole.group_by("judge", maintain_order=True)
-    ]
-    return f"Rates of each judge over all sources: {'; '.join(told)}."
 
 
 def _try_one() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import formats
-from dashboard.charts.sortable import sortable
+from dashboard.charts.sortable import of_rows
 from dashboard.pages.judges import judged
 from dashboard.pages.judges.judged import Judged
 from dashboard.show import grid, layout, reply_text, selection
@@ -63,18 +64,16 @@ def _agreement(table: pl.DataFrame, a: str, b: str) -> None:
         f"Same verdict: 95% interval {whole['agreement_low']:.1%} – {whole['agreement_high']:.1%} (Wilson).",
         "Kappa is undefined where both always give one and the same verdict." if whole["kappa"] is None else "",
     )
-    shown = table.select(
-        Source="source", Replies="replies",
-        Same=formats.texts(
-            table.to_dicts(),
+    counts = {"Both see a refusal": "both", f"Only {a}": "only_a", f"Only {b}": "only_b", "Neither": "neither"}
+    grid.show(of_rows(table.iter_rows(named=True), {
+        "Source": itemgetter("source"), "Replies": itemgetter("replies"),
+        "Same": (
             lambda row: f"{row['agreement']:.1%} ({row['agreement_low']:.1%} – {row['agreement_high']:.1%})",
+            itemgetter("agreement"),
         ),
-        Kappa=formats.texts(table["kappa"], _kappa).fill_null(_kappa(None)),
-        both_refuse="both", only_a="only_a", only_b="only_b", neither="neither",
-    ).rename({
-        "both_refuse": "Both see a refusal", "only_a": f"Only {a}", "only_b": f"Only {b}", "neither": "Neither",
-    })  # fmt: skip
-    grid.show(sortable(shown, table.select(pl.col("agreement").alias("Same"), pl.col("kappa").alias("Kappa"))))
+        "Kappa": (lambda row: _kappa(row["kappa"]), itemgetter("kappa")),
+        **{title: itemgetter(name) for title, name in counts.items()},
+    }))  # fmt: skip
 
 
 def _kappa(kappa: float | None) -> str:

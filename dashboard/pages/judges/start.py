@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -12,14 +10,11 @@ import streamlit as st
 from dashboard.show import layout, menu
 from dashboard.state import access, job_cards, jobs, results
 from engine.judges.base import EMBEDDED, JUDGES
-from engine.judges.embedded import EmbeddedJudge
-from engine.judges.given_replies import GivenReply, read_replies
-from engine.judges.heard import verdicts_on
+from engine.judges.given_replies import read_replies
 from engine.records.errors import InputError
 from engine.run.field_types import parts
 
 FILE, WITH, START = "File of replies", "Judges", "Judge them"
-TRIED = 50  # replies that the embedded judge is timed on
 
 
 def form() -> None:
@@ -48,19 +43,19 @@ def form() -> None:
 
 def _ready(file: Path, judges: list[str]) -> None:
     """The command, what it takes, and the button. `InputError` where there is nothing to judge, or nobody."""
-    said = _expected(file, results.stamp(file), tuple(judges))
+    count = _count(file, results.stamp(file))
     if not judges:
         raise InputError(f"no judge is given; available: {', '.join(JUDGES.offered())}, or a folder")
     request = jobs.judging(file, ",".join(judges), _free(file))
     st.code(request.command, language=None, wrap_lines=True)
-    st.caption(layout.plain(said))
+    st.caption(f"{count:,} {'reply' if count == 1 else 'replies'}. A judge that is a model has to be loaded first.")
     st.button(START, key="judge-start", type="primary", on_click=job_cards.begin, args=(jobs.registry().start, request))
 
 
 @lru_cache(maxsize=4)
-def _expected(file: Path, _stamp: object, judges: tuple[str, ...]) -> str:
-    """Read and timed once for a file, not whenever the page is drawn."""
-    return expected(read_replies(file), judges)
+def _count(file: Path, _stamp: object) -> int:
+    """Read once for a file, not whenever the page is drawn."""
+    return len(read_replies(file))
 
 
 def _free(file: Path) -> Path:
@@ -70,18 +65,3 @@ def _free(file: Path) -> Path:
         number += 1
         name = f"{file.stem}-{number}"
     return top / name
-
-
-def expected(replies: Sequence[GivenReply], judges: Sequence[str]) -> str:
-    """How many replies, and how long they take: of the embedded judge by some of them, of others it is not known."""
-    count = f"{len(replies):,} {'reply' if len(replies) == 1 else 'replies'}"
-    said = []
-    if EMBEDDED in judges:
-        some = [one.exchange for one in replies[:TRIED]]
-        begun = time.perf_counter()
-        verdicts_on(EmbeddedJudge(), some)
-        seconds = (time.perf_counter() - begun) / len(some) * len(replies)
-        said.append(f"the embedded judge reads them in about {max(1, round(seconds)):,} s, by the first {len(some)}")
-    if set(judges) - {EMBEDDED}:
-        said.append("a judge that is a model has to be loaded first, and its time is not known before")
-    return f"{count}: {'; '.join(said)}."

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import polars as pl
 import streamlit as st
 
-from dashboard.pages.learn import ranking_steps, refusal_steps, texts
+from dashboard.pages.learn import ranking_steps, refusal_steps
 from dashboard.pages.learn.answers import Settled
 from dashboard.pages.learn.texts import LESSONS, Lesson
 from dashboard.show import layout, selection, tools
@@ -22,12 +22,12 @@ _TO_THE_TOP = "<script>document.querySelector('[data-testid=stMain]')?.scrollTo(
 
 
 FIGURES: dict[str, Callable[[], tuple[Settled, pl.DataFrame, str]]] = {
-    texts.ROW.id: ranking_steps.row,
-    texts.ZERO.id: ranking_steps.zero,
-    texts.ORDERS.id: ranking_steps.orders,
-    texts.STABILITY.id: ranking_steps.stability,
-    texts.INSTALL.id: refusal_steps.install,
-    texts.CONTROL.id: refusal_steps.control,
+    "row": ranking_steps.row,
+    "zero": ranking_steps.zero,
+    "orders": ranking_steps.orders,
+    "stability": ranking_steps.stability,
+    "install": refusal_steps.install,
+    "control": refusal_steps.control,
 }
 
 

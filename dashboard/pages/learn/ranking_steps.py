@@ -18,6 +18,7 @@ from dashboard.state import results, shipped, weights
 from engine.records.errors import InputError
 
 if TYPE_CHECKING:
+    from dashboard.chat.answers import Say
     from dashboard.chat.live import Entry
     from engine.edits.masks import Mask
 
@@ -43,22 +44,10 @@ def row() -> Step:
         chosen = selection.number("Row", 0, values.shape[0] - 1, "learn_row", default=5)
     with fourth:
         zeroed = selection.toggle("Zero this row", "learn_zeroed")
-    tools.show(
-        learn_chart.weights(values, chosen, zeroed),
-        f"weights-block{block}-{projection}",
-        f"Weights of {projection} in block {block}: {values.shape[0]} rows of {values.shape[1]} numbers, row {chosen} "
-        f"{'zeroed' if zeroed else 'pointed at'}.",
-        key="learn-weights",
-        hero=stage.on(),
-    )
+    figure = learn_chart.weights(values, chosen, zeroed)
+    tools.show(figure, f"weights-block{block}-{projection}", key="learn-weights", hero=stage.on())
     before, after = lesson_answers.outputs(values, chosen)
-    tools.show(
-        learn_chart.outputs(before, after),
-        "outputs",
-        f"Outputs of the matrix for one made-up input, as it is and with row {chosen} zeroed: "
-        f"{np.count_nonzero(before != after)} of {before.size} differs.",
-        key="learn-outputs",
-    )
+    tools.show(learn_chart.outputs(before, after), "outputs", key="learn-outputs")
     st.caption("The input is made up (fixed random numbers); the weights are the model's own.")
     frame = pl.DataFrame(
         {"output": np.arange(before.size), "as_it_is": before, "row_zeroed": after, "row": [chosen] * before.size}
@@ -92,14 +81,8 @@ def zero() -> Step:
         "Rows zeroed", rates, "learn_rate", default=min(rates, key=lambda value: abs(value - 0.1)), title=formats.rate
     )
     nll = lesson_answers.nll_at(shown, "lerf", rate)
-    tools.show(
-        learn_chart.curves(points, "random", ["lerf"], unmasked, rate),
-        "random-rows",
-        f"Perplexity of the shipped model against the share of rows zeroed at random: {formats.perplexity(unmasked)} "
-        f"with none, {formats.perplexity(nll)} at {formats.rate(rate)}.",
-        key="learn-curves",
-        hero=stage.on(),
-    )
+    figure = learn_chart.curves(points, "random", ["lerf"], unmasked, rate)
+    tools.show(figure, "random-rows", key="learn-curves", hero=stage.on())
     st.caption(
         f"At {formats.rate(rate)}: perplexity {formats.perplexity(nll)}, the mean over the seeds. Draw again yourself:"
     )
@@ -111,7 +94,7 @@ def zero() -> Step:
         "for the same rows the two differ."
     )
 
-    def draw(entry: Entry, _progress: trial.Progress) -> Mask:
+    def draw(entry: Entry, _say: Say) -> Mask:
         n_rows = entry.loaded.rows.n_rows
         return np.sort(np.random.default_rng().choice(n_rows, size=round(rate * n_rows), replace=False))
 
@@ -129,16 +112,8 @@ def orders() -> Step:
         "Selector", known, "learn_selector", default="lrp" if "lrp" in known else None, title=palette.title
     )
     curves, points, unmasked = _sweep([selector])
-    at = lesson_answers.ORDER_RATE
-    lerf, morf = (lesson_answers.nll_at(points, order, at) for order in ("lerf", "morf"))
-    tools.show(
-        learn_chart.curves(points, selector, ["lerf", "morf"], unmasked, at),
-        f"orders-{selector}",
-        f"Perplexity of the shipped model as {palette.title(selector)} removes rows: at {formats.rate(at)} "
-        f"{formats.perplexity(lerf)} under LeRF and {formats.perplexity(morf)} under MoRF.",
-        key="learn-curves",
-        hero=stage.on(),
-    )
+    figure = learn_chart.curves(points, selector, results.ORDERS, unmasked, lesson_answers.ORDER_RATE)
+    tools.show(figure, f"orders-{selector}", key="learn-curves", hero=stage.on())
     return lesson_answers.settle_orders(points, selector, unmasked), points, curves.provenance
 
 
@@ -147,17 +122,8 @@ def stability() -> Step:
     folder = shipped.demo_results_dir()
     stable, gap = (results.read_table(folder, stem) for stem in ("stability", "gap"))
     both = lesson_answers.stability_and_gap(stable.frame, gap.frame)
-    tools.show(
-        learn_chart.stable_and_valid(both, lesson_answers.STABLE),
-        "stable-and-valid",
-        "Stability against validity, one mark per selector: "
-        + ", ".join(
-            f"{palette.title(name)} {spearman:.2f} and {log_gap:.2f} nats"
-            for name, spearman, log_gap in both.select("selector", "spearman", "log_gap").iter_rows()
-        ),
-        key="learn-stability",
-        hero=stage.on(),
-    )
+    figure = learn_chart.stable_and_valid(both, lesson_answers.STABLE)
+    tools.show(figure, "stable-and-valid", key="learn-stability", hero=stage.on())
     size, rate = both.row(0, named=True)["size"], both.row(0, named=True)["rate"]
     st.caption(
         f"Spearman: the ranking from {size} windows of text against the one from all of them. Log gap: NLL under MoRF "

@@ -17,6 +17,7 @@ from engine.records.errors import InputError
 from engine.run.refusal_plan import RefusalPlan
 
 if TYPE_CHECKING:
+    from dashboard.chat.answers import Say
     from dashboard.chat.live import Entry
     from engine.edits.masks import Mask
 
@@ -99,13 +100,8 @@ def _bars(lines: list[tuple[str, str, float, float | None, float | None]]) -> pl
 
 
 def _figure(bars: pl.DataFrame, point: Point, heading: str) -> None:
-    said = ", ".join(
-        f"{group} {name} {share:.0%}" for group, name, share in bars.select("group", "name", "share").iter_rows()
-    )
-    tools.show(
-        learn_chart.refusals(bars, heading), f"refusals-{point['domain']}",
-        f"Refused held-out prompts, {point['domain']}: {said}.", key="learn-refusals", hero=stage.on(),
-    )  # fmt: skip
+    figure = learn_chart.refusals(bars, heading)
+    tools.show(figure, f"refusals-{point['domain']}", key="learn-refusals", hero=stage.on())
     st.caption(
         f"{point['rows_removed']:,} rows ({formats.rate(point['k'])} of all) are zeroed, chosen on other prompts than "
         f"the {point['pairs']} of each kind that are counted here. Lines on the bars: Wilson 95% intervals."
@@ -125,10 +121,10 @@ def _request(point: Point, prompt: str, seed: int | None) -> trial.Request:
     """The edit itself, or with `seed` its layer-matched random control."""
     edit = edits.Edit("refusal", point["selector"], domain=point["domain"], lam=point["lambda"], k=point["k"])
 
-    def mask(entry: Entry, progress: trial.Progress) -> Mask:
+    def mask(entry: Entry, say: Say) -> Mask:
         from engine.edits.controls import layer_matched
 
-        real = edits.mask_of(entry, edit, progress)
+        real = edits.mask_of(entry, edit, say)
         return real if seed is None else layer_matched(real, entry.loaded.rows, seed)
 
     label = edit.describe() if seed is None else f"Random rows, as many in every matrix (seed {seed})"

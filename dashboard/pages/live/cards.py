@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, MutableMapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from dashboard.charts import formats
-from dashboard.chat import marked, stamps
-from dashboard.chat.live import Outcome, Side
+from dashboard.chat import marked, outcome_words, stamps
+from dashboard.chat.live import Event, Outcome, Side, keep
 from dashboard.chat.marked import Span
-from dashboard.chat.side_by_side import Panels, contradicts
 from dashboard.chat.tries import TITLES
 from dashboard.show import layout, reply_text
 from engine.data.thinking import parts
 
 if TYPE_CHECKING:
     from streamlit.delta_generator import DeltaGenerator
+
+    from engine.records.locks import OnWait
 
 SUBTITLES: dict[Side, str] = {"before": "as it is", "after": "rows zeroed", "control": "random rows"}
 LEAST_SCALE = 2.0  # the needle's scale reaches so far on both sides at least, in nats
@@ -41,7 +42,7 @@ STYLE = """<style>
 </style>"""
 
 
-class Cards(Panels):
+class Cards:
     """One card per side. key: begins the names of the cards. model: what each says that it is of."""
 
     def __init__(self, sides: Sequence[Side], key: str, model: str) -> None:
@@ -77,6 +78,36 @@ class Cards(Panels):
         if why:
             self._head("after", stamps.BROKEN)
 
+    def follow(
+        self,
+        replies: Callable[[OnWait], Generator[Event, None, None]],
+        status: DeltaGenerator,
+        texts: MutableMapping[Side, str],
+        outcomes: MutableMapping[Side, Outcome[Side]],
+    ) -> None:
+        """Show replies as they come and keep them in `texts` and `outcomes`, so that stopped ones are still there.
+
+        replies: given what to do while another session keeps the model, the events. Whatever ends this script run
+        at its next output ends the replies too.
+        """
+        waited = []
+
+        def waiting(seconds: float) -> None:
+            waited.append(seconds)
+            layout.queued_in(status)(seconds)
+
+        status.caption("Writing …")
+        with closing(replies(waiting)) as events:
+            for event in events:
+                if waited:
+                    waited.clear()
+                    status.caption("Writing …")
+                keep(event, texts, outcomes)
+                if isinstance(event, Outcome):
+                    self.tell(event)
+                else:
+                    self.write(event.side, texts[event.side])
+
     def finish(self, outcome: Outcome[Side], *, broken: str, spans: Sequence[Span], scale: float) -> None:
         """A reply with all that is known of it. broken: why it counts as that, "" where it does not. scale: of the
         needle, the same for all sides."""
@@ -85,7 +116,7 @@ class Cards(Panels):
         cut = "" if outcome.finished else f"(not finished: {outcome.tokens} tokens)"
         _reply(self.texts[side], outcome.text, spans, cut)
         self._needle(outcome, scale)
-        self.facts[side].caption(facts(outcome, broken))
+        self.facts[side].caption(outcome_words.facts(outcome, broken))
 
     def _head(self, side: Side, stamp: str = "") -> None:
         look = stamps.LOOKS.get(stamp)
@@ -110,30 +141,6 @@ def needle(margin: float, scale: float) -> str:
         f'<span class="sa-hand" style="left:{place:.1f}%"></span></div>'
         f'<div class="sa-ends"><span>answers</span><b>margin {number}</b><span>refuses</span></div>'
     )
-
-
-def facts(outcome: Outcome[Side], broken: str) -> str:
-    """Time, length, likelihood and what the judge saw, as markdown."""
-    length = f"{outcome.tokens} tokens" if outcome.finished else f"cut off at {outcome.tokens} tokens"
-    pieces = [formats.seconds(outcome.elapsed_s), length]
-    if outcome.log_probabilities:
-        mean = sum(outcome.log_probabilities) / len(outcome.log_probabilities)
-        pieces.append(f"{mean:+.2f} nats per token as the model is".replace("-", "−"))
-    if broken:
-        pieces.append(f"**{layout.plain(broken)}**")
-    if outcome.margin_note:
-        pieces.append(f"{'no margin' if outcome.margin is None else 'margin'} ({layout.plain(outcome.margin_note)})")
-    elif outcome.margin is None:
-        pieces.append("no margin")
-    if contradicts(outcome):
-        leaned = "refusing" if outcome.margin and outcome.margin > 0 else "answering"
-        pieces.append(
-            f"**margin and verdict disagree:** the model leaned to {leaned} as the reply began; the judge has read all "
-            "of it"
-        )
-    if outcome.reason:
-        pieces.append(f"judge: {layout.plain(outcome.reason)}")
-    return " · ".join(pieces)
 
 
 def _reply(place: DeltaGenerator, text: str, spans: Sequence[Span] = (), cut: str = "") -> None:

@@ -36,12 +36,8 @@ def section() -> None:
             placeholder="its replies and its settings",
         )  # fmt: skip
         st.download_button(
-            "Save session (JSON)", lambda: tries.session_json(kept), file_name="live-session.json",
-            mime="application/json", on_click="ignore", help="All tries: settings, replies, verdicts, margins, model.",
-        )  # fmt: skip
-        st.download_button(
-            "Save session (CSV)", lambda: tries.session_csv(kept), file_name="live-session.csv", mime="text/csv",
-            on_click="ignore",
+            "Save session", lambda: tries.session_json(kept), file_name="live-session.json",
+            mime="application/json", on_click="ignore", help="JSON of all tries.",
         )  # fmt: skip
     many = f"{len(kept)} tries" if len(kept) > 1 else "1 try"
     layout.footnote(f"{many} so far; they stay until this page is closed, the last {tries.KEPT} of them.")

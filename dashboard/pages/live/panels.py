@@ -1,23 +1,18 @@
-"""A try below its prompt: the cards with what is marked in them, the margins, and where the removed rows are."""
+"""A try below its prompt: the cards with what is marked in them, and what was removed."""
 
 from __future__ import annotations
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.charts import curves as curve_chart, live as live_chart
-from dashboard.chat import live, marked, stamps
+from dashboard.chat import marked, stamps
 from dashboard.chat.live import Outcome, Side
 from dashboard.chat.marked import Span
 from dashboard.chat.tries import Try
 from dashboard.pages.live import settings as live_settings
 from dashboard.pages.live.cards import LEAST_SCALE, Cards
-from dashboard.show import layout, tools
+from dashboard.show import layout
 
-_MARGINS_HELP = (
-    "The first mark is the margin as the reply begins. Once a reply is under way, the margin says less: it is about "
-    "openings such as “Sorry” and “Sure”, which do not come in the middle of a sentence."
-)
 _SHADES = {
     live_settings.PLAIN: "",
     live_settings.LIKELY: "Shaded: tokens that the model as it is did not expect, fully at "
@@ -36,11 +31,9 @@ def show(last: Try, status: DeltaGenerator, cards: Cards, below: DeltaGenerator,
     _cards(last, cards, shade)
     with below:
         if not last.problem:
-            _told(last)
+            _told(last, cards.sides)
         if last.outcomes:
             layout.footnote(_UNDERLINED + _SHADES[shade], stamps.explained(last.reference))
-        _margins(last, cards.sides)
-        _rows(last, cards.sides)
 
 
 def _cards(last: Try, cards: Cards, shade: str) -> None:
@@ -74,36 +67,10 @@ def _changed(side: Side, found: dict[Side, Outcome[Side]]) -> list[Span]:
     return marked.changes(found[side].text, other.text)
 
 
-def _told(last: Try) -> None:
+def _told(last: Try, shown: tuple[Side, ...]) -> None:
     rows = last.rows_removed
     count = f"{rows:,} rows removed" if rows is not None else "nothing removed yet"
     state = "" if last.ended else " — stopped"
-    told = [f"{last.request.describe()}: {count}{state}.", last.effect, f"Prompt: {last.request.prompt}"]
+    control = f"Control: as many in every layer, seed {last.control_seed}." if "control" in shown else ""
+    told = [f"{last.request.describe()}: {count}{state}.", last.effect, control, f"Prompt: {last.request.prompt}"]
     st.caption(layout.plain(" ".join(filter(None, told))))
-
-
-def _margins(last: Try, shown: tuple[live.Side, ...]) -> None:
-    found = [last.outcomes[side] for side in shown if side in last.outcomes]
-    sides: dict[str, live_chart.Along] = {outcome.side: outcome.along for outcome in found if outcome.along}
-    if not sides:
-        return
-    ends = "; ".join(
-        f"{side} {along[0][1]:+.2f} at the start, {along[-1][1]:+.2f} at the end" for side, along in sides.items()
-    )
-    figure = live_chart.margins_along(sides)
-    tools.show(figure, "margins", f"Refusal margin after every token: {ends}.", key="margins-along")
-    layout.footnote(_MARGINS_HELP)
-
-
-def _rows(last: Try, shown: tuple[live.Side, ...]) -> None:
-    if last.removed is None:
-        return
-    st.markdown("#### Where the removed rows are")
-    tools.show(
-        curve_chart.removed_rows(last.removed), "removed-rows",
-        "Share of the rows of each projection that this edit removes: "
-        + ", ".join(f"{name} {removed} of {rows}" for name, removed, rows in last.removed.iter_rows()),
-        key="removed-rows",
-    )  # fmt: skip
-    if "control" in shown and last.control_seed is not None:
-        layout.footnote(f"The control removes as many rows in every layer, drawn with seed {last.control_seed}.")

@@ -69,7 +69,7 @@ def chosen(places: Places, *, many: str = "") -> Chosen:
         with narrow.popover("More", icon=":material/tune:", width="stretch"):
             mode = selection.switch("What to do", (INSTALL, REMOVE), "mode", default=_mode_of(model_id))
             length = selection.pick("Reply, tokens at most", LENGTHS, "length", default=LENGTH)
-            shade, margins, at_once, seed = _options()
+            shade, at_once, seed = _options()
             thinks = not many and _thinking(model_id)
         if model_id in shipped.TITLES and not shipped.model_is_there(model_id):
             raise InputError(
@@ -89,7 +89,7 @@ def chosen(places: Places, *, many: str = "") -> Chosen:
         prompt = ""
     else:
         prompt, pressed = asking.prompt(places.ask, places.chips, model_id, edit.domain, possible, takes)
-    request = Request(model_id, edit, prompt, length, margins or shade == LEANING, seed, thinks)
+    request = Request(model_id, edit, prompt, length, shade == LEANING, seed, thinks)
     return Chosen(request, at_once, shade, pressed)
 
 
@@ -146,7 +146,7 @@ def _thinking(model_id: str) -> bool:
     return chosen == ON
 
 
-def _options() -> tuple[str, bool, bool, int | None]:
+def _options() -> tuple[str, bool, int | None]:
     shade = selection.switch(
         "Shade tokens by", SHADES, "shade", default=LIKELY,
         help_text="Probability: how little the model as it is expected a token. Margin: how far the model leaned to "
@@ -159,22 +159,20 @@ def _options() -> tuple[str, bool, bool, int | None]:
     )  # fmt: skip
     seeds = RefusalPlan.control_seeds
     seed = selection.switch("Seed of the control", seeds, "control_seed", default=seeds[0]) if control else None
-    margins = selection.toggle(
-        "Margin at every token", "margins",
-        help_text="A figure of how far the model leans to refusing after every token of each reply.",
-    )  # fmt: skip
     at_once = selection.toggle(
         "Run on every change", "at_once",
         help_text="Moving a slider or choosing another prompt removes the new rows and replies at once.",
     )  # fmt: skip
-    return shade, margins, at_once, seed
+    return shade, at_once, seed
 
 
 def restore(one: Request) -> None:
     """Puts the settings of an earlier try back into the widgets; for a callback, before they are made."""
     state = st.session_state
     _put(one.model, one.edit)
-    state["prompt"], state["length"], state["margins"] = one.prompt, one.reply_tokens, one.margins
+    state["prompt"], state["length"] = one.prompt, one.reply_tokens
+    if one.margins:
+        state["shade"] = LEANING
     state["control"], state[_THINKING] = one.control_seed is not None, ON if one.thinking else OFF
     if one.control_seed is not None:
         state["control_seed"] = one.control_seed

@@ -8,8 +8,7 @@ from pathlib import Path
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import refusal_specificity
-from dashboard.pages.methods.formulas import FORMULAS
+from dashboard.charts import refusal_values
 from dashboard.show import described, layout, tools
 from dashboard.state import shipped
 from engine.judges.base import EMBEDDED, JUDGES, open_judges
@@ -35,9 +34,6 @@ def render() -> None:
     for title, text in SECTIONS.items():
         layout.section(title, anchor(title))
         st.markdown(text)
-        for formula in FORMULAS.get(title, ()):
-            st.caption(formula.of)
-            st.latex(formula.in_lines)
         if title == "Refusal edits":
             with layout.told():
                 _false_alarms()
@@ -85,18 +81,21 @@ def anchor(title: str) -> str:
 def _false_alarms() -> None:
     """The simulation behind what is said of gains and draws."""
     found = shipped.null_simulation()
-    shares = "; ".join(
-        f"{one['cells']} cells: {one['interval'][0]:.1%} by the interval, {one['p'][0]:.1%} by p"
+    grids = [
+        {"Cells of the grid": one["cells"], "Trials": one["trials"], **{
+            title: refusal_values.percent(*one[name])
+            for title, name in (("By the interval of the gain", "interval"), ("By p among draws", "p"))
+        }}
         for one in found["grids"]
-    )
-    alt = f"Share of selectors of pure noise that are called specific, by the size of the grid. {shares}."
-    tools.show(refusal_specificity.false_alarms(found), "noise", alt)
+    ]  # fmt: skip
+    st.dataframe(pl.DataFrame(grids), hide_index=True, alt="Share of selectors of pure noise that are called specific")
     first = found["grids"][0]
     covered = ", ".join(f"{one['covered'][0]:.1%}" for one in found["grids"])
     layout.footnote(
         f"{first['trials']:,} simulated trials per grid, {first['draws']} draws, p at most {first['level']:g}; the "
-        f"effects of a mask on calibration and held-out prompts correlate at {found['correlation']:g}. Bars: Wilson's "
-        f"95% intervals. The 95% prediction interval of the draws held the noise's rate in {covered} of the trials.",
+        f"effects of a mask on calibration and held-out prompts correlate at {found['correlation']:g}. In brackets: "
+        "Wilson's 95% intervals. The 95% prediction interval of the draws held the noise's rate in "
+        f"{covered} of the trials.",
         "Made by `python -m precomputed.null_simulation` with the functions that the results are computed by.",
     )
     until, pooled = found["until"][-1], found["pooled"][1]

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from functools import lru_cache
-from math import prod
 from pathlib import Path
 
 import polars as pl
 
-import precomputed
 from dashboard.charts import formats, series
 from dashboard.state.results import height, stamp
-from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 
 SHIPPED_STORY = (
@@ -41,32 +36,6 @@ class Fact:
     name: str
     value: str
     exact: str = ""
-
-
-def shipped_facts() -> list[Fact]:
-    """Parameters and layers of the shipped checkpoint. `InputError` where its files are not readable."""
-    folder = precomputed.demo_model_dir()
-    return _shipped_facts(folder, stamp(folder / "model.safetensors"))
-
-
-@lru_cache(maxsize=2)
-def _shipped_facts(folder: Path, _file_stamp: object) -> list[Fact]:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        with safe_open(folder / "model.safetensors", framework="numpy") as tensors:
-            names = list(tensors.keys())
-            parameters = sum(prod(tensors.get_slice(name).get_shape()) for name in names)
-        shape = f"{config['num_hidden_layers']} blocks, hidden {config['hidden_size']}"
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise InputError(
-            f"{folder} is not a readable model ({type(error).__name__}); restore it from the repository"
-        ) from None
-    return [
-        Fact("Parameters", formats.count(parameters), f"{parameters:,}"),
-        Fact("Architecture", str(config["model_type"]).capitalize(), shape),
-    ]
 
 
 def run_facts(folder: Path) -> list[Fact]:

@@ -24,16 +24,6 @@ WHAT = (
 _NAME_PX, _CHIP_PX, _GAP_PX = 150, 112, 8
 _CHIPS_PX = 3 * _CHIP_PX + 2 * _GAP_PX  # on a phone a line of its own below the name
 _PICKED = ("source", "folder", "run", "model")  # keys of the picker, which a link takes along
-_WORDS = {
-    "faithful": "finds what matters", "sufficient": "finds what can go", "partly": "finds part of what matters",
-    "not": "does not find what matters",
-}  # fmt: skip
-_SPECIFIC = {
-    "specific": "more than its depths", "not": "not shown to be more than its depths",
-    "LeRF only": "more than its depths under LeRF", "MoRF only": "more than its depths under MoRF",
-    "saturated": "not judged against its depths", "not measured": "depths not controlled",
-}  # fmt: skip
-_STABLE = {"stable": "stable", "not": "not stable", "not applicable": "needs no text", "unknown": "stability unknown"}
 
 
 def show(picked: sources.Source) -> None:
@@ -78,11 +68,6 @@ def _line(line: verdict_chips.Line, taken: dict[str, str]) -> None:
 
 
 def _reasons(table: pl.DataFrame) -> None:
-    rows = {row["selector"]: row for row in table.iter_rows(named=True)}
-    for selector in palette.in_order(list(rows)):
-        row = rows[selector]
-        words = [_WORDS.get(row["validity"], row["validity"]), _SPECIFIC.get(row["specific"], "")]
-        words = [*filter(None, words), _STABLE.get(row["stability"], row["stability"])]
-        badge = " :red-badge[stable but invalid]" if row["stable_but_invalid"] else ""
-        title = f"**{layout.plain(palette.title(selector))}**: {layout.plain(', '.join(words))}"
-        st.markdown(f"{title}{badge}  \n{layout.worded(row['reasons'] or '')}")
+    for row in palette.sorted_by_selector(table).iter_rows(named=True):
+        title = layout.plain(palette.title(row["selector"]))
+        st.markdown(f"**{title}**: {layout.worded(row['reasons'] or 'no reason is told')}")

@@ -8,10 +8,9 @@ import polars as pl
 import streamlit as st
 
 from dashboard.pages.paper import readable, tables as paper
-from dashboard.show import described, grid, layout, selection, tools
+from dashboard.show import grid, layout, selection, tools
 
 NOTHING, UNKNOWN = "Nothing", "None of them"
-TO_READ, STORED = "To read", "As stored, every column"
 POINTS_AT_ONCE = 10
 TABLES, POINTS, RUN = "Tables", "Disagreements", "A run beside"
 HOW_TO_READ = (
@@ -63,12 +62,9 @@ def _tables(found: paper.Beside | None) -> tuple[pl.DataFrame, str]:
     name = selection.choose("Table", paper.tables(), "table", title=lambda table: paper.describe(table).title)
     st.caption(layout.plain(paper.caption(name)))
     frame = paper.load_table(name)
-    title = f"Published table: {paper.describe(name).title}"
-    if selection.switch("Show", (TO_READ, STORED), "paper_columns", default=TO_READ, keep=True) == STORED:
-        described.table(frame, title, paper.columns(name))
-    else:
-        shown = readable.to_read(name)
-        grid.show(shown, height=min(38 + 35 * shown.numbers.height, 460), alt=title)
+    shown = readable.to_read(name)
+    height = min(38 + 35 * shown.numbers.height, 460)
+    grid.show(shown, height=height, alt=f"Published table: {paper.describe(name).title}")
     if found is not None:
         with layout.told():
             frame = _measured(found, name, frame)

@@ -44,12 +44,6 @@ def caption(name: str) -> str:
     return f"{table.title}. {where}; {table.rows:,} rows."
 
 
-def columns(name: str) -> pl.DataFrame:
-    """Column, unit, meaning."""
-    found = [(column.name, column.unit, column.meaning) for column in describe(name).columns]
-    return pl.DataFrame(found, schema=["Column", "Unit", "Meaning"], orient="row")
-
-
 def points(kinds: Collection[str], severities: Collection[str], table: str | None = None) -> pl.DataFrame:
     """Disagreements of these kinds and severities; table: only those about one of our tables. Worst first."""
     found = load_table(POINTS).filter(pl.col("kind").is_in(list(kinds)), pl.col("severity").is_in(list(severities)))

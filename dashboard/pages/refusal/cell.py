@@ -8,7 +8,7 @@ from typing import Literal
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import formats, palette, refusal_rates, refusal_trade_off, refusal_values as refusals
+from dashboard.charts import formats, refusal_rates, refusal_trade_off, refusal_values as refusals
 from dashboard.charts.findings import refusal as findings
 from dashboard.chat import edits
 from dashboard.pages.refusal import specificity
@@ -34,7 +34,7 @@ def detail(source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | N
         transfer = optional(source, "transfer")
         changes = refusals.rate_changes(cell, before, point, transfer, published=source.published)
         figure, told = refusal_rates.changes(changes), findings.changes(changes)
-        tools.show(figure, "before-and-after", _changes_alt(changes), finding=told)
+        tools.show(figure, "before-and-after", finding=told)
         if transfer is None and not source.published:
             layout.footnote("Other prompt sets are measured by `selector-audit refusal evaluate`.")
             source.offer("transfer")
@@ -99,20 +99,7 @@ def _around(cells: pl.DataFrame, cell: refusals.Row) -> None:
     values = (refusal_trade_off.MALIGN, refusal_trade_off.BENIGN, refusal_trade_off.PERPLEXITY)
     value = selection.switch("Value", values, "around", default=values[0])
     figure = refusal_trade_off.neighbourhood(grid, value, cell["id"])
-    alt = (
-        f"{value} over λ and k of {palette.title(cell['selector'])} on {cell['domain']}, {grid.height} cells; "
-        f"framed: {refusals.strength(cell)}."
-    )
-    tools.show(figure, "neighbourhood", alt, key=CHART, clickable=True)
-
-
-def _changes_alt(changes: list[refusals.RateChange]) -> str:
-    told = [
-        f"{one.prompts} ({'to refuse' if one.malign else 'to answer'}) {refusals.percent(one.before[0])} to "
-        f"{refusals.percent(one.after[0])}"
-        for one in changes
-    ]
-    return "Refused before and after the edit: " + "; ".join(told) + "."
+    tools.show(figure, "neighbourhood", key=CHART, clickable=True)
 
 
 def _loadable(source: sources.Source) -> str:

@@ -82,13 +82,8 @@ def _language(source: sources.Source) -> None:
         f"NLL {row['nll']:.4f} nats per token",
         reference=(float(dense), "unedited") if isinstance(dense, float) else None,
     )  # fmt: skip
-    last = part.sort("k").group_by("selector", maintain_order=True).last()
-    told = ", ".join(
-        f"{palette.title(row['selector'])} {formats.perplexity(row['nll'])}" for row in last.iter_rows(named=True)
-    )
-    alt = f"Perplexity against the share of rows removed; at the largest k: {told}."
     below = f"{domain}, λ = {lam:g}; random has no λ"
-    tools.show(figure, "perplexity-k", alt, finding=findings.cost(part), below=below)
+    tools.show(figure, "perplexity-k", finding=findings.cost(part), below=below)
 
 
 def _two(source: sources.Source) -> None:
@@ -104,14 +99,8 @@ def _two(source: sources.Source) -> None:
     )
     for column, kind in zip(st.columns(2), ("malign", "benign"), strict=True):
         with column:
-            masks = [refusal_rates.mask_title(mask_domain) for mask_domain in part["mask_domain"]]
-            told = "; ".join(
-                f"{mask} on {row['evaluated_domain']} {refusals.percent(row[kind])}"
-                for mask, row in zip(masks, part.iter_rows(named=True), strict=True)
-            )
-            figure = refusal_rates.composed(part, kind)
-            alt = f"Share of {kind} prompts refused: {told}."
-            tools.show(figure, f"composed-{kind}", alt, finding=findings.composed(part, kind))
+            figure, told = refusal_rates.composed(part, kind), findings.composed(part, kind)
+            tools.show(figure, f"composed-{kind}", finding=told)
     edits = part.filter(pl.col("mask_domain") != "none").unique("mask_domain", maintain_order=True)
     costs = [
         f"{refusal_rates.mask_title(row['mask_domain'])} {formats.perplexity(row['nll'])}"
@@ -131,9 +120,7 @@ def _models(source: sources.Source) -> None:
         title=palette.capital,
     )  # fmt: skip
     figure, told = refusal_structure_chart.reversal(table, domain), findings.reversal(table, domain)
-    tools.show(figure, "reversal", _reversal_alt(table, domain), finding=told)
-    counts = [_leader(table.filter(model=model)) for model in table["model"].unique(maintain_order=True)]
-    st.text("\n".join(text for text in counts if text))
+    tools.show(figure, "reversal", finding=told)
     layout.footnote(
         "Published values of the paper's models, as printed"
         + ("." if source.published else "; this source's own model stands first.")
@@ -160,25 +147,3 @@ def reversal(points: pl.DataFrame) -> pl.DataFrame:
         return points.select(columns).clear().with_columns(malign=pl.lit(None, pl.Float64))
     kept = points.filter(pl.col("selector").is_in(["lrp", "ig"]), pl.col("edited_malign").is_not_null())
     return kept.select(*columns, malign="edited_malign")
-
-
-def _reversal_alt(table: pl.DataFrame, domain: str) -> str:
-    told = [
-        f"{model}: "
-        + ", ".join(
-            f"{palette.title(s)} {refusals.percent(rate)}"
-            for s, rate in zip(part["selector"], part["malign"], strict=True)
-        )
-        for (model,), part in table.filter(domain=domain).group_by("model", maintain_order=True)
-    ]
-    return f"Malign refusal after the edit on {domain}: " + "; ".join(told) + "."
-
-
-def _leader(part: pl.DataFrame) -> str:
-    """`Qwen3-8B: LRP installs more in 3 of 5 domains`."""
-    wide = part.pivot(on="selector", index="domain", values="malign", aggregate_function="first")
-    if not {"lrp", "ig"} <= set(wide.columns):
-        return ""
-    wide = wide.drop_nulls(["lrp", "ig"])
-    more = int((wide["lrp"] > wide["ig"]).sum())
-    return f"{part['model'][0]}: LRP installs more than IG in {more} of {wide.height} domains"

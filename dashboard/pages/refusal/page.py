@@ -5,11 +5,11 @@ from __future__ import annotations
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import formats, palette, refusal_trade_off, refusal_values as refusals
+from dashboard.charts import palette, refusal_trade_off, refusal_values as refusals
 from dashboard.charts.findings import refusal as refusal_findings
 from dashboard.pages.refusal import cell as refusal_cell, more as refusal_more
 from dashboard.show import layout, selection, tools
-from dashboard.state import results, sources
+from dashboard.state import sources
 from dashboard.state.results import POINTS, REFUSAL_SWEEP
 from engine.records.errors import InputError
 
@@ -71,17 +71,12 @@ def _grid(source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | No
         unedited = kept.filter(pl.col("k") == 0, pl.col("malign").is_not_null())
         figure = refusal_trade_off.trade_off(drawn, unedited, chosen, _limit(points), heading)
         told = refusal_findings.grid(drawn, kept, searched=not (held_out or source.published))
-        tools.show(figure, "refusal", _alt(drawn, kept), key=_CHART, clickable=True, finding=told, hero=True)
+        tools.show(figure, "refusal", key=_CHART, clickable=True, finding=told, hero=True)
     with below:
         layout.how_to_read(HOW_TO_READ)
-        beside = "" if source.published or points is None else refusals.against_paper(points, _published())
-        layout.footnote(_caption(edits, drawn, held_out=held_out, published=source.published), beside)
+        layout.footnote(_caption(edits, drawn, held_out=held_out, published=source.published))
     refusal_cell.detail(source, cells, points, drawn.filter(id=chosen).row(0, named=True))
     return edits.drop("id")
-
-
-def _published() -> pl.DataFrame:
-    return results.read_published(POINTS).frame
 
 
 def _ordered(drawn: pl.DataFrame) -> list[str]:
@@ -116,22 +111,6 @@ def _limit(points: pl.DataFrame | None) -> float:
         if own.len():
             return float(own[0])
     return BENIGN_LIMIT
-
-
-def _alt(drawn: pl.DataFrame, kept: pl.DataFrame) -> str:
-    best = drawn.row(by_predicate=pl.col("id") == refusals.first_choice(drawn), named=True)
-    before = refusals.unedited(kept, best["selector"], best["domain"])
-    across = (
-        "Malign refusal against perplexity" if refusal_trade_off.stacked(drawn) else "Malign against benign refusal"
-    )
-    text = (
-        f"{across} of {drawn.height} edits. {refusals.cell_title(best)}: malign "
-        f"{refusals.percent(best['malign'])}, benign {refusals.percent(best['benign'])}, perplexity "
-        f"{formats.perplexity(best['nll'])}"
-    )
-    if before is not None:
-        text += f"; unedited malign {refusals.percent(before['malign'])}, benign {refusals.percent(before['benign'])}"
-    return text + "."
 
 
 def _caption(edits: pl.DataFrame, drawn: pl.DataFrame, *, held_out: bool, published: bool) -> str:

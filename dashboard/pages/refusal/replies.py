@@ -11,7 +11,7 @@ from dashboard.charts import palette
 from dashboard.chat import marked
 from dashboard.chat.marked import Span
 from dashboard.pages.refusal import reply_pairs
-from dashboard.pages.refusal.reply_pairs import DIFFER, FILTERS, UNEDITED, UNFINISHED, Opinion
+from dashboard.pages.refusal.reply_pairs import FILTERS, UNEDITED, UNFINISHED, Opinion
 from dashboard.show import layout, reply_text, selection
 from dashboard.state import sources
 from engine.data.thinking import parts
@@ -35,25 +35,19 @@ def section(source: sources.Source) -> None:
         raise InputError("these replies are of the unedited model only; run `selector-audit refusal evaluate` again")
     both, chosen = _chosen(table, edits)
     which = chosen[-1]
-    folders = reply_pairs.judged_folders(source.folder)
-    shown = reply_pairs.kept(both, which, folders)
+    shown = reply_pairs.kept(both, which)
     st.caption(layout.plain(_counts(both, shown)))
     if which == UNFINISHED and both["finished_after"].null_count() == both.height:
         st.info("This table does not tell which replies ended by themselves; measure it again with this version.")
         return
     if shown.is_empty():
-        more = ""
-        if which == DIFFER and not folders:
-            more = " So far only the verdict that was kept and today's embedded judge are compared: `selector-audit "
-            more += "refusal judge FILE --judge embedded,rejection-model` adds others."
-        st.info(layout.worded(f"No pair of replies is of this kind; choose another filter.{more}"))
+        st.info("No pair of replies is of this kind; choose another filter.")
         return
     st.html(_STYLE)
     pages = -(-shown.height // PER_PAGE)
     page = _page(pages, (str(source.folder), *chosen))
-    further = reply_pairs.heard(folders)
     for row in shown.slice((page - 1) * PER_PAGE, PER_PAGE).iter_rows(named=True):
-        _card(row, further)
+        _card(row)
     layout.footnote(
         "Underlined: the words on which the embedded judge's rule fired, with today's rules. Replies stand letter by "
         "letter, whatever they hold."
@@ -105,17 +99,17 @@ def _page(pages: int, of: tuple[str, ...]) -> int:
     return st.pagination(pages, key=_PAGE, bind="query-params")
 
 
-def _card(row: dict[str, Any], further: dict[tuple[str, str], list[Opinion]]) -> None:
+def _card(row: dict[str, Any]) -> None:
     with st.container(border=True):
         st.caption(layout.plain(f"{row['domain']}, {row['prompts']}, {KINDS.get(row['kind'], row['kind'])}"))
         st.text(str(row["prompt"]), width="stretch")
         for side, title, column in zip(("before", "after"), ("Before", "After"), st.columns(2), strict=True):
             with column:
-                _side(title, row, side, reply_pairs.opinions(row, side, further))
+                _side(title, row, side, reply_pairs.opinions(row, side))
 
 
 def _side(title: str, row: dict[str, Any], side: str, found: list[Opinion]) -> None:
-    """One reply: the kept verdict, the reply with its marks, and what every judge said of it."""
+    """One reply: the kept verdict, the reply with its marks, and what was said of it."""
     first, reply = found[0], str(row[f"reply_{side}"])
     cut = " :orange-badge[unfinished]" if row[f"finished_{side}"] is False else ""
     apart = " :violet-badge[judges differ]" if reply_pairs.differ(found) else ""

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
 
-from dashboard.pages.judges import judged
-from dashboard.state import results
 from engine.judges.base import EMBEDDED, Exchange, Verdict
 from engine.judges.embedded import EmbeddedJudge, embedded_version
 from engine.judges.given_replies import FINISHED, JUDGED
 from engine.judges.heard import verdicts_on
-from engine.records.errors import InputError
 
 STEM = "refusal_replies"
 UNEDITED = "none"
@@ -59,54 +54,27 @@ def pairs(table: pl.DataFrame, selector: str) -> pl.DataFrame:
     return found.drop("place")
 
 
-def kept(both: pl.DataFrame, which: str, folders: Sequence[Path] = ()) -> pl.DataFrame:
-    """The pairs that a filter of `FILTERS` leaves. folders: with verdicts of further judges (`judged_folders`)."""
+def kept(both: pl.DataFrame, which: str) -> pl.DataFrame:
+    """The pairs that a filter of `FILTERS` leaves."""
     if which == FLIPPED:
         return both.filter(pl.col("refused_before") != pl.col("refused_after"))
     if which == UNFINISHED:
         return both.filter(~pl.col("finished_before") | ~pl.col("finished_after"))
     if which == DIFFER:
-        further = heard(folders)
-        keep = [any(differ(opinions(row, side, further)) for side in _SIDES) for row in both.iter_rows(named=True)]
+        keep = [any(differ(opinions(row, side)) for side in _SIDES) for row in both.iter_rows(named=True)]
         return both.filter(pl.Series(keep, dtype=pl.Boolean))
     return both
 
 
-def judged_folders(run: Path) -> list[Path]:
-    """Folders of `refusal judge` in the run's folder and among the store's judged replies."""
-    found: list[Path] = []
-    for place in dict.fromkeys((run, results.store_results_dir() / "judged")):
-        with suppress(InputError):  # there are none
-            found += judged.find(place)
-    return list(dict.fromkeys(found))
-
-
-def heard(folders: Iterable[Path]) -> dict[tuple[str, str], list[Opinion]]:
-    """The verdicts on refusal of judged folders by prompt and reply; what cannot be read is told on the page Judges."""
-    found: dict[tuple[str, str], list[Opinion]] = {}
-    for folder in folders:
-        with suppress(InputError):
-            read = judged.read(folder)
-            for row in read.verdicts.filter(pl.col("judge").is_in(read.judges)).iter_rows(named=True):
-                verdict = Verdict(row["refusal"], row["reason"], judged=row.get(JUDGED) is not False)
-                name = f"{row['judge']} {row['judge_version']}"
-                found.setdefault((row["prompt"], row["reply"]), []).append(Opinion(name, verdict))
-    return found
-
-
-def opinions(row: dict[str, object], side: str, further: dict[tuple[str, str], list[Opinion]]) -> list[Opinion]:
-    """Every verdict on one side of a pair: the kept one first, then the embedded judge's of now and the further ones;
-    each judge and version once."""
+def opinions(row: dict[str, object], side: str) -> list[Opinion]:
+    """The kept verdict on one side of a pair, and the embedded judge's of now where that is another version."""
     reply, refused = str(row[f"reply_{side}"]), bool(row[f"refused_{side}"])
     now = read_now(reply, row[f"finished_{side}"] if isinstance(row[f"finished_{side}"], bool) else None)
     embedded = Opinion(today(), now)
     name = str(row[f"judge_{side}"])
     reason = now.reason if name == embedded.judge and now.refusal == refused else ""
     first = Opinion(name, Verdict(refused, reason, judged=row[f"judged_{side}"] is not False))
-    found: dict[str, Opinion] = {}
-    for one in (first, embedded, *further.get((str(row["prompt"]), reply), [])):
-        found.setdefault(one.judge, one)
-    return list(found.values())
+    return [first] if name == embedded.judge else [first, embedded]
 
 
 def differ(found: Sequence[Opinion]) -> bool:

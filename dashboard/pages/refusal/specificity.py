@@ -35,11 +35,7 @@ def _draws(source: sources.Source, point: refusals.Row) -> None:
         return
     row = line.row(0, named=True)
     own = draws.filter(selector=row["selector"], domain=row["domain"])
-    alt = (
-        f"Malign refusal of the edit {refusals.percent(row['edited_malign'])} among {row['draws']} random draws with a "
-        f"grid of their own, mean {refusals.percent(row['draws_malign'])}."
-    )
-    tools.show(refusal_specificity.among_draws(row, own), "draws", alt, finding=findings.among_draws(row))
+    tools.show(refusal_specificity.among_draws(row, own), "draws", finding=findings.among_draws(row))
     st.text(refusal_specificity.told(row))
     without = row["draws_without_point"]
     if without:
@@ -61,12 +57,7 @@ def _controls(source: sources.Source, point: refusals.Row) -> None:
         if not source.has("refusal_controls"):
             source.offer("refusal_controls")
         return
-    alt = (
-        f"Malign refusal of the edit {refusals.percent(point['edited_malign'])}; random masks with the same rows per "
-        f"layer {refusals.percent(point.get('control_malign'))} on average, at most "
-        f"{refusals.percent(point.get('control_malign_max'))}."
-    )
-    tools.show(refusal_rates.controls(point, seeds), "controls", alt, finding=findings.random_masks(point))
+    tools.show(refusal_rates.controls(point, seeds), "controls", finding=findings.random_masks(point))
     if point.get("gain") is not None:
         count = seeds.filter(control="layer_matched").height if seeds is not None else 0
         st.text(

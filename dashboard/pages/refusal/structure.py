@@ -25,21 +25,13 @@ def section(source: sources.Source) -> None:
     with left, layout.told():
         table = source.table("signal_density")
         figure = refusal_structure.densities(table)
-        tools.show(figure, "signal-density", _densest(table), finding=findings.densest(table))
+        tools.show(figure, "signal-density", finding=findings.densest(table))
     with right, layout.told():
         _methods_overlap(source)
     with layout.told():
         _parts(source)
     with layout.told():
         _clusters(source)
-
-
-def _densest(table: pl.DataFrame) -> str:
-    row = table.sort("density", descending=True).row(0, named=True)
-    return (
-        "Share of rows with an absolute contrast above one half, by domain and selector; densest: "
-        f"{palette.title(row['selector'])} on {row['domain']}, {row['density']:.1%}."
-    )
 
 
 def _wanted(table: pl.DataFrame) -> str:
@@ -74,28 +66,15 @@ def _parts(source: sources.Source) -> None:
         if depth.height:
             heading, below = ("Depth of the top 1% of rows", f"{domain}: early, middle and late third of the blocks")
             figure, told = refusal_structure.shares(depth, heading, below), findings.gathered(depth, heading)
-            tools.show(figure, "layer-thirds", _shares_alt(depth, heading), finding=told)
+            tools.show(figure, "layer-thirds", finding=told)
     with right:
         projections = table.filter(part="projection")
         if projections.is_empty():
             st.caption("Shares by projection were not printed." if source.published else "There are no shares here.")
             return
         heading, below = "Projections of the top 1% of rows", f"{domain}: beside the share of all rows"
-        tools.show(
-            refusal_structure.shares(projections, heading, below),
-            "projections",
-            _shares_alt(projections, heading),
-            finding=findings.gathered(projections, heading),
-        )
-
-
-def _shares_alt(table: pl.DataFrame, heading: str) -> str:
-    told = []
-    for selector in palette.in_order(table["selector"].unique().to_list()):
-        row = table.filter(selector=selector).sort("share", descending=True).row(0, named=True)
-        base = f" ({row['base_rate']:.0%} of all rows)" if row["base_rate"] is not None else ""
-        told.append(f"{palette.title(selector)} {row['name']} {row['share']:.0%}{base}")
-    return f"{heading}, largest share per selector: {', '.join(told)}."
+        figure, told = refusal_structure.shares(projections, heading, below), findings.gathered(projections, heading)
+        tools.show(figure, "projections", finding=told)
 
 
 def _overlaps(source: sources.Source, comparison: str) -> pl.DataFrame:
@@ -115,10 +94,8 @@ def _methods_overlap(source: sources.Source) -> None:
     table = _of_pair(table, pair)
     if (table["ranked_by"] == _RANKED_BY[BY_CONTRAST]).any():
         table = table.filter(ranked_by=_RANKED_BY[BY_CONTRAST])
-    mean = float(table["jaccard"].to_numpy().mean())
-    alt = f"Jaccard of the top rows of {' and '.join(map(palette.title, pair))} per domain, {mean:.3f} on average."
     told = findings.shared_rows(table, " and ".join(map(palette.title, pair)))
-    tools.show(refusal_structure.methods_overlap(table, pair), "methods-overlap", alt, finding=told)
+    tools.show(refusal_structure.methods_overlap(table, pair), "methods-overlap", finding=told)
 
 
 def _of_pair(table: pl.DataFrame, pair: tuple[str, str]) -> pl.DataFrame:
@@ -136,15 +113,7 @@ def _clusters(source: sources.Source) -> None:
     table = table.filter(selector_a=selector)
     table = table.filter(ranked_by=_wanted(table))
     domains = list(dict.fromkeys([*table["domain_a"], *table["domain_b"]]))
-    best = table.sort("jaccard", descending=True).row(0, named=True)
-    alt = (
-        f"Jaccard of the top rows of every pair of domains, {palette.title(selector)}; most alike: {best['domain_a']} "
-        f"and {best['domain_b']}, {best['jaccard']:.2f}; by chance {best['expected_random']:.3f}."
-    )
+    title = palette.title(selector)
+    figure, told = refusal_structure.clusters(table, domains, f"{title}: domains"), findings.clusters(table, title)
     with right:
-        tools.show(
-            refusal_structure.clusters(table, domains, f"{palette.title(selector)}: domains"),
-            "harm-clusters",
-            alt,
-            finding=findings.clusters(table, palette.title(selector)),
-        )
+        tools.show(figure, "harm-clusters", finding=told)

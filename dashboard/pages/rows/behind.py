@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -68,10 +68,10 @@ def show(found: Scored) -> tuple[str, str, DeltaGenerator]:
 def attributed(found: Scored, text: str, method: str, place: DeltaGenerator) -> None:
     """The rows behind every token of the text, when the button is pressed."""
 
-    def work(entry: Entry, say: Say) -> Iterator[TokenRows]:
+    def work(_about: object, entry: Entry, say: Say) -> Generator[TokenRows, None, None]:
         yield measure.behind_tokens(entry.loaded, text, METHODS[method], TOP, say)
 
-    def shown(one: TokenRows, whole: bool) -> None:
+    def shown(_about: object, one: TokenRows, whole: bool) -> None:
         if whole:
             _show(found, one)
 

@@ -90,12 +90,12 @@ def measured(found: Scored, ticked: Mask, place: DeltaGenerator) -> None:
         return
     question = answers.Question(found.load_from, found.model.get("weights_hash"), rows.tobytes())
     answers.ask(
-        _KEY, question, lambda entry, say: against_random.compared(entry.loaded, rows, say), _show, place,
+        _KEY, question, lambda _, entry, say: against_random.compared(entry.loaded, rows, say), _show, place,
         button="" if answers.at_hand(found.load_from) else "Measure it",
     )  # fmt: skip
 
 
-def _show(one: Compared, _all: bool) -> None:
+def _show(_about: object, one: Compared, _whole: bool) -> None:
     error = "" if one.stderr is None else f" ± {one.stderr:.4f}"
     with st.container(horizontal=True):
         st.metric("As it is", formats.perplexity(one.dense))

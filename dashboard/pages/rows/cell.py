@@ -1,26 +1,19 @@
-"""The rows of one cell: their scores, ranks and percentiles page by page, ticks, and where they are active."""
+"""The rows of one cell: their scores, ranks and percentiles page by page, and ticks."""
 
 from __future__ import annotations
 
-import html
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from zlib import crc32
 
 import polars as pl
 import streamlit as st
 
 from dashboard.charts import palette
-from dashboard.chat import fetching, measure, trial
 from dashboard.pages.rows import row_sets, scored
 from dashboard.pages.rows.row_sets import Kept
 from dashboard.pages.rows.scored import Scored
 from dashboard.show import layout, selection, tools
 from engine.records.errors import InputError
-
-if TYPE_CHECKING:
-    from streamlit.delta_generator import DeltaGenerator
 
 PAGE_ROWS = 20
 VALUES = {"Percentile": "percentile", "Rank": "rank", "Score": "score"}
@@ -28,19 +21,7 @@ TICKED = "rows"  # URL key of the ticked rows, as text
 OPEN = "row"  # URL key of the row that is looked into
 TABLE = "rows-table"
 IN_MASK = "In the mask"
-EXAMPLES = (3, 5, 10)
 _LOOKED = "rows-looked"  # session state: the row of a table that was clicked last
-_FOUND = "rows-examples"  # session state: the last examples
-_FIND = "rows-find"  # of what waits for a download
-
-
-@dataclass(frozen=True)
-class _Find:
-    """What was asked for: the most active tokens of these rows."""
-
-    found: Scored
-    ids: tuple[int, ...]
-    top: int
 
 
 def chosen(found: Scored) -> tuple[int, str]:
@@ -81,7 +62,6 @@ def show(found: Scored, block: int, projection: str, mask: Kept | None = None) -
     page = _page(ordered.height)
     part = ordered[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
     _table(found, part, VALUES[shown], mask)
-    _examples(found, block, projection)
     label = f"Download all {frame.height:,} rows of this cell (CSV)"
     tools.download_csv(label, frame, f"rows-block{block}-{tools.file_name(projection)}.csv")
 
@@ -138,66 +118,3 @@ def _check_boxes(key: str, rows: list[int]) -> None:
     now = st.session_state.get(key)
     if sorted(now["selection"]["rows"] if now else []) != rows:
         st.session_state[key] = {"selection": {"rows": rows, "columns": [], "cells": []}}
-
-
-def _examples(found: Scored, block: int, projection: str) -> None:
-    """Tokens of the evaluation text at which the ticked rows of this cell are most active."""
-    with st.expander("Where are the ticked rows of this cell most active?", key="rows-activity", on_change="rerun"):
-        try:
-            ticked = row_sets.parse(ticked_text(), found.n_rows)
-        except InputError:
-            return
-        where = scored.where(found, ticked.tolist())
-        here = where.filter(pl.col("block") == block, pl.col("projection") == projection)
-        ids = here["row_id"].to_list()[: measure.EXAMPLE_ROWS]
-        top = selection.pick("Tokens per row", EXAMPLES, "row_examples", default=5)
-        pressed = st.button("Find their tokens", key=_FIND, disabled=not ids)
-        status = st.empty()
-        if not ids:
-            status.caption("Tick rows of this cell first.")
-        if here.height > len(ids):
-            st.caption(f"Of {here.height:,} ticked rows the first {len(ids)} are looked up.")
-        job = fetching.due(_FIND, _Find(found, tuple(ids), top) if pressed else None)
-        if job is not None:
-            with layout.told(), suppress(fetching.Downloading):
-                _find(job, status)
-        if fetching.under_way(_FIND, status):
-            return
-        folder, tokens = st.session_state.get(_FOUND, ("", None))
-        if tokens is not None and folder == str(found.folder):
-            _show_examples(found, tokens)
-
-
-def _find(job: _Find, status: DeltaGenerator) -> None:
-    def say(what: str, _done: int, _total: int) -> None:
-        status.caption(f"{what} …")
-
-    found = job.found
-    weights_hash = found.model.get("weights_hash")
-    with trial.loaded_model(_FIND, found.load_from, weights_hash, job, status.caption) as entry:
-        status.caption("Reading the evaluation text …")
-        tokens = measure.examples(entry.loaded, list(job.ids), job.top, say)
-    st.session_state[_FOUND] = (str(found.folder), tokens)
-    status.empty()
-
-
-def _show_examples(found: Scored, tokens: pl.DataFrame) -> None:
-    named = tokens.join(found.rows, on="row_id", how="left")
-    parts = []
-    for (row_id,), lines in named.group_by("row_id", maintain_order=True):
-        block, projection, row = lines.select("block", "projection", "row").row(0)
-        title = html.escape(f"Row {row} of block {block} {projection} (id {row_id})")
-        items = "".join(_line(line) for line in lines.iter_rows(named=True))
-        parts.append(f'<p style="margin:0.6rem 0 0.1rem"><b>{title}</b></p><ul>{items}</ul>')
-    st.html(f'<div style="overflow-wrap:anywhere;font-size:0.9rem">{"".join(parts)}</div>')
-    st.caption(
-        "The row's output is largest in size at the marked tokens, among "
-        f"{measure.WINDOWS} windows of {measure.WINDOW_TOKENS} tokens; the number is the output there."
-    )
-    tools.download_csv("Download these tokens (CSV)", tokens, "row-tokens.csv")
-
-
-def _line(line: dict[str, object]) -> str:
-    value = f"{line['value']:+.3g}".replace("-", "−")
-    before, token, after = (html.escape(str(line[name])) for name in ("before", "token", "after"))
-    return f"<li><code>{value}</code> {before}<mark>{token}</mark>{after}</li>"

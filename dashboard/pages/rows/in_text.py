@@ -1,21 +1,20 @@
-"""One row in its text: the tokens at which it does most, graded, and a histogram over all tokens."""
+"""One row in its text: the tokens at which it does most, graded."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import numpy as np
 import streamlit as st
 
-from dashboard.charts import rows as rows_chart
 from dashboard.chat import answers, marked, measure
 from dashboard.chat.measure import Passage, RowInText
 from dashboard.pages.rows import scored
 from dashboard.pages.rows.cell import OPEN
 from dashboard.pages.rows.scored import Scored
-from dashboard.show import layout, selection, tools
+from dashboard.show import layout, selection
 
 if TYPE_CHECKING:
     from streamlit.delta_generator import DeltaGenerator
@@ -61,19 +60,19 @@ def looked_up(found: Scored, row_id: int | None, what: str, place: DeltaGenerato
     if row_id is None:
         return
 
-    def work(entry: Entry, say: Say) -> Iterator[RowInText]:
+    def work(_about: object, entry: Entry, say: Say) -> Generator[RowInText, None, None]:
         yield measure.row_in_text(entry.loaded, row_id, WHAT[what], say)
 
-    def shown(one: RowInText, whole: bool) -> None:
+    def shown(_about: object, one: RowInText, whole: bool) -> None:
         if whole:
-            _show(one, row_id, what)
+            _show(one, what)
 
     question = answers.Question(found.load_from, found.model.get("weights_hash"), (row_id, what))
     button = "" if answers.at_hand(found.load_from) else "Look into it"
     answers.ask(_KEY, question, work, shown, place, button=button)
 
 
-def _show(one: RowInText, row_id: int, what: str) -> None:
+def _show(one: RowInText, what: str) -> None:
     largest = float(np.abs(one.values).max())
     body = "".join(_passage(passage, largest) for passage in one.passages)
     st.html(f'<div style="overflow-wrap:anywhere;line-height:1.7;white-space:pre-wrap">{body}</div>')
@@ -81,12 +80,6 @@ def _show(one: RowInText, row_id: int, what: str) -> None:
         f"{MEANING[what]} Orange is above 0, blue below, in full at {largest:.3g}, its largest size. The passages hold "
         f"the largest ones of {measure.WINDOWS} windows of {measure.WINDOW_TOKENS} tokens, one passage per window."
     )
-    mean = float(np.abs(one.values).mean())
-    alt = (
-        f"Histogram of the {what.lower()} of row {row_id} over {one.values.size:,} tokens, counts on a logarithmic "
-        f"scale: from {one.values.min():.3g} to {one.values.max():.3g}, mean size {mean:.3g}."
-    )
-    tools.show(rows_chart.histogram(one.values, what.lower()), f"row-{row_id}-{what.lower()}", alt, key="row-histogram")
 
 
 def _passage(passage: Passage, largest: float) -> str:

@@ -28,7 +28,6 @@ from dashboard.state import access, results, shipped, sources
 from dashboard.state.sources import MINE
 from engine.edits.masks import Mask
 from engine.records.errors import InputError
-from engine.records.model_names import model_name
 
 MEAN, SHARE, APART = "Mean score", "Share in the mask", "Two selectors"
 HOW_TO_READ = (
@@ -44,11 +43,10 @@ _CLICKED = "rows-clicked"  # session state: the last click that was followed
 
 @dataclass(frozen=True)
 class _Map:
-    """The heatmap, its values, its alt text, a file name, the mask that it shows, if it shows one, and what it says."""
+    """The heatmap, its values, a file name, the mask that it shows, if it shows one, and what it says."""
 
     figure: go.Figure
     frame: pl.DataFrame
-    alt: str
     name: str
     mask: Kept | None = None
     finding: str = ""
@@ -71,9 +69,7 @@ def render() -> None:
             rows_brush.follow(found, points)
         one = _map(found)
     with layout.hero(stage):
-        tools.show(
-            one.figure, one.name, one.alt, key=_MAP, clickable=True, brush=brushing, finding=one.finding, hero=True
-        )
+        tools.show(one.figure, one.name, key=_MAP, clickable=True, brush=brushing, finding=one.finding, hero=True)
     layout.how_to_read(HOW_TO_READ)
     _follow(found, points if len(points) == 1 or not brushing else [])
     with layout.told():
@@ -175,15 +171,8 @@ def _map(found: Scored) -> _Map:
         frame, found.blocks, found.projections, heading=heading, below=below, kind=kind,
         outlined=rows_brush.brushed(found),
     )  # fmt: skip
-    top = frame.sort("value", descending=True).row(0, named=True)
-    low = frame.sort("value").row(0, named=True)
-    alt = (
-        f"{heading} ({below}) for every block and projection of {model_name(found.model)}: highest in block "
-        f"{top['block']} {top['projection']} ({top['value']:.3g}), lowest in block {low['block']} "
-        f"{low['projection']} ({low['value']:.3g})."
-    )
     finding = findings.spread(frame, kind, heading if kind == "share" else title, palette.title(other) if other else "")
-    return _Map(figure, frame, alt, name, mask, finding)
+    return _Map(figure, frame, name, mask, finding)
 
 
 def _follow(found: Scored, clicked: list[dict[str, object]]) -> None:

@@ -19,7 +19,7 @@ from engine.edits.masks import Mask, removed_rows
 from engine.records.errors import InputError
 from engine.records.manifest import MANIFEST, read_manifest
 from engine.results.folders import verified_entry
-from engine.stats.removal_order import removal_order, removed_first
+from engine.stats.removal_order import removal_order
 
 SCORES = "scores.safetensors"
 
@@ -76,10 +76,6 @@ class Scored:
     def removed(self, selector: str, order: str, rate: float) -> Mask:
         """`removed_rows` of a selector's scores. Shared between callers."""
         return _removed(self.folder, selector, order, rate, results.stamp(self.folder / SCORES))
-
-    def mask(self, selector: str, order: str, rows: int) -> Mask:
-        """The first `rows` rows in the order of removal, ascending."""
-        return removed_first(self.scores(selector), order, rows)
 
 
 @lru_cache(maxsize=4)
@@ -196,11 +192,3 @@ def cell_rows(scored: Scored, block: int, projection: str) -> pl.DataFrame:
 def where(scored: Scored, row_ids: Sequence[int]) -> pl.DataFrame:
     """Block, projection and row of some row ids, in the order of the ids."""
     return scored.rows[list(row_ids)]
-
-
-def removed_per_projection(scored: Scored, mask: Mask) -> pl.DataFrame:
-    """Columns projection, removed, rows: what `charts.curves.removed_rows` draws."""
-    inside = np.zeros(scored.n_rows, dtype=np.bool_)
-    inside[mask] = True
-    cells = scored.matrices.frame.with_columns(removed=pl.Series(scored.matrices.counts(inside)))
-    return cells.group_by("projection", maintain_order=True).agg(pl.col("removed", "rows").sum())

@@ -1,4 +1,4 @@
-"""Runs: what is in the store, start one, compare two, bring one in, delete one, look at any table."""
+"""Runs: what is in the store, start one, bring one in, delete one, look at any table."""
 
 from __future__ import annotations
 
@@ -7,24 +7,22 @@ from collections.abc import Sequence
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import compare, formats
 from dashboard.pages.runs import (
     catalogue as runs,
-    comparison as runs_compare,
     import_tab as runs_import,
     start_tab as runs_start,
     tables_tab as runs_tables,
 )
 from dashboard.show import layout, selection, tools
-from dashboard.state import access, basket, results
+from dashboard.state import access
 from engine.records.errors import InputError
 
 HOW_TO_READ = (
     "Each line is a folder that a command wrote; its manifest says which model was measured how, and its checksums say "
     "whether the files are still the same."
 )
-TITLES = ("Kept", "Start", "Compare", "Import", "Tables")
-WHERE_LIMITED = ("Kept", "Compare", "Tables")
+TITLES = ("Kept", "Start", "Import", "Tables")
+WHERE_LIMITED = ("Kept", "Tables")
 LIMITED = f"Starting, importing and deleting runs is {access.HOW}."
 _DELETE = "runs-delete"  # session state: the run that is asked about
 
@@ -52,8 +50,6 @@ def render() -> None:
                 frame = _kept(found)
             case "Start":
                 runs_start.form(top, found)
-            case "Compare":
-                frame, lines = _compare(found)
             case "Import":
                 runs_import.form(top)
             case "Tables":
@@ -95,7 +91,6 @@ def _details(run: runs.Run) -> None:
         )  # fmt: skip
         with st.expander("Provenance: the manifest as it was written"):
             st.json(runs.provenance(run), expanded=1)
-    basket.button(run.folder)
     if access.limited():
         return
     if st.session_state.get(_DELETE) != run.name:
@@ -126,42 +121,3 @@ def _delete(run: runs.Run) -> None:
         f"Deleted {run.name}." if not left else f"Deleted {run.name}, but left what is not its own: {', '.join(left)}."
     )
     st.toast(layout.plain(said), duration="long")
-
-
-def _compare(found: Sequence[runs.Run]) -> tuple[pl.DataFrame | None, list[str]]:
-    usable = {run.name: run for run in found if "sweep" in run.tables and not run.problem}
-    if len(usable) < 2:
-        st.info("Two whole runs with a sweep are needed here. Start one, or import one that was made elsewhere.")
-        return None, []
-    names = list(usable)
-    columns = st.columns(2)
-    first = selection.choose("First run", names, "first_run", default=names[0], place=columns[0])
-    second = selection.choose("Second run", names, "second_run", default=names[1], place=columns[1])
-    if first == second:
-        st.info("This is the same run twice: choose another one on either side.")
-        return None, []
-    curves = [results.read_run(usable[name].folder) for name in (first, second)]
-    models = (curves[0].models[0], curves[1].models[0])
-    cells = runs_compare.shared_cells(curves[0], curves[1], models)
-    orders = [order for order in results.ORDERS if order in set(cells["order"])]
-    for order, column in zip(orders, st.columns(len(orders)), strict=True):
-        with column:
-            tools.show(
-                compare.difference(cells, order, first, second), f"difference-{order}",
-                f"NLL of {second} minus {first} under {order} against removed rows, one line per selector.",
-            )  # fmt: skip
-    largest = cells.filter(pl.col("difference").is_finite()).sort(pl.col("difference").abs()).tail(1)
-    if largest.height:
-        row = largest.row(0, named=True)
-        st.caption(
-            f"{cells.height} shared cells. The largest difference is {row['difference']:+.4g} nats: {row['selector']}, "
-            f"{row['order']}, {formats.rate(row['rate'])} removed."
-        )
-    st.dataframe(cells, hide_index=True, height=320, alt="Shared cells of both runs with their difference")
-    with st.expander("Tables of both"):
-        tables = runs_compare.tables_side_by_side(usable[first].tables, usable[second].tables)
-        st.dataframe(tables, hide_index=True, alt="Which tables each run has")
-    notes = ["Without error bars: the errors of two runs on the same text go together, and runs do not keep how far."]
-    if models[0] != models[1]:
-        notes.append(f"Two models are compared ({models[0]}, {models[1]}): look at the order of the selectors.")
-    return cells, [*notes, *(source.provenance for source in curves)]

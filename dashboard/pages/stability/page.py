@@ -10,9 +10,7 @@ import streamlit as st
 from dashboard.charts import formats, lines as lines_chart, palette, stability
 from dashboard.charts.findings import quadrants as findings
 from dashboard.charts.lines import Axis
-from dashboard.charts.sortable import perplexities, perplexity_texts, sortable
-from dashboard.charts.stability import Quadrants
-from dashboard.show import grid, layout, selection, tools
+from dashboard.show import layout, selection, tools
 from dashboard.state import sources
 from engine.stats.limits import Thresholds
 
@@ -23,7 +21,6 @@ HOW_TO_READ = (
 )
 LINE = "Does another calibration text give the same masks? To be stable is not to be right."
 SIZE = Axis("size", "calibration windows", "category")
-BY_GAP, BY_LERF = "Log gap", "LeRF perplexity"
 MEASURES = {"spearman": "Spearman", "jaccard": "Jaccard"}
 DRAWN = {"spearman": "draw_spearman", "jaccard": "draw_jaccard"}
 
@@ -58,15 +55,9 @@ def _disjoint(source: sources.Source) -> None:
     chosen = table.filter(pl.col("rate") == rate)
     at = formats.rate(rate)
     figure = stability.between_draws(chosen, limits.jaccard, heading=f"Masks at {at} from disjoint calibration text")
-    told = ", ".join(
-        f"{palette.title(row['selector'])} {row['jaccard']:.3f}"
-        for row in chosen.iter_rows(named=True)
-        if row["jaccard"] is not None
-    )
     with source.hero():
         tools.show(
-            figure, "disjoint-draws", f"Jaccard of LeRF masks at {at} between disjoint draws, mean of pairs: {told}.",
-            finding=findings.between_draws(chosen, limits.jaccard),
+            figure, "disjoint-draws", finding=findings.between_draws(chosen, limits.jaccard),
             below=f"LeRF masks at {at} from disjoint calibration text; further right: more alike", hero=True,
         )  # fmt: skip
     drawn, said = chosen.filter(pl.col("draw_size").is_not_null()), list[str]()
@@ -106,18 +97,16 @@ def _convergence(source: sources.Source, table: pl.DataFrame, *, first: bool) ->
         (Axis("jaccard", "Jaccard"), f"Jaccard of LeRF masks at {at}", "against the mask from all windows"),
         (Axis("nll", "perplexity", "perplexity"), f"LeRF perplexity at {at}", "low is good"),
     )
-    titles = ", ".join(palette.title(name) for name in palette.in_order(chosen["selector"].unique().to_list()))
     with source.hero() if first else st.container():
         places = list(st.columns(2))
     places.append(st.container())
     for number, (place, (axis, heading, below)) in enumerate(zip(places, panels, strict=True)):
         with place:
             figure = lines_chart.lines(chosen, SIZE, axis, heading=heading, below=below, hover=_hover)
-            alt = f"{heading} by number of calibration windows: {titles}."
             what = f"the masks' Jaccard at {at}" if axis.column == "jaccard" else axis.title
             told = findings.less_text(chosen, axis.column, what)
             tools.show(
-                figure, f"stability-{axis.column}", alt, finding=told, below=f"{heading}, {below}",
+                figure, f"stability-{axis.column}", finding=told, below=f"{heading}, {below}",
                 hero=first and number < 2,
             )  # fmt: skip
 
@@ -132,25 +121,16 @@ def _hover(row: dict[str, Any]) -> str:
 
 def _quadrant(verdicts: pl.DataFrame, published: bool) -> None:
     layout.section("Stable is not valid")
-    with st.container(horizontal=True, gap="medium"):
-        measure = selection.switch(
-            "Stability by", tuple(MEASURES), "measure", default="jaccard", title=MEASURES.__getitem__
-        )
-        validity = selection.switch("Validity by", (BY_GAP, BY_LERF), "validity", default=BY_GAP)
-    limits = Thresholds()
-    drawn = verdicts[DRAWN[measure]].is_not_null().any()  # else there are nested sizes only
-    parts = Quadrants(
-        DRAWN[measure] if drawn else measure,
-        "log_gap" if validity == BY_GAP else "lerf_nll",
-        limits.spearman if measure == "spearman" else limits.jaccard,
-        limits.log_gap if validity == BY_GAP else _worst_nll(verdicts, limits),
+    measure = selection.switch(
+        "Stability by", tuple(MEASURES), "measure", default="jaccard", title=MEASURES.__getitem__
     )
-    figure = stability.quadrant(verdicts, parts)
+    limits = Thresholds()
+    stable_from = limits.spearman if measure == "spearman" else limits.jaccard
+    drawn = verdicts[DRAWN[measure]].is_not_null().any()  # else there are nested sizes only
+    figure = stability.quadrant(verdicts, DRAWN[measure] if drawn else measure, stable_from, limits.log_gap)
     named = verdicts.filter(pl.col("stable_but_invalid").fill_null(False))["selector"].to_list()
     inside = ", ".join(palette.title(name) for name in palette.in_order(named)) or "none"
-    alt = f"{MEASURES[measure]} against {validity.lower()}, one point per selector."
-    alt = alt if published else f"{alt} Judged stable but invalid: {inside}."
-    tools.show(figure, "stable-but-invalid", alt, finding=findings.judged(verdicts))
+    tools.show(figure, "stable-but-invalid", finding=findings.judged(verdicts))
     if published:
         st.caption(
             "Published: stability from 8 against 128 windows, validity at 30%. The dotted lines are this software's "
@@ -161,31 +141,9 @@ def _quadrant(verdicts: pl.DataFrame, published: bool) -> None:
         st.caption("Stability here is that of nested sizes, which judges nothing: disjoint draws were not measured.")
     st.caption(
         f"Judged stable but invalid: {inside}. Dotted lines are the default limits of verdicts: {MEASURES[measure]} "
-        f"{parts.stable_from:g}, log gap {limits.log_gap:g} nats, LeRF damage {limits.invalid_damage:.0%} of random's. "
-        "A verdict also asks for clear differences and layer-matched controls; its reasons are in the table."
+        f"{stable_from:g}, log gap {limits.log_gap:g} nats, LeRF damage {limits.invalid_damage:.0%} of random's. "
+        "A verdict also asks for clear differences and layer-matched controls; its reasons stand on Overview."
     )
-    table = verdicts.select(
-        formats.texts(verdicts["selector"], palette.title).alias("Selector"),
-        pl.col("validity").alias("Validity"),
-        pl.col("specific").alias("Specific"),
-        pl.col("stability").alias("Stability"),
-        pl.col("stable_but_invalid").alias("Stable but invalid"),
-        pl.col("log_gap").round(3).alias("log gap (nats)"),
-        perplexity_texts(verdicts["lerf_nll"]).alias("LeRF perplexity"),
-        grid.told("reasons").alias("Why"),
-    )
-    grid.show(sortable(table, verdicts.select(perplexities(pl.col("lerf_nll")).alias("LeRF perplexity"))))
-
-
-def _worst_nll(verdicts: pl.DataFrame, limits: Thresholds) -> float | None:
-    """NLL at which LeRF does nearly as much damage as random removal; None without the unmasked model's."""
-    if "dense_nll" not in verdicts.columns:  # the first tables had none
-        return None
-    row = verdicts.select("dense_nll", "random_lerf_nll").drop_nulls().head(1)
-    if row.is_empty():
-        return None
-    dense, random = row.row(0)
-    return float(dense + limits.invalid_damage * (random - dense))
 
 
 def _notes(source: sources.Source) -> list[str]:
