@@ -1,4 +1,4 @@
-"""Which part of a mask does its harm: what is restored when a part's rows are put back."""
+"""Which part of a mask does what the mask does: what goes when a part's rows are put back."""
 
 from __future__ import annotations
 
@@ -16,15 +16,30 @@ _ROW_PX, _AROUND_PX, _MOST = 26, 130, 12  # the parts that restore most are draw
 
 def finding(lines: pl.DataFrame) -> str:
     """The part whose rows do most of the harm. lines: one selector, order, rate and kind of part of `parts`."""
-    first = _ranked(lines)[0]
-    where = first["name"] if first["part"] == "projection" else f"block {first['name']}"
+    first, where = _first(lines)
     return (
         f"{first['restored']:.0%} of the harm of {palette.title(first['selector'])}'s mask "
         f"({ORDER_TITLES[first['order']]}, {formats.rate(first['rate'])}) goes when its rows of {where} are put back"
     )
 
 
-def restored(lines: pl.DataFrame) -> go.Figure:
+def of_edit(lines: pl.DataFrame) -> pl.DataFrame:
+    """Lines of `refusal_parts` as those of `parts`: what goes is a share of what the edit adds to the margin."""
+    return lines.with_columns(restored="margin_lost", stderr_blocks=pl.lit(None, pl.Float64))
+
+
+def finding_of_edit(lines: pl.DataFrame) -> str:
+    """The part whose rows carry most of the margin. lines: of one edit and kind of part, from `of_edit`."""
+    first, where = _first(lines)
+    return f"{first['restored']:.0%} of what the edit adds to the margin goes when its rows of {where} are put back"
+
+
+def _first(lines: pl.DataFrame) -> tuple[dict[str, Any], str]:
+    first = _ranked(lines)[0]
+    return first, first["name"] if first["part"] == "projection" else f"block {first['name']}"
+
+
+def restored(lines: pl.DataFrame, what: str = "harm") -> go.Figure:
     """A bar per part, the largest first; error bars: one standard error over blocks of evaluation windows."""
     ranked = _ranked(lines)[:_MOST]
     harm = ranked[0]["nll"] - ranked[0]["dense_nll"]
@@ -38,7 +53,7 @@ def restored(lines: pl.DataFrame) -> go.Figure:
     )  # fmt: skip
     labels = [row["name"] if kind == "projection" else f"block {row['name']}" for row in ranked]
     figure.update_yaxes(**axes.places(labels), automargin=True)
-    figure.update_xaxes(axes.titled("share of the harm that goes when it is put back", tickformat=".0%"))
+    figure.update_xaxes(axes.titled(f"share of the {what} that goes when it is put back", tickformat=".0%"))
     rest = lines.height - len(ranked)
     below = f"the {len(ranked)} that restore most, of {lines.height}" if rest else ""
     return finished(figure, f"By {kind}", below, _AROUND_PX + _ROW_PX * len(ranked), 60)

@@ -125,6 +125,20 @@ def mask_stability(model: str = MODEL["id"]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=names.split(), orient="row")
 
 
+def refusal_parts(model: str = MODEL["id"]) -> pl.DataFrame:
+    """lrp's edit on hate in two projections and two blocks; q_proj carries .8 of what it adds to the margin."""
+    columns = (
+        "model selector domain lambda k part name rows_removed margin_alone margin_without margin margin_dense "
+        "margin_lost nll_alone nll_without nll dense_nll"
+    )
+    shares = {("projection", "q_proj"): 0.8, ("projection", "up_proj"): 0.3, ("block", "0"): 0.6, ("block", "1"): 0.4}
+    rows = [
+        (model, "lrp", "hate", 0.5, 0.02, *part, 10, -1.0, 1.0 - 2 * lost, 1.0, -1.0, lost, 2.1, 2.2, 2.3, 2.0)
+        for part, lost in shares.items()
+    ]
+    return pl.DataFrame(rows, schema=columns.split(), orient="row")
+
+
 def changes(model: str = MODEL["id"]) -> pl.DataFrame:
     """`transfer` with the columns of prompts that changed, and corrected rates."""
     low_high = {f"{side}_corrected{end}": pl.col(side) + shift for side in ("before", "after")

@@ -1,5 +1,6 @@
 """The refusal page: its data against hand counts, its figures, and the page on full, empty and damaged folders."""
 
+import json
 from functools import partial
 
 import polars as pl
@@ -21,6 +22,7 @@ from synthetic_refusal import (
     mask_stability,
     points,
     rates,
+    refusal_parts,
     specificity,
     sweep,
     transfer,
@@ -272,11 +274,15 @@ def test_a_full_folder_opens_at_the_operating_point(full_run):
 
 def test_draws_paired_changes_and_stability_are_told(full_run):
     tables = {**specificity(), "mask_stability": mask_stability(), "transfer": changes()}
+    tables["refusal_parts"] = refusal_parts()
     for stem, frame in tables.items():
         add_table(full_run, stem, frame)
     app = page()
     assert warnings_of(app) == []
-    assert len(app.get("plotly_chart")) == 5
+    assert len(app.get("plotly_chart")) == 7
+    told = "80% of what the edit adds to the margin goes when its rows of q_proj are put back"
+    titles = [json.loads(chart.proto.spec)["layout"]["title"].get("text", "") for chart in app.get("plotly_chart")]
+    assert any(told in title.replace("<br>", " ") for title in titles), titles
     said = " ".join(text.value for text in app.text)
     assert "Rank 1 of 5, p = 0.200, 0.400 by Holm over 2 edits: this does not tell the edit from random rows" in said
     assert "With 4 draws Holm's p cannot be below 0.40 here" in said

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import refusal_rates, refusal_specificity, refusal_values as refusals
+from dashboard.charts import parts, refusal_rates, refusal_specificity, refusal_values as refusals
 from dashboard.charts.findings import refusal as findings
 from dashboard.show import layout, tools
 from dashboard.state import sources
@@ -19,6 +19,7 @@ def section(source: sources.Source, point: refusals.Row | None) -> None:
     _draws(source, point)
     _controls(source, point)
     _stability(source, point)
+    _parts(source, point)
 
 
 def _draws(source: sources.Source, point: refusals.Row) -> None:
@@ -79,6 +80,18 @@ def _stability(source: sources.Source, point: refusals.Row) -> None:
         f"(Jaccard, mean of {lines.height} splits), each shares {whole:.1%} with the mask of all pairs. "
         f"Random rows at the same depths share {layers:.1%}, random rows anywhere {chance:.1%}."
     )
+
+
+def _parts(source: sources.Source, point: refusals.Row) -> None:
+    table = optional(source, "refusal_parts")
+    lines = None if table is None else parts.of_edit(refusals.of_cell(table, point))
+    if lines is None or lines.is_empty() or lines["restored"].null_count():
+        return
+    for kind, column in zip(("projection", "block"), st.columns(2, gap="medium"), strict=True):
+        shown = lines.filter(part=kind)
+        with column:
+            figure = parts.restored(shown, "margin's gain")
+            tools.show(figure, f"refusal-parts-{kind}", finding=parts.finding_of_edit(shown))
 
 
 def optional(source: sources.Source, stem: str) -> pl.DataFrame | None:
