@@ -48,6 +48,21 @@ def test_budgets_and_curves_are_of_the_shipped_scores() -> None:
     assert removal_order(scores["fisher"], "morf").size == 155_520
 
 
+def test_readme_says_what_is_specific() -> None:
+    text = " ".join((smollm2_dir() / "README.md").read_text("utf-8").split())
+    table = read_table(RESULTS, "specific")
+    assert set(table["matched_seeds"]) == {5}
+    lerf = {row["selector"]: row for row in table.filter(order="lerf").iter_rows(named=True)}
+    assert [name for name, row in lerf.items() if row["answer"] == "better"] == ["lrp"]
+    assert f"lrp does {-lerf['lrp']['difference']:.2f} nats less harm" in text
+    assert f"(p {lerf['lrp']['p_holm']:.3f} after".replace("0.", ".") in text
+    assert f"fisher does {-lerf['fisher']['difference']:.2f} less" in text
+    assert f"({lerf['fisher']['detectable']:.2f} would have been)" in text
+    morf = table.filter(order="morf")
+    assert set(morf["answer"]) == {"better"}
+    assert f"by {morf['difference'].min():.1f} to {morf['difference'].max():.1f} nats" in text
+
+
 @pytest.mark.long
 def test_the_weights_are_those_of_the_package() -> None:
     loaded = load_model("smollm2", device="cpu")
