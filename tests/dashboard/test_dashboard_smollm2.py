@@ -191,3 +191,10 @@ def test_the_model_of_the_package_answers_and_its_broken_edit_is_shown(
     assert not app.exception
     assert "Paris" in replies(app)[0]
     assert stamps(app) == ["ANSWERS", "BROKEN"]
+
+
+def test_without_verdicts_the_first_page_says_what_is_known_of_depths() -> None:
+    app = run_page("overview", source="SmolLM2-135M")
+    assert [*app.exception, *app.warning] == []
+    assert "LRP does less harm than random rows of its own layers" in " ".join(one.value for one in app.markdown)
+    assert any("was not judged here" in one.value for one in app.caption)

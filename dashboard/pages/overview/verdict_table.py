@@ -8,6 +8,7 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import palette, verdict_chips
+from dashboard.charts.findings import controls as findings
 from dashboard.show import layout, menu
 from dashboard.state import sources
 from engine.records.errors import InputError
@@ -27,9 +28,12 @@ _PICKED = ("source", "folder", "run", "model")  # keys of the picker, which a li
 
 
 def show(picked: sources.Source) -> None:
-    """Errors: InputError where there are no verdicts."""
-    table = picked.table("verdicts")
+    """Without verdicts, what is known of them. Errors: InputError where a table cannot be read."""
     layout.section("Verdicts")
+    if not picked.has("verdicts"):
+        _without(picked)
+        return
+    table = picked.table("verdicts")
     invariance = None
     if picked.has("invariance_verdicts"):
         with suppress(InputError):  # told on the page Controls
@@ -51,6 +55,15 @@ def show(picked: sources.Source) -> None:
         picked.offer("invariance_verdicts")
     with st.expander("Why, selector by selector"):
         _reasons(table)
+
+
+def _without(picked: sources.Source) -> None:
+    if picked.has("specific"):
+        judged = picked.table("specific").filter(pl.col("answer") != "saturated")
+        told = (findings.own_depths(lines, order) for (order,), lines in judged.group_by("order", maintain_order=True))
+        st.markdown("  \n".join(f"{layout.worded(one)}." for one in told))
+    st.caption("Whether selectors are faithful and stable was not judged here: that takes further calibration text.")
+    picked.offer("verdicts")
 
 
 def _line(line: verdict_chips.Line, taken: dict[str, str]) -> None:
