@@ -40,7 +40,7 @@ from engine.measures.nll import Nll, predicted_nll, window_nll
 from engine.measures.predictions import LOGIT_BUDGET, in_pieces, predictions
 from engine.models.loading import LoadedModel, load_sketch
 from engine.run.audit_plan import AuditPlan
-from engine.run.edited_passes import token_values_under
+from engine.run.edited_passes import ENOUGH_TOKENS, token_values_under
 from engine.run.estimate import estimate
 from engine.run.refusal_plan import RefusalPlan
 from engine.run.score_plan import ScorePlan
@@ -261,6 +261,7 @@ def main() -> int:
     peaks = told(args.folder) if args.fault is None else {}
     torch.nn.functional.scaled_dot_product_attention = attention  # type: ignore[assignment]
     torch.tensor = from_the_host
+    ENOUGH_TOKENS["cpu"] = 1024  # several edits in a pass: in the weights, whether an MLP keeps zero asks for a number
 
     def run(loaded: LoadedModel, held: Held, stage: str, passes: dict[str, Callable[[], object]]) -> None:
         for what, work in passes.items():

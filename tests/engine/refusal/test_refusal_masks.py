@@ -102,8 +102,8 @@ def test_select_writes_the_mask_of_every_point(folder: Path, demo: LoadedModel, 
         assert (edit.kind, edit.spec["domain"]) == ("refusal", one["domain"])
         scored: Any = SimpleNamespace(n_rows=demo.rows.n_rows, model=demo.fingerprint)
         kept = row_sets.load(path.read_bytes(), path.name, scored)  # the page Rows takes it as what it is
-        assert one["domain"] in kept.made
-        assert f"lambda {one['point']['lam']}" in kept.made
+        chosen = kept.spec or {}
+        assert (chosen["domain"], chosen["lambda"]) == (one["domain"], one["point"]["lam"])
 
 
 @pytest.mark.long
