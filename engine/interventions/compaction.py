@@ -24,7 +24,6 @@ ALIGNED_BYTES = {"cpu": 64, "cuda": 128}
 LIMIT_BYTES = {"cpu": 4_000_000_000, "cuda": 16_000_000_000}
 LEAST_GONE = 0.05  # share of an MLP's neurons; for less, copying the rest does not pay
 
-
 Alive = npt.NDArray[np.bool_]  # [rows of a Linear]
 
 
@@ -88,7 +87,13 @@ def _alive_in(loaded: LoadedModel, mask: Mask) -> Callable[[nn.Linear], Alive]:
     alive = np.ones(loaded.rows.n_rows, dtype=np.bool_)
     alive[mask] = False
     layers = {loaded.model.get_submodule(layer.name): layer for layer in loaded.rows.layers}
-    return lambda linear: alive[layers[linear].start :][: layers[linear].rows]
+
+    def of_linear(linear: nn.Linear) -> Alive:
+        if linear not in layers:  # of an MLP beside the decoder blocks, as a vision tower's
+            return np.ones(linear.out_features, dtype=np.bool_)
+        return alive[layers[linear].start :][: layers[linear].rows]
+
+    return of_linear
 
 
 def _compact(gate: nn.Linear, up: nn.Linear, down: nn.Linear, kind: str, steps: Undone, *alive_rows: Alive) -> None:

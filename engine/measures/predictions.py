@@ -1,7 +1,7 @@
 """What a model says of the next token at every position of some windows, in pieces where all at once are too many.
 
-`in_pieces` decides by the model, the windows' length and the kind of device, never by what is in memory, so that equal
-runs do the same. Where the logits of two windows are within the budget, they are made at once, as ever.
+`in_pieces` decides by the model, the windows' length, the kind of device and a card's size, never by what is in memory,
+so that equal runs do the same. Where the logits of two windows are within the budget, they are made at once, as ever.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -36,21 +37,22 @@ def widths(loaded):
     return [[part.weight.shape[:: 1 - 2 * (part is mlp[2])][0] for part in mlp] for mlp in gated_mlps(loaded.model)]
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_nll_is_that_of_the_dense_zeros(wide, tiny_windows, device):
-    """`cuda`: the rule of a card, carried out here."""
+@pytest.mark.parametrize(("device", "by_mask"), [("cpu", True), ("cuda", True), ("cuda", False)])
+def test_nll_is_that_of_the_dense_zeros(wide, tiny_windows, device, by_mask):
+    """`cuda`: the rule of a card, carried out here. by_mask: the mask is given, by which a card tells dead rows."""
     ruled = replace(wide, device=device)
     n, found = wide.rows.n_rows, set()
     generator = np.random.default_rng(0)
     shuffled = generator.permutation(n)
     for rate in (0.0, 0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0):
-        with zeroed(wide, np.sort(shuffled[: round(rate * n)])):
+        mask = np.sort(shuffled[: round(rate * n)])
+        with zeroed(wide, mask):
             dense = negative_log_likelihood(wide, tiny_windows)
             alive = [
                 int(((gate.weight != 0).any(1) & (up.weight != 0).any(1)).sum())
                 for gate, up, _ in gated_mlps(wide.model)
             ]
-            with compacted(ruled):
+            with compacted(ruled, mask if by_mask else None):
                 small = negative_log_likelihood(wide, tiny_windows)
                 kept = widths(wide)
         assert kept == [[kept_neurons(WIDTH, count, FLOAT, device)] * 3 for count in alive]
@@ -69,12 +71,14 @@ def test_every_family_gives_what_the_dense_zeros_give(tiny_family, tiny_windows)
     generator = np.random.default_rng(0)
     for rates in ([0.0], [0.02], [0.5], [0.9], [1.0], *[[0.0, 0.1, 0.5, 0.9, 1.0]] * 4):
         share = np.repeat(generator.choice(rates, len(layers)), [layer.rows for layer in layers])
-        with zeroed(tiny_family, np.flatnonzero(generator.random(n) < share)):
+        mask = np.flatnonzero(generator.random(n) < share)
+        with zeroed(tiny_family, mask):
             dense = negative_log_likelihood(tiny_family, tiny_windows)
-            with compacted(tiny_family):
-                small = negative_log_likelihood(tiny_family, tiny_windows)
-        assert small.nats_per_token == pytest.approx(dense.nats_per_token, rel=1e-6)
-        assert small.tokens == dense.tokens
+            for device in ("cpu", "cuda"):
+                with compacted(replace(tiny_family, device=device), mask):
+                    small = negative_log_likelihood(tiny_family, tiny_windows)
+                assert small.nats_per_token == pytest.approx(dense.nats_per_token, rel=1e-6)
+                assert small.tokens == dense.tokens
 
 
 @pytest.mark.parametrize(("device", "kept"), [("cpu", 32), ("cuda", 64)])
@@ -96,6 +100,18 @@ def test_a_neuron_is_skipped_if_its_gate_or_its_up_row_is_removed(wide, tiny_win
     with zeroed(wide, np.sort(np.concatenate([gate, up]))), compacted(wide):
         assert widths(wide) == [[64] * 3, [WIDTH] * 3]  # 0..19 and 15..39 are dead, four of them stay
         assert torch.equal(mlp.down_proj.weight, before[:, [0, 1, 2, 3, *range(40, WIDTH)]])
+
+
+def test_an_mlp_beside_the_decoder_blocks_keeps_its_neurons(wide):
+    """As a vision tower's, whose rows are not in the row index."""
+    beside = copy.deepcopy(next(module for name, module in wide.model.named_modules() if name.endswith("0.mlp")))
+    mask = mlp_rows(wide, "gate_proj", 1)
+    wide.model.tower = beside
+    try:
+        with zeroed(wide, mask), compacted(replace(wide, device="cuda"), mask):
+            assert widths(wide) == [[WIDTH] * 3, [0] * 3, [WIDTH] * 3]
+    finally:
+        del wide.model.tower
 
 
 def test_an_mlp_that_nobody_reads_is_skipped(wide, tiny_windows):
