@@ -10,17 +10,25 @@ import polars as pl
 from dashboard.charts import dots, palette
 
 Row = dict[str, Any]
+MOST_DRAWN = (-1.0, 2.0)  # of an interval of a share
 
 
 def shares(specific: pl.DataFrame) -> go.Figure:
     """The share of the advantage over random that depths explain, with its interval; 100%: all of it.
 
-    specific: one order and rate of the table. Selectors without a clear advantage have no share and no mark.
+    specific: one order and rate of the table. Selectors without a clear advantage have no share and no mark. An
+    advantage that is hardly clear leaves the share open over any range: a bar is cut at -100% and 200%.
     """
     columns = ("depth_share", "depth_share_low", "depth_share_high")
-    figure = _marks(specific, columns, 1.0, "share explained by depth", "Explained by depth",
-                    "further left: more than its depths")  # fmt: skip
-    return figure.update_xaxes(tickformat=".0%", rangemode="tozero")
+    known = specific.drop_nulls(columns)
+    values, ends = known["depth_share"].to_list(), [*known["depth_share_low"], *known["depth_share_high"]]
+    low = min([0.0, *values, *(max(end, MOST_DRAWN[0]) for end in ends)])
+    high = max([1.0, *values, *(min(end, MOST_DRAWN[1]) for end in ends)])
+    cut = any(not low <= end <= high for end in ends)
+    below = f"further left: more than its depths{'; a bar that meets the edge goes on' if cut else ''}"
+    figure = _marks(specific, columns, 1.0, "share explained by depth", "Explained by depth", below)
+    room = 0.04 * (high - low)
+    return figure.update_xaxes(tickformat=".0%", range=[low - room, high + room])
 
 
 def differences(specific: pl.DataFrame, order: str) -> go.Figure:

@@ -391,7 +391,7 @@ def judged_rates(*lines):
         ([("x", "a", "refused", 0.4), ("all", "a", "refused", 0.4)], "The judge a calls 40.0% of “x” refusals"),
         (
             [("x", "a", "refused", 0.4), ("y{", "a", "refused", 0.8), ("all", "a", "refused", 0.6)],
-            "The judge a calls 80.0% of “y{” refusals, and of “x” fewest, 40.0%",
+            "The judge a calls 80.0% of “y{” refusals, the most of all sources, and 40.0% of “x”, the fewest",
         ),
         (
             [("x", "a", "refused", 0.4), ("y", "a", "refused", 0.5), ("all", "a", "refused", 0.45)],

@@ -40,7 +40,8 @@ def rates(frame: pl.DataFrame) -> str:
     if apart.height > 1 and _overlap(least, most):
         return f"The judge {most['judge']} calls about as much of every source refusals: {_span(least, most, '.1%')}"
     first = f"The judge {most['judge']} calls {most['value']:.1%} of “{most['source']}” refusals"
-    return first if apart.height == 1 else f"{first}, and of “{least['source']}” fewest, {least['value']:.1%}"
+    fewest = f"the most of all sources, and {least['value']:.1%} of “{least['source']}”, the fewest"
+    return first if apart.height == 1 else f"{first}, {fewest}"
 
 
 def _ends(rows: pl.DataFrame) -> tuple[Row, Row]:
