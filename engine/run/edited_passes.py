@@ -38,8 +38,8 @@ from engine.records.hashing import Json
 
 R = TypeVar("R")
 EDITS_TOGETHER = 8  # at most, in one pass over little text
-# Tokens that fill a pass. On a processor eight edits of 256 tokens each take 8.3 CPU seconds in the weights and 7.4 in
-# one pass, and one takes 1.1 and 7.2 (SmolLM2; tests/benchmarks, little-text); a card's number is not measured.
+# Tokens that fill a pass. On a processor eight edits of 256 tokens each take 7.2 CPU seconds in the weights and 6.5 in
+# one pass, and one takes .94 and 6.4 (SmolLM2; tests/benchmarks, little-text); a card's number is not measured.
 ENOUGH_TOKENS = {"cpu": 256, "cuda": 16384}
 EDITS_BESIDE_UNEDITED = 16  # that share one set of passes of the unedited model
 
