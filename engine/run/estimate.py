@@ -294,7 +294,8 @@ class _Tracer:
                 unedited = predictions(model, {"input_ids": ids}, self.kind, check=False)
                 beside = map(measure.of_unedited, unedited.chunks())
                 beside = list(beside) if unedited.whole else beside  # as long as the edits' passes, or piece by piece
-            values_of(measure, predictions(model, {"input_ids": ids}, self.kind, check=False), ids, beside)
+            said = predictions(model, {"input_ids": ids}, self.kind, check=False)
+            values_of(_Repeated(measure, said.windows * said.positions), said, ids, beside)  # type: ignore[arg-type]
 
         with torch.no_grad():
             if isinstance(measure, TokenMeasure):
@@ -316,6 +317,24 @@ class _Tracer:
         if self.kind == "cpu":
             return max([round(rate * self.row_bytes + (1 - rate) * self.copied_bytes) for rate in rates], default=0), 0
         return round(max(rates, default=0.0) * self.row_bytes), round((1 - min(rates, default=1.0)) * self.copied_bytes)
+
+
+class _Repeated:
+    """A token measure whose pieces of one size are traced twice and at the end: those between take no more memory, and
+    matrix products, which no measure of ours has there, are not counted."""
+
+    def __init__(self, measure: TokenMeasure[Any], positions: int) -> None:
+        self.windows, self._measure, self._left = measure.windows, measure, positions
+        self._traced: dict[int, list[torch.Size]] = {}
+
+    def of_tokens(self, logits: Tensor, tokens: Tensor, unedited: Any) -> Tensor:
+        self._left -= len(tokens)
+        traced = self._traced.setdefault(len(tokens), [])
+        if len(traced) > 1 and self._left:
+            return torch.empty(traced[0], device=logits.device)
+        out = self._measure.of_tokens(logits, tokens, unedited)
+        traced.append(out.shape)
+        return out
 
 
 def flops_per_second(sketch: LoadedModel) -> float:
