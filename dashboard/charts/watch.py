@@ -109,8 +109,8 @@ def legend(picture: Picture, lanes: Sequence[Lane]) -> str:
         pixel = "Every pixel is a row of the model: bright ones go last, and a row that goes glows red for a moment."
     else:
         pixel = (
-            f"Every pixel is a group of up to {picture.group} neighbouring rows of one projection: the fainter, the "
-            "larger the share of them that is removed."
+            f"Every pixel is a group of up to {picture.group} neighbouring rows of one projection: bright ones go "
+            "last in the mean, and a pixel fades with the share of its rows that is removed."
         )
     where = "Blocks stand side by side"
     where += f", in each from top to bottom {', '.join(first)}." if len(set(first)) == len(first) <= 8 else "."

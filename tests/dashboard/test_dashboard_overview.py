@@ -9,6 +9,7 @@ from synthetic import SLOPES, UNMASKED_NLL, add_table, break_manifest, stability
 
 import precomputed
 from dashboard.charts import formats, overview, palette, verdict_chips
+from dashboard.charts.findings import trust
 from dashboard.pages.overview import model_card
 from dashboard.show.layout import NOT_DRAWN
 from dashboard.state import results
@@ -119,6 +120,19 @@ def test_a_verdict_is_a_row_of_chips_that_lead_to_the_evidence(full_run):
         assert f"selectors={name}" in row[0].query_string
         assert f"selectors={name}" in row[1].query_string
         assert "part=Exact+controls" in row[2].query_string
+
+
+@pytest.mark.parametrize(
+    ("validities", "said"),
+    [
+        ({"lrp": "not", "random": "sufficient"}, "No score is shown to be faithful or sufficient"),
+        ({"lrp": "sufficient", "wanda": "not"}, "No score is shown to be faithful; LRP is sufficient"),
+        ({"wanda": "faithful", "lrp": "faithful", "ig": "sufficient"}, "LRP and Wanda are faithful; IG is sufficient"),
+        ({"ig": "faithful", "lrp": "partly"}, "IG is faithful"),
+    ],
+)
+def test_the_answer_names_what_its_verdicts_call_so(validities, said):
+    assert trust.answer(pl.DataFrame({"selector": list(validities), "validity": list(validities.values())})) == said
 
 
 def test_the_chips_say_what_the_tables_say():

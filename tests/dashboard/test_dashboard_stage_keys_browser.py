@@ -124,7 +124,7 @@ def test_on_learn_they_lead_from_step_to_step_and_on_from_its_ends(new_page):
     titles.filter(has_text="1. ").wait_for()
     settled(page)
     page.keyboard.press("ArrowLeft")
-    arrives(page, "Is the score right about the rows?")
+    arrives(page, "Which importance scores can you trust?")
     page.keyboard.press("ArrowRight")
     arrives(page, "Learn")
 

@@ -8,7 +8,7 @@ import streamlit as st
 from dashboard.charts import budget, formats, overview
 from dashboard.charts.findings import curves as curve_findings
 from dashboard.pages.overview import leaderboard, model_card, verdict_table, watch_it
-from dashboard.show import layout, tools
+from dashboard.show import layout, stage, tools
 from dashboard.state import offers, results, shipped, sources
 
 WHAT = (
@@ -21,14 +21,15 @@ HOW_TO_READ = (
     "Removing the rows that a good selector calls unimportant hardly raises the perplexity. (A selector can give the "
     "same ranking every time and still be wrong about it: see Stability.)"
 )
-LINE = "If it is, a model without the unimportant ones can still speak."
+TITLE = "Which importance scores can you trust?"
+LINE = "A score is right about the rows if a model without the unimportant ones can still speak."
 BELOW = "small is good; colours by rank within a model"
 _STEMS = (results.SWEEP, "verdicts", "budget")
 
 
 def render() -> None:
     """The page."""
-    picked = sources.pick(layout.heading("Is the score right about the rows?", LINE), _STEMS)
+    picked = sources.pick(layout.heading(TITLE, LINE), _STEMS)
     if picked is None:
         st.markdown(WHAT)
     else:
@@ -38,6 +39,7 @@ def render() -> None:
 def _results(picked: sources.Source) -> None:
     curves: results.Curves | None = None
     watched = False
+    answered = picked.stage.container()
     with layout.told():
         curves = results.read_paper() if picked.run is None else results.read_run(picked.run)
     if curves is not None:
@@ -59,8 +61,8 @@ def _results(picked: sources.Source) -> None:
     with above:
         _model(picked, curves)
     if not picked.published:  # the paper printed the numbers behind such verdicts, not the words
-        with layout.told():
-            verdict_table.show(picked)
+        with answered, layout.told():
+            verdict_table.show(picked, sentence=watched, table=not stage.on())
     if curves is not None:
         with layout.told():
             leaderboard.show(offers.offers(picked.kind, curves, picked.run))

@@ -7,8 +7,8 @@ from contextlib import suppress
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import palette, verdict_chips
-from dashboard.charts.findings import controls as findings
+from dashboard.charts import budget, palette, verdict_chips
+from dashboard.charts.findings import controls as findings, trust
 from dashboard.show import layout, menu
 from dashboard.state import sources
 from engine.records.errors import InputError
@@ -24,19 +24,29 @@ WHAT = (
 )
 _NAME_PX, _CHIP_PX, _GAP_PX = 150, 112, 8
 _CHIPS_PX = 3 * _CHIP_PX + 2 * _GAP_PX  # on a phone a line of its own below the name
+_FIRST = {"lerf": "Lowest", "morf": "Highest"}
 _PICKED = ("source", "folder", "run", "model")  # keys of the picker, which a link takes along
 
 
-def show(picked: sources.Source) -> None:
-    """Without verdicts, what is known of them. Errors: InputError where a table cannot be read."""
-    layout.section("Verdicts")
-    if not picked.has("verdicts"):
+def show(picked: sources.Source, *, sentence: bool, table: bool) -> None:
+    """The answer in one sentence, and the verdicts behind it; without verdicts, what is known of them.
+
+    sentence: False where a figure says it. Errors: InputError where a table cannot be read.
+    """
+    verdicts = picked.table("verdicts") if picked.has("verdicts") else None
+    if sentence:
+        said = [] if verdicts is None else [trust.answer(verdicts)]
+        said += [budget.finding(picked.table("budget"))] if picked.has("budget") else []
+        if said:
+            layout.finding(". ".join(said))
+    if not table:
+        return
+    if verdicts is None:
         _without(picked)
         return
-    table = picked.table("verdicts")
     invariance = None
     if picked.has("invariance_verdicts"):
-        with suppress(InputError):  # told on the page Controls
+        with suppress(InputError):  # told where the exact controls are
             invariance = picked.table("invariance_verdicts")
     taken = {key: st.query_params[key] for key in _PICKED if key in st.query_params}
     with st.container(horizontal=True, gap="xsmall", key="verdict-head"):
@@ -44,24 +54,26 @@ def show(picked: sources.Source) -> None:
         with st.container(horizontal=True, gap="xsmall", width=_CHIPS_PX):
             for question in verdict_chips.QUESTIONS:
                 st.markdown(f"**{question}**", width=_CHIP_PX)
-    for line in verdict_chips.lines(table, invariance):
+    for line in verdict_chips.lines(verdicts, invariance):
         _line(line, taken)
-    st.caption(WHAT)
-    if invariance is None:
-        command = model_to_type(read_manifest(picked.folder).get("model") or {})
-        st.caption(
-            layout.worded(f"Robust was not measured here; `selector-audit analyze {command} invariance` measures it.")
-        )
-        picked.offer("invariance_verdicts")
-    with st.expander("Why, selector by selector"):
-        _reasons(table)
+    with st.expander("What the words mean, and why, selector by selector"):
+        st.caption(WHAT)
+        _reasons(verdicts)
+        if invariance is None:
+            command = model_to_type(read_manifest(picked.folder).get("model") or {})
+            measures = f"`selector-audit analyze {command} invariance` measures it"
+            st.caption(layout.worded(f"Robust was not measured here; {measures}."))
+            picked.offer("invariance_verdicts")
 
 
 def _without(picked: sources.Source) -> None:
     if picked.has("specific"):
         judged = picked.table("specific").filter(pl.col("answer") != "saturated")
-        told = (findings.own_depths(lines, order) for (order,), lines in judged.group_by("order", maintain_order=True))
-        st.markdown("  \n".join(f"{layout.worded(one)}." for one in told))
+        told = (
+            f"{_FIRST[order]} scores removed: {layout.worded(findings.own_depths(lines, order))}."
+            for (order,), lines in judged.group_by("order", maintain_order=True)
+        )
+        st.markdown("  \n".join(told))
     st.caption("Whether selectors are faithful and stable was not judged here: that takes further calibration text.")
     picked.offer("verdicts")
 

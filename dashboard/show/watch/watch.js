@@ -44,14 +44,17 @@ function word([r, g, b], alpha = 255) {
   return ((alpha << 24) | (b << 16) | (g << 8) | r) >>> 0;
 }
 
+// A colour from dark, 0, to bright, 1.
+function lit(colour, part) {
+  const share = 0.35 + 0.65 * part;
+  return colour.map((value) => Math.round(value * share + 255 * (1 - share) * 0.12));
+}
+
 // A pixel for each row: bright ones go last, and one that goes glows for a while.
 class Rows {
   constructor({ first, pixels }, steps, words, colour, glow) {
     Object.assign(this, { first, pixels, steps, words, glow });
-    this.shades = Array.from({ length: 256 }, (_, i) => {
-      const share = 0.35 + (0.65 * i) / 255;
-      return word(colour.map((value) => Math.round(value * share + 255 * (1 - share) * 0.12)));
-    });
+    this.shades = Array.from({ length: 256 }, (_, i) => word(lit(colour, i / 255)));
     this.at = null;
   }
 
@@ -71,18 +74,29 @@ class Rows {
   }
 }
 
-// A pixel for each group of rows: its shade is the share of them that is gone. The rows of a step go evenly within it.
+const BRIGHT = 32; // shades of a group, bright ones go last in the mean of their rows
+
+// A pixel for each group of rows, which fades with the share of them that is gone. The rows of a step go evenly within it.
 class Groups {
   constructor({ first, pixels }, steps, words, colour) {
     Object.assign(this, { first, pixels, steps, words });
     this.size = new Uint32Array(words.length);
-    for (const pixel of pixels) this.size[pixel]++;
+    const sum = new Float64Array(words.length);
+    for (let step = 0; step <= steps; step++) {
+      for (let i = first[step]; i < first[step + 1]; i++) {
+        this.size[pixels[i]]++;
+        sum[pixels[i]] += step;
+      }
+    }
+    this.row = Uint32Array.from(sum, (value, i) => 256 * Math.floor(((BRIGHT - 1) * value) / (this.size[i] * steps || 1)));
     this.gone = new Uint32Array(words.length);
     this.going = new Uint32Array(words.length);
     const end = [128, 128, 128];
-    this.shades = Array.from({ length: 256 }, (_, i) =>
-      word(colour.map((value, c) => Math.round(value + ((end[c] - value) * i) / 255)), Math.round(255 - (239 * i) / 255)),
-    );
+    this.shades = Array.from({ length: BRIGHT * 256 }, (_, at) => {
+      const i = at % 256;
+      const start = lit(colour, Math.floor(at / 256) / (BRIGHT - 1));
+      return word(start.map((value, c) => Math.round(value + ((end[c] - value) * i) / 255)), Math.round(255 - (239 * i) / 255));
+    });
     this.whole = 0;
     this.at = null;
     this.count(this.going, 0, 1);
@@ -93,7 +107,7 @@ class Groups {
   }
 
   paint(at) {
-    const { first, pixels, words, size, gone, going, shades } = this;
+    const { first, pixels, words, size, row, gone, going, shades } = this;
     const whole = Math.min(Math.floor(at), this.steps);
     const part = at - whole;
     const before = this.whole;
@@ -109,7 +123,7 @@ class Groups {
     const to = all ? pixels.length : first[Math.max(before, whole) + 1];
     for (let i = from; i < to; i++) {
       const pixel = pixels[i];
-      words[pixel] = shades[Math.round((255 * (gone[pixel] + part * going[pixel])) / size[pixel])];
+      words[pixel] = shades[row[pixel] + Math.round((255 * (gone[pixel] + part * going[pixel])) / size[pixel])];
     }
     this.at = at;
   }
