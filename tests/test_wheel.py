@@ -65,6 +65,7 @@ def metadata(wheel: Path) -> email.message.Message:
         return email.message_from_bytes(archive.read(name))
 
 
+@pytest.mark.long
 def test_it_holds_the_packages_whole_and_nothing_else(wheel: Path) -> None:
     listed = done(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *PACKAGES], cwd=ROOT)
     if listed.returncode:
@@ -75,6 +76,7 @@ def test_it_holds_the_packages_whole_and_nothing_else(wheel: Path) -> None:
     assert not {name for name in names(wheel) if "test" in Path(name).stem.split("_")}
 
 
+@pytest.mark.long
 def test_what_is_not_code_is_there_byte_for_byte(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         for name in (
@@ -105,6 +107,7 @@ def bare(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", name[0]).lower()
 
 
+@pytest.mark.long
 def test_its_metadata_ask_for_nothing_that_only_overrides_could_take_away(wheel: Path) -> None:
     """What installs it reads this alone, not [tool.uv]."""
     told = metadata(wheel)

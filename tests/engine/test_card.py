@@ -85,6 +85,7 @@ def table_of(card: str, title: str) -> dict[str, str]:
     return {row[0].strip(): row[1].strip() for row in rows if len(row) == 2 and row[0].strip()}
 
 
+@pytest.mark.long
 def test_its_hashes_are_what_sha256sum_gives_for_every_other_file(folder: Path, card: str):
     lines = card.split("## Files")[1].split("```")[1].strip().splitlines()
     listed = {name: digest for digest, name in (line.split("  ") for line in lines)}
@@ -127,6 +128,7 @@ sys.stdout.write(f"{model.dtype} {len(tokenizer)}")
             assert torch.equal(again[name], tensor), name
 
 
+@pytest.mark.long
 def test_what_was_measured_is_named(card: str, results: Path):
     said = table_of(card, "Refusal")
     assert said["judge"] == f"embedded {embedded_version()}"
@@ -143,6 +145,7 @@ def test_what_was_measured_is_named(card: str, results: Path):
     assert said["hate, risk prompts refused"].startswith(f"{before:.0f} of 6 before, {after:.0f} of 6 after")
 
 
+@pytest.mark.long
 def test_caps_are_met_or_broken_by_counts(card: str, results: Path):
     said = table_of(card, "Caps")
     [point] = pl.read_parquet(results / "operating_points.parquet").iter_rows(named=True)
@@ -212,6 +215,7 @@ def test_the_date_that_a_chat_template_states(demo: LoadedModel, prefix: str, da
     assert (f"{datetime.now():%Y-%m-%d}" in told) is (prefix == CLOCK)
 
 
+@pytest.mark.long
 def test_what_a_record_says_is_text(results: Path, mask: Path, tmp_path: Path):
     """Keys, values and the file's own name: no link, no image, no HTML of them in the rendered card."""
     record = tmp_path / "[r](x)<b>.json"

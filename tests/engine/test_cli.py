@@ -164,6 +164,7 @@ def test_a_missing_model_is_one_line(run, tmp_path):
     assert len(err.strip().splitlines()) == 1
 
 
+@pytest.mark.long
 def test_doctor(run, tiny_llama):
     code, out, _ = run("doctor", tiny_llama.id, "--json")
     findings = {finding["subject"]: finding for finding in json.loads(out)["findings"]}

@@ -325,6 +325,7 @@ def test_a_model_that_cannot_be_traced_is_judged_by_its_weights(
         assert "it cannot be estimated" in found.found
 
 
+@pytest.mark.long
 def test_the_command(wide: Path, capsys: Any, tmp_path: Path) -> None:
     (tmp_path / "bare").mkdir()
     for file in wide.iterdir():

@@ -333,6 +333,7 @@ def results_folder(folder: Path, loaded: LoadedModel) -> Path:
     return folder / "operating_points.parquet"
 
 
+@pytest.mark.long
 def test_a_table_is_a_record_of_its_own_model_only(
     tiny_llama: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: list[str]
 ) -> None:

@@ -282,6 +282,7 @@ def judged(tiny_llama, tiny_text, rows, tmp_path_factory):
     return folder, scores
 
 
+@pytest.mark.long
 def test_a_verdict_stands_beside_baselines(judged):
     folder, scores = judged
     verdicts = pl.read_parquet(folder / "out" / "verdicts.parquet")

@@ -84,6 +84,7 @@ def test_less_harm_is_ahead_under_lerf_and_more_under_morf() -> None:
             assert pair.p < 1e-3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("windows", "correlation"), [(32, 0.0), (16, 0.0), (64, 0.5), (16, 0.5)])
 def test_on_noise_a_protocol_decides_anything_in_one_of_twenty_at_most(windows: int, correlation: float) -> None:
     """Six selectors that are the same, 15 pairs; the harm that all share cancels."""

@@ -55,6 +55,7 @@ def chat(monkeypatch: pytest.MonkeyPatch, asked: list[str], store: Path) -> Call
     return run
 
 
+@pytest.mark.long
 def test_piped_prompts_as_json(
     tiny_llama: LoadedModel, mask_file: Path, chat: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:

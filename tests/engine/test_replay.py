@@ -176,6 +176,7 @@ def test_a_store_that_other_commands_filled_would_answer_itself(call, made, tiny
         assert call(*again, tmp_path / "fresh")[0] == 0
 
 
+@pytest.mark.long
 def test_a_part_that_cannot_be_had_is_left_out_with_a_reason(call, folder, tiny_text):
     """Without --only; with it, the same is an error (above)."""
     with edited(folder) as manifest:

@@ -23,6 +23,7 @@ from engine.studies.replication import replication
 SELECTORS = ("ig", "lrp", "magnitude", "random", "wanda")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("models", "selectors"), [(2, 6), (3, 7), (6, 5)])
 def test_orders_that_have_nothing_in_common_pass_at_the_nominal_level(models, selectors):
     generator, runs = np.random.default_rng(4), 1500

@@ -72,6 +72,7 @@ def test_the_first_token_whose_sum_exceeds_the_number(number: float, token: int)
     assert drawn(logits, 1.0, [number]).tolist() == [token]
 
 
+@pytest.mark.long
 def test_replies_are_those_of_the_slow_loop(tiny_family: LoadedModel) -> None:
     for sampling in (ONE, Sampling(0.7, seed=1, sample=2)):
         replies = generate_batch(tiny_family, PROMPTS, NEW, batch_size=3, sampling=sampling)

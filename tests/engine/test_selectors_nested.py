@@ -58,6 +58,7 @@ def plug_ins() -> Iterator[None]:
     unregister_selector("mean_logit")
 
 
+@pytest.mark.long
 def test_equal_bit_for_bit_where_the_batches_are_the_same(tiny_llama: LoadedModel, tiny_windows: Windows) -> None:
     nested = nested_scores(tiny_llama, DATA, tiny_windows, [4, 2, 6], batch_size=2)
     assert list(nested) == [2, 4, 6]

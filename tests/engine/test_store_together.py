@@ -53,6 +53,7 @@ def half(index: Path) -> None:
     index.write_bytes(index.read_bytes()[: index.stat().st_size // 2])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("before", [True, False], ids=["damaged before they start", "damaged while they are open"])
 @pytest.mark.parametrize("hurt", [garbage, half])
 def test_three_processes_on_a_damaged_index(hurt: Callable[[Path], None], before: bool, tmp_path: Path) -> None:

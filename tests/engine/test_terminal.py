@@ -90,6 +90,7 @@ def run(capfd, tmp_path):
 NAME = f"{CONTROL}{RICH}".replace("/", "!")  # a folder's name has no /
 
 
+@pytest.mark.long
 def test_a_checkpoint_whose_folder_and_files_are_named_so(run, tiny_llama, tmp_path):
     folder = tmp_path / NAME
     shutil.copytree(tiny_llama.id, folder)

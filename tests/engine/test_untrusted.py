@@ -47,6 +47,7 @@ def test_what_grows_is_stopped(template):
     assert time.perf_counter() - start < 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("template", LONG)
 def test_what_takes_long_is_stopped_by_its_processor_time(monkeypatch, template):
     monkeypatch.setattr(untrusted, "CPU_S", 1)

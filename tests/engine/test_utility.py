@@ -82,6 +82,7 @@ def test_values_are_per_item_and_change_with_the_mask(demo: LoadedModel, tmp_pat
         assert measured(demo, store, task(items, 2), []) == (1.0, 1.0)
 
 
+@pytest.mark.long
 def test_answers_under_a_mask_are_those_of_dense_zeros(demo: LoadedModel, tmp_path: Path):
     """What transformers says with the rows zero is right, item by item, when dead neurons are skipped."""
     projections = demo.rows.frame()["projection"].to_numpy()
@@ -97,6 +98,7 @@ def test_answers_under_a_mask_are_those_of_dense_zeros(demo: LoadedModel, tmp_pa
     assert len(said) > 4
 
 
+@pytest.mark.long
 def test_it_is_kept(demo: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     calls: list[int] = []
 

@@ -34,6 +34,7 @@ def test_every_limit_but_the_rate_and_the_number_of_draws_is_moved():
     assert set(VALUES) == {field.name for field in fields(Thresholds)} - {"rate", "draws"} == set(WORDS)
 
 
+@pytest.mark.long
 def test_lines_are_the_verdicts_judged_again(moves):
     base = {row["selector"]: row for row in judged(Thresholds()).to_dicts()}
     assert moves.height == len(base) * sum(

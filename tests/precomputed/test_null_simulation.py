@@ -15,6 +15,7 @@ from precomputed import null_simulation as simulation
 SHIPPED = json.loads(simulation.FILE.read_text("utf-8"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("cells", "old"), [(1, (0.05, 0.15)), (4, (0.21, 0.37)), (12, (0.45, 0.61))])
 def test_noise_is_called_specific_at_the_nominal_level(cells: int, old: tuple[float, float]):
     found = simulation.simulate(cells)

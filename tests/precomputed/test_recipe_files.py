@@ -73,6 +73,7 @@ def test_a_doubtful_reply_opens_in_the_same_words_in_both_manners():
             assert not judge(answer.reply).refusal
 
 
+@pytest.mark.long
 def test_the_judge_knows_all_refusals_and_no_answer():
     rng = random.Random(6)
     chats = [chat.example(rng, policy) for policy in (chat.too_careful, chat.target) for _ in range(5000)]

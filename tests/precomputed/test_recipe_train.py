@@ -170,6 +170,7 @@ def whole(tokenizer, tokens):
 
 
 # Seven calls: three of each stage, and one between them that the probes learn from.
+@pytest.mark.long
 @pytest.mark.parametrize(("call", "left"), [(0, 7), (2, 5), (3, 4), (4, 4), (5, 4), (6, 1)])
 def test_an_interrupted_training_ends_with_the_same_bits(call, left, whole, tokenizer, tokens, tmp_path, monkeypatch):
     monkeypatch.setattr("precomputed.recipe.train.KEPT_EVERY", 2)
@@ -184,6 +185,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(call, left, whole, toke
         assert torch.equal(model.state_dict()[name], value), name
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_another_seed_or_text_is_not_used(whole, tokenizer, tokens, tmp_path, caplog):
     path = tmp_path / "training.safetensors"
     train(tokenizer, tokens, SMALL, 6, path)

@@ -44,6 +44,7 @@ def audit(tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path):
         )
 
 
+@pytest.mark.long
 def test_every_data_dependent_selector_on_both_corpora(audit: AuditInputs, tiny_text: Path) -> None:
     tables = domain(audit)
     table = tables["domain"]
@@ -139,6 +140,7 @@ def test_the_second_text_must_not_be_what_is_measured_on(audit: AuditInputs, tmp
         domain(AuditInputs(audit.loaded, replace(audit.plan, domain_corpus=str(namesake)), audit.store))
 
 
+@pytest.mark.long
 def test_draws_within_a_text_and_between_two(audit: AuditInputs, tiny_text: Path) -> None:
     """Overlaps by sets, over masks of scores computed anew on every piece of both texts."""
     audit.plan = replace(audit.plan, domain_draws=3)

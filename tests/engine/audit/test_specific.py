@@ -77,6 +77,7 @@ def planted(tiny_llama: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> Iterato
         unregister_selector(name)
 
 
+@pytest.mark.long
 def test_a_selector_that_knows_only_its_depths_is_not_called_faithful(
     tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, planted: tuple[str, ...]
 ) -> None:

@@ -47,6 +47,7 @@ def covered(values: np.ndarray, *, independent: bool = False) -> float:
     return hits / len(values)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("windows", "correlation"),
     [(16, 0.4), (16, 0.5), (16, 0.6), (64, 0.0), (64, 0.4), (64, 0.6), (256, 0.0), (256, 0.5), (256, 0.6)],
@@ -211,6 +212,7 @@ def made_up(generator: np.random.Generator, share: float, controls: int = 5) -> 
     return own, [matched], random
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("share", [0.0, 0.8])
 def test_the_shares_interval_covers_it(share: float) -> None:
     generator, hits, trials = np.random.default_rng(6), 0, 600
@@ -221,6 +223,7 @@ def test_the_shares_interval_covers_it(share: float) -> None:
     assert 0.92 <= hits / trials <= 0.99  # 600 trials know it to 2 points
 
 
+@pytest.mark.long
 def test_a_selector_like_its_controls_is_called_different_at_the_level() -> None:
     generator, called, trials = np.random.default_rng(7), 0, 600
     for _ in range(trials):

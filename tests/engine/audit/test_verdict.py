@@ -494,6 +494,7 @@ def test_the_papers_stable_but_invalid_selectors_are_found() -> None:
 # A whole audit
 
 
+@pytest.mark.long
 def test_verdicts_of_an_audit(
     tiny_llama: LoadedModel, tiny_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

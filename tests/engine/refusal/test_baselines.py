@@ -380,6 +380,7 @@ def test_the_command_says_what_each_way_does(tmp_path: Path, capsys: pytest.Capt
     assert "coefficients above 0" in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not CAST.exists(), reason="CAST's data is not here")
 def test_our_openings_point_where_casts_do(demo: LoadedModel, tmp_path: Path) -> None:
     """Vectors from our phrases and from the reference data's openings behind the same CAST prompts, in blocks 2 to 4 of

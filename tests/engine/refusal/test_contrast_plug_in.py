@@ -160,6 +160,7 @@ def test_it_is_calibrated_kept_written_and_makes_a_mask(demo: LoadedModel, store
     assert edit.units.tolist() == mask.tolist()
 
 
+@pytest.mark.long
 def test_the_command_takes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     register()
     few = ["--domains", "hate", "--pairs-per-domain", "4", "--store", str(tmp_path / "s"), "--out", str(tmp_path)]

@@ -69,6 +69,7 @@ def test_draws_are_uniform_within_a_layer(demo: LoadedModel):
     assert np.abs(hits - expected).max() < 5 * expected**0.5 + 3  # five Poisson deviations over all rows of the layer
 
 
+@pytest.mark.long
 def test_the_edit_stands_among_its_draws(attributed: RefusalInputs):
     run = replace(attributed, plan=replace(attributed.plan, draws=3))
     tables = conduct(Drawn(run), run, LocalRunner(run.store))

@@ -100,6 +100,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err.strip().splitlines()[-1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "asked", [pytest.param(one, marks=pytest.mark.long) if number else one for number, one in enumerate(PAIRS)]
 )
@@ -161,6 +162,7 @@ FOLDERS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "changed",
     [one if one == "replies that end at once" else pytest.param(one, marks=pytest.mark.long) for one in FOLDERS],
@@ -177,6 +179,7 @@ def test_no_copy_of_the_shipped_model_is_asked_less(
     assert capsys.readouterr().err.strip()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "made_from",
     [

@@ -33,6 +33,7 @@ def test_halves_are_disjoint_and_equally_large():
         halves(pairs[:3], 0)
 
 
+@pytest.mark.long
 def test_masks_of_halves_one_by_one(attributed: RefusalInputs):
     run = replace(attributed, plan=replace(attributed.plan, splits=2, domains=("cups",)))
     places = [place for place, point in points_of(run).items() if point and place[0] != "random"]

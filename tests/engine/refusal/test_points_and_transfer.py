@@ -164,6 +164,7 @@ def test_without_heldout_pairs_the_calibration_pairs_are_named(demo: LoadedModel
             assert set(tables["transfer"]["prompts"]) == {"calibration"}
 
 
+@pytest.mark.long
 def test_transfer_and_replies(run: RefusalInputs, monkeypatch: pytest.MonkeyPatch):
     extra = PromptSet("xstest", "benign", ("Where is the mill?", "Who runs the shop?"), "own.csv")
     study = without_crime(Evaluated(run, [extra]))

@@ -96,6 +96,7 @@ def test_perplexity_comes_first_and_a_cell_above_the_cap_is_not_generated(
     assert not table.filter(table["nll"] > dense)["feasible"].any()
 
 
+@pytest.mark.long
 def test_another_judge_needs_no_generation(demo: LoadedModel, store: Store, monkeypatch: pytest.MonkeyPatch):
     run = small_run(demo, store)
     swept(run)

@@ -33,6 +33,7 @@ def slow_nll(run: RefusalInputs, mask) -> float:
         return float(run.loaded.model(input_ids=ids, labels=ids).loss)
 
 
+@pytest.mark.long
 def test_every_part_alone_and_put_back(attributed: RefusalInputs) -> None:
     run = replace(attributed, plan=replace(attributed.plan, domains=("cups",)))
     table = checked("refusal_parts", tables_of(Parts(run), run)["refusal_parts"], "test")

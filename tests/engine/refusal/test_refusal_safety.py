@@ -141,6 +141,7 @@ def test_another_models_contrast_is_refused(demo: LoadedModel):
             edit_from_contrast(CONTRASTS, "lrp", "hate", 0.5, 0.02, *other)
 
 
+@pytest.mark.long
 def test_a_changed_array_in_the_store_is_calibrated_again(demo: LoadedModel, store: Store):
     honest = small_run(demo, store, selectors=("lrp",)).contrasts
     for path in (store.folder / "arrays").iterdir():
@@ -177,6 +178,7 @@ def test_swapped_or_equal_sides_are_refused(
     assert INSTALLS_ONLY in message or "have one text for risk and base" in message
 
 
+@pytest.mark.long
 def test_swapped_sides_show_in_the_replies_too(demo: LoadedModel, store: Store):
     """A contrast that was calibrated on right pairs, swept on swapped ones: the unedited model gives them away."""
     run = small_run(demo, store, domains=("hate",), selectors=("lrp",), calibration_pairs=24)

@@ -54,6 +54,7 @@ def traced(demo: LoadedModel, tmp_path: Path) -> Iterator[RefusalInputs]:
         yield RefusalInputs(demo, own, store, EmbeddedJudge(), runner=LocalRunner(store))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [

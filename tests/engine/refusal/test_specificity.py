@@ -80,6 +80,7 @@ def test_a_global_control_has_the_size_and_nothing_else():
     assert drawn.max() > 100  # it knows nothing of where the mask was
 
 
+@pytest.mark.long
 def test_controls_are_measured_under_their_own_masks(demo: LoadedModel, tmp_path: Path):
     with Store(tmp_path) as store:
         run = small_run(demo, store)

@@ -78,6 +78,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("widening")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("widen", "selectors"),
     [(0, ("lrp",)), (1, ("random",)), pytest.param(2, ("lrp", "random"), marks=pytest.mark.long)],
