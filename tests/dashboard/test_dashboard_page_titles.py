@@ -11,8 +11,8 @@ APP = Path(__file__).parents[2] / "dashboard" / "app.py"
 H1 = {
     "overview": "Which importance scores can you trust?", "learn": "Learn", "curves": "Curves",
     "agreement": "Agreement", "depth": "Depth", "stability": "Stability", "controls": "Controls",
-    "downstream": "Downstream", "refusal": "Refusal", "judges": "Judges", "live": "Live edit", "rows": "Rows", "runs": "Runs", "paper": "Paper",
-    "methods": "Methods",
+    "downstream": "Downstream", "refusal": "Refusal", "judges": "Judges", "live": "Live edit", "rows": "Rows",
+    "runs": "Runs", "paper": "Paper", "methods": "Methods",
 }  # fmt: skip
 
 
