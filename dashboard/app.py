@@ -8,12 +8,8 @@ import streamlit as st
 from streamlit.navigation.page import Page
 
 from dashboard.chat import live
-from dashboard.pages.agreement import page as agreement
-from dashboard.pages.controls import page as controls
+from dashboard.pages.believed import page as believed
 from dashboard.pages.curves import page as curves
-from dashboard.pages.depth import page as depth
-from dashboard.pages.downstream import page as downstream
-from dashboard.pages.judges import page as judges
 from dashboard.pages.learn import page as learn
 from dashboard.pages.live import page as live_edit
 from dashboard.pages.methods import page as methods
@@ -22,8 +18,9 @@ from dashboard.pages.paper import page as paper
 from dashboard.pages.refusal import page as refusal
 from dashboard.pages.rows import page as rows
 from dashboard.pages.runs import page as runs
-from dashboard.pages.stability import page as stability
-from dashboard.show import layout, menu, stage
+from dashboard.pages.tasks import page as tasks
+from dashboard.pages.where import page as where
+from dashboard.show import former, layout, menu, stage
 from dashboard.state import basket
 
 # Six destinations, each with the pages that stand above one another's. A page is one folder in `pages/` and one line
@@ -35,16 +32,11 @@ PAGES: dict[str, list[Page]] = {
     ],
     "Audit": [
         st.Page(curves.render, title="Curves", url_path="curves"),
-        st.Page(agreement.render, title="Agreement", url_path="agreement"),
-        st.Page(depth.render, title="Depth", url_path="depth"),
-        st.Page(stability.render, title="Stability", url_path="stability"),
-        st.Page(controls.render, title="Controls", url_path="controls"),
-        st.Page(downstream.render, title="Downstream", url_path="downstream"),
+        st.Page(where.render, title="Where and who", url_path="where"),
+        st.Page(believed.render, title="Can it be believed", url_path="believed"),
+        st.Page(tasks.render, title="Tasks", url_path="tasks"),
     ],
-    "Refusal": [
-        st.Page(refusal.render, title="Refusal", url_path="refusal"),
-        st.Page(judges.render, title="Judges", url_path="judges"),
-    ],
+    "Refusal": [st.Page(refusal.render, title="Refusal", url_path="refusal")],
     "Playground": [
         st.Page(live_edit.render, title="Live edit", url_path="live"),
         st.Page(rows.render, title="Rows", url_path="rows"),
@@ -59,7 +51,9 @@ PAGES: dict[str, list[Page]] = {
 _HERE = Path(__file__).parent
 SIDEBAR_PX = 240
 
-page = st.navigation(PAGES, position="hidden")
+page = st.navigation(PAGES | {"": former.pages(PAGES)}, position="hidden")
+if page.visibility == "hidden":
+    page.run()  # leads on
 # The icon is a local file: named ones are fetched from a font host.
 st.set_page_config(
     page_title=f"{page.title} · Selector Audit", page_icon=str(_HERE / "favicon.svg"), layout="wide",

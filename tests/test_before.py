@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
 
 from dashboard.state import results
 from engine.cli import main
@@ -27,11 +28,8 @@ DASHBOARD = Path(__file__).parents[1] / "dashboard"
 # page -> parameters of a link that the pages before wrote
 LINKS = {
     "curves": {"selectors": "lrp", "view": "Gap", "rates": "0.1"},
-    "agreement": {"first": "lrp", "second": "wanda", "rate": "0.3"},
-    "depth": {"selectors": "lrp", "rate": "0.3"},
-    "stability": {"stability_rate": "0.3"},
-    "controls": {"control_rate": "0.3", "control_order": "LeRF"},
-    "downstream": {"task": "arc_easy"},
+    "where": {"first": "lrp", "second": "wanda", "rate": "0.3"},
+    "tasks": {"task": "arc_easy"},
     "refusal": {"domain": "hate", "cell": "lrp/hate/0.5/0.02"},
     "overview": {"rate": "0.3"},
 }
@@ -41,7 +39,11 @@ def constants(tree: ast.Module) -> Iterator[str]:
     return (one.value for one in ast.walk(tree) if isinstance(one, ast.Constant) and isinstance(one.value, str))
 
 
-GONE = {"first_run", "second", "margins", "pin", "row_examples", "second_run"}  # settings that went
+# Settings that went.
+GONE = {
+    "first_run", "second", "margins", "pin", "row_examples", "second_run", "around", "mask_rate", "mask_selector",
+    "dangerous_selectors", "language_domain", "language_lambda",
+}  # fmt: skip
 
 
 def test_every_name_in_an_old_address_is_still_one() -> None:
@@ -83,6 +85,42 @@ def test_old_links_to_an_old_folder_open(page: str, tmp_path: Path, monkeypatch:
     expected = ("scores", "holds no draws")
     assert [one.value for one in app.warning if not any(words in one.value for words in expected)] == []
     assert app.get("plotly_chart")
+
+
+# Address of a page that became a part of another, its settings -> title, part, and what its widgets are at.
+MOVED = [
+    ("agreement", {"rate": "20%"}, "Where and who", "Agreement", {"rate": 0.2}),
+    ("depth", {"level": "Projections"}, "Where and who", "Depth", {"level": "Projections"}),
+    ("stability", {"stability_rate": "20%"}, "Can it be believed", "Stability", {"stability_rate": 0.2}),
+    ("stability", {"measure": "Spearman"}, "Can it be believed", "Verdict", {"measure": "spearman"}),
+    ("controls", {"control_order": "MoRF"}, "Can it be believed", "Controls", {"control_order": "MoRF"}),
+    ("controls", {"part": "Rank distribution"}, "Can it be believed", "Controls", {"control_order": "LeRF"}),
+    ("controls", {"part": "Claims"}, "Can it be believed", "Verdict", {"measure": "jaccard"}),
+    ("controls", {"part": "Second domain", "domain_rate": "20%"}, "Can it be believed", "Second domain",
+     {"domain_rate": 0.2}),
+    ("downstream", {"task": "BoolQ"}, "Tasks", None, {"task": "boolq"}),
+    ("judges", {"replies": "Shipped model", "own_reply": "No."}, "Refusal", "Judges",
+     {"own_reply": "No.", "source": "Shipped model"}),
+    ("judges", {"folder": "/no/such", "judged": "x"}, "Refusal", "Judges", {"source": "My results"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "settings", "title", "part", "at"), MOVED)
+def test_addresses_of_pages_that_became_parts(
+    path: str, settings: dict[str, str], title: str, part: str | None, at: dict[str, object]
+) -> None:
+    app = AppTest.from_file(str(DASHBOARD / "app.py"), default_timeout=120)
+    app._page_hash = calc_hash(path)  # what the browser asks for
+    for name, value in settings.items():
+        app.query_params[name] = value
+    app.run()
+    assert not app.exception
+    assert [one.value for one in app.title] == [title]
+    parts = [one.value for one in app.segmented_control if one.label == "Part"]
+    assert parts == ([part] if part else [])
+    kinds = (app.selectbox, app.select_slider, app.segmented_control, app.text_area)
+    values = {one.key: one.value for kind in kinds for one in kind}
+    assert {name: values[name] for name in at} == at
 
 
 def test_a_report_of_an_old_folder(tmp_path: Path) -> None:

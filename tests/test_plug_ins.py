@@ -283,7 +283,7 @@ def test_an_analysis_that_is_a_part_of_a_page(plug_ins: None, monkeypatch: pytes
     table = frame("smallest_cost", [("demo", "lrp", 0.5)])
     write_tables(folder, {"smallest_cost": table}, read_manifest(folder)["model"], {}, 0.0)
     assert "smallest edits: 1" in texts(
-        shown(tmp_path, monkeypatch, "controls", source="My results", part="The smallest edit")
+        shown(tmp_path, monkeypatch, "believed", source="My results", part="The smallest edit")
     )
 
 

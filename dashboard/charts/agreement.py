@@ -1,10 +1,8 @@
-"""Do selectors take the same rows? Overlaps and rank correlations of pairs, and where the rows of a mask are."""
+"""Do selectors take the same rows? Overlaps and rank correlations of pairs."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
-from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
@@ -12,7 +10,6 @@ import polars as pl
 from dashboard.charts import formats, matrix, palette
 from dashboard.charts.matrix import Cell
 
-Row = dict[str, Any]
 Pairs = dict[tuple[str, str], dict[str, float | None]]
 
 
@@ -90,25 +87,4 @@ def spearman_matrix(found: Pairs, selectors: Sequence[str]) -> go.Figure:
     return matrix.matrix(
         values, titles, titles, heading="Spearman of the scores", below="over all rows of the model",
         text=matrix.number, hover=hover, span=(-1.0, 1.0), diverging=True,
-    )  # fmt: skip
-
-
-def removed_share(counts: pl.DataFrame, heading: str, below: str) -> go.Figure:
-    """Share of each layer's rows that a mask removes, blocks down and projections across.
-
-    counts: a line per layer, with its block, projection, rows and those `removed`.
-    """
-    projections = counts["projection"].unique(maintain_order=True).to_list()
-    blocks = sorted(counts["block"].unique().to_list())
-    at = {(row["block"], row["projection"]): row for row in counts.iter_rows(named=True) if row["rows"]}
-    cells = [[at.get((block, projection)) for projection in projections] for block in blocks]
-
-    def said(cell: Row) -> str:
-        where = f"<b>block {cell['block']}, {html.escape(cell['projection'])}</b>"
-        return f"{where}<br>{cell['removed']:,.6g} of {cell['rows']:,} rows"
-
-    return matrix.matrix(
-        [[cell["removed"] / cell["rows"] if cell else None for cell in line] for line in cells], projections,
-        [str(block) for block in blocks], heading=heading, below=below, text=lambda value: f"{value:.0%}",
-        hover=[[said(cell) if cell else "" for cell in line] for line in cells], span=(0.0, 1.0), corner=("", "block"),
     )  # fmt: skip

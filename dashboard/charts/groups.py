@@ -1,4 +1,4 @@
-"""Dangerous groups, calibration on other text, and bars of one number per selector."""
+"""Bars of one number per selector, and what calibration on other text costs."""
 
 from __future__ import annotations
 
@@ -9,49 +9,12 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard.charts import axes, dots, formats, lines, palette
+from dashboard.charts import axes, dots, formats, palette
 from dashboard.charts.formats import LN10
-from dashboard.charts.lines import Axis, finished, perplexity_scale
+from dashboard.charts.lines import finished, perplexity_scale
 
 Row = dict[str, Any]
 _PATTERNS = ("", "/", "x", ".")
-
-
-def groups(table: pl.DataFrame, heading: str) -> go.Figure:
-    """Perplexity with one group removed alone, by block; dangerous groups are ringed. One sublayer of `dangerous`.
-
-    Where groups were not compared with random ones, those above the limit are ringed and called that.
-    """
-    figure = lines.lines(
-        table, Axis("block", "block"), Axis("nll", "perplexity", "perplexity"), heading=heading,
-        below="each point: one group of rows removed alone", hover=_group_hover,
-    )  # fmt: skip
-    flag, name = ("confirmed", "dangerous") if "confirmed" in table.columns else ("dangerous", "above the limit")
-    bad = table.filter(pl.col(flag), pl.col("nll").is_finite())
-    if bad.height:
-        ring = {"symbol": "circle-open", "size": 16, "color": palette.REFERENCE, "line": {"width": 2}}
-        figure.add_scatter(
-            x=bad["block"].to_list(), y=[nll / LN10 for nll in bad["nll"]], mode="markers", name=name,
-            marker=ring, hoverinfo="skip",
-        )  # fmt: skip
-    return figure
-
-
-def _group_hover(row: Row) -> str:
-    verdict = "above the limit" if row["dangerous"] else "within the limit"
-    error = f" (of the rise ± {row['stderr']:.4f})" if row.get("stderr") is not None else ""
-    lines = [
-        f"block {row['block']}, {row['rows']:,} rows: {verdict}",
-        f"perplexity {formats.perplexity(row['nll'])}",
-        f"NLL {row['nll']:.4f} nats per token{error}",
-    ]
-    if row.get("random_nll") is not None:
-        beyond = "dangerous: more harm than these" if row["confirmed"] else "no more harm than these is shown"
-        lines.append(
-            f"{row['group_draws']} random groups of its size: {formats.perplexity(row['random_nll'])} in the mean, "
-            f"{formats.perplexity(row['random_most'])} at most<br>{beyond} (Holm's p {row['p_holm']:.2g})"
-        )
-    return "<br>".join(lines)
 
 
 def selector_bars(

@@ -1,4 +1,4 @@
-"""The grid of refusal edits: malign against benign refusal, and the cells around one."""
+"""The grid of refusal edits: malign against benign refusal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from dashboard.charts.formats import LN10
 from dashboard.charts.lines import TOP, finished, perplexity_scale
 from dashboard.charts.refusal_values import Row, percent, strength
 
-MALIGN, BENIGN, PERPLEXITY = "Malign refusal", "Benign refusal", "Perplexity"
 _SMALLEST_PX, _LARGEST_PX = 8.0, 20.0
 _TICKS = 5
 _ALIKE = 0.9  # share of edits with one and the same benign refusal from which that axis would carry nothing
@@ -186,40 +185,3 @@ def _before(figure: go.Figure, unedited: pl.DataFrame, across: str) -> None:
         ],
         hovertemplate="%{customdata}<extra></extra>",
     )  # fmt: skip
-
-
-def neighbourhood(cells: pl.DataFrame, value: str, chosen: str) -> go.Figure:
-    """The grid of one selector and domain: λ down, k across, the `chosen` cell framed, infeasible ones with a cross.
-
-    Marks over the cells have customdata [cell id, "", hover text].
-    """
-    lambdas, ks = sorted(set(cells["lambda"])), sorted(set(cells["k"]))
-    at = {(row["lambda"], row["k"]): row for row in cells.iter_rows(named=True)}
-    column = {MALIGN: "malign", BENIGN: "benign", PERPLEXITY: "nll"}[value]
-    rows = [[at.get((lam, k)) for k in ks] for lam in lambdas]
-    infeasible = {(i, j) for i, line in enumerate(rows) for j, row in enumerate(line) if row and not row["feasible"]}
-    values = [[row[column] if row else None for row in line] for line in rows]
-    places = matrix.places([v for line in values for v in line]) if value == PERPLEXITY else float
-    selector = cells["selector"][0]
-    figure = matrix.matrix(
-        values, [formats.rate(k) for k in ks], ["–" if selector == "random" else f"{lam:g}" for lam in lambdas],
-        heading=f"{value} around this cell", below="✕: not feasible; framed: the chosen cell",
-        text=(lambda v: formats.perplexity(v)) if value == PERPLEXITY else (lambda v: f"{v:.0%}"),
-        hover=[[_hover(row) if row else "" for row in line] for line in rows], span=(0.0, 1.0), colour=places,
-        clickable=True,
-        corner=("k, share of rows removed", "λ"),
-    )  # fmt: skip
-    ids = [[row["id"] if row else "" for row in line] for line in rows]
-    marks = figure.data[-1]
-    marks.customdata = [[ids[i][j], "", text] for i, j, text in marks.customdata]
-    for note in figure.layout.annotations:
-        if (int(note.y), int(note.x)) in infeasible:
-            note.text = f"{note.text} ✕"
-    for i, line in enumerate(rows):
-        for j, row in enumerate(line):
-            if row and row["id"] == chosen:
-                figure.add_shape(
-                    type="rect", x0=j - 0.47, x1=j + 0.47, y0=i - 0.47, y1=i + 0.47,
-                    line={"color": "#DD7A02", "width": 3},
-                )  # fmt: skip
-    return figure

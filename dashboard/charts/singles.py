@@ -10,11 +10,9 @@ import polars as pl
 
 from dashboard.charts import axes, dots, palette
 from dashboard.charts.lines import finished
-from engine.stats.intervals import wilson
 
 RULERS = {"Signed": "signed", "Absolute": "absolute"}
 KINDS = {"row": "rows", "neuron": "neurons"}
-_HELPS_COLOUR = "#3F7FBF"
 Row = Mapping[str, Any]
 
 
@@ -92,41 +90,3 @@ def _hover(row: Row, said: str) -> str:
     ends = "" if row["low"] is None or row["high"] is None else f" ({row['low']:.3f} to {row['high']:.3f})"
     lines = [f"Spearman {row['single']:.3f}{ends}", said]
     return "<br>".join(lines + ([f"means over {row['seeds']} seeds"] if row["seeds"] > 1 else []))
-
-
-def parts(singles: pl.DataFrame) -> pl.DataFrame:
-    """Of every projection, of neurons every block, the share of units that help when removed: part, units, helps, low,
-    high (Wilson). singles: of one kind of unit; effects that are no number do not help.
-    """
-    by = "projection" if singles["projection"].null_count() == 0 else "block"
-    counts = (
-        singles.group_by(by, maintain_order=True)
-        .agg(units=pl.len(), helping=((pl.col("effect") < 0) & pl.col("effect").is_not_nan()).sum())
-        .with_columns(part=pl.col(by).cast(pl.String) if by == "projection" else pl.format("block {}", by))
-    )
-    bounds = [wilson(row["helping"], row["units"]) for row in counts.iter_rows(named=True)]
-    return counts.select(
-        "part", "units", helps=pl.col("helping") / pl.col("units"),
-        low=pl.Series([one.low for one in bounds], dtype=pl.Float64),
-        high=pl.Series([one.high for one in bounds], dtype=pl.Float64),
-    )  # fmt: skip
-
-
-def helping(found: pl.DataFrame, heading: str) -> go.Figure:
-    """Bars of `parts` with their intervals."""
-    figure = go.Figure()
-    values = found["helps"]
-    figure.add_bar(
-        y=found["part"].to_list(), x=values.to_list(), orientation="h", marker={"color": _HELPS_COLOUR},
-        error_x=axes.intervals(found.select("helps", "low", "high").iter_rows()),
-        customdata=[
-            f"{row['helps']:.1%} of {row['units']:,} ({row['low']:.1%} to {row['high']:.1%})"
-            for row in found.iter_rows(named=True)
-        ],
-        hovertemplate="<b>%{y}</b><br>%{customdata}<extra></extra>", showlegend=False,
-    )  # fmt: skip
-    figure.update_xaxes(
-        **axes.titled("share that helps when removed", tickformat=".0%", range=[0, found["high"].max()])
-    )
-    figure.update_yaxes(type="category", autorange="reversed", automargin=True)
-    return finished(figure, heading, "effect below zero; bars: 95% intervals", 150 + 28 * max(found.height, 2), 60)

@@ -68,8 +68,8 @@ def lines(verdicts: pl.DataFrame, invariance: pl.DataFrame | None) -> list[Line]
         beside = [title] if there in (None, title) else [title, there]
         chips = (
             _chip(0, _FAITHFUL.get(row["validity"], NOT_MEASURED), "curves", {"selectors": beside}),
-            _chip(1, _STABLE.get(row["stability"], NOT_MEASURED), "stability", {"selectors": [title]}),
-            _chip(2, _ROBUST.get(moves.get(name, ""), NOT_MEASURED), "controls", {"part": "Exact controls"}),
+            _chip(1, _STABLE.get(row["stability"], NOT_MEASURED), "believed", {"part": "Stability"}),
+            _chip(2, _ROBUST.get(moves.get(name, ""), NOT_MEASURED), "believed", {"part": "Exact controls"}),
         )
         found.append(Line(name, bool(row["stable_but_invalid"]), chips))
     return found

@@ -25,8 +25,9 @@ _REMEDIES: dict[type[Exception], Callable[[Any], None]] = {}
 _EMOJI = re.compile(r":[\w+-]+:")  # Streamlit draws these everywhere in a text that has one unescaped, as code has
 
 
-def heading(title: str, line: str) -> DeltaGenerator:
-    """The page's title, the one `h1` of the page, and beside it one short line on how to read its first figure.
+def heading(title: str, line: str = "") -> DeltaGenerator:
+    """The page's title, the one `h1` of the page, and beside it one short line on how to read its first figure, where
+    that has no line of its own.
 
     Returns the page's stage: this heading, then its `bar` of settings, then its `hero`. It fills the window and no more
     (frame.css), so whatever else the page has stands below it.
@@ -34,7 +35,8 @@ def heading(title: str, line: str) -> DeltaGenerator:
     stage = st.container(key="stage")
     with stage, st.container(horizontal=True, vertical_alignment="center", gap="medium", key="heading"):
         st.title(title, anchor=False, width="content")
-        st.caption(line, width="stretch")
+        if line:
+            st.caption(line, width="stretch")
     return stage
 
 

@@ -13,9 +13,11 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts import formats
+from dashboard.show import layout
 from dashboard.show.kept import Setting, Several
 
 Option = TypeVar("Option")
+MORE = "more"  # of the fold; in shared links
 
 
 def _kept(setting: Setting, widget: Callable[..., Any], *given: Any, **options: Any) -> Any:
@@ -168,6 +170,14 @@ def tabs(labels: Sequence[str], key: str) -> list[Any]:
     made = st.tabs(labels, key=key, bind="query-params", on_change=setting.changed)
     setting.note(next((label for label, tab in zip(labels, made, strict=True) if tab.open), labels[0]))
     return list(made)
+
+
+def more(draw: Callable[[], object]) -> None:
+    """What is asked for less often, folded below the page's first figures, and drawn when it is unfolded."""
+    fold = st.expander("More", key=MORE, on_change="rerun", bind="query-params")
+    if fold.open:
+        with fold, layout.told():
+            draw()
 
 
 def text(

@@ -66,6 +66,13 @@ def show(
     return list(state["selection"]["points"])
 
 
+def say_not_finite(*values: pl.Series) -> None:
+    """How many values have no mark, if there are any."""
+    count = sum(len(column) - int(column.is_finite().sum()) for column in values)
+    if count:
+        st.caption(f"{count} value(s) are missing or not finite and have no mark.")
+
+
 def clicked(key: str) -> list[dict[str, Any]]:
     """The points of a clickable figure that were clicked before this run, also above the figure itself."""
     state: Any = st.session_state.get(key)

@@ -18,13 +18,17 @@ _SAID = {
     "running": "under way", "cancelling": "is being stopped", "done": "is done", "failed": "failed",
     "cancelled": "was cancelled",
 }  # fmt: skip
-# The page that shows what a command makes; of several analyses that of the first.
-_PAGES = {
-    "sweep": "curves", "replies": "", "gap": "curves", "seeds": "curves", "differences": "curves",
-    "agreement": "agreement", "depth": "depth", "stability": "stability", "draws": "stability",
-    "downstream": "downstream", "verdict": "", "all": "",
+# The page, and its part, that shows what a command makes; of several analyses that of the first.
+_SHOWN = {
+    "sweep": ("curves", ""), "replies": ("", ""), "gap": ("curves", ""), "seeds": ("curves", ""),
+    "differences": ("curves", ""), "agreement": ("where", "Agreement"), "depth": ("where", "Depth"),
+    "stability": ("believed", "Stability"), "draws": ("believed", "Stability"), "domain": ("believed", "Second domain"),
+    "specific": ("believed", "Explained by depth"), "controls": ("believed", "Controls"),
+    "rank-distribution": ("believed", "Controls"), "dangerous": ("believed", "Dangerous groups"),
+    "singles": ("believed", "Single units"), "invariance": ("believed", "Exact controls"),
+    "protocols": ("believed", "Protocols"), "downstream": ("tasks", ""), "verdict": ("", ""), "all": ("", ""),
 }  # fmt: skip
-_CONTROLS, _REFUSAL, _ROWS, _JUDGES = "controls", "refusal", "rows", "judges"
+_PARTS = ("part", "section")  # the settings that choose a part of a page
 
 
 def begin(run: Callable[[Any], jobs.Job], what: jobs.Request | jobs.Job) -> None:
@@ -131,28 +135,24 @@ def _part(progress: dict[str, Any]) -> str:
     return f"Stage {progress['number']} of {progress['parts']}, {progress['part']}"
 
 
-def page_of(request: jobs.Request) -> str:
-    """The path of the page that shows what a request makes; that of the overview is empty."""
+def address_of(request: jobs.Request) -> tuple[str, dict[str, str]]:
+    """The path of the page that shows what a request makes (that of the overview is empty), and its settings."""
     kind, *rest = request.words
+    settings = {"source": "My results", "folder": str(request.folder)}
     if request.model_at is None:
-        return _JUDGES
-    if kind == "refusal":
-        return _REFUSAL
-    if kind == "score":
-        return _ROWS
-    first = "sweep" if kind == "sweep" else rest[1]
-    return _PAGES.get(first, _CONTROLS)
-
-
-def address_of(request: jobs.Request) -> dict[str, str]:
-    """The settings by which a page shows what a request made."""
-    kind = ("replies", "A folder") if request.model_at is None else ("source", "My results")
-    return dict((kind, ("folder", str(request.folder))))
+        return "refusal", {**settings, "section": "Judges"}
+    if kind in ("refusal", "score"):
+        return {"refusal": "refusal", "score": "rows"}[kind], settings
+    path, part = _SHOWN.get("sweep" if kind == "sweep" else rest[1], ("believed", ""))
+    return path, {**settings, "part": part} if part else settings
 
 
 def _to_the_page(job: jobs.Job, here: str | None) -> None:
-    path = page_of(job.request) if here is None else here
-    menu.link("Show the results", path, address_of(job.request), icon=":material/arrow_forward:")
+    path, settings = address_of(job.request)
+    if here is not None:
+        path, shown = here, {name: st.query_params[name] for name in _PARTS if name in st.query_params}
+        settings = {name: value for name, value in settings.items() if name not in _PARTS} | shown
+    menu.link("Show the results", path, settings, icon=":material/arrow_forward:")
 
 
 def _rounded(seconds: float) -> str:

@@ -50,8 +50,7 @@ class Source:
 
     def has(self, stem: str) -> bool:
         """Is there such a table? (It may still be damaged.)"""
-        folders = results.paper_folders(stem) if self.run is None else [self.run]
-        return any((folder / f"{stem}.parquet").is_file() for folder in folders)
+        return (self.folder / f"{stem}.parquet").is_file()
 
     def offer(self, stem: str) -> None:
         """Compute this now, for a table that the page can do without."""
@@ -82,20 +81,20 @@ class Source:
 
 
 def pick(
-    stage: DeltaGenerator, stems: Sequence[str], says_nothing: Callable[[pl.DataFrame], bool] | None = None
-) -> Source | None:
-    """The picker of a page that shows the tables `stems`, as the bar of its stage.
+    stage: DeltaGenerator, stems: Sequence[str], says_nothing: Callable[[pl.DataFrame], bool] | None = None,
+    bar: DeltaGenerator | None = None,
+) -> Source | None:  # fmt: skip
+    """The picker of a page that shows the tables `stems`, in `bar`, None = a bar of its own below the stage's heading.
 
     None where nothing can be shown; what to do is then on the page. "Paper" is offered where it printed one of
-    the tables. says_nothing: of the first of them; a page does not open on the shipped model where it is so.
+    the tables; the first of them decides what a page opens on. says_nothing: of it; then not on the shipped model.
     """
-    bar = layout.bar(stage)
+    bar = bar or layout.bar(stage)
     with bar:
-        kinds = [*shipped.folders(), MINE] + ([PAPER] if any(map(results.paper_folders, stems)) else [])
-        kind = selection.choose("Results", kinds, "source", default=_first(kinds, stems, says_nothing), keep=True)
+        chosen = kind(stems, says_nothing, paper=any(map(results.paper_folders, stems)))
     try:
         with bar:
-            folder = _folder(kind)
+            folder = _folder(chosen)
         models = _models(folder, stems)
     except InputError as error:
         with stage:
@@ -104,7 +103,13 @@ def pick(
     with bar:
         model = selection.choose("Model", models, "model", keep=True)
     paper.about(model)
-    return Source(kind, model, folder, stage, bar)
+    return Source(chosen, model, folder, stage, bar)
+
+
+def kind(stems: Sequence[str], says_nothing: Callable[[pl.DataFrame], bool] | None = None, *, paper: bool) -> str:
+    """Shipped results, one's own, or (`paper`) those that were published; at first those that have a table."""
+    kinds = [*shipped.folders(), MINE, *([PAPER] if paper else [])]
+    return selection.choose("Results", kinds, "source", default=_first(kinds, stems, says_nothing), keep=True)
 
 
 def _first(
@@ -112,10 +117,11 @@ def _first(
 ) -> str:
     if results.STORE_VARIABLE in os.environ:
         return MINE
-    for title, folder in shipped.folders().items():
-        there = any((folder / f"{stem}.parquet").is_file() for stem in stems)
-        if there and not (says_nothing and shipped_says_nothing(folder, stems[0], says_nothing)):
-            return title
+    for stem in stems:
+        for title, folder in shipped.folders().items():
+            there = (folder / f"{stem}.parquet").is_file()
+            if there and not (says_nothing and shipped_says_nothing(folder, stems[0], says_nothing)):
+                return title
     return PAPER if PAPER in kinds else next(iter(shipped.folders()))
 
 

@@ -1,6 +1,6 @@
 """Tabs that packages of their own bring to a page: one registration, or an entry point of `selector_audit.tabs`.
 
-@register_tab("smallest", page="controls", title="The smallest edit")
+@register_tab("smallest", page="believed", title="The smallest edit")
 def show(source: Source) -> pl.DataFrame: ...
 """
 
@@ -16,7 +16,7 @@ from engine.records.errors import InputError
 from engine.records.registry import Registry
 
 Show = Callable[[Source], pl.DataFrame]  # draws the tab; returns the values that its downloads hold
-PAGES = ("controls", "refusal")  # those that take tabs
+PAGES = {"believed": "believed", "controls": "believed", "refusal": "refusal"}  # what takes tabs; by former names, too
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ TABS: Registry[Tab] = Registry("tab")
 def register_tab(tab_id: str, *, page: str, title: str) -> Callable[[Show], Show]:
     """Decorator: show the function's result as a part of the page. Errors: InputError for a taken id, another page."""
     if page not in PAGES:
-        raise InputError(f"a tab is on the page {' or '.join(PAGES)}, got {page!r}")
+        raise InputError(f"a tab is on the page {' or '.join(dict.fromkeys(PAGES.values()))}, got {page!r}")
 
     def register(show: Show) -> Show:
-        TABS.add(tab_id, Tab(page, title, show), show)
+        TABS.add(tab_id, Tab(PAGES[page], title, show), show)
         return show
 
     return register

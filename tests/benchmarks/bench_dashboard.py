@@ -42,7 +42,7 @@ BARE = ("--server.headless=true", "--server.fileWatcherType=none", "--browser.ga
 # name, path of the app, path of the bare page, words of the figures that are waited for
 PAGES = (
     ("Curves", "/curves", "/", ("under LeRF", "under MoRF")),
-    ("Agreement", "/agreement", "/?page=agreement", ("Jaccard of the masks", "Spearman correlation")),
+    ("Where and who", "/where", "/?page=agreement", ("Jaccard of the masks", "Spearman correlation")),
 )
 
 

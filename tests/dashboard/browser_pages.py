@@ -176,8 +176,8 @@ def button(page, name):
 
 DESTINATIONS = {
     "Story": ("Overview", "Learn"),
-    "Audit": ("Curves", "Agreement", "Depth", "Stability", "Controls", "Downstream"),
-    "Refusal": ("Refusal", "Judges"),
+    "Audit": ("Curves", "Where and who", "Can it be believed", "Tasks"),
+    "Refusal": ("Refusal",),
     "Playground": ("Live edit", "Rows"),
     "Runs": ("Runs",),
     "Reference": ("Paper", "Methods"),

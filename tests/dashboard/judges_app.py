@@ -1,12 +1,12 @@
-"""The page Judges as an AppTest."""
+"""The part Judges of the page Refusal as an AppTest."""
 
 from __future__ import annotations
 
-from functools import partial
-
 from app_pages import run_page
 
-page = partial(run_page, "judges")
+
+def page(**parameters):
+    return run_page("refusal", **{"section": "Judges", "source": "My results", "more": "true", **parameters})
 
 
 def warnings_of(app):

@@ -60,28 +60,26 @@ PAGES: dict[str, list[tuple[dict[str, str], dict[str, Change]]]] = {
             "gap": switch("view", "Gap"), "values": switch("view", "Values"), "models": switch("view", "Models"),
         }),
     ],
-    "agreement": [
+    "where": [
         ({}, {
             "rate": slider("rate", 0.5), "above chance": switch("value", "Above chance"),
         }),
-    ],
-    "depth": [
-        ({}, {
+        ({"part": "Depth"}, {
             "level": switch("level", "Projections"), "selectors": several("selectors", "lrp", "wanda"),
-            "mask": box("mask_selector", "wanda"),
-            "rate": slider("mask_rate", 0.5),
         }),
     ],
-    "stability": [({}, {"measure": switch("measure", "spearman"), "rate": slider("stability_rate", 0.2)})],
-    "controls": [
-        ({}, {"order": switch("control_order", "MoRF"), "depth": box("part", "Explained by depth")}),
-        ({"part": "Dangerous groups"}, {"selectors": several("dangerous_selectors", "lrp", "wanda")}),
-        ({"part": "Single units"}, {"absolute": switch("single_effects", "Absolute")}),
-        ({"part": "Protocols"}, {"metric": switch("protocol_metric", "kl")}),
-        ({"part": "Exact controls"}, {"measure": switch("exact_measure", "jaccard")}),
-        ({"part": "Claims"}, {"domain": box("part", "Second domain"), "ranks": box("part", "Rank distribution")}),
+    "believed": [
+        ({}, {"measure": switch("measure", "spearman"), "domain": switch("part", "Second domain")}),
+        ({"part": "Stability", "more": "true"}, {"rate": slider("stability_rate", 0.2)}),
+        ({"part": "Controls", "more": "true"}, {
+            "order": switch("control_order", "MoRF"), "depth": switch("part", "Explained by depth"),
+        }),
+        ({"part": "Dangerous groups", "more": "true"}, {}),
+        ({"part": "Single units", "more": "true"}, {"absolute": switch("single_effects", "Absolute")}),
+        ({"part": "Protocols", "more": "true"}, {"metric": switch("protocol_metric", "kl")}),
+        ({"part": "Exact controls", "more": "true"}, {"measure": switch("exact_measure", "jaccard")}),
     ],
-    "downstream": [({}, {"task": box("task", "boolq"), "all": box("task", "Every task")})],
+    "tasks": [({}, {"task": box("task", "boolq"), "all": box("task", "Every task")})],
     "refusal": [
         ({}, {
             "domain": box("domain", "crime"), "cell": box("cell", "lrp/crime/0.3/0.015"), "all": box("domain", "all"),

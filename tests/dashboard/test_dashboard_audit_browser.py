@@ -10,11 +10,11 @@ pytestmark = pytest.mark.browser
 
 # page -> words of its first figure's description
 PAGES = {
-    "agreement": "above the diagonal: attention",
-    "depth": "mean score of a selector",
-    "stability": "Spearman of the scores",
-    "controls": "each control and references",
-    "downstream": "Mean over tasks",
+    "where": "above the diagonal: attention",
+    "where?part=Depth": "mean score of a selector",
+    "believed": "right is stable, up is valid",
+    "believed?part=Controls": "each control and references",
+    "tasks": "Mean over tasks",
 }
 
 
@@ -26,26 +26,28 @@ def store(empty_store):
 
 @pytest.mark.long
 def test_source_and_model_are_kept_from_page_to_page(new_page):
-    page = new_page("/agreement", source="Paper", model="Qwen3-8B")
+    page = new_page("/where", source="Paper", model="Qwen3-8B")
     figure(page, "above the diagonal: attention")
-    follow(page, "Stability")
-    figure(page, "Spearman of the scores")
-    page.get_by_text("Published values: convergence").wait_for()
+    follow(page, "Can it be believed")
+    figure(page, "right is stable, up is valid")
+    page.get_by_text("Published values:").first.wait_for()
     chosen = [page.locator(f".st-key-{key}").get_by_role("combobox").input_value() for key in ("source", "model")]
     assert chosen == ["Paper", "Qwen3-8B"]
 
 
 @pytest.mark.long
 def test_the_copied_link_opens_the_same_page(new_page):
-    page = new_page("/controls", control_order="MoRF")
+    page = new_page("/controls", control_order="MoRF")  # a former address
     figure(page, "each control and references")
     press(page, page.locator("[data-testid=stSidebar]").get_by_text("Stage mode"))
     settled(page)
     code = page.locator("[data-testid=stCode]")
     press(page, button(page, "Copy link"), took=code.is_visible)
     link = code.inner_text().replace("\n", "").strip()
-    assert "/controls?" in link
-    assert parse_qs(urlsplit(link).query) == {"control_order": ["MoRF"], "present": ["true"]}
+    assert "/believed?" in link
+    assert parse_qs(urlsplit(link).query) == {
+        "control_order": ["MoRF"], "more": ["true"], "part": ["Controls"], "present": ["true"],
+    }  # fmt: skip
     copy = new_page(address=link)
     figure(copy, "each control and references")
     copy.locator(".st-key-stage-strip").wait_for(state="attached")
@@ -54,18 +56,21 @@ def test_the_copied_link_opens_the_same_page(new_page):
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "says"), PAGES.items())
 def test_pages_fit_a_phone_also_with_larger_type(new_page, name, says):
-    page = new_page(f"/{name}", width=400, present="true")
+    path, _, part = name.partition("?part=")
+    page = new_page(f"/{path}", width=400, present="true", **({"part": part} if part else {}))
     figure(page, says)
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 
 @pytest.mark.long
 def test_all_selectors_stay_all_on_a_page_that_has_more(new_page):
-    page = new_page("/stability")
+    page = new_page("/believed", part="Stability", more="true")
     figure(page, "Spearman of the scores")
     pills = page.locator(".st-key-selectors").get_by_role("button")
     few = pills.count()
-    follow(page, "Depth")
+    depth = page.locator(".st-key-part").get_by_role("radio", name="Depth", exact=True)
+    follow(page, "Where and who")
+    press(page, depth)
     figure(page, "mean score of a selector")
     more_settings(page)
     pills.first.wait_for()
@@ -73,9 +78,9 @@ def test_all_selectors_stay_all_on_a_page_that_has_more(new_page):
     assert "selectors" not in page.url
     press(page, pills.filter(has_text="Random"))
     settled(page)
-    follow(page, "Stability")
-    figure(page, "Spearman of the scores")
-    follow(page, "Depth")
+    follow(page, "Can it be believed")
+    figure(page, "LeRF masks at 30% from disjoint")
+    follow(page, "Where and who")
     figure(page, "mean score of a selector")
     more_settings(page)
     pills.first.wait_for()

@@ -5,11 +5,10 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-from made_up_audit import controls, groups, repeated
+from made_up_audit import controls, repeated
 
 from dashboard.charts import (
     controls as controls_chart,
-    groups as groups_chart,
     learn as learn_chart,
     lines,
     matrix,
@@ -75,25 +74,6 @@ def test_parts_of_a_model_are_its_groups_wherever_their_rows_lie(tmp_path, monke
     assert found.means(values).tolist() == pytest.approx(expected["value"].to_list())
     assert found.counts(inside).tolist() == expected["inside"].to_list()
     assert [found.frame.select(by).row(place) for place in found.of_row] == rows.select(by).rows()
-
-
-def test_dangerous_groups_are_ringed():
-    table = groups()["dangerous"].filter(sublayer="mlp")
-    figure = groups_chart.groups(table, "MLP")
-    (ring,) = [trace for trace in figure.data if trace.name == "above the limit"]
-    assert (list(ring.x), list(ring.y)) == ([0], [pytest.approx(3.5 / LN10)])
-    assert "above the limit" in next(trace for trace in figure.data if trace.name == "Wanda").customdata[0]
-    compared = table.with_columns(
-        confirmed=pl.col("dangerous") & (pl.col("selector") != "wanda"), random_nll=pl.lit(3.6), stderr=pl.lit(0.1),
-        random_most=pl.lit(4.0), group_draws=pl.lit(10), p_holm=pl.lit(0.5),
-    )  # fmt: skip
-    figure = groups_chart.groups(compared, "MLP")
-    assert not [trace for trace in figure.data if trace.name in ("dangerous", "above the limit")]
-    told = next(trace for trace in figure.data if trace.name == "Wanda").customdata[0]
-    assert "no more harm than these is shown (Holm's p 0.5)" in told
-    figure = groups_chart.groups(compared.with_columns(confirmed="dangerous"), "MLP")
-    (ring,) = [trace for trace in figure.data if trace.name == "dangerous"]
-    assert (list(ring.x), list(ring.y)) == ([0], [pytest.approx(3.5 / LN10)])
 
 
 def test_quadrants_shade_what_is_stable_and_invalid():

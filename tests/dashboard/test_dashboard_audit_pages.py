@@ -1,4 +1,4 @@
-"""Agreement, Depth, Stability, Controls and Downstream as scripts: full, published, empty and damaged tables."""
+"""Where and who, Can it be believed, and Tasks as scripts: full, published, empty and damaged tables."""
 
 import json
 
@@ -11,22 +11,26 @@ from synthetic import add_table, break_manifest
 import precomputed
 from dashboard.state import results
 
-PAGES = {  # what makes the first table of each
-    "agreement": "selector-audit analyze MODEL agreement",
-    "depth": "selector-audit analyze MODEL depth",
-    "stability": "selector-audit analyze MODEL stability",
-    "controls": "selector-audit analyze MODEL controls",
-    "downstream": "selector-audit analyze MODEL downstream",
+PAGES = {  # page and part -> what makes its first table
+    ("where", "Agreement"): "selector-audit analyze MODEL agreement",
+    ("where", "Depth"): "selector-audit analyze MODEL depth",
+    ("believed", "Verdict"): "selector-audit analyze MODEL verdict",
+    ("believed", "Stability"): "selector-audit analyze MODEL stability",
+    ("believed", "Controls"): "selector-audit analyze MODEL controls",
+    ("tasks", ""): "selector-audit analyze MODEL downstream",
 }
-PARTS = {
-    "Controls": 1,
-    "Explained by depth": 2,
-    "Rank distribution": 1,
-    "Dangerous groups": 3,
-    "Second domain": 2,
-    "Single units": 2,
-    "Exact controls": 2,
-    "Claims": 0,
+PARTS = {  # page and part -> figures, and those in its fold
+    ("where", "Agreement"): (2, 0),
+    ("where", "Depth"): (1, 0),
+    ("believed", "Verdict"): (1, 0),
+    ("believed", "Stability"): (1, 3),
+    ("believed", "Second domain"): (2, 0),
+    ("believed", "Explained by depth"): (2, 0),
+    ("believed", "Controls"): (1, 1),
+    ("believed", "Dangerous groups"): (1, 0),
+    ("believed", "Single units"): (1, 0),
+    ("believed", "Exact controls"): (2, 0),
+    ("tasks", ""): (1, 0),
 }
 
 
@@ -70,28 +74,24 @@ def warnings(app):
     return [warning.value.replace("\\", "") for warning in app.warning]
 
 
-@pytest.mark.parametrize(("name", "count"), [("agreement", 2), ("depth", 2), ("stability", 5), ("downstream", 1)])
+@pytest.mark.parametrize(("of", "counts"), PARTS.items())
 @pytest.mark.usefixtures("full")
-def test_full_results_open_without_a_warning(name, count):
-    app = page(name)
+def test_full_results_open_without_a_warning(of, counts):
+    name, part = of
+    app = page(name, part=part)
     assert warnings(app) == []
-    assert len(figures(app)) == count
+    assert len(figures(app)) == counts[0]
     assert all(chart.proto.alt for chart in app.get("plotly_chart"))
     assert len(app.get("download_button")) == 2
     assert any("made-up-1B" in block.proto.body for block in app.get("html"))
-
-
-@pytest.mark.parametrize(("part", "count"), PARTS.items())
-@pytest.mark.usefixtures("full")
-def test_every_part_of_the_controls_opens(part, count):
-    app = page("controls", part=part)
-    assert warnings(app) == []
-    assert len(figures(app)) == count
+    unfolded = page(name, part=part, more="true")
+    assert warnings(unfolded) == []
+    assert len(figures(unfolded)) == sum(counts)
 
 
 @pytest.mark.usefixtures("full")
 def test_what_depths_explain_is_shown_with_its_interval():
-    app = page("controls", part="Explained by depth")
+    app = page("believed", part="Explained by depth", more="true")
     differences, shares = figures(app)
     assert {tuple(trace["x"]) for trace in differences["data"]} == {(-0.5,)}
     assert {trace["name"]: trace["x"] == [None] for trace in shares["data"]} == {
@@ -104,18 +104,19 @@ def test_what_depths_explain_is_shown_with_its_interval():
     assert len(alts[1].split("; LRP, ")) == 2
     (table,) = (frame.value for frame in app.dataframe)
     assert table["Nats per token"].tolist() == [-0.5] * 4
-    morf = figures(page("controls", part="Explained by depth", specific_order="MoRF"))
+    morf = figures(page("believed", part="Explained by depth", specific_order="MoRF"))
     assert {tuple(trace["x"]) for trace in morf[0]["data"]} == {(0.5,)}
 
 
 @pytest.mark.usefixtures("full")
 def test_disjoint_draws_stand_beside_nested_sizes():
-    app = page("stability")
+    app = page("believed", part="Stability", more="true")
     alts = [chart.proto.alt for chart in app.get("plotly_chart")]
     assert "LRP, Jaccard 0.8500 (" in alts[0]
     assert any("80 windows, too few for 5 draws of 32" in caption.value for caption in app.caption)
     assert any(heading.value == "Nested sizes" for heading in app.header)
-    assert figures(app)[-1]["layout"]["xaxis"]["title"]["text"] == "Jaccard, between disjoint draws"
+    quadrant = figures(page("believed"))[0]
+    assert quadrant["layout"]["xaxis"]["title"]["text"] == "Jaccard, between disjoint draws"
 
 
 def test_draws_in_files_have_no_windows(tmp_path, monkeypatch):
@@ -128,70 +129,75 @@ def test_draws_in_files_have_no_windows(tmp_path, monkeypatch):
         **{name: pl.lit(None, pl.Int64) for name in ("draw_size", "size_wanted", "windows_available")},
     )  # fmt: skip
     add_table(full, "draws", pl.concat([own, table]))
-    app = page("stability")
+    app = page("believed", part="Stability")
     assert "mine, Jaccard 0.8500 (" in app.get("plotly_chart")[0].proto.alt
     said = next(caption.value for caption in app.caption if "files" in caption.value)
     assert "mine: 3 files, a draw each" in said
     assert "80 windows, too few" in said
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_every_page_says_what_it_needs_where_nothing_is_there(name, nothing, tmp_path):
-    app = page(name, source="Shipped model")
+@pytest.mark.parametrize(("name", "part"), PAGES)
+def test_every_page_says_what_it_needs_where_nothing_is_there(name, part, nothing, tmp_path):
+    app = page(name, source="Shipped model", part=part)
     (told,) = warnings(app)
-    assert PAGES[name] in told
+    assert PAGES[name, part] in told
     assert figures(app) == []
     empty = tmp_path / "empty"
     empty.mkdir()
-    (told,) = warnings(page(name, source="My results", folder=str(empty)))
+    (told,) = warnings(page(name, source="My results", folder=str(empty), part=part))
     assert f"{empty} holds no results" in told
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_damaged_folders_are_one_line(name, tmp_path):
+@pytest.mark.parametrize(("name", "part"), PAGES)
+def test_damaged_folders_are_one_line(name, part, tmp_path):
     folder = write_audit(tmp_path / "damaged")
     break_manifest(folder)
-    (told,) = warnings(page(name, source="My results", folder=str(folder)))
+    (told,) = warnings(page(name, source="My results", folder=str(folder), part=part))
     assert "manifest.json" in told
     assert "\n" not in told
 
 
 @pytest.mark.parametrize(
-    ("name", "stem", "left"), [("agreement", "spearman", 1), ("depth", "mask_depth", 1), ("stability", "verdicts", 4)]
-)
-def test_one_damaged_table_leaves_the_rest(name, stem, left, tmp_path):
+    ("name", "part", "stem", "left"),
+    [
+        ("where", "Agreement", "spearman", 1), ("believed", "Controls", "rank_distribution", 1),
+        ("believed", "Stability", "draws", 3), ("believed", "Single units", "singles_recall", 1),
+    ],
+)  # fmt: skip
+def test_one_damaged_table_leaves_the_rest(name, part, stem, left, tmp_path):
     folder = write_audit(tmp_path / "damaged")
     (folder / f"{stem}.parquet").write_bytes(b"not what the manifest says")
-    app = page(name, source="My results", folder=str(folder))
+    app = page(name, source="My results", folder=str(folder), part=part, more="true")
     (told,) = warnings(app)
     assert f"{stem}.parquet does not fit the checksum" in told
     assert len(figures(app)) == left
 
 
 @pytest.mark.parametrize(
-    ("name", "model", "count"),
+    ("name", "part", "model", "count"),
     [
-        ("agreement", "Llama-3.2-1B", 2), ("stability", "Qwen3-8B", 4), ("controls", "Llama-3.1-8B", 1),
-        ("downstream", "Gemma-3-12B", 1),
+        ("where", "Agreement", "Llama-3.2-1B", 2), ("believed", "Verdict", "Qwen3-8B", 1),
+        ("believed", "Stability", "Qwen3-8B", 3), ("believed", "Controls", "Llama-3.1-8B", 1),
+        ("tasks", "", "Gemma-3-12B", 1),
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("nothing")
-def test_published_tables_open(name, model, count):
-    app = page(name, source="Paper", model=model)
+def test_published_tables_open(name, part, model, count):
+    app = page(name, source="Paper", model=model, part=part)
     assert warnings(app) == []
     assert len(figures(app)) == count
     assert any("Published values" in block.proto.body for block in app.get("html"))
 
 
 @pytest.mark.parametrize(("able", "opens"), [(False, "Paper"), (True, "Shipped model")])
-def test_downstream_opens_on_a_model_with_something_to_lose(able, opens, tmp_path, monkeypatch):
+def test_tasks_open_on_a_model_with_something_to_lose(able, opens, tmp_path, monkeypatch):
     monkeypatch.delenv(results.STORE_VARIABLE, raising=False)
     monkeypatch.setattr(precomputed, "demo_dir", lambda: tmp_path)
     folder = write_audit(tmp_path / "results")
     frame = pl.read_parquet(folder / "downstream.parquet")
     if not able:
         add_table(folder, "downstream", frame.with_columns(accuracy=pl.col("chance") + pl.col("stderr")))
-    app = page("downstream")
+    app = page("tasks")
     assert app.selectbox(key="source").value == opens
     told = " ".join(block.proto.body for block in app.get("html"))
     assert ("does not open on it" in told) != able
@@ -201,7 +207,7 @@ def test_downstream_opens_on_a_model_with_something_to_lose(able, opens, tmp_pat
 
 @pytest.mark.usefixtures("full")
 def test_agreement_draws_overlaps_that_were_counted_by_hand():
-    triangles = figures(page("agreement", rate="20%"))[0]
+    triangles = figures(page("where", rate="20%"))[0]
     order = ["consensus2", "lrp", "ig", "wanda", "random"]
     cells = triangles["data"][0]["z"]
     for a, b in pairs():
@@ -209,19 +215,19 @@ def test_agreement_draws_overlaps_that_were_counted_by_hand():
         assert cells[i][j] == pytest.approx(jaccard_of(a, b, 0.2, rows_of("attention")))
         assert cells[j][i] == pytest.approx(jaccard_of(a, b, 0.2, rows_of("mlp")))
     assert [cells[i][i] for i in range(5)] == [None] * 5
-    above = figures(page("agreement", rate="20%", value="Above chance"))[0]["data"][0]["z"]
+    above = figures(page("where", rate="20%", value="Above chance"))[0]["data"][0]["z"]
     assert above[0][1] == pytest.approx(cells[0][1] - 0.12)
 
 
 @pytest.mark.usefixtures("full")
 def test_the_stable_but_invalid_selector_is_named():
-    app = page("stability")
+    app = page("believed")
     assert app.get("plotly_chart")[-1].proto.alt.startswith("Wanda is stable but invalid.")
 
 
 @pytest.mark.usefixtures("full")
 def test_exact_controls_show_what_moves_and_what_is_proven():
-    app = page("controls", part="Exact controls")
+    app = page("believed", part="Exact controls", more="true")
     moves, decoys = figures(app)
     labels = moves["layout"]["yaxis"]["ticktext"]
     values = {
@@ -244,7 +250,7 @@ def test_exact_controls_show_what_moves_and_what_is_proven():
         "Random": "the same bits",
     }  # fmt: skip
     assert proofs["Same function"].to_list() == ["yes, every bit", "yes, every bit", "no proof", "yes, every bit"]
-    spearman = figures(page("controls", part="Exact controls", exact_measure="Spearman"))[0]
+    spearman = figures(page("believed", part="Exact controls", exact_measure="Spearman"))[0]
     assert spearman["data"][0]["x"][spearman["layout"]["yaxis"]["ticktext"].index("Wanda")] == 0.6
     assert [shape["x0"] for shape in spearman["layout"]["shapes"]] == [1.0]
 
@@ -264,7 +270,7 @@ def test_values_that_are_not_finite_are_counted(tmp_path, monkeypatch, part, ste
     value = pl.when(pl.col(key) == name).then(float("inf")).otherwise(pl.col(column))
     add_table(folder, stem, frame.with_columns(value.alias(column)))
     monkeypatch.setenv(results.STORE_VARIABLE, str(folder))
-    app = page("controls", part=part)
+    app = page("believed", part=part)
     assert warnings(app) == []
     count = 2 if part == "Exact controls" else 1  # one of each rewrite
     assert any(f"{count} value(s) are missing or not finite" in caption.value for caption in app.caption)

@@ -12,9 +12,9 @@ from synthetic import add_table
 from engine.results.tables import spec
 
 MARKDOWN = ("markdown", "caption", "info", "warning", "error", "success")
-PAGES = ("overview", "curves", "agreement", "depth", "stability", "controls", "downstream", "refusal", "paper")
-PARTS = ("Exact controls", "Claims", "Single units", "Second domain", "Protocols")
-CASES = [*((name, {}) for name in PAGES), *(("controls", {"part": part}) for part in PARTS)]
+PAGES = ("overview", "curves", "where", "believed", "tasks", "refusal", "paper")
+PARTS = ("Exact controls", "Verdict", "Single units", "Second domain", "Protocols")
+CASES = [*((name, {}) for name in PAGES), *(("believed", {"part": part, "more": "true"}) for part in PARTS)]
 
 
 def strings(value):

@@ -1,4 +1,4 @@
-"""Baselines on the page Controls: draws beside domains, random groups, claims; and folders without them."""
+"""Baselines on the page Can it be believed: draws beside domains, random groups, claims; and folders without them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def page(part, **parameters):
-    app = drawn_page("controls", part=part, **parameters)
+    app = drawn_page("believed", part=part, more="true", **parameters)
     assert not app.warning
     return app
 
@@ -83,26 +83,28 @@ def test_groups_are_dangerous_if_random_ones_of_their_size_are_not(folder, confi
     app = page("Dangerous groups")
     assert f"Wanda, {count} do more harm than random groups of their size" in alts(app)
     assert "can be called dangerous" not in texts(app)
+    (table,) = (one.value for one in app.dataframe)
+    assert table["More harm than random groups"].tolist() == [confirmed] * 2
     report = build([folder])
     assert f"<td>{count} of 4</td><td>2 of 4</td>" in report
 
 
 def test_the_ledger_on_the_page_and_in_the_report(folder):
-    app = page("Claims")
+    app = page("Verdict")
     (table,) = [one.value for one in app.dataframe if "Evidence" in one.value.columns]
     assert {"proof", "single interval", "descriptive"} <= set(table["Evidence"])
     assert table["Claim"].str.len().min() > 10
-    only = page("Claims", claim_tiers="proof")
+    only = page("Verdict", claim_tiers="proof")
     (table,) = [one.value for one in only.dataframe if "Evidence" in one.value.columns]
     assert set(table["Evidence"]) == {"proof"}
     assert "Claims and their evidence" in build([folder])
 
 
 def test_moved_limits_stand_beside_the_claims_and_in_the_report(folder):
-    assert not [one for one in page("Claims").expander if "limit moves" in one.label]
+    assert not [one for one in page("Verdict").subheader if "limit moves" in one.value]
     line = {"model": NAME, "selector": "lrp", "limit": "log_gap", "base_value": "1", "moved_value": "2"}
     words = {"validity": "not", "specific": "not measured", "stability": "stable", "changed": "validity"}
     add_table(folder, "verdict_moves", pl.DataFrame([line | words]))
     told = "log gap that is large enough: 2 instead of 1: LRP becomes “not”."
-    assert told in texts(page("Claims"))
+    assert told in texts(page("Verdict"))
     assert told in build([folder])

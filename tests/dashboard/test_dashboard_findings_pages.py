@@ -12,7 +12,7 @@ import precomputed
 from dashboard.charts import controls as controls_chart, formats, palette, refusal_values
 from dashboard.charts.findings import accuracy, controls, judges, quadrants, refusal, rows
 from dashboard.charts.refusal_values import RateChange
-from dashboard.pages.downstream.page import over_seeds
+from dashboard.pages.tasks.page import over_seeds
 from dashboard.state import results
 from engine.studies.audit.task_means import downstream_mean
 
@@ -134,18 +134,6 @@ def test_peaks_over_the_depth():
     assert sentence.endswith(f"; {elsewhere} elsewhere") == bool(elsewhere)
     flat = frame([{"selector": n, "block": b, "mean_score": float(b == 1)} for n in ("lrp", "ig") for b in (0, 1)])
     assert rows.peaks(flat, "mean_score", "MLP") == "MLP: scores peak in block 1 for all 2 selectors"
-
-
-def test_the_layer_that_loses_most():
-    lines = [row for row in shipped("mask_depth", 0.3) if row["selector"] == "lrp"]
-    largest = max(row["removed"] / row["rows"] for row in lines)
-    most = [row for row in lines if row["removed"] / row["rows"] == largest]
-    spared = sum(row["removed"] == 0 for row in lines)
-    sentence = rows.thickest(frame(lines), "LRP", "LeRF at 30%")
-    assert any(f"block {row['block']} {row['projection']}, {largest:.0%} of its rows" in sentence for row in most)
-    assert (f"; {spared} of {len(lines)} layers lose none" in sentence) == bool(spared)
-    none = frame(lines).with_columns(removed=pl.lit(0.0))
-    assert rows.thickest(none, "LRP", "LeRF at 30%") == "LRP removes nothing LeRF at 30%"
 
 
 @pytest.mark.parametrize("order", ["lerf", "morf"])

@@ -209,13 +209,6 @@ def single_rows(sets: bool) -> Drawn:
     return figure, [(name, "x", places[0] if sets else places[1], *mine) for name, places, *mine in wanted]
 
 
-def helping() -> Drawn:
-    parts = ("up_proj", "q_proj", "o_proj")
-    rows = [(part, 40 + i, *ENDS[i]) for i, part in enumerate(parts)]
-    frame = pl.DataFrame(rows, schema=["part", "units", "helps", "low", "high"], orient="row")
-    return singles.helping(frame, "h"), [("", "x", part, *ENDS[i]) for i, part in enumerate(parts)]
-
-
 def between_draws() -> Drawn:
     rows = [(name, *mine, 0.9) for name, mine in (("wanda", ENDS[0]), ("lrp", ENDS[1]), ("ig", (None,) * 3))]
     names = ["selector", "jaccard", "jaccard_min", "jaccard_max", "spearman"]
@@ -321,7 +314,7 @@ CASES = {
     "depth share": (lambda: against_own_layers(True),), "own layers": (lambda: against_own_layers(False),),
     "controls": (dumbbells, NOTHING), "learn": (refused_bars, VALUE),
     "singles and sets": (lambda: single_rows(True),), "singles alone": (lambda: single_rows(False),),
-    "helping": (helping,), "between draws": (between_draws,), "areas": (areas,), "judges": (judged_rates,),
+    "between draws": (between_draws,), "areas": (areas,), "judges": (judged_rates,),
     "budget": (removal_budgets, VALUE), "parts": (restored, NOTHING),
     "lines": (lambda: lines_of("number"), VALUE),
     "lines of perplexity": (lambda: lines_of("perplexity"), NOTHING), "curve": (perplexity_curve, NOTHING),
@@ -391,4 +384,4 @@ def test_every_function_that_draws_bars_is_among_the_cases(monkeypatch):
     for draw, *_ in CASES.values():
         draw()
     assert called == functions_with_bars()
-    assert len(called) > 8
+    assert len(called) > 7

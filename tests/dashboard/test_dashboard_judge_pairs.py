@@ -1,4 +1,4 @@
-"""The Judges page on judges that are models: judges of harm, marked replies."""
+"""The part Judges of the page Refusal on judges that are models: judges of harm, marked replies."""
 
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from judges_app import page, warnings_of
 
-from dashboard.pages.judges import judged
+from dashboard.pages.refusal import judged
 from engine.cli import main
 
 

@@ -1,4 +1,4 @@
-"""The Judges page on folders that the real command wrote: numbers by hand and by scipy; full, empty, damaged."""
+"""Judges on folders that the real command wrote: numbers by hand and by scipy; full, empty, damaged."""
 
 import json
 import shutil
@@ -13,8 +13,8 @@ from synthetic import write_run
 from test_dashboard_sortable import shown
 
 from dashboard.charts import judges as judges_chart
-from dashboard.pages.judges import judged, replies as judges_replies
-from dashboard.state import results, shipped
+from dashboard.pages.refusal import disagreements, judged
+from dashboard.state import results
 from engine.cli import main
 from engine.judges.embedded import judge
 from engine.records.errors import InputError
@@ -46,7 +46,7 @@ def said(made):
     sources = [line[0] for line in lines()]
     rows = list(zip(sources, labels, of["embedded"], of[TINY], strict=True))
     for side in (0, 1):  # both kinds of disagreement occur, or the tests below would show little
-        assert sum(row[2 + side] and not row[3 - side] for row in rows) > judges_replies.PER_PAGE
+        assert sum(row[2 + side] and not row[3 - side] for row in rows) > disagreements.PER_PAGE
     return rows
 
 
@@ -121,14 +121,14 @@ def test_disagreements_are_paged_and_filtered(made, said):
     stored = pl.read_parquet(made / "judge_agreement.parquet")
     assert metrics["Cohen's kappa"] == f"{stored['kappa'][0]:.3f}".replace("-", "−")
     texts = [text.value for text in app.text]
-    for number in differing[: judges_replies.PER_PAGE]:
+    for number in differing[: disagreements.PER_PAGE]:
         assert lines()[number][2] in texts
-    assert lines()[differing[judges_replies.PER_PAGE]][2] not in texts
+    assert lines()[differing[disagreements.PER_PAGE]][2] not in texts
     second = page(folder=str(made), judge_view="Reply by reply", page="2")
-    assert lines()[differing[judges_replies.PER_PAGE]][2] in [text.value for text in second.text]
+    assert lines()[differing[disagreements.PER_PAGE]][2] in [text.value for text in second.text]
     second.selectbox(key="who").set_value("b").run()
     only = [number for number in differing if said[number][3]]
-    assert any(caption.startswith(f"1 – {judges_replies.PER_PAGE} of {len(only)}.") for caption in captions(second))
+    assert any(caption.startswith(f"1 – {disagreements.PER_PAGE} of {len(only)}.") for caption in captions(second))
     second.selectbox(key="people").set_value("nothing (no label)").run()
     shown = sum(said[number][1] is None for number in only)
     assert shown > 0
@@ -140,7 +140,7 @@ def test_people_against_a_judge_and_a_stale_page(made):
     assert warnings_of(app) == []
     wrong = [reply for reply, label in REPLIES if label and judge(reply).refusal != ("refusal" in label)]
     assert len(wrong) == 2
-    assert sum(text.value.endswith(tuple(wrong)) for text in app.text) == judges_replies.PER_PAGE
+    assert sum(text.value.endswith(tuple(wrong)) for text in app.text) == disagreements.PER_PAGE
     assert "people" not in [box.key for box in app.selectbox]
 
 
@@ -229,28 +229,17 @@ def test_judged_folders_are_found_below_and_are_no_run_of_the_audit(made, tmp_pa
     assert results.find_runs(tmp_path) == [tmp_path / "run"]
     app = page()
     assert warnings_of(app) == []
-    assert app.selectbox(key="judged").options == ["more/first", "more/second"]
-    app = page(judged="more/second")
-    assert app.selectbox(key="judged").value == "more/second"
+    assert app.selectbox(key="run").options == ["more/first", "more/second"]
+    app = page(run="more/second")
+    assert app.selectbox(key="run").value == "more/second"
 
 
-def test_the_page_opens_on_the_shipped_replies(monkeypatch, tmp_path):
-    monkeypatch.delenv(results.STORE_VARIABLE, raising=False)
-    monkeypatch.setattr(results, "store_results_dir", lambda: tmp_path / "nothing yet")
-    app = page()
+def test_beside_shipped_results_one_judges_a_reply_of_ones_own():
+    app = page(source="Shipped model", own_reply="I cannot help with that.")
     assert warnings_of(app) == []
-    assert len(app.get("plotly_chart")) == 1
-    stored = pl.read_parquet(shipped.demo_results_dir() / "refusal_replies.parquet")
-    rates, replies = shown(app.dataframe[0]), app.dataframe[1].value
-    of_mask = stored.filter(selector="lrp", kind="malign")
-    line = rates[rates["Source"] == "risk: LRP"].iloc[0]
-    assert int(line["Replies"]) == of_mask.height
-    assert line["Refused"].startswith(f"{of_mask['refused'].mean():.3f} (")
-    assert len(replies) == stored.height
-    assert int(replies["Refuses"].sum()) == stored["refused"].sum()  # judged again, with the same verdicts
-    app.selectbox(key="replies").set_value("A folder").run()
-    (told,) = warnings_of(app)
-    assert "there is no folder" in told
+    assert any("is in Replies" in caption for caption in captions(app))
+    assert any("**refuses**" in one.value for one in app.markdown)
+    assert any("refusal judge replies.csv" in code.value for code in app.code)
 
 
 def test_replies_in_another_language_are_marked_on_the_page(tmp_path, monkeypatch):

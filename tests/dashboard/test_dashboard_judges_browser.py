@@ -1,10 +1,11 @@
-"""The Judges page in a real Chromium: pages of replies, links, replies as text, a phone, the box, and axe-core."""
+"""The part Judges in a real Chromium: pages of replies, links, replies as text, a phone, the box, and axe-core."""
 
 import pytest
 from browser_pages import chart, choose, lasting_findings, press, settled
 from judged_folder import write_judged
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
+OF = {"section": "Judges", "source": "My results"}
 
 
 @pytest.fixture(scope="module")
@@ -13,7 +14,7 @@ def folder(tmp_path_factory):
 
 
 def open_replies(new_page, folder, **more):
-    page = new_page("/judges", folder=str(folder), judge_view="Reply by reply", **more)
+    page = new_page("/refusal", **OF, folder=str(folder), judge_view="Reply by reply", **more)
     page.get_by_text("Lines count from 0").wait_for()
     settled(page)
     return page
@@ -37,7 +38,7 @@ def test_replies_are_turned_over_and_the_link_opens_the_same_page(new_page, fold
 def test_own_reply_is_judged_and_part_of_the_link(new_page, folder):
     from playwright.sync_api import expect
 
-    page = new_page("/judges", folder=str(folder))
+    page = new_page("/judges", folder=str(folder))  # a former address
     chart(page, says="95% intervals")
     box = page.get_by_role("textbox", name="Reply")
     box.fill("I cannot help with that.\nAsk a doctor.")
@@ -55,7 +56,7 @@ def test_own_reply_is_judged_and_part_of_the_link(new_page, folder):
 
 @pytest.mark.parametrize("view", ["Against people", "Reply by reply"])
 def test_no_serious_finding_on_a_full_page(new_page, folder, view):
-    page = new_page("/judges", folder=str(folder), judge_view=view, own_reply="I will not.")
+    page = new_page("/refusal", **OF, folder=str(folder), judge_view=view, own_reply="I will not.")
     page.locator(".st-key-own-verdict").get_by_text("refuses").wait_for()
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)

@@ -12,7 +12,7 @@ from judged_folder import lines, write_judged
 from judges_app import page, warnings_of
 from test_dashboard_missing import SLEEPS
 
-from dashboard.pages.judges import judged
+from dashboard.pages.refusal import judged
 from dashboard.state import access, job_cards, jobs, results
 from engine.records.errors import InputError
 
@@ -36,7 +36,7 @@ def replies(tmp_path):
 
 
 def typed(path):
-    app = page(replies="A folder")
+    app = page()
     app.text_input(key="judge_file").set_value(str(path)).run()
     assert not app.exception
     return app
@@ -84,7 +84,7 @@ def test_a_name_that_reads_as_an_option_is_refused(store):
 
 def test_where_runs_are_off_it_is_not_offered_and_reads_nothing(store, replies, monkeypatch):
     monkeypatch.setenv(access.VARIABLE, "1")
-    app = page(replies="Shipped model")
+    app = page(source="Shipped model")
     assert not [one for one in app.text_input if one.key == "judge_file"]
     with pytest.raises(InputError, match="reading files by their path"):
         jobs.judging(replies, "embedded", store).check()
@@ -119,9 +119,9 @@ def test_started_from_the_page_it_writes_what_the_command_writes(store, replies,
     assert found.verdicts.equals(by_hand.verdicts)
     assert isinstance(found.quality, pl.DataFrame)
     assert found.quality.equals(by_hand.quality)
-    assert job_cards.page_of(job.request) == "judges"
-    address = job_cards.address_of(job.request)
-    assert address == {"replies": "A folder", "folder": str(store / "judged" / "said")}
+    path, address = job_cards.address_of(job.request)
+    assert path == "refusal"
+    assert address == {"source": "My results", "section": "Judges", "folder": str(store / "judged" / "said")}
     there = page(**address)
     assert not there.exception
     assert not there.warning

@@ -40,9 +40,11 @@ def test_runs_shows_only(store):
     assert app.dataframe[0].value["run"].to_list() == ["first"]
 
 
-@pytest.mark.parametrize("name", ["curves", "rows", "judges", "depth", "refusal"])
-def test_pages_take_no_path(store, name):
-    kind = {"judges": {"replies": "A folder"}}.get(name, {"source": "My results"})
+@pytest.mark.parametrize(
+    ("name", "part"), [("curves", ""), ("rows", ""), ("refusal", "Judges"), ("where", ""), ("refusal", "Edits")]
+)
+def test_pages_take_no_path(store, name, part):
+    kind = {"source": "My results", "section": part, "more": "true"}
     app = page(name, folder=str(store.parent / "elsewhere"), row_model="/etc", **kind)
     labels = {one.label for one in app.text_input}
     assert not {label for label in labels if "older" in label or "odel" in label}, labels

@@ -196,7 +196,7 @@ def test_a_reply_that_says_nothing_after_thinking_says_so(folder, monkeypatch, r
 
 def test_a_judged_reply_is_folded_too():
     def script():
-        from dashboard.pages.judges.replies import _card
+        from dashboard.pages.refusal.disagreements import _card
 
         line = {"source": "m", "line": 0, "human": None, "prompt": "Why?", "reply": "<think>Hm.</think>**So.**"}
         sides = {f"{what}_{side}": value for side in "ab" for what, value in

@@ -29,8 +29,8 @@ def run(tmp_path, monkeypatch):
     return write_run(tmp_path / "run")
 
 
-def page(name="stability", **parameters):
-    app = run_page(name, **parameters)
+def page(name="believed", **parameters):
+    app = run_page(name, **{"part": "Stability", **parameters})
     assert not app.exception
     return app
 
@@ -109,10 +109,12 @@ def test_a_server_for_others_offers_nothing(run, registry, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "page"),
     [(("analyze", "m", "gap", "depth"), "curves"), (("sweep", "m"), "curves"), (("score", "m"), "rows"),
-     (("analyze", "m", "all"), ""), (("refusal", "draws", "m"), "refusal"), (("analyze", "m", "singles"), "controls")],
+     (("analyze", "m", "all"), ""), (("refusal", "draws", "m"), "refusal"), (("analyze", "m", "singles"), "believed")],
 )  # fmt: skip
 def test_done_leads_to_the_page_that_shows_it(words, page):
-    assert job_cards.page_of(jobs.Request(words, Path("x"))) == page
+    path, settings = job_cards.address_of(jobs.Request(words, Path("x")))
+    assert (path, settings["folder"]) == (page, "x")
+    assert settings.get("part") == ("Single units" if page == "believed" else None)
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def controls() -> None:
-    from dashboard.pages.controls import page
+    from dashboard.pages.believed import page
     from dashboard.show import layout
 
     with layout.survived():
@@ -45,7 +45,7 @@ def controls() -> None:
 
 def test_a_page_of_tables_that_do_not_go_together(run: Path, caplog: pytest.LogCaptureFixture) -> None:
     app = AppTest.from_function(controls, default_timeout=60)
-    app.query_params["source"] = "My results"
+    app.query_params["source"], app.query_params["part"] = "My results", "Controls"
     app.run()
     assert not app.exception
     assert not app.warning

@@ -22,6 +22,9 @@ from tiny_models import save_tiny
 
 from dashboard.charts.as_text import as_text
 from dashboard.chat import live, many, stamps
+from dashboard.pages.believed.page import PARTS as BELIEVED
+from dashboard.pages.refusal.page import PARTS as REFUSAL
+from dashboard.pages.where.page import PARTS as WHERE
 from dashboard.report.report import build
 from dashboard.show import layout
 from dashboard.state import results, shipped
@@ -195,17 +198,12 @@ PLACES = [
         for name, given in (
             ("overview", OF_AUDIT),
             *[("curves", {**OF_AUDIT, "view": view}) for view in ("Gap", "Values", "Models", "Differences")],
-            ("agreement", OF_AUDIT),
-            ("depth", OF_AUDIT),
-            ("stability", OF_AUDIT),
-            *[
-                ("controls", {**OF_AUDIT, "part": part})
-                for part in ("Matched", "Claims", "Layers", "Domains", "Protocols")
-            ],
-            ("downstream", OF_AUDIT),
-            *[("refusal", {**OF_REFUSAL, "refusal_view": view}) for view in ("Grid", "Baselines", "Structure")],
-            ("judges", {"replies": "A folder"}),
-            ("judges", {"replies": "A folder", "judge_view": "Side by side"}),
+            *[("where", {**OF_AUDIT, "part": part}) for part in WHERE],
+            *[("believed", {**OF_AUDIT, "part": part, "more": "true"}) for part in BELIEVED],
+            ("tasks", OF_AUDIT),
+            *[("refusal", {**OF_REFUSAL, "section": part, "more": "true"}) for part in REFUSAL if part != "Judges"],
+            ("refusal", {"section": "Judges", "source": "My results"}),
+            ("refusal", {"section": "Judges", "source": "My results", "judge_view": "Reply by reply"}),
             ("learn", {}),
             ("live", {"prompt": PLANT, "edit_model": "Another model", "edit_model_id": PLANT, "edit_run": PLANT}),
             ("rows", OF_AUDIT),
@@ -215,7 +213,8 @@ PLACES = [
             ("runs", {"runs_view": "Tables", "tables_of": "audit", "run_table": "verdicts"}),
             ("paper", {"view": "A run", "compared": "audit"}),
             ("methods", {}),
-            *[(name, {**OF_AUDIT, "folder": PLANT}) for name in ("curves", "judges", "rows")],
+            *[(name, {**OF_AUDIT, "folder": PLANT}) for name in ("curves", "believed", "rows")],
+            ("refusal", {"section": "Judges", "source": "My results", "folder": PLANT}),
         )
     ],
 ]

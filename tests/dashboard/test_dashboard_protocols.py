@@ -1,4 +1,4 @@
-"""Protocols: the part of the page Controls, its figures, the section of the report; folders without these tables."""
+"""Protocols: the part of a page, its figures, the section of the report; folders without these tables."""
 
 import json
 import math
@@ -22,7 +22,7 @@ def folder(tmp_path, monkeypatch):
     return write_audit(tmp_path)
 
 
-page = partial(drawn_page, "controls", part="Protocols")
+page = partial(drawn_page, "believed", part="Protocols", more="true")
 
 
 def figures(app):

@@ -1,4 +1,4 @@
-"""The refusal page in a real Chromium: marks and neighbours open their cell."""
+"""The refusal page in a real Chromium: marks open their cell."""
 
 from urllib.parse import parse_qs, urlsplit
 
@@ -59,18 +59,16 @@ def open_by_mark(page, says, number, name):
 
 
 @pytest.mark.long
-def test_marks_and_neighbours_open_their_cell(new_page, refusal_folder):
+def test_marks_open_their_cell(new_page, refusal_folder):
     page = open_refusal(new_page, refusal_folder)
     heading(page, POINT)
     open_by_mark(page, "left spares harmless prompts", 0, "LRP, hate, λ 0.2, k 1%")
     open_by_mark(page, "left spares harmless prompts", 1, "LRP, hate, λ 0.5, k 1%")
-    # Cells with numbers, row by row: 0.2 with 1% and 2% (5% is above the cap), 0.5 with 1%, 2% and 5%.
-    open_by_mark(page, "Malign refusal around this cell", 1, "LRP, hate, λ 0.2, k 2%")
-    assert parse_qs(urlsplit(page.url).query)["cell"] == ["LRP, hate, λ 0.2, k 2%"]
+    assert parse_qs(urlsplit(page.url).query)["cell"] == ["LRP, hate, λ 0.5, k 1%"]
     shared = page.url
     choose(page, "cell", "IG, hate, λ 0.5, k 5%")
     heading(page, "IG, hate, λ 0.5, k 5%")
     assert page.get_by_text("rescue: chosen under a relaxed benign limit").is_visible()
 
     copy = new_page(address=shared)
-    heading(copy, "LRP, hate, λ 0.2, k 2%")
+    heading(copy, "LRP, hate, λ 0.5, k 1%")

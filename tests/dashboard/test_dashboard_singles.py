@@ -1,4 +1,4 @@
-"""Single units on the page Controls: what the figure's heading says, and full, empty, partial and damaged tables."""
+"""Single units: what the figure's heading says, and full, empty, partial and damaged tables."""
 
 import json
 import math
@@ -20,7 +20,8 @@ def audit(tmp_path_factory):
 
 
 def page(folder, **parameters):
-    return drawn_page("controls", **{"source": "My results", "folder": folder, "part": PART, **parameters})
+    given = {"source": "My results", "folder": folder, "part": PART, "more": "true"}
+    return drawn_page("believed", **{**given, **parameters})
 
 
 def figures(app):
@@ -82,35 +83,14 @@ def test_marks_stand_at_their_numbers_and_good_is_up():
     assert len({trace.marker.symbol for trace in figure.data}) == len(figure.data)
 
 
-def test_shares_that_help_are_counted_by_part():
-    found = singles.parts(made_up()["singles"].filter(unit_kind="row"))
-    shares = {row["part"]: (row["units"], row["helps"]) for row in found.iter_rows(named=True)}
-    assert shares == {
-        "q_proj": (18, 4 / 18), "o_proj": (14, 0.0), "up_proj": (22, 4 / 22), "down_proj": (26, 6 / 26),
-    }  # fmt: skip
-    assert all(row["low"] <= row["helps"] <= row["high"] for row in found.iter_rows(named=True))
-    broken = made_up()["singles"].filter(unit_kind="neuron").with_columns(effect=pl.lit(math.nan))
-    of_neurons = singles.parts(broken)
-    assert of_neurons["part"].to_list() == ["block 0", "block 1"]
-    assert of_neurons["helps"].to_list() == [0.0, 0.0]
-    assert list(singles.helping(of_neurons, "h").data[0].y) == ["block 0", "block 1"]
-
-
 def test_the_full_part(audit):
     app = page(audit)
     assert told(app) == []
-    _, helping = figures(app)
     (heading,) = above_figures(app)
     assert heading.startswith("Rulers disagree: LRP on single rows, IG on sets")
-    assert (
-        helping["layout"]["title"]["text"]
-        .replace("<br>", " ")
-        .startswith("Helps when removed: 0% to 23%, most in down_proj")
-    )
     alts = [chart.proto.alt for chart in app.get("plotly_chart")]
     assert alts[0].startswith("Rulers disagree")
     assert "; LRP, Spearman 0.800 (" in alts[0]
-    assert "o_proj, 0.0% of " in alts[1]
     text = "\n".join(one.value for one in app.markdown)
     assert "**80 of 80 rows** were removed one by one" in text
     assert "helps in 25%** of cases (20% to 30%)" in text
@@ -133,15 +113,13 @@ def test_the_full_part(audit):
 
 def test_other_units_and_absolute_effects_are_part_of_the_link(audit):
     app = page(audit, single_unit="Neurons", single_effects="Absolute")
-    scatter, _ = figures(app)
+    (scatter,) = figures(app)
     assert {trace["name"] for trace in scatter["data"]} == {"LRP", "IG"}
     assert "abs(effect), single neurons" in scatter["layout"]["xaxis"]["title"]["text"]
     assert told(app) == []
 
 
-@pytest.mark.parametrize(
-    ("stem", "left"), [("singles", 1), ("singles_units", 2), ("singles_recall", 2), ("singles_selectors", 0)]
-)
+@pytest.mark.parametrize(("stem", "left"), [("singles_units", 1), ("singles_recall", 1), ("singles_selectors", 0)])
 def test_a_damaged_table_leaves_the_rest(stem, left, tmp_path):
     folder = write_audit(tmp_path)
     (folder / f"{stem}.parquet").write_bytes(b"not what the manifest says")

@@ -8,11 +8,12 @@ pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 SIZES = [(1280, 800), (1920, 1080)]
 PAGES = [
-    *((path, {}) for path in ("", "curves", "agreement", "depth", "stability", "controls", "downstream", "refusal")),
-    ("judges", {"replies": "Shipped model"}),
+    *((path, {}) for path in ("", "curves", "where", "believed", "tasks", "refusal")),
+    ("where", {"part": "Depth"}),
+    ("believed", {"part": "Controls"}),
     ("rows", {}),
     ("learn", {"answers": "1a"}),
-    ("controls", {"part": "Protocols"}),
+    ("believed", {"part": "Protocols"}),
 ]
 FIRST = "[data-testid=stPlotlyChart] .cartesianlayer .subplot, .lanes canvas"
 LEAST_PX = 200
@@ -79,7 +80,7 @@ def test_the_first_figure_is_wholly_in_sight_in_normal_and_in_larger_type(path, 
 
 
 def test_the_plot_follows_the_height_that_the_window_leaves(new_page):
-    page = opened(new_page, "depth")
+    page = opened(new_page, "tasks")
     heights = []
     for _, height in SIZES:
         page.set_viewport_size({"width": 1280, "height": height})

@@ -17,8 +17,8 @@ SIZES = """parts => parts.flatMap(part => [part, ...part.querySelectorAll("*")])
   .map(one => [parseFloat(getComputedStyle(one).fontSize), one.textContent])"""
 PAGES = {
     "curves": {},
-    "agreement": {},
-    "controls": {},
+    "where": {},
+    "believed": {"part": "Controls"},
     "refusal": {},
     "rows": {},
     "learn": {"answers": "1a"},
@@ -99,18 +99,18 @@ def _check_names(page):
 def test_keys_lead_from_page_to_page(new_page):
     page = staged(new_page, "curves", view="Gap")
     for key, name in [
-        ("ArrowRight", "Agreement"),
+        ("ArrowRight", "Where and who"),
         ("ArrowLeft", "Curves"),
-        ("PageDown", "Agreement"),
-        ("PageDown", "Depth"),
-        ("PageUp", "Agreement"),
+        ("PageDown", "Where and who"),
+        ("PageDown", "Can it be believed"),
+        ("PageUp", "Where and who"),
     ]:
         page.keyboard.press(key)
         arrives(page, name)
         assert parse_qs(urlsplit(page.url).query)["present"] == ["true"]
     page.keyboard.press("Control+ArrowRight")
     page.wait_for_timeout(1000)
-    assert path(page) == "agreement"
+    assert path(page) == "where"
 
 
 def test_on_learn_they_lead_from_step_to_step_and_on_from_its_ends(new_page):
@@ -152,7 +152,7 @@ def test_the_drawer_holds_the_settings_and_closes(new_page):
     page.keyboard.press("Escape")
     assert not view.is_visible()
     page.keyboard.press("ArrowRight")  # what had the focus lies in the drawer
-    arrives(page, "Agreement")
+    arrives(page, "Where and who")
     assert not page.locator(".st-key-bar").is_visible()
 
 

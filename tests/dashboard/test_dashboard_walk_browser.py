@@ -9,17 +9,14 @@ pytestmark = pytest.mark.browser
 FIGURES = {
     "Overview": "colours by rank within a model",
     "Curves": "LeRF: lowest scores go first",
-    "Agreement": "above the diagonal: attention",
-    "Depth": "mean score of a selector",
-    "Stability": "Spearman of the scores",
-    "Controls": "each control and references with as many rows",
-    "Downstream": "Mean over tasks (5)",
+    "Where and who": "above the diagonal: attention",
+    "Can it be believed": "right is stable, up is valid",
+    "Tasks": "Mean over tasks (5)",
     "Refusal": "left spares harmless prompts",
     "Rows": "mean score",
 }
 TEXTS = {
     "Learn": "The figure appears here once you have guessed.",
-    "Judges": "One reply of your own",
     "Live edit": "Prompt",
     "Runs": "Delete this run",
     "Paper": "1,330 rows",
@@ -51,7 +48,7 @@ def test_every_page_opens_from_the_menu_and_draws_its_first_figure(new_page):
     assert broken == []
     # A destination leads to its page that was open last.
     press(page, page.locator("[data-testid=stSidebar]").get_by_role("link", name="Audit", exact=True))
-    figure(page, FIGURES["Downstream"])
+    figure(page, FIGURES["Tasks"])
 
 
 @pytest.mark.long

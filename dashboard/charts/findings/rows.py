@@ -1,4 +1,4 @@
-"""Findings of which rows are taken: overlaps of pairs, peaks over the depth, the layer that loses most."""
+"""Findings of which rows are taken: overlaps of pairs, peaks over the depth."""
 
 from __future__ import annotations
 
@@ -53,18 +53,6 @@ def _pair(row: Mapping[str, str]) -> str:
 
 def _where(row: Mapping[str, str]) -> str:
     return {"mlp": "the MLP", "attention": "attention"}.get(row["sublayer"], row["sublayer"])
-
-
-def thickest(counts: pl.DataFrame, name: str, when: str) -> str:
-    """The layer of which a mask takes the largest share, and how many it spares. counts: a layer per line, with its
-    rows and those `removed`."""
-    layers = counts.filter(pl.col("rows") > 0).with_columns(share=pl.col("removed") / pl.col("rows"))
-    if layers.is_empty() or layers["share"].max() == 0:
-        return f"{name} removes nothing {when}"
-    most = layers.sort("share", maintain_order=True).row(-1, named=True)
-    spared = layers.filter(pl.col("share") == 0).height
-    also = f"; {spared} of {layers.height} layers lose none" if spared else ""
-    return f"{name} takes most of {_layer(most)}, {most['share']:.0%} of its rows, {when}{also}"
 
 
 def spread(layers: pl.DataFrame, kind: str, name: str, other: str = "") -> str:

@@ -1,40 +1,38 @@
-"""Is removing rows worth it? A section of the refusal page: row masks beside other ways to install refusal."""
+"""Other methods: is removing rows worth it? Row masks beside other ways to install refusal."""
 
 from __future__ import annotations
 
 from operator import itemgetter
 
 import polars as pl
-import streamlit as st
 
 from dashboard.charts import formats, palette, refusal_baselines as chart, refusal_values as refusals
 from dashboard.charts.findings import refusal as findings
 from dashboard.charts.sortable import Sortable, of_perplexity, of_rows
-from dashboard.show import grid, layout, selection, tools
-from dashboard.state import sources
+from dashboard.show import grid, selection, tools
+from dashboard.state.parts import Drawn, Part
+from dashboard.state.sources import Source
 
 STEM = "baselines"
 
 
-def section(source: sources.Source) -> None:
+def show(source: Source) -> Drawn:
     """The figure of one domain, and the settings behind it."""
     table = source.table(STEM)
     domains = table["domain"].unique(maintain_order=True).to_list()
-    domain = selection.choose("Refuse", domains, "baselines_domain", title=palette.capital)
+    with source.bar:
+        domain = selection.choose("Domain", domains, "baselines_domain", title=palette.capital)
     rows = chart.final(table, domain)
-    st.caption(
-        "Each way at its strongest setting within the same limits of benign refusal and perplexity, which were met on "
-        "the calibration prompts. KL: how far the next token's distribution moves on the unedited model's own replies "
-        "to harmless prompts, in nats per token."
-    )
     where = "held-out prompts" if (rows["prompts"] == "heldout").any() else "calibration prompts"
     figure = chart.ways(rows, f"Ways to refuse: {domain}", f"{where}, 95% intervals")
-    tools.show(figure, STEM, finding=findings.ways(rows, chart.way_title, domain))
+    with source.hero():
+        tools.show(figure, STEM, finding=findings.ways(rows, chart.way_title, domain), hero=True)
     grid.show(_settings(rows))
-    layout.footnote(
+    note = (
         "A system prompt stands before prompts only, so the perplexity of plain text is the unedited model's. A vector "
-        "with a condition is added to no text in which the condition does not hold.",
+        "with a condition is added to no text in which the condition does not hold."
     )
+    return Drawn(table, notes=(note,))
 
 
 def _settings(rows: pl.DataFrame) -> Sortable:
@@ -46,3 +44,11 @@ def _settings(rows: pl.DataFrame) -> Sortable:
         "Perplexity": of_perplexity("edited_nll"),
         "Cut off": lambda row: row["malign_unfinished"] + row["benign_unfinished"] if row["setting"] else None,
     })  # fmt: skip
+
+
+PART = Part(
+    show, (STEM,),
+    "Each way at its strongest setting within the same limits of benign refusal and perplexity, which were met on the "
+    "calibration prompts. KL: how far the next token's distribution moves on the unedited model's own replies to "
+    "harmless prompts, in nats per token.",
+)  # fmt: skip

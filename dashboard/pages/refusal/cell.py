@@ -1,4 +1,4 @@
-"""One cell of the grid in detail: its neighbours, every set of prompts before and after, controls, utility."""
+"""One cell of the grid in numbers: every set of prompts before and after, utility, and where to go on with it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from typing import Literal
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import formats, refusal_rates, refusal_trade_off, refusal_values as refusals
+from dashboard.charts import formats, palette, refusal_rates, refusal_values as refusals
 from dashboard.charts.findings import refusal as findings
 from dashboard.chat import edits
-from dashboard.pages.refusal import specificity
+from dashboard.pages.refusal import reply_pairs
 from dashboard.pages.refusal.specificity import optional
-from dashboard.show import layout, menu, selection, tools
+from dashboard.show import layout, menu, tools
 from dashboard.state import sources
 from engine.records.manifest import read_manifest
-
-CHART = "refusal-grid"
 
 
 def detail(source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | None, cell: refusals.Row) -> None:
@@ -27,24 +25,24 @@ def detail(source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | N
     layout.section(layout.plain(refusals.cell_title(cell)))
     _badges(cell, point)
     _numbers(cell, before, optional(source, "utility"))
-    left, right = st.columns(2)
-    with left:
-        _around(cells, cell)
-    with right:
-        transfer = optional(source, "transfer")
-        changes = refusals.rate_changes(cell, before, point, transfer, published=source.published)
-        figure, told = refusal_rates.changes(changes), findings.changes(changes)
-        tools.show(figure, "before-and-after", finding=told)
-        if transfer is None and not source.published:
-            layout.footnote("Other prompt sets are measured by `selector-audit refusal evaluate`.")
-            source.offer("transfer")
-        for line in refusals.verdict_notes(transfer, cell):
-            st.text(line)
-        cut_off = refusals.cut_off(optional(source, "refusal_sweep"), transfer, cell)
-        if cut_off:
-            layout.footnote(cut_off)
-    specificity.section(source, point)
-    _try_it(source, cell)
+    with st.container(horizontal=True):
+        _try_it(source, cell)
+        if source.has(reply_pairs.STEM):
+            parameters = {"section": "Replies", "reply_selector": palette.title(cell["selector"])}
+            parameters["reply_domain"] = palette.capital(cell["domain"])
+            menu.link("Its replies", "refusal", parameters, icon=":material/forum:")
+    transfer = optional(source, "transfer")
+    changes = refusals.rate_changes(cell, before, point, transfer, published=source.published)
+    figure, told = refusal_rates.changes(changes), findings.changes(changes)
+    tools.show(figure, "before-and-after", finding=told)
+    if transfer is None and not source.published:
+        layout.footnote("Other prompt sets are measured by `selector-audit refusal evaluate`.")
+        source.offer("transfer")
+    for line in refusals.verdict_notes(transfer, cell):
+        st.text(line)
+    cut_off = refusals.cut_off(optional(source, "refusal_sweep"), transfer, cell)
+    if cut_off:
+        layout.footnote(cut_off)
 
 
 def _badges(cell: refusals.Row, point: refusals.Row | None) -> None:
@@ -89,17 +87,6 @@ def _utility(row: refusals.Row) -> None:
         f"{100 * row['difference']:+.1f} points".replace("-", "−"),
         help=layout.plain(f"{row['metric']}, edited minus unedited{error}.{sides}"),
     )
-
-
-def _around(cells: pl.DataFrame, cell: refusals.Row) -> None:
-    grid = refusals.edited(cells).filter(selector=cell["selector"], domain=cell["domain"])
-    if grid.height == 1:
-        st.caption("No other cell of this selector and domain is known.")
-        return
-    values = (refusal_trade_off.MALIGN, refusal_trade_off.BENIGN, refusal_trade_off.PERPLEXITY)
-    value = selection.switch("Value", values, "around", default=values[0])
-    figure = refusal_trade_off.neighbourhood(grid, value, cell["id"])
-    tools.show(figure, "neighbourhood", key=CHART, clickable=True)
 
 
 def _loadable(source: sources.Source) -> str:

@@ -13,7 +13,8 @@ from dashboard.chat.marked import Span
 from dashboard.pages.refusal import reply_pairs
 from dashboard.pages.refusal.reply_pairs import FILTERS, UNEDITED, UNFINISHED, Opinion
 from dashboard.show import layout, reply_text, selection
-from dashboard.state import sources
+from dashboard.state.parts import Drawn, Part
+from dashboard.state.sources import Source
 from engine.data.thinking import parts
 from engine.judges.fired import of_verdict
 from engine.records.errors import InputError
@@ -25,7 +26,7 @@ _PAGE, _PAGE_OF = "reply_page", "reply-page-of"  # in the address; session state
 _STYLE = "<style>.sa-kept{white-space:pre-wrap;overflow-wrap:anywhere;unicode-bidi:isolate;line-height:1.45}</style>"
 
 
-def section(source: sources.Source) -> None:
+def show(source: Source) -> Drawn:
     """The choices, how many are left, and a page of them. Errors: InputError without replies."""
     if source.published:
         raise InputError("the paper printed no replies; choose the shipped model, or results of your own")
@@ -33,49 +34,42 @@ def section(source: sources.Source) -> None:
     edits = palette.in_order([name for name in table["selector"].unique().to_list() if name != UNEDITED])
     if not edits:
         raise InputError("these replies are of the unedited model only; run `selector-audit refusal evaluate` again")
-    both, chosen = _chosen(table, edits)
+    with source.bar:
+        both, chosen = _chosen(table, edits)
     which = chosen[-1]
     shown = reply_pairs.kept(both, which)
     st.caption(layout.plain(_counts(both, shown)))
     if which == UNFINISHED and both["finished_after"].null_count() == both.height:
         st.info("This table does not tell which replies ended by themselves; measure it again with this version.")
-        return
+        return Drawn(None)
     if shown.is_empty():
         st.info("No pair of replies is of this kind; choose another filter.")
-        return
+        return Drawn(None)
     st.html(_STYLE)
     pages = -(-shown.height // PER_PAGE)
     page = _page(pages, (str(source.folder), *chosen))
     for row in shown.slice((page - 1) * PER_PAGE, PER_PAGE).iter_rows(named=True):
         _card(row)
-    layout.footnote(
-        "Underlined: the words on which the embedded judge's rule fired, with today's rules. Replies stand letter by "
-        "letter, whatever they hold."
-    )
+    return Drawn(None)
 
 
 def _chosen(table: pl.DataFrame, edits: list[str]) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """The pairs of the chosen edit, domain, set and kind; and all that was chosen, the filter last."""
-    with st.container(horizontal=True, gap="medium"):
-        selector = selection.choose("Edit by", edits, "reply_selector", title=palette.title)
-        both = reply_pairs.pairs(table, selector)
-        if both.is_empty():
-            raise InputError("no reply of the unedited model belongs to these; run `selector-audit refusal evaluate`")
-        domains = both["domain"].unique(maintain_order=True).to_list()
-        first = st.session_state.get("domain")
-        domain = selection.choose(
-            "Domain of the edit", domains, "reply_domain", default=first if first in domains else None,
-            title=palette.capital,
-        )  # fmt: skip
-        both = both.filter(domain=domain)
-        sets = both["prompts"].unique(maintain_order=True).to_list()
-        of_set = selection.choose("Prompts", sets, "reply_set") if len(sets) > 1 else sets[0]
-        both = both.filter(prompts=of_set)
-        kinds = ["all", *both["kind"].unique(maintain_order=True)]
-        kind = selection.choose("Kind", kinds, "reply_kind", title=lambda name: KINDS.get(name, name))
-        if kind != "all":
-            both = both.filter(kind=kind)
-        which = selection.switch("Show", FILTERS, "reply_filter", default=FILTERS[0])
+    selector = selection.choose("Edit by", edits, "reply_selector", title=palette.title)
+    both = reply_pairs.pairs(table, selector)
+    if both.is_empty():
+        raise InputError("no reply of the unedited model belongs to these; run `selector-audit refusal evaluate`")
+    domains = both["domain"].unique(maintain_order=True).to_list()
+    domain = selection.choose("Domain of the edit", domains, "reply_domain", title=palette.capital)
+    both = both.filter(domain=domain)
+    sets = both["prompts"].unique(maintain_order=True).to_list()
+    of_set = selection.choose("Prompts", sets, "reply_set") if len(sets) > 1 else sets[0]
+    both = both.filter(prompts=of_set)
+    kinds = ["all", *both["kind"].unique(maintain_order=True)]
+    kind = selection.choose("Kind", kinds, "reply_kind", title=lambda name: KINDS.get(name, name))
+    if kind != "all":
+        both = both.filter(kind=kind)
+    which = selection.switch("Show", FILTERS, "reply_filter", default=FILTERS[0])
     return both, (selector, domain, of_set, kind, which)
 
 
@@ -134,3 +128,10 @@ def _text(reply: str, embedded: Opinion) -> None:
     fired = of_verdict(said, embedded.verdict)
     spans = [] if fired is None or fired.start == fired.end else [Span(fired.start, fired.end, FIRED)]
     st.html(f'<div class="sa-kept">{marked.as_html(said, spans)}</div>')
+
+
+PART = Part(
+    show, (reply_pairs.STEM,),
+    "Underlined: the words on which the embedded judge's rule fired, with today's rules. Replies stand letter by "
+    "letter, whatever they hold.",
+)  # fmt: skip

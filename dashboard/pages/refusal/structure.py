@@ -8,26 +8,29 @@ import streamlit as st
 from dashboard.charts import palette, refusal_structure
 from dashboard.charts.findings import refusal as findings
 from dashboard.show import layout, selection, tools
-from dashboard.state import sources
+from dashboard.state.parts import Drawn, Part
+from dashboard.state.sources import Source
 from engine.records.errors import InputError
 
 BY_CONTRAST, BY_SIZE = "Highest contrast", "Largest absolute contrast"
 _RANKED_BY = {BY_CONTRAST: "c_comply", BY_SIZE: "abs_c_comply"}
 
 
-def section(source: sources.Source) -> None:
-    """Signal density, overlap of methods, depths and projections, harm clusters."""
-    st.caption(
-        "C_comply is high where a row promotes answering risk prompts but not harmless ones. Few rows with a clear "
-        "contrast mean a sharp signal; shares above the grey bars mean that the rows gather there."
-    )
-    left, right = st.columns(2)
+def show(source: Source) -> Drawn:
+    """Signal density and overlap of methods; folded, depths and projections, and harm clusters."""
+    with source.hero():
+        left, right = st.columns(2)
+    table = None
     with left, layout.told():
         table = source.table("signal_density")
         figure = refusal_structure.densities(table)
-        tools.show(figure, "signal-density", finding=findings.densest(table))
+        tools.show(figure, "signal-density", finding=findings.densest(table), hero=True)
     with right, layout.told():
         _methods_overlap(source)
+    return Drawn(table, lambda: _more(source))
+
+
+def _more(source: Source) -> None:
     with layout.told():
         _parts(source)
     with layout.told():
@@ -54,7 +57,7 @@ def _ranking(table: pl.DataFrame) -> pl.DataFrame:
     return table.filter(ranked_by=_RANKED_BY[how])
 
 
-def _parts(source: sources.Source) -> None:
+def _parts(source: Source) -> None:
     table = source.table("refusal_shares")
     domains = table["domain"].unique(maintain_order=True).to_list()
     with st.container(horizontal=True, gap="medium"):
@@ -77,7 +80,7 @@ def _parts(source: sources.Source) -> None:
         tools.show(figure, "projections", finding=told)
 
 
-def _overlaps(source: sources.Source, comparison: str) -> pl.DataFrame:
+def _overlaps(source: Source, comparison: str) -> pl.DataFrame:
     table = source.table("refusal_jaccard").filter(comparison=comparison)
     if table.is_empty():
         raise InputError(
@@ -87,7 +90,7 @@ def _overlaps(source: sources.Source, comparison: str) -> pl.DataFrame:
     return table
 
 
-def _methods_overlap(source: sources.Source) -> None:
+def _methods_overlap(source: Source) -> None:
     table = _overlaps(source, "selectors")
     pairs = [("lrp", "ig"), *zip(table["selector_a"], table["selector_b"], strict=True)]
     pair = next(two for two in pairs if not _of_pair(table, two).is_empty())
@@ -95,14 +98,14 @@ def _methods_overlap(source: sources.Source) -> None:
     if (table["ranked_by"] == _RANKED_BY[BY_CONTRAST]).any():
         table = table.filter(ranked_by=_RANKED_BY[BY_CONTRAST])
     told = findings.shared_rows(table, " and ".join(map(palette.title, pair)))
-    tools.show(refusal_structure.methods_overlap(table, pair), "methods-overlap", finding=told)
+    tools.show(refusal_structure.methods_overlap(table, pair), "methods-overlap", finding=told, hero=True)
 
 
 def _of_pair(table: pl.DataFrame, pair: tuple[str, str]) -> pl.DataFrame:
     return table.filter(pl.col("selector_a").is_in(pair), pl.col("selector_b").is_in(pair))
 
 
-def _clusters(source: sources.Source) -> None:
+def _clusters(source: Source) -> None:
     table = _overlaps(source, "domains")
     selectors = palette.in_order(table["selector_a"].unique().to_list())
     left, right = st.columns([1, 2])
@@ -117,3 +120,10 @@ def _clusters(source: sources.Source) -> None:
     figure, told = refusal_structure.clusters(table, domains, f"{title}: domains"), findings.clusters(table, title)
     with right:
         tools.show(figure, "harm-clusters", finding=told)
+
+
+PART = Part(
+    show, ("signal_density", "refusal_jaccard", "refusal_shares"),
+    "C_comply is high where a row promotes answering risk prompts but not harmless ones. Few rows with a clear "
+    "contrast mean a sharp signal; shares above the grey bars mean that the rows gather there.",
+)  # fmt: skip

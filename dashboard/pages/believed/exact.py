@@ -1,4 +1,4 @@
-"""The part Exact controls of the page Controls: rewrites that leave the function bit for bit, and decoys."""
+"""Exact controls: rewrites that leave the function bit for bit, and decoys."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import streamlit as st
 
 from dashboard.charts import exact_controls as exact_chart, formats, groups, palette
 from dashboard.charts.findings import controls as findings
-from dashboard.pages.controls import more
 from dashboard.show import grid, layout, selection, tools
-from dashboard.state import sources
+from dashboard.state.parts import Drawn, Part
+from dashboard.state.sources import Source
 from engine.interventions.rewrite_names import DECOYS, NEURONS, NORMS, NORMS_WHOLE, REWRITES, VALUES
 
 Row = dict[str, Any]
@@ -23,8 +23,8 @@ TITLES = {
 WORDS = {"exact": "the same bits", "rounding": "the same but for rounding", "moved": "moves", "unknown": "not known"}
 
 
-def exact(source: sources.Source) -> pl.DataFrame:
-    """What selectors make of weights that compute the same, and of rows that do nothing; returns what is shown."""
+def show(source: Source) -> Drawn:
+    """What selectors make of weights that compute the same, and of rows that do nothing; folded, the answers."""
     proofs, verdicts = source.table("invariance_rewrites"), source.table("invariance_verdicts")
     shown = verdicts
     with source.hero():
@@ -40,11 +40,10 @@ def exact(source: sources.Source) -> pl.DataFrame:
             _decoys(source.table("invariance_decoys"))
         else:
             st.info("No decoys were planted; the reason is below.")
-    st.caption(
-        "The weights are rewritten so that every logit on the calibration windows keeps every bit, and each selector "
-        "is run again. Whatever it says otherwise then is about how the weights are written and not about what the "
-        "model computes. To keep its ranking is necessary, not sufficient: random noise keeps it too."
-    )
+    return Drawn(shown, lambda: _more(proofs, verdicts))
+
+
+def _more(proofs: pl.DataFrame, verdicts: pl.DataFrame) -> None:
     st.dataframe(
         _answers(verdicts), hide_index=True,
         column_config={"Decoys protected": st.column_config.NumberColumn(format="percent")},
@@ -54,10 +53,9 @@ def exact(source: sources.Source) -> pl.DataFrame:
     st.dataframe(
         _proofs(proofs), hide_index=True, alt="Per rewrite: what it does, and whether every logit kept its bits"
     )
-    return shown
 
 
-def _moves(source: sources.Source, table: pl.DataFrame, verdicts: pl.DataFrame) -> None:
+def _moves(source: Source, table: pl.DataFrame, verdicts: pl.DataFrame) -> None:
     measure = selection.switch(
         "Before and after by", tuple(MEASURES), "exact_measure", default="moved", title=MEASURES.__getitem__,
         place=source.bar,
@@ -82,7 +80,7 @@ def _moves(source: sources.Source, table: pl.DataFrame, verdicts: pl.DataFrame) 
     below = f"{heading}; {below}"
     finding = findings.rewrites(verdicts)
     tools.show(figure, f"exact-{measure}", key="exact-moves", finding=finding, below=below, hero=True)
-    more.say_not_finite(*(wide[name] for name in rewrites))
+    tools.say_not_finite(*(wide[name] for name in rewrites))
 
 
 def _decoys(table: pl.DataFrame) -> None:
@@ -127,3 +125,11 @@ def _proofs(proofs: pl.DataFrame) -> pl.DataFrame:
         pl.col("rewrite").replace(REWRITES).alias("What it does"),
         grid.told("reason").alias("Why not, or what is left out"),
     )
+
+
+PART = Part(
+    show, ("invariance_rewrites",),
+    "The weights are rewritten so that every logit on the calibration windows keeps every bit, and each selector is "
+    "run again. What it says otherwise then is about how the weights are written, not about what the model computes. "
+    "To keep its ranking is necessary, not sufficient: random noise keeps it too.",
+)  # fmt: skip

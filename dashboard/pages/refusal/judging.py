@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -15,10 +13,10 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard.charts import judges
 from dashboard.charts.findings import judges as findings
 from dashboard.charts.sortable import Cell, Row, Sortable, of_rows
-from dashboard.pages.judges import judged, replies as judges_replies, start
-from dashboard.pages.judges.judged import Judged
+from dashboard.pages.refusal import disagreements, judge_form, judged
+from dashboard.pages.refusal.judged import Judged
 from dashboard.show import grid, layout, selection, tools
-from dashboard.state import access, results, shipped
+from dashboard.state import results, sources
 from engine.judges.base import JUDGES, UNJUDGED
 from engine.judges.embedded import embedded_version, judge
 from engine.records.errors import InputError
@@ -29,82 +27,45 @@ HOW_TO_READ = (
     "chance, 1 at most and 0 where chance alone would agree as often. The embedded judge reads English only; a reply "
     "that is clearly in another language is marked as not judged."
 )
-LINE = "A judge reads a reply and says whether it refuses; lines are 95% intervals."
-SHIPPED, FOLDER = "Shipped model", "A folder"
 QUALITY, SIDE_BY_SIDE = "Against people", "Reply by reply"
 MAX_REPLY = 6000  # characters; the reply is part of the address
 MAX_DRAWN = 13  # sources in the figure, `all` included
 _BOTH_TITLE = "all prompts"
 
 
-def render() -> None:
-    """The page."""
-    stage = layout.heading("Judges", LINE)
-    bar = layout.bar(stage)
-    shown: pl.DataFrame | None = None
-    found, name = _replies(bar), "judges"
-    if found is not None and found.folder == shipped.demo_results_dir():
-        shown, name = _quality(found, stage, bar), "judge-rates"
-        judges_replies.every(found)
-    elif found is not None:
+def draw(stage: DeltaGenerator, bar: DeltaGenerator) -> None:
+    """The part: rates or reply by reply, and one reply of one's own; folded, how other replies are judged."""
+    shown, found, view = None, _judged(bar), QUALITY
+    if found is not None:
         view = selection.switch("Show", (QUALITY, SIDE_BY_SIDE), "judge_view", default=QUALITY, place=bar)
         with layout.told():
-            shown = _quality(found, stage, bar) if view == QUALITY else judges_replies.section(found)
-        name = "judge-rates" if view == QUALITY else "judge-disagreements"
-    if found is not None:
-        with st.expander("Judge other replies, or with a second judge"):
-            _how_to(results.store_results_dir() / "judged")
+            shown = _quality(found, stage, bar) if view == QUALITY else disagreements.section(found)
     layout.how_to_read(HOW_TO_READ)
     _try_one()
+    if found is None:
+        _how_to()
+    else:
+        selection.more(_how_to)
+    name = "judge-rates" if view == QUALITY else "judge-disagreements"
     tools.end(shown, name, found.provenance if found else "")
 
 
-def _replies(bar: DeltaGenerator) -> Judged | None:
-    """The chosen replies; None where there are none to show, and what to do is on the page."""
-    default = results.store_results_dir()
-    with bar:
-        kind = selection.choose("Replies", (SHIPPED, FOLDER), "replies", default=_first(default))
-    if kind == SHIPPED:
-        with layout.told():
-            return judged.shipped_replies()
-        return None
+def _judged(bar: DeltaGenerator) -> Judged | None:
+    """A folder of judged replies; None where there is none to show, and what to do is on the page."""
     try:
         with bar:
-            return _in_folder(default)
+            if sources.kind((), paper=False) == sources.MINE:
+                return judged.read(sources.own_run("`selector-audit refusal judge`", judged.find))
+        st.caption("One judge read the replies of this model and no person did: each with its verdict is in Replies.")
     except InputError as error:
         layout.problem(error)
-    _how_to(default / "judged")
     return None
 
 
-def _in_folder(default: Path) -> Judged:
-    """The boxes of a folder, and what is in it."""
-    typed = str(default)
-    if not access.limited():
-        typed = selection.text(
-            "Folder", "folder", default=typed,
-            help_text="A folder that `selector-audit refusal judge` wrote with --out, or one with such folders.",
-        )  # fmt: skip
-    folder = results.folder_of(typed)
-    runs = {str(run.relative_to(folder)): run for run in judged.find(folder)}
-    run = next(iter(runs))
-    if len(runs) > 1:
-        run = selection.choose("Judged replies", list(runs), "judged")
-    return judged.read(runs[run])
-
-
-def _first(store: Path) -> str:
-    """The shipped replies, unless a folder was asked for or the store holds one."""
-    asked = "folder" in st.query_params or results.STORE_VARIABLE in os.environ
-    try:
-        return FOLDER if asked or judged.find(store) else SHIPPED
-    except InputError:
-        return SHIPPED
-
-
-def _how_to(out: Path) -> None:
-    start.form()
-    place = shlex.quote(str(out))
+def _how_to() -> None:
+    layout.section("Judge other replies, or with a second judge")
+    judge_form.form()
+    place = shlex.quote(str(results.store_results_dir() / "judged"))
     st.markdown(
         "**By a command.** Give replies as CSV, JSONL or parquet, with columns `prompt` and `reply` and, where you "
         "have them, `model`, people's `human_label` and `finished` (false where a reply was cut off). `--judge` takes "
@@ -130,15 +91,15 @@ def _quality(found: Judged, stage: DeltaGenerator, bar: DeltaGenerator) -> pl.Da
             help_text="The embedded judge's rules were developed on mistakes in one half of the prompts.", place=bar,
         )  # fmt: skip
     frame = judged.measures(found, half)
-    sources = frame["source"].unique(maintain_order=True).to_list()
-    sources = [*[name for name in sources if name != judged.ALL][: MAX_DRAWN - 1], judged.ALL]
-    drawn = frame.filter(pl.col("source").is_in(sources))
+    every = frame["source"].unique(maintain_order=True).to_list()
+    shown = [*[name for name in every if name != judged.ALL][: MAX_DRAWN - 1], judged.ALL]
+    drawn = frame.filter(pl.col("source").is_in(shown))
     heading = "Judges and people" if found.quality is not None else "How often each judge calls a reply a refusal"
     figure = judges.rates(drawn, found.judges, heading)
     with layout.hero(stage):
         told = findings.rates(drawn)
         tools.show(figure, "judge-rates", key="judge-rates", finding=told, hero=True)
-    left_out = frame["source"].n_unique() - len(sources)
+    left_out = len(every) - len(shown)
     labelled = found.quality is not None
     layout.footnote(
         "Wilson's intervals; that of F1 is the interval of TP / (TP + FP + FN), mapped. A partial refusal counts as a "
@@ -202,7 +163,6 @@ def _rate(row: dict[str, Any] | None) -> str:
 
 
 def _try_one() -> None:
-    st.divider()
     layout.section("One reply of your own")
     reply = selection.prompt(
         "Reply", "own_reply", MAX_REPLY, height=120,
@@ -214,7 +174,7 @@ def _try_one() -> None:
         return
     verdict = judge(reply)
     with st.container(border=True, key="own-verdict"):
-        judges_replies.verdict("embedded", verdict.refusal, verdict.reason, verdict.judged)
+        disagreements.verdict("embedded", verdict.refusal, verdict.reason, verdict.judged)
     layout.footnote(
         "The rule that fired, and the words it found as the rules read them: in small letters, contractions written "
         f"out. The judge sees the reply only, and reads English only. Version {embedded_version()}."

@@ -1,4 +1,4 @@
-"""Protocols on the page Controls: which orders of selectors hold whatever is done, to what, and how it is measured."""
+"""Protocols: which orders of selectors hold whatever is done, to what, and how it is measured."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import palette, protocols
-from dashboard.pages.controls import more
 from dashboard.show import layout, selection, tools
-from dashboard.state import sources
+from dashboard.state.parts import Drawn, Part
+from dashboard.state.sources import Source
 from engine.studies.protocols.protocol_claims import ALL, CONTESTED, OVERTURNED, UNDECIDED, UNOPPOSED, summary
 
 _WORDS = {
@@ -17,8 +17,8 @@ _WORDS = {
 }  # fmt: skip
 
 
-def show(source: sources.Source) -> pl.DataFrame:
-    """The part of the page; returns the claims that are shown."""
+def show(source: Source) -> Drawn:
+    """The orders of all pairs; folded, every claim and the areas. Returns the claims."""
     claims = source.table("protocols_claims")
     heading = protocols.heading(claims)
     with source.hero():
@@ -26,18 +26,15 @@ def show(source: sources.Source) -> pl.DataFrame:
             protocols.order_matrix(claims, heading), "protocols", key="protocol-order", finding=heading, hero=True
         )
     st.markdown(layout.plain(summary(claims)))
-    st.caption(
-        "A protocol is what is done to the chosen units (set to zero, to their mean, to what they say in another "
-        "window), which units (rows, neurons, heads, experts), what is measured, in which order, at which rate. Each "
-        "decides like a study of its own: paired over blocks of windows, corrected for all its pairs (Holm, 5%), else "
-        "no difference is seen."
-    )
+    return Drawn(claims, lambda: _more(source, claims))
+
+
+def _more(source: Source, claims: pl.DataFrame) -> None:
     st.dataframe(_table(claims), hide_index=True, alt="Every pair of selectors: what the protocols say of their order")
     with layout.told():
         _areas(source.table("protocols_areas"))
     with layout.told():
         _units(source.table("protocols_units"))
-    return claims
 
 
 def _table(claims: pl.DataFrame) -> pl.DataFrame:
@@ -84,7 +81,7 @@ def _areas(table: pl.DataFrame) -> None:
     )
     below = f"{protocols.UNITS[unit].lower()}, {protocols.METRICS[metric]}; 0 knows nothing; bars: 95% intervals"
     tools.show(protocols.areas(chosen, heading, below), "protocol-areas", key="protocol-areas", finding=heading)
-    more.say_not_finite(chosen["area"].fill_null(float("nan")))
+    tools.say_not_finite(chosen["area"].fill_null(float("nan")))
 
 
 def _units(table: pl.DataFrame) -> None:
@@ -93,3 +90,12 @@ def _units(table: pl.DataFrame) -> None:
         name = protocols.UNITS.get(row["unit_kind"], row["unit_kind"]).lower()
         parts.append(f"{row['unit_count']:,} {name}" + (f" ({row['units_why']})" if row["units_why"] else ""))
     st.caption(layout.plain(f"The model has {', '.join(parts)}."))
+
+
+PART = Part(
+    show, ("protocols_claims",),
+    "A protocol is what is done to the chosen units (set to zero, to their mean, to what they say in another window), "
+    "which units (rows, neurons, heads, experts), what is measured, in which order, at which rate. Each decides like a "
+    "study of its own: paired over blocks of windows, corrected for all its pairs (Holm, 5%), else no difference is "
+    "seen.",
+)  # fmt: skip

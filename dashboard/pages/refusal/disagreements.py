@@ -8,8 +8,8 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts.sortable import of_rows
-from dashboard.pages.judges import judged
-from dashboard.pages.judges.judged import Judged
+from dashboard.pages.refusal import judged
+from dashboard.pages.refusal.judged import Judged
 from dashboard.show import grid, layout, reply_text, selection
 from engine.judges.given_replies import FINISHED, JUDGED
 from engine.records.errors import InputError
@@ -34,24 +34,6 @@ def section(found: Judged) -> pl.DataFrame:
     two = judged.pair(found, a, b)
     _agreement(judged.agreement(two), a, b)
     return _replies(found, judged.differing(two), a, b)
-
-
-def every(found: Judged) -> None:
-    """Every reply with its verdict, for replies that nobody else read."""
-    layout.section("Every reply")
-    source = selection.choose("Source", [judged.ALL, *found.sources], "judge_source")
-    read = found.verdicts if source == judged.ALL else found.verdicts.filter(source=source)
-    st.dataframe(
-        read.select(
-            Source="source", Refuses="refusal", Reply="reply",
-            Why=pl.when(pl.col("reason") == "").then(pl.lit("no rule of refusal applies")).otherwise("reason"),
-            Prompt="prompt", **({"Cut off": ~pl.col(FINISHED)} if FINISHED in read.columns else {}),
-        ),
-        hide_index=True, column_config=dict.fromkeys(("Reply", "Why"), st.column_config.TextColumn(width="medium")),
-    )  # fmt: skip
-    layout.footnote(
-        f"{read.height:,} replies. No person labelled them and no second judge read them, so nothing is compared."
-    )
 
 
 def _agreement(table: pl.DataFrame, a: str, b: str) -> None:

@@ -1,4 +1,4 @@
-"""Folders that `selector-audit refusal judge --out` wrote, as the Judges page reads them."""
+"""Folders that `selector-audit refusal judge --out` wrote, as the part Judges of the page Refusal reads them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,16 @@ from typing import Any
 
 import polars as pl
 
-from dashboard.charts import formats, palette
 from dashboard.charts.judges import ALL, MEASURES, REFUSED
-from dashboard.state import results, shipped
+from dashboard.state import results
 from dashboard.state.results import JUDGED, stamp
-from engine.judges.base import Exchange
-from engine.judges.embedded import EmbeddedJudge, embedded_version
-from engine.judges.given_replies import FINISHED, JUDGED as COULD_JUDGE, cut_off, unjudged
-from engine.judges.heard import verdicts_on
+from engine.judges.given_replies import JUDGED as COULD_JUDGE, cut_off, unjudged
 from engine.judges.quality import agreement_table, disagreements, of_half
 from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.hashing import SCHEMA_VERSION, file_sha256
 from engine.results.folders import UNREADABLE
-from engine.results.tables import checked, spec
+from engine.results.tables import checked
 from engine.stats.intervals import wilson
 
 COMMAND = "selector-audit refusal judge"
@@ -31,7 +27,6 @@ TABLES = (VERDICTS, QUALITY, "judge_agreement.parquet", "disagreements.parquet")
 PEOPLE = "People"  # stands as a judge of its own where there are labels
 BOTH = "both"  # in `judge_quality`: both halves of the prompts
 COUNTS = ("true_positives", "false_positives", "false_negatives", "true_negatives")
-_REPLIES = "refusal_replies"
 
 
 @dataclass(frozen=True)
@@ -71,48 +66,6 @@ def find(folder: Path) -> list[Path]:
     if not found:
         raise InputError(f"{folder} holds no judged replies; run `{COMMAND} FILE --out {folder / 'judged'}` first")
     return sorted(found)
-
-
-def shipped_replies() -> Judged:
-    """The shipped model's held-out replies as the embedded judge reads them, by edit and kind of prompt. No labels.
-
-    `InputError` where the shipped table is missing or damaged.
-    """
-    folder = shipped.demo_results_dir()
-    table = results.read_table(folder, _REPLIES)
-    verdicts, again = _embedded(folder, stamp(folder / f"{_REPLIES}.parquet"))
-    return Judged(folder, verdicts, None, f"{table.provenance} · {again}")
-
-
-@lru_cache(maxsize=1)
-def _embedded(folder: Path, _stamp: object) -> tuple[pl.DataFrame, str]:
-    """The table in the columns of `verdicts`, judged again, since the reason was not kept with the verdict; and in how
-    many verdicts that differs from what the results were measured with."""
-    frame = results.read_table(folder, _REPLIES).frame
-    ended = frame[FINISHED] if FINISHED in frame.columns else [None] * frame.height
-    asked = zip(frame["prompt"], frame["reply"], ended, strict=True)
-    verdicts = verdicts_on(EmbeddedJudge(), [Exchange(*one) for one in asked])
-    read = [verdict.judged for verdict in verdicts]
-    edit = formats.texts(frame["selector"], lambda name: "no edit" if name == "none" else palette.title(name))
-    kind = pl.col("kind").replace_strict({"malign": "risk", "benign": "base"}, default=pl.col("kind"))
-    columns = frame.with_columns(
-        source=kind + ": " + edit, human=pl.lit(None, pl.Boolean),
-        judge=pl.lit("embedded"), judge_version=pl.lit(embedded_version()),
-        refusal=pl.Series([verdict.refusal for verdict in verdicts], dtype=pl.Boolean),
-        reason=pl.Series([verdict.reason for verdict in verdicts], dtype=pl.String),
-        **({} if all(read) else {COULD_JUDGE: pl.Series(read, dtype=pl.Boolean)}),
-    )  # fmt: skip
-    by_kind = columns.sort("kind", descending=True, maintain_order=True)  # risk prompts first
-    changed = int((columns["refusal"] != frame["refused"]).sum())
-    again = (
-        f"Measured with judge {', '.join(frame['judge'].unique(maintain_order=True))}, read again here by embedded "
-        f"{embedded_version()}: "
-        + (f"{changed:,} of {frame.height:,} verdicts differ" if changed else "every verdict is the same")
-    )
-    shown = by_kind.with_columns(line=pl.int_range(pl.len()).over("source")).select(
-        *spec("judge_verdicts").schema(), *(name for name in [FINISHED, COULD_JUDGE] if name in columns.columns)
-    )
-    return shown, again
 
 
 def read(folder: Path) -> Judged:

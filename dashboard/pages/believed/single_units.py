@@ -1,4 +1,4 @@
-"""Single units on the page Controls: exact effects of single rows and neurons beside the validity of sets."""
+"""Single units: exact effects of single rows and neurons beside the validity of sets."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import streamlit as st
 
 from dashboard.charts import formats, palette, singles
 from dashboard.charts.sortable import Cell, Row, of_rows
-from dashboard.pages.controls import more
 from dashboard.show import grid, layout, selection, tools
-from dashboard.state import sources
+from dashboard.state.parts import Drawn, Part
+from dashboard.state.sources import Source
 from engine.results.tables import command
 
 _UNITS = {"row": "Rows", "neuron": "Neurons"}
 
 
-def show(source: sources.Source) -> pl.DataFrame:
-    """The part of the page; returns the rankings that are shown."""
+def show(source: Source) -> Drawn:
+    """Two rulers of the rankings; folded, every ranking's numbers. Returns the rankings."""
     table = source.table("singles_selectors")
     kinds = [kind for kind in _UNITS if kind in set(table["unit_kind"])]
     with source.bar:
@@ -32,14 +32,10 @@ def show(source: sources.Source) -> pl.DataFrame:
     _rulers(source, chosen, singles.RULERS[effects], kind)
     with layout.told():
         _sample(source.table("singles_units").filter(unit_kind=kind), kind)
-    with layout.told():
-        _numbers(chosen, source.table("singles_recall").filter(unit_kind=kind))
-    with layout.told():
-        _helping(source.table("singles").filter(unit_kind=kind), kind)
-    return chosen
+    return Drawn(chosen, lambda: _numbers(chosen, source.table("singles_recall").filter(unit_kind=kind)))
 
 
-def _rulers(source: sources.Source, chosen: pl.DataFrame, ruler: str, kind: str) -> None:
+def _rulers(source: Source, chosen: pl.DataFrame, ruler: str, kind: str) -> None:
     found = singles.marks(chosen, ruler)
     heading = singles.finding(found, kind)
     if found.is_empty():
@@ -55,11 +51,6 @@ def _rulers(source: sources.Source, chosen: pl.DataFrame, ruler: str, kind: str)
         st.info(f"No sweep has measured the LeRF masks at 30% here; run `{again}` to see both rulers.")
     elif measured.height < found.height:
         st.caption(f"{found.height - measured.height} selector(s) have no measured mask at 30% and no mark.")
-    st.caption(
-        "Removing one row is another question than removing a third of them: single effects are small and may help, "
-        "sets also take what rows stand in for each other. Bars are 95% intervals over the sampled units. The heading "
-        "says that the rulers disagree where the intervals of their two best selectors do not touch."
-    )
 
 
 def _sample(units: pl.DataFrame, kind: str) -> None:
@@ -127,11 +118,9 @@ def _with_interval(row: Row, column: str, name: str) -> str:
     return shown.replace("-", "−") + ("" if name != "sign" or row["gives_signs"] else " *")
 
 
-def _helping(table: pl.DataFrame, kind: str) -> None:
-    found = singles.parts(table)
-    least, most = (found.sort("helps", maintain_order=True).row(place, named=True) for place in (0, -1))
-    heading = f"Helps when removed: {least['helps']:.0%} to {most['helps']:.0%}"
-    heading += f", most in {most['part']}" if most["helps"] > least["helps"] else ""
-    figure = singles.helping(found, heading)
-    tools.show(figure, f"singles-helping-{kind}", key="singles-helping", finding=heading)
-    more.say_not_finite(table["effect"])
+PART = Part(
+    show, ("singles_selectors",),
+    "Removing one row is another question than removing a third of them: single effects are small and may help, sets "
+    "also take what rows stand in for each other. Bars are 95% intervals over the sampled units. The heading says that "
+    "the rulers disagree where the intervals of their two best selectors do not touch.",
+)  # fmt: skip

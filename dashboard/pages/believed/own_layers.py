@@ -1,4 +1,4 @@
-"""The part Explained by depth of the page Controls: every selector against random rows of its own layers."""
+"""Explained by depth: every selector against random rows of its own layers."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import streamlit as st
 
 from dashboard.charts import depth_share as chart, formats, palette
 from dashboard.charts.findings import controls as findings
-from dashboard.pages.controls import more
 from dashboard.show import selection, tools
-from dashboard.state import sources
+from dashboard.state.parts import Drawn, Part
+from dashboard.state.sources import Source
 from engine.studies.verdict.beyond_depths import DECIDED, with_draws
 
 ORDERS = ("LeRF", "MoRF")
 
 
-def show(source: sources.Source) -> pl.DataFrame:
-    """Differences to the own controls, and the share that depths explain; returns what is shown."""
+def show(source: Source) -> Drawn:
+    """Differences to the own controls, and the share that depths explain; folded, the numbers."""
     table = with_draws(source.table("specific"), source.table("draw_sweep") if source.has("draw_sweep") else None)
     with source.bar:
         order = selection.switch("Order", ORDERS, "specific_order", default="LeRF").lower()
@@ -27,14 +27,14 @@ def show(source: sources.Source) -> pl.DataFrame:
             chosen = chosen.filter((pl.col("rate") - rate).abs() < 1e-9)
     if chosen.is_empty():
         st.info("Nothing was measured in this order at this rate; choose another.")
-        return table
+        return Drawn(table)
     destroyed = chosen.filter(answer="saturated")
     if destroyed.height:
         titles = ", ".join(palette.title(name) for name in destroyed["selector"])
         st.info(f"Not judged: {titles}. Random rows of the same layers destroy the model at every rate in this order.")
         chosen = chosen.filter(pl.col("answer") != "saturated")
         if chosen.is_empty():
-            return destroyed
+            return Drawn(destroyed)
     with source.hero():
         left, right = st.columns(2)
     with left:
@@ -44,9 +44,13 @@ def show(source: sources.Source) -> pl.DataFrame:
     with right:
         told = findings.depth_share(chosen)
         tools.show(chart.shares(chosen), f"depth-share-{order}", key="depth-share", finding=told, hero=True)
-    more.say_not_finite(chosen["difference"])
+    tools.say_not_finite(chosen["difference"])
     if missing := chosen["depth_share"].null_count():
         st.caption(f"{missing} selector(s) have no clear advantage over random, so no share of it.")
+    return Drawn(chosen, lambda: _numbers(chosen))
+
+
+def _numbers(chosen: pl.DataFrame) -> None:
     seeds = " to ".join(
         dict.fromkeys(str(one) for one in sorted(chosen["matched_seeds"])[:: max(1, chosen.height - 1)])
     )
@@ -54,7 +58,7 @@ def show(source: sources.Source) -> pl.DataFrame:
     allowed = f", which allows for {looks} looks at growing numbers of draws," if looks > 1 else ""
     at_own_rates = (
         "Each selector is compared at the largest rate at which its controls leave the model working. "
-        if DECIDED in table.columns
+        if DECIDED in chosen.columns
         else ""
     )
     st.caption(
@@ -65,7 +69,6 @@ def show(source: sources.Source) -> pl.DataFrame:
         f"p{allowed} is adjusted by Holm over the selectors."
     )
     st.dataframe(_table(chosen), hide_index=True, alt="Per selector: the difference, its interval, and the depth share")
-    return chosen
 
 
 def _table(chosen: pl.DataFrame) -> pl.DataFrame:
@@ -82,3 +85,10 @@ def _table(chosen: pl.DataFrame) -> pl.DataFrame:
         pl.col("depth_share_low").round(3).alias("Share from"),
         pl.col("depth_share_high").round(3).alias("Share to"),
     )
+
+
+PART = Part(
+    show, ("specific",),
+    "A selector can do well for a dull reason: it only knows which layers can spare rows. Its control takes as many "
+    "rows from every layer, at random; where that costs as much, the selector knew depth and nothing more.",
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Judges: a file of replies is judged from here. The command, what it takes, Start, and how far it has come."""
+"""A file of replies is judged from here. The command, what it takes, Start, and how far it has come."""
 
 from __future__ import annotations
 

@@ -7,24 +7,14 @@ import streamlit as st
 
 from dashboard.charts import controls as controls_chart, formats
 from dashboard.charts.findings import controls as findings
-from dashboard.pages.controls import claims, depth, exact, more, protocols, singles
 from dashboard.show import layout, selection, tools
-from dashboard.state import sources
-from dashboard.state.tabs import tabs_of
+from dashboard.state.parts import Drawn, Part
+from dashboard.state.sources import Source
 from engine.stats.table_estimates import has_blocks
 from engine.studies.audit.control_answers import ControlAnswer, control_answers
 
-HOW_TO_READ = (
-    "Each part asks what else could explain a good result: fewer rows, the right depth, one method alone, the text, "
-    "the choice of sets instead of single units, how the weights are written, the protocol. A result is "
-    "worth as much as the controls that it beats."
-)
-LINE = "What else could explain a good result? It is worth as much as the controls that it beats."
-STEMS = (
-    "controls", "specific", "rank_distribution", "dangerous_summary", "domain", "singles_selectors",
-    "invariance_rewrites", "protocols_claims",
-)  # fmt: skip
 ORDERS = ("LeRF", "MoRF")
+_FOUR_DIGITS = st.column_config.NumberColumn(format="%.4f")
 Answers = tuple[dict[str, ControlAnswer], bool]  # by control; whether the errors are over blocks of windows
 WHAT = {
     "lrp_layer_matched": "as many rows as LRP's mask in every layer, drawn at random: was it only the depth?",
@@ -37,32 +27,8 @@ WHAT = {
 }
 
 
-def render() -> None:
-    """The page."""
-    source = sources.pick(layout.heading("Controls", LINE), STEMS)
-    if source is None:
-        return
-    parts = {
-        "Controls": _controls,
-        "Explained by depth": depth.show,
-        "Rank distribution": more.rank_distribution,
-        "Dangerous groups": more.dangerous,
-        "Second domain": more.domain,
-        "Single units": singles.show,
-        "Exact controls": exact.exact,
-        "Protocols": protocols.show,
-        "Claims": claims.show,
-        **tabs_of("controls"),
-    }
-    shown: pl.DataFrame | None = None
-    part = selection.choose("Part", list(parts), "part", place=source.bar)
-    with layout.told():
-        shown = parts[part](source)
-    layout.how_to_read(HOW_TO_READ)
-    tools.end(shown, f"{part.lower().replace(' ', '-')}-{tools.file_name(source.model)}", *source.provenance)
-
-
-def _controls(source: sources.Source) -> pl.DataFrame:
+def show(source: Source) -> Drawn:
+    """Every control beside references of its size; folded, the differences and where Consensus-2 takes its rows."""
     table = source.table("controls")
     with source.bar:
         named = selection.switch("Order", ORDERS, "control_order", default="LeRF")
@@ -71,7 +37,7 @@ def _controls(source: sources.Source) -> pl.DataFrame:
     chosen = table.filter(pl.col("order") == order, (pl.col("rate") - rate).abs() < 1e-9)
     if chosen.is_empty():
         st.info("Nothing was measured in this order at this rate; choose another.")
-        return table
+        return Drawn(table)
     answers = _answers(source, order, rate)
     with source.hero():
         tools.show(
@@ -79,22 +45,36 @@ def _controls(source: sources.Source) -> pl.DataFrame:
             finding=_finding(chosen, answers, f"{named} at {formats.rate(rate)}"),
             below="each control and references with as many rows", hero=True,
         )  # fmt: skip
-    more.say_not_finite(chosen["nll"])
+    tools.say_not_finite(chosen["nll"])
     if chosen["rows_removed"].null_count() == chosen.height:
         st.caption(
             "Published: the paper does not print how many rows each control removes, nor references of the same "
             "size. Intersection and vetoes remove fewer rows than the rate says, so their low perplexity is no "
             "evidence by itself."
         )
+    return Drawn(chosen, lambda: _more(source, answers))
+
+
+def _more(source: Source, answers: Answers | None) -> None:
+    for control in controls_chart.in_control_order(list(WHAT)):
+        st.markdown(f"**{controls_chart.control_title(control)}**: {WHAT[control]}")
     if answers is not None:
         _told(*answers)
-    with st.expander("What each control asks"):
-        for control in controls_chart.in_control_order(list(WHAT)):
-            st.markdown(f"**{controls_chart.control_title(control)}**: {WHAT[control]}")
-    return chosen
+    with layout.told():
+        _rank_distribution(source.table("rank_distribution").sort("rate"))
 
 
-def _answers(source: sources.Source, order: str, rate: float) -> Answers | None:
+def _rank_distribution(table: pl.DataFrame) -> None:
+    """Of Consensus-2's mask: rows that both methods' masks hold, one, or neither."""
+    told = findings.rank_distribution(table, 0.3)
+    tools.show(controls_chart.rank_shares(table), "rank-distribution", key="rank-shares", finding=told)
+    st.caption(
+        "A row that is in neither method's mask was raised by the mean of two middling ranks. The larger that part, "
+        "the less Consensus-2 is an agreement of the two."
+    )
+
+
+def _answers(source: Source, order: str, rate: float) -> Answers | None:
     """Does a control beat Consensus-2 at equal size? None where no differences were measured."""
     if not source.has("control_differences"):
         return None
@@ -141,6 +121,13 @@ def _told(answers: dict[str, ControlAnswer], blocks: bool) -> None:
         hide_index=True,
         column_config={
             "Rows": st.column_config.NumberColumn(format="localized"),
-            **dict.fromkeys(("Difference (nats)", "Standard error", "95% from", "to"), more.four_digits()),
+            **dict.fromkeys(("Difference (nats)", "Standard error", "95% from", "to"), _FOUR_DIGITS),
         },
     )
+
+
+PART = Part(
+    show, ("controls", "rank_distribution"),
+    "What else could explain a good result: fewer rows, the right depth, one method alone? It is worth as much as the "
+    "controls that it beats.",
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Downstream: what the model can still do, task by task, as rows are removed."""
+"""Tasks: what the model can still do, task by task, as rows are removed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from dashboard.charts.findings.accuracy import accuracy
 from dashboard.charts.lines import Axis
 from dashboard.charts.task_titles import task_title
 from dashboard.show import layout, selection, tools
-from dashboard.state import shipped, sources
+from dashboard.state import parts, shipped, sources
+from dashboard.state.parts import Drawn, Part
 from engine.studies.audit.task_means import (
     NEAR_CHANCE,
     chance_sentence,
@@ -21,43 +22,21 @@ from engine.studies.audit.task_means import (
     pairs_sentence,
 )
 
-HOW_TO_READ = (
-    "Accuracy on downstream tasks against the share of removed rows. The dotted line is what an answer gets that "
-    "does not read the item: a curve that is not above it says nothing, and a low perplexity is worth little there."
-)
-LINE = "What the model can still do as rows go; the dotted line is what knowing nothing gets."
+TITLE = "Tasks"
 MEAN, ALL = "Mean over tasks", "Every task"
 RATE = Axis("rate", "rows removed", "share")
 
 
 def render() -> None:
     """The page."""
-    source = sources.pick(layout.heading("Downstream", LINE), ("downstream",), nothing_to_lose)
-    if source is None:
-        return
-    shown: pl.DataFrame | None = None
-    with layout.told():
-        shown = _page(source)
-    layout.how_to_read(HOW_TO_READ)
-    notes = [
-        chance_sentence(source.table("downstream"), task_title) if shown is not None else "",
-        pairs_sentence(source.table("downstream_pairs"), "all", 0.3) if source.has("downstream_pairs") else "",
-        "Error bars: one standard error over a task's items; of the mean, tasks count as independent.",
-        "Chance: one over the number of choices; the more frequent answer where all items have the same choices, "
-        "such as yes and no, so that giving the rarer one lies below it; 0 where the answer is to be written.",
-    ]
-    if source.published:
-        notes = ["No standard errors and no chance levels were printed. The unmasked model stands at 0%."]
-        if sources.shipped_says_nothing(shipped.demo_results_dir(), "downstream", nothing_to_lose):
-            notes.append(
-                f"The shipped model is above chance by {NEAR_CHANCE:g} standard errors on none of its tasks, so this "
-                "page does not open on it."
-            )
-    tools.end(shown, f"downstream-{tools.file_name(source.model)}", *notes, *source.provenance)
+    stage = layout.heading(TITLE)
+    parts.draw(stage, layout.bar(stage), TITLE, PART)
 
 
-def _page(source: sources.Source) -> pl.DataFrame:
+def show(source: sources.Source) -> Drawn:
+    """The mean over tasks, one task, or all of them."""
     table = source.table("downstream")
+    notes = _notes(source, table)
     available = palette.in_order(table["selector"].unique().to_list())
     tasks = table["task"].unique(maintain_order=True).to_list()
     with source.bar:
@@ -71,7 +50,7 @@ def _page(source: sources.Source) -> pl.DataFrame:
     chosen = table.filter(pl.col("selector").is_in(selectors), pl.col("order") == order)
     if chosen.is_empty():
         st.info("Nothing is chosen: choose at least one selector.")
-        return table
+        return Drawn(table, notes=notes)
     if what == ALL:
         for start in range(0, len(tasks), 2):
             with st.container() if start else source.hero():
@@ -79,13 +58,31 @@ def _page(source: sources.Source) -> pl.DataFrame:
             for column, task in zip(columns, tasks[start : start + 2], strict=False):
                 with column:
                     _draw(over_seeds(chosen.filter(pl.col("task") == task)), task_title(task), order, hero=not start)
-        return chosen
+        return Drawn(chosen, notes=notes)
+    shown, heading = chosen.filter(pl.col("task") == what), task_title(what)
+    if what == MEAN:
+        shown, heading = chosen, f"{MEAN} ({len(tasks)})"
     with source.hero():
-        if what == MEAN:
-            _draw(over_seeds(downstream_mean(chosen)), f"{MEAN} ({len(tasks)})", order)
-        else:
-            _draw(over_seeds(chosen.filter(pl.col("task") == what)), task_title(what), order)
-    return chosen if what == MEAN else chosen.filter(pl.col("task") == what)
+        _draw(over_seeds(downstream_mean(shown) if what == MEAN else shown), heading, order)
+    return Drawn(shown, notes=notes)
+
+
+def _notes(source: sources.Source, table: pl.DataFrame) -> tuple[str, ...]:
+    if not source.published:
+        return (
+            chance_sentence(table, task_title),
+            pairs_sentence(source.table("downstream_pairs"), "all", 0.3) if source.has("downstream_pairs") else "",
+            "Error bars: one standard error over a task's items; of the mean, tasks count as independent.",
+            "Chance: one over the number of choices; the more frequent answer where all items have the same choices, "
+            "such as yes and no, so that giving the rarer one lies below it; 0 where the answer is to be written.",
+        )
+    notes = ["No standard errors and no chance levels were printed. The unmasked model stands at 0%."]
+    if sources.shipped_says_nothing(shipped.demo_results_dir(), "downstream", nothing_to_lose):
+        notes.append(
+            f"The shipped model is above chance by {NEAR_CHANCE:g} standard errors on none of its tasks, so this "
+            "page does not open on it."
+        )
+    return tuple(notes)
 
 
 def over_seeds(table: pl.DataFrame) -> pl.DataFrame:
@@ -121,3 +118,11 @@ def _hover(row: dict[str, Any]) -> str:
     if row["items"]:
         lines.append(f"{row['items']:,} items")
     return "<br>".join(lines)
+
+
+PART = Part(
+    show, ("downstream",),
+    "Accuracy on downstream tasks against the share of removed rows. The dotted line is what an answer gets that "
+    "does not read the item: a curve that is not above it says nothing, and a low perplexity is worth little there.",
+    nothing_to_lose,
+)  # fmt: skip
