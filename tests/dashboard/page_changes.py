@@ -82,8 +82,11 @@ PAGES: dict[str, list[tuple[dict[str, str], dict[str, Change]]]] = {
     "tasks": [({}, {"task": box("task", "boolq"), "all": box("task", "Every task")})],
     "refusal": [
         ({}, {
-            "domain": box("domain", "crime"), "cell": box("cell", "lrp/crime/0.3/0.015"), "all": box("domain", "all"),
-            "structure": switch("section", "Where the rows are"), "points": switch("show", "Operating points"),
+            "domain": box("domain", "crime"), "harmless": switch("prompts", "benign"), "all": box("domain", "all"),
+            "structure": switch("section", "Where the rows are"),
+        }),
+        ({"show": "Strength against cost", "domain": "Crime", "selector": "LRP"}, {
+            "cell": box("cell", "lrp/crime/0.3/0.015"), "domain": box("domain", "hate"),
         }),
     ],
     "rows": [

@@ -25,6 +25,7 @@ from dashboard.charts import (
     parts,
     protocols,
     refusal_baselines,
+    refusal_edits,
     refusal_rates,
     refusal_specificity,
     refusal_trade_off,
@@ -127,28 +128,45 @@ def ways() -> Drawn:
     ]  # fmt: skip
 
 
-def trade_off(alike: bool) -> Drawn:
-    """Bars on the operating point and the chosen cell, on no other. alike: perplexity lies across, not benign."""
-    fixed = (0.1, 0.02, 0.17)
+def trade_off() -> Drawn:
+    """Bars on the operating point and the chosen cell, on no other."""
     rows = [
-        {"selector": name, "domain": "hate", "lambda": 0.5, "k": k, "rows_removed": 5, "nll": 2 + k, "feasible": True}
-        | {"id": f"{name}/{k}", "point": point, "rescue": False}
-        | dict(zip(columns("malign", "benign"), (*malign, *(fixed if alike else benign)), strict=True))
-        for name, k, point, malign, benign in (
-            ("lrp", 0.01, False, ENDS[0], ENDS[1]), ("lrp", 0.02, True, ENDS[2], ENDS[3]),
-            ("ig", 0.01, False, ENDS[4], ENDS[5]), ("ig", 0.02, False, ENDS[6], ENDS[7]),
+        {"selector": "lrp", "domain": "hate", "lambda": 0.5, "k": k, "rows_removed": 5, "nll": 2 + k, "feasible": k < 3}
+        | {"id": f"lrp/{k}", "point": point, "rescue": False}
+        | dict(zip(columns("malign", "benign"), (*malign, *benign), strict=True))
+        for k, point, malign, benign in (
+            (1, False, ENDS[0], ENDS[1]), (2, True, ENDS[2], ENDS[3]), (3, False, ENDS[4], ENDS[5]),
+            (4, False, ENDS[6], ENDS[7]),
         )
     ]  # fmt: skip
     frame = pl.DataFrame(rows)
-    figure = refusal_trade_off.trade_off(frame, frame.clear(), "ig/0.01", 0.1, "h")
-    wanted: list[tuple[object, ...]] = []
-    for row in (rows[1], rows[2]):
-        malign, benign = ([row[name] for name in columns(kind)] for kind in ("malign", "benign"))
-        wanted.append(("", "y", row["nll"] / LN10 if alike else row["benign"], *malign))
-        wanted += [] if alike else [("", "x", row["malign"], *benign)]
-        own = next(trace for trace in figure.data if trace.name == NAMES[row["selector"]])
-        (text,) = [hover for name, hover in own.customdata if name == row["id"]]
-        assert all(says(text, number) for number in (*malign, *benign))
+    figure = refusal_trade_off.trade_off(frame, frame.clear(), "lrp/3", 0.1, "h")
+    hovers = dict(mark for trace in figure.data for mark in trace.customdata or ())
+    for row in rows:
+        assert all(says(hovers[row["id"]], row[name]) for name in columns("malign", "benign"))
+    return figure, [("", "y", row["nll"] / LN10, *(row[name] for name in columns("malign"))) for row in rows[1:3]]
+
+
+def selectors_before_and_after() -> Drawn:
+    rows = [
+        {"selector": name, "domain": domain, "lambda": 0.5, "k": 0.02, "rescue": False, "control_malign": 0.2}
+        | dict(zip(columns("unedited_malign", "edited_malign"), (*ENDS[4], *after), strict=True))
+        for domain, name, after in (
+            ("hate", "lrp", ENDS[0]), ("hate", "ig", ENDS[1]), ("crime", "lrp", ENDS[2]), ("crime", "ig", BARE),
+        )
+    ]  # fmt: skip
+    figure = refusal_edits.edits(pl.DataFrame(rows), "malign", "lrp/hate/0.5/0.02", "h")
+    order = ["lrp", "ig"]  # by their means
+    wanted = [
+        ("edited", "x", order.index(row["selector"]), *(row[n] for n in columns("edited_malign"))) for row in rows
+    ]
+    before, random = (
+        [t for t in figure.data if t.name == f"{side}_malign" and t.x] for side in ("unedited", "control")
+    )
+    assert [list(trace.x) for trace in before] == [[ENDS[4][0]] * 2] * 2
+    assert [list(trace.x) for trace in random] == [[0.2] * 2] * 2
+    sizes = [list(trace.marker.size) for trace in figure.data if trace.name == "edited" and trace.customdata]
+    assert sizes[0][0] > sizes[0][1] == sizes[1][0] == sizes[1][1]
     return figure, wanted
 
 
@@ -309,8 +327,7 @@ CASES = {
     "before and after": (before_and_after,), "before and after, of the tables": (changes_of_tables,),
     "edit among random masks": (edit_among_random_masks,), "edit without an interval": (edit_without_an_interval,),
     "composed, malign": (lambda: composed("malign"),), "composed, benign": (lambda: composed("benign"),),
-    "ways": (ways,), "trade-off": (lambda: trade_off(False), NOTHING),
-    "trade-off over perplexity": (lambda: trade_off(True), NOTHING),
+    "ways": (ways,), "trade-off": (trade_off, NOTHING), "selectors before and after": (selectors_before_and_after,),
     "depth share": (lambda: against_own_layers(True),), "own layers": (lambda: against_own_layers(False),),
     "controls": (dumbbells, NOTHING), "learn": (refused_bars, VALUE),
     "singles and sets": (lambda: single_rows(True),), "singles alone": (lambda: single_rows(False),),

@@ -10,8 +10,8 @@ from streamlit.testing.v1 import AppTest
 APP = Path(__file__).parents[2] / "dashboard" / "app.py"
 H1 = {
     "overview": "Which importance scores can you trust?", "learn": "Learn", "curves": "Curves",
-    "where": "Where and who", "believed": "Can it be believed", "tasks": "Tasks", "refusal": "Refusal", "live": "Live edit", "rows": "Rows",
-    "runs": "Runs", "paper": "Paper", "methods": "Methods",
+    "where": "Where and who", "believed": "Can it be believed", "tasks": "Tasks", "refusal": "Refusal",
+    "live": "Live edit", "rows": "Rows", "runs": "Runs", "paper": "Paper", "methods": "Methods",
 }  # fmt: skip
 
 

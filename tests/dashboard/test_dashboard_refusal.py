@@ -30,6 +30,7 @@ from synthetic_refusal import (
 
 import precomputed
 from dashboard.charts import (
+    formats,
     refusal_baselines,
     refusal_rates,
     refusal_specificity,
@@ -123,25 +124,20 @@ def test_published_grids_hold_every_printed_cell_once():
 
 
 def test_marks_of_the_trade_off_are_their_cells(cells):
-    part = refusals.edited(cells).filter(pl.col("malign").is_not_null(), domain="hate")
-    unedited = cells.filter(pl.col("k") == 0, domain="hate")
+    part = refusals.edited(cells).filter(pl.col("malign").is_not_null(), domain="hate", selector="lrp")
+    unedited = cells.filter(pl.col("k") == 0, domain="hate", selector="lrp")
     figure = refusal_chart.trade_off(part, unedited, "lrp/hate/0.2/0.01", 0.1, "a")
     by_name = {trace.name: trace for trace in figure.data if trace.name}
-    assert set(by_name) == {"LRP", "IG", "Random", "unedited model"}
-    at = {mark[0]: (x, y) for trace in figure.data if trace.name in ("LRP", "IG", "Random")
-          for mark, x, y in zip(trace.customdata, trace.x, trace.y, strict=True)}  # fmt: skip
-    assert set(at) == set(part["id"])
-    malign, benign, _ = rates("lrp", 0.5, 0.02)
-    assert at["lrp/hate/0.5/0.02"] == (benign, malign)
-    ig = by_name["IG"]
-    assert [text for text in ig.text if text] == ["rescue"]
-    # Size grows with perplexity, so that colour is not alone.
-    order = sorted(range(len(ig.x)), key=lambda i: ig.marker.color[i])
-    sizes = [ig.marker.size[i] for i in order]
-    assert sizes == sorted(sizes)
-    assert sizes[0] < sizes[-1]
-    box = figure.layout.shapes[0]
-    assert (box.x0, box.x1) == (0, 0.1)
+    within = "at most 10% of harmless prompts refused"
+    assert set(by_name) == {within, "not feasible", "unedited model", "best at this perplexity or less"}
+    for name, feasible in ((within, True), ("not feasible", False)):
+        rows = part.filter(feasible=feasible)
+        trace = by_name[name]
+        assert [mark[0] for mark in trace.customdata] == rows["id"].to_list()
+        assert list(zip(trace.x, trace.y, strict=True)) == [
+            (pytest.approx(row["nll"] / formats.LN10), row["malign"]) for row in rows.iter_rows(named=True)
+        ]
+    assert [text for text in by_name[within].text if text] == ["operating point"]
 
 
 def test_rates_of_a_point_and_its_controls(cells):

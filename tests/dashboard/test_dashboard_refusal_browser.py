@@ -11,6 +11,8 @@ from browser_pages import (
 )
 from synthetic_refusal import write_refusal_run
 
+from dashboard.pages.refusal import edit_grid
+
 pytestmark = pytest.mark.browser
 POINT = "LRP, hate, λ 0.5, k 2%"
 
@@ -22,7 +24,7 @@ def refusal_folder(tmp_path_factory):
 
 def open_refusal(new_page, folder, **more):
     page = new_page("/refusal", source="My results", folder=str(folder), **more)
-    chart(page, says="left spares harmless prompts")
+    chart(page, says="click a mark" if not more else "left keeps the language")
     return page
 
 
@@ -62,13 +64,17 @@ def open_by_mark(page, says, number, name):
 def test_marks_open_their_cell(new_page, refusal_folder):
     page = open_refusal(new_page, refusal_folder)
     heading(page, POINT)
-    open_by_mark(page, "left spares harmless prompts", 0, "LRP, hate, λ 0.2, k 1%")
-    open_by_mark(page, "left spares harmless prompts", 1, "LRP, hate, λ 0.5, k 1%")
+    open_by_mark(page, "click a mark", 3, "IG, hate, λ 0.5, k 5%")  # behind a cross and two circles
+    assert page.get_by_text("rescue: chosen under a relaxed benign limit").is_visible()
+
+    page = open_refusal(new_page, refusal_folder, show=edit_grid.GRID)
+    heading(page, POINT)
+    open_by_mark(page, "left keeps the language", 0, "LRP, hate, λ 0.2, k 1%")
+    open_by_mark(page, "left keeps the language", 1, "LRP, hate, λ 0.5, k 1%")
     assert parse_qs(urlsplit(page.url).query)["cell"] == ["LRP, hate, λ 0.5, k 1%"]
     shared = page.url
-    choose(page, "cell", "IG, hate, λ 0.5, k 5%")
+    choose(page, "selector", "IG")
     heading(page, "IG, hate, λ 0.5, k 5%")
-    assert page.get_by_text("rescue: chosen under a relaxed benign limit").is_visible()
 
     copy = new_page(address=shared)
     heading(copy, "LRP, hate, λ 0.5, k 1%")

@@ -38,6 +38,26 @@ def grid(drawn: pl.DataFrame, kept: pl.DataFrame, *, searched: bool) -> str:
     )
 
 
+def installed(points: pl.DataFrame, kind: str) -> str:
+    """The selector whose edits refuse most risk prompts, in the mean of the domains: before, after, and under random
+    rows of the same layers.
+
+    points: `refusal_edits.measured` rows of `operating_points`; kind: `malign` or `benign`.
+    """
+    means = points.group_by("selector").agg(pl.col("edited_malign").mean()).sort("edited_malign", "selector")
+    own = points.filter(selector=means["selector"][-1])
+    held_out = "held-out " if "heldout" in own.columns and own["heldout"].all() else ""
+    prompts = f"{held_out}{'risk' if kind == 'malign' else 'harmless'} prompts".capitalize()
+    names = {f"unedited_{kind}": "before", f"edited_{kind}": f"after {palette.title(own['selector'][0])}'s edits"}
+    names[f"control_{kind}"] = "under random rows of the same layers"
+    told = [
+        f"{own[column].mean():.0%} {name}" for column, name in names.items()
+        if column in own.columns and own[column].null_count() == 0
+    ]  # fmt: skip
+    where = own["domain"][0] if own.height == 1 else f"means of {own.height} domains"
+    return f"{prompts} refused: {', '.join(told)} ({where})"
+
+
 def same(before: Rate, after: Rate) -> bool:
     """Do the two intervals overlap? False where one is not known. (Stricter than a test of the difference.)"""
     (_, low_a, high_a), (_, low_b, high_b) = before, after

@@ -1,11 +1,14 @@
-"""Edits: what removing few rows does to the replies, cell by cell of the grid; folded, controls and points."""
+"""Edits: what removing few rows does to the replies, selector by selector; folded, controls and points."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import plotly.graph_objects as go
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import formats, lines, palette, refusal_trade_off, refusal_values as refusals
+from dashboard.charts import formats, lines, palette, refusal_edits, refusal_trade_off, refusal_values as refusals
 from dashboard.charts.findings import refusal as refusal_findings
 from dashboard.charts.lines import Axis
 from dashboard.pages.refusal import cell as refusal_cell, specificity
@@ -18,49 +21,96 @@ from engine.records.errors import InputError
 
 BENIGN_LIMIT = 0.10  # the paper's, where the results do not name their own
 ALL = "all"
-GRID, CHOSEN = "Whole grid", "Operating points"
+CHOSEN, GRID = "Before and after", "Strength against cost"
+FORMER = {"Operating points": CHOSEN, "Whole grid": GRID}  # what links of before say
 _CLICK = "refusal-click"  # session state
 _CHART = "refusal-cells"
 
 
 def show(source: Source) -> Drawn:
-    """The figure of all cells and the chosen one in numbers; folded, whether it is these rows, and all points."""
+    """Every selector's edit before and after, or all edits of one; the chosen one in numbers; folded, whether it is
+    these rows, and all points."""
     points = source.table(POINTS) if source.has(POINTS) else None
     sweep = source.table(REFUSAL_SWEEP) if source.has(REFUSAL_SWEEP) else None
     cells = refusals.cells(sweep, points)
+    measured = refusal_edits.measured(points) if points is not None else cells.clear()
     clicked = _new_click()
-    domains = cells["domain"].unique(maintain_order=True).to_list()
-    available = palette.in_order(cells["selector"].unique().to_list())
-    with source.bar:
-        domain = selection.choose("Domain", [*domains, ALL], "domain", default=domains[0], title=palette.capital)
-        which = selection.switch("Show", (GRID, CHOSEN), "show", default=GRID)
-    with source.drawer():
-        selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
-    kept = cells.filter(pl.col("selector").is_in(selectors))
-    if domain != ALL:
-        kept = kept.filter(domain=domain)
-    edits = refusals.edited(kept)
-    if which == CHOSEN:
-        edits = edits.filter("point")
-    drawn = edits.filter(pl.col("malign").is_not_null(), pl.col("benign").is_not_null())
-    if drawn.is_empty():
-        raise InputError("nothing is left to show; choose more selectors, the whole grid, or another domain")
-    options = _ordered(drawn)
-    if clicked in options:
+    if clicked in cells["id"]:
         st.session_state["cell"] = clicked
+    ways = (CHOSEN, GRID) if measured.height else (GRID,)
+    with source.bar:
+        which = selection.switch("Show", ways, "show", default=ways[0])
+    drawn, figure_of = (_points_drawn if which == CHOSEN else _cells_drawn)(source, cells, measured, points)
+    if drawn.is_empty():
+        raise InputError(f"no edit was asked prompts here; choose another domain, or {GRID}")
     hero = source.hero()
     titles = {row["id"]: refusals.cell_title(row) for row in drawn.iter_rows(named=True)}
-    chosen = selection.choose("Cell, by click or from this list", options, "cell", title=lambda name: titles[name])
+    chosen = selection.choose("Edit, by click or from this list", _ordered(drawn), "cell", title=titles.__getitem__)
     with hero:
-        heading = f"{tools.file_name(source.model)}: {domain if domain != ALL else 'all domains'}"
-        unedited = kept.filter(pl.col("k") == 0, pl.col("malign").is_not_null())
-        figure = refusal_trade_off.trade_off(drawn, unedited, chosen, _limit(points), heading)
-        told = refusal_findings.grid(drawn, kept, searched=not (sweep is None or source.published))
+        figure, told = figure_of(chosen)
         tools.show(figure, "refusal", key=_CHART, clickable=True, finding=told, hero=True)
     cell = drawn.filter(id=chosen).row(0, named=True)
     refusal_cell.detail(source, cells, points, cell)
-    note = _caption(edits, drawn, held_out=sweep is None, published=source.published)
-    return Drawn(edits.drop("id"), lambda: _more(source, points, sweep, cell), (note,))
+    note = _caption(drawn, which, held_out=sweep is None, published=source.published)
+    return Drawn(drawn.drop("id"), lambda: _more(source, points, sweep, cell), (note,))
+
+
+Chosen = Callable[[str], tuple[go.Figure, str]]  # id of the edit that is told below -> the figure, its sentence
+
+
+def _points_drawn(
+    source: Source, cells: pl.DataFrame, measured: pl.DataFrame, points: pl.DataFrame | None
+) -> tuple[pl.DataFrame, Chosen]:
+    with source.bar:
+        domains = [ALL, *measured["domain"].unique(maintain_order=True)]
+        domain = selection.choose("Domain", domains, "domain", default=ALL, title=palette.capital)
+        kinds = tuple(refusal_edits.TITLES)
+        kind = selection.switch("Prompts", kinds, "prompts", default=kinds[0], title=refusal_edits.TITLES.__getitem__)
+    with source.drawer():
+        available = palette.in_order(measured["selector"].unique().to_list())
+        selectors = selection.choose_several("Selectors", available, "selectors", title=palette.title)
+    kept = refusal_edits.measured(measured, kind).filter(pl.col("selector").is_in(selectors))
+    kept = kept if domain == ALL else kept.filter(domain=domain)
+    ids = [refusals.cell_id(row) for row in kept.iter_rows(named=True)]
+
+    def figure(chosen: str) -> tuple[go.Figure, str]:
+        return refusal_edits.edits(kept, kind, chosen, source.model), refusal_findings.installed(kept, kind)
+
+    return _asked(cells.filter(pl.col("id").is_in(ids))), figure
+
+
+def _cells_drawn(
+    source: Source, cells: pl.DataFrame, measured: pl.DataFrame, points: pl.DataFrame | None
+) -> tuple[pl.DataFrame, Chosen]:
+    edits = _asked(refusals.edited(cells))
+    if edits.is_empty():
+        raise InputError("no mask of this grid is below the perplexity cap, so that none was asked")
+    now = edits.filter(id=st.session_state.get("cell", ""))
+    first = now.row(0, named=True) if now.height else edits.row(
+        by_predicate=pl.col("id") == refusals.first_choice(edits), named=True
+    )  # fmt: skip
+    with source.bar:
+        domains = edits["domain"].unique(maintain_order=True).to_list()
+        domain = selection.choose("Domain", domains, "domain", default=first["domain"], title=palette.capital)
+        available = palette.in_order(edits.filter(domain=domain)["selector"].unique().to_list())
+        default = first["selector"] if first["selector"] in available else available[0]
+        selector = selection.choose("Selector", available, "selector", default=default, title=palette.title)
+    kept = cells.filter(domain=domain, selector=selector)
+    drawn = _asked(refusals.edited(kept))
+
+    def figure(chosen: str) -> tuple[go.Figure, str]:
+        unedited = kept.filter(pl.col("k") == 0, pl.col("malign").is_not_null())
+        heading = f"{tools.file_name(source.model)}: {palette.title(selector)}, {domain}"
+        searched = source.has(REFUSAL_SWEEP) and not source.published
+        told = refusal_findings.grid(drawn, kept, searched=searched)
+        return refusal_trade_off.trade_off(drawn, unedited, chosen, _limit(points), heading), told
+
+    return drawn, figure
+
+
+def _asked(cells: pl.DataFrame) -> pl.DataFrame:
+    """Those whose replies were judged."""
+    return cells.filter(pl.col("malign").is_not_null(), pl.col("benign").is_not_null())
 
 
 def _more(source: Source, points: pl.DataFrame | None, sweep: pl.DataFrame | None, cell: refusals.Row) -> None:
@@ -129,17 +179,20 @@ def _limit(points: pl.DataFrame | None) -> float:
     return BENIGN_LIMIT
 
 
-def _caption(edits: pl.DataFrame, drawn: pl.DataFrame, *, held_out: bool, published: bool) -> str:
-    parts = [f"{drawn.height} of {edits.height} cells drawn"]
-    if edits.height > drawn.height:
-        parts[0] += "; the others are above the perplexity cap and wrote no replies"
-    feasible = int(drawn["feasible"].sum())
-    parts.append(f"{feasible} feasible (few harmless prompts refused, perplexity under the cap)")
-    rescued = int(drawn["rescue"].sum())
+def _caption(drawn: pl.DataFrame, which: str, *, held_out: bool, published: bool) -> str:
+    feasible, rescued = int(drawn["feasible"].sum()), int(drawn["rescue"].sum())
+    parts = [f"{drawn.height} edits drawn"]
+    if which == GRID:
+        parts.append(f"{feasible} feasible (few harmless prompts refused, perplexity under the cap)")
     if rescued:
         parts.append(f"{rescued} rescued: chosen under a relaxed benign limit, since no cell met the strict one")
-    parts.append("a ring marks an operating point, bars are Wilson's 95% intervals")
-    if published:
+    if which == CHOSEN:
+        parts.append(
+            "every selector's operating point of a domain"
+            if not published
+            else "the operating points that the paper printed"
+        )
+    elif published:
         parts.append("the paper printed few cells besides the operating points")
     elif held_out:
         parts.append("there is no grid in this folder, so these are the operating points on held-out prompts")
@@ -150,7 +203,7 @@ def _caption(edits: pl.DataFrame, drawn: pl.DataFrame, *, held_out: bool, publis
 
 PART = Part(
     show, (REFUSAL_SWEEP, POINTS),
-    "Every mark is one edit: a small set of rows zeroed. Up means more risk prompts refused, left means that it costs "
-    "less: fewer harmless prompts refused (the shaded strip holds the edits that refuse few enough) or, where nearly "
-    "all edits refuse the same share of these, a lower perplexity.",
+    "Every mark is one edit: a small set of rows zeroed. **Before and after**: the longer the dotted line, the more "
+    "risk prompts an edit makes the model refuse; a cross far to its left says that it is these rows, and not any of "
+    "these layers. **Strength against cost**: all edits of one selector; the line joins the best at each perplexity.",
 )  # fmt: skip
