@@ -10,36 +10,44 @@ import polars as pl
 
 from dashboard.charts import axes, dots, formats, palette
 from dashboard.charts.lines import finished
+from engine.stats.limits import Thresholds
 
 
-def quadrant(verdicts: pl.DataFrame, stable: str, stable_from: float, least_gap: float) -> go.Figure:
+def quadrant(verdicts: pl.DataFrame, stable: str, stable_from: float, limits: Thresholds) -> go.Figure:
     """One point per selector, right is stable, up is valid. Selectors without a stability are not drawn.
 
-    stable: the column of the stability, `spearman` or `jaccard`, of draws `draw_spearman` or `draw_jaccard`;
-    stable_from, least_gap: limits; the log gap is in nats.
+    stable: the column of the stability, `spearman` or `jaccard`, of draws `draw_spearman` or `draw_jaccard`, and its
+    limit. Upwards goes what decides most verdicts: less harm of the lowest scores, as a share of random rows'; where
+    nobody knows it (published tables), the log gap in nats.
     """
     figure = go.Figure()
-    drawn = verdicts.filter(pl.col(stable).is_not_null(), pl.col("log_gap").is_finite())
+    known = "damage" in verdicts.columns and verdicts["damage"].is_finite().any()
+    column, limit = ("damage", limits.invalid_damage) if known else ("log_gap", limits.log_gap)
+    drawn = verdicts.filter(pl.col(stable).is_not_null(), pl.col(column).is_finite())
     for row in palette.sorted_by_selector(drawn).iter_rows(named=True):
         look = palette.style(row["selector"])
         figure.add_scatter(
-            x=[row[stable]], y=[row["log_gap"]], mode="markers", name=look.title,
+            x=[row[stable]], y=[row[column]], mode="markers", name=look.title,
             cliponaxis=False, marker={"color": look.colour, "symbol": look.symbol, "size": 13},
             customdata=[_hover(row)], hovertemplate=f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>",
         )  # fmt: skip
     left, right = _widened([*drawn[stable], stable_from])
-    low, high = _widened([*drawn["log_gap"], least_gap])
+    low, high = _widened([*drawn[column], limit])
+    bottom = high if known else low
     figure.add_shape(
-        type="rect", x0=stable_from, x1=right, y0=low, y1=least_gap, fillcolor=palette.REFERENCE, opacity=0.13,
-        line={"width": 0}, layer="below",
+        type="rect", x0=stable_from, x1=right, y0=min(limit, bottom), y1=max(limit, bottom), opacity=0.13,
+        fillcolor=palette.REFERENCE, line={"width": 0}, layer="below",
     )  # fmt: skip
-    axes.level(figure, f"limit {least_gap:g} nats", y=least_gap, at="top left")
+    axes.level(figure, f"limit {limit:.0%}" if known else f"limit {limit:g} nats", y=limit, at="top left")
     figure.add_annotation(
-        x=right, y=low, xanchor="right", yanchor="bottom", text="stable, but invalid", showarrow=False,
+        x=right, y=bottom, xanchor="right", yanchor="bottom", text="stable, but invalid", showarrow=False,
         font={"color": palette.REFERENCE},
     )  # fmt: skip
     axes.level(figure, f"limit {stable_from:g}", x=stable_from, at="top left")
-    figure.update_yaxes(title={"text": "log gap (nats per token)"}, range=[low, high], zeroline=False)
+    title = "harm of the lowest scores, share of random rows'" if known else "log gap (nats per token)"
+    figure.update_yaxes(title={"text": title}, range=[high, low] if known else [low, high], zeroline=False)
+    if known:
+        figure.update_yaxes(tickformat=".0%")
     name = "Spearman" if "spearman" in stable else "Jaccard"
     said = "between disjoint draws" if stable.startswith("draw_") else "less text against all (nested)"
     figure.update_xaxes(title={"text": f"{name}, {said}"}, range=[left, right], zeroline=False)
@@ -49,6 +57,7 @@ def quadrant(verdicts: pl.DataFrame, stable: str, stable_from: float, least_gap:
 _HOVERED = (
     ("draw_spearman", "Spearman between draws"), ("draw_jaccard", "Jaccard between draws"),
     ("spearman", "Spearman, nested"), ("jaccard", "Jaccard, nested"), ("log_gap", "log gap (nats)"),
+    ("damage", "harm of the lowest scores, share of random rows'"),
 )  # fmt: skip
 
 

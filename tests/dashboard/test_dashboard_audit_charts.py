@@ -76,14 +76,21 @@ def test_parts_of_a_model_are_its_groups_wherever_their_rows_lie(tmp_path, monke
     assert [found.frame.select(by).row(place) for place in found.of_row] == rows.select(by).rows()
 
 
-def test_quadrants_shade_what_is_stable_and_invalid():
+@pytest.mark.parametrize("known", [True, False])
+def test_quadrants_shade_what_is_stable_and_invalid(known):
+    """By the harm of the lowest scores, or by the log gap where no table has it."""
     verdicts = repeated()["verdicts"]
-    by_gap = stability.quadrant(verdicts, "jaccard", 0.8, 1.0)
+    if not known:
+        verdicts = verdicts.with_columns(damage=pl.lit(None, pl.Float64))
+    by_gap = stability.quadrant(verdicts, "jaccard", 0.8, Thresholds())
+    assert ("gap" in by_gap.layout.yaxis.title.text) is not known
+    bottom, top = by_gap.layout.yaxis.range
+    assert (bottom > top) is known  # up is valid: less harm, a larger gap
     points = {trace.name: (trace.x[0], trace.y[0]) for trace in by_gap.data}
     shade = by_gap.layout.shapes[0]
     inside = [name for name, (x, y) in points.items() if shade.x0 <= x <= shade.x1 and shade.y0 <= y <= shade.y1]
     assert inside == ["Wanda"]
-    by_spearman = stability.quadrant(verdicts, "spearman", 0.95, 1.0)
+    by_spearman = stability.quadrant(verdicts, "spearman", 0.95, Thresholds())
     for figure, stable in ((by_gap, "Jaccard"), (by_spearman, "Spearman")):
         assert figure.layout.xaxis.title.text.startswith(stable)
 
@@ -91,12 +98,11 @@ def test_quadrants_shade_what_is_stable_and_invalid():
 def test_stability_is_the_horizontal_axis_of_every_figure_and_its_limit_the_verdicts():
     limit = Thresholds().spearman
     verdicts = repeated()["verdicts"]
-    quadrant = stability.quadrant(verdicts, "spearman", limit, 1.0)
+    quadrant = stability.quadrant(verdicts, "spearman", limit, Thresholds())
     lesson = pl.DataFrame({"selector": ["lrp"], "size": [8], "spearman": [0.9], "rate": [0.3], "log_gap": [2.0]})
     learn = learn_chart.stable_and_valid(lesson, lesson_answers.STABLE)
     for figure in (quadrant, learn):
         assert "Spearman" in figure.layout.xaxis.title.text
-        assert "gap" in figure.layout.yaxis.title.text
         upright = [shape.x0 for shape in figure.layout.shapes if shape.type == "line" and shape.x0 == shape.x1]
         assert upright == [limit]
         assert any(f"{limit:g}" in note.text for note in figure.layout.annotations)

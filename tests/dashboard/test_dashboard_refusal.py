@@ -38,6 +38,7 @@ from dashboard.charts import (
     refusal_trade_off as refusal_chart,
     refusal_values as refusals,
 )
+from dashboard.pages.refusal import edit_grid
 from dashboard.pages.refusal.across_models import reversal
 from dashboard.state import results
 from engine.records.errors import InputError
@@ -313,3 +314,9 @@ def test_a_bad_folder_is_one_line(tmp_path, state):
     (told,) = warnings_of(app)
     assert "\n" not in told
     assert len(app.get("plotly_chart")) == 0
+
+
+@pytest.mark.parametrize(("before", "now"), edit_grid.FORMER.items())
+def test_links_of_before_say_which_edits_are_shown(tmp_path, before, now):
+    app = page(source="My results", folder=write_refusal_run(tmp_path / "run"), show=before)
+    assert app.segmented_control(key="show").value == now

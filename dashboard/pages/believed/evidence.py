@@ -55,7 +55,7 @@ def _quadrant(source: Source, verdicts: pl.DataFrame) -> None:
     limits = Thresholds()
     stable_from = limits.spearman if measure == "spearman" else limits.jaccard
     drawn = verdicts[DRAWN[measure]].is_not_null().any()  # else there are nested sizes only
-    figure = stability.quadrant(verdicts, DRAWN[measure] if drawn else measure, stable_from, limits.log_gap)
+    figure = stability.quadrant(verdicts, DRAWN[measure] if drawn else measure, stable_from, limits)
     with source.hero():
         tools.show(figure, "stable-but-invalid", finding=findings.judged(verdicts), hero=True)
     if source.published:

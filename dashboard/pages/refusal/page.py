@@ -28,7 +28,7 @@ def render() -> None:
     if st.query_params.get(KEY) in _FOLDED:
         st.session_state[selection.MORE] = True
     if (former := st.query_params.get("show", "")) in edit_grid.FORMER:
-        st.query_params["show"] = edit_grid.FORMER[former]
+        st.session_state["show"] = edit_grid.FORMER[former]
     plug_ins = {title: Part(show, edit_grid.PART.stems) for title, show in tabs_of("refusal").items()}
     every = PARTS | plug_ins
     stage = layout.heading("Refusal")
