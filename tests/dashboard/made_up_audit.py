@@ -175,8 +175,8 @@ def repeated() -> dict[str, pl.DataFrame]:
     ]  # fmt: skip
     verdicts = [
         (NAME, name, "not" if name == "wanda" else "faithful", "stable", name == "wanda", gap, 2.4, 4.0, 2.0,
-         0.95 if name == "wanda" else 0.2, 0.97, 0.9, "A *reason*.", "LeRF only" if name == "wanda" else "specific", 0.4, 5, 16,
-         0.96, 0.85)
+         0.95 if name == "wanda" else 0.2, 0.97, 0.9, "A *reason*.", "LeRF only" if name == "wanda" else "specific",
+         0.4, 5, 16, 0.96, 0.85)
         for name, gap in zip(data_dependent, (5.0, 6.0, 7.0, 0.2), strict=True)
     ]  # fmt: skip
     draws = [(NAME, name, rate, 5, 16, 32, 80, 0.96, 0.85, 0.8, 0.9) for name in data_dependent for rate in RATES]
