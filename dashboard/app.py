@@ -16,9 +16,8 @@ from dashboard.pages.downstream import page as downstream
 from dashboard.pages.judges import page as judges
 from dashboard.pages.learn import page as learn
 from dashboard.pages.live import page as live_edit
-from dashboard.pages.methods import page as methods
 from dashboard.pages.overview import page as overview
-from dashboard.pages.paper import page as paper
+from dashboard.pages.reference import page as reference
 from dashboard.pages.refusal import page as refusal
 from dashboard.pages.rows import page as rows
 from dashboard.pages.runs import page as runs
@@ -50,16 +49,20 @@ PAGES: dict[str, list[Page]] = {
         st.Page(rows.render, title="Rows", url_path="rows"),
     ],
     "Runs": [st.Page(runs.render, title="Runs", url_path="runs")],
-    "Reference": [
-        st.Page(paper.render, title="Paper", url_path="paper"),
-        st.Page(methods.render, title="Methods", url_path="methods"),
-    ],
+    "Reference": [st.Page(reference.render, title="Reference", url_path="reference")],
 }
+# Addresses of earlier versions -> the page that has taken their place, and a setting of it.
+MOVED = {"paper": ("reference", {"document": "Paper tables"}), "methods": ("reference", {"document": "Methods"})}
 
 _HERE = Path(__file__).parent
 SIDEBAR_PX = 240
 
-page = st.navigation(PAGES, position="hidden")
+moved = [st.Page(lambda: None, title=path, url_path=path, visibility="hidden") for path in MOVED]
+page = st.navigation({**PAGES, "": moved}, position="hidden")
+if page.url_path in MOVED:
+    path, setting = MOVED[page.url_path]
+    now = next(one for pages in PAGES.values() for one in pages if one.url_path == path)
+    st.switch_page(now, query_params={key: st.query_params.get_all(key) for key in st.query_params} | setting)
 # The icon is a local file: named ones are fetched from a font host.
 st.set_page_config(
     page_title=f"{page.title} · Selector Audit", page_icon=str(_HERE / "favicon.svg"), layout="wide",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import json
 import re
 import shlex
@@ -11,11 +13,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from dashboard.pages.reference import documents
 from engine.cli import build_parser
 from engine.selectors.base import BUILT_IN, get_selector
 
 ROOT = Path(__file__).resolve().parents[1]
 HERE = ROOT / ".github"
+PAGES = [ROOT / "README.md", HERE / "CONTRIBUTING.md", *(documents.FOLDER / name for name in documents.FILES.values())]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
@@ -31,6 +35,54 @@ def test_the_citation_is_of_this_version() -> None:
     assert ", ".join(one["family-names"] for one in paper["authors"]) in readme
     attnlrp = citation["references"][1]["identifiers"][0]["value"]
     assert attnlrp in (ROOT / "engine" / "selectors" / "lrp.py").read_text(encoding="utf-8")
+
+
+def test_the_readme_is_short_and_every_document_is_on_the_page() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 200
+    assert {path.name for path in documents.FOLDER.glob("*.md")} == set(documents.FILES.values())
+    for title, name in documents.FILES.items():
+        assert (documents.FOLDER / name).read_text(encoding="utf-8").startswith(f"# {title}\n")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_what_the_texts_link_to_is_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        name, _, place = target.partition("#")
+        if name.startswith("http"):
+            continue
+        file = (page.parent / name).resolve() if name else page
+        assert file.is_relative_to(ROOT), target
+        assert file.exists(), target
+        if place:
+            titles = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            assert place in {documents.anchor(title) for title in titles}, target
+    for path in re.findall(r"`((?:tests|engine|dashboard|precomputed)/[\w./-]+)`", text):
+        assert path.endswith("/NAME/page.py") or (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_what_the_texts_tell_to_type_is_taken(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    in_lines = [
+        *re.findall(r"`([^`\n]+)`", text),
+        *(line for kind, body in blocks if kind in ("sh", "bash") for line in body.splitlines()),
+    ]
+    typed = [one for line in in_lines for one in re.findall(r"selector-audit ([^#&…]+)", line)]
+    if page.name == "README.md":  # its table of commands
+        typed += [
+            line.split("`")[1].replace("[MODEL]", "MODEL") for line in text.splitlines() if re.match(r"\| `\w", line)
+        ]
+        assert len(typed) > 20
+    for words in typed:
+        if not words.startswith("COMMAND "):
+            words = re.sub(r"\$\w+", "1", words) + '"' * (words.count('"') % 2)
+            build_parser().parse_args(shlex.split(words))
+    for kind, body in blocks:
+        for node in ast.walk(ast.parse(body)) if kind == "python" else ():
+            if isinstance(node, ast.ImportFrom):
+                assert all(hasattr(importlib.import_module(str(node.module)), one.name) for one in node.names)
 
 
 def test_the_changelog_begins_with_this_version_and_counts_what_is_there() -> None:

@@ -273,7 +273,7 @@ def is_id(name: str) -> bool:
 
 
 def markdown_list() -> str:
-    """Every table with its command and its columns, as Markdown: for the README and the page Methods."""
+    """Every table with its command and its columns, as Markdown."""
     return "\n".join(markdown(table) for table in TABLES)
 
 

@@ -3,7 +3,8 @@
     uv run --with ray python -m tests.benchmarks [NAME ...] [--out tests/benchmarks/measured]
 
 NAME: of `RUNS`; all of them without one, which takes some hours on 2 cores. Each is a process of its own, and its file
-begins with the command, the processor, and the versions that it ran with. The README's table is made of these files.
+begins with the command, the processor, and the versions that it ran with. The table in
+`dashboard/pages/reference/speed.md` is made of these files.
 """
 
 from __future__ import annotations

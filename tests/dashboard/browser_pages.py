@@ -180,7 +180,7 @@ DESTINATIONS = {
     "Refusal": ("Refusal", "Judges"),
     "Playground": ("Live edit", "Rows"),
     "Runs": ("Runs",),
-    "Reference": ("Paper", "Methods"),
+    "Reference": ("Reference",),
 }
 
 

@@ -12,9 +12,10 @@ from synthetic import add_table
 from engine.results.tables import spec
 
 MARKDOWN = ("markdown", "caption", "info", "warning", "error", "success")
-PAGES = ("overview", "curves", "agreement", "depth", "stability", "controls", "downstream", "refusal", "paper")
+PAGES = ("overview", "curves", "agreement", "depth", "stability", "controls", "downstream", "refusal")
 PARTS = ("Exact controls", "Claims", "Single units", "Second domain", "Protocols")
 CASES = [*((name, {}) for name in PAGES), *(("controls", {"part": part}) for part in PARTS)]
+CASES.append(("reference", {"document": "Paper tables"}))
 
 
 def strings(value):

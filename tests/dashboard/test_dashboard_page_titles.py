@@ -7,12 +7,14 @@ import streamlit as st
 from app_pages import run_page
 from streamlit.testing.v1 import AppTest
 
+from dashboard.pages.reference import documents
+
 APP = Path(__file__).parents[2] / "dashboard" / "app.py"
 H1 = {
     "overview": "Is the score right about the rows?", "learn": "Learn", "curves": "Curves", "agreement": "Agreement",
     "depth": "Depth", "stability": "Stability", "controls": "Controls", "downstream": "Downstream",
-    "refusal": "Refusal", "judges": "Judges", "live": "Live edit", "rows": "Rows", "runs": "Runs", "paper": "Paper",
-    "methods": "Methods",
+    "refusal": "Refusal", "judges": "Judges", "live": "Live edit", "rows": "Rows", "runs": "Runs",
+    "reference": "Reference",
 }  # fmt: skip
 
 
@@ -22,7 +24,7 @@ def pages(monkeypatch):
     found, told = [], []
 
     def navigation(groups, **_):
-        found[:] = [page for pages in groups.values() for page in pages]
+        found[:] = [page for pages in groups.values() for page in pages if page.visibility == "visible"]
         page = found[st.session_state["nth"]]
         page.run = lambda: None
         return page
@@ -42,6 +44,29 @@ def test_every_page_has_a_browser_title_of_its_own(pages):
         assert told[-1] == f"{found[nth].title} · Selector Audit"
     assert len(found) == len(H1)
     assert len(set(told)) == len(H1)
+
+
+@pytest.mark.parametrize("old", ["paper", "methods"])
+def test_an_address_of_earlier_versions_leads_on_with_its_settings(old, monkeypatch):
+    gone = []
+
+    def navigation(groups, **_):
+        return next(page for pages in groups.values() for page in pages if page.url_path == old)
+
+    def switch(page, *, query_params):
+        gone.append((page.url_path, query_params))
+        st.stop()
+
+    monkeypatch.setattr(st, "navigation", navigation)
+    monkeypatch.setattr(st, "switch_page", switch)
+    app = AppTest.from_file(str(APP), default_timeout=60)
+    app.query_params.update(kind=["table", "claim"], document="anything")
+    app.run()
+    assert not app.exception
+    [(path, settings)] = gone
+    assert path == "reference"
+    assert settings["kind"] == ["table", "claim"]
+    assert settings["document"] in documents.TITLES
 
 
 @pytest.mark.long

@@ -22,8 +22,7 @@ TEXTS = {
     "Judges": "One reply of your own",
     "Live edit": "Prompt",
     "Runs": "Delete this run",
-    "Paper": "1,330 rows",
-    "Methods": "Licences",
+    "Reference": "Licences",
 }
 
 

@@ -1,4 +1,4 @@
-"""Paper: the published tables, a run of one's own beside them, and where the paper disagrees with itself."""
+"""The paper's tables, a run of one's own beside them, and where the paper disagrees with itself."""
 
 from __future__ import annotations
 
@@ -7,23 +7,19 @@ from typing import Any
 import polars as pl
 import streamlit as st
 
-from dashboard.pages.paper import readable, tables as paper
+from dashboard.pages.reference import published as paper, readable
 from dashboard.show import grid, layout, selection, tools
 
 NOTHING, UNKNOWN = "Nothing", "None of them"
 POINTS_AT_ONCE = 10
 TABLES, POINTS, RUN = "Tables", "Disagreements", "A run beside"
-HOW_TO_READ = (
-    "Every number stands as the paper printed it; where it contradicts itself, the second tab says so, and a run of "
-    "the same model shows how far the numbers can be reproduced."
-)
 _PUBLISHED = "Published values, as printed, from the paper's tables and text; points of disagreement: own compilation."
 _VIEW = "paper_view"
 
 
-def render() -> None:
-    """The page."""
-    layout.heading("Paper", HOW_TO_READ)
+def show() -> None:
+    """The document, to the page's end."""
+    st.caption("Every number stands as the paper printed it; where it contradicts itself, the second tab says so.")
     found = _choose_run()
     tabs = selection.tabs([TABLES, POINTS, RUN], _VIEW)
     frame: pl.DataFrame | None = None
@@ -125,25 +121,33 @@ def _points(_found: paper.Beside | None) -> tuple[pl.DataFrame, str]:
                 for name in paper.tables_of(point["tables"]):
                     st.button(
                         paper.describe(name).title, key=f"open-{point['id']}-{name}", type="tertiary",
-                        on_click=_open_table, args=(name,),
+                        on_click=open_table, args=(name,),
                     )  # fmt: skip
     return found, "paper-disagreements"
 
 
 def _some(found: pl.DataFrame) -> pl.DataFrame:
     """A handful of points at once: all of them are a page of thirteen screens."""
-    starts = range(0, found.height, POINTS_AT_ONCE)
-    if len(starts) < 2:
+    if found.height <= POINTS_AT_ONCE:
         return found
-    pages = [f"{start + 1} to {min(start + POINTS_AT_ONCE, found.height)}" for start in starts]
-    return found.slice(
-        starts[pages.index(selection.switch("Points", pages, "points_shown", default=pages[0]))], POINTS_AT_ONCE
-    )
+    pages = {_span(start, found): start for start in range(0, found.height, POINTS_AT_ONCE)}
+    shown = selection.switch("Points", list(pages), "points_shown", default=next(iter(pages)))
+    return found.slice(pages[shown], POINTS_AT_ONCE)
 
 
-def _open_table(name: str) -> None:
-    st.session_state["table"] = name
-    st.session_state[_VIEW] = TABLES
+def _span(start: int, found: pl.DataFrame) -> str:
+    return f"{start + 1} to {min(start + POINTS_AT_ONCE, found.height)}"
+
+
+def open_table(name: str) -> None:
+    """Shows a published table, or a point of disagreement by its id, in the next run."""
+    st.session_state[_VIEW] = TABLES if name in paper.tables() else POINTS
+    if name in paper.tables():
+        st.session_state["table"] = name
+        return
+    found = paper.points(paper.KINDS, paper.SEVERITIES)
+    place = found["id"].to_list().index(name)
+    st.session_state["points_shown"] = _span(place - place % POINTS_AT_ONCE, found)
 
 
 def _statement(point: dict[str, str]) -> None:

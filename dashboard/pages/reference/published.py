@@ -1,4 +1,4 @@
-"""The published tables as the page Paper shows them: what they are, measured values beside them, disagreements."""
+"""The published tables as Reference shows them: what they are, measured values beside them, disagreements."""
 
 from __future__ import annotations
 

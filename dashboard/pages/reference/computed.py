@@ -1,52 +1,18 @@
-"""Methods: what every number on the other pages means, and where this software had to choose."""
+"""What is computed for the documents: kinds of reply, the simulation of noise, lists of the registries, help."""
 
 from __future__ import annotations
-
-import re
-from pathlib import Path
 
 import polars as pl
 import streamlit as st
 
 from dashboard.charts import refusal_values
-from dashboard.show import described, layout, tools
+from dashboard.pages.reference import documents
+from dashboard.show import described, layout, selection, tools
 from dashboard.state import shipped
 from engine.judges.base import EMBEDDED, JUDGES, open_judges
 from engine.judges.measured_quality import quality_by_kind
-from engine.records.environment import installed_version
 
-HOW_TO_READ = (
-    "Definitions first; each **choice** is a place where the paper is silent or contradicts itself and this "
-    "software had to decide."
-)
-
-JUDGES_TITLE = "Judges"  # the registered ones are listed under this section
 WEAK_F1 = 0.85
-_TEXT = Path(__file__).with_name("methods.md").read_text("utf-8")
-# Title -> text, in the order of the page; the last stands above the list of tables.
-SECTIONS = dict(section.split("\n", 1) for section in _TEXT.removeprefix("## ").split("\n## "))
-
-
-def render() -> None:
-    """The page."""
-    layout.heading("Methods", HOW_TO_READ)
-    st.markdown("**On this page:** " + " · ".join(f"[{title}](#{anchor(title)})" for title in SECTIONS))
-    for title, text in SECTIONS.items():
-        layout.section(title, anchor(title))
-        st.markdown(text)
-        if title == "Refusal edits":
-            with layout.told():
-                _false_alarms()
-        if title == JUDGES_TITLE:
-            _embedded_by_kind()
-            st.markdown("\n".join(f"- `{one.id}`: {layout.plain(one.title)}" for one in JUDGES))
-    st.dataframe(
-        described.tables(), hide_index=True, alt="Every table with what it holds and the command that writes it"
-    )
-    columns = described.columns()
-    st.dataframe(columns, hide_index=True, alt="Every column of every table with its type, unit and meaning")
-    tools.download_csv("Download the list (CSV)", columns, "tables.csv")
-    layout.footnote(f"Selector Audit {installed_version('selector-audit')}")
 
 
 def _embedded_by_kind() -> None:
@@ -71,11 +37,6 @@ def _embedded_by_kind() -> None:
         f"F1 below {WEAK_F1}: {', '.join(weak) or 'none'}."
     )
     st.dataframe(table, hide_index=True, alt="Replies of each kind, mistakes of the embedded judge and its F1")
-
-
-def anchor(title: str) -> str:
-    """The place of a section in the page's address."""
-    return re.sub(r"[^a-z]+", "-", title.lower()).strip("-")
 
 
 def _false_alarms() -> None:
@@ -107,3 +68,31 @@ def _false_alarms() -> None:
         f"varies {pooled['ratio']:g} times as much as the others, noise would be told in {pooled['pooled'][0]:.1%} of "
         f"families instead of {pooled['own'][0]:.1%}."
     )
+
+
+def _judges() -> None:
+    _embedded_by_kind()
+    st.markdown("\n".join(f"- `{one.id}`: {layout.plain(one.title)}" for one in JUDGES))
+
+
+def _tables() -> None:
+    st.dataframe(
+        described.tables(), hide_index=True, alt="Every table with what it holds and the command that writes it"
+    )
+    columns = described.columns()
+    st.dataframe(columns, hide_index=True, alt="Every column of every table with its type, unit and meaning")
+    tools.download_csv("Download the list (CSV)", columns, "tables.csv")
+
+
+def _help() -> None:
+    helps = documents.helps()
+    st.code(helps[selection.choose("Command", list(helps), "command")], language=None)
+
+
+# (document, section) -> what stands below its text
+AFTER = {
+    (documents.METHODS, "Refusal edits"): _false_alarms,
+    (documents.METHODS, "Judges"): _judges,
+    (documents.METHODS, "Tables"): _tables,
+    (documents.COMMANDS, "Every command"): _help,
+}
