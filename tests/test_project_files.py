@@ -45,44 +45,27 @@ def test_the_readme_is_short_and_every_document_is_on_the_page() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_what_the_texts_link_to_is_there(page: Path) -> None:
+def test_what_the_texts_name_is_there_and_what_they_tell_to_type_is_taken(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        name, _, place = target.partition("#")
-        if name.startswith("http"):
-            continue
+    for name, place in re.findall(r"\]\((?!http)([^)#\s]*)#?([^)\s]*)\)", text):
         file = (page.parent / name).resolve() if name else page
-        assert file.is_relative_to(ROOT), target
-        assert file.exists(), target
-        if place:
-            titles = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
-            assert place in {documents.anchor(title) for title in titles}, target
+        assert ROOT in file.parents, name
+        assert file.exists(), name
+        titles = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE) if place else []
+        assert not place or place in map(documents.anchor, titles), place
     for path in re.findall(r"`((?:tests|engine|dashboard|precomputed)/[\w./-]+)`", text):
-        assert path.endswith("/NAME/page.py") or (ROOT / path).exists(), path
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_what_the_texts_tell_to_type_is_taken(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
+        assert "NAME" in path or (ROOT / path).exists(), path
     blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    in_lines = [
-        *re.findall(r"`([^`\n]+)`", text),
-        *(line for kind, body in blocks if kind in ("sh", "bash") for line in body.splitlines()),
-    ]
-    typed = [one for line in in_lines for one in re.findall(r"selector-audit ([^#&…]+)", line)]
+    lines = "\n".join([*re.findall(r"`([^`\n]+)`", text), *(body for kind, body in blocks if kind in ("sh", "bash"))])
+    typed = re.findall(r"selector-audit ([^#&…\n]+)", lines)
     if page.name == "README.md":  # its table of commands
-        typed += [
-            line.split("`")[1].replace("[MODEL]", "MODEL") for line in text.splitlines() if re.match(r"\| `\w", line)
-        ]
+        typed += re.findall(r"^\| `(\w[^`]+)` \|", text.replace("[MODEL]", "MODEL"), re.MULTILINE)
         assert len(typed) > 20
-    for words in typed:
-        if not words.startswith("COMMAND "):
-            words = re.sub(r"\$\w+", "1", words) + '"' * (words.count('"') % 2)
-            build_parser().parse_args(shlex.split(words))
-    for kind, body in blocks:
-        for node in ast.walk(ast.parse(body)) if kind == "python" else ():
-            if isinstance(node, ast.ImportFrom):
-                assert all(hasattr(importlib.import_module(str(node.module)), one.name) for one in node.names)
+    for words in (re.sub(r"\$\w+", "1", one) for one in typed if not one.startswith("COMMAND ")):
+        build_parser().parse_args(shlex.split(words + '"' * (words.count('"') % 2)))
+    for node in (one for kind, body in blocks if kind == "python" for one in ast.walk(ast.parse(body))):
+        if isinstance(node, ast.ImportFrom):
+            assert all(hasattr(importlib.import_module(str(node.module)), one.name) for one in node.names)
 
 
 def test_the_changelog_begins_with_this_version_and_counts_what_is_there() -> None:

@@ -49,24 +49,15 @@ def test_every_page_has_a_browser_title_of_its_own(pages):
 @pytest.mark.parametrize("old", ["paper", "methods"])
 def test_an_address_of_earlier_versions_leads_on_with_its_settings(old, monkeypatch):
     gone = []
-
-    def navigation(groups, **_):
-        return next(page for pages in groups.values() for page in pages if page.url_path == old)
-
-    def switch(page, *, query_params):
-        gone.append((page.url_path, query_params))
-        st.stop()
-
-    monkeypatch.setattr(st, "navigation", navigation)
-    monkeypatch.setattr(st, "switch_page", switch)
+    monkeypatch.setattr(st, "navigation", lambda groups, **_: next(one for one in groups[""] if one.url_path == old))
+    monkeypatch.setattr(st, "switch_page", lambda page, **more: (gone.append((page.url_path, more)), st.stop()))
     app = AppTest.from_file(str(APP), default_timeout=60)
-    app.query_params.update(kind=["table", "claim"], document="anything")
-    app.run()
-    assert not app.exception
-    [(path, settings)] = gone
+    app.query_params.update(kind=["table", "claim"])
+    assert not app.run().exception
+    [(path, more)] = gone
     assert path == "reference"
-    assert settings["kind"] == ["table", "claim"]
-    assert settings["document"] in documents.TITLES
+    assert more["query_params"]["kind"] == ["table", "claim"]
+    assert more["query_params"]["document"] in documents.TITLES
 
 
 @pytest.mark.long

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from dashboard.pages.reference import published
 from dashboard.show import described
@@ -24,9 +24,8 @@ FILES = {
 }  # fmt: skip
 TITLES = (PAPER, *FILES)
 FOLDER = Path(__file__).parent
-ROOT = FOLDER.parents[2]
 HELP_COLUMNS = 96
-_LINK = re.compile(r"!?\[([^\]]+)\]\(([^)\s]+)\)")
+_LINK = re.compile(r"!?\[([^\]]+)\]\(([^)#\s]*)(#[^)\s]*)?\)")
 _BLOCK = re.compile(r"\n\s*\n|\n(?=[-|] |\d+\. )")  # between paragraphs, items of a list and lines of a table
 _MARKS = re.compile(r"\*\*|`|^#+ |^[-*] |\\|(?<!\w)\*|\*(?!\w)", re.MULTILINE)
 
@@ -46,19 +45,18 @@ def anchor(title: str) -> str:
 
 def linked(text: str) -> str:
     """Links between documents as addresses of this page; what leads to a file of the repository is its path."""
-    return _LINK.sub(_link, text)
 
-
-def _link(found: re.Match[str]) -> str:
-    label, target = found.groups()
-    if target.startswith(("#", "http")):
-        return found[0]
-    name, _, place = target.partition("#")
-    document = next((title for title, file in FILES.items() if file == name), None)
-    if document is None:
-        path = f"`{(FOLDER / name).resolve().relative_to(ROOT).as_posix()}`"
+    def address(found: re.Match[str]) -> str:
+        label, target, place = found.groups(default="")
+        for title, file in FILES.items():
+            if file == target:
+                return f"[{label}](?document={title.replace(' ', '+')}{place})"
+        if not target or target.startswith("http"):
+            return found[0]
+        path = f"`{(FOLDER / target).resolve().relative_to(FOLDER.parents[2]).as_posix()}`"
         return path if label.startswith("`") else f"{label} ({path})"
-    return f"[{label}](?document={document.replace(' ', '+')}{'#' if place else ''}{place})"
+
+    return _LINK.sub(address, text)
 
 
 @cache
@@ -68,39 +66,32 @@ def helps() -> dict[str, str]:
 
 
 def _helps(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, str]]:
-    below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    for group in below:
-        for word, command in group.choices.items():
-            yield from _helps(command, f"{name} {word}".strip())
-    if not below:
+    groups = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    for word, command in (one for group in groups for one in group.items()):
+        yield from _helps(command, f"{name} {word}".strip())
+    if not groups:
         kind = parser.formatter_class
         parser.formatter_class = lambda prog: kind(prog, width=HELP_COLUMNS)  # type: ignore[assignment]
         yield name, parser.format_help()
 
 
-@dataclass(frozen=True)
-class Passage:
+class Passage(NamedTuple):
     """A paragraph that the search reads. name: of the command, published table or section that it stands in."""
 
     document: str
     name: str
     text: str
 
-    @property
-    def low(self) -> str:
-        """All that is searched, in small letters."""
-        return f"{self.document} {self.name} {self.text}".lower()
-
 
 def search(words: str) -> list[Passage]:
     """The passages with all of these words, those with most of them in their title first."""
     wanted = words.lower().split()
-    found = [one for one in _passages() if all(word in one.low for word in wanted)]
-    return sorted(found, key=lambda one: -sum(word in f"{one.document} {one.name}".lower() for word in wanted))
+    found = [one for one in _passages() if all(word in " ".join(one).lower() for word in wanted)]
+    return sorted(found, key=lambda one: -sum(word in " ".join(one[:2]).lower() for word in wanted))
 
 
 @cache
-def _passages() -> tuple[Passage, ...]:
+def _passages() -> list[Passage]:
     found = [
         Passage(document, title, plain)
         for document in FILES for title, body in sections(document).items() for block in _BLOCK.split(body)
@@ -114,7 +105,7 @@ def _passages() -> tuple[Passage, ...]:
     ]
     found += [Passage(PAPER, name, published.caption(name)) for name in published.tables()]
     points = load_table(published.POINTS).select("id", "topic", "statement")
-    return (*found, *(Passage(PAPER, point, f"{topic}: {statement}") for point, topic, statement in points.iter_rows()))
+    return found + [Passage(PAPER, name, f"{topic}: {statement}") for name, topic, statement in points.iter_rows()]
 
 
 def _plain(block: str) -> str:

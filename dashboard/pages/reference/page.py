@@ -7,13 +7,11 @@ import re
 import streamlit as st
 
 from dashboard.pages.reference import documents, paper, published
-from dashboard.pages.reference.computed import AFTER
-from dashboard.show import layout, selection, tools
+from dashboard.show import described, layout, selection, tools
 from engine.records.environment import installed_version
 
 HOW_TO_READ = "One document at a time; the search reads all of them, the help of every command and the paper's tables."
-HITS_AT_ONCE, PASSAGES_AT_ONCE = 20, 3
-EXCERPT_LETTERS = 320
+HITS_AT_ONCE, PASSAGES_AT_ONCE, EXCERPT_LETTERS = 20, 3, 320
 _DOCUMENT, _FIND, _PLACE = "document", "find", "reference-place"
 
 
@@ -40,23 +38,29 @@ def _document(document: str) -> None:
         if title:
             layout.section(title, documents.anchor(title))
         st.markdown(documents.linked(text))
-        if (document, title) in AFTER:
-            with layout.told():
-                AFTER[document, title]()
+        if (document, title) == (documents.METHODS, "Tables"):
+            _tables()
+        elif (document, title) == (documents.COMMANDS, "Every command"):
+            st.code(documents.helps()[selection.choose("Command", list(documents.helps()), "command")], language=None)
     place = st.session_state.pop(_PLACE, None)
     if place:
         st.html(f"<script>document.getElementById({place!r})?.scrollIntoView()</script>", unsafe_allow_javascript=True)
+
+
+def _tables() -> None:
+    """What is registered, plug-ins' tables among it."""
+    columns = described.columns()
+    st.dataframe(described.tables(), hide_index=True, alt="Every table, what it holds, the command that writes it")
+    st.dataframe(columns, hide_index=True, alt="Every column of every table with its type, unit and meaning")
+    tools.download_csv("Download the list (CSV)", columns, "tables.csv")
 
 
 def _hits(words: str) -> None:
     found: dict[tuple[str, str], list[str]] = {}
     for hit in documents.search(words):
         found.setdefault((hit.document, hit.name), []).append(hit.text)
-    if not found:
-        st.info("Nothing has all of these words. Fewer or shorter words find more.")
-        return
     rest = f"; the first {HITS_AT_ONCE} are shown, more words narrow them" if len(found) > HITS_AT_ONCE else ""
-    st.caption(f"In {len(found):,} places{rest}.")
+    st.caption(f"In {len(found):,} places{rest}." if found else "Nothing has all of these words; fewer find more.")
     for number, ((document, name), texts) in enumerate(list(found.items())[:HITS_AT_ONCE]):
         with st.container(border=True, gap="xxsmall"):
             title = published.describe(name).title if name in published.tables() else name
@@ -80,9 +84,8 @@ def _open(document: str, name: str) -> None:
 def _marked(text: str, words: list[str]) -> str:
     """The passage around its first word, with all words in bold."""
     pattern = re.compile("(" + "|".join(map(re.escape, words)) + ")", re.IGNORECASE)
-    first = next((found.start() for found in [pattern.search(text)] if found), 0)
-    start = max(0, min(first - EXCERPT_LETTERS // 3, len(text) - EXCERPT_LETTERS))
-    cut = text[start : start + EXCERPT_LETTERS]
-    pieces = pattern.split(cut)
+    first = pattern.search(text)
+    start = max(0, min((first.start() if first else 0) - EXCERPT_LETTERS // 3, len(text) - EXCERPT_LETTERS))
+    pieces = pattern.split(text[start : start + EXCERPT_LETTERS])
     bold = "".join(f"**{layout.plain(one)}**" if place % 2 else layout.plain(one) for place, one in enumerate(pieces))
     return f"{'… ' if start else ''}{bold}{' …' if start + EXCERPT_LETTERS < len(text) else ''}"

@@ -2,68 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 import streamlit as st
 
 from dashboard.pages.reference import published as paper, readable
 from dashboard.show import grid, layout, selection, tools
+from engine.studies.compare import paper_models
 
 NOTHING, UNKNOWN = "Nothing", "None of them"
 POINTS_AT_ONCE = 10
 TABLES, POINTS, RUN = "Tables", "Disagreements", "A run beside"
 _PUBLISHED = "Published values, as printed, from the paper's tables and text; points of disagreement: own compilation."
 _VIEW = "paper_view"
+_MEANS = {
+    "log_ratio": "ln(measured / published); empty where a ratio makes no sense",
+    "stderr": "standard error of the log ratio, else of the measured value; empty where none is stored",
+    "z": "standard errors beyond half a unit of the last printed digit; 0: rounding explains the difference",
+    "p_holm": "p of z, adjusted by Holm over all cells of the run with a z",
+}
 
 
 def show() -> None:
     """The document, to the page's end."""
     st.caption("Every number stands as the paper printed it; where it contradicts itself, the second tab says so.")
-    found = _choose_run()
-    tabs = selection.tabs([TABLES, POINTS, RUN], _VIEW)
-    frame: pl.DataFrame | None = None
-    name = "paper"
-    for tab, show in zip(tabs, (_tables, _points, _run), strict=True):
+    run = _choose_run()
+    frame, name = None, "paper"
+    for tab, draw in zip(selection.tabs([TABLES, POINTS, RUN], _VIEW), (_tables, _points, _run), strict=True):
         if tab.open:
             with tab:
-                frame, name = show(found)
+                frame, name = draw(run)
     tools.end(frame, name, _PUBLISHED)
 
 
 def _choose_run() -> paper.Beside | None:
-    runs = paper.runs()
-    found = None
-    with st.container(border=True):
-        first, second = st.columns(2)
-        with first:
-            chosen = selection.choose(
-                "Measured values beside them", [NOTHING, *runs], "beside",
-                help_text="A finished run; its values appear beside every published cell that it measured.",
-            )  # fmt: skip
-        if chosen == NOTHING:
-            return None
-        with layout.told():
-            found = paper.beside(runs[chosen])
-            if found.comparison is None and chosen != paper.SHIPPED:
-                with second:
-                    known = [UNKNOWN, *paper.model_names()]
-                    stands_for = selection.choose("It is a run of", known, "stands_for")
-                if stands_for != UNKNOWN:
-                    found = paper.beside(runs[chosen], stands_for)
-    return found
+    runs, beside = paper.runs(), None
+    with st.container(border=True), st.container(horizontal=True), layout.told():
+        chosen = selection.choose(
+            "Measured values beside them", [NOTHING, *runs], "beside",
+            help_text="A finished run; its values appear beside every published cell that it measured.",
+        )  # fmt: skip
+        beside = paper.beside(runs[chosen]) if chosen != NOTHING else None
+        if beside and beside.comparison is None and chosen != paper.SHIPPED:
+            stands_for = selection.choose("It is a run of", [UNKNOWN, *paper_models()], "stands_for")
+            beside = paper.beside(runs[chosen], stands_for) if stands_for != UNKNOWN else beside
+    return beside
 
 
-def _tables(found: paper.Beside | None) -> tuple[pl.DataFrame, str]:
+def _tables(run: paper.Beside | None) -> tuple[pl.DataFrame, str]:
     name = selection.choose("Table", paper.tables(), "table", title=lambda table: paper.describe(table).title)
     st.caption(layout.plain(paper.caption(name)))
     frame = paper.load_table(name)
     shown = readable.to_read(name)
-    height = min(38 + 35 * shown.numbers.height, 460)
-    grid.show(shown, height=height, alt=f"Published table: {paper.describe(name).title}")
-    if found is not None:
+    grid.show(shown, height=_height(shown.numbers), alt=f"Published table: {paper.describe(name).title}")
+    if run is not None:
         with layout.told():
-            frame = _measured(found, name, frame)
+            frame = _measured(run, name, frame)
     about = paper.points(paper.KINDS, paper.SEVERITIES, name)
     if about.height:
         with st.expander(f"Where this table disagrees ({about.height})"):
@@ -72,71 +65,67 @@ def _tables(found: paper.Beside | None) -> tuple[pl.DataFrame, str]:
     return frame, f"paper-{name}"
 
 
-def _measured(found: paper.Beside, name: str, frame: pl.DataFrame) -> pl.DataFrame:
+def _height(frame: pl.DataFrame) -> int:
+    """Pixels of a table with so many rows."""
+    return min(38 + 35 * frame.height, 460)
+
+
+def _measured(run: paper.Beside, name: str, frame: pl.DataFrame) -> pl.DataFrame:
     """Shows the run's values; what is to be downloaded then."""
-    if found.comparison is None:
-        _no_match(found)
+    if run.comparison is None:
+        _no_match(run)
         return frame
-    cells = paper.cells_of(found.comparison, name)
+    cells = paper.cells_of(run.comparison, name)
     if cells.is_empty():
-        st.info(f"The run has no value for this table. It is compared as {found.comparison.model}.")
+        st.info(f"The run has no value for this table. It is compared as {run.comparison.model}.")
         return frame
-    inside = cells["within"].sum()
     layout.section("Measured beside published")
     st.caption(
-        f"{inside} of {cells.height} cells lie within half a unit of the last printed digit. "
-        f"{paper.in_words(found.comparison, name)} Model: {layout.plain(found.comparison.model)}."
+        f"{cells['within'].sum()} of {cells.height} cells lie within half a unit of the last printed digit. "
+        f"{paper.in_words(run.comparison, name)} Model: {layout.plain(run.comparison.model)}."
     )
-    st.dataframe(
-        cells, hide_index=True, height=min(38 + 35 * len(cells), 460), column_config=_described(),
-        alt="Published and measured values, cell by cell",
-    )  # fmt: skip
+    _cells(cells, "Published and measured values, cell by cell")
     return cells
 
 
-def _no_match(found: paper.Beside) -> None:
+def _cells(cells: pl.DataFrame, alt: str) -> None:
+    helps = {name: st.column_config.Column(help=text) for name, text in _MEANS.items()}
+    st.dataframe(cells, hide_index=True, height=_height(cells), column_config=helps, alt=alt)
+
+
+def _no_match(run: paper.Beside) -> None:
     st.info(
-        f"{layout.plain(found.model)} is none of the models whose tables the paper printed "
-        f"({', '.join(paper.model_names())}), so none of its values has a printed cell to stand beside. Run one of "
+        f"{layout.plain(run.model)} is none of the models whose tables the paper printed "
+        f"({', '.join(paper_models())}), so none of its values has a printed cell to stand beside. Run one of "
         "these models, for example on the page Runs, and choose it here."
     )
 
 
-def _points(_found: paper.Beside | None) -> tuple[pl.DataFrame, str]:
+def _points(_run: paper.Beside | None) -> tuple[pl.DataFrame, str]:
     severities = selection.choose_several("How grave", paper.SEVERITIES, "severity")
     kinds = selection.choose_several("What disagrees", list(paper.KINDS), "kind", title=paper.KINDS.__getitem__)
-    anywhere = "Any table"
-    table = selection.choose(
-        "About", [anywhere, *paper.tables()], "about",
-        title=lambda name: name if name == anywhere else paper.describe(name).title,
-    )  # fmt: skip
-    found = paper.points(kinds, severities, None if table == anywhere else table)
-    st.caption(f"{found.height} of {paper.load_table(paper.POINTS).height} points, in our own words.")
-    if found.is_empty():
+    titles = {"Any table": "Any table"} | {name: paper.describe(name).title for name in paper.tables()}
+    table = selection.choose("About", list(titles), "about", title=titles.__getitem__)
+    points = paper.points(kinds, severities, None if table == "Any table" else table)
+    st.caption(f"{points.height} of {paper.load_table(paper.POINTS).height} points, in our own words.")
+    if points.is_empty():
         st.info("No point is left: choose more kinds, more degrees, or any table.")
-    for point in _some(found).iter_rows(named=True):
+    pages = {_span(start, points): start for start in range(0, points.height, POINTS_AT_ONCE)}
+    shown = list(pages)[:1]  # all of them are a page of thirteen screens
+    if len(pages) > 1:
+        shown = [selection.switch("Points", list(pages), "points_shown", default=shown[0])]
+    for point in (one for page in shown for one in points.slice(pages[page], POINTS_AT_ONCE).iter_rows(named=True)):
         with st.container(border=True):
             _statement(point)
             with st.container(horizontal=True, gap="small"):
                 for name in paper.tables_of(point["tables"]):
-                    st.button(
-                        paper.describe(name).title, key=f"open-{point['id']}-{name}", type="tertiary",
-                        on_click=open_table, args=(name,),
-                    )  # fmt: skip
-    return found, "paper-disagreements"
+                    key = f"open-{point['id']}-{name}"
+                    st.button(titles[name], key=key, type="tertiary", on_click=open_table, args=(name,))
+    return points, "paper-disagreements"
 
 
-def _some(found: pl.DataFrame) -> pl.DataFrame:
-    """A handful of points at once: all of them are a page of thirteen screens."""
-    if found.height <= POINTS_AT_ONCE:
-        return found
-    pages = {_span(start, found): start for start in range(0, found.height, POINTS_AT_ONCE)}
-    shown = selection.switch("Points", list(pages), "points_shown", default=next(iter(pages)))
-    return found.slice(pages[shown], POINTS_AT_ONCE)
-
-
-def _span(start: int, found: pl.DataFrame) -> str:
-    return f"{start + 1} to {min(start + POINTS_AT_ONCE, found.height)}"
+def _span(start: int, points: pl.DataFrame) -> str:
+    return f"{start + 1} to {min(start + POINTS_AT_ONCE, points.height)}"
 
 
 def open_table(name: str) -> None:
@@ -145,9 +134,9 @@ def open_table(name: str) -> None:
     if name in paper.tables():
         st.session_state["table"] = name
         return
-    found = paper.points(paper.KINDS, paper.SEVERITIES)
-    place = found["id"].to_list().index(name)
-    st.session_state["points_shown"] = _span(place - place % POINTS_AT_ONCE, found)
+    points = paper.points(paper.KINDS, paper.SEVERITIES)
+    place = points["id"].to_list().index(name)
+    st.session_state["points_shown"] = _span(place - place % POINTS_AT_ONCE, points)
 
 
 def _statement(point: dict[str, str]) -> None:
@@ -158,40 +147,26 @@ def _statement(point: dict[str, str]) -> None:
     )
 
 
-def _run(found: paper.Beside | None) -> tuple[pl.DataFrame | None, str]:
+def _run(run: paper.Beside | None) -> tuple[pl.DataFrame | None, str]:
     name = "paper-beside"
-    if found is None:
+    if run is None:
         st.info("Choose a run above; its values are then compared with every published cell that it measured.")
         return None, name
-    if found.comparison is None:
-        _no_match(found)
+    if run.comparison is None:
+        _no_match(run)
         return None, name
-    comparison = found.comparison
-    st.caption(f"{layout.plain(found.model)} as {layout.plain(comparison.model)}.")
+    comparison, signs = run.comparison, run.comparison.signs
+    st.caption(f"{layout.plain(run.model)} as {layout.plain(comparison.model)}.")
     layout.section("Order of the selectors")
     st.caption("Pairs that the printed digits tell apart, and how many stand in the same order in the run.")
     st.dataframe(comparison.orders, hide_index=True, alt="Pairs of selectors in the published order")
     layout.section("Sign of the gap")
-    same = comparison.signs["same_sign"].sum() if comparison.signs.height else 0
-    st.caption(f"PPL MoRF − PPL LeRF has the published sign in {same} of {comparison.signs.height} cells.")
-    st.dataframe(comparison.signs, hide_index=True, alt="Published and measured validity gaps")
+    same = signs["same_sign"].sum() if signs.height else 0
+    st.caption(f"PPL MoRF − PPL LeRF has the published sign in {same} of {signs.height} cells.")
+    st.dataframe(signs, hide_index=True, alt="Published and measured validity gaps")
     layout.section("Cell by cell")
     st.caption(paper.in_words(comparison))
-    st.dataframe(
-        comparison.cells.drop("model"), hide_index=True, height=320, column_config=_described(),
-        alt="Every cell that both have, worst first",
-    )  # fmt: skip
+    _cells(comparison.cells.drop("model"), "Every cell that both have, worst first")
     st.caption("How many cells of each quantity were compared, tested against noise, and not measured here.")
     st.dataframe(paper.counts(comparison), hide_index=True, alt="Cells compared, per quantity")
     return comparison.cells, name
-
-
-def _described() -> dict[str, Any]:
-    """What the columns of a comparison mean, as help."""
-    helps = {
-        "log_ratio": "ln(measured / published); empty where a ratio makes no sense",
-        "stderr": "standard error of the log ratio, else of the measured value; empty where none is stored",
-        "z": "standard errors beyond half a unit of the last printed digit; 0: rounding explains the difference",
-        "p_holm": "p of z, adjusted by Holm over all cells of the run with a z",
-    }
-    return {name: st.column_config.Column(help=text) for name, text in helps.items()}

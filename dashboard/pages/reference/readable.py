@@ -25,81 +25,50 @@ def to_read(name: str) -> Sortable:
     as it is stored has all columns.
     """
     stored = load_table(name)
-    across = next((one for one in ("selector_b", "selector") if one in stored.columns), "")
-    wide = _wide(stored, across) if {"printed", "half_unit"} <= set(stored.columns) and across else None
-    return wide or _long(stored)
-
-
-def _wide(stored: pl.DataFrame, across: str) -> Sortable | None:
-    """Selectors side by side; None where that would put two printed numbers into one cell."""
-    value = _value(stored)
-    keys = [one for one in stored.columns if one not in (across, value, *_ABOUT)]
-    part = stored.unique([*keys, across, "printed"], keep="first", maintain_order=True)
-    if not keys or stored[across].n_unique() < 2 or part.select(*keys, across).is_duplicated().any():
-        return None
-    order = palette.in_order(part[across].unique().to_list())
+    keys = [one for one in stored.columns if one not in _ABOUT]
+    if not {"printed", "half_unit"} <= set(stored.columns):
+        return _short(stored.select(keys), stored, keys, [])
+    # The printed number is the last one of numbers before its characters.
+    before = stored.columns[: stored.columns.index("printed")]
+    value = next(name for name in reversed(before) if stored[name].dtype == pl.Float64)
+    keys.remove(value)
+    across = next((one for one in ("selector_b", "selector") if one in keys), "")
+    wide = [one for one in keys if one != across]
+    cells = stored.unique([*keys, "printed"], keep="first", maintain_order=True)
+    # Side by side only where that puts no two printed numbers into one cell.
+    if not across or not wide or stored[across].n_unique() < 2 or cells.select(keys).is_duplicated().any():
+        texts = stored.select(*keys, pl.col("printed").alias(value))
+        return _short(texts.select(name for name in stored.columns if name in texts.columns), stored, keys, [value])
+    order = palette.in_order(cells[across].unique().to_list())
     numbers, texts = (
-        part.pivot(on=across, index=keys, values=values, aggregate_function="first").select(*keys, *order)
-        for values in (value, "printed")
+        cells.pivot(on=across, index=wide, values=one, aggregate_function="first").select(*wide, *order)
+        for one in (value, "printed")
     )
     titles = {name: _title(name) for name in order}
-    told = _told(texts, keys).rename(titles)
-    behind = numbers.select(*_to_sort(numbers, keys), *order).rename(titles)
-    return _short(told, behind, keys)
+    return _short(texts.rename(titles), numbers.rename(titles), wide, list(titles.values()))
 
 
-def _value(stored: pl.DataFrame) -> str:
-    """The column of the printed number: the last one of numbers before `printed`."""
-    before = stored.columns[: stored.columns.index("printed")]
-    return next(name for name in reversed(before) if stored[name].dtype == pl.Float64)
-
-
-def _long(stored: pl.DataFrame) -> Sortable:
-    keys = [one for one in stored.columns if one not in _ABOUT]
-    shown = stored.select(keys)
-    told = _told(shown, keys)
-    if {"printed", "half_unit"} <= set(stored.columns):
-        value = _value(stored)
-        told = told.with_columns(stored["printed"].alias(value))
-        return _short(told, shown.select(*_to_sort(shown, keys), value), [one for one in keys if one != value])
-    return _short(told, shown.select(_to_sort(shown, keys)), keys)
-
-
-def _told(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Names for people in the columns that say what a row is about."""
-    changed: dict[str, pl.Expr | pl.Series] = {}
+def _short(texts: pl.DataFrame, numbers: pl.DataFrame, keys: list[str], values: list[str]) -> Sortable:
+    """Names for people, without keys that are the same in every row. numbers: what `values`, rates and k sort by."""
     for name in keys:
         if name in _SELECTORS:
-            changed[name] = formats.texts(frame[name], _title)
+            texts = texts.with_columns(formats.texts(texts[name], _title).alias(name))
         elif name == "order":
-            changed[name] = pl.col(name).replace(ORDER_TITLES)
+            texts = texts.with_columns(pl.col(name).replace(ORDER_TITLES))
         elif name in ("rate", "k"):
-            changed[name] = formats.texts(frame[name], formats.rate)
-    return frame.with_columns(**changed)
+            texts = texts.with_columns(formats.texts(texts[name], formats.rate).alias(name))
+    same = [name for name in keys if texts.height > 1 and texts[name].n_unique() == 1]
+    names = {name: _heading(name) for name in keys if name not in same}
+    behind = numbers.select(*(name for name in ("rate", "k") if name in names), *values)
+    return sortable(texts.drop(same).rename(names), behind.rename({old: names.get(old, old) for old in behind.columns}))
 
 
 def _title(selector: str) -> str:
     """`dense`, in some tables, is the unmasked model."""
-    if selector == "dense":
-        return "Unmasked"
-    return palette.title(selector) if selector in palette.STYLES else _heading(selector)
-
-
-def _to_sort(frame: pl.DataFrame, keys: list[str]) -> list[str]:
-    return [name for name in keys if name in ("rate", "k") and name in frame.columns]
-
-
-def _short(told: pl.DataFrame, behind: pl.DataFrame, keys: list[str]) -> Sortable:
-    """Without the keys that are the same in every row, under names for people."""
-    same = [name for name in keys if told.height > 1 and told[name].n_unique() == 1]
-    names = {name: _heading(name) for name in keys if name not in same}
-    left = {old: new for old, new in names.items() if old in behind.columns}
-    return sortable(
-        told.drop(same).rename(names), behind.drop(name for name in same if name in behind.columns).rename(left)
-    )
+    known = selector in palette.STYLES
+    return "Unmasked" if selector == "dense" else palette.title(selector) if known else _heading(selector)
 
 
 def _heading(name: str) -> str:
-    words = [_WORDS.get(word, word) for word in name.split("_")]
-    text = " ".join(words)
-    return text[:1].upper() + text[1:] if text[:1].islower() else text
+    text = " ".join(_WORDS.get(word, word) for word in name.split("_"))
+    return text[:1].upper() + text[1:] if len(text) > 1 and text[:1].islower() else text  # λ and k stay small
