@@ -51,8 +51,7 @@ PAGES: dict[str, list[Page]] = {
     "Runs": [st.Page(runs.render, title="Runs", url_path="runs")],
     "Reference": [st.Page(reference.render, title="Reference", url_path="reference")],
 }
-# Addresses of earlier versions -> the page that has taken their place, and a setting of it.
-MOVED = {"paper": ("reference", {"document": "Paper tables"}), "methods": ("reference", {"document": "Methods"})}
+MOVED = {"paper": "Paper tables", "methods": "Methods"}  # addresses of earlier versions -> what Reference has of them
 
 _HERE = Path(__file__).parent
 SIDEBAR_PX = 240
@@ -60,9 +59,8 @@ SIDEBAR_PX = 240
 moved = [st.Page(lambda: None, title=path, url_path=path, visibility="hidden") for path in MOVED]
 page = st.navigation({**PAGES, "": moved}, position="hidden")
 if page.url_path in MOVED:
-    path, setting = MOVED[page.url_path]
-    now = next(one for pages in PAGES.values() for one in pages if one.url_path == path)
-    st.switch_page(now, query_params={key: st.query_params.get_all(key) for key in st.query_params} | setting)
+    kept = {key: st.query_params.get_all(key) for key in st.query_params}
+    st.switch_page(PAGES["Reference"][0], query_params=kept | {"document": MOVED[page.url_path]})
 # The icon is a local file: named ones are fetched from a font host.
 st.set_page_config(
     page_title=f"{page.title} · Selector Audit", page_icon=str(_HERE / "favicon.svg"), layout="wide",

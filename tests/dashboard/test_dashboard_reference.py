@@ -83,7 +83,7 @@ def test_the_search_finds_and_opens(words, label, chosen):
     app = opened(documents.METHODS, find=words)
     shown = "".join(block.value.lower().replace("\\", "") for block in app.markdown)
     assert words == "P60" or all(f"**{word.lower()}**" in shown for word in words.split())
-    [button] = [one for one in app.button if one.label.replace("\\", "") == label]
+    [button] = [one for one in app.button if one.label.replace("\\", "") == f"**{label}**"]
     button.click().run()
     assert not app.exception
     assert {key: app.session_state[key] for key in (*chosen, "find")} == {**chosen, "find": ""}

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dashboard.pages.reference import published
 from dashboard.show import described
@@ -70,8 +70,8 @@ def _helps(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[st
     for word, command in (one for group in groups for one in group.items()):
         yield from _helps(command, f"{name} {word}".strip())
     if not groups:
-        kind = parser.formatter_class
-        parser.formatter_class = lambda prog: kind(prog, width=HELP_COLUMNS)  # type: ignore[assignment]
+        kind: Any = parser.formatter_class
+        parser.formatter_class = lambda prog: kind(prog, width=HELP_COLUMNS)
         yield name, parser.format_help()
 
 

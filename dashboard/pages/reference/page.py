@@ -11,7 +11,7 @@ from dashboard.show import described, layout, selection, tools
 from engine.records.environment import installed_version
 
 HOW_TO_READ = "One document at a time; the search reads all of them, the help of every command and the paper's tables."
-HITS_AT_ONCE, PASSAGES_AT_ONCE, EXCERPT_LETTERS = 20, 3, 320
+HITS_AT_ONCE, PASSAGES_AT_ONCE, EXCERPT_LETTERS, READING_PX, HELP_PX = 20, 3, 320, 960, 560
 _DOCUMENT, _FIND, _PLACE = "document", "find", "reference-place"
 
 
@@ -25,7 +25,8 @@ def render() -> None:
     elif document == documents.PAPER:
         paper.show()
     else:
-        _document(document)
+        with st.container(width=READING_PX):
+            _document(document)
         tools.end(None, "reference", f"Selector Audit {installed_version('selector-audit')}")
 
 
@@ -41,10 +42,12 @@ def _document(document: str) -> None:
         if (document, title) == (documents.METHODS, "Tables"):
             _tables()
         elif (document, title) == (documents.COMMANDS, "Every command"):
-            st.code(documents.helps()[selection.choose("Command", list(documents.helps()), "command")], language=None)
+            helps = documents.helps()
+            st.code(helps[selection.choose("Command", list(helps), "command")], language=None, height=HELP_PX)
     place = st.session_state.pop(_PLACE, None)
-    if place:
-        st.html(f"<script>document.getElementById({place!r})?.scrollIntoView()</script>", unsafe_allow_javascript=True)
+    if place:  # formulas and tables above it are laid out later
+        scroll = f"setTimeout(() => document.getElementById({place!r})?.scrollIntoView(), ms)"
+        st.html(f"<script>for (const ms of [0, 400, 1500, 3000]) {scroll}</script>", unsafe_allow_javascript=True)
 
 
 def _tables() -> None:
@@ -65,7 +68,7 @@ def _hits(words: str) -> None:
         with st.container(border=True, gap="xxsmall"):
             title = published.describe(name).title if name in published.tables() else name
             label = " › ".join(layout.plain(one) for one in (document, title) if one)
-            st.button(label, key=f"hit-{number}", type="tertiary", on_click=_open, args=(document, name))
+            st.button(f"**{label}**", key=f"hit-{number}", type="tertiary", on_click=_open, args=(document, name))
             for text in texts[:PASSAGES_AT_ONCE]:
                 st.markdown(_marked(text, words.split()))
 
