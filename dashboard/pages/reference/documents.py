@@ -61,7 +61,7 @@ def linked(text: str) -> str:
 
 @cache
 def helps() -> dict[str, str]:
-    """Command -> its help, as the command itself prints it in a terminal of `HELP_COLUMNS`."""
+    """Command -> its whole help, as the command itself prints it in a terminal of `HELP_COLUMNS`."""
     return dict(_helps(build_parser()))
 
 
@@ -69,6 +69,9 @@ def _helps(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[st
     groups = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     for word, command in (one for group in groups for one in group.items()):
         yield from _helps(command, f"{name} {word}".strip())
+    for later in (getattr(action, "later", {}) for action in parser._actions):
+        for action, text in later.items():
+            action.help = text  # what only --help-all tells
     if not groups:
         kind: Any = parser.formatter_class
         parser.formatter_class = lambda prog: kind(prog, width=HELP_COLUMNS)

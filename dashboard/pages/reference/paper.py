@@ -53,7 +53,8 @@ def _tables(run: paper.Beside | None) -> tuple[pl.DataFrame, str]:
     st.caption(layout.plain(paper.caption(name)))
     frame = paper.load_table(name)
     shown = readable.to_read(name)
-    grid.show(shown, height=_height(shown.numbers), alt=f"Published table: {paper.describe(name).title}")
+    height = min(38 + 35 * shown.numbers.height, 460)
+    grid.show(shown, height=height, alt=f"Published table: {paper.describe(name).title}")
     if run is not None:
         with layout.told():
             frame = _measured(run, name, frame)
@@ -63,11 +64,6 @@ def _tables(run: paper.Beside | None) -> tuple[pl.DataFrame, str]:
             for point in about.iter_rows(named=True):
                 _statement(point)
     return frame, f"paper-{name}"
-
-
-def _height(frame: pl.DataFrame) -> int:
-    """Pixels of a table with so many rows."""
-    return min(38 + 35 * frame.height, 460)
 
 
 def _measured(run: paper.Beside, name: str, frame: pl.DataFrame) -> pl.DataFrame:
@@ -90,7 +86,7 @@ def _measured(run: paper.Beside, name: str, frame: pl.DataFrame) -> pl.DataFrame
 
 def _cells(cells: pl.DataFrame, alt: str) -> None:
     helps = {name: st.column_config.Column(help=text) for name, text in _MEANS.items()}
-    st.dataframe(cells, hide_index=True, height=_height(cells), column_config=helps, alt=alt)
+    st.dataframe(cells, hide_index=True, height=min(38 + 35 * cells.height, 460), column_config=helps, alt=alt)
 
 
 def _no_match(run: paper.Beside) -> None:
