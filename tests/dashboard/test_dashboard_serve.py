@@ -23,15 +23,10 @@ def test_every_option_exists_and_the_hard_ones_are_set():
     known = config.get_config_options()
     assert set(options) <= set(known)
     wanted = {
-        "server.address": "127.0.0.1",
-        "server.enableXsrfProtection": True,
-        "server.enableCORS": True,
-        "server.fileWatcherType": "none",
-        "server.enableAgentApi": False,
-        "browser.gatherUsageStats": False,
-        "client.showErrorDetails": "none",
-        "client.toolbarMode": "viewer",
-    }
+        "server.address": "127.0.0.1", "server.enableXsrfProtection": True, "server.enableCORS": True,
+        "server.fileWatcherType": "none", "server.enableAgentApi": False, "browser.gatherUsageStats": False,
+        "client.showErrorDetails": "none", "client.toolbarMode": "viewer",
+    }  # fmt: skip
     assert {name: options[name] for name in wanted} == wanted
     assert options["server.maxUploadSize"] <= 10
     assert "*" not in options["server.allowedHosts"]
