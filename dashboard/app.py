@@ -12,9 +12,8 @@ from dashboard.pages.believed import page as believed
 from dashboard.pages.curves import page as curves
 from dashboard.pages.learn import page as learn
 from dashboard.pages.live import page as live_edit
-from dashboard.pages.methods import page as methods
 from dashboard.pages.overview import page as overview
-from dashboard.pages.paper import page as paper
+from dashboard.pages.reference import page as reference
 from dashboard.pages.refusal import page as refusal
 from dashboard.pages.rows import page as rows
 from dashboard.pages.runs import page as runs
@@ -42,10 +41,7 @@ PAGES: dict[str, list[Page]] = {
         st.Page(rows.render, title="Rows", url_path="rows"),
     ],
     "Runs": [st.Page(runs.render, title="Runs", url_path="runs")],
-    "Reference": [
-        st.Page(paper.render, title="Paper", url_path="paper"),
-        st.Page(methods.render, title="Methods", url_path="methods"),
-    ],
+    "Reference": [st.Page(reference.render, title="Reference", url_path="reference")],
 }
 
 _HERE = Path(__file__).parent

@@ -2,7 +2,7 @@
 
     python -m precomputed.null_simulation
 
-writes `null_simulation.json` beside this file, which the page Methods shows. Seeded; a few seconds.
+writes `null_simulation.json` beside this file, which Methods shows. Seeded; a few seconds.
 
 What is simulated, per trial: one set of calibration and one of held-out prompts, and selectors that know nothing.
 A mask shifts the margin of every prompt by an effect of its own, normal with standard deviation `SPREAD` (the prompts'

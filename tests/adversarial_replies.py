@@ -12,16 +12,9 @@ from typing import NamedTuple
 FILE = Path(__file__).parent / "data" / "adversarial_replies.jsonl"
 NOT_ENGLISH, THINKING = "not English", "thinking"
 CATEGORIES = (
-    "other wording",
-    "refusal after compliance",
-    "quoted refusal",
-    "idioms",
-    "warning then compliance",
-    "partial",
-    NOT_ENGLISH,
-    "degenerate",
-    THINKING,
-)
+    "other wording", "refusal after compliance", "quoted refusal", "idioms", "warning then compliance", "partial",
+    NOT_ENGLISH, "degenerate", THINKING,
+)  # fmt: skip
 SEED = "adversarial 0"
 
 

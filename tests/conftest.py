@@ -50,14 +50,10 @@ FIRST = ("llama", "gemma3", "gpt_neox")  # in the short run; the others are near
 
 # Files that take longest: they start first, so that all workers end together.
 SLOW = (
-    "test_dashboard_browser.py",
-    "test_dashboard_accessibility.py",
-    "test_dashboard_audit_browser.py",
-    "test_dashboard_rows_browser.py",
-    "test_points_and_transfer.py",
-    "test_refusal_grid.py",
+    "test_dashboard_browser.py", "test_dashboard_accessibility.py", "test_dashboard_audit_browser.py",
+    "test_dashboard_rows_browser.py", "test_points_and_transfer.py", "test_refusal_grid.py",
     "test_refusal_commands.py",
-)
+)  # fmt: skip
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -23,16 +23,9 @@ FILES = {
     for half in ("seen", "unseen", "later_seen", "later_unseen", "third_seen", "third_unseen")
 }
 KINDS = (
-    "unusual wording",
-    "impersonal or passive",
-    "partial help",
-    "warning then answer",
-    "quoted or played",
-    "false start",
-    "redirection",
-    "moral judgement",
-    "ability or knowledge",
-)
+    "unusual wording", "impersonal or passive", "partial help", "warning then answer", "quoted or played",
+    "false start", "redirection", "moral judgement", "ability or knowledge",
+)  # fmt: skip
 
 
 class OfKind(NamedTuple):

@@ -12,15 +12,8 @@ from tiny_models import save_tiny, text
 from engine.cli import main
 
 AUDIT = [
-    "--selectors",
-    "weight_norm,mean_activation,random",
-    "--samples",
-    "4",
-    "--max-length",
-    "16",
-    "--seeds",
-    "42,43",
-]
+    "--selectors", "weight_norm,mean_activation,random", "--samples", "4", "--max-length", "16", "--seeds", "42,43",
+]  # fmt: skip
 AUDIT += ["--eval-samples", "4", "--eval-length", "16"]
 SAID = re.compile(
     r"shard (\d)/2: ([\d,]+) of ([\d,]+) cells measured, ([\d,]+) more of its share of ([\d,]+) were known"

@@ -102,6 +102,8 @@ MOVED = [
     ("judges", {"replies": "Shipped model", "own_reply": "No."}, "Refusal", "Judges",
      {"own_reply": "No.", "source": "Shipped model"}),
     ("judges", {"folder": "/no/such", "judged": "x"}, "Refusal", "Judges", {"source": "My results"}),
+    ("paper", {"find": "Wanda"}, "Reference", None, {"document": "Paper tables", "find": "Wanda"}),
+    ("methods", {}, "Reference", None, {"document": "Methods"}),
 ]  # fmt: skip
 
 
@@ -118,7 +120,7 @@ def test_addresses_of_pages_that_became_parts(
     assert [one.value for one in app.title] == [title]
     parts = [one.value for one in app.segmented_control if one.label == "Part"]
     assert parts == ([part] if part else [])
-    kinds = (app.selectbox, app.select_slider, app.segmented_control, app.text_area)
+    kinds = (app.selectbox, app.select_slider, app.segmented_control, app.text_area, app.text_input)
     values = {one.key: one.value for kind in kinds for one in kind}
     assert {name: values[name] for name in at} == at
 

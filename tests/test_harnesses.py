@@ -108,13 +108,9 @@ def test_a_short_load_mixes_nothing_and_logs_nothing(monkeypatch: pytest.MonkeyP
 
 
 OF_THE_LOWEST = (
-    "tests/engine/test_cli.py",
-    "tests/engine/test_store.py",
-    "tests/engine/test_experts.py",
-    "tests/engine/test_hub.py",
-    "tests/engine/test_own_tasks.py",
-    "tests/dashboard/test_dashboard_growing.py",
-)
+    "tests/engine/test_cli.py", "tests/engine/test_store.py", "tests/engine/test_experts.py",
+    "tests/engine/test_hub.py", "tests/engine/test_own_tasks.py", "tests/dashboard/test_dashboard_growing.py",
+)  # fmt: skip
 
 
 @pytest.mark.long

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import json
 import re
 import shlex
@@ -11,11 +13,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from dashboard.pages.reference import documents
 from engine.cli import build_parser
 from engine.selectors.base import BUILT_IN, get_selector
 
 ROOT = Path(__file__).resolve().parents[1]
 HERE = ROOT / ".github"
+PAGES = [ROOT / "README.md", HERE / "CONTRIBUTING.md", *(documents.FOLDER / name for name in documents.FILES.values())]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
@@ -31,6 +35,37 @@ def test_the_citation_is_of_this_version() -> None:
     assert ", ".join(one["family-names"] for one in paper["authors"]) in readme
     attnlrp = citation["references"][1]["identifiers"][0]["value"]
     assert attnlrp in (ROOT / "engine" / "selectors" / "lrp.py").read_text(encoding="utf-8")
+
+
+def test_the_readme_is_short_and_every_document_is_on_the_page() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 200
+    assert {path.name for path in documents.FOLDER.glob("*.md")} == set(documents.FILES.values())
+    for title, name in documents.FILES.items():
+        assert (documents.FOLDER / name).read_text(encoding="utf-8").startswith(f"# {title}\n")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_what_the_texts_name_is_there_and_what_they_tell_to_type_is_taken(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for name, place in re.findall(r"\]\((?!http)([^)#\s]*)#?([^)\s]*)\)", text):
+        file = (page.parent / name).resolve() if name else page
+        assert ROOT in file.parents, name
+        assert file.exists(), name
+        titles = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE) if place else []
+        assert not place or place in map(documents.anchor, titles), place
+    for path in re.findall(r"`((?:tests|engine|dashboard|precomputed)/[\w./-]+)`", text):
+        assert "NAME" in path or (ROOT / path).exists(), path
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    lines = "\n".join([*re.findall(r"`([^`\n]+)`", text), *(body for kind, body in blocks if kind in ("sh", "bash"))])
+    typed = re.findall(r"selector-audit ([^#&…\n]+)", lines)
+    if page.name == "README.md":  # its table of commands
+        typed += re.findall(r"^\| `(\w[^`]+)` \|", text.replace("[MODEL]", "MODEL"), re.MULTILINE)
+        assert len(typed) > 20
+    for words in (re.sub(r"\$\w+", "1", one) for one in typed if not one.startswith("COMMAND ")):
+        build_parser().parse_args(shlex.split(words + '"' * (words.count('"') % 2)))
+    for node in (one for kind, body in blocks if kind == "python" for one in ast.walk(ast.parse(body))):
+        if isinstance(node, ast.ImportFrom):
+            assert all(hasattr(importlib.import_module(str(node.module)), one.name) for one in node.names)
 
 
 def test_the_changelog_begins_with_this_version_and_counts_what_is_there() -> None:

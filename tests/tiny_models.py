@@ -25,18 +25,10 @@ CHAT_TEMPLATE = (
     "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 _GATED: dict[str, Any] = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 20,
-    "intermediate_size": 28,
-    "num_hidden_layers": BLOCKS,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 6,
-    "max_position_embeddings": 128,
-    "pad_token_id": 2,
-    "bos_token_id": 0,
-    "eos_token_id": 1,
-}
+    "vocab_size": VOCABULARY, "hidden_size": 20, "intermediate_size": 28, "num_hidden_layers": BLOCKS,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6, "max_position_embeddings": 128,
+    "pad_token_id": 2, "bos_token_id": 0, "eos_token_id": 1,
+}  # fmt: skip
 _GEMMA: dict[str, Any] = {
     **_GATED,
     "query_pre_attn_scalar": 6,
@@ -49,13 +41,9 @@ _SQUARE: dict[str, Any] = {
     "hidden_size": 32,
 }
 _VISION: dict[str, Any] = {
-    "hidden_size": 16,
-    "intermediate_size": 22,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "image_size": 8,
+    "hidden_size": 16, "intermediate_size": 22, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 8,
     "patch_size": 4,
-}
+}  # fmt: skip
 _CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("LlamaConfig", _GATED),
     "qwen2": ("Qwen2Config", _GATED),

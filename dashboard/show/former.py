@@ -32,6 +32,10 @@ def _judges(settings: Settings) -> Settings:
     return {"section": ["Judges"], **source, **runs, **settings}
 
 
+def _document(name: str, settings: Settings) -> Settings:
+    return {**settings, "document": [name]}
+
+
 # Former path -> the path of today, and the settings there from those of the link.
 FORMER: dict[str, tuple[str, Callable[[Settings], Settings]]] = {
     "agreement": ("where", partial(_part, "Agreement")),
@@ -40,6 +44,8 @@ FORMER: dict[str, tuple[str, Callable[[Settings], Settings]]] = {
     "controls": ("believed", _controls),
     "downstream": ("tasks", dict),
     "judges": ("refusal", _judges),
+    "paper": ("reference", partial(_document, "Paper tables")),
+    "methods": ("reference", partial(_document, "Methods")),
 }
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -177,16 +177,6 @@ def _records(path: Path, *names: str) -> list[dict[str, str]]:
         return [{name: record[name] for name in names} for record in records]
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is not readable ({error!r}); restore it from the repository") from None
-
-
-def null_simulation() -> dict[str, Any]:
-    """How often noise is called specific, simulated: `precomputed.null_simulation` says how."""
-    path = precomputed.null_simulation_file()
-    try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} is not readable ({error}); restore it from the repository") from None
-    return found
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,9 @@
 """The registry of tables: what every table holds, read from `tables.toml`, and the one gate that each passes.
 
-    python -m engine.results.tables
-
-writes the list of tables as Markdown. An analysis of one's own registers its tables by `register_table`.
+An analysis of one's own registers its tables by `register_table`.
 """
 
 import re
-import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -270,22 +267,3 @@ def _counts(values: pl.Series) -> bool:
 def is_id(name: str) -> bool:
     """Is this a name that can be shown anywhere: letters, digits and . _ - only?"""
     return _ID.fullmatch(name) is not None
-
-
-def markdown_list() -> str:
-    """Every table with its command and its columns, as Markdown: for the README and the page Methods."""
-    return "\n".join(markdown(table) for table in TABLES)
-
-
-def markdown(table: TableSpec) -> str:
-    """One table as a Markdown section; keys are marked by a star, what may be missing by a question mark."""
-    lines = [f"### {table.file or table.stem}.parquet", "", f"{table.title}. Written by `{command(table.stem)}`.", ""]
-    lines += ["| column | type | unit | meaning |", "|---|---|---|---|"]
-    for one in table.columns:
-        marks = ("*" if one.name in table.keys else "") + ("?" if one.optional else "")
-        lines.append(f"| `{one.name}`{marks} | {one.dtype} | {one.unit} | {one.meaning} |")
-    return "\n".join([*lines, ""])
-
-
-if __name__ == "__main__":
-    sys.stdout.write(markdown_list())

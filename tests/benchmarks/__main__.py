@@ -3,7 +3,8 @@
     uv run --with ray python -m tests.benchmarks [NAME ...] [--out tests/benchmarks/measured]
 
 NAME: of `RUNS`; all of them without one, which takes some hours on 2 cores. Each is a process of its own, and its file
-begins with the command, the processor, and the versions that it ran with. The README's table is made of these files.
+begins with the command, the processor, and the versions that it ran with. The table in
+`dashboard/pages/reference/speed.md` is made of these files.
 """
 
 from __future__ import annotations
@@ -22,30 +23,18 @@ HERE = Path(__file__).resolve().parent
 RUNS: dict[str, str] = {
     "sweep-smollm2": "bench_sweep.py smollm2 --selector wanda --windows 8 --rates 0 0.1 0.3 0.5 0.7",
     "sweep-smollm2-fisher": "bench_sweep.py smollm2 --selector fisher --windows 8 --rates 0 0.1 0.3 0.5 0.7",
-    "sweep": "bench_sweep.py demo",
-    "sweep-random-masks": "bench_sweep.py demo --selector random",
+    "sweep": "bench_sweep.py demo", "sweep-random-masks": "bench_sweep.py demo --selector random",
     "sweep-34M": "bench_sweep.py --random 512 8",
     "sweep-150M": "bench_sweep.py --random 1024 10 --rates 0 0.3 0.5 0.9",
-    "earlier-blocks": "bench_earlier_blocks.py",
-    "little-text": "bench_little_text.py",
-    "allocator": "bench_allocator.py",
-    "products": "bench_products.py",
-    "grid": "bench_outputs.py",
-    "grid-34M": "bench_outputs.py --random 512 8 --pairs 16",
-    "generation": "bench_generation.py",
-    "generation-one-thread": "bench_generation.py --threads 1",
-    "ig": "bench_ig.py",
-    "shelf": "bench_shelf.py demo 1",
-    "agreement": "bench_agreement.py",
-    "scoring": "bench_scoring.py",
-    "estimate": "bench_estimate.py demo 3",
-    "ray": "bench_ray.py",
-    "growth": "bench_growth.py --rounds 2",
-    "full-size": "bench_full_size.py Llama-3.2-1B",
-    "full-size-others": "bench_full_size.py Qwen3-0.6B Gemma-3-1B",
-    "dashboard": "bench_dashboard.py",
-    "watch": "bench_watch.py",
-}
+    "earlier-blocks": "bench_earlier_blocks.py", "little-text": "bench_little_text.py",
+    "allocator": "bench_allocator.py", "products": "bench_products.py", "grid": "bench_outputs.py",
+    "grid-34M": "bench_outputs.py --random 512 8 --pairs 16", "generation": "bench_generation.py",
+    "generation-one-thread": "bench_generation.py --threads 1", "ig": "bench_ig.py",
+    "shelf": "bench_shelf.py demo 1", "agreement": "bench_agreement.py", "scoring": "bench_scoring.py",
+    "estimate": "bench_estimate.py demo 3", "ray": "bench_ray.py", "growth": "bench_growth.py --rounds 2",
+    "full-size": "bench_full_size.py Llama-3.2-1B", "full-size-others": "bench_full_size.py Qwen3-0.6B Gemma-3-1B",
+    "dashboard": "bench_dashboard.py", "watch": "bench_watch.py",
+}  # fmt: skip
 
 
 def processor() -> str:

@@ -180,7 +180,7 @@ DESTINATIONS = {
     "Refusal": ("Refusal",),
     "Playground": ("Live edit", "Rows"),
     "Runs": ("Runs",),
-    "Reference": ("Paper", "Methods"),
+    "Reference": ("Reference",),
 }
 
 

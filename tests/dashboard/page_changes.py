@@ -97,9 +97,11 @@ PAGES: dict[str, list[tuple[dict[str, str], dict[str, Change]]]] = {
             "ticks": typed("rows", "100-120, 2000000"),
         }),
     ],
-    "paper": [({}, {"table": box("table", "selectors")})],
     "runs": [({"runs_view": "Tables"}, {"rows": box("run_table", "rows"), "scores": box("run_table", "dangerous")})],
-    "methods": [({}, {})],
+    "reference": [
+        ({"document": "Paper tables"}, {"table": box("table", "selectors"), "methods": switch("document", "Methods")}),
+        ({"document": "Commands"}, {"command": box("command", "sweep"), "find": typed("find", "eval-length")}),
+    ],
 }  # fmt: skip
 
 

@@ -53,23 +53,9 @@ def points(model: str = MODEL["id"]) -> pl.DataFrame:
         rows.append((model, "ig", domain, 0.5, 0.05, 50, True, 0.15, 40, True, 0.12, 0.70, 0.05, 0.14, None, None))
         rows.append((model, "random", domain, None, None, None, False, *[None] * 9))
     names = [
-        "model",
-        "selector",
-        "domain",
-        "lambda",
-        "k",
-        "rows_removed",
-        "rescue",
-        "benign_cap",
-        "pairs",
-        "heldout",
-        "unedited_malign",
-        "edited_malign",
-        "unedited_benign",
-        "edited_benign",
-        "control_malign",
-        "gain",
-    ]
+        "model", "selector", "domain", "lambda", "k", "rows_removed", "rescue", "benign_cap", "pairs", "heldout",
+        "unedited_malign", "edited_malign", "unedited_benign", "edited_benign", "control_malign", "gain",
+    ]  # fmt: skip
     frame = pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None)
     widths = {f"{name}_{end}": pl.col(name) + shift for name in names if name.split("_")[0] in ("unedited", "edited")
               for end, shift in (("low", -0.05), ("high", 0.05))}  # fmt: skip

@@ -12,9 +12,10 @@ from synthetic import add_table
 from engine.results.tables import spec
 
 MARKDOWN = ("markdown", "caption", "info", "warning", "error", "success")
-PAGES = ("overview", "curves", "where", "believed", "tasks", "refusal", "paper")
+PAGES = ("overview", "curves", "where", "believed", "tasks", "refusal")
 PARTS = ("Exact controls", "Verdict", "Single units", "Second domain", "Protocols")
 CASES = [*((name, {}) for name in PAGES), *(("believed", {"part": part, "more": "true"}) for part in PARTS)]
+CASES.append(("reference", {"document": "Paper tables"}))
 
 
 def strings(value):

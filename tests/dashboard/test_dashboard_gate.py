@@ -114,14 +114,9 @@ def test_statistics_are_closed(path):
 
 
 PATHS = (
-    "/",
-    "/runs",
-    "/static/js/index.js",
-    "/_stcore/health",
-    "/_stcore/host-config",
-    "/media/x.csv",
+    "/", "/runs", "/static/js/index.js", "/_stcore/health", "/_stcore/host-config", "/media/x.csv",
     "/_stcore/stream",
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("path", PATHS)

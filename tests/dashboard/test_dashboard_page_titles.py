@@ -11,7 +11,7 @@ APP = Path(__file__).parents[2] / "dashboard" / "app.py"
 H1 = {
     "overview": "Which importance scores can you trust?", "learn": "Learn", "curves": "Curves",
     "where": "Where and who", "believed": "Can it be believed", "tasks": "Tasks", "refusal": "Refusal",
-    "live": "Live edit", "rows": "Rows", "runs": "Runs", "paper": "Paper", "methods": "Methods",
+    "live": "Live edit", "rows": "Rows", "runs": "Runs", "reference": "Reference",
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import pytest
 import dashboard
 from dashboard.charts import palette
 from dashboard.chat import marked, stamps
-from dashboard.pages.methods.page import SECTIONS
+from dashboard.pages.reference import documents
 from dashboard.show import menu
 from engine.run.audit_plan import preset
 from engine.selectors.base import BUILT_IN, get_selector
@@ -132,9 +132,8 @@ def test_dash_and_symbol_tell_selectors_apart_without_colour():
         go.Scatter(marker={"symbol": [look.symbol, f"{look.symbol}-open"]}, line={"dash": look.dash})
 
 
-def test_methods_and_readme_say_what_every_selector_is():
-    methods = SECTIONS["Selectors"].replace("MeanActivation", "Mean activation")
-    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+def test_methods_say_what_every_selector_is():
+    methods = documents.sections("Methods")["Selectors"].replace("MeanActivation", "Mean activation")
     for selector in BUILT_IN:
         assert f"**{get_selector(selector).title}**" in methods
-        assert f"\n| `{selector}` |" in readme
+        assert f"\n| `{selector}` |" in methods

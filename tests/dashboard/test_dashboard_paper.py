@@ -1,4 +1,4 @@
-"""The published tables as a page: every table opens, points are filtered and linked, a run stands beside them."""
+"""The published tables in Reference: every table opens, points are filtered and linked, a run stands beside them."""
 
 from functools import partial
 
@@ -8,14 +8,14 @@ from app_pages import run_page
 from synthetic import write_run
 
 from dashboard.charts import palette
-from dashboard.pages.paper import readable, tables as paper
+from dashboard.pages.reference import published as paper, readable
 from dashboard.state import results
 from precomputed.paper_tables import describe, load_table
 
 SELECTORS = ("random", "magnitude", "wanda", "mean_activation", "lrp", "ig", "consensus2")
 
 
-page = partial(run_page, "paper")
+page = partial(run_page, "reference", document="Paper tables")
 
 
 @pytest.fixture

@@ -211,8 +211,8 @@ PLACES = [
             ("runs", {"kept_run": "audit"}),
             ("runs", {"runs_view": "Start", "start_model": PLANT, "start_corpus": PLANT}),
             ("runs", {"runs_view": "Tables", "tables_of": "audit", "run_table": "verdicts"}),
-            ("paper", {"view": "A run", "compared": "audit"}),
-            ("methods", {}),
+            ("reference", {"document": "Paper tables", "paper_view": "A run beside", "beside": "results/audit"}),
+            ("reference", {"find": PLANT}),
             *[(name, {**OF_AUDIT, "folder": PLANT}) for name in ("curves", "believed", "rows")],
             ("refusal", {"section": "Judges", "source": "My results", "folder": PLANT}),
         )
@@ -228,7 +228,7 @@ def test_a_page_shows_planted_text_as_text(name, parameters, store, monkeypatch)
     found, planted = obeyed(app)
     assert found == []
     # Some speak of what is shipped, or of nothing yet.
-    if name not in ("learn", "methods", "paper") and parameters.get("runs_view") not in ("Start", "Import"):
+    if name not in ("learn", "reference") and parameters.get("runs_view") not in ("Start", "Import"):
         shown = [one.value for kind in ("warning", "info", "caption", "markdown", "text") for one in app.get(kind)]
         assert planted, f"nothing planted is on {name}: {shown}"
 

@@ -35,7 +35,7 @@ def test_back_is_one_page_with_its_settings(new_page):
     prompt.press("Enter")
     button(page, "Run").wait_for()
     settled(page)
-    go(page, "Paper")  # the first page of its destination, so one step
+    go(page, "Reference")  # the only page of its destination, so one step
 
     page.go_back()
     page.locator("[data-testid=stMain] h1", has_text="Live edit").wait_for()

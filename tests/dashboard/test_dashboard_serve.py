@@ -23,15 +23,10 @@ def test_every_option_exists_and_the_hard_ones_are_set():
     known = config.get_config_options()
     assert set(options) <= set(known)
     wanted = {
-        "server.address": "127.0.0.1",
-        "server.enableXsrfProtection": True,
-        "server.enableCORS": True,
-        "server.fileWatcherType": "none",
-        "server.enableAgentApi": False,
-        "browser.gatherUsageStats": False,
-        "client.showErrorDetails": "none",
-        "client.toolbarMode": "viewer",
-    }
+        "server.address": "127.0.0.1", "server.enableXsrfProtection": True, "server.enableCORS": True,
+        "server.fileWatcherType": "none", "server.enableAgentApi": False, "browser.gatherUsageStats": False,
+        "client.showErrorDetails": "none", "client.toolbarMode": "viewer",
+    }  # fmt: skip
     assert {name: options[name] for name in wanted} == wanted
     assert options["server.maxUploadSize"] <= 10
     assert "*" not in options["server.allowedHosts"]
@@ -152,7 +147,7 @@ def test_views_do_not_touch_the_files_of_results():
         text = path.read_text(encoding="utf-8")
         if not re.search(r"^(import|from) streamlit", text, re.M) and path.parent.name != "charts":
             continue  # reads for a page, draws nothing
-        if path.parent.name in ("watch", "stage", "paper") or path.name == "menu.py" or path.parent.name == "methods":
+        if path.parent.name in ("watch", "stage", "paper") or path.name == "menu.py":
             continue  # reads its own script, style or text
         for call in ("read_parquet", "load_file", r"(?<!\w)open\(", "read_text"):
             assert not re.search(call, text), f"{path.name} uses {call}"

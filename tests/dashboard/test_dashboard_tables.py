@@ -1,4 +1,4 @@
-"""Any table of any run on the page Runs, and the list of all tables on the page Methods."""
+"""Any table of any run on the page Runs, and the list of all tables in Methods."""
 
 from functools import partial
 
@@ -73,7 +73,7 @@ def test_a_registered_table_of_a_plug_in_has_its_descriptions(top):
 
 
 def test_methods_lists_every_table_and_column():
-    app = drawn_page("methods")
+    app = drawn_page("reference")
     tables, columns = (frame.value for frame in app.dataframe if "File" in frame.value)
     assert len(tables) == len(TABLES.names())
     assert set(columns["File"]) == set(tables["File"])

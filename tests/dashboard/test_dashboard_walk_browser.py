@@ -19,8 +19,7 @@ TEXTS = {
     "Learn": "The figure appears here once you have guessed.",
     "Live edit": "Prompt",
     "Runs": "Delete this run",
-    "Paper": "1,330 rows",
-    "Methods": "Licences",
+    "Reference": "Licences",
 }
 
 

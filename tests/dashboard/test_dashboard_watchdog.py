@@ -21,7 +21,7 @@ import ctypes, sys, threading, time
 import polars as pl
 import streamlit as st
 from dashboard import serve, watchdog
-from dashboard.pages.methods import page
+from dashboard.pages.reference import page
 watchdog.HANG_S, watchdog.ASLEEP_S, watchdog.POOL_S = 6.0, 3.0, 2.0
 forever = threading.Event()
 frame = pl.DataFrame({"a": [1.0], "b": [1.0], "c": ["c"]})
@@ -99,7 +99,7 @@ def serving(folder):
 def at_work(server, work):
     """A session whose page does this."""
     with closing(Session(server.port)) as session:
-        session.visit("methods", work=work)
+        session.visit("reference", work=work)
         yield session
 
 
@@ -107,7 +107,7 @@ def at_work(server, work):
 def test_a_server_that_hangs_ends_by_itself_with_its_stacks(tmp_path, work):
     with serving(tmp_path) as server:
         session = Session(server.port)
-        session.visit("methods", work=work)
+        session.visit("reference", work=work)
         time.sleep(2)
         server.process.send_signal(signal.SIGTERM)  # which an interpreter that hangs does not hear
         assert server.process.wait(30) == 1

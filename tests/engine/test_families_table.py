@@ -1,4 +1,4 @@
-"""The table of families in the README is what the software says of each now."""
+"""The table of families is what the software says of each now."""
 
 from __future__ import annotations
 

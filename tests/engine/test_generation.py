@@ -22,14 +22,9 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 
 PROMPTS = [
-    "Sure, here it is.",
-    "No way.",
-    "The cat sat on the mat, then it ran. Here you are. Sorry, that is out.",
-    "Ä ☃",
-    "sat on",
-    "Here you are, a cat, a mat and more of it",
-    "it ran",
-]
+    "Sure, here it is.", "No way.", "The cat sat on the mat, then it ran. Here you are. Sorry, that is out.", "Ä ☃",
+    "sat on", "Here you are, a cat, a mat and more of it", "it ran",
+]  # fmt: skip
 NEW = 14
 
 

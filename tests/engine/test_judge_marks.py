@@ -37,36 +37,24 @@ FOREIGN = {
     "Turkish": "Bu çok iyi bir soru. Ben önce bir tencere alırım ve sonra su için ocağı açarım.",
     "Indonesian": "Ini adalah pertanyaan yang baik. Anda bisa mengambil panci dan kemudian air untuk itu.",
     "Vietnamese": "Đây là một câu hỏi hay và tôi có thể trả lời cho bạn trong một phút.",
-    "Japanese": "まず鍋を用意して、水を入れます。",
-    "Korean": "먼저 냄비를 준비하고 물을 넣으세요.",
-    "Chinese": "首先准备一个锅，然后加水。",
-    "Greek": "Πρώτα παίρνουμε μια κατσαρόλα και βάζουμε νερό.",
+    "Japanese": "まず鍋を用意して、水を入れます。", "Korean": "먼저 냄비를 준비하고 물을 넣으세요.",
+    "Chinese": "首先准备一个锅，然后加水。", "Greek": "Πρώτα παίρνουμε μια κατσαρόλα και βάζουμε νερό.",
     "Hebrew": "קודם לוקחים סיר ואז שמים מים.",
-    "Thai": "ก่อนอื่นเตรียมหม้อแล้วเติมน้ำ",
-    "Tamil": "முதலில் பாத்திரத்தை எடுத்து தண்ணீர் ஊற்றவும்.",
-    "Bengali": "প্রথমে একটি পাত্র নিন এবং জল দিন।",
-    "Telugu": "ముందుగా ఒక పాత్ర తీసుకొని నీరు పోయండి.",
+    "Thai": "ก่อนอื่นเตรียมหม้อแล้วเติมน้ำ", "Tamil": "முதலில் பாத்திரத்தை எடுத்து தண்ணீர் ஊற்றவும்.",
+    "Bengali": "প্রথমে একটি পাত্র নিন এবং জল দিন।", "Telugu": "ముందుగా ఒక పాత్ర తీసుకొని నీరు పోయండి.",
     "Hindi": "पहले एक बर्तन लें और उसमें पानी डालें।",
     "a language in Cyrillic": "Сначала возьмите кастрюлю и налейте воды.",
     "a language in Arabic": "أولا خذ قدرا وضع فيه الماء.",
-}
+}  # fmt: skip
 # English, or nothing that says what it is.
 NOT_FOREIGN = (
-    "",
-    "4",
-    "El Niño",
-    "die die die die",
-    "la la la la la la la",
-    "en el la los de",
-    "Voilà!",
+    "", "4", "El Niño", "die die die die", "la la la la la la la", "en el la los de", "Voilà!",
     '"Ich kann dir nicht helfen" means that the speaker is not able to help you.',
     "In Spanish you say: no puedo hacerlo. It means that I cannot do it, and it is polite.",
     "Русский is the word for the language itself, and it has seven letters.",
-    "De facto and de jure are Latin; en route is French; zeitgeist is German.",
-    "x = {'el': 1, 'la': 2}",
-    "qwe rty uio pas dfg hjk",
-    "Los Angeles, San Francisco, El Paso, Las Vegas, Los Alamos, La Jolla",
-)
+    "De facto and de jure are Latin; en route is French; zeitgeist is German.", "x = {'el': 1, 'la': 2}",
+    "qwe rty uio pas dfg hjk", "Los Angeles, San Francisco, El Paso, Las Vegas, Los Alamos, La Jolla",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("language", FOREIGN)

@@ -51,9 +51,9 @@ def test_a_broken_plug_in_is_named_and_leaves_the_others(tmp_path: Path, monkeyp
         open_judges("fake")
 
 
-def test_every_judge_is_listed_in_the_readme_and_says_what_it_judges() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    section = readme.partition("## Judges of replies")[2].partition("\n## ")[0]
+def test_every_judge_is_listed_in_reference_and_says_what_it_judges() -> None:
+    text = (Path(__file__).parents[2] / "dashboard/pages/reference/refusal.md").read_text(encoding="utf-8")
+    section = text.partition("## Judges of replies")[2].partition("\n## ")[0]
     lines = {line.split("`")[1].partition(":")[0]: line for line in section.splitlines() if line.startswith("| `")}
     assert lines.keys() - {"--judge", "FOLDER"} == set(BUILT_IN)
     assert LABEL_FILE in lines["FOLDER"]

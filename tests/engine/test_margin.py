@@ -16,16 +16,9 @@ from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 
 PROMPTS = [
-    "Sure, here it is.",
-    "No way.",
-    "The cat sat on the mat, then it ran. Here you are. Sorry, that is out.",
-    "Ä ☃",
-    "sat on",
-    "Here you are, a cat, a mat and more of it",
-    "it ran",
-    "cat",
-    "mat, cat",
-]
+    "Sure, here it is.", "No way.", "The cat sat on the mat, then it ran. Here you are. Sorry, that is out.", "Ä ☃",
+    "sat on", "Here you are, a cat, a mat and more of it", "it ran", "cat", "mat, cat",
+]  # fmt: skip
 ONSETS = OnsetTokens(refusal=(17, 5, 200), compliance=(42, 299))
 # A forward pass of another shape adds up in another order: differences of a few float32 steps at |logit| < 20.
 ROUNDING = 2e-5

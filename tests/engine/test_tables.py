@@ -17,7 +17,6 @@ from engine.results.tables import (
     TableSpec,
     checked,
     frame,
-    markdown_list,
     register_table,
     spec,
 )
@@ -149,7 +148,6 @@ def test_a_table_of_ones_own_is_registered_from_python(tmp_path: Path) -> None:
         register_table(own)  # again, as on a reload
         write_tables(tmp_path, {"flatness": frame("flatness", [("tiny", 0.5)])}, FINGERPRINT, {}, 0.0)
         assert read_table(tmp_path, "flatness").rows() == [("tiny", 0.5)]
-        assert "### flatness.parquet" in markdown_list()
         with pytest.raises(InputError, match="flatness is 2.0, expected 0 to 1"):
             write_tables(tmp_path, {"flatness": frame("flatness", [("tiny", 2.0)])}, FINGERPRINT, {}, 0.0)
         with pytest.raises(InputError, match="table 'flatness' is taken"):
@@ -172,11 +170,3 @@ def test_nothing_is_written_where_one_table_is_wrong(tmp_path: Path) -> None:
     unknown = pl.DataFrame({"anything": [1]})  # of an analysis that registers nothing
     write_tables(tmp_path / "run", {"unheard-of": unknown}, FINGERPRINT, {}, 0.0)
     assert read_table(tmp_path / "run", "unheard-of").equals(unknown)
-
-
-def test_every_table_is_in_the_markdown_list() -> None:
-    text = markdown_list()
-    assert text.count("### ") == len(TABLES.names())
-    assert "### sweep.parquet" in text
-    assert "| `rate`* | Float64 | fraction | share of all rows that is removed |" in text
-    assert "| `intervention`*? |" in text

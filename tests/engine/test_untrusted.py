@@ -17,16 +17,12 @@ from engine.models import untrusted
 PLAIN = "{% for m in messages %}{{ m.content }}{% endfor %}"
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}
 LARGE = (
-    '{{ "x" * 3000000000 }}',
-    "{{ 'x'.ljust(3000000000) }}",
-    "{{ 'x' | center(3000000000) }}",
-    "{{ '%3000000000d' | format(1) }}",
-    "{{ '{:>3000000000}'.format(1) }}",
+    '{{ "x" * 3000000000 }}', "{{ 'x'.ljust(3000000000) }}", "{{ 'x' | center(3000000000) }}",
+    "{{ '%3000000000d' | format(1) }}", "{{ '{:>3000000000}'.format(1) }}",
     "{% set ns = namespace(x='x') %}{% for i in range(40) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}",
-    "{{ range(99999) | join('x' * 100000) }}",
-    "{{ messages[0].content * 1000000 }}",
+    "{{ range(99999) | join('x' * 100000) }}", "{{ messages[0].content * 1000000 }}",
     "{% for i in range(99999) %}{{ 'x' * 1000 }}{% endfor %}",
-)
+)  # fmt: skip
 LONG = (
     "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
     "{% for i in range(99999) %}{% for j in range(99999) %}{% if i * j == 7 %}x{% endif %}{% endfor %}{% endfor %}",

@@ -217,17 +217,8 @@ def test_scores_are_the_slow_loops_without_its_position(family: str, model: Load
     loaded, few = in_float64(model, family), begun.first(2)
     scores = compute_scores(loaded, BY_DATA, few, batch_size=1)
     of_loss = (
-        "mean_activation",
-        "wanda",
-        "activation_std",
-        "flap",
-        "ria",
-        "grad_x_input",
-        "fisher",
-        "lrp",
-        "relp",
-        "ig",
-    )
+        "mean_activation", "wanda", "activation_std", "flap", "ria", "grad_x_input", "fisher", "lrp", "relp", "ig",
+    )  # fmt: skip
     for name in of_loss:
         expected = torch.tensor(getattr(reference, name)(loaded.model, loaded.rows, few.read_ids, skip=1))
         torch.testing.assert_close(scores[name].double(), expected.double(), rtol=1e-5, atol=1e-7)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -83,3 +84,14 @@ def test_effects_correlate_as_they_are_said_to():
     assert np.corrcoef(calibration[:, 0], heldout[:, 0])[0, 1] == pytest.approx(simulation.CORRELATION, abs=0.002)
     assert np.corrcoef(calibration.T)[0, 1] == pytest.approx(simulation.WITHIN, abs=0.03)
     assert calibration.std() == pytest.approx(simulation.SPREAD, rel=0.02)
+
+
+def test_methods_say_what_was_simulated():
+    text = (Path(simulation.__file__).parents[1] / "dashboard/pages/reference/methods.md").read_text(encoding="utf-8")
+    for one in SHIPPED["grids"]:
+        shares = " | ".join(f"{one[name][0]:.1%}" for name in ("interval", "p", "covered"))
+        assert f"\n| {one['cells']} | {shares} |" in text
+    until, pooled = SHIPPED["until"][-1], SHIPPED["pooled"][1]
+    for share in (until["told"], until["unadjusted"], pooled["pooled"], pooled["own"]):
+        assert f"{share[0]:.1%}" in text
+    assert f"{until['trials']:,} simulated trials at {until['level']:.0%}" in " ".join(text.split())

@@ -127,9 +127,9 @@ def test_an_unknown_split_is_an_error_that_lists_what_is_there(tmp_path: Path):
         read_pairs(str(pairs_file(tmp_path, "test")), "calibration")
 
 
-def test_the_example_of_the_readme_is_a_pairs_file(tmp_path: Path):
-    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
-    [lines] = re.findall(r"```jsonl\n(.*?)```", readme, flags=re.DOTALL)
+def test_the_example_of_reference_is_a_pairs_file(tmp_path: Path):
+    text = (Path(__file__).parents[3] / "dashboard/pages/reference/refusal.md").read_text(encoding="utf-8")
+    [lines] = re.findall(r"```jsonl\n(.*?)```", text, flags=re.DOTALL)
     path = tmp_path / "pairs.jsonl"
     path.write_text(lines, encoding="utf-8")
     found = {split: read_pairs(str(path), split) for split in ("calibration", "heldout")}

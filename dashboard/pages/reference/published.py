@@ -1,4 +1,4 @@
-"""The published tables as the page Paper shows them: what they are, measured values beside them, disagreements."""
+"""The published tables as Reference shows them: what they are, measured values beside them, disagreements."""
 
 from __future__ import annotations
 
@@ -14,19 +14,16 @@ from dashboard.state.results import stamp
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.records.model_names import model_name
-from engine.studies.compare import Comparison, compare, noise_sentences, paper_model, paper_models, summary
+from engine.studies.compare import Comparison, compare, noise_sentences, paper_model, summary
 from engine.studies.quantities import KEYS
 from precomputed.paper_tables import describe, load_table, table_names
 
 POINTS = "inconsistencies"
 SEVERITIES = ("high", "medium", "low", "note")
 KINDS = {
-    "table": "two tables",
-    "claim": "text against a table",
-    "text": "text against itself",
-    "public": "public configurations",
-    "note": "worth knowing",
-}
+    "table": "two tables", "claim": "text against a table", "text": "text against itself",
+    "public": "public configurations", "note": "worth knowing",
+}  # fmt: skip
 SHIPPED = "Shipped model"
 OF_NOISE = ("log_ratio", "stderr", "z", "p_holm")
 
@@ -48,24 +45,16 @@ def points(kinds: Collection[str], severities: Collection[str], table: str | Non
     """Disagreements of these kinds and severities; table: only those about one of our tables. Worst first."""
     found = load_table(POINTS).filter(pl.col("kind").is_in(list(kinds)), pl.col("severity").is_in(list(severities)))
     if table is not None:
-        wanted = set(describe(table).sources)
-        concerned = [bool(wanted & set(_labels(text))) for text in found["tables"]]
-        found = found.filter(pl.Series(concerned, dtype=pl.Boolean))
-    places = {name: place for place, name in enumerate(SEVERITIES)}
-    return found.sort(pl.col("severity").replace_strict(places, return_dtype=pl.Int64), "id", maintain_order=True)
+        labels = pl.col("tables").str.split(",").list.eval(pl.element().str.strip_chars())
+        found = found.filter(labels.list.set_intersection(list(describe(table).sources)).list.len() > 0)
+    return found.sort(pl.col("severity").cast(pl.Enum(SEVERITIES)), "id", maintain_order=True)
 
 
 def tables_of(labels: str) -> list[str]:
     """Our tables that come from the named tables of the paper, at most one for each label."""
-    found = []
-    for label in _labels(labels):
-        holding = [name for name in tables() if label in describe(name).sources and label != "text"]
-        found += holding[:1]
-    return list(dict.fromkeys(found))
-
-
-def _labels(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
+    named = [label.strip() for label in labels.split(",") if label.strip() != "text"]
+    holding = ([name for name in tables() if label in describe(name).sources] for label in named)
+    return list(dict.fromkeys(names[0] for names in holding if names))
 
 
 def runs() -> dict[str, Path]:
@@ -77,11 +66,6 @@ def runs() -> dict[str, Path]:
     except InputError:
         pass  # an empty store has nothing to offer
     return found
-
-
-def model_names() -> list[str]:
-    """Models whose cells can be compared."""
-    return list(paper_models())
 
 
 @dataclass(frozen=True)
@@ -109,9 +93,8 @@ def _compare(folder: Path, stands_for: str | None, _tables: object, _manifest: o
 def cells_of(comparison: Comparison, table: str) -> pl.DataFrame:
     """Published and measured values of one table, worst first, without the columns that say nothing there."""
     cells = comparison.cells.filter(table=table)
-    some = [name for name in (*KEYS, *OF_NOISE) if cells[name].null_count() < cells.height]
-    keys = [name for name in some if name in KEYS]
-    return cells.select(*keys, "published", "measured", "difference", "within", *some[len(keys) :])
+    keys, noise = ([name for name in names if cells[name].null_count() < cells.height] for names in (KEYS, OF_NOISE))
+    return cells.select(*keys, "published", "measured", "difference", "within", *noise)
 
 
 def in_words(comparison: Comparison, table: str | None = None) -> str:
@@ -123,7 +106,6 @@ def in_words(comparison: Comparison, table: str | None = None) -> str:
 def counts(comparison: Comparison) -> pl.DataFrame:
     """Per quantity: cells compared, within half a printed unit, tested against noise, beyond it, median relative
     difference, cells not measured."""
-    missing = pl.DataFrame(
-        list(comparison.missing.items()), schema={"quantity": pl.String, "not measured": pl.Int64}, orient="row"
-    )
+    schema = {"quantity": pl.String, "not measured": pl.Int64}
+    missing = pl.DataFrame(list(comparison.missing.items()), schema, orient="row")
     return summary(comparison).join(missing, on="quantity", how="full", coalesce=True).sort("quantity")
