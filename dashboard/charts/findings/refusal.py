@@ -51,7 +51,7 @@ def installed(points: pl.DataFrame, kind: str) -> str:
     names = {f"unedited_{kind}": "before", f"edited_{kind}": f"after {palette.title(own['selector'][0])}'s edits"}
     names[f"control_{kind}"] = "under random rows of the same layers"
     told = [
-        f"{own[column].mean():.0%} {name}" for column, name in names.items()
+        f"{sum(own[column]) / own.height:.0%} {name}" for column, name in names.items()
         if column in own.columns and own[column].null_count() == 0
     ]  # fmt: skip
     where = own["domain"][0] if own.height == 1 else f"means of {own.height} domains"
