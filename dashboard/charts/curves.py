@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -30,45 +29,28 @@ def curves(
     *,
     baseline: float | None,
     relative: bool = False,
-    overlay: pl.DataFrame | None = None,
-    overlay_baseline: float | None = None,
-    overlay_name: str = "",
     saturated: float | None = None,
 ) -> go.Figure:
     """Perplexity against the share of removed rows, on a linear axis of log10 that is labelled 10^n.
 
-    drawn, overlay: `series.points`. relative: divided by the unmasked model's perplexity (`baseline`,
-    nats); curves whose own is not known are left out then. Values that are not finite cannot be drawn; they
+    drawn: `series.points`. relative: divided by the unmasked model's perplexity (`baseline`,
+    nats); where that is not known nothing is drawn then. Values that are not finite cannot be drawn; they
     stand as arrows at the upper edge. Cells at a numerical ceiling do not stretch the axis: those beyond all others
     stand in a band above it. saturated: NLL above which the model is destroyed: the axis ends there, and what is above
     stands in order in a zone over it.
     """
-    overlay_name = html.escape(overlay_name)  # plotly reads tags in text
+    shift = subtracted(baseline, relative)
+    rows = drawn.filter(order=order) if shift is not None else drawn.clear()
+    base = shift or 0.0
     heights: list[float] = []
     ceilings: list[float] = []
-
-    def measured(rows: pl.DataFrame, base: float) -> None:
-        for nll, plateau in zip(rows["nll"], rows["plateau"], strict=True):
-            if nll is not None and math.isfinite(nll):
-                beyond = plateau or (saturated is not None and nll > saturated)
-                (ceilings if beyond else heights).append((nll - base) / LN10)
-
-    traces: list[dict[str, Any]] = []
-    layers: list[tuple[pl.DataFrame, float, str | None]] = []  # of this order; what is laid over has a name
-    shift = subtracted(baseline, relative)
-    if shift is not None:
-        layers.append((drawn.filter(order=order), shift, None))
-    other_shift = subtracted(overlay_baseline, relative)
-    if overlay is not None and other_shift is not None:
-        layers.append((overlay.filter(order=order), other_shift, overlay_name))
-    for part, base, over in layers:
-        measured(part, base)
-        by_selector = part.partition_by("selector", as_dict=True)
-        for selector in palette.in_order([selector for (selector,) in by_selector]):
-            traces.append(curve(by_selector[selector,], selector, base, over))
-    if overlay is not None:
-        traces.append(_overlay_key(overlay_name))
-    traces += _plateaus([(part, base) for part, base, _ in layers])
+    for nll, plateau in zip(rows["nll"], rows["plateau"], strict=True):
+        if nll is not None and math.isfinite(nll):
+            beyond = plateau or (saturated is not None and nll > saturated)
+            (ceilings if beyond else heights).append((nll - base) / LN10)
+    by_selector = rows.partition_by("selector", as_dict=True)
+    names = palette.in_order([selector for (selector,) in by_selector])
+    traces = [*(curve(by_selector[name,], name, base) for name in names), *_plateaus(rows, base)]
     looks = lines.layout(*ORDER_HEADINGS[order], HEIGHT, BOTTOM, top=TOP)
     looks["title"]["y"] = _TITLE_Y
     if baseline is not None and shift is not None:
@@ -90,7 +72,7 @@ def curves(
             else f"destroyed: perplexity above {formats.perplexity(saturated or 0)}"
         )
         top = ceiling_band(figure, text, spread=limit is not None)
-    _not_finite(figure, [part for part, _, _ in layers], top)
+    _not_finite(figure, rows, top)
     return figure
 
 
@@ -99,40 +81,26 @@ def subtracted(baseline: float | None, relative: bool) -> float | None:
     return baseline if relative else 0.0
 
 
-def curve(rows: pl.DataFrame, selector: str, base: float, over: str | None = None) -> dict[str, Any]:
-    """A selector's perplexities as a trace. base: taken from every NLL; over: as in `_line`."""
+def curve(rows: pl.DataFrame, selector: str, base: float) -> dict[str, Any]:
+    """A selector's perplexities as a trace. base: taken from every NLL."""
     heights = [(nll - base) / LN10 if math.isfinite(nll) else None for nll in rows["nll"].fill_null(math.nan)]
     return _line(
-        selector, rows, heights, [_hover(row) for row in rows.iter_rows(named=True)], over,
+        selector, rows, heights, [_hover(row) for row in rows.iter_rows(named=True)],
         error_y=axes.errors([None if error is None else error / LN10 for error in rows["error"]]),
         selected={"marker": {"size": 12}}, unselected=_STAYS,
     )  # fmt: skip
 
 
 def _line(
-    selector: str, rows: pl.DataFrame, y: Sequence[float | None], hover: Sequence[str], over: str | None, **more: Any
+    selector: str, rows: pl.DataFrame, y: Sequence[float | None], hover: Sequence[str], **more: Any
 ) -> dict[str, Any]:
-    """A selector's line over the rates of `rows`, as plotly takes it. over: the model or run that it is laid over the
-    others from, dotted and open; None for the others."""
+    """A selector's line over the rates of `rows`, as plotly takes it."""
     look = palette.style(selector)
-    label = look.title if over is None else f"{look.title} ({over})"
-    dash, symbol = (look.dash, look.symbol) if over is None else (palette.OVERLAY_DASH, f"{look.symbol}-open")
     return {
-        "type": "scatter", "x": rows["rate"].to_list(), "y": y, "name": label, "mode": "lines+markers",
-        "connectgaps": False, "legendgroup": selector, "showlegend": over is None,
-        "opacity": 1.0 if over is None else 0.75,
-        "line": {"color": look.colour, "width": 2 if over is None else 1.5, "dash": dash},
-        "marker": {"color": look.colour, "size": 7, "symbol": symbol},
-        "customdata": hover, "hovertemplate": f"<b>{label}</b><br>%{{customdata}}<extra></extra>", **more,
-    }  # fmt: skip
-
-
-def _overlay_key(name: str) -> dict[str, Any]:
-    """One legend entry for everything that is laid over: it has the selectors' colours."""
-    return {
-        "type": "scatter", "x": [None], "y": [None], "name": name, "mode": "lines+markers", "hoverinfo": "skip",
-        "line": {"color": palette.REFERENCE, "width": 1.5, "dash": palette.OVERLAY_DASH},
-        "marker": {"color": palette.REFERENCE, "size": 7, "symbol": "circle-open"},
+        "type": "scatter", "x": rows["rate"].to_list(), "y": y, "name": look.title, "mode": "lines+markers",
+        "connectgaps": False, "legendgroup": selector, "line": {"color": look.colour, "width": 2, "dash": look.dash},
+        "marker": {"color": look.colour, "size": 7, "symbol": look.symbol},
+        "customdata": hover, "hovertemplate": f"<b>{look.title}</b><br>%{{customdata}}<extra></extra>", **more,
     }  # fmt: skip
 
 
@@ -153,30 +121,25 @@ def _hover(row: dict[str, Any]) -> str:
     return "<br>".join(said)
 
 
-def _plateaus(layers: Sequence[tuple[pl.DataFrame, float]]) -> list[dict[str, Any]]:
+def _plateaus(rows: pl.DataFrame, base: float) -> list[dict[str, Any]]:
     """Rings around published cells that stand at a numerical ceiling."""
-    x: list[float] = []
-    y: list[float] = []
-    for frame, base in layers:
-        at_ceiling = frame.filter(pl.col("plateau") & pl.col("nll").is_finite())
-        x += at_ceiling["rate"].to_list()
-        y += [(nll - base) / LN10 for nll in at_ceiling["nll"]]
-    if not x:
+    at_ceiling = rows.filter(pl.col("plateau") & pl.col("nll").is_finite())
+    if at_ceiling.is_empty():
         return []
     ring = {"symbol": "circle-open", "size": 14, "color": palette.REFERENCE, "line": {"width": 1.5}}
     named = {"type": "scatter", "mode": "markers", "name": "at numerical ceiling", "hoverinfo": "skip"}
-    return [{**named, "x": x, "y": y, "marker": ring, "unselected": _STAYS}]
+    y = [(nll - base) / LN10 for nll in at_ceiling["nll"]]
+    return [{**named, "x": at_ceiling["rate"].to_list(), "y": y, "marker": ring, "unselected": _STAYS}]
 
 
-def _not_finite(figure: go.Figure, frames: Sequence[pl.DataFrame], top: float) -> None:
-    for frame in frames:
-        for row in frame.filter(~pl.col("nll").is_finite() | pl.col("nll").is_null()).iter_rows(named=True):
-            look = palette.style(row["selector"])
-            figure.add_scatter(
-                x=[row["rate"]], y=[top], mode="markers", showlegend=False, cliponaxis=False,
-                marker={"symbol": "arrow-up", "size": 13, "color": look.colour},
-                hovertemplate=f"<b>{look.title}</b>, {formats.rate(row['rate'])}: not finite<extra></extra>",
-            )  # fmt: skip
+def _not_finite(figure: go.Figure, rows: pl.DataFrame, top: float) -> None:
+    for row in rows.filter(~pl.col("nll").is_finite() | pl.col("nll").is_null()).iter_rows(named=True):
+        look = palette.style(row["selector"])
+        figure.add_scatter(
+            x=[row["rate"]], y=[top], mode="markers", showlegend=False, cliponaxis=False,
+            marker={"symbol": "arrow-up", "size": 13, "color": look.colour},
+            hovertemplate=f"<b>{look.title}</b>, {formats.rate(row['rate'])}: not finite<extra></extra>",
+        )  # fmt: skip
 
 
 def perplexity_axis(figure: go.Figure, heights: Sequence[float], relative: bool) -> float:
@@ -226,23 +189,18 @@ def ceiling_band(figure: go.Figure, text: str = "at or above the ceiling", *, sp
     return float(high + room)
 
 
-def gap(gap_rows: pl.DataFrame, overlay: pl.DataFrame | None = None, overlay_name: str = "") -> go.Figure:
+def gap(gap_rows: pl.DataFrame) -> go.Figure:
     """Log gap, NLL_MoRF - NLL_LeRF in nats, against the share of removed rows (`series.gaps`).
 
-    Where one of the two NLLs is at a numerical ceiling, the gap does not stretch the axis, as in `curves`. overlay: the
-    gaps of another model or run.
+    Where one of the two NLLs is at a numerical ceiling, the gap does not stretch the axis, as in `curves`.
     """
     figure = go.Figure()
-    overlay, overlay_name = gap_rows.clear() if overlay is None else overlay, html.escape(overlay_name)
-    for frame, over in ((gap_rows, None), (overlay, overlay_name)):
-        for selector in palette.in_order(frame["selector"].unique().to_list()):
-            rows = frame.filter(pl.col("selector") == selector)
-            figure.add_trace(_line(selector, rows, _finite(rows["log_gap"]), _gap_hover(rows), over))
-    if overlay.height:
-        figure.add_trace(_overlay_key(overlay_name))
+    for selector in palette.in_order(gap_rows["selector"].unique().to_list()):
+        rows = gap_rows.filter(pl.col("selector") == selector)
+        figure.add_trace(_line(selector, rows, _finite(rows["log_gap"]), _gap_hover(rows)))
     figure.add_hline(y=0, line=palette.DOTTED)
     figure.update_yaxes(title="log gap (nats per token)", zeroline=False)
-    drawn = pl.concat([gap_rows, overlay]).filter(pl.col("log_gap").is_finite())
+    drawn = gap_rows.filter(pl.col("log_gap").is_finite())
     apart = [0.0, *drawn.filter(~pl.col("at_ceiling"))["log_gap"]]
     room = max(0.06 * (max(apart) - min(apart)), 0.03)
     if max(drawn["log_gap"], default=0.0) > max(apart) + room:

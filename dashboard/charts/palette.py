@@ -2,8 +2,8 @@
 
 The colours have a contrast of at least 3:1 on white and on the dark background, and stay apart for
 people who see fewer colours (checked by a test with the model of Machado et al. 2009): the nine that the shipped
-results show well apart, the shelf's plainly. Dash and symbol alone tell the curves apart too. A line that is dotted
-means "laid over", so no selector owns that dash.
+results show well apart, the shelf's plainly. Dash and symbol alone tell the curves apart too. Lines that are no
+selector are dotted, so no selector owns that dash.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from hashlib import sha256
 
 import polars as pl
 
-OVERLAY_DASH = "dot"
 REFERENCE = "#808080"  # lines that are no selector: the unmasked model, zero
 TEXT_ON_LIGHT, TEXT_ON_DARK = "#555867", "#C3C6D0"  # small type in figures: at least 4.5:1 on its background
 DOTTED = {"color": REFERENCE, "width": 1, "dash": "dot"}

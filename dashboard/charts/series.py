@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from dashboard.charts import formats, palette
-from dashboard.charts.sortable import Cell, Row, Sortable, of_perplexity, of_rows, perplexity
+from dashboard.charts.sortable import Cell, Row, Sortable, of_rows, perplexity
 from engine.studies import estimate_words
 
 ORDER_TITLES = estimate_words.ORDER_TITLES
@@ -120,23 +120,6 @@ def value_table(curve_points: pl.DataFrame) -> Sortable:
         **{palette.title(name): cell(name) for name in selectors},
     }
     return of_rows(({"order": order, "rate": rate, **line} for (order, rate), line in lines.items()), columns)
-
-
-def gap_table(gap_rows: pl.DataFrame) -> Sortable:
-    """The gap for people: one row per selector and rate, printed gap and log gap."""
-
-    def gap(row: Row) -> float | None:
-        lerf, morf = perplexity(row["nll_lerf"]), perplexity(row["nll_morf"])
-        known = lerf is not None and morf is not None and not lerf == morf == math.inf
-        return morf - lerf if known else None  # type: ignore[operator]
-
-    return of_rows(gap_rows.iter_rows(named=True), {
-        "Selector": lambda row: palette.title(row["selector"]),
-        "Removed": (lambda row: formats.rate(row["rate"]), itemgetter("rate")),
-        "PPL LeRF": of_perplexity("nll_lerf"), "PPL MoRF": of_perplexity("nll_morf"),
-        "PPL MoRF − LeRF": (itemgetter("gap"), gap),
-        "log gap (nats)": lambda row: round(row["log_gap"], 2),
-    })  # fmt: skip
 
 
 def download_values(curve_points: pl.DataFrame, model: str, source: str) -> pl.DataFrame:

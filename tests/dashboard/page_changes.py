@@ -57,7 +57,7 @@ PAGES: dict[str, list[tuple[dict[str, str], dict[str, Change]]]] = {
     "curves": [
         ({}, {
             "selectors": several("selectors", "lrp", "ig"), "scale": switch("scale", "÷ unmasked"),
-            "gap": switch("view", "Gap"), "values": switch("view", "Values"), "models": switch("view", "Models"),
+            "gap": switch("view", "Gap"), "models": switch("view", "Models"),
         }),
     ],
     "where": [

@@ -43,14 +43,11 @@ def curves(**parameters):
     return app
 
 
-def click(app, selector, order, rate, *, laid_over=False):
+def click(app, selector, order, rate):
     """Clicks the point of a curve; returns the links with these settings, by their label."""
     figure = app.get("plotly_chart")[("lerf", "morf").index(order)]
     traces = json.loads(figure.proto.spec)["data"]
-    number = next(
-        place for place, one in enumerate(traces)
-        if one.get("legendgroup") == selector and (one.get("showlegend") is False) == laid_over
-    )  # fmt: skip
+    number = next(place for place, one in enumerate(traces) if one.get("legendgroup") == selector)
     point = traces[number]["x"].index(rate)
     select(app, figure, points=[{"curve_number": number, "point_index": point, "x": rate}])
     assert not app.exception
@@ -95,13 +92,10 @@ def test_the_link_to_live_edit_takes_the_scores_of_the_run(tmp_path):
         edits.mask_of(other, edit, lambda *_: None)
 
 
-def test_nothing_is_removed_at_0_and_what_is_laid_over_has_no_mask_here(folder):
+def test_nothing_is_removed_at_0(folder):
     app = curves(source="My results", folder=folder)
     assert not click(app, "ig", "lerf", 0.0)
     assert any("Nothing is removed" in one.value for one in app.caption)
-    over = curves(source="My results", folder=folder, overlay="Paper: Llama-3.2-1B")
-    assert over.selectbox(key="overlay").value == "Paper: Llama-3.2-1B"
-    assert not click(over, "lrp", "lerf", 0.3, laid_over=True)
     assert not click(curves(source="My results", folder=folder, selectors="Random"), "random", "lerf", 0.0)
 
 

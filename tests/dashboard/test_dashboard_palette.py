@@ -127,9 +127,9 @@ def test_dash_and_symbol_tell_selectors_apart_without_colour():
     looks = palette.STYLES.values()
     assert len({look.dash for look in looks}) >= 6
     assert len({look.symbol for look in looks}) == len(palette.STYLES)
-    assert palette.OVERLAY_DASH not in {look.dash for look in looks}
-    for look in looks:  # names that plotly knows, also as curves laid over have them
-        go.Scatter(marker={"symbol": [look.symbol, f"{look.symbol}-open"]}, line={"dash": look.dash})
+    assert palette.DOTTED["dash"] not in {look.dash for look in looks}
+    for look in looks:  # names that plotly knows
+        go.Scatter(marker={"symbol": look.symbol}, line={"dash": look.dash})
 
 
 def test_methods_say_what_every_selector_is():

@@ -197,7 +197,7 @@ PLACES = [
         pytest.param(name, given, marks=pytest.mark.long)
         for name, given in (
             ("overview", OF_AUDIT),
-            *[("curves", {**OF_AUDIT, "view": view}) for view in ("Gap", "Values", "Models", "Differences")],
+            *[("curves", {**OF_AUDIT, "view": view}) for view in ("Gap", "Models", "Differences")],
             *[("where", {**OF_AUDIT, "part": part}) for part in WHERE],
             *[("believed", {**OF_AUDIT, "part": part, "more": "true"}) for part in BELIEVED],
             ("tasks", OF_AUDIT),

@@ -49,7 +49,7 @@ def test_cells_read_as_their_texts_also_where_a_number_has_two():
     assert element.value["b"].to_list() == list("tuvwxyz")
 
 
-def test_published_perplexities_and_gaps_sort_by_number():
+def test_published_perplexities_sort_by_number():
     paper = results.read_paper()
     points = series.points(paper.frame, "Gemma-3-12B", ["lrp", "wanda"], ["lerf", "morf"], (0.0, 0.9))
     table = series.value_table(points)
@@ -59,5 +59,3 @@ def test_published_perplexities_and_gaps_sort_by_number():
     assert table.numbers.filter(Order="MoRF")["Wanda"].to_list() == pytest.approx([math.exp(value) for value in nll])
     assert table.texts["Wanda"].to_list()[-1] == "4.56×10²⁴¹ *"
     assert shown(on_a_page(table))["Wanda"].to_list()[-1] == "4.56×10²⁴¹ *"
-    gaps = series.gap_table(series.gaps(points))
-    assert {gaps.numbers[name].dtype for name in gaps.numbers.columns[1:]} == {pl.Float64()}

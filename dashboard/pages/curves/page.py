@@ -12,13 +12,12 @@ import streamlit as st
 from dashboard.charts import curves as curve_chart, formats, multiples, palette, series
 from dashboard.charts.findings import curves as findings
 from dashboard.pages.curves import differences, measures, parts, point
-from dashboard.show import grid, layout, selection, tools
+from dashboard.show import layout, selection, tools
 from dashboard.state import basket, offers, results, sources
 
-NOTHING = "Nothing"
 LINE = "Left, rows called unimportant go first: low is good. Right, those called important: high is good."
 MEASURES, PARTS = "Measures", "Parts"
-CURVES, GAP, VALUES, MODELS, DIFFERENCES = VIEWS = ("Curves", "Gap", "Values", "Models", "Differences")
+CURVES, GAP, MODELS, DIFFERENCES = VIEWS = ("Curves", "Gap", "Models", "Differences")
 HOW_TO_READ = (
     "Each curve removes more and more rows by one selector's ranking. A ranking that finds what matters stays "
     "low under LeRF (unimportant rows go first) and shoots up under MoRF (important rows go first). A click on a point "
@@ -30,7 +29,7 @@ INSTEAD = {"mean": "set to their mean", "resample": "taken from another window"}
 
 @dataclass(frozen=True)
 class Drawn:
-    """One model's curves from one source, ready to be drawn or laid over others."""
+    """One model's curves from one source, ready to be drawn."""
 
     name: str
     source: str
@@ -45,41 +44,28 @@ def render() -> None:
     if picked is None:
         return
     curves, under = (results.read_paper(), "") if picked.run is None else _intervention(picked.run)
-    offered = offers.offers(picked.kind, curves, picked.run)
-    shown = f"{picked.kind}: {picked.model}"
     further = {MEASURES: measures.STEM, PARTS: parts.STEM}
     views = (*VIEWS, *(name for name, stem in further.items() if picked.has(stem)))
     view = selection.switch("View", views, "view", default=CURVES, place=picked.bar)
     with picked.drawer():
-        overlay_name = selection.choose(
-            "Lay over", [NOTHING, *(name for name in offered if name != shown)], "overlay",
-            help_text="Thin dotted lines, open symbols, the same axes.",
-        )  # fmt: skip
-        drawn, overlay, orders, relative = _choose_points(picked.kind, curves, picked.model, offered.get(overlay_name))
+        drawn, orders, relative = _choose_points(picked.kind, curves, picked.model)
     if drawn.points.is_empty():
         st.info("Nothing is chosen: choose at least one selector and a range of rates that holds a measured point.")
         return
     if relative and view in (CURVES, MODELS):
-        shown_of = [one for one in (drawn, overlay) if one]
-        _say_without_baseline({one.name: series.unmasked_nll(one.curves.frame, one.model) for one in shown_of})
+        _say_without_baseline({drawn.name: series.unmasked_nll(curves.frame, drawn.model)})
     values = series.download_values(drawn.points, drawn.model, drawn.source)
-    notes = _notes(drawn, overlay)
+    notes, provenance = _notes(drawn), [curves.provenance]
     if under:
-        notes.insert(0, f"Rows changed by the intervention {under}; what is laid over is as its sweep is.")
-    provenance = [curves.provenance, *([overlay.curves.provenance] if overlay else [])]
+        notes.insert(0, f"Rows changed by the intervention {under}.")
     if view == CURVES:
-        _curves_tab(picked, drawn, overlay, orders, relative, under)
+        _curves_tab(picked, drawn, orders, relative, under)
         layout.how_to_read(HOW_TO_READ)
     elif view == GAP:
-        _gap_tab(picked, drawn, overlay)
-    elif view == VALUES:
-        _values_tab(drawn, overlay)
+        _gap_tab(picked, drawn)
     elif view == MODELS:
+        offered = offers.offers(picked.kind, curves, picked.run)
         beside = list(basket.chosen(offered).values()) or offers.beside(picked.kind, offered)
-        if overlay:
-            st.caption(
-                f"Every model has a panel of its own here; nothing is laid over: {layout.plain(overlay.source)}."
-            )
         values = _models_tab(beside, drawn, orders, relative)
         notes = ["Models differ in size, text and vocabulary: compare shapes, not heights."]
         notes += _starts([(offer.name, offer.curves) for offer in beside])
@@ -96,8 +82,6 @@ def render() -> None:
         with layout.told():
             values = differences.render(picked)
             notes, provenance = list(differences.NOTES), picked.provenance
-        if overlay:
-            st.caption("Differences are paired within one run, so that nothing of what is laid over is here.")
     name = f"curves-{tools.file_name(drawn.model)}"
     tools.end(values, name, *notes, *dict.fromkeys(provenance))
 
@@ -117,9 +101,7 @@ def _intervention(run: Path) -> tuple[results.Curves, str]:
     return found[name], name
 
 
-def _choose_points(
-    source: str, curves: results.Curves, model: str, other: offers.Offer | None
-) -> tuple[Drawn, Drawn | None, list[str], bool]:
+def _choose_points(source: str, curves: results.Curves, model: str) -> tuple[Drawn, list[str], bool]:
     """The remaining controls, and the points that they leave."""
     frame = curves.frame.filter(pl.col("model") == model)
     available = palette.in_order(frame["selector"].unique().to_list())
@@ -135,18 +117,8 @@ def _choose_points(
     orders = list(results.ORDERS) if order == "Both" else [order.lower()]
     orders = [name for name in orders if name in set(frame["order"])]
     relative = scale != "Perplexity"
-    drawn = Drawn(
-        formats.model_title(model), source, model, curves, series.points(frame, model, selectors, orders, rates)
-    )
-    if other is None:
-        return drawn, None, orders, relative
-    points = series.points(other.curves.frame, other.model, selectors, orders, rates)
-    return (
-        drawn,
-        Drawn(formats.model_title(other.model), other.name, other.model, other.curves, points),
-        orders,
-        relative,
-    )
+    points = series.points(frame, model, selectors, orders, rates)
+    return Drawn(formats.model_title(model), source, model, curves, points), orders, relative
 
 
 def _say_without_baseline(baselines: dict[str, float | None]) -> None:
@@ -158,9 +130,7 @@ def _say_without_baseline(baselines: dict[str, float | None]) -> None:
         )
 
 
-def _curves_tab(
-    picked: sources.Source, drawn: Drawn, overlay: Drawn | None, orders: list[str], relative: bool, under: str
-) -> None:
+def _curves_tab(picked: sources.Source, drawn: Drawn, orders: list[str], relative: bool, under: str) -> None:
     """under: the intervention that was chosen, "" where there is no choice."""
     zeroed = under in ("", results.ZERO)
     done = "" if zeroed else f" and are {INSTEAD.get(under, f'changed by {under}')}"
@@ -168,9 +138,7 @@ def _curves_tab(
     figures = {
         order: curve_chart.curves(
             drawn.points, order, relative=relative, baseline=unmasked,
-            overlay=overlay.points if overlay else None,
-            overlay_baseline=series.unmasked_nll(overlay.curves.frame, overlay.model) if overlay else None,
-            overlay_name=overlay.source if overlay else "", saturated=drawn.curves.saturated_above,
+            saturated=drawn.curves.saturated_above,
         )
         for order in orders
     }  # fmt: skip
@@ -187,39 +155,16 @@ def _curves_tab(
                 )  # fmt: skip
 
 
-def _gap_tab(picked: sources.Source, drawn: Drawn, overlay: Drawn | None) -> None:
+def _gap_tab(picked: sources.Source, drawn: Drawn) -> None:
     gaps = series.gaps(drawn.points)
     if gaps.is_empty():
         st.info("The gap needs both orders: choose “Both” and at least one selector measured in both.")
         return
-    other = series.gaps(overlay.points) if overlay else gaps.clear()
-    over = overlay.source if overlay else ""
-    if overlay and other.is_empty():
-        st.info(f"Not drawn: {layout.plain(over)}. A gap needs both orders, and it was measured in one.")
     with picked.hero():
         tools.show(
-            curve_chart.gap(gaps, other, over), f"{tools.file_name(drawn.model)}-gap", finding=findings.gap(gaps),
+            curve_chart.gap(gaps), f"{tools.file_name(drawn.model)}-gap", finding=findings.gap(gaps),
             below="NLL(MoRF) − NLL(LeRF): large is good, below 0 is inverted", hero=True,
         )  # fmt: skip
-    grid.show(series.gap_table(gaps), height=320, alt=f"Gaps of {drawn.name}")
-    if other.height:
-        st.caption(layout.plain(over))
-        grid.show(series.gap_table(other), alt=f"Gaps of {over}")
-
-
-def _values_tab(drawn: Drawn, overlay: Drawn | None) -> None:
-    _values(drawn.name, drawn.points)
-    if overlay:
-        st.caption(layout.plain(overlay.source))
-        _values(overlay.source, overlay.points)
-
-
-def _values(name: str, points: pl.DataFrame) -> None:
-    if points.is_empty():
-        st.info("None of the chosen selectors, orders and rates was measured here.")
-        return
-    table = series.value_table(points)
-    grid.show(table, height=min(38 + 35 * table.numbers.height, 720), alt=f"Perplexities of {name}")
 
 
 def _models_tab(beside: list[offers.Offer], drawn: Drawn, orders: list[str], relative: bool) -> pl.DataFrame:
@@ -251,30 +196,26 @@ def _models_tab(beside: list[offers.Offer], drawn: Drawn, orders: list[str], rel
     return pl.concat(values)
 
 
-def _notes(drawn: Drawn, overlay: Drawn | None) -> list[str]:
-    shown = [drawn.points] + ([overlay.points] if overlay else [])
-    notes = []
-    broken = sum(frame.filter(pl.col("nll").is_null() | ~pl.col("nll").is_finite()).height for frame in shown)
-    if broken:
-        notes.append(f"{broken} value(s) are not finite: arrows at the upper edge, ∞ or – in the tables.")
-    if any(frame["plateau"].any() for frame in shown):
-        notes.append("Ringed, * in the table: published cells at a numerical ceiling; only their order counts.")
+def _notes(drawn: Drawn) -> list[str]:
+    points, notes = drawn.points, []
+    if broken := points.filter(pl.col("nll").is_null() | ~pl.col("nll").is_finite()).height:
+        notes.append(f"{broken} value(s) are not finite: arrows at the upper edge.")
+    if points["plateau"].any():
+        notes.append("Ringed: published cells at a numerical ceiling; only their order counts.")
     limit = drawn.curves.saturated_above
-    if limit is not None and any(value is not None and value > limit for value in drawn.points["nll"]):
+    if limit is not None and any(value is not None and value > limit for value in points["nll"]):
         notes.append(
             "Grey zone: the model is destroyed, its NLL more than half-way to that of uniform predictions. Differences "
             "there mean nothing."
         )
-    if drawn.points["seeds"].max() not in (None, 1):
+    if points["seeds"].max() not in (None, 1):
         notes.append(
             "Random is the mean NLL of its seeds with their standard deviation; other error bars are the standard "
             f"error over {drawn.curves.errors}."
         )
-    elif drawn.points["error"].null_count() < drawn.points.height:
+    elif points["error"].null_count() < points.height:
         notes.append(f"Error bars: standard error over {drawn.curves.errors}.")
-    if overlay and overlay.model != drawn.model:
-        notes.append(f"Two models are drawn ({drawn.name}, {overlay.name}): compare shapes, not heights.")
-    return notes + _starts([(one.source, one.curves) for one in (drawn, overlay) if one])
+    return notes
 
 
 def _starts(shown: Sequence[tuple[str, results.Curves]]) -> list[str]:

@@ -37,7 +37,7 @@ def clickable(picked: Source) -> bool:
 
 
 def clicked(figures: Mapping[str, go.Figure]) -> list[Point]:
-    """The points of these figures, by order, that were clicked before this run; none of what is laid over or pinned."""
+    """The points of these figures, by order, that were clicked before this run."""
     found = []
     for order, figure in figures.items():
         for point in tools.clicked(key_of(order))[-1:]:

@@ -8,7 +8,7 @@ from typing import Literal
 import polars as pl
 import streamlit as st
 
-from dashboard.charts import formats, palette, refusal_rates, refusal_values as refusals
+from dashboard.charts import formats, refusal_rates, refusal_values as refusals
 from dashboard.charts.findings import refusal as findings
 from dashboard.chat import edits
 from dashboard.pages.refusal import reply_pairs
@@ -28,9 +28,7 @@ def detail(source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | N
     with st.container(horizontal=True):
         _try_it(source, cell)
         if source.has(reply_pairs.STEM):
-            parameters = {"section": "Replies", "reply_selector": palette.title(cell["selector"])}
-            parameters["reply_domain"] = palette.capital(cell["domain"])
-            menu.link("Its replies", "refusal", parameters, icon=":material/forum:")
+            st.button("Its replies", icon=":material/forum:", type="tertiary", on_click=_to_replies, args=(cell,))
     transfer = optional(source, "transfer")
     changes = refusals.rate_changes(cell, before, point, transfer, published=source.published)
     figure, told = refusal_rates.changes(changes), findings.changes(changes)
@@ -43,6 +41,11 @@ def detail(source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | N
     cut_off = refusals.cut_off(optional(source, "refusal_sweep"), transfer, cell)
     if cut_off:
         layout.footnote(cut_off)
+
+
+def _to_replies(cell: refusals.Row) -> None:
+    chosen = {"section": "Replies", "reply_selector": cell["selector"], "reply_domain": cell["domain"]}
+    st.session_state.update(chosen)
 
 
 def _badges(cell: refusals.Row, point: refusals.Row | None) -> None:

@@ -42,10 +42,7 @@ def draw(stage: DeltaGenerator, bar: DeltaGenerator) -> None:
             shown = _quality(found, stage, bar) if view == QUALITY else disagreements.section(found)
     layout.how_to_read(HOW_TO_READ)
     _try_one()
-    if found is None:
-        _how_to()
-    else:
-        selection.more(_how_to)
+    selection.more(_how_to)
     name = "judge-rates" if view == QUALITY else "judge-disagreements"
     tools.end(shown, name, found.provenance if found else "")
 
