@@ -14,12 +14,12 @@ from dashboard.charts.formats import LN10
 from dashboard.charts.lines import finished, perplexity_scale
 
 CONTROL_TITLES = {
-    "lrp_layer_matched": "LRP, layer-matched",
-    "ig_layer_matched": "IG, layer-matched",
-    "rank_randomised": "Rank-randomised null",
-    "intersection": "LRP ∩ IG",
-    "veto_lrp": "VETO-LRP",
-    "veto_ig": "VETO-IG",
+    "lrp_layer_matched": "Random, LRP's layers",
+    "ig_layer_matched": "Random, IG's layers",
+    "rank_randomised": "Consensus-2, IG shuffled",
+    "intersection": "Rows of both",
+    "veto_lrp": "LRP without IG's",
+    "veto_ig": "IG without LRP's",
 }
 _CONTROL_ORDER = ("consensus2", "lrp", "ig", *CONTROL_TITLES, "random")
 _CONTROL_COLOUR = "#3F7FBF"  # the controls' own mark; their references have their selectors' looks

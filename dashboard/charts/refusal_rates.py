@@ -60,7 +60,7 @@ def controls(point: Row, seeds: pl.DataFrame | None) -> go.Figure:
     if point.get("unedited_malign") is not None:
         axes.level(figure, "unedited", x=point["unedited_malign"])
     heading, below = "The edit beside random masks", "as many rows, not searched"
-    return dots.finished(figure, names, "malign refusal", heading, below, row_px=50, bottom=50, axis=dots.SHARE)
+    return dots.finished(figure, names, "risk prompts refused", heading, below, row_px=50, bottom=50, axis=dots.SHARE)
 
 
 def _control_marks(point: Row, seeds: pl.DataFrame | None, kind: str, prefix: str) -> list[tuple[float, str]]:

@@ -29,7 +29,7 @@ def among_draws(line: Row, draws: pl.DataFrame) -> go.Figure:
     labels = ["The edit", "Random draws,<br>searched alike"]
     heading = "The edit among random draws with their own grid"
     below = "line: 95% prediction interval of a further draw"
-    return dots.finished(figure, labels, "malign refusal", heading, below, row_px=60, bottom=50, axis=dots.SHARE)
+    return dots.finished(figure, labels, "risk prompts refused", heading, below, row_px=60, bottom=50, axis=dots.SHARE)
 
 
 def told(line: Row) -> str:

@@ -119,17 +119,16 @@ def reversal(table: pl.DataFrame, domain: str) -> go.Figure:
         look, rows = palette.style(selector), list(part.filter(selector=selector).iter_rows(named=True))
         marks = []
         for row in rows:
-            rescued = "<br>rescued, relaxed benign limit" if row["rescue"] else ""
-            told = (
-                f"<b>{look.title}</b>, {html.escape(row['model'])}<br>malign refusal {percent(row['malign'])}{rescued}"
-            )
+            rescued = "<br>rescued, relaxed limit of harmless prompts" if row["rescue"] else ""
+            told = f"<b>{look.title}</b>, {html.escape(row['model'])}"
+            told += f"<br>risk prompts refused {percent(row['malign'])}{rescued}"
             marks.append(dots.Dot(models.index(row["model"]), row["malign"], told))
         dots.add(figure, look.title, marks, look.colour, look.symbol)
         named = ["rescue" if row["rescue"] else "" for row in rows]
         figure.data[-1].update(mode="markers+text", text=named, textposition="top center")
     heading, below = f"Which method installs more refusal? {palette.capital(domain)}", "each at its own operating point"
     return dots.finished(
-        figure, [_short(model) for model in models], "malign refusal after the edit", heading, below, row_px=40,
+        figure, [_short(model) for model in models], "risk prompts refused after the edit", heading, below, row_px=40,
         bottom=_BOTTOM, axis=dots.SHARE,
     )  # fmt: skip
 

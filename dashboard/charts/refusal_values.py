@@ -219,7 +219,7 @@ def rate_columns() -> dict[str, tuple[Cell, Cell]]:
     """Malign and benign refusal, before and after."""
     return {
         f"{name} {when}": rate_column(f"{state}_{kind}")
-        for kind, name in (("malign", "Malign"), ("benign", "Benign"))
+        for kind, name in (("malign", "Risk"), ("benign", "Harmless"))
         for state, when in (("unedited", "before"), ("edited", "after"))
     }
 

@@ -135,8 +135,8 @@ def test_controls_that_are_not_finite_have_no_mark():
     figure = controls_chart.dumbbells(broken)
     assert all(math.isfinite(value) for trace in figure.data for value in trace.x)
     assert len(figure.layout.yaxis.ticktext) == len(whole.layout.yaxis.ticktext)
-    assert sum("LRP ∩ IG</b><br>" in (trace.hovertemplate or "") for trace in whole.data) == 1
-    assert not any("LRP ∩ IG</b><br>" in (trace.hovertemplate or "") for trace in figure.data)
+    assert sum("Rows of both</b><br>" in (trace.hovertemplate or "") for trace in whole.data) == 1
+    assert not any("Rows of both</b><br>" in (trace.hovertemplate or "") for trace in figure.data)
     assert all(map(math.isfinite, figure.layout.xaxis.range))
     none = controls_chart.dumbbells(table.with_columns(nll=pl.lit(math.nan)))
     assert not none.data

@@ -167,7 +167,7 @@ def test_controls_in_words():
     lost = answers(veto_lrp=("equal", False), intersection=("equal", False))
     sentence = controls.at_equal_size(lost, "LeRF at 30%")
     assert sentence.startswith("No control beats Consensus-2 at equal size beyond the errors")
-    assert sentence.endswith("LRP ∩ IG and VETO-LRP only by removing fewer rows")
+    assert sentence.endswith("Rows of both and LRP without IG's only by removing fewer rows")
     means = {}
     for row in shipped("controls", 0.3):
         if row["order"] == "lerf" and row["size_matched_to"] is None:

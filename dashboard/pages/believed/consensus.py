@@ -49,8 +49,8 @@ def show(source: Source) -> Drawn:
     if chosen["rows_removed"].null_count() == chosen.height:
         st.caption(
             "Published: the paper does not print how many rows each control removes, nor references of the same "
-            "size. Intersection and vetoes remove fewer rows than the rate says, so their low perplexity is no "
-            "evidence by itself."
+            "size. Rows of both, and of one without the other's, are fewer than the rate says, so that a low "
+            "perplexity of theirs is no evidence by itself."
         )
     return Drawn(chosen, lambda: _more(source, answers))
 

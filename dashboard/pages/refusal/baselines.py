@@ -48,7 +48,7 @@ def _settings(rows: pl.DataFrame) -> Sortable:
 
 PART = Part(
     show, (STEM,),
-    "Each way at its strongest setting within the same limits of benign refusal and perplexity, which were met on the "
-    "calibration prompts. KL: how far the next token's distribution moves on the unedited model's own replies to "
-    "harmless prompts, in nats per token.",
+    "Each way at its strongest setting within the same limits of harmless prompts refused and perplexity, which "
+    "were met on the calibration prompts. KL: how far the next token's distribution moves on the "
+    "unedited model's own replies to harmless prompts, in nats per token.",
 )  # fmt: skip

@@ -53,7 +53,7 @@ def _badges(cell: refusals.Row, point: refusals.Row | None) -> None:
     if point is not None:
         badges.append(":blue-badge[operating point]")
     if cell["rescue"]:
-        badges.append(":orange-badge[rescue: chosen under a relaxed benign limit]")
+        badges.append(":orange-badge[rescue: chosen under a relaxed limit of harmless prompts]")
     if not cell["feasible"]:
         badges.append(":red-badge[not feasible]")
     if badges:

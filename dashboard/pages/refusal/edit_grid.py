@@ -126,11 +126,11 @@ def _points(source: Source, points: pl.DataFrame) -> None:
     table = refusals.point_table(points, optional(source, "specificity"))
     grid.show(table)
     layout.footnote(
-        "Each rate with Wilson's 95% interval. Optimism: malign refusal on the pairs that the point was chosen on "
-        "minus that on the held-out pairs.",
-        "Random masks, mean: the paper's figure, malign refusal under a few random masks with as many rows in every "
-        "layer that were not searched; gain: the edit minus that, no test. Rank and p: among random draws with a grid "
-        "and a choice of their own (`refusal draws`), – where they were not measured.",
+        "Each rate with Wilson's 95% interval. Optimism: risk prompts refused on the pairs that the point was chosen "
+        "on minus those on the held-out pairs.",
+        "Random masks, mean: the paper's figure, risk prompts refused under a few random masks with as many rows in "
+        "every layer that were not searched; gain: the edit minus that, no test. Rank and p: among random draws with "
+        "a grid and a choice of their own (`refusal draws`), – where they were not measured.",
         "Rescue: no cell refused at most 10% of the harmless prompts, so the limit was relaxed for this one.",
         "A point at the grid's edge may have a better one beyond it, which was not searched."
         if refusals.EDGE in table.numbers.columns
@@ -185,7 +185,9 @@ def _caption(drawn: pl.DataFrame, which: str, *, held_out: bool, published: bool
     if which == GRID:
         parts.append(f"{feasible} feasible (few harmless prompts refused, perplexity under the cap)")
     if rescued:
-        parts.append(f"{rescued} rescued: chosen under a relaxed benign limit, since no cell met the strict one")
+        parts.append(
+            f"{rescued} rescued: chosen under a relaxed limit of harmless prompts, since no cell met the strict one"
+        )
     if which == CHOSEN:
         parts.append(
             "every selector's operating point of a domain"
