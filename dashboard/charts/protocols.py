@@ -1,20 +1,17 @@
-"""Protocols: who is before whom in how many of them, and one area per selector and intervention."""
+"""Protocols: who is before whom in how many of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import cycle
 from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard.charts import axes, dots, palette
+from dashboard.charts import palette
 from dashboard.charts.matrix import matrix
 
 UNITS = {"row": "Rows", "neuron": "Neurons", "head": "Heads", "expert": "Experts"}
-METRICS = {"nll": "NLL", "kl": "KL to the unedited model", "top1": "Top-1 agreement"}
-_SYMBOLS = ("circle", "diamond", "square", "cross", "x", "triangle-up")
 Row = Mapping[str, Any]
 
 
@@ -57,45 +54,3 @@ def heading(claims: pl.DataFrame) -> str:
         f"{every} of {of} orders {'holds' if every == 1 else 'hold'} under every protocol; {overturned} "
         f"{'turns' if overturned == 1 else 'turn'} around under some"
     )
-
-
-def areas(table: pl.DataFrame, heading_text: str, below: str) -> go.Figure:
-    """Per selector a mark with its interval for every intervention. table: `protocols_areas` of one unit and metric."""
-    selectors = palette.in_order(table["selector"].to_list())
-    looks = [palette.style(name) for name in selectors]
-    interventions = table["intervention"].unique(maintain_order=True).to_list()
-    rows = {(row["selector"], row["intervention"]): row for row in table.iter_rows(named=True)}
-    figure = go.Figure()
-    for name, symbol, shift in zip(interventions, cycle(_SYMBOLS), dots.shifts(len(interventions)), strict=False):
-        mine = [rows.get((selector, name), {}) for selector in selectors]
-        marks = [
-            dots.Dot(
-                place + shift, row.get("area"), f"<b>{look.title}</b>, {name}<br>{area_text(row)}",
-                row.get("area_low"), row.get("area_high"),
-            )
-            for place, (look, row) in enumerate(zip(looks, mine, strict=True))
-        ]  # fmt: skip
-        dots.add(figure, name, marks, [look.colour for look in looks], symbol, size=10)
-    figure.add_vline(0, line=palette.DOTTED)
-    title = "area between MoRF and LeRF / random's area"
-    titles = [look.title for look in looks]
-    return dots.finished(figure, titles, title, heading_text, below, row_px=38, bottom=110)
-
-
-def best(table: pl.DataFrame) -> list[tuple[str, str]]:
-    """Per intervention the selector with the largest area, where there is one."""
-    found = []
-    for intervention in table["intervention"].unique(maintain_order=True):
-        own = table.filter(pl.col("area").is_finite(), intervention=intervention)
-        if own.height:
-            found.append((intervention, own.sort("area", descending=True, maintain_order=True)["selector"][0]))
-    return found
-
-
-def area_text(row: Row) -> str:
-    """`1.23 (1.10 to 1.36)`, `–` where there is none."""
-    value, low, high = (axes.finite(row.get(name)) for name in ("area", "area_low", "area_high"))
-    if value is None:
-        return "–"
-    shown = f"{value:.2f}" if low is None or high is None else f"{value:.2f} ({low:.2f} to {high:.2f})"
-    return shown.replace("-", "−")

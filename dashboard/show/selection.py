@@ -71,11 +71,10 @@ def switch(
     default: Option,
     title: Callable[[Option], str] = str,
     help_text: str | None = None,
-    keep: bool = False,
     place: DeltaGenerator | None = None,
 ) -> Option:
-    """One of few, all in sight. keep, place: as in `choose`."""
-    setting = Setting(key, options.__contains__, default, shared=key if keep else None)
+    """One of few, all in sight. place: as in `choose`."""
+    setting = Setting(key, options.__contains__, default)
     value: Option = _kept(
         setting, _at(place).segmented_control, label, options, default=default, format_func=title, required=True,
         help=help_text, wrap=True,
@@ -88,9 +87,7 @@ def _any(_: object) -> bool:
     return True
 
 
-def choose_several(
-    label: str, options: Sequence[str], key: str, *, title: Callable[[str], str] = str, help_text: str | None = None
-) -> list[str]:
+def choose_several(label: str, options: Sequence[str], key: str, *, title: Callable[[str], str] = str) -> list[str]:
     """Any of many; all at first. Another page or source with this key starts with the same choice, as far as it has it.
 
     All stays all, also where there are more to choose from.
@@ -99,7 +96,7 @@ def choose_several(
     several.start()
     chosen = st.pills(
         label, options, selection_mode="multi", default=list(options), key=key, format_func=title,
-        bind="query-params", help=help_text, wrap=True, on_change=several.changed,
+        bind="query-params", wrap=True, on_change=several.changed,
     )  # fmt: skip
     several.note(chosen)
     return chosen
@@ -172,6 +169,15 @@ def tabs(labels: Sequence[str], key: str) -> list[Any]:
     return list(made)
 
 
+def turned(pages: int, key: str, of: object) -> int:
+    """The page of a long list, from 1. Another list (`of`) starts at page 1 again, a link keeps its page."""
+    before = st.session_state.get(f"{key}-of")
+    st.session_state[f"{key}-of"] = of
+    if before not in (None, of) or not 1 <= st.session_state.get(key, 1) <= pages:
+        st.session_state[key] = 1
+    return st.pagination(pages, key=key, bind="query-params")
+
+
 def more(draw: Callable[[], object]) -> None:
     """What is asked for less often, folded below the page's first figures, and drawn when it is unfolded."""
     fold = st.expander("More", key=MORE, on_change="rerun", bind="query-params")
@@ -197,15 +203,13 @@ def text(
     return value
 
 
-def prompt(
-    label: str, key: str, limit: int, *, default: str = "", height: int = 80, placeholder: str | None = None
-) -> str:
+def prompt(label: str, key: str, limit: int, *, height: int = 80, placeholder: str | None = None) -> str:
     """Text of at most `limit` characters; empty, and a line that says why, where there is more.
 
     Streamlit's own limit ignores what is pasted beyond it without a word.
     """
-    setting = Setting(key, _any, default)
-    value = str(_kept(setting, st.text_area, label, default, height=height, placeholder=placeholder))
+    setting = Setting(key, _any, "")
+    value = str(_kept(setting, st.text_area, label, "", height=height, placeholder=placeholder))
     if len(value) <= limit:
         return value
     st.warning(f"{label}: {len(value):,} characters are too many. Shorten it to {limit:,}; nothing of it is used now.")

@@ -74,6 +74,14 @@ class Source:
         self._lines.append(found.provenance)
         return found.frame
 
+    def optional(self, stem: str) -> pl.DataFrame | None:
+        """A table that not every folder has; None, and a line where it is damaged."""
+        found = None
+        if self.has(stem):
+            with layout.told():
+                found = self.all_models(stem).filter(pl.col("model") == self.model)
+        return found
+
     @property
     def provenance(self) -> list[str]:
         """One line per origin of what was read so far."""

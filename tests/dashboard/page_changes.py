@@ -76,7 +76,7 @@ PAGES: dict[str, list[tuple[dict[str, str], dict[str, Change]]]] = {
         }),
         ({"part": "Dangerous groups", "more": "true"}, {}),
         ({"part": "Single units", "more": "true"}, {"absolute": switch("single_effects", "Absolute")}),
-        ({"part": "Protocols", "more": "true"}, {"metric": switch("protocol_metric", "kl")}),
+        ({"part": "Protocols", "more": "true"}, {}),
         ({"part": "Exact controls", "more": "true"}, {"measure": switch("exact_measure", "jaccard")}),
     ],
     "tasks": [({}, {"task": box("task", "boolq"), "all": box("task", "Every task")})],

@@ -23,7 +23,6 @@ from dashboard.charts import (
     learn,
     lines,
     parts,
-    protocols,
     refusal_baselines,
     refusal_edits,
     refusal_rates,
@@ -234,16 +233,6 @@ def between_draws() -> Drawn:
     return figure, [("LRP", "x", 0, *ENDS[1]), ("Wanda", "x", 1, *ENDS[0])]
 
 
-def areas() -> Drawn:
-    numbers = {("lrp", "zero"): ENDS[0], ("ig", "zero"): ENDS[1], ("lrp", "mean"): ENDS[2], ("ig", "mean"): BARE}
-    rows = [(*key, *mine) for key, mine in numbers.items()]
-    frame = pl.DataFrame(rows, schema=["selector", "intervention", *columns("area")], orient="row")
-    places = {"lrp": 0, "ig": 1}
-    return protocols.areas(frame, "h", "b"), [
-        (intervention, "x", places[name], *mine) for (name, intervention), mine in numbers.items()
-    ]
-
-
 def judged_rates() -> Drawn:
     rows = [
         {"source": source, "judge": judge, "measure": measure, "replies": 50, "cases": 5}
@@ -331,7 +320,7 @@ CASES = {
     "depth share": (lambda: against_own_layers(True),), "own layers": (lambda: against_own_layers(False),),
     "controls": (dumbbells, NOTHING), "learn": (refused_bars, VALUE),
     "singles and sets": (lambda: single_rows(True),), "singles alone": (lambda: single_rows(False),),
-    "between draws": (between_draws,), "areas": (areas,), "judges": (judged_rates,),
+    "between draws": (between_draws,), "judges": (judged_rates,),
     "budget": (removal_budgets, VALUE), "parts": (restored, NOTHING),
     "lines": (lambda: lines_of("number"), VALUE),
     "lines of perplexity": (lambda: lines_of("perplexity"), NOTHING), "curve": (perplexity_curve, NOTHING),

@@ -34,8 +34,7 @@ def show(source: Source) -> Drawn:
         return Drawn(table, notes=(note,))
     with layout.told():
         _disjoint(source)
-    table = source.table("stability") if source.has("stability") else None
-    return Drawn(table, lambda: _nested(source), (NESTED,))
+    return Drawn(source.optional("stability"), lambda: _nested(source), (NESTED,))
 
 
 def _nested(source: Source) -> None:

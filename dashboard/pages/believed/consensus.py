@@ -76,16 +76,12 @@ def _rank_distribution(table: pl.DataFrame) -> None:
 
 def _answers(source: Source, order: str, rate: float) -> Answers | None:
     """Does a control beat Consensus-2 at equal size? None where no differences were measured."""
-    if not source.has("control_differences"):
+    differences = source.optional("control_differences")
+    if differences is None:
         return None
-    with layout.told():
-        differences = source.table("control_differences").filter(
-            pl.col("order") == order, (pl.col("rate") - rate).abs() < 1e-9
-        )
-        drawn = source.table("draw_sweep") if source.has("draw_sweep") else None
-        found = {answer.control: answer for answer in control_answers(differences, drawn)}
-        return (found, has_blocks(differences)) if found else None
-    return None
+    differences = differences.filter(pl.col("order") == order, (pl.col("rate") - rate).abs() < 1e-9)
+    found = {answer.control: answer for answer in control_answers(differences, source.optional("draw_sweep"))}
+    return (found, has_blocks(differences)) if found else None
 
 
 def _finding(chosen: pl.DataFrame, answers: Answers | None, when: str) -> str:

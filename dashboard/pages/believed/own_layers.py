@@ -17,7 +17,7 @@ ORDERS = ("LeRF", "MoRF")
 
 def show(source: Source) -> Drawn:
     """Differences to the own controls, and the share that depths explain; folded, the numbers."""
-    table = with_draws(source.table("specific"), source.table("draw_sweep") if source.has("draw_sweep") else None)
+    table = with_draws(source.table("specific"), source.optional("draw_sweep"))
     with source.bar:
         order = selection.switch("Order", ORDERS, "specific_order", default="LeRF").lower()
         chosen = table.filter(pl.col("order") == order)

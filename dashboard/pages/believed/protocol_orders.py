@@ -6,7 +6,7 @@ import polars as pl
 import streamlit as st
 
 from dashboard.charts import palette, protocols
-from dashboard.show import layout, selection, tools
+from dashboard.show import layout, tools
 from dashboard.state.parts import Drawn, Part
 from dashboard.state.sources import Source
 from engine.studies.protocols.protocol_claims import ALL, CONTESTED, OVERTURNED, UNDECIDED, UNOPPOSED, summary
@@ -18,7 +18,7 @@ _WORDS = {
 
 
 def show(source: Source) -> Drawn:
-    """The orders of all pairs; folded, every claim and the areas. Returns the claims."""
+    """The orders of all pairs; folded, every claim. Returns the claims."""
     claims = source.table("protocols_claims")
     heading = protocols.heading(claims)
     with source.hero():
@@ -31,8 +31,6 @@ def show(source: Source) -> Drawn:
 
 def _more(source: Source, claims: pl.DataFrame) -> None:
     st.dataframe(_table(claims), hide_index=True, alt="Every pair of selectors: what the protocols say of their order")
-    with layout.told():
-        _areas(source.table("protocols_areas"))
     with layout.told():
         _units(source.table("protocols_units"))
 
@@ -56,32 +54,6 @@ def _table(claims: pl.DataFrame) -> pl.DataFrame:
         pl.col("from_paper").alias("Paper's protocol says so"),
         pl.col("overturned_by").fill_null("").alias("The other way round under"),
     )  # fmt: skip
-
-
-def _areas(table: pl.DataFrame) -> None:
-    units = [kind for kind in protocols.UNITS if kind in set(table["unit_kind"])]
-    metrics = [metric for metric in protocols.METRICS if metric in set(table["metric"])]
-    with st.container(horizontal=True, gap="medium"):
-        unit = selection.switch(
-            "Units", units, "protocol_unit", default=units[0], title=lambda one: protocols.UNITS[one]
-        )
-        metric = selection.switch(
-            "Metric", metrics, "protocol_metric", default=metrics[0], title=lambda one: protocols.METRICS[one]
-        )
-    chosen = table.filter(unit_kind=unit, metric=metric)
-    best = protocols.best(chosen)
-    if not best:
-        st.info("No area can be told here: without random, or where random removal does no harm.")
-        return
-    first = {selector for _, selector in best}
-    heading = (
-        f"{palette.title(best[0][1])} has the largest area under every intervention"
-        if len(first) == 1 and len(best) > 1
-        else "Largest area: " + ", ".join(f"{palette.title(selector)} ({name})" for name, selector in best)
-    )
-    below = f"{protocols.UNITS[unit].lower()}, {protocols.METRICS[metric]}; 0 knows nothing; bars: 95% intervals"
-    tools.show(protocols.areas(chosen, heading, below), "protocol-areas", key="protocol-areas", finding=heading)
-    tools.say_not_finite(chosen["area"].fill_null(float("nan")))
 
 
 def _units(table: pl.DataFrame) -> None:

@@ -37,7 +37,7 @@ def render(picked: sources.Source) -> pl.DataFrame:
     whole = picked.table("differences")
     rates = sorted(set(whole["rate"]))
     rate = selection.rate("Rows removed", rates, "difference_rate", default=0.3, place=picked.bar, shared="rate")
-    drawn = picked.table("draw_sweep") if picked.has("draw_sweep") else None
+    drawn = picked.optional("draw_sweep")
     lerf, gaps = (chart.over_seeds(whole, kind, rate, drawn) for kind in ("lerf", "gap"))
     if lerf.height:
         apart = sum(map(chart.apart, lerf.iter_rows(named=True)))

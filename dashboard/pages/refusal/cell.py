@@ -12,7 +12,6 @@ from dashboard.charts import formats, refusal_rates, refusal_values as refusals
 from dashboard.charts.findings import refusal as findings
 from dashboard.chat import edits
 from dashboard.pages.refusal import reply_pairs
-from dashboard.pages.refusal.specificity import optional
 from dashboard.show import layout, menu, tools
 from dashboard.state import sources
 from engine.records.manifest import read_manifest
@@ -24,12 +23,12 @@ def detail(source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | N
     before = refusals.unedited(cells, cell["selector"], cell["domain"])
     layout.section(layout.plain(refusals.cell_title(cell)))
     _badges(cell, point)
-    _numbers(cell, before, optional(source, "utility"))
+    _numbers(cell, before, source.optional("utility"))
     with st.container(horizontal=True):
         _try_it(source, cell)
         if source.has(reply_pairs.STEM):
             st.button("Its replies", icon=":material/forum:", type="tertiary", on_click=_to_replies, args=(cell,))
-    transfer = optional(source, "transfer")
+    transfer = source.optional("transfer")
     changes = refusals.rate_changes(cell, before, point, transfer, published=source.published)
     figure, told = refusal_rates.changes(changes), findings.changes(changes)
     tools.show(figure, "before-and-after", finding=told)
@@ -38,7 +37,7 @@ def detail(source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | N
         source.offer("transfer")
     for line in refusals.verdict_notes(transfer, cell):
         st.text(line)
-    cut_off = refusals.cut_off(optional(source, "refusal_sweep"), transfer, cell)
+    cut_off = refusals.cut_off(source.optional("refusal_sweep"), transfer, cell)
     if cut_off:
         layout.footnote(cut_off)
 

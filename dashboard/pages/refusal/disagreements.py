@@ -17,7 +17,6 @@ from engine.records.errors import InputError
 PER_PAGE = 5
 ANY, ONLY_A, ONLY_B = "any", "a", "b"
 PEOPLE_SAY = ("anything", "it refuses", "it answers", "nothing (no label)")
-_PAGE_OF = "judges-page-of"  # session state: what the page number belongs to
 
 
 def section(found: Judged) -> pl.DataFrame:
@@ -82,7 +81,7 @@ def _replies(found: Judged, table: pl.DataFrame, a: str, b: str) -> pl.DataFrame
         st.info("No disagreement is of this kind; choose another source or another side.")
         return kept
     pages = -(-kept.height // PER_PAGE)
-    page = _page(pages, (str(found.folder), a, b, source, who, people))
+    page = selection.turned(pages, "page", (str(found.folder), a, b, source, who, people))
     start = (page - 1) * PER_PAGE
     shown = kept.slice(start, PER_PAGE)
     st.caption(f"{start + 1} – {start + shown.height} of {kept.height:,}. Lines count from 0 within their source.")
@@ -102,15 +101,6 @@ def filtered(table: pl.DataFrame, source: str, who: str, people: str) -> pl.Data
         table = table.filter(pl.col(f"refusal_{who}"))
     wanted = dict(zip(PEOPLE_SAY[1:], (True, False, None), strict=True))
     return table if people == PEOPLE_SAY[0] else table.filter(pl.col("human").eq_missing(pl.lit(wanted[people])))
-
-
-def _page(pages: int, of: tuple[str, ...]) -> int:
-    """The page number, from 1. Other filters start at page 1 again, a link keeps its page."""
-    before = st.session_state.get(_PAGE_OF)
-    st.session_state[_PAGE_OF] = of
-    if before not in (None, of) or not 1 <= st.session_state.get("page", 1) <= pages:
-        st.session_state["page"] = 1
-    return st.pagination(pages, key="page", bind="query-params")
 
 
 def _card(row: dict[str, object]) -> None:

@@ -12,7 +12,6 @@ from dashboard.charts import formats, lines, palette, refusal_edits, refusal_tra
 from dashboard.charts.findings import refusal as refusal_findings
 from dashboard.charts.lines import Axis
 from dashboard.pages.refusal import cell as refusal_cell, specificity
-from dashboard.pages.refusal.specificity import optional
 from dashboard.show import grid, layout, selection, tools
 from dashboard.state.parts import Drawn, Part
 from dashboard.state.results import POINTS, REFUSAL_SWEEP
@@ -30,8 +29,8 @@ _CHART = "refusal-cells"
 def show(source: Source) -> Drawn:
     """Every selector's edit before and after, or all edits of one; the chosen one in numbers; folded, whether it is
     these rows, and all points."""
-    points = source.table(POINTS) if source.has(POINTS) else None
-    sweep = source.table(REFUSAL_SWEEP) if source.has(REFUSAL_SWEEP) else None
+    points = source.optional(POINTS)
+    sweep = source.optional(REFUSAL_SWEEP)
     cells = refusals.cells(sweep, points)
     measured = refusal_edits.measured(points) if points is not None else cells.clear()
     clicked = _new_click()
@@ -123,7 +122,7 @@ def _more(source: Source, points: pl.DataFrame | None, sweep: pl.DataFrame | Non
 
 def _points(source: Source, points: pl.DataFrame) -> None:
     layout.section("Operating points")
-    table = refusals.point_table(points, optional(source, "specificity"))
+    table = refusals.point_table(points, source.optional("specificity"))
     grid.show(table)
     layout.footnote(
         "Each rate with Wilson's 95% interval. Optimism: risk prompts refused on the pairs that the point was chosen "

@@ -7,14 +7,14 @@ import streamlit as st
 from dashboard.pages.refusal import across_models, baselines, composed_masks, edit_grid, judging, replies, structure
 from dashboard.show import layout, selection
 from dashboard.state import parts
-from dashboard.state.parts import Part
+from dashboard.state.parts import Drawn, Part
 from dashboard.state.tabs import tabs_of
 
 JUDGES, KEY = "Judges", "section"
 PARTS = {
     "Edits": edit_grid.PART,
     "Replies": replies.PART,
-    JUDGES: Part(lambda _: None, ()),  # picks replies by itself
+    JUDGES: Part(lambda _: Drawn(None), ()),  # picks replies by itself
     "Where the rows are": structure.PART,
     "Two domains in one mask": composed_masks.PART,
     "Other methods": baselines.PART,

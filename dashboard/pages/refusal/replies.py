@@ -22,7 +22,6 @@ from engine.records.errors import InputError
 PER_PAGE = 5
 FIRED = "background-color:rgba(198, 22, 32, .22);text-decoration:underline;text-decoration-thickness:2px"
 KINDS = {"all": "all prompts", "malign": "risk prompts", "benign": "harmless prompts"}
-_PAGE, _PAGE_OF = "reply_page", "reply-page-of"  # in the address; session state: what the page number belongs to
 _STYLE = "<style>.sa-kept{white-space:pre-wrap;overflow-wrap:anywhere;unicode-bidi:isolate;line-height:1.45}</style>"
 
 
@@ -47,7 +46,7 @@ def show(source: Source) -> Drawn:
         return Drawn(None)
     st.html(_STYLE)
     pages = -(-shown.height // PER_PAGE)
-    page = _page(pages, (str(source.folder), *chosen))
+    page = selection.turned(pages, "reply_page", (str(source.folder), *chosen))
     for row in shown.slice((page - 1) * PER_PAGE, PER_PAGE).iter_rows(named=True):
         _card(row)
     return Drawn(None)
@@ -82,15 +81,6 @@ def _counts(both: pl.DataFrame, shown: pl.DataFrame) -> str:
         f"{shown.height:,} of {both.height:,} prompts. {edit}Refused before {int(before.sum()):,}, after "
         f"{int(after.sum()):,}; {to_refusing:,} turned to refusing, {to_answering:,} to answering."
     )
-
-
-def _page(pages: int, of: tuple[str, ...]) -> int:
-    """The page number, from 1. Other choices start at page 1 again, a link keeps its page."""
-    before = st.session_state.get(_PAGE_OF)
-    st.session_state[_PAGE_OF] = of
-    if before not in (None, of) or not 1 <= st.session_state.get(_PAGE, 1) <= pages:
-        st.session_state[_PAGE] = 1
-    return st.pagination(pages, key=_PAGE, bind="query-params")
 
 
 def _card(row: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ def section(source: sources.Source, point: refusals.Row | None) -> None:
 
 
 def _draws(source: sources.Source, point: refusals.Row) -> None:
-    lines, draws = optional(source, "specificity"), optional(source, "refusal_draws")
+    lines, draws = source.optional("specificity"), source.optional("refusal_draws")
     line = None if lines is None else refusals.of_cell(lines, point)
     if line is None or draws is None or line.is_empty():
         if not source.published:
@@ -46,7 +46,7 @@ def _draws(source: sources.Source, point: refusals.Row) -> None:
 
 
 def _controls(source: sources.Source, point: refusals.Row) -> None:
-    table = optional(source, "refusal_controls")
+    table = source.optional("refusal_controls")
     seeds = refusals.of_cell(table, point) if table is not None else None
     known = (seeds is not None and seeds.height) or point.get("control_malign") is not None
     if not known or point.get("edited_malign") is None:
@@ -69,7 +69,7 @@ def _controls(source: sources.Source, point: refusals.Row) -> None:
 
 
 def _stability(source: sources.Source, point: refusals.Row) -> None:
-    table = optional(source, "mask_stability")
+    table = source.optional("mask_stability")
     lines = None if table is None else refusals.of_cell(table, point)
     if lines is None or lines.is_empty():
         return
@@ -83,7 +83,7 @@ def _stability(source: sources.Source, point: refusals.Row) -> None:
 
 
 def _parts(source: sources.Source, point: refusals.Row) -> None:
-    table = optional(source, "refusal_parts")
+    table = source.optional("refusal_parts")
     lines = None if table is None else parts.of_edit(refusals.of_cell(table, point))
     if lines is None or lines.is_empty() or lines["restored"].null_count():
         return
@@ -92,12 +92,3 @@ def _parts(source: sources.Source, point: refusals.Row) -> None:
         with column:
             figure = parts.restored(shown, "margin's gain")
             tools.show(figure, f"refusal-parts-{kind}", finding=parts.finding_of_edit(shown))
-
-
-def optional(source: sources.Source, stem: str) -> pl.DataFrame | None:
-    """A table that not every folder has; None, and a line where it is damaged."""
-    found = None
-    if source.has(stem):
-        with layout.told():
-            found = source.all_models(stem).filter(pl.col("model") == source.model)
-    return found
