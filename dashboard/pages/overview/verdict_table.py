@@ -36,7 +36,7 @@ def show(picked: sources.Source) -> None:
     table = picked.table("verdicts")
     invariance = None
     if picked.has("invariance_verdicts"):
-        with suppress(InputError):  # told on the page Controls
+        with suppress(InputError):  # told on the page Can it be believed
             invariance = picked.table("invariance_verdicts")
     taken = {key: st.query_params[key] for key in _PICKED if key in st.query_params}
     with st.container(horizontal=True, gap="xsmall", key="verdict-head"):
