@@ -161,6 +161,7 @@ def server_options(port: int, address: str) -> dict[str, object]:
             {"family": typeface.NAME, "url": typeface.path(weight), "weight_range": str(weight)}
             for weight in typeface.WEIGHTS
         ],
+        "theme.headingFontSizes": ["1.75rem", "1.4rem", "1.15rem"],
         "theme.light.primaryColor": "#3B4CC0",
         "theme.dark.primaryColor": "#8FA2FF",
     }

@@ -16,7 +16,7 @@ To add one, write a file with a class and register it under its id:
 
 Inside this repository the file goes beside the others and its id into `JUDGES`. In a package of its own an entry point
 does the same, `[project.entry-points."selector_audit.judges"]` with `sorry = "package.module"`: importing the module
-has to run the decorator. `--judge` of every command, the tables of `refusal judge` and the page Judges then know it.
+has to run the decorator. `--judge` of every command, the tables of `refusal judge` and Refusal → Judges know it.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Findings of the page Controls: what beats what at equal size, what depths explain, which groups break the model."""
+"""Findings of controls: what beats what at equal size, what depths explain, which groups break the model."""
 
 from __future__ import annotations
 

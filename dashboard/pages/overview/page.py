@@ -19,7 +19,7 @@ WHAT = (
 )
 HOW_TO_READ = (
     "Removing the rows that a good selector calls unimportant hardly raises the perplexity. (A selector can give the "
-    "same ranking every time and still be wrong about it: see Stability.)"
+    "same ranking every time and still be wrong about it: see Can it be believed.)"
 )
 TITLE = "Which importance scores can you trust?"
 LINE = "A score is right about the rows if a model without the unimportant ones can still speak."
