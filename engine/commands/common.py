@@ -18,13 +18,12 @@ from engine.commands import outputs
 from engine.records.errors import InputError
 from engine.records.files import make_folder
 from engine.records.manifest import MANIFEST, notes_of, read_manifest
-from engine.records.progress import ProgressFile, SoFar
+from engine.records.progress import ProgressFile
 from engine.records.terminal import shown
 from engine.results.running import claimed
 
 if TYPE_CHECKING:
     from rich.console import ConsoleOptions, RenderableType
-    from rich.progress import Progress as Bar
 
     from engine.judges.base import Judge
     from engine.models.loading import LoadedModel
@@ -198,58 +197,14 @@ def progress_bar(args: argparse.Namespace) -> Iterator[Progress | None]:
 
     With --progress-file the same goes into that file.
     """
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress as Bar,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
     to_file = ProgressFile(args.progress_file) if args.progress_file else None
     if args.json:
         yield to_file
         return
-    columns = (
-        TextColumn("{task.description:<24}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    report = _BarAndFile(Bar(*columns, console=err, transient=False), to_file)
-    try:
+    from engine.records.progress_bars import progress_bars
+
+    with progress_bars(err, to_file) as report:
         yield report
-    finally:
-        if report.tasks:  # else it never began, and its end would be an empty line
-            report.bar.stop()
-
-
-class _BarAndFile:
-    """Progress on a bar, a line per stage, and in a file if there is one."""
-
-    def __init__(self, bar: Bar, to_file: ProgressFile | None) -> None:
-        self.bar, self.to_file = bar, to_file
-        self.tasks: dict[str, Any] = {}
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        if not self.tasks:
-            self.bar.start()
-        if stage not in self.tasks:
-            self.tasks[stage] = self.bar.add_task(shown(stage), total=total)
-        self.bar.update(self.tasks[stage], completed=done, total=total)
-        if self.to_file is not None:
-            self.to_file(stage, done, total)
-
-    def begin(self, part: str, number: int, parts: int) -> None:
-        if self.to_file is not None:
-            self.to_file.begin(part, number, parts)
-
-    @property
-    def grow(self) -> Callable[[SoFar], None] | None:
-        return self.to_file.grow if self.to_file is not None else None
 
 
 @contextmanager

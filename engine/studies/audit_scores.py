@@ -1,12 +1,14 @@
 """`audit_scores`: a verdict on scores of one's own from a notebook, as `analyze --scores` gives it from files."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 import polars as pl
+from rich.console import Console
 from safetensors.torch import save
 from torch import Tensor, as_tensor
 
@@ -14,6 +16,7 @@ from engine.models.loading import LoadedModel, load_model
 from engine.records.errors import InputError
 from engine.records.files import make_folder, same_bytes
 from engine.records.progress import Progress
+from engine.records.progress_bars import progress_bars
 from engine.results.store import Store
 from engine.run.audit_plan import AuditPlan, default_preset, for_model, preset
 from engine.run.runner import LocalRunner
@@ -49,6 +52,11 @@ class Audited:
             ]
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        """The verdicts as a table, where a notebook asks for one; escaped."""
+        table = self.verdict if "verdicts" in self.tables else pl.DataFrame({"table": list(self.tables)})
+        return table._repr_html_()
+
 
 def audit_scores(
     model: str | LoadedModel,
@@ -69,6 +77,8 @@ def audit_scores(
     `demo`; its selectors stand beside the scores where it names others than a default. store, folder: as --store and
     --out.
 
+    progress: called with (stage, done, total); by default bars on stderr.
+
     The scores are kept in the store, under their hash, so that `replay` finds them. Errors: InputError as `--scores`.
     """
     loaded = load_model(model) if isinstance(model, str) else model
@@ -80,7 +90,10 @@ def audit_scores(
     def finished(name: str, study: Study[object] | None, made: Tables, seconds: float) -> None:
         tables.update(made)
 
-    with Store(store) as kept, REGISTRY.only_here():
+    with ExitStack() as open_until_done:
+        kept = open_until_done.enter_context(Store(store))
+        open_until_done.enter_context(REGISTRY.only_here())
+        report = progress or open_until_done.enter_context(progress_bars(Console(stderr=True)))
         files = tuple(
             f"{name}={own_scores.keep(kept.folder, f'{name}.safetensors', _content(name, one))}"
             for name, given in scores.items()
@@ -88,10 +101,10 @@ def audit_scores(
         )
         selectors = own_scores.BASELINES if usual else plan.scoring.selectors
         scoring = replace(plan.scoring, selectors=selectors, score_files=files, scores_reduce=reduce)
-        audit = AuditInputs(loaded, replace(plan, scoring=scoring), kept, progress)
+        audit = AuditInputs(loaded, replace(plan, scoring=scoring), kept, report)
         place = folder or kept.results_dir(loaded.id)
         make_folder(place)
-        run_studies(audit, analyses, place, LocalRunner(kept, progress), finished=finished)
+        run_studies(audit, analyses, place, LocalRunner(kept, report), finished=finished)
     return Audited(tables, place)
 
 

@@ -340,13 +340,17 @@ def test_a_name_belongs_to_the_thread_that_gave_it(tmp_path):
 
 
 @pytest.mark.long
-def test_a_notebook_gets_what_the_command_says(tmp_path, judged, tiny_llama, tiny_text):
+def test_a_notebook_gets_what_the_command_says(tmp_path, judged, tiny_llama, tiny_text, capsys):
     folder, scores = judged
     scoring = ScorePlan(corpus=str(tiny_text), samples=4, length=16)
     plan = AuditPlan(scoring, eval_corpus=str(tiny_text), eval_samples=5, eval_length=16, stability_sizes=(2, 4))
     tensors = [torch.from_numpy(one) for one in scores]
     by_name = {name: torch.from_numpy(one) for name, one in by_module(tiny_llama.rows, scores[0]).items()}
     found = audit_scores(tiny_llama, {"alone": by_name, "three": tensors}, plan=plan, store=folder / "s")
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "cells" in said.err  # a bar
+    assert "three" in found._repr_html_()
     command = pl.read_parquet(folder / "out" / "verdicts.parquet")
     assert found.tables["verdicts"].drop("reasons").equals(command.drop("reasons"))
     assert repr(found).splitlines()[-1].startswith(f"three: {command['validity'][-1]}; specific: ")
