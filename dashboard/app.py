@@ -19,7 +19,7 @@ from dashboard.pages.rows import page as rows
 from dashboard.pages.runs import page as runs
 from dashboard.pages.tasks import page as tasks
 from dashboard.pages.where import page as where
-from dashboard.show import former, layout, menu, stage
+from dashboard.show import layout, menu, stage
 from dashboard.state import basket
 
 # Six destinations, each with the pages that stand above one another's. A page is one folder in `pages/` and one line
@@ -47,9 +47,7 @@ PAGES: dict[str, list[Page]] = {
 _HERE = Path(__file__).parent
 SIDEBAR_PX = 240
 
-page = st.navigation(PAGES | {"": former.pages(PAGES)}, position="hidden")
-if page.visibility == "hidden":
-    page.run()  # leads on
+page = st.navigation(PAGES, position="hidden")
 # The icon is a local file: named ones are fetched from a font host.
 st.set_page_config(
     page_title=f"{page.title} · Selector Audit", page_icon=str(_HERE / "favicon.svg"), layout="wide",

@@ -70,6 +70,7 @@ def main(
 
     from dashboard.chat import opening
     from dashboard.headers import LocalOnlyHeaders
+    from dashboard.show import former
     from dashboard.state import jobs
     from dashboard.uploads import freeing_uploads
     from dashboard.watchdog import Health, Watchdog
@@ -105,7 +106,12 @@ def main(
     # Streamlit takes a folder `pages` for its first kind of apps: the first link to open would be "page not found".
     PagesManager.uses_pages_directory = False
     middleware = [Middleware(LocalOnlyHeaders), guard, Middleware(Health, watchdog=watchdog)]
-    app = st.App(Path(__file__).with_name("app.py"), lifespan=while_serving, routes=_typeface(), middleware=middleware)
+    app = st.App(
+        Path(__file__).with_name("app.py"),
+        lifespan=while_serving,
+        routes=[*_typeface(), *former.routes()],
+        middleware=middleware,
+    )
     app.run(config=server_options(chosen, address))
 
 

@@ -11,11 +11,13 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
+from dashboard.show import former
 from dashboard.state import results
 from engine.cli import main
 from engine.records.manifest import read_manifest
@@ -112,9 +114,10 @@ def test_addresses_of_pages_that_became_parts(
     path: str, settings: dict[str, str], title: str, part: str | None, at: dict[str, object]
 ) -> None:
     app = AppTest.from_file(str(DASHBOARD / "app.py"), default_timeout=120)
-    app._page_hash = calc_hash(path)  # what the browser asks for
-    for name, value in settings.items():
-        app.query_params[name] = value
+    page, _, query = former.address(path, {name: [value] for name, value in settings.items()}).partition("?")
+    app._page_hash = calc_hash(page)  # what the browser asks for then
+    for name, values in parse_qs(query, strict_parsing=True).items():
+        app.query_params[name] = values
     app.run()
     assert not app.exception
     assert [one.value for one in app.title] == [title]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
+from urllib.parse import urlencode
 
-import streamlit as st
-from streamlit.navigation.page import Page
+from starlette.requests import Request
+from starlette.responses import RedirectResponse
+from starlette.routing import Route
 
 Settings = dict[str, list[str]]
 _PARTS = {"Rank distribution": "Controls", "Claims": "Verdict"}  # of the page Controls, where they have other names
@@ -49,16 +51,21 @@ FORMER: dict[str, tuple[str, Callable[[Settings], Settings]]] = {
 }
 
 
-def pages(destinations: Mapping[str, Sequence[Page]]) -> list[Page]:
-    """A page without a place in the menu for each former path, which leads on. What was on the page is in the fold of
-    its part, which is open."""
-    by_path = {page.url_path: page for pages in destinations.values() for page in pages}
+def address(path: str, settings: Settings) -> str:
+    """Where a former path and the settings of a link lead, relative to the former address. What was on the page is in
+    the fold of its part, which is open."""
+    page, settings_of = FORMER[path]
+    return f"{page}?{urlencode({'more': 'true', **settings_of(dict(settings))}, doseq=True)}"
 
-    def lead(path: str, settings_of: Callable[[Settings], Settings]) -> None:
-        settings = {name: st.query_params.get_all(name) for name in st.query_params}
-        st.switch_page(by_path[path], query_params={"more": "true", **settings_of(settings)})
 
-    return [
-        st.Page(partial(lead, *target), title=former.capitalize(), url_path=former, visibility="hidden")
-        for former, target in FORMER.items()
-    ]
+def routes() -> list[Route]:
+    """What answers a former path, before the app is asked: so the browser's Back never meets it."""
+
+    def leading(path: str) -> Callable[[Request], RedirectResponse]:
+        def lead(request: Request) -> RedirectResponse:
+            settings = {name: request.query_params.getlist(name) for name in request.query_params}
+            return RedirectResponse(address(path, settings))
+
+        return lead
+
+    return [Route(f"/{path}", leading(path)) for path in FORMER]

@@ -20,12 +20,12 @@ def go(page, name):
 
 
 def shows(page, domain):
-    """The trade-off is drawn, of this domain's edits."""
-    figure(page, f"({domain}, λ")
+    """The figure of this domain's edits is drawn."""
+    figure(page, f"({domain})")
 
 
 def test_back_is_one_page_with_its_settings(new_page):
-    page = new_page("/refusal", source="Shipped model")
+    page = new_page("/refusal", source="Shipped model", domain="Hate")
     shows(page, "hate")
     choose(page, "domain", "Crime")
     shows(page, "crime")
@@ -48,3 +48,14 @@ def test_back_is_one_page_with_its_settings(new_page):
     page.locator("[data-testid=stMain] h1", has_text="Live edit").wait_for()
     settled(page)
     assert page.get_by_role("textbox", name="Prompt", exact=True).input_value() == WORDS
+
+
+def test_a_former_address_leads_on_and_back_leaves_it(new_page):
+    page = new_page("/learn")
+    page.locator("[data-testid=stMain] h1", has_text="Learn").wait_for()
+    page.goto(f"{page.url.partition('/learn')[0]}/agreement?source=Shipped+model&rate=20%25")
+    page.locator("[data-testid=stMain] h1", has_text="Where and who").wait_for()
+    figure(page, "share most at 20%")
+    assert "rate=20%25" in page.url
+    page.go_back()
+    page.locator("[data-testid=stMain] h1", has_text="Learn").wait_for()
