@@ -3,6 +3,7 @@ Streamlit's own look."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -11,6 +12,7 @@ import streamlit as st
 from streamlit.navigation.page import Page
 
 from dashboard.charts import palette
+from dashboard.show import former
 
 _PAGES = "menu-pages"  # session state: the pages of this run by their path
 _HERE = "menu-here"  # session state: the path of the page that is open
@@ -31,7 +33,8 @@ STYLE = (
 
 # Streamlit adds entries to the browser's history when a page is left (its address without the settings) and when the
 # next one writes its own: Back then shows a page without what was chosen on it, and takes three steps. Only another
-# page is an entry of its own here, and the address of the one that is left stays as it was.
+# page is an entry of its own here, and the address of the one that is left stays as it was. A former address, which
+# leads on, is none: who goes back to it could not go back further.
 HISTORY = """<script>
 if (!window.selectorAuditHistory) {
   window.selectorAuditHistory = true;
@@ -45,10 +48,10 @@ if (!window.selectorAuditHistory) {
     const other = new URL(url, location.href).pathname !== location.pathname;
     if (!other && Date.now() - leaving < 5000) return;
     leaving = 0;
-    (other ? push : replace)(state, title, url);
+    (other && !FORMER.includes(location.pathname.split("/").pop()) ? push : replace)(state, title, url);
   };
 }
-</script>"""
+</script>""".replace("FORMER", json.dumps(list(former.FORMER)))
 
 # Who folds the sidebar finds it folded the next time. (Streamlit remembers its width only.)
 SIDEBAR = """<script>

@@ -83,7 +83,7 @@ PAGES: dict[str, list[tuple[dict[str, str], dict[str, Change]]]] = {
     "refusal": [
         ({}, {
             "domain": box("domain", "crime"), "cell": box("cell", "lrp/crime/0.3/0.015"), "all": box("domain", "all"),
-            "structure": switch("section", "Where the rows are"), "points": switch("show", "Operating points"),
+            "points": switch("show", "Operating points"), "structure": switch("section", "Where the rows are"),
         }),
     ],
     "rows": [
