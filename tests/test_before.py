@@ -100,7 +100,7 @@ MOVED = [
     ("controls", {"part": "Claims"}, "Can it be believed", "Verdict", {"measure": "jaccard"}),
     ("controls", {"part": "Second domain", "domain_rate": "20%"}, "Can it be believed", "Second domain",
      {"domain_rate": 0.2}),
-    ("downstream", {"source": "Paper", "task": "BoolQ"}, "Tasks", None, {"task": "boolq"}),
+    ("downstream", {"task": "town prices"}, "Tasks", None, {"task": "town_prices"}),
     ("judges", {"replies": "Shipped model", "own_reply": "No."}, "Refusal", "Judges",
      {"own_reply": "No.", "source": "Shipped model"}),
     ("judges", {"folder": "/no/such", "judged": "x"}, "Refusal", "Judges", {"source": "My results"}),

@@ -203,7 +203,6 @@ PLACES = [
             ("tasks", OF_AUDIT),
             *[("refusal", {**OF_REFUSAL, "section": part, "more": "true"}) for part in REFUSAL if part != "Judges"],
             ("refusal", {"section": "Judges", "source": "My results"}),
-            ("refusal", {"section": "Judges", "source": "My results", "judge_view": "Reply by reply"}),
             ("learn", {}),
             ("live", {"prompt": PLANT, "edit_model": "Another model", "edit_model_id": PLANT, "edit_run": PLANT}),
             ("rows", OF_AUDIT),

@@ -24,7 +24,7 @@ def detail(source: sources.Source, cells: pl.DataFrame, points: pl.DataFrame | N
     layout.section(layout.plain(refusals.cell_title(cell)))
     _badges(cell, point)
     _numbers(cell, before, source.optional("utility"))
-    with st.container(horizontal=True):
+    with st.container(horizontal=True, vertical_alignment="center"):
         _try_it(source, cell)
         if source.has(reply_pairs.STEM):
             st.button("Its replies", icon=":material/forum:", type="tertiary", on_click=_to_replies, args=(cell,))
