@@ -40,6 +40,8 @@ OWN_SCRIPT = "a script that stands in this file, without anything of a user's or
 KNOWN = {
     ("dashboard/chat/edits.py", "entry_points"): PLUG_INS,
     ("dashboard/pages/learn/page.py", "unsafe_allow_javascript=True"): OWN_SCRIPT,
+    ("dashboard/pages/reference/page.py", "unsafe_allow_javascript=True"): "scrolls to a section of our own documents, "
+    "whose anchor is letters, digits and dashes of its title (documents.anchor)",
     ("dashboard/pages/runs/importing.py", "import zipfile"): "imports of runs: names never become paths, sizes are "
     "counted while unpacking (test_dashboard_runs_import.py)",
     (

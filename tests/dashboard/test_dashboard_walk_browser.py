@@ -12,7 +12,7 @@ FIGURES = {
     "Where and who": "above the diagonal: attention",
     "Can it be believed": "right is stable, up is valid",
     "Tasks": "Mean over tasks (5)",
-    "Refusal": "left spares harmless prompts",
+    "Refusal": "click a mark",
     "Rows": "mean score",
 }
 TEXTS = {
