@@ -82,6 +82,7 @@ def test_a_name_that_reads_as_an_option_is_refused(store):
         jobs.judging(Path("--debug"), "embedded", store).arguments()
 
 
+@pytest.mark.long
 def test_where_runs_are_off_it_is_not_offered_and_reads_nothing(store, replies, monkeypatch):
     monkeypatch.setenv(access.VARIABLE, "1")
     app = page(source="Shipped model")

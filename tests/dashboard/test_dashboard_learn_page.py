@@ -110,6 +110,7 @@ def test_answers_and_step_are_in_the_link_and_come_back():
     assert guessed(other) == LESSONS[2].answers["a"]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("own_pool")
 def test_zeroing_some_now_measures_the_perplexity():
     app = page(2, answers="2a", learn_rate="30%")

@@ -143,6 +143,7 @@ def test_an_edit_that_lowers_refusal_is_measured_and_not_shown(demo, tmp_path, m
         effects.checked_effect(demo, mask, None, quiet)
 
 
+@pytest.mark.long
 def test_a_broken_model_is_shown_and_called_so_without_asking_it(demo, tmp_path, monkeypatch):
     monkeypatch.setenv("SELECTOR_AUDIT_STORE", str(tmp_path / "store"))
     monkeypatch.setattr(measuring, "shipped_effect", never)
@@ -225,6 +226,7 @@ def captions(app):
     return " ".join(caption.value for caption in app.caption).replace("\\", "")
 
 
+@pytest.mark.long
 def test_ones_own_model_is_edited_by_the_cells_of_its_own_run(model, entry, run):
     app = page(edit_model_id=model)
     assert app.button(key="run").disabled  # no run is named yet

@@ -168,6 +168,7 @@ def test_a_failed_try_is_not_kept(folder):
     assert not list(app.dataframe)
 
 
+@pytest.mark.long
 def test_the_session_file_holds_what_was_shown(folder):
     app = run(page(folder, control="true", shade="Margin"))
     app.segmented_control(key="rank_order").set_value("MoRF").run()

@@ -127,6 +127,7 @@ def test_thinking_is_part_of_what_was_asked(models: dict[str, str]) -> None:
     assert switches(app) == ["on"]
 
 
+@pytest.mark.long
 def test_a_model_that_thinks_without_a_switch_is_told_of_in_words(models: dict[str, str]) -> None:
     app = page(models["begun"])
     run(app)
@@ -140,6 +141,7 @@ def test_a_model_that_thinks_without_a_switch_is_told_of_in_words(models: dict[s
     assert not any("Thinking" in one.value for one in plain.caption)
 
 
+@pytest.mark.long
 def test_a_link_may_ask_before_anybody_can_tell(models: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """As of a model that was never downloaded: the run says in one line what it has not."""
     monkeypatch.setattr(thinking, "switch_of", lambda _: thinking.Switch(None))

@@ -241,6 +241,7 @@ def test_only_the_fields_of_what_is_chosen_are_asked(top, registry):
     assert len(curves) < len(everything) / 2
 
 
+@pytest.mark.long
 def test_what_a_run_takes_is_said_before_it_starts(top, registry):
     app = page(runs_view="Start")
     app.button(key="start-estimate").click().run()

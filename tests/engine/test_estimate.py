@@ -205,6 +205,7 @@ def test_selectors_cost_the_passes_that_they_ask_for(wide: Path, selectors: str,
     assert all(one.passes == (5 if one.what != "integrated gradients" else 5 * (IG_STEPS + 1)) for one in found.work)
 
 
+@pytest.mark.long
 def test_replies_hold_their_cache(wide: Path) -> None:
     """Keys and values of every layer, head, sequence and position, until the last token."""
     plan = RefusalPlan(reply_tokens=2000, batch_size=6)  # so many that the cache is most of it

@@ -128,6 +128,7 @@ def test_contrasts_are_of_the_shipped_model(demo):
         assert one.lm_rank.max() <= 1
 
 
+@pytest.mark.long
 def test_single_rows_can_be_measured_again(demo: Any, tmp_path: Any) -> None:
     """The rows of the smallest and of the largest effect, each removed alone from the weights."""
     rows = pl.read_parquet(RESULTS / "singles.parquet").filter(unit_kind="row").sort("effect")

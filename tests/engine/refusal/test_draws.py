@@ -94,6 +94,7 @@ def test_the_edit_stands_among_its_draws(attributed: RefusalInputs):
         assert without == [line["unedited_malign"]] * len(without)
 
 
+@pytest.mark.long
 def test_a_draw_is_measured_under_its_own_mask(demo: LoadedModel, tmp_path: Path):
     with Store(tmp_path) as store:
         run = small_run(demo, store, draws=2, selectors=("lrp",), domains=("hate",))

@@ -206,6 +206,7 @@ def test_the_mask_command_knows_no_behaviour_score(selector: str, tmp_path: Path
     assert "unknown selector" in message
 
 
+@pytest.mark.long
 def test_a_reversed_contrast_finds_no_operating_point(demo: LoadedModel, honest: Contrast, store: Store):
     """The last line of defence: numbers negated outside of this software lower refusal, and are never chosen."""
     run = small_run(demo, store, domains=("hate",), calibration_pairs=24, ks=(0.1,), lambdas=(0.5,), reply_tokens=25)
