@@ -57,7 +57,7 @@ def triangles(
     return matrix.matrix(
         values, titles, titles,
         heading=f"Jaccard{' above chance' if above_chance else ''} of LeRF masks at {formats.rate(rate)}",
-        below="above the diagonal: attention; below it: MLP", text=matrix.number, hover=hover,
+        below="above the diagonal: attention; below it: MLP; bright: alike", text=matrix.number, hover=hover,
         span=(-0.8, 0.8) if above_chance else (0.0, 1.0), diverging=above_chance,
     )  # fmt: skip
 
@@ -85,6 +85,6 @@ def spearman_matrix(found: Pairs, selectors: Sequence[str]) -> go.Figure:
     ]
     titles = [palette.title(name) for name in selectors]
     return matrix.matrix(
-        values, titles, titles, heading="Spearman of the scores", below="over all rows of the model",
+        values, titles, titles, heading="Spearman of the scores", below="over all rows of the model; dark: alike",
         text=matrix.number, hover=hover, span=(-1.0, 1.0), diverging=True,
     )  # fmt: skip

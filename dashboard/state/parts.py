@@ -31,9 +31,9 @@ class Part(NamedTuple):
     says_nothing: Callable[[pl.DataFrame], bool] | None = None
 
 
-def page(title: str, parts: Mapping[str, Part], key: str = "part") -> None:
-    """The page: its title, the row of parts, the one that is chosen. key: of the choice, in shared links."""
-    stage = layout.heading(title)
+def page(title: str, line: str, parts: Mapping[str, Part], key: str = "part") -> None:
+    """The page: its title, what it asks, the row of parts, the one that is chosen. key: of the choice, in links."""
+    stage = layout.heading(title, line)
     bar = layout.bar(stage)
     name = choose(bar, tuple(parts), key)
     draw(stage, bar, name, parts[name])

@@ -27,10 +27,11 @@ PARTS = {
     "Exact controls": exact.PART,
     "Protocols": protocol_orders.PART,
 }
+LINE = "Is it these rows, or would any rows of the same layers do? Would another text give the same rows?"
 _STEMS = tuple(stem for part in PARTS.values() for stem in part.stems)
 
 
 def render() -> None:
     """The page."""
     plug_ins = {title: Part(show, _STEMS) for title, show in tabs_of("believed").items()}
-    parts.page("Can it be believed", PARTS | plug_ins)
+    parts.page("Can it be believed", LINE, PARTS | plug_ins)

@@ -139,7 +139,7 @@ def needle(margin: float, scale: float) -> str:
     return (
         f'<div class="sa-needle" role="img" aria-label="{said}"><span class="sa-zero"></span>'
         f'<span class="sa-hand" style="left:{place:.1f}%"></span></div>'
-        f'<div class="sa-ends"><span>answers</span><b>margin {number}</b><span>refuses</span></div>'
+        f'<div class="sa-ends"><span>begins to answer</span><b>margin {number}</b><span>begins to refuse</span></div>'
     )
 
 

@@ -24,7 +24,10 @@ WHAT = (
 )
 _NAME_PX, _CHIP_PX, _GAP_PX = 150, 112, 8
 _CHIPS_PX = 3 * _CHIP_PX + 2 * _GAP_PX  # on a phone a line of its own below the name
-_FIRST = {"lerf": "Lowest", "morf": "Highest"}
+_GLOSS = {
+    "Faithful?": "right at both ends", "Stable?": "same rows from other text", "Robust?": "same when rewritten"
+}  # fmt: skip
+_FIRST = {"lerf": "what they call unimportant", "morf": "what they call important"}
 _PICKED = ("source", "folder", "run", "model")  # keys of the picker, which a link takes along
 
 
@@ -53,7 +56,7 @@ def show(picked: sources.Source, *, sentence: bool, table: bool) -> None:
         st.markdown("**Selector**", width=_NAME_PX)
         with st.container(horizontal=True, gap="xsmall", width=_CHIPS_PX):
             for question in verdict_chips.QUESTIONS:
-                st.markdown(f"**{question}**", width=_CHIP_PX)
+                st.markdown(f"**{question}**  \n:small[{_GLOSS[question]}]", width=_CHIP_PX)
     for line in verdict_chips.lines(verdicts, invariance):
         _line(line, taken)
     with st.expander("What the words mean, and why, selector by selector"):
@@ -70,7 +73,7 @@ def _without(picked: sources.Source) -> None:
     if picked.has("specific"):
         judged = picked.table("specific").filter(pl.col("answer") != "saturated")
         told = (
-            f"{_FIRST[order]} scores removed: {layout.worded(findings.own_depths(lines, order))}."
+            f"Removing {_FIRST[order]}: {layout.worded(findings.own_depths(lines, order))}."
             for (order,), lines in judged.group_by("order", maintain_order=True)
         )
         st.markdown("  \n".join(told))

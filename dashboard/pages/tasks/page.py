@@ -29,7 +29,7 @@ RATE = Axis("rate", "rows removed", "share")
 
 def render() -> None:
     """The page."""
-    stage = layout.heading(TITLE)
+    stage = layout.heading(TITLE, "What can the model still do, task by task, as rows are removed?")
     parts.draw(stage, layout.bar(stage), TITLE, PART)
 
 

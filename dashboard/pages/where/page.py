@@ -10,4 +10,4 @@ PARTS = {"Agreement": selector_pairs.PART, "Depth": block_profiles.PART}
 
 def render() -> None:
     """The page."""
-    parts.page("Where and who", PARTS)
+    parts.page("Where and who", "Do the scores choose the same rows, and in which layers do these lie?", PARTS)
