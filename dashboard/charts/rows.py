@@ -11,6 +11,7 @@ import polars as pl
 from dashboard.charts import matrix
 
 REACH_PX = 100  # a click anywhere in a cell finds the mark in its middle
+NUMBERED = 16  # blocks: of more, numbers stand in the hover only, and the colours show the pattern
 OUTLINE = "#E52EC1"  # of a cell: on none of the scale's colours, on white and on dark
 Place = tuple[int, str]  # block, projection
 
@@ -25,7 +26,8 @@ def cells(
     kind: str,
     outlined: Collection[Place] = (),
 ) -> go.Figure:
-    """Blocks from top to bottom, projections from left to right. frame: columns block, projection, rows, value, ...
+    """Blocks from top to bottom, projections from left to right; numbers in the cells of up to `NUMBERED` blocks.
+    frame: columns block, projection, rows, value, ...
 
     kind: `score`, `share` (0 to 1), `difference` (around 0, percentile points). The colours of scores and differences
     are places among all cells: real models have single cells far above the rest. outlined: cells with a frame.
@@ -38,8 +40,9 @@ def cells(
     text = {"score": "{:.3g}", "share": "{:.0%}", "difference": "{:+.0f}"}[kind]
     figure = matrix.matrix(
         values, projections, [f"block {block}" for block in blocks], heading=heading, below=below,
-        text=lambda value: text.format(value).replace("-", "−"), diverging=kind == "difference",
-        span=(-1.0 if kind == "difference" else 0.0, 1.0), colour=colours[kind](present) if kind in colours else float,
+        text=lambda value: text.format(value).replace("-", "−") if len(blocks) <= NUMBERED else "",
+        diverging=kind == "difference", span=(-1.0 if kind == "difference" else 0.0, 1.0),
+        colour=colours[kind](present) if kind in colours else float,
         hover=[["" if row is None else _hover(row, kind) for row in line] for line in table], clickable=True,
     )  # fmt: skip
     frames = [

@@ -164,7 +164,7 @@ def _map(found: Scored) -> _Map:
         frame = scored.mean_scores(found, selector)
         heading, below = (
             f"{title}: mean score",
-            "mean score of each matrix's rows, own scale; colours by rank",
+            "mean score of each matrix's rows; bright: high among these, dark: low",
         )
         kind, name = "score", f"mean-score-{selector}"
     figure = rows.cells(
