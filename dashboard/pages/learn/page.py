@@ -64,7 +64,7 @@ def render() -> None:
     if number + 1 in given:
         with verdict:
             _judge(lesson, given[number + 1], settled)
-    _walk(ids, number)
+    _walk(ids, number, seen=revealed)
     tools.end(frame, f"learn-{step}", *lines)
 
 
@@ -141,7 +141,9 @@ def _judge(lesson: Lesson, chosen: str, settled: Settled | None) -> None:
         st.warning(f"The figure says otherwise: “{right}” " + layout.plain(settled.why))
 
 
-def _walk(ids: list[str], number: int) -> None:
+def _walk(ids: list[str], number: int, *, seen: bool) -> None:
+    """seen: what the step asks was guessed, so that the next one is what to do."""
+
     def go(to: int) -> None:
         st.session_state["step"] = ids[to]
         st.session_state[_MOVED] = True
@@ -149,5 +151,6 @@ def _walk(ids: list[str], number: int) -> None:
     with st.container(horizontal=True):
         st.button("Back", key="learn-back", disabled=number == 0, on_click=go, args=(number - 1,))
         st.button(
-            "Next", key="learn-next", type="primary", disabled=number == len(ids) - 1, on_click=go, args=(number + 1,)
+            "Next", key="learn-next", type="primary" if seen else "secondary", disabled=number == len(ids) - 1,
+            on_click=go, args=(number + 1,),
         )  # fmt: skip
