@@ -125,10 +125,13 @@ def test_a_verdict_is_a_row_of_chips_that_lead_to_the_evidence(full_run):
 @pytest.mark.parametrize(
     ("validities", "said"),
     [
-        ({"lrp": "not", "random": "sufficient"}, "No score is shown to be faithful or sufficient"),
-        ({"lrp": "sufficient", "wanda": "not"}, "No score is shown to be faithful; LRP is sufficient"),
-        ({"wanda": "faithful", "lrp": "faithful", "ig": "sufficient"}, "LRP and Wanda are faithful; IG is sufficient"),
-        ({"ig": "faithful", "lrp": "partly"}, "IG is faithful"),
+        ({"lrp": "not", "random": "sufficient"}, trust.NONE),
+        ({"lrp": "sufficient", "wanda": "not"}, f"{trust.NONE}; what LRP calls unimportant can go (sufficient)"),
+        (
+            {"wanda": "faithful", "lrp": "faithful", "ig": "sufficient", "fisher": "sufficient"},
+            "LRP and Wanda are right at both ends (faithful); what IG and Fisher call unimportant can go (sufficient)",
+        ),
+        ({"ig": "faithful", "lrp": "partly"}, "IG is right at both ends (faithful)"),
     ],
 )
 def test_the_answer_names_what_its_verdicts_call_so(validities, said):

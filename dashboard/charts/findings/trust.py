@@ -7,6 +7,8 @@ import polars as pl
 from dashboard.charts import palette
 from engine.stats.limits import BASELINE
 
+NONE = "No score is shown to be right at both ends (faithful)"
+
 
 def answer(verdicts: pl.DataFrame) -> str:
     """The selectors that are faithful, then those that are sufficient; baselines of random rows are no answer.
@@ -15,10 +17,11 @@ def answer(verdicts: pl.DataFrame) -> str:
     """
     judged = verdicts.filter(pl.col("selector") != BASELINE)
     faithful, sufficient = (_names(judged.filter(validity=word)) for word in ("faithful", "sufficient"))
-    first = f"{_listed(faithful)} faithful" if faithful else "No score is shown to be faithful"
-    if sufficient:
-        return f"{first}; {_listed(sufficient)} sufficient"
-    return first if faithful else f"{first} or sufficient"
+    verb = "is" if len(faithful) == 1 else "are"
+    first = f"{_listed(faithful)} {verb} right at both ends (faithful)" if faithful else NONE
+    if not sufficient:
+        return first
+    return f"{first}; what {_listed(sufficient)} call{'s' * (len(sufficient) == 1)} unimportant can go (sufficient)"
 
 
 def _names(verdicts: pl.DataFrame) -> list[str]:
@@ -26,6 +29,4 @@ def _names(verdicts: pl.DataFrame) -> list[str]:
 
 
 def _listed(names: list[str]) -> str:
-    if len(names) == 1:
-        return f"{names[0]} is"
-    return f"{', '.join(names[:-1])} and {names[-1]} are"
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
