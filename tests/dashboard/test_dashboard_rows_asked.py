@@ -188,6 +188,7 @@ def test_a_text_that_cannot_be_attributed_is_one_line(folder, text, said):
     assert said in warning.value.replace("\\", "")
 
 
+@pytest.mark.long
 def test_the_map_of_a_mask_marks_its_rows_and_can_be_tried(folder):
     app = page(folder, measure="Share in the mask", row_selector="LRP", row_order="MoRF", row_rate="30%")
     mask = removed_rows(scored.read(folder).scores("lrp"), "morf", 0.3)

@@ -163,6 +163,7 @@ def test_prompts_are_likely_as_a_plain_loop_over_transformers_says() -> None:
         assert mean == pytest.approx(sum(plain) / len(prompt.split()), abs=1e-3)  # float32 in batches
 
 
+@pytest.mark.long
 def test_the_demo_marks_prompts_that_are_not_of_its_town() -> None:
     entry = live.Entry(load_model("demo"))
     for prompt in ("What is the capital of France?", "Who wrote Hamlet?", "Explain quantum mechanics."):

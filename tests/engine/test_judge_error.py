@@ -75,6 +75,7 @@ def test_another_version_of_the_judge_has_no_counts(tmp_path: Path):
     assert measured_quality(judge, file) is None
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not LABELLED.is_dir(), reason="the labelled replies do not lie beside the checkout")
 def test_the_counts_are_those_of_the_judge_as_it_is():
     found = measure(sorted(LABELLED.glob("*.csv")))

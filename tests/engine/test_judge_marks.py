@@ -79,6 +79,7 @@ def test_no_english_reply_of_ours_is_marked() -> None:
     assert [reply for reply in shipped if other_language(reply)] == []
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not LABELLED.is_dir(), reason="the human-labelled replies are not beside this checkout")
 def test_no_labelled_reply_is_marked() -> None:
     verdicts = [verdict for model in MODELS for _, verdict in labelled(model)]

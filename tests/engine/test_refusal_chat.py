@@ -90,6 +90,7 @@ def test_text_for_people(
     assert "\x1b" not in out
 
 
+@pytest.mark.long
 def test_interactive_errors_do_not_end_the_chat(
     tiny_llama: LoadedModel,
     mask_file: Path,

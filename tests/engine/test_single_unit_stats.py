@@ -106,8 +106,13 @@ def fisher(x: Numbers, y: Numbers) -> tuple[float, float]:
     return math.tanh(math.atanh(rho) - half), math.tanh(math.atanh(rho) + half)
 
 
-@pytest.mark.parametrize("shape", ["normal", "independent", "size without sign"])
-@pytest.mark.parametrize("n", [60, pytest.param(400, marks=pytest.mark.long)])
+LONG = pytest.mark.long
+
+
+@pytest.mark.parametrize(
+    "shape", [pytest.param("normal", marks=LONG), "independent", pytest.param("size without sign", marks=LONG)]
+)
+@pytest.mark.parametrize("n", [60, pytest.param(400, marks=LONG)])
 def test_the_interval_covers_whatever_the_shape(shape: str, n: int) -> None:
     # 400 trials: .95 is seen as .915 to .985 but for one time in 700
     assert 0.915 <= coverage(shape, n, ours, 400) <= 0.99

@@ -51,6 +51,7 @@ def test_what_takes_long_is_stopped_by_its_processor_time(monkeypatch, template)
         untrusted.rendered(template, HELLO)
 
 
+@pytest.mark.long
 def test_what_takes_long_is_stopped_by_the_clock_also_in_a_thread(monkeypatch):
     monkeypatch.setattr(untrusted, "DEADLINE_S", 0.3)
     failed = []

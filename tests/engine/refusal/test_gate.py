@@ -132,6 +132,7 @@ def test_no_option_lowers_it(
     assert "lowers refusal of risk prompts" in message
 
 
+@pytest.mark.long
 def test_what_a_mask_file_says_of_itself_changes_nothing(
     demo: LoadedModel, weakening: Mask, tmp_path: Path, store_folder: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -50,6 +50,7 @@ def test_masks_of_one_lambda_are_exact_and_nested():
         assert set(masks[0]) < set(masks[1]) < set(masks[2])
 
 
+@pytest.mark.long
 def test_the_table_holds_what_each_mask_does(demo: LoadedModel, store: Store):
     run = small_run(demo, store)
     table = swept(run)
