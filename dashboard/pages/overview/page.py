@@ -22,7 +22,7 @@ HOW_TO_READ = (
     "same ranking every time and still be wrong about it: see Can it be believed.)"
 )
 TITLE = "Which importance scores can you trust?"
-LINE = "A score is right about the rows if a model without the unimportant ones can still speak."
+LINE = "Can the model speak without what a score calls unimportant?"
 BELOW = "small is good; colours by rank within a model"
 _STEMS = (results.SWEEP, "verdicts", "budget")
 
@@ -60,9 +60,10 @@ def _results(picked: sources.Source) -> None:
             shown.append(_snapshot(picked, curves, hero=not watched))
     with above:
         _model(picked, curves)
-    if not picked.published:  # the paper printed the numbers behind such verdicts, not the words
+    # The paper printed the numbers behind such verdicts, not the words; on stage the race has the screen.
+    if not picked.published and not stage.on():
         with answered, layout.told():
-            verdict_table.show(picked, sentence=watched, table=not stage.on())
+            verdict_table.show(picked, sentence=watched)
     if curves is not None:
         with layout.told():
             leaderboard.show(offers.offers(picked.kind, curves, picked.run))

@@ -31,7 +31,7 @@ _FIRST = {"lerf": "what they call unimportant", "morf": "what they call importan
 _PICKED = ("source", "folder", "run", "model")  # keys of the picker, which a link takes along
 
 
-def show(picked: sources.Source, *, sentence: bool, table: bool) -> None:
+def show(picked: sources.Source, *, sentence: bool) -> None:
     """The answer in one sentence, and the verdicts behind it; without verdicts, what is known of them.
 
     sentence: False where a figure says it. Errors: InputError where a table cannot be read.
@@ -42,8 +42,6 @@ def show(picked: sources.Source, *, sentence: bool, table: bool) -> None:
         said += [budget.finding(picked.table("budget"))] if picked.has("budget") else []
         if said:
             layout.finding(". ".join(said))
-    if not table:
-        return
     if verdicts is None:
         _without(picked)
         return
