@@ -9,11 +9,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.long]
 SIZES = [(1280, 800), (1920, 1080)]
 PAGES = [
     *((path, {}) for path in ("", "curves", "where", "believed", "tasks", "refusal")),
-    ("where", {"part": "Depth"}),
-    ("believed", {"part": "Controls"}),
     ("rows", {}),
     ("learn", {"answers": "1a"}),
-    ("believed", {"part": "Protocols"}),
 ]
 FIRST = "[data-testid=stPlotlyChart] .cartesianlayer .subplot, .lanes canvas"
 LEAST_PX = 200
