@@ -65,7 +65,7 @@ def test_marks_open_their_cell(new_page, refusal_folder):
     page = open_refusal(new_page, refusal_folder)
     heading(page, POINT)
     open_by_mark(page, "click a mark", 3, "IG, hate, λ 0.5, k 5%")  # behind a cross and two circles
-    assert page.get_by_text("rescue: chosen under a relaxed benign limit").is_visible()
+    assert page.get_by_text("rescue: chosen under a relaxed limit of harmless prompts").is_visible()
 
     page = open_refusal(new_page, refusal_folder, show=edit_grid.GRID)
     heading(page, POINT)
