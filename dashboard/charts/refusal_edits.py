@@ -10,7 +10,7 @@ import polars as pl
 from plotly.subplots import make_subplots
 
 from dashboard.charts import axes, dots, lines, palette
-from dashboard.charts.refusal_values import Row, cell_id, percent, strength
+from dashboard.charts.refusal_values import Row, cell_id, percent, strength, strongest_first
 
 COLUMNS = 3
 _LINE_PX, _BETWEEN_PX, _BOTTOM_PX, _TOP_PX = 34, 58, 84, 24
@@ -35,8 +35,7 @@ def edits(points: pl.DataFrame, kind: str, chosen: str, heading: str) -> go.Figu
     what is there after an edit: [cell id, hover text].
     """
     domains = points["domain"].unique(maintain_order=True).to_list()
-    means = points.group_by("selector").agg(pl.col("edited_malign").mean())
-    order = means.sort(["edited_malign", "selector"], descending=[True, False])["selector"].to_list()
+    order = strongest_first(points)
     columns = min(COLUMNS, len(domains))
     rows, panel = math.ceil(len(domains) / columns), _LINE_PX * max(len(order), 2)
     plots = rows * panel + (rows - 1) * _BETWEEN_PX
@@ -48,8 +47,7 @@ def edits(points: pl.DataFrame, kind: str, chosen: str, heading: str) -> go.Figu
     for number, domain in enumerate(domains):
         part = {row["selector"]: row for row in points.filter(domain=domain).iter_rows(named=True)}
         marks = [(place, part[name]) for place, name in enumerate(order) if name in part]
-        drawn = [*_beside(marks, kind), _after(marks, kind, chosen)]
-        for trace in drawn:
+        for trace in (*_beside(marks, kind), _after(marks, kind, chosen)):
             figure.add_trace(trace, row=number // columns + 1, col=number % columns + 1)
     figure.update_traces(showlegend=False, cliponaxis=False)
     keys = [("unedited", "circle-open", palette.BEFORE), ("edited", "diamond", palette.REFERENCE)]
@@ -60,7 +58,8 @@ def edits(points: pl.DataFrame, kind: str, chosen: str, heading: str) -> go.Figu
         figure.add_scatter(x=[None], y=[None], mode="markers", name=name, marker=look)
     labels = [html.escape(palette.title(name)) for name in order]
     figure.update_yaxes(**axes.places(labels), automargin=True)
-    few = max([0.0, *points[f"edited_{kind}_high"].drop_nulls(), *points[f"edited_{kind}"]]) <= _FEW
+    drawn = [f"{side}_{kind}" for side in ("edited", "unedited", "control")] + [f"edited_{kind}_high"]
+    few = all((points[name].drop_nulls() <= _FEW).all() for name in drawn if name in points)
     ticks = [0, 0.2, 0.4] if few else [0, 0.5, 1]
     figure.update_xaxes(**dots.SHARE | {"range": [-0.012, 0.412]} if few else dots.SHARE, tickvals=ticks)
     figure.update_xaxes(zeroline=False)
@@ -78,7 +77,7 @@ def _beside(marks: list[tuple[int, Row]], kind: str) -> list[go.Scatter]:
     traces = []
     ways: tuple[list[float | None], list[float | None]] = ([], [])
     for place, row in marks:
-        if row[f"unedited_{kind}"] is not None:
+        if row.get(f"unedited_{kind}") is not None:
             ways[0].extend((row[f"unedited_{kind}"], row[f"edited_{kind}"], None))
             ways[1].extend((place, place, None))
     line = {"color": palette.REFERENCE, "width": 2, "dash": "dot"}
@@ -101,7 +100,7 @@ def _beside(marks: list[tuple[int, Row]], kind: str) -> list[go.Scatter]:
 
 def _after(marks: list[tuple[int, Row]], kind: str, chosen: str) -> go.Scatter:
     looks = [palette.style(row["selector"]) for _, row in marks]
-    rates = [(row[f"edited_{kind}"], row[f"edited_{kind}_low"], row[f"edited_{kind}_high"]) for _, row in marks]
+    rates = [(row[f"edited_{kind}"], *(row.get(f"edited_{kind}_{end}") for end in ("low", "high"))) for _, row in marks]
     ids = [cell_id(row) for _, row in marks]
     return go.Scatter(
         x=[rate[0] for rate in rates], y=[place for place, _ in marks], mode="markers", name="edited",
@@ -120,8 +119,8 @@ def _after(marks: list[tuple[int, Row]], kind: str, chosen: str) -> go.Scatter:
 def _hover(row: Row, kind: str) -> str:
     names = {f"unedited_{kind}": "before", f"edited_{kind}": "after"}
     told = [
-        f"{name} {percent(row[column], row[f'{column}_low'], row[f'{column}_high'])}"
-        for column, name in names.items() if row[column] is not None
+        f"{name} {percent(row[column], row.get(f'{column}_low'), row.get(f'{column}_high'))}"
+        for column, name in names.items() if row.get(column) is not None
     ]  # fmt: skip
     if row.get(f"control_{kind}") is not None:
         most = row.get("control_malign_max") if kind == "malign" else None

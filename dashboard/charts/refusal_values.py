@@ -93,6 +93,13 @@ def cell_title(row: Row) -> str:
     return f"{palette.title(row['selector'])}, {row['domain']}, {strength(row)}"
 
 
+def strongest_first(points: pl.DataFrame) -> list[str]:
+    """Selectors of `operating_points` by how many risk prompts their edits refuse, in the mean of the domains."""
+    means = points.group_by("selector").agg(pl.col("edited_malign").mean())
+    order: list[str] = means.sort("edited_malign", "selector", descending=[True, False])["selector"].to_list()
+    return order
+
+
 def first_choice(frame: pl.DataFrame) -> str:
     """The cell to open first: the operating point with the most malign refusal, a rescue only if there is no other."""
     ranked = frame.filter(pl.col("malign").is_not_null()).sort(

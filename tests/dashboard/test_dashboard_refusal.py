@@ -320,3 +320,6 @@ def test_a_bad_folder_is_one_line(tmp_path, state):
 def test_links_of_before_say_which_edits_are_shown(tmp_path, before, now):
     app = page(source="My results", folder=write_refusal_run(tmp_path / "run"), show=before)
     assert app.segmented_control(key="show").value == now
+    (other,) = set(edit_grid.FORMER.values()) - {now}
+    app.segmented_control(key="show").set_value(other).run()
+    assert app.segmented_control(key="show").value == other

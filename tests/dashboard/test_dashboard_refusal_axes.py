@@ -8,7 +8,8 @@ import pytest
 from app_pages import run_page
 from synthetic_refusal import write_refusal_run
 
-from dashboard.charts import refusal_trade_off as refusal_chart, refusal_values as refusals
+from dashboard.charts import refusal_edits, refusal_trade_off as refusal_chart, refusal_values as refusals
+from dashboard.charts.findings import refusal as refusal_findings
 from dashboard.pages.refusal import edit_grid
 from dashboard.state import shipped
 
@@ -37,6 +38,51 @@ def test_few_marks_of_the_shipped_model_lie_on_one_another():
         places = [place for trace in marks for place in zip(trace.x, trace.y, strict=True)]
         assert len(places) == part.height
         assert max(places.count(x) for x in set(places)) <= 2
+
+
+def points(*rows):
+    """selector, domain, unedited and edited (rate, low, high), random rows' mean."""
+    names = [f"{side}_malign{end}" for side in ("unedited", "edited") for end in ("", "_low", "_high")]
+    return pl.DataFrame(
+        [
+            {"selector": name, "domain": domain, "lambda": 0.5, "k": 0.02, "rescue": False, "control_malign": random,
+             "heldout": True, **dict(zip(names, (*before, *after), strict=True))}
+            for name, domain, before, after, random in rows
+        ]
+    )  # fmt: skip
+
+
+LITTLE, MUCH = (0.2, 0.1, 0.3), (0.8, 0.7, 0.9)
+ABOUT = {
+    "Held-out risk prompts refused: 20% before, 80% after LRP's edits, 30% under random rows of the same layers (hate)":
+        [("lrp", "hate", LITTLE, MUCH, 0.3), ("ig", "hate", LITTLE, LITTLE, 0.2)],
+    "Held-out risk prompts refused: 50% before, 65% after IG's edits, 25% under random rows of the same layers "
+    "(means of 2 domains)":
+        [("ig", "hate", LITTLE, MUCH, 0.3), ("ig", "crime", MUCH, (0.5, 0.4, 0.6), 0.2),
+         ("lrp", "hate", LITTLE, LITTLE, 0.3), ("lrp", "crime", MUCH, MUCH, 0.3)],
+    "Held-out risk prompts refused: 20% before, 25% after IG's edits, 20% under random rows of the same layers (hate), "
+    "before and after no difference beyond the errors":
+        [("lrp", "hate", LITTLE, (0.25, 0.1, 0.4), 0.3), ("ig", "hate", LITTLE, (0.25, 0.1, 0.4), 0.2)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("said", ABOUT)
+def test_the_sentence_is_about_the_selector_that_stands_first(said):
+    table = points(*ABOUT[said])
+    assert refusal_findings.installed(table, "malign") == said
+    figure = refusal_edits.edits(table, "malign", "", "h")
+    assert f"after {figure.layout.yaxis.ticktext[0]}'s" in said
+
+
+def test_nothing_that_is_drawn_lies_beyond_the_axis():
+    """A model that refused much, and little after its edit; few under random rows."""
+    for before, after, lots in ((MUCH, LITTLE, 0.1), (LITTLE, LITTLE, 0.9), (LITTLE, LITTLE, 0.1)):
+        figure = refusal_edits.edits(points(("lrp", "hate", before, after, lots)), "malign", "", "h")
+        low, high = figure.layout.xaxis.range
+        drawn = [x for trace in figure.data for x in trace.x if x is not None]
+        assert drawn
+        assert all(low <= x <= high for x in (*drawn, after[2]))
+    assert high < 0.5
 
 
 page = partial(run_page, "refusal")

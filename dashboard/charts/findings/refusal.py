@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from dashboard.charts import formats, palette
-from dashboard.charts.refusal_values import RateChange, first_choice, strength, unedited
+from dashboard.charts.refusal_values import RateChange, first_choice, strength, strongest_first, unedited
 
 Row = dict[str, Any]
 Rate = tuple[float | None, float | None, float | None]
@@ -44,8 +44,7 @@ def installed(points: pl.DataFrame, kind: str) -> str:
 
     points: `refusal_edits.measured` rows of `operating_points`; kind: `malign` or `benign`.
     """
-    means = points.group_by("selector").agg(pl.col("edited_malign").mean()).sort("edited_malign", "selector")
-    own = points.filter(selector=means["selector"][-1])
+    own = points.filter(selector=strongest_first(points)[0])
     held_out = "held-out " if "heldout" in own.columns and own["heldout"].all() else ""
     prompts = f"{held_out}{'risk' if kind == 'malign' else 'harmless'} prompts".capitalize()
     names = {f"unedited_{kind}": "before", f"edited_{kind}": f"after {palette.title(own['selector'][0])}'s edits"}
@@ -55,7 +54,9 @@ def installed(points: pl.DataFrame, kind: str) -> str:
         if column in own.columns and own[column].null_count() == 0
     ]  # fmt: skip
     where = own["domain"][0] if own.height == 1 else f"means of {own.height} domains"
-    return f"{prompts} refused: {', '.join(told)} ({where})"
+    alike = all(same(_rate(row, f"unedited_{kind}"), _rate(row, f"edited_{kind}")) for row in own.iter_rows(named=True))
+    before_and_after = f", before and after {NO_DIFFERENCE}" if alike else ""
+    return f"{prompts} refused: {', '.join(told)} ({where}){before_and_after}"
 
 
 def same(before: Rate, after: Rate) -> bool:
@@ -216,7 +217,7 @@ def ways(rows: pl.DataFrame, title: Callable[[Row], str], domain: str) -> str:
 
 
 def _rate(row: Row, kind: str) -> Rate:
-    return row[kind], row[f"{kind}_low"], row[f"{kind}_high"]
+    return row.get(kind), row.get(f"{kind}_low"), row.get(f"{kind}_high")
 
 
 def _shown(rate: Rate) -> str:
