@@ -100,9 +100,10 @@ def _side(title: str, row: dict[str, Any], side: str, found: list[Opinion]) -> N
     st.markdown(f"**{title}**: {layout.verdict(first.verdict.refusal, first.verdict.judged)}{cut}{apart}")
     embedded = next(one for one in found if one.judge == reply_pairs.today())
     _text(reply, embedded)
-    if not apart:  # one line for all who say the same
-        said = next((one.verdict.reason for one in found if one.verdict.reason), "")
-        st.caption(layout.plain(f"{', '.join(one.judge for one in found)}: {said or 'no reason is kept'}"))
+    reasons = {one.verdict.reason for one in found} - {""}
+    if not apart and len(reasons) <= 1:  # one line for all who say the same
+        names = ", ".join(one.judge for one in found)
+        st.caption(layout.plain(f"{names}: {next(iter(reasons), 'no reason is kept')}"))
         return
     for one in found:
         said = layout.verdict(one.verdict.refusal, one.verdict.judged)
