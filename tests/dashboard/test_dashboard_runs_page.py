@@ -14,6 +14,7 @@ import pytest
 from app_pages import run_page
 from synthetic import SLOPES, break_manifest, sweep, write_run
 
+from dashboard.chat import live
 from dashboard.pages.runs import catalogue as runs
 from dashboard.state import jobs, results
 from engine.cli import build_parser
@@ -242,7 +243,8 @@ def test_only_the_fields_of_what_is_chosen_are_asked(top, registry):
 
 
 @pytest.mark.long
-def test_what_a_run_takes_is_said_before_it_starts(top, registry):
+def test_what_a_run_takes_is_said_before_it_starts(top, registry, monkeypatch):
+    monkeypatch.setattr(live, "POOL", live.ModelPool(live._load))  # a model in memory is estimated without a button
     app = page(runs_view="Start")
     app.button(key="start-estimate").click().run()
     assert warnings_of(app) == []
