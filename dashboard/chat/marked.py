@@ -12,7 +12,6 @@ from typing import NamedTuple
 # Surprise is shaded from none at 0 nats to full at this many; a token of 1 in 400 has 6.
 FULL_NATS = 6.0
 SURPRISE, REFUSING, ANSWERING = "221, 122, 2", "198, 22, 32", "8, 169, 91"  # red, green, blue of the shades
-ABOVE, BELOW = SURPRISE, "122, 136, 231"  # of values on either side of 0, apart for people who see fewer colours
 STRONGEST = 0.45  # opacity, so that the text on it keeps its contrast
 ALIKE = 0.5  # share of words that two replies have in common, from which on their differences are marked
 CHANGED = "text-decoration:underline;text-decoration-thickness:2px;text-underline-offset:3px"
@@ -44,11 +43,6 @@ def of_log_probability(nats: float) -> str:
 def of_margin(margin: float, largest: float) -> str:
     """The shade of a token before which the margin stood so: one colour for refusing, one for answering."""
     return _shade(REFUSING if margin > 0 else ANSWERING, abs(margin) / largest if largest else 0.0)
-
-
-def of_value(value: float, largest: float) -> str:
-    """The shade of a token with this value: one colour above 0, one below, full at `largest` in size."""
-    return _shade(ABOVE if value > 0 else BELOW, abs(value) / largest if largest else 0.0)
 
 
 def _shade(colour: str, share: float) -> str:

@@ -1,16 +1,12 @@
-"""The parts of Rows that ask a model: brushed cells, a row in its text, rows behind a token; at once or by a button."""
-
-import re
+"""The parts of Rows that ask a model: brushed cells, at once or by a button, and the mask of the map."""
 
 import pytest
-from app_pages import run_page, select, texts
+from app_pages import run_page, select
 from scored_runs import write_scored
 
 from dashboard.chat import against_random, answers, live, measure
-from dashboard.pages.rows import row_sets, scored
+from dashboard.pages.rows import scored
 from engine.edits.masks import removed_rows
-from engine.measures.row_values import row_outputs, row_relevance
-from engine.measures.token_rows import token_rows
 
 
 @pytest.fixture(scope="module")
@@ -121,71 +117,6 @@ def test_all_rows_have_nothing_to_be_compared_with(folder):
     app = page(folder, rows="0-287")
     assert "all rows of the model" in captions(app)
     assert "rows-brush-ask" not in [button.key for button in app.button]
-
-
-def test_a_click_on_a_row_shows_it_in_its_text_at_once(folder, loaded, monkeypatch):
-    monkeypatch.setattr(answers, "at_hand", lambda _: True)
-    app = page(folder, block=1, projection="up_proj")
-    row_id = int(table(app).value["Row id"].iloc[3])
-    select(app, table(app), rows=[], columns=[], cells=[[3, "LRP"]])
-    assert not app.exception
-    assert app.number_input(key="row").value == row_id
-    assert app.text_input(key="rows").value == ""  # it is not ticked
-    assert app.query_params["row"] in (str(row_id), [str(row_id)])
-    text = measure.evaluation_windows(loaded)
-    outputs = row_outputs(loaded, text, row_id)
-    (answer,) = app.session_state["answer-row-in-text"].found
-    assert answer.values.tolist() == pytest.approx(outputs.flatten().tolist(), rel=1e-4, abs=1e-6)
-    for passage in answer.passages:
-        part = slice(passage.start, passage.start + measure.PASSAGE_TOKENS)
-        assert passage.values == pytest.approx(outputs[passage.window, part].tolist(), rel=1e-4, abs=1e-6)
-        assert max(map(abs, passage.values)) == pytest.approx(float(outputs[passage.window].abs().max()), rel=1e-4)
-        whole = loaded.tokenizer.decode(text.input_ids[passage.window, part])
-        assert "".join(passage.pieces) == whole
-    app.segmented_control(key="row_graded").set_value("Relevance").run()
-    assert not app.exception
-    (answer,) = app.session_state["answer-row-in-text"].found
-    expected = row_relevance(loaded, text, row_id)[:, :-1]
-    assert answer.values.tolist() == pytest.approx(expected.flatten().tolist(), rel=1e-3, abs=1e-6)
-
-
-def test_rows_behind_each_token_of_a_text(folder, loaded):
-    text = 'The cat <b>sat</b> & "ran" ![x](http://example.invalid/pixel.png).'
-    app = page(folder, token_text=text)
-    assert not app.get("iframe")
-    app.button(key="rows-behind-ask").click().run()
-    assert not app.exception
-    ids = loaded.tokenizer(text)["input_ids"]
-    expected = token_rows(loaded, ids, top=5)
-    (body,) = [one.proto.body for one in app.get("html") if "sa-behind" in one.proto.body]
-    assert body.count('class="sa-token"') == sum(bool(one) for one in expected.tokens["token"][1:])
-    without = re.sub('<span class="sa-why.*?</span></span></span>|<span class="sa-why sa-first.*?</span>', "", body)
-    assert texts(without, "sa-behind") == ["".join(expected.tokens["token"])]  # letter by letter, nothing of it a tag
-    assert "<b>sat" not in body
-    strongest = expected.rows.filter(position=1, side="towards", place=1).row(0, named=True)
-    found = scored.read(folder).rows.row(strongest["row_id"], named=True)
-    value = f"{strongest['relevance']:+.3f}"
-    assert f"{value} block {found['block']} {found['projection']}, row {found['row']}<br>" in body
-    assert "![x](" not in "".join(one.value for one in (*app.markdown, *app.caption))
-
-    behind = next(one for one in app.dataframe if "Relevance" in one.value)
-    rows = behind.value["Row id"].to_list()
-    assert set(rows) == set(expected.rows.filter(position=1)["row_id"])
-    app.button(key="rows-behind-tick").click().run()
-    assert not app.exception
-    assert app.text_input(key="rows").value == row_sets.write(rows)
-    behind = next(one for one in app.dataframe if "Relevance" in one.value)
-    select(app, behind, rows=[2], columns=[], cells=[])
-    assert app.number_input(key="row").value == rows[2]
-
-
-@pytest.mark.parametrize(("text", "said"), [("word " * 110, "at most 64"), ("a", "at least 2 tokens")])
-def test_a_text_that_cannot_be_attributed_is_one_line(folder, text, said):
-    app = page(folder, token_text=text)
-    app.button(key="rows-behind-ask").click().run()
-    assert not app.exception
-    (warning,) = app.warning
-    assert said in warning.value.replace("\\", "")
 
 
 @pytest.mark.long

@@ -32,9 +32,7 @@ from engine.measures.fluency import Asked, reply_log_probabilities
 from engine.measures.generation import generate_under
 from engine.measures.margin import margin_of_logits, margins, margins_under
 from engine.measures.nll import Nll, negative_log_likelihood
-from engine.measures.row_values import row_outputs, row_relevance
 from engine.measures.states import block_states
-from engine.measures.token_rows import token_rows
 from engine.models.loading import LoadedModel
 from engine.run import edited_passes
 from engine.run.edited_passes import measured
@@ -111,12 +109,6 @@ def of_nll(loaded: LoadedModel, text: Windows, size: int, patch: pytest.MonkeyPa
     return [values for one in found for values in (one.window_nats, one.window_tokens, [one.nats_per_token])]
 
 
-def of_tokens(loaded: LoadedModel, text: Windows, size: int, _: pytest.MonkeyPatch) -> list[Any]:
-    found = token_rows(loaded, text.input_ids[0, : ALL + 1].tolist(), method="grad_x_input", batch_size=size)
-    return [found.tokens["log_probability"][1:].to_list(), *(found.rows[name].to_list() for name in
-            ("position", "row_id", "relevance"))]  # fmt: skip
-
-
 def of_states(loaded: LoadedModel, text: Windows, size: int, _: pytest.MonkeyPatch) -> Tensor:
     ids = sequences(loaded)
     return block_states(loaded, ids, [1 + n % len(one) for n, one in enumerate(ids)], batch_size=size)
@@ -156,9 +148,6 @@ CASES: dict[str, Batched] = {
     ],
     "NLL": of_nll,
     "fidelity": of_fidelity,
-    "row outputs": lambda loaded, text, size, _: row_outputs(loaded, text, 40, batch_size=size),
-    "row relevance": lambda loaded, text, size, _: row_relevance(loaded, text, 40, batch_size=size),
-    "rows behind tokens": of_tokens,
     "states": of_states,
     "condition": of_condition,
     "fluency": of_fluency,

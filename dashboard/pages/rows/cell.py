@@ -18,10 +18,8 @@ from engine.records.errors import InputError
 PAGE_ROWS = 20
 VALUES = {"Percentile": "percentile", "Rank": "rank", "Score": "score"}
 TICKED = "rows"  # URL key of the ticked rows, as text
-OPEN = "row"  # URL key of the row that is looked into
 TABLE = "rows-table"
 IN_MASK = "In the mask"
-_LOOKED = "rows-looked"  # session state: the row of a table that was clicked last
 
 
 def chosen(found: Scored) -> tuple[int, str]:
@@ -38,7 +36,7 @@ def ticked_text() -> str:
 
 
 def show(found: Scored, block: int, projection: str, mask: Kept | None = None) -> None:
-    """The table of one page of the cell's rows: checkboxes tick them, a click anywhere else looks into one.
+    """The table of one page of the cell's rows: checkboxes tick them.
 
     mask: that of the map, which its rows are marked by; None where the map shows none.
     """
@@ -94,17 +92,12 @@ def _table(found: Scored, part: pl.DataFrame, value: str, mask: Kept | None) -> 
         chosen = st.session_state[key]["selection"]
         if ticked is not None:
             st.session_state[TICKED] = row_sets.write((ticked - set(ids)) | {ids[place] for place in chosen["rows"]})
-        cell = (key, chosen["cells"][0][0]) if chosen["cells"] else None
-        if cell is not None and cell != st.session_state.get(_LOOKED):
-            st.session_state[OPEN] = ids[cell[1]]
-        st.session_state[_LOOKED] = cell
 
     form = {"percentile": "%.1f", "rank": "%d", "score": "%.4g"}[value]
     numbers = {palette.title(name): st.column_config.NumberColumn(format=form) for name in found.selectors}
     st.dataframe(
         wide, hide_index=True, height=38 + 35 * part.height, key=key, on_select=keep, column_config=numbers,
-        selection_mode=("multi-row", "single-cell"),
-        alt="Rows of the chosen cell: their checkboxes tick them, a click on a row opens it in its text",
+        selection_mode="multi-row", alt="Rows of the chosen cell: their checkboxes tick them",
     )  # fmt: skip
     inside = "" if mask is None else f" {IN_MASK}: does {mask.name} remove it?"
     st.caption(

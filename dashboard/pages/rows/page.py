@@ -13,10 +13,8 @@ from dashboard.charts import formats, palette, rows
 from dashboard.charts.findings import rows as findings
 from dashboard.chat import edits, handed
 from dashboard.pages.rows import (
-    behind as rows_behind,
     brush as rows_brush,
     cell as rows_cell,
-    in_text as rows_in_text,
     mask as rows_mask,
     row_sets,
     scored,
@@ -78,14 +76,10 @@ def render() -> None:
         brushed = rows_brush.show(found, _ticked(found))
         block, projection = rows_cell.chosen(found)
         rows_cell.show(found, block, projection, one.mask)
-        row_id, graded, in_text = rows_in_text.show(found)
-        text, method, behind = rows_behind.show(found)
         st.divider()
         rows_mask.show(found, one.mask)
     tools.end(one.frame, one.name, found.provenance)
     with layout.told():
-        rows_in_text.looked_up(found, row_id, graded, in_text)
-        rows_behind.attributed(found, text, method, behind)
         rows_brush.measured(found, _ticked(found), brushed)
 
 
