@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations, permutations
+from statistics import fmean
 
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboard.charts import formats, matrix, palette
+from dashboard.charts import axes, formats, matrix, palette
 from dashboard.charts.matrix import Cell
 
 Pairs = dict[tuple[str, str], dict[str, float | None]]
@@ -22,6 +24,24 @@ def overlaps(jaccard: pl.DataFrame, rate: float, sublayer: str) -> Pairs:
 def correlations(spearman: pl.DataFrame) -> Pairs:
     """Both orders of each pair: spearman."""
     return _both_ways(spearman, ("spearman",))
+
+
+def by_likeness(found: Pairs, selectors: Sequence[str]) -> list[str]:
+    """The selectors, those that rank alike side by side: clusters joined by their mean rho, each time with the ends
+    that are most alike turned to each other. As they are where a pair has no number."""
+    if any(not axes.is_finite(found.get(pair, {}).get("spearman")) for pair in permutations(selectors, 2)):
+        return list(selectors)
+
+    def rho(a: str, b: str) -> float:
+        return found[a, b]["spearman"] or 0.0
+
+    clusters = [[one] for one in selectors]
+    while len(clusters) > 1:
+        first, second = max(combinations(clusters, 2), key=lambda two: fmean(rho(a, b) for a in two[0] for b in two[1]))
+        turned = [one + other for one in (first, first[::-1]) for other in (second, second[::-1])]
+        clusters[clusters.index(first)] = max(turned, key=lambda one: rho(one[len(first) - 1], one[len(first)]))
+        clusters.remove(second)
+    return clusters[0] if clusters else []
 
 
 def _both_ways(frame: pl.DataFrame, columns: Sequence[str]) -> Pairs:
@@ -72,9 +92,10 @@ def _pair_text(a: str, b: str, where: str, value: float | None, chance: float | 
 
 
 def spearman_matrix(found: Pairs, selectors: Sequence[str]) -> go.Figure:
-    """Spearman's rho of the scores over all rows; 1 on the diagonal is left empty."""
+    """Spearman's rho of the scores over all rows, each pair once, below the diagonal."""
     values: list[list[Cell]] = [
-        [found.get((a, b), {}).get("spearman") if a != b else None for b in selectors] for a in selectors
+        [found.get((a, b), {}).get("spearman") if j < i else None for j, b in enumerate(selectors)]
+        for i, a in enumerate(selectors)
     ]
     hover = [
         [
@@ -84,7 +105,8 @@ def spearman_matrix(found: Pairs, selectors: Sequence[str]) -> go.Figure:
         for a, line in zip(selectors, values, strict=True)
     ]
     titles = [palette.title(name) for name in selectors]
+    drawn = [value for line in values for value in line if axes.is_finite(value)]
     return matrix.matrix(
-        values, titles, titles, heading="Spearman of the scores", below="over all rows of the model; dark: alike",
-        text=matrix.number, hover=hover, span=(-1.0, 1.0), diverging=True,
+        values, titles, titles, heading="Spearman of the scores", below="over all rows of the model; bright: alike",
+        text=matrix.number, hover=hover, span=(min(0.0, *drawn), 1.0),
     )  # fmt: skip

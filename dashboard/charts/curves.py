@@ -15,6 +15,7 @@ from dashboard.charts.formats import LN10
 HEIGHT, TOP, BOTTOM = 480, 70, 130  # pixels; below the plot: ticks, axis title, up to four lines of legend
 _BAND, _ZONE = 0.09, 0.28  # of the axis: the band above it, and the zone in which heights still have an order
 _TITLE_Y = 0.95
+_FEW_RATES, _SMALL_RATE = 9, 0.02  # so few rates, the first of them so small, are drawn in even steps
 _RATES_AXIS = axes.titled("rows removed", tickformat=".0%", tick0=0, nticks=10, tickangle=0)
 _STAYS = {"marker": {"opacity": 1.0}}  # what was not clicked, beside what was
 ORDER_HEADINGS = {
@@ -73,7 +74,21 @@ def curves(
         )
         top = ceiling_band(figure, text, spread=limit is not None)
     _not_finite(figure, rows, top)
+    rates = sorted(set(rows["rate"]))
+    if 3 < len(rates) <= _FEW_RATES and rates[1] < _SMALL_RATE:
+        _even_steps(figure, rates)
     return figure
+
+
+def _even_steps(figure: go.Figure, rates: Sequence[float]) -> None:
+    """Gives every rate the same room, in place: on a linear axis small ones lie on each other."""
+    for trace in figure.data:
+        trace.x = [str(rate) for rate in trace.x]
+    steps = [str(rate) for rate in rates]
+    figure.update_xaxes(
+        type="category", categoryorder="array", categoryarray=steps, tickvals=steps, tickformat=None,
+        ticktext=[formats.rate(rate) for rate in rates], title_text="rows removed, one step per rate",
+    )  # fmt: skip
 
 
 def subtracted(baseline: float | None, relative: bool) -> float | None:

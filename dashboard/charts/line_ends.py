@@ -1,4 +1,4 @@
-"""Figures of lines on stage: every line's name stands at its end instead of in a legend."""
+"""Figures of lines: every line's name stands at its end instead of in a legend."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-LEAST_PLOT_PX = 400  # height of a plot on stage in a window of 1280x800; the names keep apart at this height
+from dashboard.charts import palette
+
+LEAST_PLOT_PX, LEAST_STAGE_PX = 280, 400  # height of a plot, on stage in a window of 1280x800; names keep apart at it
 MOST_LETTERS = 20  # a longer name stays in the legend, or it would take the plot's room
+_LARGE_PX = 18  # type from this size on is read at the contrast that colours of lines have
 _LETTER = 0.58  # mean width of a letter, as a share of the type's size
 _LINE = 1.15  # height of a line, likewise
 _LEADER = 0.9  # length of the stroke from a line's end to its name, likewise
@@ -18,8 +21,8 @@ _BOTTOM = 4  # margin below a plot without a legend, in sizes of the type: ticks
 
 
 def labelled(figure: go.Figure, size_px: float) -> go.Figure:
-    """Writes the name of every line of the legend at the line's end, in its colour, and takes it out of the legend.
-    In place.
+    """Writes the name of every line of the legend at the line's end, large type in its colour, and takes it out of the
+    legend. In place.
 
     Names that would lie on each other are moved apart, by as little as that takes (least squares), with a stroke to
     their line. A figure stays as it is where it has no such lines, several plots, an axis of logarithms or dates, or
@@ -27,18 +30,20 @@ def labelled(figure: go.Figure, size_px: float) -> go.Figure:
     size_px: of the names; for a figure whose type and margins have their final sizes.
     """
     ends = [(trace, end) for trace in figure.data if _is_named_line(trace) and (end := _end(trace)) is not None]
-    gap = _LINE * size_px / LEAST_PLOT_PX
+    large = size_px >= _LARGE_PX
+    gap = _LINE * size_px / (LEAST_STAGE_PX if large else LEAST_PLOT_PX)
     if not ends or gap * (len(ends) - 1) > 1 or not _one_plain_plot(figure):
         return figure
-    _x_range(figure)
+    names = _x_range(figure)
     low, high = _y_range(figure)
     heights = apart([(float(y) - low) / (high - low) for _, (_, y) in ends], gap)
     for (trace, (x, y)), height in zip(ends, heights, strict=True):
         trace.showlegend = False
         figure.add_annotation(
-            x=x, y=y, ax=_LEADER * size_px, ay=low + height * (high - low), axref="pixel", ayref="y",
-            text=trace.name, name="line end", xanchor="left", yanchor="middle", align="left",
-            font={"color": trace.line.color, "size": size_px}, showarrow=True, arrowhead=0, arrowwidth=1.5,
+            x=names.index(x) if x in names else x, y=y, ax=_LEADER * size_px, ay=low + height * (high - low),
+            axref="pixel", ayref="y", text=trace.name, name="line end",
+            xanchor="left", yanchor="middle", align="left", showarrow=True, arrowhead=0, arrowwidth=1.5,
+            font={"color": trace.line.color if large else palette.REFERENCE, "size": size_px},
             arrowcolor=trace.line.color, standoff=2,
         )  # fmt: skip
     longest = max(len(trace.name) for trace, _ in ends)
@@ -106,17 +111,17 @@ def _one_plain_plot(figure: go.Figure) -> bool:
     return one and layout.xaxis.type in (None, "linear", "category") and layout.yaxis.type in (None, "linear")
 
 
-def _x_range(figure: go.Figure) -> None:
-    """Fixes what the axis shows: plotly would make it longer until the names lie within it."""
+def _x_range(figure: go.Figure) -> list[str]:
+    """Fixes what the axis shows: plotly would make it longer until the names lie within it. Returns its categories."""
     axis = figure.layout.xaxis
-    if axis.range is not None:
-        return
     found = [x for trace in figure.data for x in _values(trace.x)]
+    names: list[str] = []
     if axis.type == "category" or any(isinstance(x, str) for x in found):
-        names = list(dict.fromkeys(str(x) for x in found if x is not None))
-        axis.range = [-10 * _ROOM, len(names) - 1 + 10 * _ROOM]
-    else:
-        axis.range = _padded([x for x in found if _drawn(x)])
+        names = list(dict.fromkeys(str(x) for x in axis.categoryarray or found if x is not None))
+    if axis.range is None:
+        drawn = [x for x in found if _drawn(x)]
+        axis.range = [-10 * _ROOM, len(names) - 1 + 10 * _ROOM] if names else _padded(drawn)
+    return names
 
 
 def _y_range(figure: go.Figure) -> tuple[float, float]:

@@ -55,6 +55,8 @@ def show(
         line_ends.labelled(figure, figure_size.STAGE_LEAST_PX)
     else:
         figure_size.sized(figure)
+        if hero:
+            line_ends.labelled(figure, figure_size.BASE_PX)
     shared: dict[str, Any] = {"config": layout.figure_config(name), "alt": alt, "key": key}
     if not (clickable or brush):
         st.plotly_chart(figure, **shared)

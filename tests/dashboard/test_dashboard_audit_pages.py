@@ -1,5 +1,6 @@
 """Where and who, Can it be believed, and Tasks as scripts: full, published, empty and damaged tables."""
 
+import itertools
 import json
 
 import polars as pl
@@ -9,6 +10,7 @@ from streamlit.testing.v1 import AppTest
 from synthetic import add_table, break_manifest
 
 import precomputed
+from dashboard.charts import agreement, palette
 from dashboard.state import results
 
 PAGES = {  # page and part -> what makes its first table
@@ -208,7 +210,8 @@ def test_tasks_open_on_a_model_with_something_to_lose(able, opens, tmp_path, mon
 @pytest.mark.usefixtures("full")
 def test_agreement_draws_overlaps_that_were_counted_by_hand():
     triangles = figures(page("where", rate="20%"))[0]
-    order = ["consensus2", "lrp", "ig", "wanda", "random"]
+    titles = {palette.title(name): name for name in ("consensus2", "lrp", "ig", "wanda", "random")}
+    order = [titles[one] for one in triangles["layout"]["yaxis"]["ticktext"]]
     cells = triangles["data"][0]["z"]
     for a, b in pairs():
         i, j = sorted((order.index(a), order.index(b)))
@@ -217,6 +220,19 @@ def test_agreement_draws_overlaps_that_were_counted_by_hand():
     assert [cells[i][i] for i in range(5)] == [None] * 5
     above = figures(page("where", rate="20%", value="Above chance"))[0]["data"][0]["z"]
     assert above[0][1] == pytest.approx(cells[0][1] - 0.12)
+
+
+def test_selectors_that_rank_alike_stand_side_by_side():
+    names = ["c", "wanda", "ig", "mean", "random", "fisher", "lrp"]
+    groups = {"c": 0, "ig": 0, "lrp": 0, "fisher": 0, "wanda": 1, "mean": 1, "random": 2}
+    pairs = {
+        (a, b): {"spearman": 0.9 - 0.01 * (i + j) if groups[a] == groups[b] else 0.0}
+        for i, a in enumerate(names) for j, b in enumerate(names) if a != b
+    }  # fmt: skip
+    order = [groups[name] for name in agreement.by_likeness(pairs, names)]
+    assert sum(a != b for a, b in itertools.pairwise(order)) == 2
+    pairs["c", "ig"] = {"spearman": None}
+    assert agreement.by_likeness(pairs, names) == names
 
 
 @pytest.mark.usefixtures("full")

@@ -119,3 +119,18 @@ def test_ticks_are_few_inside_and_powers_of_ten(low, high):
     assert all(low <= tick <= high for tick in ticks)
     if high - low > 2.5:
         assert all(tick == round(tick) for tick in ticks)
+
+
+def test_few_small_rates_have_the_same_room_each_and_keep_their_values():
+    def figure(rates):
+        frame = pl.DataFrame({"rate": rates}).with_columns(
+            pl.lit("lrp").alias("selector"), pl.lit("lerf").alias("order"), pl.lit(2.0).alias("nll"), seeds=1,
+            error=None, rows_removed=None, tokens=None, plateau=False, printed=None,
+        )  # fmt: skip
+        return curve_chart.curves(frame, "lerf", baseline=1.0)
+
+    steps = figure([0.0, 0.0025, 0.01, 0.3])
+    assert list(map(float, steps.data[0].x)) == [0.0, 0.0025, 0.01, 0.3]
+    assert list(steps.layout.xaxis.ticktext) == ["0%", "0.25%", "1%", "30%"]
+    assert steps.layout.xaxis.categoryarray == tuple(steps.data[0].x)
+    assert figure([0.0, 0.1, 0.2, 0.3]).layout.xaxis.type != "category"

@@ -15,7 +15,7 @@ from dashboard.show import layout, menu, tools
 from dashboard.state.sources import Source
 from engine.records.errors import InputError
 
-OFFERED = "Rows and Live edit offer 5% to 90% in steps of 5%."
+OFFERED = "Rows and Live edit offer 0.25, 0.5, 1, 2, 3% and 5% to 90% in steps of 5%."
 
 
 class Point(NamedTuple):

@@ -23,15 +23,17 @@ def show(source: Source) -> Drawn:
     selectors = palette.in_order([*overlaps["selector_a"], *overlaps["selector_b"]])
     with source.hero():
         left, right = st.columns(2)
+    with right, layout.told():
+        table = source.table("spearman")
+        pairs = agreement.correlations(table)
+        selectors = agreement.by_likeness(pairs, selectors)
+        figure = agreement.spearman_matrix(pairs, selectors)
+        tools.show(figure, "spearman", key="spearman-cells", finding=findings.correlation(table), hero=True)
     with left:
         attention, mlp = (agreement.overlaps(overlaps, rate, name) for name in ("attention", "mlp"))
         figure = agreement.triangles(attention, mlp, selectors, rate, above_chance=above_chance)
         told = findings.overlap(overlaps, rate, above_chance=above_chance)
         tools.show(figure, "jaccard", key="jaccard-cells", finding=told, hero=True)
-    with right, layout.told():
-        table = source.table("spearman")
-        figure = agreement.spearman_matrix(agreement.correlations(table), selectors)
-        tools.show(figure, "spearman", key="spearman-cells", finding=findings.correlation(table), hero=True)
     return Drawn(overlaps, notes=("Random stands for the mean over its seeds.",))
 
 
