@@ -1,4 +1,4 @@
-"""The leaderboard: its numbers by hand, sorted by number, on the overview, narrowed by the basket."""
+"""The leaderboard: its numbers by hand, sorted by number, on the overview, narrowed by Compare."""
 
 import math
 

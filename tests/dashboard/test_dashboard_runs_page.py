@@ -48,6 +48,9 @@ def test_an_empty_folder_says_how_to_fill_it(top):
     app = page()
     assert warnings_of(app) == []
     assert "Start one, or import" in app.info[0].value
+    app.button(key="empty-start").click().run()
+    assert warnings_of(app) == []
+    assert "start" in [button.key for button in app.button]
 
 
 def test_runs_are_listed_with_their_files_and_provenance(two_runs):

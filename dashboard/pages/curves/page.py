@@ -13,7 +13,7 @@ from dashboard.charts import curves as curve_chart, formats, multiples, palette,
 from dashboard.charts.findings import curves as findings
 from dashboard.pages.curves import differences, measures, parts, point
 from dashboard.show import layout, selection, tools
-from dashboard.state import basket, offers, results, sources
+from dashboard.state import compared, offers, results, sources
 
 LINE = "Left, rows called unimportant go first: low is good. Right, those called important: high is good."
 MEASURES, PARTS = "Measures", "Parts"
@@ -65,7 +65,7 @@ def render() -> None:
         _gap_tab(picked, drawn)
     elif view == MODELS:
         offered = offers.offers(picked.kind, curves, picked.run)
-        beside = list(basket.chosen(offered).values()) or offers.beside(picked.kind, offered)
+        beside = list(compared.chosen(offered).values()) or offers.beside(picked.kind, offered)
         values = _models_tab(beside, drawn, orders, relative)
         notes = ["Models differ in size, text and vocabulary: compare shapes, not heights."]
         notes += _starts([(offer.name, offer.curves) for offer in beside])
@@ -186,7 +186,7 @@ def _models_tab(beside: list[offers.Offer], drawn: Drawn, orders: list[str], rel
     if not panels:
         st.info("None of these models was measured with these selectors, orders and rates; choose others.")
         return drawn.points.clear()
-    rows = -(-len(panels) // basket.MOST)
+    rows = -(-len(panels) // compared.MOST)
     columns = -(-len(panels) // rows)
     for order in orders:
         figure = multiples.multiples(panels, order, columns=columns, relative=relative)

@@ -1,4 +1,4 @@
-"""The leaderboard on the overview: selector x model over all sources, or over what lies in the basket."""
+"""The leaderboard on the overview: selector x model over all sources, or over what is compared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard.charts import leaderboard
 from dashboard.charts.leaderboard import Entry
 from dashboard.show import grid, layout
-from dashboard.state import basket, results
+from dashboard.state import compared, results
 from dashboard.state.offers import Offer
 from engine.records.errors import InputError
 from engine.studies.verdict.judged_selectors import as_judged_now
@@ -28,7 +28,7 @@ WHAT = (
 
 def show(offered: dict[str, Offer]) -> None:
     """The table; nothing where no model was measured so far. offered: `offers.offers` of the page."""
-    chosen = basket.chosen(offered)
+    chosen = compared.chosen(offered)
     lines = leaderboard.leaderboard([_entry(offer) for offer in (chosen or offered).values()])
     if lines.is_empty():
         return
@@ -40,7 +40,7 @@ def show(offered: dict[str, Offer]) -> None:
     )  # fmt: skip
     said = [WHAT.format(rate=leaderboard.RATE)]
     said += ["\\*: a published cell at a numerical ceiling; only its order counts."] * lines["gap_at_ceiling"].any()
-    said += ["Only what lies in the basket."] * bool(chosen)
+    said += ["Only what is chosen under Compare."] * bool(chosen)
     st.caption(" ".join(said))
 
 

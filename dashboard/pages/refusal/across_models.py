@@ -1,4 +1,4 @@
-"""Across models: refusal that the edits of LRP and IG install, on this model, those in the basket and the paper's."""
+"""Across models: refusal that the edits of LRP and IG install, on this model, those compared and the paper's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import polars as pl
 from dashboard.charts import palette, refusal_structure
 from dashboard.charts.findings import refusal as findings
 from dashboard.show import selection, tools
-from dashboard.state import basket, offers, results
+from dashboard.state import compared, offers, results
 from dashboard.state.parts import Drawn, Part
 from dashboard.state.results import POINTS
 from dashboard.state.sources import Source
@@ -20,7 +20,7 @@ def show(source: Source) -> Drawn:
     """One domain's refusal under LRP's and IG's points, model by model."""
     paper = reversal(results.read_published(POINTS).frame)
     own = reversal(source.table(POINTS)) if not source.published else paper.clear()
-    table, together = pl.concat([own, paper]), _basket()
+    table, together = pl.concat([own, paper]), _compared()
     if together is not None:
         table = together
     domains = table["domain"].unique(maintain_order=True).to_list()
@@ -33,15 +33,15 @@ def show(source: Source) -> Drawn:
         "Published values of the paper's models, as printed"
         + ("." if source.published else "; this source's own model stands first.")
         if together is None
-        else "What lies in the basket and has operating points; values of the paper's models as printed."
+        else "What is chosen under Compare and has operating points; values of the paper's models as printed."
     )
     return Drawn(table, notes=(note,))
 
 
-def _basket() -> pl.DataFrame | None:
-    """`reversal` over the models in the basket that have operating points; None where there is none."""
+def _compared() -> pl.DataFrame | None:
+    """`reversal` over the models chosen under Compare that have operating points; None where there is none."""
     found = []
-    for offer in basket.chosen(offers.everything()).values():
+    for offer in compared.chosen(offers.everything()).values():
         with suppress(InputError):  # a run without points has no line here
             table = results.read_published(POINTS) if offer.folder is None else results.read_table(offer.folder, POINTS)
             found.append(reversal(table.frame.filter(model=offer.model)))

@@ -60,6 +60,10 @@ def render() -> None:
 def _kept(found: Sequence[runs.Run]) -> pl.DataFrame | None:
     if not found:
         st.info("No run is kept here yet. Start one, or import a folder that was made elsewhere.")
+        if not access.limited():
+            with st.container(horizontal=True):
+                st.button("Start one", key="empty-start", type="primary", on_click=_open, args=("Start",))
+                st.button("Import a folder", key="empty-import", on_click=_open, args=("Import",))
         return None
     table = pl.DataFrame(
         {
@@ -103,6 +107,10 @@ def _details(run: runs.Run) -> None:
     with st.container(horizontal=True):
         st.button("Yes, delete it", key="delete-yes", type="primary", on_click=_delete, args=(run,))
         st.button("Keep it", key="delete-no", on_click=_ask, args=(None,))
+
+
+def _open(tab: str) -> None:
+    st.session_state["runs_view"] = tab
 
 
 def _ask(name: str | None) -> None:

@@ -1,6 +1,6 @@
-"""The basket: models and runs that are looked at together, whatever page is open. Part of the address.
+"""Compare: models and runs that are looked at together, whatever page is open. Part of the address.
 
-It stands in the sidebar of every page; what compares models, compares those in it.
+It stands in the sidebar of every page; what compares models, compares those chosen there.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def show() -> None:
             st.session_state[KEY] = kept
     with st.sidebar:
         st.multiselect(
-            "Basket", known, key=KEY, bind="query-params", max_selections=MOST, help=HELP,
+            "Compare", known, key=KEY, bind="query-params", max_selections=MOST, help=HELP,
             placeholder="Models side by side",
         )  # fmt: skip
 
 
 def chosen(offered: Mapping[str, Offer]) -> dict[str, Offer]:
-    """What lies in the basket of all that is offered, in its order; empty for an empty basket."""
+    """Of all that is offered what is compared, in the order of the choice; empty where nothing is chosen."""
     names = _names()
     if not names:
         return {}
@@ -49,7 +49,7 @@ def _names() -> list[str]:
 
 
 def _named(offered: Mapping[str, Offer]) -> dict[str, Offer]:
-    """The offers by the names that the basket has for them: a page's own run has another name on that page."""
+    """The offers by the names that they are compared under: a page's own run has another name on that page."""
     by_place = {_place(offer): name for name, offer in offers.everything().items()}
     return {by_place.get(_place(offer), name): offer for name, offer in offered.items()}
 
