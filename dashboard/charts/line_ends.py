@@ -48,6 +48,7 @@ def labelled(figure: go.Figure, size_px: float) -> go.Figure:
         )  # fmt: skip
     longest = max(len(trace.name) for trace, _ in ends)
     margin = figure.layout.margin
+    margin.t = (margin.t or 0) + (0 if large else _LINE * size_px)  # the highest name stays below the camera
     margin.r = max(margin.r or 0, (_LETTER * longest + _LEADER + 0.5) * size_px)
     if any(_in_legend(trace) for trace in figure.data):
         figure.update_layout(showlegend=True)  # also where a single one is left

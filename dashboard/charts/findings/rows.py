@@ -99,5 +99,5 @@ def peaks(profile: pl.DataFrame, column: str, name: str = "") -> str:
     if len(ordered) == 1 and len(ordered[0][1]) > 1:
         return f"{start} in block {ordered[0][0]} for all {len(ordered[0][1])} selectors"
     told = [f"in block {block} for {words.titles(names, 3)}" for block, names in ordered[:2]]
-    others = sum(len(names) for _, names in ordered[2:])
-    return f"{start} {', '.join(told)}" + (f"; {others} elsewhere" if others else "")
+    others = [name for _, names in ordered[2:] for name in names]
+    return f"{start} {', '.join(told)}" + (f", in others for {words.titles(others, 3)}" if others else "")
