@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from engine.studies.protocols.protocol_claims import flip_rate
 from precomputed.recipe import required, seeds
 from precomputed.recipe.markdown import listed, span, table
 from precomputed.recipe.world import DOMAINS
@@ -87,6 +89,7 @@ class Results:
     def verdicts(self) -> str:
         """One line a selector: what its verdict rests on."""
         exact = {row["selector"]: row for row in self.read("invariance_verdicts").to_dicts()}
+        rates = {(row["selector"], row["order"]): f"{row['rate']:.3g}" for row in self.read("specific").to_dicts()}
         lines = []
         for row in self.read("verdicts").to_dicts():
             proof = exact.get(row["selector"], {})
@@ -95,7 +98,9 @@ class Results:
                     row["selector"],
                     row["validity"],
                     _or_dash(row["damage"], ".0%"),
+                    f"{row['budget']:.1%}, {row['morf_budget']:.1%}",
                     row["specific"] or "-",
+                    ", ".join(rates.get((row["selector"], order), "-") for order in ("lerf", "morf")),
                     _or_dash(row["depth_share"], ".0%"),
                     row["stability"] or "-",
                     _or_dash(row["draw_jaccard"], ".2f"),
@@ -103,9 +108,28 @@ class Results:
                     _or_dash(proof.get("decoys_protected"), ".0%"),
                 ]
             )
-        head = "selector|validity|LeRF harm, of random's|better than rows of its own layers|explained by depth|"
+        head = "selector|validity|LeRF harm, of random's|budget, LeRF and MoRF|better than rows of its own layers|"
+        head += "compared with LeRF, MoRF at|explained by depth|"
         head += "stability|Jaccard of draws|exact controls|decoys protected"
         return table(head.split("|"), lines)
+
+    def missing(self) -> str:
+        """What keeps attribution selectors from being faithful, in the words of their verdicts."""
+        rows = self.read("verdicts").filter(pl.col("selector").is_in(ATTRIBUTION), pl.col("validity") != "faithful")
+        told = [
+            f"{row['selector']}: {part}"
+            for row in rows.to_dicts() for part in re.split(r"; (?![^()]*\))", row["reasons"]) if "not clearly" in part
+        ]  # fmt: skip
+        return f"What keeps an attribution selector from faithful: {'; '.join(told)}." if told else ""
+
+    def taken_apart(self) -> str:
+        """The part of lrp's mask that carries most of its harm, and the flip rate of claims over protocols."""
+        rows = self.read("parts").filter(pl.col("selector") == "lrp", pl.col("part") == "projection").sort("restored")
+        most, flips = rows.row(-1, named=True), flip_rate(self.read("protocols_claims"))
+        told = f"{most['restored']:.0%} of the harm of lrp's mask at {most['rate']:.0%} goes when its {most['name']} "
+        told += f"rows are put back ({most['rows_removed']} rows)."
+        flip = f" Flip rate of claims over protocols: {flips[0]:.0%} surely, {flips[1]:.0%} at most." if flips else ""
+        return told + flip
 
     def moves(self) -> str:
         moved = self.read("verdict_moves").filter(pl.col("changed").is_not_null())
@@ -254,12 +278,14 @@ def text(demo: Path) -> str:
     records = json.loads((demo / "seeds.json").read_text(encoding="utf-8"))
     found = Results(demo / "results")
     bullets = [
+        found.missing(),
         found.moves(),
         found.at_equal_size(),
         found.other_controls(),
         found.dangerous(),
         found.draws(),
         found.protocols(),
+        found.taken_apart(),
         found.exact(),
         found.singles(),
     ]
@@ -280,7 +306,7 @@ def text(demo: Path) -> str:
         found.tasks(),
         "What the audit says of the shipped seed (30% of the rows):",
         found.verdicts(),
-        "\n".join(f"- {one}" for one in bullets),
+        "\n".join(f"- {one}" for one in bullets if one),
     ]
     return "\n\n".join([BEGIN, *parts, END])
 

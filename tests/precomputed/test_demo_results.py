@@ -62,7 +62,7 @@ def test_the_results_are_those_of_the_shipped_weights(demo, manifest):
 def test_the_sweep_is_complete(sweep):
     selectors = sweep["selector"].n_unique()
     assert set(ATTRIBUTION + BASELINES) <= set(sweep["selector"])
-    assert sweep.height == (selectors + 2) * 2 * 19  # random has three seeds
+    assert sweep.height == (selectors + 2) * 2 * 24  # random has three seeds
     assert sweep["nll"].is_finite().all()
     assert sweep.filter(rate=0)["nll"].n_unique() == 1
 

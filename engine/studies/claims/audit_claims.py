@@ -91,10 +91,11 @@ def _joint(tables: Tables) -> Iterator[Claim]:
 @register_claim("gap", needs=("gap",))
 def _gap(tables: Tables) -> Iterator[Claim]:
     """MoRF against LeRF at the largest rate, up to the reference one, at which not both destroy the model; seeded
-    rankings by the mean over their seeds."""
+    rankings by the mean over their seeds, all of them or none."""
     limits, table = Thresholds(), tables["gap"]
     if "saturated_above" in table.columns:
-        table = table.filter(pl.min_horizontal("nll_lerf", "nll_morf") <= pl.col("saturated_above"))
+        of_seeds = pl.col("nll_lerf", "nll_morf").mean().over("selector", "rate")
+        table = table.filter(pl.min_horizontal(of_seeds) <= pl.col("saturated_above"))
     table = table.filter(pl.col("rate") < limits.rate + 1e-9)
     table = table.filter(pl.col("rate") == pl.col("rate").max().over("selector"))
     every = log_gaps(table, tables.get("draw_sweep"))
