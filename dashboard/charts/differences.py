@@ -91,5 +91,6 @@ def _hover(a: str, b: str, row: dict[str, Any] | None) -> str:
         return ""
     error = "no error is known"
     if row["low"] is not None:
-        error = f"{row['low']:+.4f} to {row['high']:+.4f}, p {row['p_holm']:.2g} after Holm"
+        p = "both destroyed" if row["p_holm"] is None else f"p {row['p_holm']:.2g} after Holm"
+        error = f"{row['low']:+.4f} to {row['high']:+.4f}, {p}"
     return html.escape(f"{palette.title(a)} − {palette.title(b)}: {row['difference']:+.4f} nats per token ({error})")

@@ -7,7 +7,7 @@ pytestmark = pytest.mark.browser
 
 # Page -> words of the description of its first figure, or of its text where it has none.
 FIGURES = {
-    "Overview": "colours by rank within a model",
+    "Overview": "filled, lowest scores first",
     "Curves": "LeRF: lowest scores go first",
     "Where and who": "above the diagonal: attention",
     "Can it be believed": "right is stable, up is valid",

@@ -82,7 +82,7 @@ def test_unknown_tables_and_columns_name_the_nearest() -> None:
         ("sweep", "rate", 1.5, r"rate is 1.5, expected 0 to 1; .*run `selector-audit sweep MODEL` again"),
         ("sweep", "rate", math.nan, "rate is nan, expected 0 to 1"),
         ("sweep", "rows_removed", -1, "rows_removed is -1, expected 0 or more"),
-        ("sweep", "rows_removed", None, "rows_removed is empty in 418 of 418 lines"),
+        ("sweep", "rows_removed", None, "rows_removed is empty in 528 of 528 lines"),
         ("sweep", "nll", -0.5, "nll is -0.5, expected 0 or more"),
         ("sweep", "selector", "<b>", "selector is '<b>', expected an id"),
         ("depth", "mean_score", math.inf, "mean_score is inf, expected a finite number"),

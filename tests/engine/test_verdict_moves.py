@@ -62,7 +62,7 @@ def test_sentences_name_what_changes_and_what_does_not(moves):
     told = sentences(moves, str.upper)
     assert any(
         one.startswith("Jaccard between draws that is stable: 0.9 instead of 0.8: ")
-        and all(name in one for name in ("LRP", "IG", "CONSENSUS2", "GRAD_X_INPUT"))
+        and all(name in one for name in ("LRP", "IG", "CONSENSUS2", "IG_CONDUCTANCE"))
         and "WANDA" not in one
         for one in told
     )

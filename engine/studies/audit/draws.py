@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from engine.data.corpora import calibration_tokens
 from engine.data.disjoint import Draws as Drawn, TooFewDraws, disjoint_draws
 from engine.edits.ranked_edits import Ranking, rankings
 from engine.records.hashing import Json
+from engine.results.folders import table_names
 from engine.results.tables import frame
 from engine.run.audit_plan import CalibrationDrawsPlan
 from engine.run.cell import Cell
@@ -93,6 +95,12 @@ class DisjointDraws(Study[AuditInputs]):
             further = {self._further[selector, order]} if (selector, order) in self._further else set()
             grid |= audit.grid(ranked, (order,), sorted({*audit.plan.control_rates, *further}))
         return grid
+
+    @classmethod
+    def remade_with(cls, folder: Path, stems: Sequence[str]) -> dict[str, type[Study[AuditInputs]]]:
+        from engine.studies.audit.verdicts import Verdicts
+
+        return {"verdict": Verdicts} if "verdicts" in table_names(folder) else {}
 
     def record(self, audit: AuditInputs) -> Json:
         """Which windows, for the manifest."""

@@ -38,7 +38,8 @@ from engine.studies.verdict.verdict_moves import verdict_moves
 )
 class Verdicts(Study[AuditInputs]):
     """`verdicts`: `judge_selectors` on gap, differences and specific, and, where they can be measured, draws and
-    nested sizes. `verdict_moves`: which words change when a limit of the plan moves.
+    nested sizes. `verdict_moves`: which words change when a limit of the plan moves. `draws` and `draw_sweep` are
+    written again, with the masks at the rates at which `specific` compares: who reads them has the verdict's intervals.
     """
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
@@ -80,7 +81,7 @@ class Verdicts(Study[AuditInputs]):
             return judge(thresholds=limits)
 
         limits = audit.plan.verdict.thresholds
-        return {"verdicts": judged(limits), "verdict_moves": verdict_moves(judged, limits)}
+        return {"verdicts": judged(limits), "verdict_moves": verdict_moves(judged, limits), **drawn}
 
     def answer(self, audit: AuditInputs, results: Results, tables: Tables, folder: Path) -> Answer:
         verdicts = list(tables["verdicts"].iter_rows(named=True))
