@@ -32,6 +32,7 @@ def test_the_difference_from_its_own_controls(tables: dict[str, pl.DataFrame]) -
     given = {name: tables[name] for name in ("specific", "draw_sweep")}
     judged = judge_selectors(tables["gap"], tables["differences"], dense, **given)
     reasons = dict(judged.select("selector", "reasons").iter_rows())
+    written = dict(tables["verdicts"].select("selector", "reasons").iter_rows())
     said = ledger.ledger(tables).filter(kind="specific")
     wider = 0
     for line, before in zip(table.iter_rows(named=True), tables["specific"].iter_rows(named=True), strict=True):
@@ -44,6 +45,7 @@ def test_the_difference_from_its_own_controls(tables: dict[str, pl.DataFrame]) -
         wider += line["high"] - line["low"] > before["high"] - before["low"]
         words = interval_words(Estimate(*(line[name] for name in ("difference", "stderr", "degrees", "low", "high"))))
         assert words in reasons[line["selector"]]
+        assert words in written[line["selector"]]  # the run itself, which has more than the tables
         [claim] = said.filter(selector=line["selector"], number=line["difference"])["claim"]
         value, ends = words.rstrip(")").split(" (")
         assert f"({value} nats per token, {ends}" in claim
