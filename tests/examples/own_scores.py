@@ -11,7 +11,6 @@ Every `# %%` begins a cell for editors that run scripts as notebooks. Nothing is
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -67,46 +66,28 @@ with torch.no_grad():
 for hook in hooks:
     hook.remove()
 
-# %% TransformerLens: its names of activations, and the rows that they are
-# A head's q, k and v are rows of q_proj, k_proj and v_proj, head by head. What attention and MLP add to the stream are
-# rows of o_proj and down_proj. A neuron (mlp.hook_post) is gate row and up row: it is dead without either, so that both
-# get its score.
-ROWS = {
-    "attn.hook_q": ["self_attn.q_proj"],
-    "attn.hook_k": ["self_attn.k_proj"],
-    "attn.hook_v": ["self_attn.v_proj"],
-    "hook_attn_out": ["self_attn.o_proj"],
-    "mlp.hook_post": ["mlp.gate_proj", "mlp.up_proj"],
-    "hook_mlp_out": ["mlp.down_proj"],
+# %% TransformerLens: activations under its names are taken as they are (`engine.selectors.other_names`)
+MODULES = {
+    "attn.hook_q": "self_attn.q_proj",
+    "attn.hook_k": "self_attn.k_proj",
+    "attn.hook_v": "self_attn.v_proj",
+    "hook_attn_out": "self_attn.o_proj",
+    "hook_mlp_out": "mlp.down_proj",
 }
-
-
-def of_rows(by_name: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """`blocks.3.mlp.hook_post` [neurons], `blocks.3.attn.hook_q` [heads, size], … to a score per row of each Linear."""
-    found = {}
-    for name, values in by_name.items():
-        _, block, hook = name.split(".", 2)
-        for module in ROWS[hook]:
-            found[f"model.layers.{block}.{module}"] = values.flatten()
-    return found
-
-
 size = model.config.head_dim
 cached = {}  # as `run_with_cache` would name them, from this model's own modules
 for block in range(loaded.rows.n_blocks):
     part = f"model.layers.{block}"
     cached[f"blocks.{block}.mlp.hook_post"] = inputs_of[f"{part}.mlp.down_proj"]
-    for hook, (module, *others) in ROWS.items():
-        if not others:
-            values = by_hook[f"{part}.{module}"]
-            cached[f"blocks.{block}.{hook}"] = values.view(-1, size) if hook.startswith("attn.") else values
-by_name = of_rows(cached)
+    for hook, module in MODULES.items():
+        values = by_hook[f"{part}.{module}"]
+        cached[f"blocks.{block}.{hook}"] = values.view(-1, size) if hook.startswith("attn.") else values
 
 # %% The verdict: rows are removed by these scores, and by random, magnitude and wanda
 plan = preset("demo")
 plan = replace(plan, scoring=replace(plan.scoring, samples=16, length=48), eval_samples=8, eval_length=48)
 plan = replace(plan, stability_sizes=(4, 8), calibration_draws=2)
-audited = audit_scores(loaded, {"captum": draws, "hook": by_hook, "lens": by_name}, plan=plan, store=folder / "store")
+audited = audit_scores(loaded, {"captum": draws, "hook": by_hook, "lens": cached}, plan=plan, store=folder / "store")
 print(audited)
 for selector, reasons in audited.verdict.select("selector", "reasons").iter_rows():
     print(f"{selector}: {reasons}")

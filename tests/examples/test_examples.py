@@ -48,7 +48,7 @@ def test_scores_of_ones_own(tmp_path, monkeypatch):
     ours = compute_scores(loaded, ["mean_activation"], tokens)["mean_activation"]
     assert spearmanr(kept["hook"], ours)[0] > 0.99  # the hook is that selector, but for each window's ends
     # The rule for neurons: without its gate row or without its up row the model is the same.
-    block, neuron = 1, int(made["by_name"]["model.layers.1.mlp.up_proj"].argmax())
+    block, neuron = 1, int(made["cached"]["blocks.1.mlp.hook_post"].argmax())
     starts = {layer.projection: layer.start for layer in loaded.rows.layers if layer.block == block}
     logits = []
     for projection in ("gate_proj", "up_proj"):
