@@ -438,6 +438,8 @@ def test_a_notebook_gets_what_the_command_says(tmp_path, judged, tiny_llama, tin
     assert said.out == ""
     assert "cells" in said.err  # a bar
     assert "three" in found._repr_html_()
+    with pytest.raises(InputError, match="were not measured; ask for them"):
+        found.plot()
     command = pl.read_parquet(folder / "out" / "verdicts.parquet")
     assert found.tables["verdicts"].drop("reasons").equals(command.drop("reasons"))
     assert repr(found).splitlines()[-1].startswith(f"three: {command['validity'][-1]}; specific: ")

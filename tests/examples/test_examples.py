@@ -1,6 +1,10 @@
 """The examples run as they stand, and show what they say."""
 
+import json
+import os
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +62,37 @@ def test_scores_of_ones_own(tmp_path, monkeypatch):
             logits.append(loaded.model(input_ids=made["text"]).logits)
     assert torch.equal(*logits)
     assert not torch.equal(logits[0], loaded.model(input_ids=made["text"]).logits)
+
+
+NOTEBOOK = HERE / "captum_to_verdict.ipynb"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", ["demo", "smollm2"])
+def test_the_notebook_goes_from_a_captum_score_to_a_verdict(tmp_path, model):
+    """Its cells one after the other, as a notebook runs them, in a process of their own."""
+    if model == "smollm2" and os.environ.get("CI") != "true":
+        pytest.skip("a quarter of an hour on two cores; runs where CI=true")
+    cells = [cell for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    assert not any(cell["outputs"] or cell["execution_count"] for cell in cells)
+    code = "\n".join("".join(cell["source"]) for cell in cells).replace('MODEL = "demo"', f"MODEL = {model!r}")
+    code += "\nprint(audited.plot().to_json(), audited.verdict.write_json(), audited._repr_html_(), sep='\\n')"
+    here = {**os.environ, "SELECTOR_AUDIT_STORE": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=HERE.parents[1], env=here, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    figure, verdict, *shown = done.stdout.splitlines()
+    verdicts = {line["selector"]: line for line in json.loads(verdict)}
+    assert list(verdicts) == ["random", "magnitude", "wanda", "captum"]
+    assert {trace["name"] for trace in json.loads(figure)["data"] if "customdata" in trace} == {
+        "Random",
+        "Magnitude",
+        "Wanda",
+        "captum",
+    }
+    assert verdicts["captum"]["validity"] in "\n".join(shown)
+    if model == "demo":  # which was trained so that there is something to find
+        assert verdicts["captum"]["validity"] in ("sufficient", "faithful")
+        assert verdicts["magnitude"]["validity"] == "not"
 
 
 def test_every_script_here_is_run_by_a_test():
