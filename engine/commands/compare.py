@@ -13,7 +13,6 @@ from engine.commands import common
 from engine.commands.listed import COMMANDS
 from engine.edits.masks import parse_rate
 from engine.records.errors import InputError
-from engine.results.places import results_dir
 
 RATE = "0.3"  # the paper's reference rate
 WORST, FURTHEST = 10, 3  # cells that are listed: with a standard error, and without one of each quantity
@@ -30,7 +29,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument(
         "model", metavar="MODEL", nargs="+",
-        help="the model's id, or the folder that `sweep` or `analyze` wrote; several: do they agree with each other?",
+        help="the model's id, the folder that `sweep` or `analyze` wrote, or USER/NAME that `push` uploaded; several: "
+        "do they agree with each other?",
     )  # fmt: skip
     parser.add_argument(
         "--rate",
@@ -49,7 +49,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> None:
-    folders = [_folder(args, model) for model in args.model]
+    folders = [common.run_folder(model, args.store) for model in args.model]
     if len(folders) > 1:
         if given := next((name for name in ("paper_model", "lm_eval") if getattr(args, name)), None):
             raise InputError(f"--{given.replace('_', '-')} is for one run, got several runs; leave it out")
@@ -61,11 +61,6 @@ def run(args: argparse.Namespace) -> None:
         _print_lm_eval(args, folders[0])
     else:
         _print_comparison(args, folders[0])
-
-
-def _folder(args: argparse.Namespace, model: str) -> Path:
-    folder = Path(model)
-    return folder if (folder / "manifest.json").is_file() else results_dir(args.store, model)
 
 
 def _print_replication(args: argparse.Namespace, folders: list[Path]) -> None:
