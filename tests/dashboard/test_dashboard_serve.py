@@ -1,5 +1,6 @@
 """How the app is served: local, hardened, light at the start."""
 
+import http.client
 import os
 import re
 import signal
@@ -104,6 +105,53 @@ def test_a_server_ended_by_a_signal_ends_its_run(tmp_path, kind):
                 os.killpg(run, signal.SIGKILL)
         finally:
             server.kill()
+
+
+@pytest.mark.parametrize(
+    ("public", "more"),
+    [("box.example:80", {}), ("192.0.2.7", {}), ("", {}), ("box.example", {"allow_runs": True}),
+     ("box.example", {"address": "127.0.0.1"})],
+)  # fmt: skip
+def test_everybody_is_served_by_a_name_only_and_without_runs(public, more):
+    with pytest.raises(InputError, match="--public takes the host name that everybody will use"):
+        serve.main(**{"address": "0.0.0.0", "open_browser": False, "public": public, **more})
+
+
+@pytest.mark.long
+def test_a_public_server_answers_everybody_who_knows_its_name(tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("0.0.0.0", 0))
+        port = probe.getsockname()[1]
+    words = ["dashboard", "--no-browser", "--address", "0.0.0.0", "--port", str(port), "--public", "me-audit.hf.space"]
+    environment = {**os.environ, "SELECTOR_AUDIT_STORE": str(tmp_path)}
+
+    def status(host, origin, **more):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        path = "/_stcore/stream" if more else "/"
+        connection.request("GET", path, headers={"Host": host, **({"Origin": origin} if origin else {}), **more})
+        answer = connection.getresponse()
+        return answer.status, answer.headers["Content-Security-Policy"]
+
+    upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
+    upgrade |= {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+    with subprocess.Popen([sys.executable, "-m", "engine", *words], cwd=ROOT, env=environment) as server:
+        try:
+            end = time.monotonic() + 120
+            while True:
+                try:
+                    found, policy = status("me-audit.hf.space", None)
+                    break
+                except OSError:
+                    assert server.poll() is None
+                    assert time.monotonic() < end
+                    time.sleep(0.2)
+            assert found == 200
+            assert policy.endswith("frame-ancestors https://huggingface.co")
+            assert status("me-audit.hf.space", "https://me-audit.hf.space", **upgrade)[0] == 101
+            assert status("me-audit.hf.space", "https://other.example", **upgrade)[0] == 403
+            assert status("other.example", None)[0] == 403
+        finally:
+            server.terminate()
 
 
 def test_the_policy_allows_this_server_only():
