@@ -161,16 +161,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif what in (None, "revision"):
             siblings = [{"rfilename": name} for name in repository.files]
             about = {"id": found["id"], "modelId": found["id"], "sha": repository.commit, "siblings": siblings}
-            self._json(
-                {
-                    **about,
-                    "private": repository.private,
-                    "gated": repository.gated,
-                    "tags": repository.tags_of_card,
-                    "downloads": 0,
-                    "likes": 0,
-                }
-            )
+            about |= {"private": repository.private, "gated": repository.gated, "tags": repository.tags_of_card}
+            self._json({**about, "downloads": 0, "likes": 0})
         elif what == "tree":
             inside = rest.partition("/")[2]
             self._json([_entry(n, b, repository) for n, b in repository.files.items() if n.startswith(inside)])

@@ -42,18 +42,21 @@ class _Uploads(fake_hub._Handler):
         elif self.fault.status:
             self._refuse(self.fault.status, None, "so it is")
         elif path.startswith("/lfs/"):
-            self._large(path, body)
+            assert path == f"/lfs/{hashlib.sha256(body).hexdigest()}"
+            self.server.large[path.removeprefix("/lfs/")] = body
+            self._send(200, b"", {})
         elif path == "/api/validate-yaml":
             yaml.safe_load(json.loads(body)["content"].split("---")[1])
             self._json({"warnings": [], "errors": []})
         else:
             given = json.loads(body) if not path.endswith("commit/main") else {}
-            name = f"{given['organization']}/{given['name']}" if "organization" in given else (upload or batch)["id"]  # type: ignore[index]
+            match = upload or batch
+            name = match["id"] if match else f"{given['organization']}/{given['name']}"
             if self._token() not in self.server.tokens:
                 self._refuse(401, None, "Invalid credentials in Authorization header")
             elif name.split("/")[0] not in self.server.writers.get(self._token() or "", ()):
                 self._refuse(403, None, f"You don't have the rights to write to {name}")
-            elif "organization" in given:
+            elif match is None:
                 self._create(name, given)
             elif batch:
                 self._batch(given)
@@ -65,13 +68,11 @@ class _Uploads(fake_hub._Handler):
     do_PUT = do_POST
 
     def _create(self, name: str, given: dict[str, Any]) -> None:
-        if f"datasets/{name}" in self.server.repositories:
-            self._refuse(409, None, "You already created this dataset repo")
-            return
-        private = given.get("visibility") == "private"
+        private, address = given.get("visibility") == "private", f"{self.server.address}/datasets/{name}"
+        assert f"datasets/{name}" not in self.server.repositories
         self.server.repositories[f"datasets/{name}"] = Repository({".gitattributes": b"*.parquet lfs"}, private=private)
         self.server.tokens[self._token() or ""].add(f"datasets/{name}")
-        self._json({"url": f"{self.server.address}/datasets/{name}", "name": name})
+        self._json({"url": address, "name": name})
 
     def _modes(self, given: dict[str, Any]) -> None:
         large = (".parquet", ".safetensors")
@@ -83,11 +84,6 @@ class _Uploads(fake_hub._Handler):
             if one["oid"] not in self.server.large:
                 one["actions"] = {"upload": {"href": f"{self.server.address}/lfs/{one['oid']}"}}
         self._json({"transfer": "basic", "objects": given["objects"]})
-
-    def _large(self, path: str, body: bytes) -> None:
-        assert path == f"/lfs/{hashlib.sha256(body).hexdigest()}"
-        self.server.large[path.removeprefix("/lfs/")] = body
-        self._send(200, b"", {})
 
     def _commit(self, repository: Repository, name: str, body: bytes) -> None:
         lines = [json.loads(line) for line in body.splitlines()]

@@ -99,8 +99,13 @@ def test_every_kind_of_file_gives_the_same_scores(tmp_path, rows, values, name, 
     assert np.array_equal(found, values)
 
 
-def of_circuitkit(scores, **more):
-    """A `*_scores.json` as CircuitKIT 0.x writes it (`CircuitScores.to_json`)."""
+NODES = {f"A{block}.{head}": 1.5 + block + 4 * head for block in (0, 1) for head in range(4)}
+NODES |= {"MLP 0": 9, "MLP 1": 0.25}
+
+
+def nodes(**changed):
+    """Writes a `*_scores.json` as CircuitKIT's `CircuitScores.to_json` does. changed: scores, None for none."""
+    scores = {name: one for name, one in (NODES | {n.replace("_", " "): s for n, s in changed.items()}).items() if one}
     about = {
         "task": "ioi",
         "model": "tiny",
@@ -108,33 +113,23 @@ def of_circuitkit(scores, **more):
         "level": "node",
         "timestamp": "2026-01-01T00:00:00Z",
     }
-    return json.dumps(
-        {**about, "node_scores": scores, "version": "1.0", "discovery_cfg": {"ig_steps": 5}, **more}, indent=2
-    )
-
-
-NODES = {f"A{block}.{head}": 1.5 + block + 4 * head for block in (0, 1) for head in range(4)} | {
-    "MLP 0": 9,
-    "MLP 1": 0.25,
-}
+    record = {**about, "node_scores": scores, "version": "1.0", "discovery_cfg": {"ig_steps": 5}}
+    return lambda path, rows, values: path.write_text(json.dumps(record, indent=2))
 
 
 def test_names_of_other_tools_are_their_rows(tmp_path, rows, values, tiny_llama, tiny_windows):
     """TransformerLens' hooks and CircuitKIT's nodes: a row has the score of what stops where the row is removed."""
-    hooks, model = {}, tiny_llama.model
+    hooks, named = {}, by_module(rows, values)
     for block in (0, 1):
-        for hook, module in (("q", "q_proj"), ("k", "k_proj"), ("v", "v_proj")):
-            layer = by_module(rows, values)[f"model.layers.{block}.self_attn.{module}"]
-            hooks[f"blocks.{block}.attn.hook_{hook}"] = layer.reshape(-1, 6)  # [heads, size]
-        hooks[f"blocks.{block}.hook_attn_out"] = by_module(rows, values)[f"model.layers.{block}.self_attn.o_proj"]
-        hooks[f"blocks.{block}.mlp.hook_post"] = by_module(rows, values)[f"model.layers.{block}.mlp.up_proj"]
-        hooks[f"blocks.{block}.hook_mlp_out"] = by_module(rows, values)[f"model.layers.{block}.mlp.down_proj"]
-    save_file({name: one.astype("f4") for name, one in hooks.items()}, tmp_path / "lens.safetensors")
-    named = by_module(rows, values)
+        of, at = f"model.layers.{block}", f"blocks.{block}"
+        hooks |= {f"{at}.attn.hook_{one}": named[f"{of}.self_attn.{one}_proj"].reshape(-1, 6) for one in "qkv"}
+        hooks |= {f"{at}.hook_attn_out": named[f"{of}.self_attn.o_proj"]}
+        hooks |= {f"{at}.mlp.hook_post": named[f"{of}.mlp.up_proj"], f"{at}.hook_mlp_out": named[f"{of}.mlp.down_proj"]}
+    save_file(hooks, tmp_path / "lens.safetensors")
     expected = [named[one.name.replace("gate_proj", "up_proj")] for one in rows.layers]
     assert np.array_equal(read(tmp_path / "lens.safetensors", rows), np.concatenate(expected))
 
-    (tmp_path / "ioi_scores.json").write_text(of_circuitkit(NODES))
+    nodes()(tmp_path / "ioi_scores.json", rows, values)
     (tmp_path / "bare_scores.json").write_text(json.dumps({"node_scores": NODES}))
     scores = read(tmp_path / "ioi_scores.json", rows)
     assert np.array_equal(scores, read(tmp_path / "bare_scores.json", rows))
@@ -144,20 +139,18 @@ def test_names_of_other_tools_are_their_rows(tmp_path, rows, values, tiny_llama,
             assert set(mine) == {np.float32(NODES[f"MLP {layer.block}"])}
         elif layer.projection == "o_proj":
             assert set(mine) == {np.float32(NODES[f"A{layer.block}.3"])}
-        else:  # which heads do transformers' own passes change when the row is removed?
+        else:
             for row in range(layer.rows):
-                changed_heads = heads_changed(model, tiny_windows.input_ids[:2], layer, row)
-                assert mine[row] == max(NODES[f"A{layer.block}.{head}"] for head in changed_heads)
+                heads = heads_changed(tiny_llama.model, tiny_windows.input_ids[:2], layer, row)
+                assert mine[row] == max(NODES[f"A{layer.block}.{head}"] for head in heads)
 
 
 def heads_changed(model, tokens, layer, row):
-    """Heads of the block whose output is another one without this row."""
-    seen, output = [], model.model.layers[layer.block].self_attn.o_proj
-    linear = model.get_submodule(layer.name)
+    """Heads of the block whose output in transformers' own pass is another one without this row."""
+    seen, output, linear = [], model.model.layers[layer.block].self_attn.o_proj, model.get_submodule(layer.name)
     with torch.no_grad(), output.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].clone())):
         model(input_ids=tokens)
-        hook = linear.register_forward_hook(lambda _, __, out: out.index_fill(-1, torch.tensor([row]), 0))
-        with hook:
+        with linear.register_forward_hook(lambda _, __, out: out.index_fill(-1, torch.tensor([row]), 0)):
             model(input_ids=tokens)
     moved = (seen[0] != seen[1]).unflatten(-1, (4, 6)).any(-1).flatten(0, 1).any(0)
     return moved.nonzero().flatten().tolist()
@@ -222,22 +215,10 @@ FIRST, LAST = "model.layers.0.self_attn.q_proj", "model.layers.1.mlp.down_proj"
             "has 8 rows without a score, the first is row 280",
         ),
         ("q.json", lambda path, rows, values: path.write_text('{"heads": 1}'), "it has no node_scores"),
-        ("r.json", lambda path, rows, values: path.write_text(of_circuitkit({"A0.0": True})), "'A0.0' is no number"),
-        (
-            "s.json",
-            lambda path, rows, values: path.write_text(of_circuitkit({n: s for n, s in NODES.items() if n != "MLP 1"})),
-            "has no score of MLP 1",
-        ),
-        (
-            "t.json",
-            lambda path, rows, values: path.write_text(of_circuitkit(NODES | {"A0.4": 1})),
-            "5 heads in block 0",
-        ),
-        (
-            "u.json",
-            lambda path, rows, values: path.write_text(of_circuitkit(NODES | {"A2.0": 1})),
-            "no rows here ('A2.0'",
-        ),
+        ("r.json", nodes(**{"A0.0": True}), "'A0.0' is no number"),
+        ("s.json", nodes(MLP_1=None), "has no score of MLP 1"),
+        ("t.json", nodes(**{"A0.4": 1}), "5 heads in block 0"),
+        ("u.json", nodes(**{"A2.0": 1}), "no rows here ('A2.0'"),
         (
             "v.safetensors",
             lambda path, rows, values: save_file({"blocks.0.attn.hook_q": values}, path),

@@ -72,7 +72,7 @@ NOTEBOOK = HERE / "captum_to_verdict.ipynb"
 def test_the_notebook_goes_from_a_captum_score_to_a_verdict(tmp_path, model):
     """Its cells one after the other, as a notebook runs them, in a process of their own."""
     if model == "smollm2" and os.environ.get("CI") != "true":
-        pytest.skip("a quarter of an hour on two cores; runs where CI=true")
+        pytest.skip("more than seven minutes of a core; runs where CI=true")
     cells = [cell for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
     assert not any(cell["outputs"] or cell["execution_count"] for cell in cells)
     code = "\n".join("".join(cell["source"]) for cell in cells).replace('MODEL = "demo"', f"MODEL = {model!r}")
@@ -83,12 +83,8 @@ def test_the_notebook_goes_from_a_captum_score_to_a_verdict(tmp_path, model):
     figure, verdict, *shown = done.stdout.splitlines()
     verdicts = {line["selector"]: line for line in json.loads(verdict)}
     assert list(verdicts) == ["random", "magnitude", "wanda", "captum"]
-    assert {trace["name"] for trace in json.loads(figure)["data"] if "customdata" in trace} == {
-        "Random",
-        "Magnitude",
-        "Wanda",
-        "captum",
-    }
+    drawn = {trace["name"] for trace in json.loads(figure)["data"] if "customdata" in trace}
+    assert drawn == {"Random", "Magnitude", "Wanda", "captum"}
     assert verdicts["captum"]["validity"] in "\n".join(shown)
     if model == "demo":  # which was trained so that there is something to find
         assert verdicts["captum"]["validity"] in ("sufficient", "faithful")
