@@ -45,7 +45,7 @@ def beside(folder: Path, file: Path) -> tuple[pl.DataFrame, list[str]]:
         ends = (None, None) if width is None else (difference - width, difference + width)
         shots, version = _object(found, "n-shot").get(task, 0), _object(found, "versions").get(task)
         otherwise = [f"{shots} shots"] if shots else []
-        if version is not None and float(_number(version) or 0) != float(versions[task]):
+        if version is not None and _number(version) != _number(versions[task]):
             otherwise.append(f"version {version}, here {versions[task]}")
         asked = _object(_object(found, "n-samples"), task).get("effective")
         lines.append((task, items, asked, accuracy, there, difference, *ends, "; ".join(otherwise)))

@@ -19,7 +19,7 @@ from safetensors.torch import save_file as save_torch
 from scipy.stats import spearmanr
 from tiny_audits import lowest
 
-from engine import ScorePlan, audit_scores
+from engine import ScorePlan, audit_scores, zeroed
 from engine.cli import main
 from engine.edits.mask_files import read_mask, spec_of
 from engine.records.errors import InputError
@@ -128,6 +128,13 @@ def test_names_of_other_tools_are_their_rows(tmp_path, rows, values, tiny_llama,
     save_file(hooks, tmp_path / "lens.safetensors")
     expected = [named[one.name.replace("gate_proj", "up_proj")] for one in rows.layers]
     assert np.array_equal(read(tmp_path / "lens.safetensors", rows), np.concatenate(expected))
+    starts = {layer.projection: layer.start for layer in rows.layers if layer.block == 1}
+    neuron, logits = 5, []  # a neuron is dead without its gate row, and without its up row
+    for start in (starts["gate_proj"], starts["up_proj"], rows.n_rows - 1 - neuron):
+        with torch.no_grad(), zeroed(tiny_llama, np.array([start + neuron])):
+            logits.append(tiny_llama.model(input_ids=tiny_windows.input_ids).logits)
+    assert torch.equal(logits[0], logits[1])
+    assert not torch.equal(logits[0], logits[2])
 
     nodes()(tmp_path / "ioi_scores.json", rows, values)
     (tmp_path / "bare_scores.json").write_text(json.dumps({"node_scores": NODES}))
