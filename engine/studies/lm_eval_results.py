@@ -39,8 +39,8 @@ def beside(folder: Path, file: Path) -> tuple[pl.DataFrame, list[str]]:
     for task, items, accuracy, stderr in ours.select("task", "items", "accuracy", "stderr").iter_rows():
         if task not in theirs:
             continue
-        there, error = float(theirs[task][_METRIC]), _number(theirs[task].get(_STDERR))
-        width = None if stderr is None or error is None else _Z * (stderr**2 + error**2) ** 0.5
+        there, their_stderr = float(theirs[task][_METRIC]), _number(theirs[task].get(_STDERR))
+        width = None if stderr is None or their_stderr is None else _Z * (stderr**2 + their_stderr**2) ** 0.5
         difference = accuracy - there
         ends = (None, None) if width is None else (difference - width, difference + width)
         shots, version = _object(found, "n-shot").get(task, 0), _object(found, "versions").get(task)
