@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -134,10 +135,10 @@ def test_a_public_server_answers_everybody_who_knows_its_name(tmp_path):
         """Of a page, or of the websocket with an origin: status and policy."""
         key = {"Connection": "Upgrade", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
         upgrade = {"Origin": origin, "Upgrade": "websocket", **key} if origin else {}
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        connection.request("GET", "/_stcore/stream" if origin else "/", headers={"Host": host, **upgrade})
-        given = connection.getresponse()
-        return given.status, given.headers["Content-Security-Policy"]
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+            connection.request("GET", "/_stcore/stream" if origin else "/", headers={"Host": host, **upgrade})
+            with connection.getresponse() as given:
+                return given.status, given.headers["Content-Security-Policy"]
 
     with subprocess.Popen(
         [sys.executable, "-m", "engine", *words], cwd=ROOT, env=here, stdout=subprocess.PIPE

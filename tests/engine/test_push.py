@@ -98,7 +98,8 @@ def test_only_an_earlier_push_of_the_same_model_is_written_over(hub: UploadHub, 
     repository.files["own.txt"] = b"what its owner put beside it"
     with edited(run) as manifest:
         del manifest["files"]["verdicts.parquet"]
-    say("push", run, "--to", NAME)
+        manifest["model"]["id"] = "/home/me/tiny"
+    assert say("push", run, "--to", NAME)["places"] == ["/home/me/tiny"]  # which its readers will see
     assert repository.files.keys() >= {"own.txt", "sweep.parquet"}
     assert "verdicts.parquet" not in repository.files
     before = dict(repository.files)
