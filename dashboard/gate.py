@@ -36,6 +36,11 @@ def is_loopback(address: str) -> bool:
         return False
 
 
+def is_host(name: str) -> bool:
+    """Is this a host's name, without a port?"""
+    return re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)+", name, re.IGNORECASE) is not None and not _is_ip(name)
+
+
 def new_token() -> str:
     """256 random bits for an address."""
     return secrets.token_urlsafe(32)
@@ -56,7 +61,7 @@ class Gate:
     address with `?token=…` is answered with a cookie and the same address without it, so that links of the app do not
     hand it on. Streamlit's statistics are 404 for everybody.
 
-    names: lower case, without port. token: None on an address of this machine only.
+    names: lower case, without port. token: None on an address of this machine only, and where everybody is served.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ POLICY = "; ".join(
         "object-src 'none'",
         "base-uri 'self'",
         "form-action 'self'",
-        "frame-ancestors 'none'",
+        "frame-ancestors ",
     )
 )
 
@@ -33,11 +33,11 @@ class LocalOnlyHeaders:
     """ASGI middleware. A page cannot make the browser call another server, whatever text it shows.
 
     The pages also name plotly's code and our typeface in a `Link` header, so that the browser loads them while the
-    first script run is under way instead of after it.
+    first script run is under way instead of after it. framed_by: whose pages may show the app inside them.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    def __init__(self, app: ASGIApp, *, framed_by: str = "'none'") -> None:
+        self.app, self.policy = app, POLICY + framed_by
         self.preload = _preload_links()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -48,7 +48,7 @@ class LocalOnlyHeaders:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                headers["Content-Security-Policy"] = POLICY
+                headers["Content-Security-Policy"] = self.policy
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers["Referrer-Policy"] = "no-referrer"
                 if headers.get("content-type", "").startswith("text/html"):

@@ -32,9 +32,8 @@ OPEN = (
     "other machines can reach this app. Who has the address below, with its token, sees the results and asks the "
     "shipped model; nothing is encrypted on the way. For yourself alone leave --address out and use ssh -L."
 )
-LIMITED = (
-    "starting, importing and deleting runs, other models, and paths of this machine are off; --allow-runs opens them."
-)
+PUBLIC = "everybody who reaches this server as {host} sees the results and asks the shipped model, without a token."
+LIMITED = "starting, importing and deleting runs, other models, and paths of this machine are off"
 UNLIMITED = (
     "with --allow-runs they can also start, import and delete runs, and load models and folders by any path of yours."
 )
@@ -47,13 +46,15 @@ def main(
     open_browser: bool = True,
     *,
     allow_runs: bool = False,
+    public: str | None = None,
     preload_model: bool = True,
 ) -> None:
     """Serve the app until it is interrupted.
 
     store: folder whose results "My results" opens with; None = the default store.
     port: None = the first free one from 8501 on. address: 127.0.0.1 unless others are meant to connect; these then need
-    the token that is printed, and what `access` says is off unless allow_runs.
+    the token that is printed, and what `access` says is off unless allow_runs. public: host name by which everybody is
+    served without a token, as on a Space of the hub; what `access` says is off then.
     preload_model: load the first of the shipped models in the background once the first page is up.
     Raises `InputError` for a store that is no folder, an address that is not this machine's and a port that is taken.
     """
@@ -62,6 +63,11 @@ def main(
             raise InputError(f"there is no folder {store}; give an existing store or results folder with --store")
         os.environ[STORE_VARIABLE] = str(store.resolve())
     _check_address(address)
+    if public is not None and (allow_runs or gate.is_loopback(address) or not gate.is_host(public)):
+        raise InputError(
+            "--public takes the host name that everybody will use, with --address 0.0.0.0 and without --allow-runs; "
+            f"got {public!r} on {address}"
+        )
     chosen = _free_port(address) if port is None else _checked_port(port, address)
 
     import streamlit as st
@@ -79,10 +85,11 @@ def main(
     _import_what_sessions_would_share()
     local = gate.is_loopback(address)
     access.limit(not local and not allow_runs)
-    token = None if local else gate.new_token()
+    token = None if local or public else gate.new_token()
     urls = addresses(address, chosen, token)
+    names = gate.names_of(address) | ({public.lower()} if public else set())
     guard = Middleware(
-        gate.Gate, names=gate.names_of(address), any_ip=address in gate.WILDCARDS, token=token,
+        gate.Gate, names=names, any_ip=address in gate.WILDCARDS, token=token,
         cookie=f"selector-audit-{chosen}",
     )  # fmt: skip
     watchdog = Watchdog()
@@ -93,7 +100,7 @@ def main(
 
     @asynccontextmanager
     async def while_serving(_app: object) -> AsyncIterator[None]:
-        _say(urls, token is not None)
+        _say(urls, PUBLIC.format(host=public) if public else "" if local else OPEN)
         for task in tasks:
             threading.Thread(target=task, daemon=True).start()
         try:
@@ -105,7 +112,8 @@ def main(
     _stop_on_hangup()
     # Streamlit takes a folder `pages` for its first kind of apps: the first link to open would be "page not found".
     PagesManager.uses_pages_directory = False
-    middleware = [Middleware(LocalOnlyHeaders), guard, Middleware(Health, watchdog=watchdog)]
+    framed_by = "https://huggingface.co" if public and public.lower().endswith(".hf.space") else "'none'"
+    middleware = [Middleware(LocalOnlyHeaders, framed_by=framed_by), guard, Middleware(Health, watchdog=watchdog)]
     app = st.App(
         Path(__file__).with_name("app.py"),
         lifespan=while_serving,
@@ -125,11 +133,12 @@ def addresses(address: str, port: int, token: str | None) -> list[str]:
     return [f"http://{f'[{name}]' if ':' in name else name}:{port}{query}" for name in dict.fromkeys(names)]
 
 
-def _say(urls: list[str], to_others: bool) -> None:
-    """Where the app is, and what it means that other machines can reach it."""
+def _say(urls: list[str], to_others: str) -> None:
+    """Where the app is, and what it means that other machines can reach it, "" where none can."""
     if to_others:
-        sys.stderr.write(f"warning: {OPEN}\n")
-        sys.stderr.write(f"warning: {LIMITED if access.limited() else UNLIMITED}\n")
+        sys.stderr.write(f"warning: {to_others}\n")
+        opened = "." if to_others != OPEN else "; --allow-runs opens them."
+        sys.stderr.write(f"warning: {LIMITED + opened if access.limited() else UNLIMITED}\n")
         sys.stderr.flush()
     sys.stdout.write(f"\n  Selector Audit: {urls[0]}\n" + "".join(f"  or {url}\n" for url in urls[1:]) + "\n")
     sys.stdout.flush()

@@ -22,6 +22,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
+import yaml
 
 _LARGE = 20_000  # bytes: from here on a file is served from another host, and named by its SHA-256
 _FILE = re.compile(r"/(?P<kind>datasets/)?(?P<id>[\w.-]+/[\w.-]+)/resolve/(?P<revision>[^/]+)/(?P<name>.+)")
@@ -43,6 +44,11 @@ class Repository:
     @property
     def commit(self) -> str:
         return hashlib.sha1(repr(sorted((n, _sha256(b)) for n, b in self.files.items())).encode()).hexdigest()
+
+    @property
+    def tags_of_card(self) -> list[str]:
+        front = self.files.get("README.md", b"").decode().split("---\n")
+        return (yaml.safe_load(front[1]) or {}).get("tags", []) if len(front) > 2 else []
 
     @classmethod
     def of_folder(cls, folder: Path, **options: Any) -> Repository:
@@ -155,7 +161,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif what in (None, "revision"):
             siblings = [{"rfilename": name} for name in repository.files]
             about = {"id": found["id"], "modelId": found["id"], "sha": repository.commit, "siblings": siblings}
-            self._json({**about, "private": False, "gated": repository.gated, "tags": [], "downloads": 0, "likes": 0})
+            about |= {"private": repository.private, "gated": repository.gated, "tags": repository.tags_of_card}
+            self._json({**about, "downloads": 0, "likes": 0})
         elif what == "tree":
             inside = rest.partition("/")[2]
             self._json([_entry(n, b, repository) for n, b in repository.files.items() if n.startswith(inside)])
@@ -249,9 +256,9 @@ def _git(content: bytes) -> str:
 
 
 @contextmanager
-def running() -> Iterator[FakeHub]:
+def running(hub: FakeHub | None = None) -> Iterator[FakeHub]:
     """A hub that serves as long as the block runs."""
-    with FakeHub() as server:
+    with hub or FakeHub() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         try:

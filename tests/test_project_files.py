@@ -81,9 +81,9 @@ def test_the_changelog_begins_with_this_version_and_counts_what_is_there() -> No
         assert get_selector(name).id == name
 
 
-def container() -> list[tuple[str, str]]:
-    """Instructions of the container file and what follows them."""
-    lines = [line for line in (HERE / "Containerfile").read_text(encoding="utf-8").splitlines() if line.strip()]
+def container(file: Path = HERE / "Containerfile") -> list[tuple[str, str]]:
+    """Instructions of a container file and what follows them."""
+    lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
     return [tuple(line.split(" ", 1)) for line in lines if not line.startswith("#")]  # type: ignore[misc]
 
 
@@ -107,6 +107,25 @@ def test_what_the_container_runs_is_a_command() -> None:
         if typed:
             build_parser().parse_args(shlex.split(typed))
     assert len(shown) == 2
+
+
+def test_a_space_is_the_container_for_everybody() -> None:
+    """The front matter has what the hub asks of a Space of its kind; the container differs in what it starts alone."""
+    space = ROOT / ".space"
+    front = yaml.safe_load((space / "README.md").read_text(encoding="utf-8").split("---\n")[1])
+    told = dict(container(space / "Dockerfile"))
+    assert (front["sdk"], str(front["app_port"])) == ("docker", told["EXPOSE"])
+    assert len(front["short_description"]) <= 60  # which the hub refuses beyond
+    steps = [step for step in container() if step[0] not in ("ENTRYPOINT", "CMD")]
+    assert [step for step in container(space / "Dockerfile") if step[0] != "CMD"] == steps
+    shell, flag, line = json.loads(told["CMD"])
+    first, program, *words = shlex.split(line)
+    assert (shell, flag, first, program) == ("sh", "-c", "exec", *PROJECT["project"]["scripts"])
+    args = build_parser().parse_args(words)
+    assert (str(args.port), args.public, args.allow_runs) == (told["EXPOSE"], "$SPACE_HOST", False)
+    uploaded = (space / "README.md").read_text(encoding="utf-8").split("--include ")[1].replace('"', "").split("\n")[0]
+    copied = {name for word, rest in container() if word == "COPY" for name in rest.split()[:-1]}
+    assert {name.removesuffix("/*") for name in uploaded.split()} | {"README.md"} == copied
 
 
 @pytest.mark.parametrize("extra", ["lrp", "downstream", "sharded"])

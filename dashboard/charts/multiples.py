@@ -22,15 +22,17 @@ _LETTERS, _LEAST_LETTERS = 120, 14  # of the names above one row of panels; of a
 
 @dataclass(frozen=True)
 class Panel:
-    """One model: its name, its points (`series.points`), the NLL of the unmasked model (nats)."""
+    """One model: its name, its points (`series.points`), the NLL of the unmasked model (nats). order: where it is not
+    the figure's."""
 
     name: str
     points: pl.DataFrame
     baseline: float | None
+    order: str = ""
 
 
 def multiples(panels: Sequence[Panel], order: str, *, columns: int, relative: bool) -> go.Figure:
-    """One panel per model under one order; the legend stands once.
+    """One panel per model under one order ("": each panel's own); the legend stands once.
 
     Published cells at a numerical ceiling do not stretch the shared axis; those above it, like values that are
     not finite, are left out of the drawing and stay in the tables.
@@ -53,7 +55,7 @@ def multiples(panels: Sequence[Panel], order: str, *, columns: int, relative: bo
         shift = curve_chart.subtracted(panel.baseline, relative)
         if shift is None:
             continue
-        part = panel.points.filter(order=order)
+        part = panel.points.filter(order=panel.order or order)
         for selector in palette.in_order(part["selector"].to_list()):
             own = part.filter(selector=selector)
             figure.add_trace(_once(curve_chart.curve(own, selector, shift), selector, named), **at)
@@ -70,7 +72,7 @@ def multiples(panels: Sequence[Panel], order: str, *, columns: int, relative: bo
     figure.update_xaxes(tickformat=".0%", tick0=0, nticks=6 if columns < 4 else 4, tickangle=0, zeroline=False)
     for note in figure.layout.annotations:
         note.font.size = figure_size.NOTE_PX + 1
-    first, second = curve_chart.ORDER_HEADINGS[order]
+    first, second = curve_chart.ORDER_HEADINGS.get(order, ("", ""))
     lines.finished(figure, first, second, plots + _TOP_PX + more + _BOTTOM_PX, _BOTTOM_PX, top=_TOP_PX + more)
     return figure.update_layout(title_yref="container", legend_y=-36 / plots)
 

@@ -19,7 +19,7 @@ import polars as pl
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from dashboard.charts import curves as curve_chart, figure_size, formats, palette, series, typeface
+from dashboard.charts import curves as curve_chart, figure_size, formats, multiples, palette, series, typeface
 from dashboard.charts.as_text import as_text
 from dashboard.charts.task_titles import task_title
 from dashboard.state import results
@@ -230,12 +230,26 @@ def _labels(runs: list[Run]) -> list[str]:
 
 def _sufficiency(run: Run) -> tuple[list[Markup], pl.DataFrame]:
     """Both curves, and their values."""
-    sweep, dense = run.curves, run.unmasked
+    points, orders = _points(run)
+    figures = [_figure(curve_chart.curves(points, order, baseline=run.unmasked)) for order in orders]
+    return figures, series.value_table(points).shown
+
+
+def _points(run: Run) -> tuple[pl.DataFrame, list[str]]:
+    """The points of all curves, and the orders that were measured."""
+    sweep = run.curves
     selectors = sweep["selector"].unique().to_list()
     points = series.points(sweep, sweep["model"][0], selectors, results.ORDERS, (0.0, 1.0))
-    orders = [order for order in results.ORDERS if order in sweep["order"]]
-    figures = [_figure(curve_chart.curves(points, order, baseline=dense)) for order in orders]
-    return figures, series.value_table(points).shown
+    return points, [order for order in results.ORDERS if order in sweep["order"]]
+
+
+def curves_figure(folder: Path) -> go.Figure:
+    """Perplexity over removed rows, a panel for each order, on the same axes. Errors: InputError without a sweep."""
+    run = Run(folder, read_manifest(folder))
+    points, orders = _points(run)
+    panels = [multiples.Panel(curve_chart.ORDER_HEADINGS[one][0], points, run.unmasked, one) for one in orders]
+    figure = multiples.multiples(panels, "", columns=len(panels), relative=False)
+    return as_text(figure.update_layout(title_text=f"Perplexity of {run.model} as rows are removed"))
 
 
 def _claims(run: Run) -> pl.DataFrame:

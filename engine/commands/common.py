@@ -20,6 +20,7 @@ from engine.records.files import make_folder
 from engine.records.manifest import MANIFEST, notes_of, read_manifest
 from engine.records.progress import ProgressFile
 from engine.records.terminal import shown
+from engine.results.places import results_dir
 from engine.results.running import claimed
 
 if TYPE_CHECKING:
@@ -134,6 +135,31 @@ def one_judge(name: str, device: str = "cpu") -> Judge:
     if len(judges) > 1:
         raise InputError("one judge decides here; `refusal judge` compares two on replies that were kept")
     return judges[0]
+
+
+def run_folder(name: str, store: Path | None = None) -> Path:
+    """The finished run that a command was given: its folder or manifest, a model with results in the store, for `demo`
+    else the shipped ones, or a data set of the hub that `push` made.
+
+    Errors: InputError for a data set that cannot be had; a folder without a manifest is left to its reader.
+    """
+    from engine.records.shipped import demo_dir
+    from engine.run.hub_runs import fetch_run, is_address
+
+    given = Path(name).parent if Path(name).name == MANIFEST else Path(name)
+    folder = results_dir(store, name)
+    if given.exists() and (given / MANIFEST).is_file():
+        return given
+    if (folder / MANIFEST).is_file():
+        return folder
+    if name == "demo":
+        return demo_dir() / "results"
+    if given.exists() or not is_address(name):
+        return folder
+    try:
+        return fetch_run(name)
+    except InputError as error:
+        raise InputError(f"{folder} holds no {MANIFEST}, and {error}") from None
 
 
 def output_folder(args: argparse.Namespace, store: Store) -> Path:

@@ -13,7 +13,6 @@ from engine.commands import common
 from engine.commands.listed import COMMANDS
 from engine.edits.masks import parse_rate
 from engine.records.errors import InputError
-from engine.results.places import results_dir
 
 RATE = "0.3"  # the paper's reference rate
 WORST, FURTHEST = 10, 3  # cells that are listed: with a standard error, and without one of each quantity
@@ -30,7 +29,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument(
         "model", metavar="MODEL", nargs="+",
-        help="the model's id, or the folder that `sweep` or `analyze` wrote; several: do they agree with each other?",
+        help="the model's id, the folder that `sweep` or `analyze` wrote, or USER/NAME that `push` uploaded; several: "
+        "do they agree with each other?",
     )  # fmt: skip
     parser.add_argument(
         "--rate",
@@ -38,6 +38,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help=f"of several runs: share of rows removed at which selectors are ordered (default: {RATE})",
     )
     parser.add_argument("--paper-model", help="the paper's model that the run stands for, if the id does not say")
+    parser.add_argument(
+        "--lm-eval", metavar="FILE", type=Path,
+        help="of one run, instead: its downstream tasks beside a results_….json of `lm_eval --output_path`",
+    )  # fmt: skip
     parser.add_argument("--cells", action="store_true", help="list every cell, not only the worst")
     common.add_storage(parser, folder=False)
     common.add_json(parser)
@@ -45,20 +49,18 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> None:
-    folders = [_folder(args, model) for model in args.model]
+    folders = [common.run_folder(model, args.store) for model in args.model]
     if len(folders) > 1:
-        if args.paper_model:
-            raise InputError("--paper-model is for one run beside the paper, got several runs; leave it out")
+        if given := next((name for name in ("paper_model", "lm_eval") if getattr(args, name)), None):
+            raise InputError(f"--{given.replace('_', '-')} is for one run, got several runs; leave it out")
         _print_replication(args, folders)
         return
     if args.rate is not None:
         raise InputError("--rate is for several runs; one run is compared with the paper at every rate: leave it out")
-    _print_comparison(args, folders[0])
-
-
-def _folder(args: argparse.Namespace, model: str) -> Path:
-    folder = Path(model)
-    return folder if (folder / "manifest.json").is_file() else results_dir(args.store, model)
+    if args.lm_eval:
+        _print_lm_eval(args, folders[0])
+    else:
+        _print_comparison(args, folders[0])
 
 
 def _print_replication(args: argparse.Namespace, folders: list[Path]) -> None:
@@ -78,6 +80,18 @@ def _print_replication(args: argparse.Namespace, folders: list[Path]) -> None:
     pairs = found.pairs.with_columns(selectors=pl.col("selector_a") + " before " + pl.col("selector_b"))
     lines = ([_text(row[name]) for name in columns] for row in pairs.sort("p", "order").iter_rows(named=True))
     common.print_table("pairs of selectors: on how many models, by sign test", columns, lines, texts=2)
+
+
+def _print_lm_eval(args: argparse.Namespace, folder: Path) -> None:
+    from engine.studies.lm_eval_results import beside
+
+    tasks, missing = beside(folder, args.lm_eval)
+    if common.as_json(args, {"tasks": tasks, "missing": missing}):
+        return
+    common.out.print(_view(f"accuracy of the unedited model: {folder} beside {args.lm_eval.name}", tasks))
+    common.out.print("low, high: 95%, the errors taken as independent, which is too wide for the same items")
+    for task in missing:
+        common.out.print(f"not measured here: {task}")
 
 
 def _print_comparison(args: argparse.Namespace, folder: Path) -> None:

@@ -24,6 +24,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="with another --address: let those who have the token start, import and delete runs, and give models and "
         "folders of this machine by their path",
     )  # fmt: skip
+    parser.add_argument(
+        "--public", metavar="HOST",
+        help="with another --address: serve everybody who comes by this host name, without a token, as a Space of the "
+        "hub does; they see the results and ask the shipped model",
+    )  # fmt: skip
     parser.add_argument("--no-browser", action="store_true", help="serve without opening a browser window")
     common.add_storage(parser, folder=False)
     parser.set_defaults(run=run)
@@ -32,4 +37,5 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(args: argparse.Namespace) -> None:
     from dashboard import serve
 
-    serve.main(args.store, args.port, args.address, not args.no_browser, allow_runs=args.allow_runs)
+    browser = not args.no_browser
+    serve.main(args.store, args.port, args.address, browser, allow_runs=args.allow_runs, public=args.public)

@@ -16,6 +16,7 @@ COMMANDS = {
     "or whether the order of the selectors is the same on several models",
     "report": "one HTML file with protocol, verdicts, figures, numbers and provenance",
     "replay": "run again what made a results folder: do its numbers hold?",
+    "push": "upload a finished run to the Hugging Face hub as a data set",
     "refusal": "install refusal by removing rows, measure it, talk to the result",
     "export": "write the masked model as a checkpoint that transformers loads unchanged",
     "doctor": "check this machine: packages, device, memory, store, data sets, a model",

@@ -15,7 +15,7 @@ from engine.results.places import OWN, check_store, results_dir, store_folder
 CONTRAST_FILE, SCORE_FILE, JUDGE_FILE = "contrast.safetensors", "scores.safetensors", "judge.json"
 JUDGE_MARK = "refusal judge"  # in the metadata of its tables
 JUDGED = ("verdicts", "judge_quality", "judge_agreement", "disagreements")  # tables of `refusal judge`
-_READ_A_STORE = ("compare", "dashboard", "doctor", "report")  # if anything; `doctor` says what is wrong with it
+_READ_A_STORE = ("compare", "dashboard", "doctor", "push", "report")  # if anything; `doctor` says what is wrong with it
 _OF_MODELS = (
     "config.json", "adapter_config.json", "tokenizer.json", "tokenizer_config.json", "model*.safetensors*",
     "pytorch_model*.bin*", "*.gguf",

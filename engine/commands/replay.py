@@ -16,6 +16,7 @@ from engine.records.errors import CheckFailed, InputError
 from engine.records.manifest import read_manifest
 from engine.results.store import Store
 from engine.run.field_types import parts as names_in
+from engine.run.hub_runs import fetch_run, is_address
 from engine.studies.same_numbers import RULE, TOLERANCE, Held
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=f"The rule: {RULE}.",
     )
     parser.add_argument(
-        "manifest", metavar="MANIFEST", type=Path, help="manifest.json of a results folder, or the folder"
+        "manifest",
+        metavar="MANIFEST",
+        help="manifest.json of a results folder, the folder, or USER/NAME that `push` uploaded",
     )
     parser.add_argument("--only", metavar="NAMES", help="comma-separated: scores, claims, analyses or single tables")
     parser.add_argument(
@@ -68,7 +71,8 @@ def run(args: argparse.Namespace) -> None:
     for path in args.text:
         if not path.exists():
             raise InputError(f"--text: there is no {path}; give a file, or a folder of tasks, that exists")
-    only, folder = names_in(args.only), folder_of(args.manifest)
+    there = Path(args.manifest).exists() or not is_address(args.manifest)
+    only, folder = names_in(args.only), folder_of(Path(args.manifest) if there else fetch_run(args.manifest))
     chosen(folder, only)  # an unknown name is told before a model is loaded
     with _store(args) as store:
         loaded = _load(args, folder)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from engine.commands import common, outputs
 from engine.commands.listed import COMMANDS
-from engine.results.places import results_dir
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -21,7 +20,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "models",
         metavar="MODEL",
         nargs="+",
-        help="a model's id (its results in the store), a folder that `sweep` or `analyze` wrote, or demo (as shipped)",
+        help="a model's id (its results in the store), a folder that `sweep` or `analyze` wrote, demo (as shipped), or "
+        "USER/NAME that `push` uploaded",
     )
     parser.add_argument("--out", type=Path, default=Path("report.html"), help="file to write (default report.html)")
     common.add_storage(parser, folder=False)
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> None:
     from dashboard.report.report import build
     from engine.records.files import write_atomic
 
-    folders = [_folder(model, args.store) for model in args.models]
+    folders = [common.run_folder(model, args.store) for model in args.models]
     page = build(folders).encode()
     write_atomic(args.out, page, outputs.REPORT)
     if common.as_json(
@@ -41,15 +41,3 @@ def run(args: argparse.Namespace) -> None:
     ):
         return
     common.out.print(f"written to {args.out} ({len(page) / 1e6:.1f} MB); open it in a browser", markup=False)
-
-
-def _folder(model: str, store_folder: Path | None) -> Path:
-    """The results of a model: a folder with a manifest, else the store's, for demo else the shipped ones."""
-    from engine.records.shipped import demo_dir
-
-    if (Path(model) / "manifest.json").is_file():
-        return Path(model)
-    folder = results_dir(store_folder, model)
-    if not (folder / "sweep.parquet").is_file() and model == "demo":
-        return demo_dir() / "results"
-    return folder

@@ -60,6 +60,31 @@ def explain(error: Exception, repo_id: str, *, repo_type: str = "model", revisio
     return _incomplete(repo_id, failure) if _named(chain, "IncompleteSnapshotError") else failure
 
 
+def push_failure(repo_id: str, error: Exception) -> InputError:
+    """The line for a data set that could not be written."""
+    answer, token, page = failed_answer(error), token_source(), page_of(repo_id, "dataset")
+    status = _status(answer) if answer is not None else None
+    said = _sentence(answer) if answer is not None else ""
+    quoted = f' (the hub: "{said}")' if said else ""
+    if status == 401:
+        line = f"the hub does not accept the token from {token}{quoted}"
+        step = "make one that may write (Settings, Access Tokens, on the hub's site) and set HF_TOKEN"
+    elif status == 403:
+        line = f"the token from {token} may not write to {repo_id}{quoted}"
+        step = "give one with the right to write, or a name of your own with --to"
+    elif status in (409, 412):
+        line = f"{repo_id} was made or changed by somebody else meanwhile{quoted}"
+        step = f"look at {page}, and push again or give another name with --to"
+    else:
+        why = explain(error, repo_id, repo_type="dataset")
+        reason = f"the hub cannot be reached ({why.found})" if why.kind == "unreachable" else why.found
+        reason = re.sub(rf"^{re.escape(repo_id)}(?: cannot be fetched)?: ", "", reason)
+        line = f"{repo_id} was not pushed: {reason}"
+        first = why.next_step if why.kind in ("unreachable", "limit") else None
+        step = f"{first}, then push again" if first else "push again"
+    return InputError(f"{line}; {step}")
+
+
 def disk_full(needed: int | None = None, what: str = "the files") -> Failure:
     """The failure of a disk that cannot hold a download. needed: bytes, where that is known."""
     folder, free = free_bytes()

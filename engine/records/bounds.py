@@ -11,7 +11,7 @@ errors but those of the disk are ValueErrors, most of them `BadFile`.
 | replies and prompts in tables | 20 million values; in parquet 1 million lines, 640 MiB of text | XSTest: 450 lines |
 | JSON, one line of JSONL, safetensors' header | 32 MiB, 100 levels | index of a checkpoint with 91,000 tensors: 9 MiB |
 | arrays that are read as a whole | 4 GiB | contrasts of 5 domains, 3.5 million rows: 0.5 GiB |
-| zip of a run | 500 files, 2 GiB unpacked, 200 times its size above 64 MiB | tables and scores, packed once already |
+| run of others | 500 files, 2 GiB; of a zip 200 times its size above 64 MiB | tables and scores, packed already |
 
 Weights have no bound here: they are mapped into memory, and `engine.models.sizes` looks at what their configuration
 asks for.
@@ -40,6 +40,7 @@ MAX_ROWS, MAX_COLUMNS, MAX_DECODED_BYTES = 32_000_000, 1_000, 1536 * MIB
 MAX_TEXT_BYTES, MAX_ENTRIES, MAX_TEXTS, MAX_VALUES = 640 * MIB, 3_000_000, 1_000_000, 20_000_000
 MAX_JSON_BYTES, MAX_LEVELS = 32 * MIB, 100
 MAX_ARRAY_BYTES = 4096 * MIB
+MAX_RUN_BYTES, MAX_RUN_FILES = 2048 * MIB, 500
 MAX_RATIO = 200
 _MAX_FOOTER_BYTES, _MAX_DIRECTORY_BYTES, _MAX_LOOSE_BYTES = 16 * MIB, 4 * MIB, 64 * MIB
 _MAX_BLOCK_BYTES = 1024 * MIB  # of one column in one row group

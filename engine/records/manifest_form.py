@@ -23,6 +23,14 @@ class Form(NamedTuple):
             return False
         return not isinstance(value, int | float) or abs(value) < 2**63  # which neither NaN nor infinity is
 
+    def schema(self) -> Json:
+        """The same as JSON Schema."""
+        types = ["number"] if float in self.types else [_JSON_TYPES[self.types[0]]]
+        limits = {"exclusiveMinimum": -(2**63), "exclusiveMaximum": 2**63} if int in self.types else {}
+        return {"type": [*types, "null"] if self.null else types[0], **limits}
+
+
+_JSON_TYPES = {str: "string", int: "integer", dict: "object", list: "array"}
 
 TEXT = Form("a text", (str,))
 WHOLE = Form("a whole number", (int,))
@@ -76,6 +84,31 @@ def _misfits(manifest: Json) -> Iterator[str]:
         yield from _of(f"{name}: environment: ", entry.get("environment"), _ENVIRONMENT)
         if any(not isinstance(note, str) for note in entry.get("notes", ())):
             yield f"{name}: notes hold what is no text"
+
+
+def json_schema() -> Json:
+    """What `misfit` looks at, as JSON Schema of a manifest as it is written (`engine.records.manifest_text`). Left out:
+    that a named object stands under `shared`, and that texts are Unicode."""
+    notes = {**LIST.schema(), "items": {"type": "string"}}
+    entry = {
+        **_schema(_ENTRY)["properties"],
+        "notes": notes,
+        "spec": _schema(_SPEC, scores={"properties": _schema(_SCORES)["properties"]}),
+        "environment": _schema(_ENVIRONMENT),
+    }
+    entry |= {name: {"anyOf": [entry.get(name, OBJECT.schema()), {"type": "string"}]} for name in SHARABLE}
+    files = {"type": "object", "properties": entry, "required": ["sha256"]}
+    return _schema(
+        {"published": TEXT, SHARED: OBJECT},
+        schema_version={"type": "integer", "minimum": 1},
+        model=_schema(_MODEL),
+        files={"type": "object", "additionalProperties": files},
+        shared={"type": "object", "additionalProperties": OBJECT.schema()},
+    ) | {"required": ["schema_version", "files"]}
+
+
+def _schema(forms: Mapping[str, Form], **more: Json) -> Json:
+    return {"type": "object", "properties": {name: form.schema() for name, form in forms.items()} | more}
 
 
 def whole_entry(entry: Json, shared: Json) -> Json:

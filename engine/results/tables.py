@@ -35,7 +35,7 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "nll": (0.0, float("inf"), True),
     "nats": (float("-inf"), float("inf"), True),
 }
-_ROUNDING = 1e-9  # a correlation of 1 may come out as 1.0000000000000002
+ROUNDING = 1e-9  # a correlation of 1 may come out as 1.0000000000000002
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # shown as markdown in labels
 PRINTED, HALF_UNIT = "_printed", "_half_unit"
 
@@ -249,7 +249,7 @@ def _wrong(values: pl.Series, column: Column, *, nulls: bool) -> str | None:
     if not there.dtype.is_numeric():
         return None
     low, high, broken = RANGES[column.range]
-    inside = (there >= low - _ROUNDING) & (there <= high + _ROUNDING)
+    inside = (there >= low - ROUNDING) & (there <= high + ROUNDING)
     if there.dtype.is_float():
         inside &= there.is_finite()
         if broken:

@@ -5,6 +5,8 @@
 | .safetensors, .npz | a tensor [rows] for each Linear under its module's name, which `.weight` may follow |
 | the same | [rows, columns] instead, a_ij per weight: s_i = sum_j abs(a_ij), only with `--scores-reduce abs-sum` |
 | the same | one tensor [N] in the order of the row index, or [seeds, N]: a ranking for each of the run's seeds |
+| the same | tensors under TransformerLens' names of activations (`engine.selectors.other_names`) |
+| .json | CircuitKIT's `*_scores.json`: a score for every head and every MLP (the same) |
 | .parquet, .csv | columns `score` and `row_id`, or `score`, `block`, `projection` and `row`; others are not read |
 
 Higher = more important; kept as float32. Every row has exactly one finite score. No pickle is read, and sizes are
@@ -29,13 +31,14 @@ from engine.models.row_index import RowIndex
 from engine.records import bounds
 from engine.records.errors import InputError, is_panic
 from engine.records.out_of_memory import is_out_of_memory
+from engine.selectors import other_names
 
 if TYPE_CHECKING:
     import polars as pl
 
 Scores = npt.NDArray[np.float32]  # [N] or [seeds, N]
 ABS_SUM = "abs-sum"
-ENDINGS = (".safetensors", ".npz", ".parquet", ".csv")
+ENDINGS = (".safetensors", ".npz", ".parquet", ".csv", ".json")
 _DTYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1",
     "U16": "<u2", "U32": "<u4", "U64": "<u8",
@@ -82,6 +85,9 @@ class ScoreFile:
     def _matched(self, rows: RowIndex) -> Scores:
         if self.table is not None:
             return self._of_table(self.table, rows)
+        if other_names.are_other(self.arrays):
+            named = other_names.by_module(self.arrays, rows, self.name)
+            return np.concatenate([named[layer.name] for layer in rows.layers])
         names = {layer.name for layer in rows.layers}
         if len(self._named) == 1 and not names & set(self._named):
             (values,) = self.arrays.values()
@@ -178,12 +184,16 @@ def _read(path: Path, reduce: str | None, _file_stamp: object) -> ScoreFile:
         sha256 = hashlib.sha256(content).hexdigest()
         if ending in (".parquet", ".csv"):
             return ScoreFile(path, sha256, {}, {}, _table(path, content))
+        if ending == ".json":
+            return ScoreFile(path, sha256, other_names.nodes_of(bounds.parsed(content)), {})
         named = dict(_safetensors(path, content) if ending == ".safetensors" else _npz(content))
         if not named:
             raise bounds.BadFile("it holds no tensor")
         arrays, per_weight = {}, {}
         for name, one in named.items():
-            if len(named) > 1 and one.ndim == 2 and reduce == ABS_SUM:
+            if other_names.HOOK.fullmatch(name):
+                arrays[name] = one.astype(np.float32).ravel()  # of heads: [heads, size]
+            elif len(named) > 1 and one.ndim == 2 and reduce == ABS_SUM:
                 arrays[name] = np.abs(one.astype(np.float64)).sum(axis=1).astype(np.float32)
             elif len(named) > 1 and one.ndim != 1:
                 per_weight[name] = one.shape

@@ -57,6 +57,17 @@ class Audited:
         table = self.verdict if "verdicts" in self.tables else pl.DataFrame({"table": list(self.tables)})
         return table._repr_html_()
 
+    def plot(self) -> Any:
+        """Perplexity over removed rows, lowest and highest scores first: a plotly figure, as the app draws it.
+
+        Errors: InputError where the curves were not among the analyses: `analyses=("sweep", "verdict")`.
+        """
+        from dashboard.report.report import curves_figure
+
+        if "sweep" not in self.tables:
+            raise InputError('the curves were not measured; ask for them: analyses=("sweep", "verdict")')
+        return curves_figure(self.folder)
+
 
 def audit_scores(
     model: str | LoadedModel,

@@ -10,6 +10,7 @@ from synthetic import SLOPES, UNMASKED_NLL, break_manifest, sweep, write_run, wr
 
 import precomputed
 from dashboard.charts import multiples, series
+from dashboard.report.report import curves_figure
 from dashboard.state import offers, results
 
 LN10 = math.log(10)
@@ -74,3 +75,14 @@ def test_the_models_tab_draws_all_runs_of_the_store(store):
     assert not app.exception
     (figure,) = app.get("plotly_chart")
     assert all(model in figure.proto.spec for model in results.read_paper().models)
+
+
+def test_both_orders_of_one_run_stand_side_by_side():
+    """`audit_scores(…).plot()`: every measured mean of the sweep, and the orders' headings."""
+    folder = precomputed.demo_dir() / "results"
+    figure, sweep = curves_figure(folder), pl.read_parquet(folder / "sweep.parquet")
+    drawn = {(trace.name, trace.xaxis): dict(zip(trace.x, trace.y, strict=True)) for trace in figure.data}
+    means = sweep.filter(selector="lrp").group_by("order", "rate").agg(pl.col("nll").mean() / math.log(10))
+    for order, rate, height in means.iter_rows():
+        assert drawn["LRP", "x" if order == "lerf" else "x2"][rate] == pytest.approx(height)
+    assert [note.text.split(":")[0] for note in figure.layout.annotations] == ["LeRF", "MoRF"]

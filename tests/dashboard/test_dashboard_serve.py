@@ -1,5 +1,6 @@
 """How the app is served: local, hardened, light at the start."""
 
+import http.client
 import os
 import re
 import signal
@@ -7,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,53 @@ def test_a_server_ended_by_a_signal_ends_its_run(tmp_path, kind):
                 os.killpg(run, signal.SIGKILL)
         finally:
             server.kill()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"public": "box.example:80"},
+        {"public": "192.0.2.7"},
+        {"public": ""},
+        {"allow_runs": True},
+        {"address": "127.0.0.1"},
+    ],
+)
+def test_everybody_is_served_by_a_name_only_and_without_runs(wrong):
+    with pytest.raises(InputError, match="--public takes the host name that everybody will use"):
+        serve.main(**{"address": "0.0.0.0", "open_browser": False, "public": "box.example", **wrong})
+
+
+@pytest.mark.long
+def test_a_public_server_answers_everybody_who_knows_its_name(tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("0.0.0.0", 0))
+        port = probe.getsockname()[1]
+    words = f"dashboard --no-browser --address 0.0.0.0 --port {port} --public me-audit.hf.space".split()
+    here = {**os.environ, "SELECTOR_AUDIT_STORE": str(tmp_path)}
+
+    def answer(host, origin=None):
+        """Of a page, or of the websocket with an origin: status and policy."""
+        key = {"Connection": "Upgrade", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+        upgrade = {"Origin": origin, "Upgrade": "websocket", **key} if origin else {}
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+            connection.request("GET", "/_stcore/stream" if origin else "/", headers={"Host": host, **upgrade})
+            with connection.getresponse() as given:
+                return given.status, given.headers["Content-Security-Policy"]
+
+    with subprocess.Popen(
+        [sys.executable, "-m", "engine", *words], cwd=ROOT, env=here, stdout=subprocess.PIPE
+    ) as server:
+        try:
+            assert any(b"Selector Audit:" in line for line in server.stdout)  # it is about to listen
+            time.sleep(1)
+            status, policy = answer("me-audit.hf.space")
+            assert (status, policy.split("; ")[-1]) == (200, "frame-ancestors https://huggingface.co")
+            assert answer("me-audit.hf.space", "https://me-audit.hf.space")[0] == 101
+            assert answer("me-audit.hf.space", "https://other.example")[0] == 403
+            assert answer("other.example")[0] == 403
+        finally:
+            server.terminate()
 
 
 def test_the_policy_allows_this_server_only():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import pickle
 import random
 import zipfile
@@ -18,7 +19,7 @@ from safetensors.torch import save_file as save_torch
 from scipy.stats import spearmanr
 from tiny_audits import lowest
 
-from engine import ScorePlan, audit_scores
+from engine import ScorePlan, audit_scores, zeroed
 from engine.cli import main
 from engine.edits.mask_files import read_mask, spec_of
 from engine.records.errors import InputError
@@ -98,6 +99,70 @@ def test_every_kind_of_file_gives_the_same_scores(tmp_path, rows, values, name, 
     assert np.array_equal(found, values)
 
 
+NODES = {f"A{block}.{head}": 1.5 + block + 4 * head for block in (0, 1) for head in range(4)}
+NODES |= {"MLP 0": 9, "MLP 1": 0.25}
+
+
+def nodes(**changed):
+    """Writes a `*_scores.json` as CircuitKIT's `CircuitScores.to_json` does. changed: scores, None for none."""
+    scores = {name: one for name, one in (NODES | {n.replace("_", " "): s for n, s in changed.items()}).items() if one}
+    about = {
+        "task": "ioi",
+        "model": "tiny",
+        "algorithm": "eap-ig",
+        "level": "node",
+        "timestamp": "2026-01-01T00:00:00Z",
+    }
+    record = {**about, "node_scores": scores, "version": "1.0", "discovery_cfg": {"ig_steps": 5}}
+    return lambda path, rows, values: path.write_text(json.dumps(record, indent=2))
+
+
+def test_names_of_other_tools_are_their_rows(tmp_path, rows, values, tiny_llama, tiny_windows):
+    """TransformerLens' hooks and CircuitKIT's nodes: a row has the score of what stops where the row is removed."""
+    hooks, named = {}, by_module(rows, values)
+    for block in (0, 1):
+        of, at = f"model.layers.{block}", f"blocks.{block}"
+        hooks |= {f"{at}.attn.hook_{one}": named[f"{of}.self_attn.{one}_proj"].reshape(-1, 6) for one in "qkv"}
+        hooks |= {f"{at}.hook_attn_out": named[f"{of}.self_attn.o_proj"]}
+        hooks |= {f"{at}.mlp.hook_post": named[f"{of}.mlp.up_proj"], f"{at}.hook_mlp_out": named[f"{of}.mlp.down_proj"]}
+    save_file(hooks, tmp_path / "lens.safetensors")
+    expected = [named[one.name.replace("gate_proj", "up_proj")] for one in rows.layers]
+    assert np.array_equal(read(tmp_path / "lens.safetensors", rows), np.concatenate(expected))
+    starts = {layer.projection: layer.start for layer in rows.layers if layer.block == 1}
+    neuron, logits = 5, []  # a neuron is dead without its gate row, and without its up row
+    for start in (starts["gate_proj"], starts["up_proj"], rows.n_rows - 1 - neuron):
+        with torch.no_grad(), zeroed(tiny_llama, np.array([start + neuron])):
+            logits.append(tiny_llama.model(input_ids=tiny_windows.input_ids).logits)
+    assert torch.equal(logits[0], logits[1])
+    assert not torch.equal(logits[0], logits[2])
+
+    nodes()(tmp_path / "ioi_scores.json", rows, values)
+    (tmp_path / "bare_scores.json").write_text(json.dumps({"node_scores": NODES}))
+    scores = read(tmp_path / "ioi_scores.json", rows)
+    assert np.array_equal(scores, read(tmp_path / "bare_scores.json", rows))
+    for layer in rows.layers:
+        mine = scores[layer.start : layer.start + layer.rows]
+        if layer.sublayer == "mlp":
+            assert set(mine) == {np.float32(NODES[f"MLP {layer.block}"])}
+        elif layer.projection == "o_proj":
+            assert set(mine) == {np.float32(NODES[f"A{layer.block}.3"])}
+        else:
+            for row in range(layer.rows):
+                heads = heads_changed(tiny_llama.model, tiny_windows.input_ids[:2], layer, row)
+                assert mine[row] == max(NODES[f"A{layer.block}.{head}"] for head in heads)
+
+
+def heads_changed(model, tokens, layer, row):
+    """Heads of the block whose output in transformers' own pass is another one without this row."""
+    seen, output, linear = [], model.model.layers[layer.block].self_attn.o_proj, model.get_submodule(layer.name)
+    with torch.no_grad(), output.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].clone())):
+        model(input_ids=tokens)
+        with linear.register_forward_hook(lambda _, __, out: out.index_fill(-1, torch.tensor([row]), 0)):
+            model(input_ids=tokens)
+    moved = (seen[0] != seen[1]).unflatten(-1, (4, 6)).any(-1).flatten(0, 1).any(0)
+    return moved.nonzero().flatten().tolist()
+
+
 def pickled(path, rows, values):
     np.savez(path, np.array([{}], dtype=object))
 
@@ -155,6 +220,16 @@ FIRST, LAST = "model.layers.0.self_attn.q_proj", "model.layers.1.mlp.down_proj"
             "m.parquet",
             lambda path, rows, values: rows.frame().head(280).with_columns(score=pl.lit(1)).write_parquet(path),
             "has 8 rows without a score, the first is row 280",
+        ),
+        ("q.json", lambda path, rows, values: path.write_text('{"heads": 1}'), "it has no node_scores"),
+        ("r.json", nodes(**{"A0.0": True}), "'A0.0' is no number"),
+        ("s.json", nodes(MLP_1=None), "has no score of MLP 1"),
+        ("t.json", nodes(**{"A0.4": 1}), "5 heads in block 0"),
+        ("u.json", nodes(**{"A2.0": 1}), "no rows here ('A2.0'"),
+        (
+            "v.safetensors",
+            lambda path, rows, values: save_file({"blocks.0.attn.hook_q": values}, path),
+            "blocks.0.attn.hook_q has 288 values, the model's model.layers.0.self_attn.q_proj has 24 rows",
         ),
         ("n.csv", lambda path, rows, values: path.write_text("row,score\n1,2\n"), "its columns are row, score"),
         ("o.csv", lambda path, rows, values: path.write_text("row_id,score\n1,big\n"), "no readable file of scores"),
@@ -351,6 +426,8 @@ def test_a_notebook_gets_what_the_command_says(tmp_path, judged, tiny_llama, tin
     assert said.out == ""
     assert "cells" in said.err  # a bar
     assert "three" in found._repr_html_()
+    with pytest.raises(InputError, match="were not measured; ask for them"):
+        found.plot()
     command = pl.read_parquet(folder / "out" / "verdicts.parquet")
     assert found.tables["verdicts"].drop("reasons").equals(command.drop("reasons"))
     assert repr(found).splitlines()[-1].startswith(f"three: {command['validity'][-1]}; specific: ")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from lm_eval import simple_evaluate
+from lm_eval.loggers import EvaluationTracker
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 
@@ -144,3 +145,41 @@ def test_the_shipped_model_is_asked_the_shipped_tasks(
     ]  # fmt: skip
     manifest = read_manifest(out)
     assert manifest["files"]["downstream.parquet"]["spec"]["settings"]["downstream_tasks"] == "demo"
+
+
+def test_a_file_of_lm_evals_own_program_stands_beside_a_run(
+    shipped: Path, tmp_path: Path, tiny_llama: LoadedModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both ask the same model the same items, once all and once the first; the file is written by lm-eval."""
+    write(shipped, town_a=lines("choices"), town_b=lines("contexts"), town_c=lines("choices", 4))
+    tasks = by_name(SHIPPED)
+    lm = HFLM(pretrained=tiny_llama.model, tokenizer=tiny_llama.tokenizer, batch_size=4)
+    theirs = simple_evaluate(
+        model=lm, tasks=[task.task.load()["tasks"][name] for name, task in tasks.items()], bootstrap_iters=10,
+        task_manager=TaskManager(include_defaults=False),
+    )  # fmt: skip
+    EvaluationTracker(output_path=str(tmp_path / "theirs.json")).save_results_aggregated(theirs)
+    (file,) = tmp_path.glob("theirs_*.json")
+    (shipped / "town_c.jsonl").unlink()
+    out = ["--out", str(tmp_path / "out"), "--store", str(tmp_path / "store")]
+    words = ["--selectors", "magnitude", "--downstream-tasks", SHIPPED, "--preset", "quick"]
+    assert main(["analyze", tiny_llama.id, "downstream", *words, *out]) == 0
+    capsys.readouterr()
+    assert main(["compare", str(tmp_path / "out"), "--lm-eval", str(file), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["missing"] == ["town_c"]
+    for line in told["tasks"]:
+        assert (line["items"], line["their_items"], line["difference"], line["asked_otherwise"]) == (9, 9, 0, "")
+        stderr = theirs["results"][line["task"]]["acc_stderr,none"]
+        assert line["high"] == pytest.approx(1.959964 * 2**0.5 * stderr)
+    changed = json.loads(file.read_text())
+    changed["n-shot"]["town_a"], changed["versions"]["town_b"] = 5, 2
+    changed["results"]["town_a"]["acc,none"] += 0.25
+    file.write_text(json.dumps(changed))
+    assert main(["compare", str(tmp_path / "out"), "--lm-eval", str(file), "--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)["tasks"]
+    assert (first["difference"], first["asked_otherwise"]) == (pytest.approx(-0.25), "5 shots")
+    assert second["asked_otherwise"] == "version 2, here 1"
+    file.write_text('{"results": {"other": {"acc,none": 1}}}')
+    assert main(["compare", str(tmp_path / "out"), "--lm-eval", str(file)]) == 2
+    assert "of other, the run of town_a, town_b" in " ".join(capsys.readouterr().err.split())

@@ -27,9 +27,8 @@ from engine.records.leftovers import sweep, temporary
 from engine.records.manifest import MANIFEST, read_manifest
 from engine.results.folders import read_table, table_names
 
-MAX_BYTES = 2 * 2**30  # of a run, unpacked
+MAX_BYTES, MAX_FILES = bounds.MAX_RUN_BYTES, bounds.MAX_RUN_FILES
 MAX_MANIFEST_BYTES = 20 * 2**20
-MAX_FILES = 500
 _CHUNK = 2**20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
