@@ -32,6 +32,11 @@ def test_an_audit_of_a_folder(tmp_path, monkeypatch, capsys):
 
 
 NOTEBOOK = HERE / "captum_to_verdict.ipynb"
+SETTINGS = "eval_samples=8, eval_length=128"
+# Of a real model a test looks at less text, fewer rates and fewer random masks.
+SMALL = """eval_samples=4, eval_length=64, sweep_rates=(0.0, 0.01), gap_rates=(0.01,), specific_rates=(0.01,),
+matched_seeds=(42, 43, 44), baseline_seeds=(42, 43, 44), budget_rates=(0.01, 0.1), budget_resolution=1.0,
+stability_rates=(0.01,), control_rates=(0.01,)"""
 
 
 @pytest.mark.long
@@ -39,10 +44,12 @@ NOTEBOOK = HERE / "captum_to_verdict.ipynb"
 def test_the_notebook_goes_from_a_captum_score_to_a_verdict(tmp_path, model):
     """Its cells one after the other, as a notebook runs them, in a process of their own."""
     if model == "smollm2" and os.environ.get("CI") != "true":
-        pytest.skip("more than seven minutes of a core; runs where CI=true")
+        pytest.skip("minutes of a core; runs where CI=true")
     cells = [cell for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
     assert not any(cell["outputs"] or cell["execution_count"] for cell in cells)
     code = "\n".join("".join(cell["source"]) for cell in cells).replace('MODEL = "demo"', f"MODEL = {model!r}")
+    assert SETTINGS in code
+    code = code.replace(SETTINGS, SMALL) if model == "smollm2" else code
     code += "\nprint(audited.plot().to_json(), audited.verdict.write_json(), audited._repr_html_(), sep='\\n')"
     here = {**os.environ, "SELECTOR_AUDIT_STORE": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", code], cwd=HERE.parents[1], env=here, capture_output=True, text=True)
