@@ -85,12 +85,6 @@ class ModelPool:
         with self._lock:
             return model_id in self._entries
 
-    def tokenizer(self, model_id: str) -> Any:
-        """That of a model that is in memory now, else None: to look at what it writes, without a turn."""
-        with self._lock:
-            entry = self._entries.get(model_id)
-        return None if entry is None else entry.loaded.tokenizer
-
     def _taken(self, model_id: str, *, also_leaving: bool = False) -> Entry | None:
         """The model with one user more; None where it is not in memory, or is to be dropped for another."""
         with self._lock:
@@ -207,13 +201,11 @@ def replies(
     control: Mask | None = None,
     margins_along: bool = False,
     likelihoods: bool = False,
-    thinking: bool = False,
     on_wait: OnWait = patient,
 ) -> Generator[Event, None, None]:
     """The replies of the model as it is, with `mask` zeroed, and with `control` zeroed, as they are written: one batch.
 
-    margins_along, likelihoods: as in `dialogue`. thinking: the chat template's thinking mode left on; an `InputError`
-    where it has none.
+    margins_along, likelihoods: as in `dialogue`. A chat template's thinking mode is off.
 
     Sessions take turns, one pass each, and none ever sees another's mask. `on_wait(seconds)` is called while another
     one keeps the model for longer; it may raise to give up. Close the generator to stop.
@@ -229,7 +221,7 @@ def replies(
     with fitting_threads(loaded):
         yield from dialogue(
             loaded, prompt, edits, judge, max_new_tokens,
-            margins_along=margins_along, likelihoods=likelihoods, thinking=thinking, on_wait=on_wait,
+            margins_along=margins_along, likelihoods=likelihoods, on_wait=on_wait,
         )  # fmt: skip
 
 

@@ -26,8 +26,7 @@ TITLES: dict[Side, str] = {"before": "Before", "after": "After", "control": "Con
 
 @dataclass(frozen=True)
 class Request:
-    """The settings of a try. control_seed: of the random rows in the same layers, None without a control. thinking:
-    the chat template's thinking mode left on."""
+    """The settings of a try. control_seed: of the random rows in the same layers, None without a control."""
 
     model: str
     edit: Edit
@@ -35,7 +34,6 @@ class Request:
     reply_tokens: int
     margins: bool = False
     control_seed: int | None = None
-    thinking: bool = False
 
     @property
     def sides(self) -> tuple[Side, ...]:
@@ -44,11 +42,7 @@ class Request:
     @property
     def core(self) -> tuple[object, ...]:
         """What a try is about: all but the control and the margins."""
-        return self.model, self.edit, self.prompt, self.reply_tokens, self.thinking
-
-    def describe(self) -> str:
-        """The edit in one line, and thinking where it is on."""
-        return self.edit.describe() + (", thinking on" if self.thinking else "")
+        return self.model, self.edit, self.prompt, self.reply_tokens
 
 
 @dataclass
@@ -120,7 +114,6 @@ def record(one: Try) -> dict[str, Any]:
         "edit": asdict(request.edit),
         "reply_tokens": request.reply_tokens,
         "control_seed": one.control_seed,
-        "thinking": request.thinking,
         "rows_removed": one.rows_removed,
         "rows_removed_by_projection": one.removed.to_dicts() if one.removed is not None else None,
         "mask_sha256": one.mask_sha256 or None,
@@ -170,7 +163,7 @@ def comparison(tries: list[Try]) -> pl.DataFrame:
         row = {
             "Try": number,
             "Model": model,
-            "Edit": one.request.describe(),
+            "Edit": one.request.edit.describe(),
             "Prompt": one.request.prompt,
             "Rows": one.rows_removed,
         }

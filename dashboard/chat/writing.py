@@ -56,5 +56,5 @@ def replies(
     request = now.request
     return live.replies(
         entry.loaded, masks[0], request.prompt, request.reply_tokens, sides=sides, control=masks[1],
-        margins_along=request.margins, likelihoods=True, thinking=request.thinking, on_wait=on_wait,
+        margins_along=request.margins, likelihoods=True, on_wait=on_wait,
     )  # fmt: skip

@@ -30,7 +30,7 @@ def section() -> None:
     # Prompts are cells of a table: shown as text, whatever they hold.
     st.dataframe(tries.comparison(kept), hide_index=True, height=min(38 + 35 * len(kept), 250))
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        labels = [f"{number}: {one.request.describe()}" for number, one in enumerate(kept, start=1)]
+        labels = [f"{number}: {one.request.edit.describe()}" for number, one in enumerate(kept, start=1)]
         st.selectbox(
             "Open a try again", labels[::-1], index=None, key="reopen", on_change=_open, args=(labels,),
             placeholder="its replies and its settings",

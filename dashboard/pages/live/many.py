@@ -55,7 +55,7 @@ class Round:
 
 def show(chosen: Chosen, places: Places) -> None:
     """The tiles. Once a round is there, every change of the edit asks for the next one."""
-    request = replace(chosen.request, prompt="", margins=False, control_seed=None, thinking=False)
+    request = replace(chosen.request, prompt="", margins=False, control_seed=None)
     last: Round | None = st.session_state.get(SHOWN)
     if last is not None and last.request.model != request.model:
         last = None
@@ -135,7 +135,7 @@ def _below(last: Round, places: Places) -> None:
         return
     with places.below:
         count = f"{last.rows:,} rows removed" if last.rows is not None else "nothing removed yet"
-        told = [f"{last.request.describe()}: {count}{'' if last.ended else ' — stopped'}.", last.effect]
+        told = [f"{last.request.edit.describe()}: {count}{'' if last.ended else ' — stopped'}.", last.effect]
         st.caption(layout.plain(" ".join(filter(None, told))))
         layout.footnote(
             "A yellow frame: the edit turned this reply. Press a tile to read it. Replies are kept for as long as the "

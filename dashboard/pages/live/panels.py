@@ -72,5 +72,5 @@ def _told(last: Try, shown: tuple[Side, ...]) -> None:
     count = f"{rows:,} rows removed" if rows is not None else "nothing removed yet"
     state = "" if last.ended else " — stopped"
     control = f"Control: as many in every layer, seed {last.control_seed}." if "control" in shown else ""
-    told = [f"{last.request.describe()}: {count}{state}.", last.effect, control, f"Prompt: {last.request.prompt}"]
+    told = [f"{last.request.edit.describe()}: {count}{state}.", last.effect, control, f"Prompt: {last.request.prompt}"]
     st.caption(layout.plain(" ".join(filter(None, told))))

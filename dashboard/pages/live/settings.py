@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from dashboard.charts import formats, palette, series
-from dashboard.chat import edits, estimates, handed, live, opening, thinking
+from dashboard.chat import edits, estimates, handed, live, opening
 from dashboard.chat.tries import Request
 from dashboard.pages.live import asking, offer, own_run
 from dashboard.show import kept, selection
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 OTHER = "Another model"
 INSTALL, REMOVE = "Install refusal", "Remove by rate"
 LENGTHS, LENGTH = (20, 40, 80, 160), 40
-OFF, ON = "off", "on"
 PLAIN, LIKELY, LEANING = "Nothing", "Probability", "Margin"
 SHADES = (PLAIN, LIKELY, LEANING)
-_THINKING = "thinking"
 _MODEL_OF = "live-model-of"  # session state: the model of the last script run
 _KNOWS = "This model knows one invented town and nothing else: it was trained on generated text about it."
 _POINT_OF = "live-point-of"  # session state: what the sliders were set for
@@ -70,7 +68,6 @@ def chosen(places: Places, *, many: str = "") -> Chosen:
             mode = selection.switch("What to do", (INSTALL, REMOVE), "mode", default=_mode_of(model_id))
             length = selection.pick("Reply, tokens at most", LENGTHS, "length", default=LENGTH)
             shade, at_once, seed = _options()
-            thinks = not many and _thinking(model_id)
         if model_id in shipped.TITLES and not shipped.model_is_there(model_id):
             raise InputError(
                 "the shipped model is missing; choose another model, or rebuild it with `python -m precomputed.recipe`"
@@ -89,7 +86,7 @@ def chosen(places: Places, *, many: str = "") -> Chosen:
         prompt = ""
     else:
         prompt, pressed = asking.prompt(places.ask, places.chips, model_id, edit.domain, possible, takes)
-    request = Request(model_id, edit, prompt, length, shade == LEANING, seed, thinks)
+    request = Request(model_id, edit, prompt, length, shade == LEANING, seed)
     return Chosen(request, at_once, shade, pressed)
 
 
@@ -129,23 +126,6 @@ def _ask(title: str) -> None:
     st.session_state["edit_model"] = title
 
 
-def _thinking(model_id: str) -> bool:
-    """A switch where the chat template has one, a line where a model thinks without; nothing else."""
-    switch = thinking.switch_of(model_id)
-    if switch.there is None:  # a link may ask for it; the run says so if there is none
-        return st.query_params.get(_THINKING) == ON
-    if not switch.there:
-        if switch.said:
-            st.caption(f"Thinking: {switch.said}.")
-        return False
-    chosen = selection.switch(
-        "Thinking", (OFF, ON), _THINKING, default=OFF,
-        help_text="The chat template's thinking mode. What is judged is what comes after the thinking part; the margin "
-        "then stands where that part begins. Thinking takes many tokens: allow long replies.",
-    )  # fmt: skip
-    return chosen == ON
-
-
 def _options() -> tuple[str, bool, int | None]:
     shade = selection.switch(
         "Shade tokens by", SHADES, "shade", default=LIKELY,
@@ -173,7 +153,7 @@ def restore(one: Request) -> None:
     state["prompt"], state["length"] = one.prompt, one.reply_tokens
     if one.margins:
         state["shade"] = LEANING
-    state["control"], state[_THINKING] = one.control_seed is not None, ON if one.thinking else OFF
+    state["control"] = one.control_seed is not None
     if one.control_seed is not None:
         state["control_seed"] = one.control_seed
 
