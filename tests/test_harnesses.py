@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import shutil
 import signal
-import sys
-import tomllib
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from harness import cycles, kills, load, versions
-from packaging.requirements import Requirement
-from packaging.version import Version
+from harness import cycles, kills, load
 from same_bits import assert_same_bits, bits
 
 from engine.interventions.saved_rows import SavedRows
@@ -64,10 +60,10 @@ def test_cycles_see_a_weight_that_does_not_come_back(
 
 @pytest.mark.long
 def test_kills_at_random_moments_and_writes() -> None:
-    """Real processes: a sweep, stages of a refusal run, an export."""
-    figures = kills.run_kills(8, only=["sweep", "refusal select", "refusal evaluate", "export"])
-    assert [one.differences for one in figures] == [[]] * 4
-    assert [one.kills for one in figures] == [2] * 4
+    """Real processes: a sweep, and the stage of a refusal run that replies."""
+    figures = kills.run_kills(4, only=["sweep", "refusal evaluate"])
+    assert [one.differences for one in figures] == [[]] * 2
+    assert [one.kills for one in figures] == [2] * 2
     assert all(one.well for one in figures)
     assert sum(one.at_writes for one in figures)
 
@@ -105,25 +101,3 @@ def test_a_short_load_mixes_nothing_and_logs_nothing(monkeypatch: pytest.MonkeyP
     assert len(figures.edits_s) >= 2  # one of each who edits: under this load each takes about a minute
     assert len(figures.changes_s) >= figures.sessions - 2  # as many as browse; how many more hangs on the machine
     assert len(load.told(figures)) == 8
-
-
-OF_THE_LOWEST = (
-    "tests/engine/test_cli.py", "tests/engine/test_store.py", "tests/engine/test_experts.py",
-    "tests/engine/test_hub.py", "tests/engine/test_own_tasks.py", "tests/dashboard/test_dashboard_growing.py",
-)  # fmt: skip
-
-
-@pytest.mark.long
-def test_the_oldest_releases_that_are_allowed_run(tmp_path: Path) -> None:
-    """All but torch, which stays at the version here; the newest are what a fresh clone installs."""
-    try:
-        python, installed = versions.environment(tmp_path, "lowest-direct", sys.executable)
-    except versions.NotInstalledError as error:
-        pytest.skip(f"no index is reached that has the releases: {error}")
-    project = tomllib.loads((versions.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    for one in map(Requirement, project["dependencies"]):
-        (lowest,) = (Version(bound.version) for bound in one.specifier if bound.operator == ">=")
-        found = Version(installed[one.name])
-        assert found == lowest or one.name == "torch", f"{one.name} {found} was installed, {lowest} is allowed"
-    ended = versions.tests(python, ["-n", "0", "-m", "not long and not browser", *OF_THE_LOWEST])
-    assert ended.returncode == 0, ended.stdout[-5_000:]

@@ -1,7 +1,7 @@
 """`python -m tests.harness kills|cycles|load|advisories|versions`: one harness, and its figures printed.
 
 Run from the repository's root; `python -m tests.harness kills --help` tells what it does. Exit code 1 where a figure is
-not as wanted. Short forms of all are among the tests (`tests/test_harnesses.py`).
+not as wanted. Short forms of the first four are among the tests.
 """
 
 from __future__ import annotations
