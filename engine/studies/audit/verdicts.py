@@ -24,7 +24,7 @@ from engine.studies.audit.inputs import AuditInputs
 from engine.studies.audit.specific import Specific, specific_rates
 from engine.studies.audit.stability import Stability, TooFewSizes
 from engine.studies.base import AUDIT, Answer, Study, Tables, TextTable, register_study
-from engine.studies.verdict.judged_selectors import judge_selectors
+from engine.studies.verdict.judged_selectors import check_compared, judge_selectors
 from engine.studies.verdict.removal_budgets import share_text
 from engine.studies.verdict.verdict_moves import verdict_moves
 
@@ -41,6 +41,10 @@ class Verdicts(Study[AuditInputs]):
     nested sizes. `verdict_moves`: which words change when a limit of the plan moves. `draws` and `draw_sweep` are
     written again, with the masks at the rates at which `specific` compares: who reads them has the verdict's intervals.
     """
+
+    @classmethod
+    def check(cls, audit: AuditInputs) -> None:
+        check_compared(audit.plan.gap_rates, audit.plan.scoring.selectors, audit.plan.verdict.thresholds)
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         yield audit.dense

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import polars as pl
 
@@ -19,6 +19,17 @@ from engine.studies.verdict.sufficiency import SUFFICIENT, sufficiency
 FAITHFUL = "faithful"
 MORE = ("specific", "depth_share", "calibration_draws", "draw_size", "draw_spearman", "draw_jaccard")
 BUDGETS = ("budget", "budget_low", "budget_high", "morf_budget")
+
+
+def check_compared(gap_rates: Sequence[float], selectors: Sequence[str], limits: Thresholds) -> None:
+    """Errors: InputError where random or the reference rate is not among what the validity gap is measured of."""
+    if limits.rate not in gap_rates:
+        raise InputError(
+            f"verdicts compare at rate {limits.rate:g}, the validity gap is measured at "
+            f"{', '.join(f'{rate:g}' for rate in sorted(set(gap_rates)))}; choose one of these"
+        )
+    if BASELINE not in selectors:
+        raise InputError("verdicts compare every selector with random; add random to --selectors")
 
 
 def judge_selectors(
@@ -60,15 +71,8 @@ def judge_selectors(
     Errors: InputError where random or the reference rate is not in the tables.
     """
     limits = thresholds or Thresholds()
-    rates = sorted(set(gap["rate"].to_list()))
-    if limits.rate not in rates:
-        raise InputError(
-            f"verdicts compare at rate {limits.rate:g}, the validity gap was measured at "
-            f"{', '.join(f'{rate:g}' for rate in rates)}; choose one of these"
-        )
-    if gap.filter(selector=BASELINE).is_empty():
-        raise InputError("verdicts compare every selector with random; add random to --selectors")
     selectors = gap["selector"].unique(maintain_order=True).to_list()
+    check_compared(gap["rate"].to_list(), selectors, limits)
     sufficient = sufficiency(gap, differences, dense_nll, draw_sweep, limits)
     specific_rows = specificity(selectors, specific, draw_sweep, limits)
     stable = stability_between_draws(selectors, draws, data_free, limits, why_no_draws or {})

@@ -172,6 +172,7 @@ def test_what_cannot_be_done_here_is_an_error_or_skipped(tiny_llama, tiny_text, 
         (["--samples", "0"], "--samples"),
         (["--selectors", "lpr"], "did you mean 'lrp'"),
         (["agreemen"], "did you mean 'agreement'"),
+        (["verdict", "--selectors", "magnitude,wanda"], "add random to --selectors"),  # not after hours
     ],
 )
 def test_wrong_input_is_one_line(more, said, capsys):

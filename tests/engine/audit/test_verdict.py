@@ -449,7 +449,7 @@ def test_what_cannot_be_judged() -> None:
     with pytest.raises(InputError, match="add random to --selectors"):
         judge_selectors(gap, differences, DENSE)
     gap, differences = tables({"random": [VALID], "wanda": [VALID]})
-    with pytest.raises(InputError, match=r"at rate 0.25, the validity gap was measured at 0.1, 0.3; choose"):
+    with pytest.raises(InputError, match=r"at rate 0.25, the validity gap is measured at 0.1, 0.3; choose"):
         judge_selectors(gap, differences, DENSE, thresholds=Thresholds(rate=0.25))
     with pytest.raises(InputError, match="does not compare wanda with random at rate 0.3"):
         judge_selectors(gap, differences.clear(), DENSE)
