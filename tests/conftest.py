@@ -107,6 +107,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=turn)
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One worker per core; one more for long tests, of which some wait for a browser, a clock or a child process."""
+    return len(os.sched_getaffinity(0)) + (config.option.markexpr == "long")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """A file's tests stay together, since they share a store or a model. So do the browser tests of the short run:
