@@ -1,0 +1,254 @@
+"""Writes a site: pages, their figures, the model's files and what runs them, into a folder of its own."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from dashboard.charts import formats, typeface
+from dashboard.pages.overview import watch_it
+from dashboard.pages.reference import documents
+from dashboard.site import effects, live_data, pages
+from dashboard.site.blocks import Block, Page, Run, Section, as_json, script
+from dashboard.state import results, shipped
+from engine.commands.outputs import SITE_FILE, SITE_MARK, check_site, site_files
+from engine.records.environment import installed_version
+from engine.records.errors import InputError
+from engine.records.files import make_folder, write_atomic
+from precomputed import paper_runs_dir
+
+PAPER = "paper"
+DEFAULT = (shipped.DEMO, "smollm2", PAPER)
+ASSETS = Path(__file__).parent / "assets"
+WATCH = Path(__file__).parents[1] / "show" / "watch"
+MODEL = ("tokenizer", "model", "edits", "live")  # what runs the model
+SCRIPTS = {"": ("site",), "index": (*MODEL, "watch", "site", "watch-page"), "live": (*MODEL, "site", "live-page")}
+# Nothing is asked of any server but the site's own files, and those only as scripts, styles and images.
+POLICY = "; ".join((
+    "default-src 'none'", "script-src 'self'", "style-src 'self' 'unsafe-inline'", "img-src 'self' data: blob:",
+    "font-src data:", "connect-src 'none'", "base-uri 'none'", "form-action 'none'",
+))  # fmt: skip
+_LINK = re.compile(r'<a href="([^"]*)">(.*?)</a>', re.DOTALL)
+Progress = Callable[[str, int, int], None]
+
+
+def runs_of(names: Sequence[str], find: Callable[[str], Path]) -> list[Run]:
+    """The runs that are named: shipped ones, `paper` for all models of the paper, others by `find`."""
+    known = {shipped.IDS[title]: folder for title, folder in shipped.folders().items()}
+    found = []
+    for name in names:
+        if name == PAPER:
+            for folder in sorted(paper_runs_dir().iterdir()):
+                if (folder / "manifest.json").is_file():
+                    found.append(Run(folder, f"{formats.model_title(folder.name)} (paper)", folder.name, True))
+            continue
+        folder = known.get(name) or find(name)
+        models = results.read_run(folder).models
+        if not models:
+            raise InputError(
+                f"{folder} holds no sweep, which a site begins with; run `selector-audit analyze MODEL all`"
+            )
+        found.append(Run(folder, shipped.TITLES.get(name, formats.model_title(models[0])), models[0]))
+    return found
+
+
+def build(runs: Sequence[Run], out: Path, progress: Progress = lambda *_: None, *, measure: bool = True) -> Path:
+    """The site of these runs in `out`, which is new or holds an earlier one; its first page.
+
+    measure: edits whose effect the shipped record lacks are measured first; else they are not offered. Errors:
+    InputError as `check_site`, and for results that cannot be read.
+    """
+    check_site(out)
+    record = effects.recorded()
+    if measure:
+        for record in effects.measured(record, effects.offered(), progress):
+            pass
+    content = _files(runs, record, progress)
+    before = site_files(out)
+    check_site(out, [SITE_FILE, *content])
+    make_folder(out)
+    for number, (name, body) in enumerate(content.items()):
+        progress("files", number, len(content))
+        make_folder((out / name).parent)
+        write_atomic(out / name, body)
+    hashes = {name: sha256(body).hexdigest() for name, body in content.items()}
+    about = {
+        "generator": SITE_MARK,
+        "version": installed_version("selector-audit"),
+        "runs": [run.title for run in runs],
+        "files": hashes,
+    }
+    write_atomic(out / SITE_FILE, json.dumps(about, indent=1).encode())
+    for name in set(before) - {SITE_FILE, *content}:
+        (out / name).unlink(missing_ok=True)
+    progress("files", len(content), len(content))
+    return out / "index.html"
+
+
+def _files(runs: Sequence[Run], record: effects.Record, progress: Progress) -> dict[str, bytes]:
+    """Name -> content of every file but the list of them."""
+    made: dict[str, bytes] = {}
+    progress("pages", 0, 3)
+    shown = pages.pages(runs)
+    progress("pages", 1, 3)
+    demo = next((run for run in runs if run.folder == shipped.demo_results_dir()), None)
+    watched = {
+        run.folder: number for number, run in enumerate(runs) if not run.published and watch_it.scored(run.folder)
+    }
+    races = {}
+    for run in runs:
+        if run.folder in watched:
+            name = f"watch-{watched[run.folder]}"
+            body, legend = live_data.race(run, name, every=run is demo)
+            made[f"data/{name}.js"] = body
+            races[f"run-{watched[run.folder]}"] = {"data": name, "legend": legend, "live": run is demo}
+    home = demo or _demo()
+    made["data/live.js"] = live_data.live(home, record)
+    made |= {f"data/{name}.js": body for name, body in live_data.model_files()}
+    shown.append(
+        Page(
+            "live",
+            "Live edit",
+            "The same prompt answered by the model as it is, with the chosen rows zeroed, and with random rows of the same layers zeroed; computed in this browser.",
+        )
+    )
+    shown += [Page(_file(title), title, "Reference", _document(title)) for title in documents.FILES]
+    shown.append(
+        Page("about", "About this site", "Where every number and every file comes from.", _about(runs, record))
+    )
+    template = _environment().get_template("page.html.jinja")
+    menu = [
+        (page.name, page.title if page.name != "index" else "Overview") for page in shown[: -len(documents.FILES) - 1]
+    ]
+    menu += [(_file(documents.METHODS), "Reference"), ("about", "About")]
+    for page in shown:
+        if page.figures:
+            made[f"data/figures-{page.name}.js"] = script(f"figures-{page.name}", f"[{','.join(page.figures)}]")
+        text = template.render(
+            page=page,
+            menu=menu,
+            policy=POLICY,
+            scripts=SCRIPTS,
+            races=races,
+            watch=_watch(),
+            documents=[(_file(title), title) for title in documents.FILES],
+            version=installed_version("selector-audit"),
+        )
+        made[f"{page.name}.html"] = text.encode()
+    made["data/search.js"] = script("search", as_json(_search(shown)))
+    progress("pages", 2, 3)
+    for path in sorted(ASSETS.glob("*.js")):
+        made[f"assets/{path.name}"] = path.read_bytes()
+    played = re.sub(
+        r"^export (default function )?",
+        lambda found: "function watch" if found[1] else "",
+        _asset("watch.js"),
+        flags=re.MULTILINE,
+    )
+    made["assets/watch.js"] = (
+        f"const Watch = (() => {{\n{played}\nreturn {{ mount: watch, perplexity }};\n}})();\n".encode()
+    )
+    css = typeface.css() + _asset("watch.css") + (ASSETS / "site.css").read_text("utf-8")
+    made["assets/site.css"] = css.encode()
+    made["assets/plotly.js"] = get_plotlyjs().encode()
+    made["assets/favicon.svg"] = (WATCH.parents[1] / "favicon.svg").read_bytes()
+    made[".nojekyll"] = b""
+    progress("pages", 3, 3)
+    return made
+
+
+def _demo() -> Run:
+    return runs_of([shipped.DEMO], Path)[0]
+
+
+def _asset(name: str) -> str:
+    return (WATCH / name).read_text("utf-8")
+
+
+def _watch() -> Markup:
+    return Markup(_asset("watch.html"))  # nosec B704 # a file of ours
+
+
+def _file(title: str) -> str:
+    return f"reference-{documents.FILES[title].removesuffix('.md')}"
+
+
+def _document(title: str) -> list[Section]:
+    """A document of Reference, a section per heading."""
+    return [
+        Section(documents.anchor(name) or "top", name, [Block("html", _markdown(text))])
+        for name, text in documents.sections(title).items()
+        if text
+    ]
+
+
+def _markdown(text: str) -> Markup:
+    """Markdown without HTML in it; links between documents lead to their pages, those to files of the repository name
+    them."""
+    made = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+
+    def link(found: re.Match[str]) -> str:
+        target, label = found[1], found[2]
+        name, _, place = target.partition("#")
+        if target.startswith(("https://", "http://")):
+            return f'<a href="{target}" rel="noreferrer">{label}</a>'
+        if not name or name in documents.FILES.values():
+            page = f"reference-{name.removesuffix('.md')}.html" if name else ""
+            return f'<a href="{page}{"#" if place else ""}{place}">{label}</a>'
+        return label
+
+    return Markup(_LINK.sub(link, made))  # nosec B704 # markdown-it has escaped what is no markup of its own
+
+
+def _about(runs: Sequence[Run], record: effects.Record) -> list[Section]:
+    """What the site is, how it is checked, and where its numbers come from."""
+    names = " · ".join(f"{name} {value}" for name, value in record["about"].items())
+    told = [
+        "Figures and sentences are those of the app on the same tables. The model on the live pages is the shipped one: "
+        "its weights come with the site, bit for bit, and its tokenizer, forward pass and edits run in this browser. No "
+        "page asks any server for anything but the site's own files: its content security policy forbids connections.",
+        f"Before an edit answers here, what it does to text and to refusal was measured: {len(record['effects'])} "
+        f"edits ({names}). Edits that were not measured are not offered; those that lower refusal are not answered.",
+        f"Written by selector-audit {installed_version('selector-audit')}; site.json lists every file with its SHA-256.",
+    ]  # fmt: skip
+    return [Section("site", "This site", [Block("text", one) for one in told]), *pages.provenance(runs)]
+
+
+def _search(shown: Sequence[Page]) -> list[list[str]]:
+    """[page, section's place, title, text] of everything that the search reads."""
+    found = []
+    for page in shown:
+        for section in page.sections:
+            where = [f"{page.name}.html#{section.name}", page.title, section.title]
+            found += [[*where, text] for block in section.blocks if block.kind != "html" for text in block.texts()]
+    for passage in documents.passages():
+        known = passage.document in documents.FILES
+        page = _file(passage.document) if known else PAPER
+        place = documents.anchor(passage.name) if known else ""
+        found.append([f"{page}.html{'#' if place else ''}{place}", passage.document, passage.name, passage.text])
+    return found
+
+
+def _environment() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
+    made.filters["worded"] = _worded
+    return made
+
+
+def _worded(text: Any) -> Markup:
+    """A sentence with `code` and **bold** as such, all else as it stands."""
+    told = re.sub(r"`([^`\n]+)`", r"<code>\1</code>", html.escape(str(text)))
+    return Markup(re.sub(r"\*\*([^*\n]+)\*\*", r"<b>\1</b>", told))  # nosec B704 # escaped above
