@@ -106,7 +106,9 @@ class Page:
         height = max(LEAST_PX, round(drawn.layout.height or 420))
         drawn.update_layout(template=None, height=None)
         self.figures.append(str(drawn.to_json()))
-        return Block("figure", {"number": len(self.figures) - 1, "alt": alt, "height": height}, title, small)
+        wide = len(list(drawn.select_xaxes())) > 1
+        about = {"number": len(self.figures) - 1, "alt": alt, "height": height, "wide": wide}
+        return Block("figure", about, title, small)
 
 
 def table(frame: pl.DataFrame, title: str = "", below: str = "") -> Block:
@@ -119,7 +121,9 @@ def table(frame: pl.DataFrame, title: str = "", below: str = "") -> Block:
 def _cell(value: Any) -> str:
     if value is None:
         return "–"
-    return f"{value:.4g}".replace("-", "−") if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.4g}".replace("-", "−")
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def optional(*parts: Callable[[], Iterable[Block]]) -> list[Block]:

@@ -27,7 +27,7 @@ from engine.records.errors import InputError
 from engine.records.files import make_folder, write_atomic
 from precomputed import paper_runs_dir
 
-PAPER = "paper"
+PAPER, VERSION = "paper", installed_version("selector-audit")
 DEFAULT = (shipped.DEMO, "smollm2", PAPER)
 ASSETS = Path(__file__).parent / "assets"
 WATCH = Path(__file__).parents[1] / "show" / "watch"
@@ -38,6 +38,11 @@ POLICY = "; ".join((
     "default-src 'none'", "script-src 'self'", "style-src 'self' 'unsafe-inline'", "img-src 'self' data: blob:",
     "font-src data:", "connect-src 'none'", "base-uri 'none'", "form-action 'none'",
 ))  # fmt: skip
+LIVE_LINE = (
+    "The same prompt answered by the model as it is, with the chosen rows zeroed, and with random rows of the same "
+    "layers zeroed; computed in this browser."
+)
+_FORMULA = re.compile(r"^\$\$(.*?)\$\$$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r'<a href="([^"]*)">(.*?)</a>', re.DOTALL)
 Progress = Callable[[str, int, int], None]
 
@@ -71,8 +76,7 @@ def build(runs: Sequence[Run], out: Path, progress: Progress = lambda *_: None, 
     check_site(out)
     record = effects.recorded()
     if measure:
-        for record in effects.measured(record, effects.offered(), progress):
-            pass
+        record = effects.measured(record, effects.offered(), progress)
     content = _files(runs, record, progress)
     before = site_files(out)
     check_site(out, [SITE_FILE, *content])
@@ -84,7 +88,7 @@ def build(runs: Sequence[Run], out: Path, progress: Progress = lambda *_: None, 
     hashes = {name: sha256(body).hexdigest() for name, body in content.items()}
     about = {
         "generator": SITE_MARK,
-        "version": installed_version("selector-audit"),
+        "version": VERSION,
         "runs": [run.title for run in runs],
         "files": hashes,
     }
@@ -97,86 +101,56 @@ def build(runs: Sequence[Run], out: Path, progress: Progress = lambda *_: None, 
 
 def _files(runs: Sequence[Run], record: effects.Record, progress: Progress) -> dict[str, bytes]:
     """Name -> content of every file but the list of them."""
-    made: dict[str, bytes] = {}
     progress("pages", 0, 3)
     shown = pages.pages(runs)
-    progress("pages", 1, 3)
-    demo = next((run for run in runs if run.folder == shipped.demo_results_dir()), None)
-    watched = {
-        run.folder: number for number, run in enumerate(runs) if not run.published and watch_it.scored(run.folder)
-    }
-    races = {}
-    for run in runs:
-        if run.folder in watched:
-            name = f"watch-{watched[run.folder]}"
-            body, legend = live_data.race(run, name, every=run is demo)
-            made[f"data/{name}.js"] = body
-            races[f"run-{watched[run.folder]}"] = {"data": name, "legend": legend, "live": run is demo}
-    home = demo or _demo()
-    made["data/live.js"] = live_data.live(home, record)
-    made |= {f"data/{name}.js": body for name, body in live_data.model_files()}
-    shown.append(
-        Page(
-            "live",
-            "Live edit",
-            "The same prompt answered by the model as it is, with the chosen rows zeroed, and with random rows of the same layers zeroed; computed in this browser.",
-        )
-    )
+    results_pages = [(page.name, page.title if page.name != "index" else "Overview") for page in shown]
+    menu = [*results_pages, ("live", "Live edit"), (_file(documents.METHODS), "Reference"), ("about", "About")]
+    shown.append(Page("live", "Live edit", LIVE_LINE))
     shown += [Page(_file(title), title, "Reference", _document(title)) for title in documents.FILES]
-    shown.append(
-        Page("about", "About this site", "Where every number and every file comes from.", _about(runs, record))
-    )
+    shown.append(Page("about", "About this site", "Where every number and file comes from.", _about(runs, record)))
+    progress("pages", 1, 3)
+    races, made = _races(runs)
+    progress("pages", 2, 3)
     template = _environment().get_template("page.html.jinja")
-    menu = [
-        (page.name, page.title if page.name != "index" else "Overview") for page in shown[: -len(documents.FILES) - 1]
-    ]
-    menu += [(_file(documents.METHODS), "Reference"), ("about", "About")]
     for page in shown:
+        text = template.render(
+            page=page, menu=menu, policy=POLICY, scripts=SCRIPTS, races=races, version=VERSION,
+            watch=Markup((WATCH / "watch.html").read_text("utf-8")),  # nosec B704 # a file of ours
+            documents=[(_file(title), title) for title in documents.FILES],
+        )  # fmt: skip
+        made[f"{page.name}.html"] = text.encode()
         if page.figures:
             made[f"data/figures-{page.name}.js"] = script(f"figures-{page.name}", f"[{','.join(page.figures)}]")
-        text = template.render(
-            page=page,
-            menu=menu,
-            policy=POLICY,
-            scripts=SCRIPTS,
-            races=races,
-            watch=_watch(),
-            documents=[(_file(title), title) for title in documents.FILES],
-            version=installed_version("selector-audit"),
-        )
-        made[f"{page.name}.html"] = text.encode()
+    made["data/live.js"] = live_data.live(record)
+    made |= {f"data/{name}.js": body for name, body in live_data.model_files()}
     made["data/search.js"] = script("search", as_json(_search(shown)))
-    progress("pages", 2, 3)
-    for path in sorted(ASSETS.glob("*.js")):
-        made[f"assets/{path.name}"] = path.read_bytes()
-    played = re.sub(
-        r"^export (default function )?",
-        lambda found: "function watch" if found[1] else "",
-        _asset("watch.js"),
-        flags=re.MULTILINE,
-    )
-    made["assets/watch.js"] = (
-        f"const Watch = (() => {{\n{played}\nreturn {{ mount: watch, perplexity }};\n}})();\n".encode()
-    )
-    css = typeface.css() + _asset("watch.css") + (ASSETS / "site.css").read_text("utf-8")
-    made["assets/site.css"] = css.encode()
-    made["assets/plotly.js"] = get_plotlyjs().encode()
-    made["assets/favicon.svg"] = (WATCH.parents[1] / "favicon.svg").read_bytes()
-    made[".nojekyll"] = b""
     progress("pages", 3, 3)
-    return made
+    return made | _assets()
 
 
-def _demo() -> Run:
-    return runs_of([shipped.DEMO], Path)[0]
+def _races(runs: Sequence[Run]) -> tuple[dict[str, dict[str, Any]], dict[str, bytes]]:
+    """Section -> what Watch it break plays there, for runs with scores; and the scripts of that."""
+    races, made = {}, {}
+    for number, run in enumerate(runs):
+        if not run.published and watch_it.scored(run.folder):
+            live = run.folder == shipped.demo_results_dir()
+            body, legend = live_data.race(run, f"watch-{number}", every=live)
+            made[f"data/watch-{number}.js"] = body
+            races[f"run-{number}"] = {"data": f"watch-{number}", "legend": legend, "live": live}
+    return races, made
 
 
-def _asset(name: str) -> str:
-    return (WATCH / name).read_text("utf-8")
-
-
-def _watch() -> Markup:
-    return Markup(_asset("watch.html"))  # nosec B704 # a file of ours
+def _assets() -> dict[str, bytes]:
+    """Scripts, the style with our typeface in it, and plotly as it is installed."""
+    made = {f"assets/{path.name}": path.read_bytes() for path in sorted(ASSETS.glob("*.js"))}
+    played, style = ((WATCH / name).read_text("utf-8") for name in ("watch.js", "watch.css"))
+    # A module is not loaded from a disk: what it exports becomes what a function returns.
+    plain = re.sub(r"^export (default function )?", lambda one: "function mount" if one[1] else "", played, flags=re.M)
+    made["assets/watch.js"] = f"const Watch = (() => {{\n{plain}\nreturn {{ mount }};\n}})();\n".encode()
+    css = f"{typeface.css()}{(ASSETS / 'site.css').read_text('utf-8')}.race {{\n{style}}}\n"
+    made |= {"assets/site.css": css.encode(), "assets/plotly.js": get_plotlyjs().encode()}
+    made["assets/favicon.svg"] = (Path(__file__).parents[1] / "favicon.svg").read_bytes()
+    return made | {".nojekyll": b""}  # which hosts that run Jekyll look for
 
 
 def _file(title: str) -> str:
@@ -195,7 +169,7 @@ def _document(title: str) -> list[Section]:
 def _markdown(text: str) -> Markup:
     """Markdown without HTML in it; links between documents lead to their pages, those to files of the repository name
     them."""
-    made = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+    made = MarkdownIt("commonmark", {"html": False}).enable("table").render(_FORMULA.sub(r"```tex\n\1\n```", text))
 
     def link(found: re.Match[str]) -> str:
         target, label = found[1], found[2]
@@ -214,12 +188,12 @@ def _about(runs: Sequence[Run], record: effects.Record) -> list[Section]:
     """What the site is, how it is checked, and where its numbers come from."""
     names = " · ".join(f"{name} {value}" for name, value in record["about"].items())
     told = [
-        "Figures and sentences are those of the app on the same tables. The model on the live pages is the shipped one: "
-        "its weights come with the site, bit for bit, and its tokenizer, forward pass and edits run in this browser. No "
+        "Figures and sentences are those of the app on the same tables. The model on the live pages is the shipped "
+        "one: its weights come with the site, bit for bit; tokenizer, forward pass and edits run in this browser. No "
         "page asks any server for anything but the site's own files: its content security policy forbids connections.",
         f"Before an edit answers here, what it does to text and to refusal was measured: {len(record['effects'])} "
-        f"edits ({names}). Edits that were not measured are not offered; those that lower refusal are not answered.",
-        f"Written by selector-audit {installed_version('selector-audit')}; site.json lists every file with its SHA-256.",
+        f"edits ({names}). Others are not offered, and those that lower refusal are not answered.",
+        f"Written by selector-audit {VERSION}; {SITE_FILE} lists every file with its SHA-256.",
     ]  # fmt: skip
     return [Section("site", "This site", [Block("text", one) for one in told]), *pages.provenance(runs)]
 
@@ -232,10 +206,9 @@ def _search(shown: Sequence[Page]) -> list[list[str]]:
             where = [f"{page.name}.html#{section.name}", page.title, section.title]
             found += [[*where, text] for block in section.blocks if block.kind != "html" for text in block.texts()]
     for passage in documents.passages():
-        known = passage.document in documents.FILES
-        page = _file(passage.document) if known else PAPER
-        place = documents.anchor(passage.name) if known else ""
-        found.append([f"{page}.html{'#' if place else ''}{place}", passage.document, passage.name, passage.text])
+        if passage.document in documents.FILES:
+            place = f"{_file(passage.document)}.html#{documents.anchor(passage.name) or 'top'}"
+            found.append([place, passage.document, passage.name, passage.text])
     return found
 
 

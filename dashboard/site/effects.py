@@ -7,18 +7,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import polars as pl
 
 from dashboard.chat import edits, effects, live
 from dashboard.chat.edits import Edit
-from dashboard.state import shipped
-from dashboard.state.results import REFUSAL_SWEEP, read_table
+from dashboard.state import scores, shipped
+from dashboard.state.results import POINTS, REFUSAL_SWEEP, read_table
+from engine.edits.contrasts import refusal_mask
 from engine.edits.edit import mask_hash
-from engine.edits.effect import Change, Effect, total
-from engine.edits.masks import Mask
+from engine.edits.effect import total
+from engine.edits.masks import Mask, removed_rows
 from engine.records.errors import InputError
 from engine.records.files import FileKind, json_object, write_atomic
 from precomputed import demo_dir
@@ -26,6 +27,7 @@ from precomputed import demo_dir
 FILE = demo_dir() / "effects.json"
 KIND = FileKind("a record of effects", lambda path: {"weights", "about", "effects"} <= json_object(path).keys())
 RATES = tuple(rate for rate in edits.RATES if rate in (0.01, 0.02) or rate >= 0.05)
+SELECTORS = ("consensus2", "lrp", "ig")
 SAVED_AFTER = 10  # measured edits
 HASH_LETTERS = 16
 Record = dict[str, Any]
@@ -39,14 +41,17 @@ def name_of(edit: Edit) -> str:
 
 
 def offered() -> list[Edit]:
-    """The edits of the shipped model: every cell of its refusal grid, and every selector and order at `RATES`."""
-    grid = read_table(shipped.demo_results_dir(), REFUSAL_SWEEP).frame.filter(pl.col("k") > 0)
-    cells = grid.select("selector", "domain", "lambda", "k").rows()
+    """The edits of the shipped model: the refusal grid of `SELECTORS`, every selector's operating points, and every
+    selector and order at `RATES`."""
+    folder = shipped.demo_results_dir()
+    grid, points = (read_table(folder, stem).frame.filter(pl.col("k") > 0) for stem in (REFUSAL_SWEEP, POINTS))
+    tables = (grid.filter(pl.col("selector").is_in(SELECTORS)), points)
+    cells = pl.concat([table.select("selector", "domain", "lambda", "k") for table in tables]).unique(maintain_order=True)
     ranked = [
         Edit("language model", name, order=order, rate=rate)
         for rate in RATES for name in edits.ranking_selectors(model=shipped.DEMO) for order in ("lerf", "morf")
     ]  # fmt: skip
-    return [Edit("refusal", name, domain=domain, lam=lam, k=k) for name, domain, lam, k in cells] + ranked
+    return [Edit("refusal", name, domain=domain, lam=lam, k=k) for name, domain, lam, k in cells.rows()] + ranked
 
 
 def recorded() -> Record:
@@ -72,17 +77,31 @@ def about_now() -> dict[str, str]:
     }
 
 
-def measured(found: Record, wanted: Sequence[Edit], progress: Progress) -> Iterator[Record]:
-    """The record again and again, each time with one more of the wanted edits that it lacked."""
-    entry: live.Entry | None = None
-    with live.POOL.use(shipped.DEMO) as entry:
-        for number, edit in enumerate(wanted):
-            mask = edits.mask_of(entry, edit, lambda *_: None)
-            if found["effects"].get(name_of(edit), {}).get("mask") != short_hash(mask):
-                progress("effects of edits", number, len(wanted))
+def measured(
+    found: Record, wanted: Sequence[Edit], progress: Progress, save: Callable[[Record], None] = lambda _: None
+) -> Record:
+    """The record with what it lacked of the wanted edits. save: called with it now and then."""
+    masks = {name_of(edit): mask_of(edit) for edit in wanted}
+    known = {name for name, mask in masks.items() if found["effects"].get(name, {}).get("mask") == short_hash(mask)}
+    missing = [edit for edit in wanted if name_of(edit) not in known]
+    if missing:
+        with live.POOL.use(shipped.DEMO) as entry:
+            for number, edit in enumerate(missing):
+                progress("effects of edits", number, len(missing))
+                mask = masks[name_of(edit)]
                 found["effects"][name_of(edit)] = _measured(entry, edit, mask, found["about"])
-                yield found
-    progress("effects of edits", len(wanted), len(wanted))
+                if number % SAVED_AFTER == 0:
+                    save(found)
+        progress("effects of edits", len(missing), len(missing))
+        save(found)
+    return found
+
+
+def mask_of(edit: Edit) -> Mask:
+    """The rows that an edit of the shipped model removes, by the shipped scores and contrasts; loads no model."""
+    if edit.mode == "refusal":
+        return refusal_mask(shipped.demo_contrasts()[edit.selector, edit.domain], edit.lam, edit.k)
+    return removed_rows(scores.read_scores(shipped.demo_results_dir(), edit.selector), edit.order, edit.rate)
 
 
 def short_hash(mask: Mask) -> str:
@@ -111,15 +130,15 @@ def main() -> None:
     from engine.records.progress_bars import progress_bars
 
     with progress_bars(err) as progress:
-        found = recorded()
-        for number, found in enumerate(measured(found, offered(), progress)):
-            if number % SAVED_AFTER == 0:
-                _write(found)
-        _write(found)
+        measured(recorded(), offered(), progress, _write)
 
 
 def _write(found: Record) -> None:
-    lines = ",\n".join(f"{json.dumps(name)}:{json.dumps(one)}" for name, one in sorted(found["effects"].items()))
+    """All offered edits, each on a line; those of former offers go."""
+    names = {name_of(edit) for edit in offered()}
+    lines = ",\n".join(
+        f"{json.dumps(name)}:{json.dumps(one)}" for name, one in sorted(found["effects"].items()) if name in names
+    )
     head = json.dumps({"weights": found["weights"], "about": found["about"]})
     write_atomic(FILE, f'{head[:-1]},"effects":{{\n{lines}\n}}}}\n'.encode(), KIND)
 

@@ -29,20 +29,20 @@ WEIGHTS = "model.safetensors"
 
 def model_files() -> Iterator[tuple[str, bytes]]:
     """Name and content of the scripts with the model's files as they are, binary ones in base64."""
-    binary = {WEIGHTS: demo_model_dir(), scores.SCORES: shipped.demo_results_dir(), edits.CONTRASTS: shipped.demo_results_dir()}  # fmt: skip
-    for name, folder in binary.items():
+    results = shipped.demo_results_dir()
+    for folder, name in ((demo_model_dir(), WEIGHTS), (results, scores.SCORES), (results, edits.CONTRASTS)):
         content = base64.b64encode((folder / name).read_bytes()).decode()
         yield name, f"SelectorAudit.files[{json.dumps(name)}] = {json.dumps(content)};\n".encode()
     tokenizer = json.loads((demo_model_dir() / "tokenizer.json").read_text("utf-8"))
     yield "tokenizer", script("tokenizer", as_json(tokenizer))
 
 
-def live(run: Run, record: effects.Record) -> bytes:
+def live(record: effects.Record) -> bytes:
     """The script `live`: configuration, layers, edits that are offered with what was measured of them, examples."""
     config, generation = (
         json.loads((demo_model_dir() / f"{name}.json").read_text("utf-8")) for name in ("config", "generation_config")
     )
-    rows = scores.read_rows(run.folder)
+    rows = scores.read_rows(shipped.demo_results_dir())
     layers = rows.group_by("block", "projection", maintain_order=True).agg(pl.col("row_id").min(), pl.len())
     first = opening.request(shipped.DEMO)
     offered = [edit for edit in effects.offered() if effects.name_of(edit) in record["effects"]]
@@ -61,7 +61,8 @@ def live(run: Run, record: effects.Record) -> bytes:
 
 def _told(known: effects.Record) -> tuple[str, str]:
     """What becomes of an edit, and the sentence of what was measured of it."""
-    sides = {name: {"all": Change(*known[key])} for name, key in (("shipped", "shipped"), ("malign", "pairs"), ("benign", "base")) if key in known}  # fmt: skip
+    names = (("shipped", "shipped"), ("malign", "pairs"), ("benign", "base"))
+    sides = {name: {"all": Change(*known[key])} for name, key in names if key in known}
     effect = Effect("", "", nats=known.get("nats") and tuple(known["nats"]), **sides)
     if known["why"]:
         return LOWERED, f"Not answered: {known['why']}."

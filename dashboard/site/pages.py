@@ -8,8 +8,19 @@ from functools import partial
 import polars as pl
 
 from dashboard.charts import (
-    budget, curves as curve_chart, depth_share, formats, overview, palette, refusal_edits, refusal_structure,
-    refusal_trade_off, refusal_values, series, stability, verdict_chips,
+    budget,
+    curves as curve_chart,
+    depth_share,
+    formats,
+    overview,
+    palette,
+    refusal_edits,
+    refusal_structure,
+    refusal_trade_off,
+    refusal_values,
+    series,
+    stability,
+    verdict_chips,
 )  # fmt: skip
 from dashboard.charts.findings import controls, curves as findings, quadrants, refusal as refusal_findings, trust
 from dashboard.pages.overview import page as overview_page, verdict_table
@@ -25,14 +36,15 @@ from engine.studies.verdict.beyond_depths import DECIDED, with_draws
 from precomputed.paper_tables import describe, load_table
 
 Part = Callable[[Page, Run], Iterator[Block]]
+KINDS = "The strongest kind of evidence first: proof, corrected test, single interval, descriptive number."
 DESTROYED = (
     "Grey zone: the model is destroyed, its NLL more than half-way to that of uniform predictions. Differences there "
     "mean nothing."
 )
 
 
-def overview_of(page: Page, run: Run) -> Iterator[Block]:
-    """The answer, the verdicts, and how many rows can go; of the paper the curves' snapshot."""
+def overview_of(page: Page, run: Run, runs: Sequence[Run]) -> Iterator[Block]:
+    """The answer, the verdicts, and how many rows can go, or where that was not measured all models at one rate."""
     verdicts, budgets = run.table("verdicts"), run.table("budget")
     told = [] if verdicts is None else [trust.answer(verdicts)]
     told += [] if budgets is None else [budget.finding(budgets)]
@@ -42,10 +54,12 @@ def overview_of(page: Page, run: Run) -> Iterator[Block]:
         yield _chips(run, verdicts)
     if budgets is not None:
         yield page.figure(budget.budgets(budgets), budget.finding(budgets), budget.WHAT)
-    elif (run.sweep["rate"] - overview.RATE).abs().min() == 0:
-        shown = overview.over_models({formats.model_title(run.model): (run.sweep, run.model)})
-        harm = findings.harm(shown, "lerf", f"with {formats.rate(overview.RATE)} removed")
-        yield page.figure(overview.snapshot(shown, overview_page.BELOW), harm, overview_page.BELOW)
+    elif not run.sweep.is_empty():
+        beside = {one.title: (one.sweep, one.model) for one in (run, *(one for one in runs if one is not run))}
+        shown = overview.over_models(beside)
+        harm = findings.harm(shown.filter(label=run.title), "lerf", f"with {formats.rate(overview.RATE)} removed")
+        below = f"first row: {run.title}; {overview_page.BELOW}"
+        yield page.figure(overview.snapshot(shown, below), harm, below)
 
 
 def _chips(run: Run, verdicts: pl.DataFrame) -> Block:
@@ -112,10 +126,10 @@ def verdicts_of(page: Page, run: Run) -> Iterator[Block]:
     claims = ledger(tables)
     if claims.height:
         selectors = formats.texts(claims["selector"], palette.title).alias("Selector")
-        names = {"claim": "Claim", "tier": "Evidence", "number": "Number", "unit": "Unit", "control": "Control", "test": "Test"}  # fmt: skip
-        shown = claims.select(selectors, *(pl.col(old).alias(new) for old, new in names.items()))
-        yield table(shown, "Every claim and its evidence", "The strongest kind of evidence first: proof, corrected test, "
-                    "single interval, descriptive number.")  # fmt: skip
+        names = ("Claim", "Evidence", "Number", "Unit", "Control", "Test")
+        columns = ("claim", "tier", "number", "unit", "control", "test")
+        shown = claims.select(selectors, *(pl.col(old).alias(new) for old, new in zip(columns, names, strict=True)))
+        yield table(shown, "Every claim and its evidence", KINDS)
 
 
 def refusal_of(page: Page, run: Run) -> Iterator[Block]:
@@ -165,13 +179,15 @@ def across_models(page: Page, runs: Sequence[Run]) -> Iterator[Block]:
 
 def _paper_sections() -> list[Section]:
     tables = [
-        table(readable.to_read(name).shown, describe(name).title, published.caption(name))
+        table(readable.to_read(name).shown, (title := describe(name).title),
+              published.caption(name).removeprefix(f"{title}. "))
         for name in published.tables()
     ]  # fmt: skip
     points = load_table(published.POINTS).select("severity", "topic", "statement")
     names = {"severity": "How grave", "topic": "About", "statement": "What disagrees"}
     ordered = points.sort(pl.col("severity").cast(pl.Enum(published.SEVERITIES)), maintain_order=True).rename(names)
-    disagreements = table(ordered, "Where the paper disagrees", "With itself, its tables, or public configurations, in our own words")  # fmt: skip
+    below = "With itself, its tables, or public configurations, in our own words"
+    disagreements = table(ordered, "Where the paper disagrees", below)
     return [Section("tables", "Tables", tables), Section("disagreements", "Disagreements", [disagreements])]
 
 
@@ -179,7 +195,7 @@ def pages(runs: Sequence[Run]) -> list[Page]:
     """All pages with results, in the order of the menu."""
     made = []
     for name, title, line, part in (
-        ("index", overview_page.TITLE, overview_page.LINE, overview_of),
+        ("index", overview_page.TITLE, overview_page.LINE, partial(overview_of, runs=runs)),
         ("curves", "Curves", "Left, rows called unimportant go first: low is good. Right, those called important: high "
          "is good.", curves_of),
         ("verdicts", "Verdicts", "Which scores can be believed, and on what that rests.", verdicts_of),

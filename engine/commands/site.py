@@ -23,8 +23,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="RUN",
         nargs="*",
         default=["demo", "smollm2", "paper"],
-        help="demo or smollm2 (as shipped), paper (all models of the paper), a model's id (its results in the store), or "
-        "a folder of results (default: demo smollm2 paper)",
+        help="demo or smollm2 (as shipped), paper (all its models), a model's id (its results in the store), or a "
+        "folder of results (default: demo smollm2 paper)",
     )
     parser.add_argument("--out", type=Path, required=True, help="folder to write: a new one, or one of an earlier site")
     common.add_storage(parser, folder=False)

@@ -121,7 +121,7 @@ function bars(removed) {
   const all = removed.reduce((sum, one) => sum + one, 0);
   const lines = [["all rows", [all, removed.length]], ...perProjection(removed, live.data.layers)].map(([name, [gone, rows]]) => {
     const line = element("div", undefined, { className: "bar-line" });
-    const full = element("span", undefined, { className: "bar" });
+    const full = element("span", undefined, { className: "meter" });
     const part = element("span");
     part.style.width = `${(100 * gone) / rows}%`;
     full.append(part);

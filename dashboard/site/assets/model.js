@@ -78,8 +78,10 @@ class Model {
     x.set(this.embeddings.subarray(token * hidden, (token + 1) * hidden));
     this.blocks.forEach((block, number) => {
       normed(x, block.before, epsilon, y);
-      const [q, k, v] = ["q_proj", "k_proj", "v_proj"].map((name) => this.run(block[name], y, removed));
-      this.attend(q, k, v, cache.blocks[number], cache.length);
+      const [k, v] = [this.run(block.k_proj, y, removed), this.run(block.v_proj, y, removed)];
+      this.keep(k, v, cache.blocks[number], cache.length);
+      if (!wanted && number === this.blocks.length - 1) return; // nothing else of this token is read
+      this.attend(this.run(block.q_proj, y, removed), cache.blocks[number], cache.length);
       this.add(this.run(block.o_proj, this.mixed, removed));
       normed(x, block.after, epsilon, y);
       const gate = this.run(block.gate_proj, y, removed);
@@ -103,14 +105,17 @@ class Model {
     for (let i = 0; i < values.length; i++) this.x[i] += values[i];
   }
 
+  keep(k, v, { keys, values }, place) {
+    this.turn(k, place);
+    keys.set(k, place * k.length);
+    values.set(v, place * v.length);
+  }
+
   // Causal attention of one token over the cache, several heads to a group of keys and values.
-  attend(q, k, v, { keys, values }, place) {
+  attend(q, { keys, values }, place) {
     const { wide, heads, groups, mixed } = this;
     const row = groups * wide;
     this.turn(q, place);
-    this.turn(k, place);
-    keys.set(k, place * row);
-    values.set(v, place * row);
     const weights = new Float64Array(place + 1);
     for (let head = 0; head < heads; head++) {
       const group = Math.floor((head * groups) / heads) * wide;
