@@ -18,8 +18,9 @@ from plotly.offline import get_plotlyjs
 from dashboard.charts import formats, typeface
 from dashboard.pages.overview import watch_it
 from dashboard.pages.reference import documents
+from dashboard.show import described
 from dashboard.site import effects, live_data, pages
-from dashboard.site.blocks import Block, Page, Run, Section, as_json, script
+from dashboard.site.blocks import Block, Page, Run, Section, as_json, script, table
 from dashboard.state import results, shipped
 from engine.commands.outputs import SITE_FILE, SITE_MARK, check_site, site_files
 from engine.records.environment import installed_version
@@ -27,6 +28,7 @@ from engine.records.errors import InputError
 from engine.records.files import make_folder, write_atomic
 from precomputed import paper_runs_dir
 
+EVERY = "Every command"  # of the document of commands: all helps stand there
 PAPER, VERSION = "paper", installed_version("selector-audit")
 DEFAULT = (shipped.DEMO, "smollm2", PAPER)
 ASSETS = Path(__file__).parent / "assets"
@@ -158,12 +160,16 @@ def _file(title: str) -> str:
 
 
 def _document(title: str) -> list[Section]:
-    """A document of Reference, a section per heading."""
-    return [
-        Section(documents.anchor(name) or "top", name, [Block("html", _markdown(text))])
-        for name, text in documents.sections(title).items()
-        if text
-    ]
+    """A document of Reference, a section per heading, with what is computed for it."""
+    made = []
+    for name, text in documents.sections(title).items():
+        blocks = [Block("html", _markdown(text))]
+        if (title, name) == (documents.METHODS, "Tables"):
+            blocks += [table(described.tables()), table(described.columns())]
+        elif (title, name) == (documents.COMMANDS, EVERY):
+            blocks += [Block("helps", documents.helps())]
+        made.append(Section(documents.anchor(name) or "top", name, blocks))
+    return made
 
 
 def _markdown(text: str) -> Markup:
@@ -205,10 +211,16 @@ def _search(shown: Sequence[Page]) -> list[list[str]]:
     for page in shown:
         for section in page.sections:
             where = [f"{page.name}.html#{section.name}", page.title, section.title]
-            found += [[*where, text] for block in section.blocks if block.kind != "html" for text in block.texts()]
+            found += [
+                [*where, text]
+                for block in section.blocks
+                if block.kind not in ("html", "helps")
+                for text in block.texts()
+            ]
     for passage in documents.passages():
         if passage.document in documents.FILES:
-            place = f"{_file(passage.document)}.html#{documents.anchor(passage.name) or 'top'}"
+            section = EVERY if passage.name in documents.helps() else passage.name
+            place = f"{_file(passage.document)}.html#{documents.anchor(section) or 'top'}"
             found.append([place, passage.document, passage.name, passage.text])
     return found
 

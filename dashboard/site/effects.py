@@ -46,7 +46,9 @@ def offered() -> list[Edit]:
     folder = shipped.demo_results_dir()
     grid, points = (read_table(folder, stem).frame.filter(pl.col("k") > 0) for stem in (REFUSAL_SWEEP, POINTS))
     tables = (grid.filter(pl.col("selector").is_in(SELECTORS)), points)
-    cells = pl.concat([table.select("selector", "domain", "lambda", "k") for table in tables]).unique(maintain_order=True)
+    cells = pl.concat([table.select("selector", "domain", "lambda", "k") for table in tables]).unique(
+        maintain_order=True
+    )
     ranked = [
         Edit("language model", name, order=order, rate=rate)
         for rate in RATES for name in edits.ranking_selectors(model=shipped.DEMO) for order in ("lerf", "morf")
