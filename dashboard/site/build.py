@@ -208,15 +208,10 @@ def _about(runs: Sequence[Run], record: effects.Record) -> list[Section]:
 def _search(shown: Sequence[Page]) -> list[list[str]]:
     """[page, section's place, title, text] of everything that the search reads."""
     found = []
-    for page in shown:
+    for page in (one for one in shown if not one.name.startswith("reference-")):
         for section in page.sections:
             where = [f"{page.name}.html#{section.name}", page.title, section.title]
-            found += [
-                [*where, text]
-                for block in section.blocks
-                if block.kind not in ("html", "helps")
-                for text in block.texts()
-            ]
+            found += [[*where, text] for block in section.blocks for text in block.texts()]
     for passage in documents.passages():
         if passage.document in documents.FILES:
             section = EVERY if passage.name in documents.helps() else passage.name
