@@ -3,14 +3,10 @@
 
 const WATCH_TOKENS = 60;
 
-function wordOf(place, rate) {
-  return place === undefined ? "" : `At ${Math.round(rate * 100)}%`;
-}
-
 // Replies of one lane, computed when they are first looked at; the last that is wanted goes first.
 class LiveReplies {
-  constructor(racers) {
-    this.racers = racers;
+  constructor() {
+    this.next = new Map(); // racer -> what is wanted of it last
     this.known = new Map();
     this.busy = false;
   }
@@ -32,7 +28,6 @@ class LiveReplies {
     lane.asked = key;
     if (known) return write(known.when, known.text);
     write(`At ${Math.round(at * 100)}%, computing …`, "");
-    this.next ??= new Map();
     this.next.set(racer, { key, prompt, at, selector, order, recorded, lane, write });
     this.go();
   }
@@ -59,12 +54,13 @@ class LiveReplies {
     const edit = { selector, order, rate: at };
     const [state, told] = at === 0 ? ["shown", ""] : effectOf(live.data, edit);
     let found = { when: `${place}:`, text: "" };
-    if (state === "lowered" && !recorded) found = { when: `${place}. ${told}`, text: "" };
+    if (state === "lowered" && !recorded) found = { when: `${place}. ${told.split(" (shipped prompts ")[0]}`, text: "" };
     else {
       const removed = at === 0 ? null : await rowsOf(edit);
       const current = () => lane.asked === key;
       await replies(live, prompt, { one: removed }, WATCH_TOKENS, (_, { text, finished }) => {
-        const end = finished === undefined ? ", writing:" : finished ? (text.trim() ? ":" : ": no word.") : ", cut off:";
+        const word = text.trim() ? ":" : ": no word.";
+        const end = finished === undefined ? ", writing:" : finished ? word : `, cut off${word}`;
         found = { when: `${place}${end}`, text };
         if (current()) write(found.when, text);
       });
