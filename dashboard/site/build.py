@@ -214,8 +214,8 @@ def _search(shown: Sequence[Page]) -> list[list[str]]:
             found += [[*where, text] for block in section.blocks for text in block.texts()]
     for passage in documents.passages():
         if passage.document in documents.FILES:
-            section = EVERY if passage.name in documents.helps() else passage.name
-            place = f"{_file(passage.document)}.html#{documents.anchor(section) or 'top'}"
+            heading = EVERY if passage.name in documents.helps() else passage.name
+            place = f"{_file(passage.document)}.html#{documents.anchor(heading) or 'top'}"
             found.append([place, passage.document, passage.name, passage.text])
     return found
 

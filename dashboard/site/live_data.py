@@ -61,9 +61,11 @@ def live(record: effects.Record) -> bytes:
 
 def _told(known: effects.Record) -> tuple[str, str]:
     """What becomes of an edit, and the sentence of what was measured of it."""
-    names = (("shipped", "shipped"), ("malign", "pairs"), ("benign", "base"))
-    sides = {name: {"all": Change(*known[key])} for name, key in names if key in known}
-    effect = Effect("", "", nats=known.get("nats") and tuple(known["nats"]), **sides)
+    shipped_risk, risk, base = (
+        {"all": Change(*known[side])} if side in known else {} for side in ("shipped", "pairs", "base")
+    )
+    nats = (known["nats"][0], known["nats"][1]) if known.get("nats") else None
+    effect = Effect("", "", malign=risk, benign=base, shipped=shipped_risk, nats=nats)
     if known["why"]:
         return LOWERED, f"Not answered: {known['why']}."
     return BROKEN if effect.broken else SHOWN, in_words(effect)

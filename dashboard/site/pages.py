@@ -137,8 +137,8 @@ def refusal_of(page: Page, run: Run) -> Iterator[Block]:
     points, sweep = run.table(POINTS), run.table(REFUSAL_SWEEP)
     if points is None and sweep is None:
         return
-    for kind in refusal_edits.TITLES if points is not None else ():
-        kept = refusal_edits.measured(points, kind)
+    for kind in refusal_edits.TITLES:
+        kept = pl.DataFrame() if points is None else refusal_edits.measured(points, kind)
         if kept.height:
             figure = refusal_edits.edits(kept, kind, "", run.model)
             yield page.figure(figure, refusal_findings.installed(kept, kind), "bars: 95% intervals")

@@ -26,7 +26,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="demo or smollm2 (as shipped), paper (all its models), a model's id (its results in the store), or a "
         "folder of results (default: demo smollm2 paper)",
     )
-    parser.add_argument("--out", type=Path, required=True, help="folder to write: a new one, or one of an earlier site")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("site"),
+        help="folder to write: a new one, or one of an earlier site (default site)",
+    )
     common.add_storage(parser, folder=False)
     common.add_json(parser)
     parser.set_defaults(run=run, writes=outputs.site)
