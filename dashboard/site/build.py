@@ -30,7 +30,6 @@ from precomputed import paper_runs_dir
 
 EVERY = "Every command"  # of the document of commands: all helps stand there
 PAPER, VERSION = "paper", installed_version("selector-audit")
-DEFAULT = (shipped.DEMO, "smollm2", PAPER)
 ASSETS = Path(__file__).parent / "assets"
 WATCH = Path(__file__).parents[1] / "show" / "watch"
 MODEL = ("tokenizer", "model", "edits", "live")  # what runs the model

@@ -40,7 +40,7 @@ ASK = """async ([edit, prompts, most]) => {
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     out = tmp_path_factory.mktemp("site") / "pages"
-    site_build.build(site_build.runs_of(site_build.DEFAULT, Path), out, measure=False)
+    site_build.build(site_build.runs_of(["demo", "smollm2", "paper"], Path), out, measure=False)
     return out
 
 
