@@ -186,7 +186,7 @@ def _markdown(text: str) -> Markup:
             return f'<a href="{page}{"#" if place else ""}{place}">{label}</a>'
         return label
 
-    made = re.sub(r'<img [^>]*alt="([^"]*)"[^>]*>', r"<i>\1</i>", made)
+    made = re.sub(r'<img [^>]*alt="([^"]*)"[^>]*>', r"<i>\1</i>", made).replace("<pre>", '<pre tabindex="0">')
     return Markup(_LINK.sub(link, made))  # nosec B704 # markdown-it has escaped what is no markup of its own
 
 
