@@ -43,7 +43,7 @@ LIVE_LINE = (
     "The same prompt answered by the model as it is, with the chosen rows zeroed, and with random rows of the same "
     "layers zeroed; computed in this browser."
 )
-_FORMULA = re.compile(r"^\$\$(.*?)\$\$$", re.DOTALL | re.MULTILINE)
+_FORMULA = re.compile(r"^\$\$\s*(.*?)\s*\$\$$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r'<a href="([^"]*)">(.*?)</a>', re.DOTALL)
 Progress = Callable[[str, int, int], None]
 

@@ -46,10 +46,8 @@ DESTROYED = (
 def overview_of(page: Page, run: Run, runs: Sequence[Run]) -> Iterator[Block]:
     """The answer, the verdicts, and how many rows can go, or where that was not measured all models at one rate."""
     verdicts, budgets = run.table("verdicts"), run.table("budget")
-    told = [] if verdicts is None else [trust.answer(verdicts)]
-    told += [] if budgets is None else [budget.finding(budgets)]
-    if told:
-        yield Block("answer", ". ".join(told) + ".")
+    if verdicts is not None:
+        yield Block("answer", f"{trust.answer(verdicts)}.")
     if verdicts is not None and not run.published:
         yield _chips(run, verdicts)
     if budgets is not None:
