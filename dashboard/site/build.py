@@ -87,12 +87,7 @@ def build(runs: Sequence[Run], out: Path, progress: Progress = lambda *_: None, 
         make_folder((out / name).parent)
         write_atomic(out / name, body)
     hashes = {name: sha256(body).hexdigest() for name, body in content.items()}
-    about = {
-        "generator": SITE_MARK,
-        "version": VERSION,
-        "runs": [run.title for run in runs],
-        "files": hashes,
-    }
+    about = {"generator": SITE_MARK, "version": VERSION, "runs": [run.title for run in runs], "files": hashes}
     write_atomic(out / SITE_FILE, json.dumps(about, indent=1).encode())
     for name in set(before) - {SITE_FILE, *content}:
         (out / name).unlink(missing_ok=True)

@@ -83,20 +83,22 @@ def measured(
     found: Record, wanted: Sequence[Edit], progress: Progress, save: Callable[[Record], None] = lambda _: None
 ) -> Record:
     """The record with what it lacked of the wanted edits. save: called with it now and then."""
-    masks = {name_of(edit): mask_of(edit) for edit in wanted}
-    known = {name for name, mask in masks.items() if found["effects"].get(name, {}).get("mask") == short_hash(mask)}
-    missing = [edit for edit in wanted if name_of(edit) not in known]
+    missing = [edit for edit in wanted if not is_known(found, edit)]
     if missing:
         with live.POOL.use(shipped.DEMO) as entry:
             for number, edit in enumerate(missing):
                 progress("effects of edits", number, len(missing))
-                mask = masks[name_of(edit)]
-                found["effects"][name_of(edit)] = _measured(entry, edit, mask, found["about"])
+                found["effects"][name_of(edit)] = _measured(entry, edit, found["about"])
                 if number % SAVED_AFTER == 0:
                     save(found)
         progress("effects of edits", len(missing), len(missing))
         save(found)
     return found
+
+
+def is_known(found: Record, edit: Edit) -> bool:
+    """Does the record hold an edit, and of the rows that it removes today?"""
+    return bool(found["effects"].get(name_of(edit), {}).get("mask") == short_hash(mask_of(edit)))
 
 
 def mask_of(edit: Edit) -> Mask:
@@ -111,9 +113,9 @@ def short_hash(mask: Mask) -> str:
     return mask_hash(mask)[:HASH_LETTERS]
 
 
-def _measured(entry: live.Entry, edit: Edit, mask: Mask, about: Record) -> Record:
+def _measured(entry: live.Entry, edit: Edit, about: Record) -> Record:
     entry.effects.clear()
-    why = ""
+    mask, why = mask_of(edit), ""
     try:
         effects.checked_effect(entry, mask, edit, lambda *_: None)
     except InputError as error:
@@ -122,7 +124,7 @@ def _measured(entry: live.Entry, edit: Edit, mask: Mask, about: Record) -> Recor
     for effect in entry.effects.values():
         sides = {"shipped": effect.shipped, "pairs": effect.malign, "base": effect.benign}
         known |= {"nats": effect.nats, **{name: total(changes) for name, changes in sides.items() if changes}}
-        about.update(effect.about)
+        about.update({name: value for name, value in effect.about.items() if "shipped" in name or name == "dtype"})
     return known
 
 

@@ -45,7 +45,7 @@ def live(record: effects.Record) -> bytes:
     rows = scores.read_rows(shipped.demo_results_dir())
     layers = rows.group_by("block", "projection", maintain_order=True).agg(pl.col("row_id").min(), pl.len())
     first = opening.request(shipped.DEMO)
-    offered = [edit for edit in effects.offered() if effects.name_of(edit) in record["effects"]]
+    offered = [edit for edit in effects.offered() if effects.is_known(record, edit)]
     known = {effects.name_of(edit): _told(record["effects"][effects.name_of(edit)]) for edit in offered}
     return script("live", as_json({
         "config": config, "layers": [list(row) for row in layers.rows()], "rows": rows.height,

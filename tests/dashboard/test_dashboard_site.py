@@ -60,13 +60,11 @@ def test_sentences_and_figures_are_those_of_the_app_and_the_model_comes_bit_for_
     assert f"{trust.answer(verdicts)}." in unescape((site / "index.html").read_text("utf-8"))
     sweep = results.read_run(folder).frame
     points = series.points(sweep, "demo", sweep["selector"].unique().to_list(), ["lerf", "morf"], (0.0, 1.0))
-    limit = results.read_run(folder).saturated_above
+    more = {"baseline": series.unmasked_nll(sweep, "demo"), "saturated": results.read_run(folder).saturated_above}
     for figure, order in zip(given(site, "figures-curves"), ("lerf", "morf"), strict=False):
-        baseline = series.unmasked_nll(sweep, "demo")
-        made = json.loads(curves.curves(points, order, baseline=baseline, saturated=limit).to_json())
-        assert [(line["name"], line["y"]) for line in figure["data"]] == [
-            (line["name"], line["y"]) for line in made["data"]
-        ]
+        made = json.loads(curves.curves(points, order, **more).to_json())
+        shown, wanted = ([(line["name"], line["y"]) for line in one["data"]] for one in (figure, made))
+        assert shown == wanted
     assert base64.b64decode(given(site, "model.safetensors")) == (demo_model_dir() / "model.safetensors").read_bytes()
 
 

@@ -26,15 +26,20 @@ CODE = (
 ASK = """async ([edit, prompts, most]) => {
   const live = await loaded();
   const removed = edit.rate === 0 ? null : await rowsOf(edit);
-  const began = performance.now();
-  const found = [];
-  for (const prompt of prompts) {
-    let last = null;
-    await replies(live, prompt, { one: removed }, most, (_, told) => (last = told));
-    found.push([[...last.ids], last.text, last.finished, last.margin]);
+  const [began, found] = [performance.now(), []];
+  for (const [i, prompt] of prompts.entries()) {
+    const keep = (_, last) => (found[i] = [[...last.ids], last.text, last.finished, last.margin]);
+    await replies(live, prompt, { one: removed }, most, keep);
   }
   return [found, [...(removed ?? [])], (performance.now() - began) / 1000];
 }"""
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    from engine.models.loading import load_model
+
+    return load_model("demo", dtype="float32", device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -63,13 +68,6 @@ def page_of(browser, site):
     context.close()
     assert [url for url in asked if not url.startswith((f"{site.as_uri()}/", "data:", "blob:"))] == []
     assert wrong == []
-
-
-@pytest.fixture(scope="module")
-def loaded():
-    from engine.models.loading import load_model
-
-    return load_model("demo", dtype="float32", device="cpu")
 
 
 def mask_of(edit):
