@@ -20,7 +20,7 @@ ROOMS = (
 )  # fmt: skip
 
 
-DASHBOARD = ("charts", "show", "state", "chat", "pages", "report")  # likewise; above them app.py and serve.py
+DASHBOARD = ("charts", "show", "state", "chat", "pages", "report", "site")  # likewise; above them app.py and serve.py
 
 
 @cache
@@ -91,7 +91,7 @@ def forbidden(path):
     if path.relative_to(ROOT).parts[0] == "engine":
         yield from ("streamlit", "plotly")
         # What opens the app or draws with its charts; nothing else in the engine knows of it.
-        yield from () if path.name in ("dashboard.py", "report.py", "audit_scores.py") else ("dashboard",)
+        yield from () if path.name in ("dashboard.py", "report.py", "audit_scores.py", "site.py") else ("dashboard",)
     if path.is_relative_to(ROOT / "dashboard" / "charts"):
         yield from ("torch", "transformers", "streamlit")
     if path.is_relative_to(ROOT / "dashboard" / "pages"):

@@ -15,6 +15,7 @@ COMMANDS = {
     "compare": "how a finished run on one of the paper's models compares with the published tables, "
     "or whether the order of the selectors is the same on several models",
     "report": "one HTML file with protocol, verdicts, figures, numbers and provenance",
+    "site": "a folder of static files that shows results and edits the shipped model in the browser, without a server",
     "replay": "run again what made a results folder: do its numbers hold?",
     "push": "upload a finished run to the Hugging Face hub as a data set",
     "refusal": "install refusal by removing rows, measure it, talk to the result",

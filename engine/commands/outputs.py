@@ -7,15 +7,17 @@ from contextlib import suppress
 from pathlib import Path
 
 from engine.records.errors import InputError
-from engine.records.files import FileKind, check_file, check_folder_of, check_new, json_object, what_is
+from engine.records.files import PLAIN, FileKind, check_file, check_folder_of, check_new, json_object, what_is
 from engine.records.manifest import MANIFEST, MANIFEST_FILE, read_manifest
 from engine.records.progress import PROGRESS
 from engine.results.places import OWN, check_store, results_dir, store_folder
 
 CONTRAST_FILE, SCORE_FILE, JUDGE_FILE = "contrast.safetensors", "scores.safetensors", "judge.json"
+SITE_FILE, SITE_MARK = "site.json", "selector-audit site"
 JUDGE_MARK = "refusal judge"  # in the metadata of its tables
 JUDGED = ("verdicts", "judge_quality", "judge_agreement", "disagreements")  # tables of `refusal judge`
-_READ_A_STORE = ("compare", "dashboard", "doctor", "push", "report")  # if anything; `doctor` says what is wrong with it
+# If anything; `doctor` says what is wrong with it.
+_READ_A_STORE = ("compare", "dashboard", "doctor", "push", "report", "site")
 _OF_MODELS = (
     "config.json", "adapter_config.json", "tokenizer.json", "tokenizer_config.json", "model*.safetensors*",
     "pytorch_model*.bin*", "*.gguf",
@@ -110,6 +112,29 @@ def _is_report(path: Path) -> bool:
 
 
 REPORT = FileKind("a report", _is_report)
+
+
+def site(args: argparse.Namespace) -> None:
+    check_site(args.out)
+
+
+def check_site(folder: Path, names: Iterable[str] = ()) -> None:
+    """`InputError` unless the folder is free or holds an earlier site, and none of these names is another's file."""
+    _check_folder(folder)
+    before = site_files(folder)
+    if not before:
+        check_new(folder)
+    for path in (folder / name for name in names):
+        if os.path.lexists(path) and str(path.relative_to(folder)) not in before:
+            raise InputError(f"{path} is there already and is no file of the earlier site; give another --out")
+        check_file(path, PLAIN)
+
+
+def site_files(folder: Path) -> list[str]:
+    """The files of the site that a folder holds; none where it holds none of ours."""
+    about = json_object(folder / SITE_FILE)
+    files = about.get("files") if about.get("generator") == SITE_MARK else None
+    return [SITE_FILE, *files] if isinstance(files, dict) else []
 
 
 def checkpoint(args: argparse.Namespace) -> None:

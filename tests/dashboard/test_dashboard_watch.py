@@ -185,4 +185,4 @@ def test_own_scores_race_first_then_the_selector_that_does_least_harm_and_no_ran
         (["lrp lerf", "wanda lerf", "random lerf"], ("wanda lerf", "lrp lerf")),
         (["lrp lerf"], ("lrp lerf", "lrp lerf")),  # one ranking runs alone
     ):
-        assert watch_it._defaults(racers, sweep) == wanted
+        assert watch_it.defaults(racers, sweep) == wanted

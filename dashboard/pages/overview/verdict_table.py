@@ -24,7 +24,7 @@ WHAT = (
 )
 _NAME_PX, _CHIP_PX, _GAP_PX = 150, 112, 8
 _CHIPS_PX = 3 * _CHIP_PX + 2 * _GAP_PX  # on a phone a line of its own below the name
-_GLOSS = {
+GLOSS = {
     "Faithful?": "right at both ends", "Stable?": "same rows from other text", "Robust?": "same when rewritten"
 }  # fmt: skip
 _FIRST = {"lerf": "what they call unimportant", "morf": "what they call important"}
@@ -54,7 +54,7 @@ def show(picked: sources.Source, *, sentence: bool) -> None:
         st.markdown("**Selector**", width=_NAME_PX)
         with st.container(horizontal=True, gap="xsmall", width=_CHIPS_PX):
             for question in verdict_chips.QUESTIONS:
-                st.markdown(f"**{question}**  \n:small[{_GLOSS[question]}]", width=_CHIP_PX)
+                st.markdown(f"**{question}**  \n:small[{GLOSS[question]}]", width=_CHIP_PX)
     for line in verdict_chips.lines(verdicts, invariance):
         _line(line, taken)
     with st.expander("What the words mean, and why, selector by selector"):

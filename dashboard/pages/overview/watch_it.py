@@ -23,10 +23,10 @@ def show(picked: sources.Source, sweep: pl.DataFrame) -> bool:
     """The race, where the picked results hold scores; nothing, and False, where they do not (the paper's)."""
     if picked.published or not scored(picked.folder):
         return False
-    racers = _racers(sweep)
+    racers = racers_of(sweep)
     if not racers:
         return False
-    first, second = _defaults(racers, sweep)
+    first, second = defaults(racers, sweep)
     with picked.bar:
         one = selection.choose("First", racers, "watch_a", default=first, title=_title)
         rest = [racer for racer in racers if racer != one]
@@ -36,7 +36,7 @@ def show(picked: sources.Source, sweep: pl.DataFrame) -> bool:
     with layout.told():  # they are no reason to show no picture
         replies = picked.table(REPLIES) if picked.has(REPLIES) else None
     lanes = [lane(picked.folder, sweep, replies, *racer.split()) for racer in (one, other) if racer]
-    picture = _picture(picked.folder)
+    picture = picture_of(picked.folder)
     with picked.stage:
         play(watch.payload(picture, lanes), key="watch")
     st.caption(f"**Watch it break.** {layout.plain(watch.legend(picture, lanes))}")
@@ -50,7 +50,7 @@ def alone(folder: Path, sweep: pl.DataFrame, selector: str, order: str, title: s
         if (folder / f"{REPLIES}.parquet").is_file():
             replies = results.read_table(folder, REPLIES).frame
     lanes = [lane(folder, sweep, replies, selector, order, title)]
-    picture = _picture(folder)
+    picture = picture_of(folder)
     play(watch.payload(picture, lanes), key=f"watch-{selector}")
     st.caption(layout.plain(watch.legend(picture, lanes)))
 
@@ -79,7 +79,8 @@ def _stamps(folder: Path) -> tuple[object, object]:
     return results.stamp(folder / stored.SCORES), results.stamp(folder / f"{results.ROWS}.parquet")
 
 
-def _picture(folder: Path) -> row_picture.Picture:
+def picture_of(folder: Path) -> row_picture.Picture:
+    """Where every row of a results folder stands in the picture. Errors: InputError for a list without rows."""
     return _picture_of(folder, results.stamp(folder / f"{results.ROWS}.parquet"))
 
 
@@ -93,7 +94,7 @@ def _picture_of(folder: Path, _stamp: object) -> row_picture.Picture:
 
 @lru_cache(maxsize=8)
 def _places(folder: Path, selector: str, order: str, _scores: object, _rows: object) -> str:
-    picture, scores = _picture(folder), stored.read_scores(folder, selector)
+    picture, scores = picture_of(folder), stored.read_scores(folder, selector)
     if scores.size != picture.rows:
         raise InputError(
             f"{folder / stored.SCORES} has scores of {scores.size:,} rows, rows.parquet lists {picture.rows:,}; "
@@ -102,7 +103,7 @@ def _places(folder: Path, selector: str, order: str, _scores: object, _rows: obj
     return watch.encoded(scores, order, watch.steps(picture.group))
 
 
-def _racers(sweep: pl.DataFrame) -> list[str]:
+def racers_of(sweep: pl.DataFrame) -> list[str]:
     """ "lrp lerf", "lrp morf", … in the order in which selectors stand everywhere."""
     there = set(sweep.select("selector", "order").unique().rows())
     return [
@@ -113,7 +114,7 @@ def _racers(sweep: pl.DataFrame) -> list[str]:
     ]
 
 
-def _defaults(racers: list[str], sweep: pl.DataFrame) -> tuple[str, str]:
+def defaults(racers: list[str], sweep: pl.DataFrame) -> tuple[str, str]:
     """The best selector least relevant first beside the same most relevant first; where it has one order only, the best
     two rankings. The best: own scores and plug-ins, which were asked about, then the others, random ones last, each by
     its mean NLL least first over the measured rates up to `_COMPARED_TO`."""

@@ -89,12 +89,13 @@ class Passage(NamedTuple):
 def search(words: str) -> list[Passage]:
     """The passages with all of these words, those with most of them in their title first."""
     wanted = words.lower().split()
-    found = [one for one in _passages() if all(word in " ".join(one).lower() for word in wanted)]
+    found = [one for one in passages() if all(word in " ".join(one).lower() for word in wanted)]
     return sorted(found, key=lambda one: -sum(word in " ".join(one[:2]).lower() for word in wanted))
 
 
 @cache
-def _passages() -> list[Passage]:
+def passages() -> list[Passage]:
+    """Every paragraph that the search reads."""
     found = [
         Passage(document, title, plain)
         for document in FILES for title, body in sections(document).items() for block in _BLOCK.split(body)

@@ -1,0 +1,229 @@
+"""Writes a site: pages, their figures, the model's files and what runs them, into a folder of its own."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from dashboard.charts import formats, typeface
+from dashboard.pages.overview import watch_it
+from dashboard.pages.reference import documents
+from dashboard.show import described
+from dashboard.site import effects, live_data, pages
+from dashboard.site.blocks import Block, Page, Run, Section, as_json, script, table
+from dashboard.state import results, shipped
+from engine.commands.outputs import SITE_FILE, SITE_MARK, check_site, site_files
+from engine.records.environment import installed_version
+from engine.records.errors import InputError
+from engine.records.files import make_folder, write_atomic
+from precomputed import paper_runs_dir
+
+EVERY = "Every command"  # of the document of commands: all helps stand there
+PAPER, VERSION = "paper", installed_version("selector-audit")
+ASSETS = Path(__file__).parent / "assets"
+WATCH = Path(__file__).parents[1] / "show" / "watch"
+MODEL = ("tokenizer", "model", "edits", "live")  # what runs the model
+SCRIPTS = {"": ("site",), "index": (*MODEL, "watch", "site", "watch-page"), "live": (*MODEL, "site", "live-page")}
+# Nothing is asked of any server but the site's own files, and those only as scripts, styles and images.
+POLICY = "; ".join((
+    "default-src 'none'", "script-src 'self'", "style-src 'self' 'unsafe-inline'", "img-src 'self' data: blob:",
+    "font-src data:", "connect-src 'none'", "base-uri 'none'", "form-action 'none'",
+))  # fmt: skip
+LIVE_LINE = (
+    "The same prompt answered by the model as it is, with the chosen rows zeroed, and with random rows of the same "
+    "layers zeroed; computed in this browser."
+)
+_FORMULA = re.compile(r"^\$\$\s*(.*?)\s*\$\$$", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r'<a href="([^"]*)">(.*?)</a>', re.DOTALL)
+Progress = Callable[[str, int, int], None]
+
+
+def runs_of(names: Sequence[str], find: Callable[[str], Path]) -> list[Run]:
+    """The runs that are named: shipped ones, `paper` for all models of the paper, others by `find`."""
+    known = {shipped.IDS[title]: folder for title, folder in shipped.folders().items()}
+    found = []
+    for name in names:
+        if name == PAPER:
+            for folder in sorted(paper_runs_dir().iterdir()):
+                if (folder / "manifest.json").is_file():
+                    found.append(Run(folder, f"{formats.model_title(folder.name)} (paper)", folder.name, True))
+            continue
+        folder = known.get(name) or find(name)
+        models = results.read_run(folder).models
+        if not models:
+            raise InputError(
+                f"{folder} holds no sweep, which a site begins with; run `selector-audit analyze MODEL all`"
+            )
+        found.append(Run(folder, shipped.TITLES.get(name, formats.model_title(models[0])), models[0]))
+    return found
+
+
+def build(runs: Sequence[Run], out: Path, progress: Progress = lambda *_: None, *, measure: bool = True) -> Path:
+    """The site of these runs in `out`, which is new or holds an earlier one; its first page.
+
+    measure: edits whose effect the shipped record lacks are measured first; else they are not offered. Errors:
+    InputError as `check_site`, and for results that cannot be read.
+    """
+    check_site(out)
+    record = effects.recorded()
+    if measure:
+        record = effects.measured(record, effects.offered(), progress)
+    content = _files(runs, record, progress)
+    before = site_files(out)
+    check_site(out, [SITE_FILE, *content])
+    make_folder(out)
+    for number, (name, body) in enumerate(content.items()):
+        progress("files", number, len(content))
+        make_folder((out / name).parent)
+        write_atomic(out / name, body)
+    hashes = {name: sha256(body).hexdigest() for name, body in content.items()}
+    about = {"generator": SITE_MARK, "version": VERSION, "runs": [run.title for run in runs], "files": hashes}
+    write_atomic(out / SITE_FILE, json.dumps(about, indent=1).encode())
+    for name in set(before) - {SITE_FILE, *content}:
+        (out / name).unlink(missing_ok=True)
+    progress("files", len(content), len(content))
+    return out / "index.html"
+
+
+def _files(runs: Sequence[Run], record: effects.Record, progress: Progress) -> dict[str, bytes]:
+    """Name -> content of every file but the list of them."""
+    progress("pages", 0, 3)
+    shown = pages.pages(runs)
+    results_pages = [(page.name, page.title if page.name != "index" else "Overview") for page in shown]
+    menu = [*results_pages, ("live", "Live edit"), (_file(documents.METHODS), "Reference"), ("about", "About")]
+    shown.append(Page("live", "Live edit", LIVE_LINE))
+    shown += [Page(_file(title), title, "Reference", _document(title)) for title in documents.FILES]
+    shown.append(Page("about", "About this site", "Where every number and file comes from.", _about(runs, record)))
+    progress("pages", 1, 3)
+    races, made = _races(runs)
+    progress("pages", 2, 3)
+    template = _environment().get_template("page.html.jinja")
+    for page in shown:
+        text = template.render(
+            page=page, menu=menu, policy=POLICY, scripts=SCRIPTS, races=races, version=VERSION,
+            watch=Markup((WATCH / "watch.html").read_text("utf-8")),  # nosec B704 # a file of ours
+            documents=[(_file(title), title) for title in documents.FILES],
+        )  # fmt: skip
+        made[f"{page.name}.html"] = text.encode()
+        if page.figures:
+            made[f"data/figures-{page.name}.js"] = script(f"figures-{page.name}", f"[{','.join(page.figures)}]")
+    made["data/live.js"] = live_data.live(record)
+    made |= {f"data/{name}.js": body for name, body in live_data.model_files()}
+    made["data/search.js"] = script("search", as_json(_search(shown)))
+    progress("pages", 3, 3)
+    return made | _assets()
+
+
+def _races(runs: Sequence[Run]) -> tuple[dict[str, dict[str, Any]], dict[str, bytes]]:
+    """Section -> what Watch it break plays there, for runs with scores; and the scripts of that."""
+    races, made = {}, {}
+    for number, run in enumerate(runs):
+        if not run.published and watch_it.scored(run.folder):
+            live = run.folder == shipped.demo_results_dir()
+            body, legend = live_data.race(run, f"watch-{number}", every=live)
+            made[f"data/watch-{number}.js"] = body
+            races[f"run-{number}"] = {"data": f"watch-{number}", "legend": legend, "live": live}
+    return races, made
+
+
+def _assets() -> dict[str, bytes]:
+    """Scripts, the style with our typeface in it, and plotly as it is installed."""
+    made = {f"assets/{path.name}": path.read_bytes() for path in sorted(ASSETS.glob("*.js"))}
+    played, style = ((WATCH / name).read_text("utf-8") for name in ("watch.js", "watch.css"))
+    # A module is not loaded from a disk: what it exports becomes what a function returns.
+    plain = re.sub(r"^export (default function )?", lambda one: "function mount" if one[1] else "", played, flags=re.M)
+    made["assets/watch.js"] = f"const Watch = (() => {{\n{plain}\nreturn {{ mount }};\n}})();\n".encode()
+    css = f"{typeface.css()}{(ASSETS / 'site.css').read_text('utf-8')}.race {{\n{style}}}\n"
+    made |= {"assets/site.css": css.encode(), "assets/plotly.js": get_plotlyjs().encode()}
+    made["assets/favicon.svg"] = (Path(__file__).parents[1] / "favicon.svg").read_bytes()
+    return made | {".nojekyll": b""}  # which hosts that run Jekyll look for
+
+
+def _file(title: str) -> str:
+    return f"reference-{documents.FILES[title].removesuffix('.md')}"
+
+
+def _document(title: str) -> list[Section]:
+    """A document of Reference, a section per heading, with what is computed for it."""
+    made = []
+    for name, text in documents.sections(title).items():
+        blocks = [Block("html", _markdown(text))]
+        if (title, name) == (documents.METHODS, "Tables"):
+            blocks += [table(described.tables()), table(described.columns())]
+        elif (title, name) == (documents.COMMANDS, EVERY):
+            blocks += [Block("helps", documents.helps())]
+        made.append(Section(documents.anchor(name) or "top", name, blocks))
+    return made
+
+
+def _markdown(text: str) -> Markup:
+    """Markdown without HTML in it; links between documents lead to their pages, those to files of the repository name
+    them."""
+    made = MarkdownIt("commonmark", {"html": False}).enable("table").render(_FORMULA.sub(r"```tex\n\1\n```", text))
+
+    def link(found: re.Match[str]) -> str:
+        target, label = found[1], found[2]
+        name, _, place = target.partition("#")
+        if target.startswith(("https://", "http://")):
+            return f'<a href="{target}" rel="noreferrer">{label}</a>'
+        if not name or name in documents.FILES.values():
+            page = f"reference-{name.removesuffix('.md')}.html" if name else ""
+            return f'<a href="{page}{"#" if place else ""}{place}">{label}</a>'
+        return label
+
+    made = re.sub(r'<img [^>]*alt="([^"]*)"[^>]*>', r"<i>\1</i>", made).replace("<pre>", '<pre tabindex="0">')
+    return Markup(_LINK.sub(link, made))  # nosec B704 # markdown-it has escaped what is no markup of its own
+
+
+def _about(runs: Sequence[Run], record: effects.Record) -> list[Section]:
+    """What the site is, how it is checked, and where its numbers come from."""
+    names = " · ".join(f"{name} {value}" for name, value in record["about"].items())
+    told = [
+        "Figures and sentences are those of the app on the same tables. The model on the live pages is the shipped "
+        "one: its weights come with the site, bit for bit; tokenizer, forward pass and edits run in this browser. No "
+        "page asks any server for anything but the site's own files: its content security policy forbids connections.",
+        f"Before an edit answers here, what it does to text and to refusal was measured: {len(record['effects'])} "
+        f"edits ({names}). Others are not offered, and those that lower refusal are not answered.",
+        f"Written by selector-audit {VERSION}; {SITE_FILE} lists every file with its SHA-256.",
+    ]  # fmt: skip
+    return [Section("site", "This site", [Block("text", one) for one in told]), *pages.provenance(runs)]
+
+
+def _search(shown: Sequence[Page]) -> list[list[str]]:
+    """[page, section's place, title, text] of everything that the search reads."""
+    found = []
+    for page in (one for one in shown if not one.name.startswith("reference-")):
+        for section in page.sections:
+            where = [f"{page.name}.html#{section.name}", page.title, section.title]
+            found += [[*where, text] for block in section.blocks for text in block.texts()]
+    for passage in documents.passages():
+        if passage.document in documents.FILES:
+            heading = EVERY if passage.name in documents.helps() else passage.name
+            place = f"{_file(passage.document)}.html#{documents.anchor(heading) or 'top'}"
+            found.append([place, passage.document, passage.name, passage.text])
+    return found
+
+
+def _environment() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
+    made.filters["worded"] = _worded
+    return made
+
+
+def _worded(text: Any) -> Markup:
+    """A sentence with `code` and **bold** as such, all else as it stands."""
+    told = re.sub(r"`([^`\n]+)`", r"<code>\1</code>", html.escape(str(text)))
+    return Markup(re.sub(r"\*\*([^*\n]+)\*\*", r"<b>\1</b>", told))  # nosec B704 # escaped above

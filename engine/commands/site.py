@@ -1,0 +1,53 @@
+"""`site`: a folder of static files that shows results and edits the shipped model in the browser."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+
+from engine.commands import common, outputs
+from engine.commands.listed import COMMANDS
+from engine.results.places import results_dir
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "site",
+        help=COMMANDS["site"],
+        description="Writes pages that any web server shows without running anything, and that open from a disk. The "
+        "shipped model answers on them in the reader's browser, under the edits whose effect was measured.",
+    )
+    parser.add_argument(
+        "runs",
+        metavar="RUN",
+        nargs="*",
+        default=["demo", "smollm2", "paper"],
+        help="demo or smollm2 (as shipped), paper (all its models), a model's id (its results in the store), or a "
+        "folder of results (default: demo smollm2 paper)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("site"),
+        help="folder to write: a new one, or one of an earlier site (default site)",
+    )
+    common.add_storage(parser, folder=False)
+    common.add_json(parser)
+    parser.set_defaults(run=run, writes=outputs.site)
+
+
+def run(args: argparse.Namespace) -> None:
+    from dashboard.site.build import build, runs_of
+
+    with common.progress_bar(args) as progress:
+        page = build(runs_of(args.runs, partial(_folder, args.store)), args.out, progress or (lambda *_: None))
+    files = [path for path in args.out.rglob("*") if path.is_file()]
+    size_bytes = sum(path.stat().st_size for path in files)
+    if not common.as_json(args, {"page": str(page), "files": len(files), "bytes": size_bytes}):
+        common.out.print(f"written to {args.out} ({len(files)} files, {size_bytes / 1e6:.1f} MB); open {page}")
+
+
+def _folder(store: Path | None, name: str) -> Path:
+    """A folder of results by its path, else a model's in the store."""
+    return Path(name) if (Path(name) / "manifest.json").is_file() else results_dir(store, name)
