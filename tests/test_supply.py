@@ -2,7 +2,6 @@
 
 import ast
 import re
-import subprocess
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
@@ -186,37 +185,6 @@ def test_what_the_code_leans_on_hardest_is_bounded_on_both_sides_and_installed_w
         assert {each.operator for each in one.specifier} == {">=", "<"}, str(one)
         assert one.specifier.contains(version(name), prereleases=True)
     assert len({str(one.specifier) for one in found}) == 1  # everywhere the same range
-
-
-def secrets(text):
-    """Pieces that look like a key of somebody."""
-    return [found[0] for found in KEYS.finditer(text)]
-
-
-KEYS = re.compile(
-    r"hf_[A-Za-z0-9]{30,}|(?<![\w-])sk-[A-Za-z0-9_-]{20,}|ghp_[A-Za-z0-9]{30,}|github_pat_\w{30,}|AKIA[0-9A-Z]{16}|"
-    r"xox[abp]-[0-9A-Za-z-]{10,}|AIza[0-9A-Za-z_-]{35}|glpat-[\w-]{20}|pypi-[\w-]{50,}|"
-    r"-----BEGIN (?:[A-Z]+ )?PRIVATE KEY-----|"
-    r"(?i:(?:password|passwd|secret|api_?key|token)\s*[:=]\s*[\"'][\w/+=-]{24,}[\"'])"
-)
-
-
-def test_no_file_holds_a_key():
-    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip("not a git checkout")
-    texts = 0
-    for name in filter(None, done.stdout.split("\0")):
-        path = ROOT / name
-        if path.is_file() and path.suffix not in (".safetensors", ".parquet", ".png"):
-            assert secrets(path.read_text(encoding="utf-8", errors="replace")) == [], name
-            texts += 1
-    assert texts > 300
-
-
-def test_the_search_finds_keys():
-    for key in ("hf_" + "a" * 34, "AKIA" + "A" * 16, "-----BEGIN " + "PRIVATE KEY-----", "tok" + f"en = '{'a' * 30}'"):
-        assert secrets(f"x {key} y")
 
 
 def test_the_versions_that_the_tests_passed_with_are_those_of_packages_that_are_asked_for() -> None:
