@@ -91,7 +91,6 @@ def test_a_process_dies_before_the_write_or_at_the_moment_that_was_asked_for(tmp
 
 @pytest.mark.long
 def test_a_short_load_mixes_nothing_and_logs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Times and memory are printed by the command and judged by people."""
     monkeypatch.syspath_prepend(Path(__file__).parent / "dashboard")
     pages = ("", "curves", "refusal", "live")
     figures = load.run_load(1.0, sessions=8, editing=2, think_s=0.001, vanishing=2, pages=pages, reloads=0.9)

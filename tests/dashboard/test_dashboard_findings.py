@@ -48,9 +48,8 @@ def holds(sentence, rows, order):
     """Is a sentence of two groups true of the table, by a loop over all pairs?"""
     values = {name: (nll, error) for name, nll, error, destroyed in rows.iter_rows() if not destroyed}
     if len(values) == 1:
-        (name,) = values
         gone, more = named(sentence.split("; ")[1].removesuffix(" destroy the model"))
-        return sentence.startswith(f"{palette.title(name)}: perplexity ") and len(gone) + more == rows.height - 1
+        return sentence.startswith(f"{palette.title(*values)}: perplexity ") and len(gone) + more == rows.height - 1
     first, second = sentence.split("; ")[:2]
     verbs = r"(?:keeps?|drives?|goes|go|stays?)"
     front = re.match(rf"(.*?) {verbs} (?:perplexity )?(below|above) (\S+)", first)

@@ -45,7 +45,7 @@ def test_the_difference_from_its_own_controls(tables: dict[str, pl.DataFrame]) -
         wider += line["high"] - line["low"] > before["high"] - before["low"]
         words = interval_words(Estimate(*(line[name] for name in ("difference", "stderr", "degrees", "low", "high"))))
         assert words in reasons[line["selector"]]
-        assert words in written[line["selector"]]  # the run itself, which has more than the tables
+        assert words in written[line["selector"]]
         [claim] = said.filter(selector=line["selector"], number=line["difference"])["claim"]
         value, ends = words.rstrip(")").split(" (")
         assert f"({value} nats per token, {ends}" in claim

@@ -27,7 +27,6 @@ def test_the_shipped_tables_support_a_ledger(shipped):
     harm = table.filter(kind="harm").sort("selector")
     assert harm["number"].to_list() == verdicts.sort("selector")["damage"].drop_nulls().to_list()
     assert (table.filter(kind="gap")["tier"] == claims.CORRECTED).all()
-    # At the largest rate at which the mean of a selector's seeds is not destroyed at both ends: random's is 20%.
     columns = pl.col("log_gap", "nll_lerf", "nll_morf", "saturated_above")
     means = shipped["gap"].filter(pl.col("rate") < 0.31).group_by("selector", "rate").agg(columns.mean())
     alive = means.filter(pl.min_horizontal("nll_lerf", "nll_morf") <= pl.col("saturated_above")).sort("rate")
