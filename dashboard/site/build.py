@@ -25,7 +25,8 @@ from dashboard.state import results, shipped
 from engine.commands.outputs import SITE_FILE, SITE_MARK, check_site, site_files
 from engine.records.environment import installed_version
 from engine.records.errors import InputError
-from engine.records.files import make_folder, write_atomic
+from engine.records.files import PLAIN, make_folder, remove, write_atomic
+from engine.records.hashing import file_sha256
 from precomputed import paper_runs_dir
 
 EVERY = "Every command"  # of the document of commands: all helps stand there
@@ -89,8 +90,10 @@ def build(runs: Sequence[Run], out: Path, progress: Progress = lambda *_: None, 
     hashes = {name: sha256(body).hexdigest() for name, body in content.items()}
     about = {"generator": SITE_MARK, "version": VERSION, "runs": [run.title for run in runs], "files": hashes}
     write_atomic(out / SITE_FILE, json.dumps(about, indent=1).encode())
-    for name in set(before) - {SITE_FILE, *content}:
-        (out / name).unlink(missing_ok=True)
+    for name in before.keys() - {SITE_FILE, *content}:
+        path = out / name
+        if path.is_file() and file_sha256(path) == before[name]:  # as it was written
+            remove(path, PLAIN)
     progress("files", len(content), len(content))
     return out / "index.html"
 

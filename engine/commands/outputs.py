@@ -130,11 +130,16 @@ def check_site(folder: Path, names: Iterable[str] = ()) -> None:
         check_file(path, PLAIN)
 
 
-def site_files(folder: Path) -> list[str]:
-    """The files of the site that a folder holds; none where it holds none of ours."""
+def site_files(folder: Path) -> dict[str, object]:
+    """The files of the site that a folder holds, with the SHA-256 that they were written with; none where it holds none
+    of ours. What its list says of places outside of it is not believed."""
     about = json_object(folder / SITE_FILE)
     files = about.get("files") if about.get("generator") == SITE_MARK else None
-    return [SITE_FILE, *files] if isinstance(files, dict) else []
+    if not isinstance(files, dict):
+        return {}
+    here = folder.resolve()
+    inside = {name: digest for name, digest in files.items() if (folder / name).resolve().is_relative_to(here)}
+    return {SITE_FILE: "", **inside}
 
 
 def checkpoint(args: argparse.Namespace) -> None:

@@ -1,6 +1,7 @@
 """The site: pages of the app's own sentences and figures, nothing from elsewhere, a folder of its own."""
 
 import base64
+import hashlib
 import json
 import math
 import re
@@ -71,13 +72,16 @@ def test_sentences_and_figures_are_those_of_the_app_and_the_model_comes_bit_for_
 def test_a_second_site_takes_the_place_of_the_first_and_of_nothing_else(site, tmp_path, capsys):
     old, listed = site / "data" / "old.js", json.loads((site / "site.json").read_text())
     old.write_text("old")
+    (changed := site / "data" / "changed.js").write_text("by its reader")
+    (outside := tmp_path / "outside.txt").write_text("old")
     (site / "CNAME").write_text("not ours")
-    (site / "site.json").write_text(json.dumps({**listed, "files": {**listed["files"], "data/old.js": ""}}))
+    told = dict.fromkeys(("data/old.js", "data/changed.js", str(outside)), hashlib.sha256(b"old").hexdigest())
+    (site / "site.json").write_text(json.dumps({**listed, "files": {**listed["files"], **told}}))
     site_build.build(site_build.runs_of(["demo"], Path), site, measure=False)
-    assert not old.exists()
+    assert (old.exists(), changed.exists(), outside.exists()) == (False, True, True)
     assert (site / "CNAME").read_text() == "not ours"
     assert json.loads((site / "site.json").read_text()) == listed
-    (tmp_path / "mine.txt").write_text("mine")
+    outside.rename(tmp_path / "mine.txt")
     assert main(["site", "demo", "--out", str(tmp_path)]) == 2
     assert "is there already and not empty; give a new folder with --out" in " ".join(capsys.readouterr().err.split())
     assert main(["site", "nothing", "--out", str(tmp_path / "out"), "--store", str(tmp_path / "store")]) == 2
