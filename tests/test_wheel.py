@@ -135,7 +135,7 @@ def test_everything_that_is_imported_is_asked_for() -> None:
                 elif isinstance(node, ast.ImportFrom):
                     imported.add(str(node.module).split(".")[0])
     extras = (one for some in PROJECT["optional-dependencies"].values() for one in some)
-    asked = {bare(one).replace("-", "_") for one in (*PROJECT["dependencies"], *extras)}
+    asked = {bare(one).replace("-", "_").removesuffix("_py") for one in (*PROJECT["dependencies"], *extras)}
     assert imported - sys.stdlib_module_names - set(PACKAGES) <= asked
 
 

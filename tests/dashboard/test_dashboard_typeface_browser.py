@@ -12,7 +12,7 @@ DRAWN = {
     "heading": "[data-testid=stMain] h1",
     "finding": ".finding h2",
     "axis": ".xtick text",
-    "legend": ".legendtext",
+    "name at a line's end": ".annotation-text",
     "button": "[data-testid=stMain] [data-testid=stBaseButton-secondary] p",
 }
 LOADED = "[...document.fonts].filter(face => face.family === 'Inter').map(face => face.status)"

@@ -376,7 +376,7 @@ def test_a_verdict_stands_beside_baselines(judged):
         np.mean([len(masks[a] & masks[b]) / len(masks[a] | masks[b]) for a, b in pairs])
     )
     assert (line["calibration_draws"], line["draw_size"], line["windows_available"]) == (3, None, None)
-    drawn = pl.read_parquet(folder / "out" / "draw_sweep.parquet").filter(selector="three", order="lerf")
+    drawn = pl.read_parquet(folder / "out" / "draw_sweep.parquet").filter(selector="three", order="lerf", rate=0.3)
     swept = pl.read_parquet(folder / "out" / "verdicts.parquet").filter(selector="three")["lerf_nll"][0]
     assert drawn.sort("draw")["nll"][0] == swept
 
