@@ -50,6 +50,8 @@ FIRST = ("llama", "gemma3", "gpt_neox")  # in the short run; the others are near
 
 # Files that take longest: they start first, so that all workers end together.
 SLOW = (
+    "test_harnesses.py", "test_wheel.py", "test_dashboard_watchdog.py", "test_dashboard_site_browser.py",
+    "test_examples.py", "test_replay.py", "test_real_models.py", "test_dashboard_smollm2.py",
     "test_dashboard_browser.py", "test_dashboard_accessibility.py", "test_dashboard_audit_browser.py",
     "test_dashboard_rows_browser.py", "test_points_and_transfer.py", "test_refusal_grid.py",
     "test_refusal_commands.py",
