@@ -60,7 +60,6 @@ def test_cycles_see_a_weight_that_does_not_come_back(
 
 @pytest.mark.long
 def test_kills_at_random_moments_and_writes() -> None:
-    """Real processes: a sweep, and the stage of a refusal run that replies."""
     figures = kills.run_kills(4, only=["sweep", "refusal evaluate"])
     assert [one.differences for one in figures] == [[]] * 2
     assert [one.kills for one in figures] == [2] * 2

@@ -34,8 +34,7 @@ def test_an_audit_of_a_folder(tmp_path, monkeypatch, capsys):
 NOTEBOOK = HERE / "captum_to_verdict.ipynb"
 SETTINGS = "eval_samples=8, eval_length=128"
 SMALL = """eval_samples=4, eval_length=64, sweep_rates=(0.0, 0.01), gap_rates=(0.3,), specific_rates=(0.01,),
-matched_seeds=(42, 43, 44), baseline_seeds=(42, 43, 44), budget_rates=(0.01, 0.1), budget_resolution=1.0,
-stability_rates=(0.3,), control_rates=(0.3,)"""
+matched_seeds=(42, 43, 44), baseline_seeds=(42, 43, 44), budget_rates=(0.01, 0.1), budget_resolution=1.0"""
 
 
 @pytest.mark.long
