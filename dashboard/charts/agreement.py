@@ -108,5 +108,5 @@ def spearman_matrix(found: Pairs, selectors: Sequence[str]) -> go.Figure:
     drawn = [value for line in values for value in line if axes.is_finite(value)]
     return matrix.matrix(
         values, titles, titles, heading="Spearman of the scores", below="over all rows of the model; bright: alike",
-        text=matrix.number, hover=hover, span=(min(0.0, *drawn), 1.0),
+        text=matrix.number, hover=hover, span=(min([0.0, *drawn]), 1.0),
     )  # fmt: skip

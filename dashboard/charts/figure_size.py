@@ -35,6 +35,8 @@ def sized(figure: go.Figure, scale: float = 1.0, least_px: float = 0.0) -> go.Fi
     for axis in (*figure.select_xaxes(), *figure.select_yaxes()):
         axis.tickfont.size = px(axis.tickfont.size or BASE_PX)
         axis.title.font.size = base
+        if axis.nticks and scale > 1:
+            axis.nticks = max(3, round(axis.nticks / (1.25 * scale)))  # larger labels leave room for fewer
         _grow(axis.title, ("standoff",), scale)
         if axis.ticktext is not None:
             axis.ticktext = [_second_line(str(text), px(CELL_PX)) for text in axis.ticktext]

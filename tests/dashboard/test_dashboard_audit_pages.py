@@ -231,8 +231,8 @@ def test_selectors_that_rank_alike_stand_side_by_side():
     }  # fmt: skip
     order = [groups[name] for name in agreement.by_likeness(pairs, names)]
     assert sum(a != b for a, b in itertools.pairwise(order)) == 2
-    pairs["c", "ig"] = {"spearman": None}
-    assert agreement.by_likeness(pairs, names) == names
+    assert agreement.by_likeness(pairs | {("c", "ig"): {}}, names) == names
+    assert agreement.spearman_matrix({}, ["lrp"]).data[0].zmax == 1
 
 
 @pytest.mark.usefixtures("full")
