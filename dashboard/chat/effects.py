@@ -9,8 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from dashboard.chat import shipped_effects
 from dashboard.chat.live import DEMO, fitting_threads
 from dashboard.state import access, results, shipped
+from engine.records.errors import InputError
 
 if TYPE_CHECKING:
     from dashboard.chat.edits import Edit
@@ -23,8 +25,8 @@ PAIRS = 40  # held-out shipped pairs of each domain
 
 
 def checked_effect(entry: Entry, mask: Mask, edit: Edit | None, progress: Callable[[str, int, int], None]) -> Effect:
-    """What an edit does to text and, unless that is broken, to refusal: of the shipped risk prompts, and of what the
-    grid of its run measured, else of shipped held-out pairs.
+    """What an edit does to text and, unless that is broken, to refusal: as it was recorded for the shipped models; else
+    of the shipped risk prompts, and of what the grid of its run measured, else of shipped held-out pairs.
 
     edit: None for rows that somebody ticked. `InputError` where it refuses fewer risk prompts, or, a refusal edit, more
     base prompts than the limit.
@@ -32,7 +34,9 @@ def checked_effect(entry: Entry, mask: Mask, edit: Edit | None, progress: Callab
     from engine.studies.refusal.recorded import recorded_effect
 
     loaded, wanted = entry.loaded, _engine_edit(entry, mask, edit)
-    key = wanted.mask_hash, wanted.kind, wanted.spec.get("domain")  # a refusal edit is asked more than ticked rows
+    key = _key(wanted)
+    if key not in entry.effects and (found := shipped_effects.effect_of(entry.loaded, mask, edit)):
+        entry.effects[key] = found
     if key not in entry.effects:
         known = None
         if wanted.kind == "refusal":
@@ -42,6 +46,20 @@ def checked_effect(entry: Entry, mask: Mask, edit: Edit | None, progress: Callab
     effect: Effect = entry.effects[key]
     effect.check_shown(wanted, loaded.weights_hash)
     return effect
+
+
+def is_known(entry: Entry, mask: Mask, edit: Edit) -> bool:
+    """Is the effect of an edit known without a measurement?"""
+    try:
+        return _key(_engine_edit(entry, mask, edit)) in entry.effects or bool(
+            shipped_effects.effect_of(entry.loaded, mask, edit)
+        )
+    except InputError:  # that it is not to be answered is known, too
+        return True
+
+
+def _key(edit: engine_edit.Edit) -> tuple[object, ...]:
+    return edit.mask_hash, edit.kind, edit.spec.get("domain")  # a refusal edit is asked more than ticked rows
 
 
 def _engine_edit(entry: Entry, mask: Mask, edit: Edit | None) -> engine_edit.Edit:

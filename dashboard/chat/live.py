@@ -8,10 +8,10 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable, Generator, MutableMapping, Sequence
+from collections.abc import Callable, Generator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from dashboard.state import shipped
 from engine.records.errors import InputError
@@ -30,6 +30,7 @@ SMALL_MODEL_PARAMETERS = 20_000_000
 
 first_page_shown, wanted = threading.Event(), threading.Event()  # wanted: by who opened Live edit
 Side = Literal["before", "after", "control"]
+SideName = TypeVar("SideName", bound=str)
 SIDES: tuple[Side, ...] = ("before", "after", "control")
 Event = Piece[Side] | Outcome[Side]
 
@@ -38,7 +39,7 @@ Event = Piece[Side] | Outcome[Side]
 class Entry:
     """A model in memory and what was computed for it. `scores` and `contrasts` are filled by `edits.py`, `effects`, by
     mask and kind of edit, by `effects.py`, `reference` (one or None, once that is known) by `stamps.py`, `told` by
-    `many.py`, `prompt_limit` (as `reference`) by `own_prompts.py`.
+    `many.py`, `outcomes` by `writing.py`, `prompt_limit` (as `reference`) by `own_prompts.py`.
     """
 
     loaded: LoadedModel
@@ -47,6 +48,7 @@ class Entry:
     effects: dict[Any, Any] = field(default_factory=dict)
     reference: list[Any] = field(default_factory=list)
     told: dict[Any, Any] = field(default_factory=dict)
+    outcomes: dict[Any, Outcome[Any]] = field(default_factory=dict)
     prompt_limit: list[float | None] = field(default_factory=list)
     users: int = 0  # sessions that work with it now
     leaving: bool = False  # another model waits for its place
@@ -193,17 +195,15 @@ def load_aside(model_id: str, say: Callable[[str], object]) -> None:
 
 def replies(
     loaded: LoadedModel,
-    mask: Mask,
+    removed: Mapping[SideName, Mask],
     prompt: str,
     max_new_tokens: int,
     *,
-    sides: Sequence[Side] = SIDES[:2],
-    control: Mask | None = None,
     margins_along: bool = False,
     likelihoods: bool = False,
     on_wait: OnWait = patient,
-) -> Generator[Event, None, None]:
-    """The replies of the model as it is, with `mask` zeroed, and with `control` zeroed, as they are written: one batch.
+) -> Generator[Piece[SideName] | Outcome[SideName], None, None]:
+    """The replies of the model without these rows, as they are written: one batch.
 
     margins_along, likelihoods: as in `dialogue`. A chat template's thinking mode is off.
 
@@ -214,9 +214,7 @@ def replies(
     from engine.judges.base import EMBEDDED, open_judges
     from engine.studies.refusal.dialogue import dialogue
 
-    n_rows = loaded.rows.n_rows
-    masks = {"before": None, "after": mask, "control": control}
-    edits = {side: UNEDITED if (rows := masks[side]) is None else edit_of(rows, n_rows) for side in sides}
+    edits = {side: edit_of(rows, loaded.rows.n_rows) if len(rows) else UNEDITED for side, rows in removed.items()}
     judge = open_judges(EMBEDDED)[0]
     with fitting_threads(loaded):
         yield from dialogue(
@@ -275,7 +273,8 @@ def preload(*, warm: bool) -> None:
 
         with POOL.use(model) as entry:
             if warm:
-                list(replies(entry.loaded, np.zeros(0, dtype=np.int64), "Hello", 2))
+                none = np.zeros(0, dtype=np.int64)
+                list(replies(entry.loaded, {"before": none, "after": none}, "Hello", 2))
         import engine.edits.contrasts  # noqa: F401
 
         gc.collect()

@@ -44,6 +44,11 @@ def stamp(refusal: bool, judged: bool, broken: str = "") -> str:
     return (REFUSES if refusal else ANSWERS) if judged else NOT_JUDGED
 
 
+def chip(stamp: str) -> tuple[str, str]:
+    """What a stamp says with its icon, and its colour."""
+    return f"{LOOKS[stamp].icon} {stamp}", LOOKS[stamp].colour
+
+
 def reference_of(
     entry: Entry, on_pass: Callable[[], None] = lambda: None, on_wait: OnWait = patient
 ) -> Reference | None:

@@ -13,6 +13,7 @@ from dashboard.charts import formats
 from dashboard.chat import answers, effects, live, measure, outcome_words
 from dashboard.chat.answers import Say
 from dashboard.chat.live import Side
+from dashboard.chat.writing import NO_ROWS
 from dashboard.show import layout, reply_text
 
 if TYPE_CHECKING:
@@ -66,8 +67,9 @@ def _work(request: Request, entry: Entry, say: Say) -> Generator[Trial, None, No
     if request.prompt.strip():
         if not request.control:
             now.effect = effects.in_words(effects.checked_effect(entry, mask, request.edit, say))
+        removed: dict[Side, Mask] = {"before": NO_ROWS, "after": mask}
         written = live.replies(
-            entry.loaded, mask, request.prompt, request.reply_tokens,
+            entry.loaded, removed, request.prompt, request.reply_tokens,
             on_wait=lambda seconds: say(f"Another session is using this model ({seconds:.0f} s)", 0, 1),
         )  # fmt: skip
         with closing(written) as events:

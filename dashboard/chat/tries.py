@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from dashboard.chat import stamps
 from dashboard.chat.edits import Edit
 from dashboard.chat.live import SIDES, Outcome, Side
 from dashboard.state import shipped
@@ -79,6 +80,10 @@ class Try:
             return self.broken
         mean = fmean(outcome.log_probabilities) if outcome.log_probabilities else None
         return self.reference.broken(mean, outcome.repeated) if self.reference else ""
+
+    def stamp(self, outcome: Outcome[Side]) -> str:
+        """As in `stamps`."""
+        return stamps.stamp(outcome.refusal, outcome.judged, self.why_broken(outcome))
 
     def about(self, request: Request) -> bool:
         """Is this a complete try of the same edit and prompt? Control and margins may differ."""

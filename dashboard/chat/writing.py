@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dashboard.chat import edits, effects, live, own_prompts, tries
-from dashboard.chat.live import Entry, Event, Side
+from dashboard.chat.live import Entry, Event, Outcome, Piece, Side, SideName
 from dashboard.chat.tries import Try
 from engine.records.locks import OnWait, patient
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 Masks = tuple["Mask", "Mask | None"]
+KEPT = 500  # replies of a model
 NO_ROWS: Mask = np.zeros(0, dtype=np.int64)
 
 
@@ -52,9 +55,39 @@ def scoring(progress: Progress) -> Progress:
 def replies(
     now: Try, entry: Entry, masks: Masks, sides: Sequence[Side], on_wait: OnWait = patient
 ) -> Generator[Event, None, None]:
-    """The replies of these sides as they are written: one batch."""
+    """The replies of these sides as they are written."""
     request = now.request
-    return live.replies(
-        entry.loaded, masks[0], request.prompt, request.reply_tokens, sides=sides, control=masks[1],
-        margins_along=request.margins, likelihoods=True, on_wait=on_wait,
-    )  # fmt: skip
+    removed = {"before": NO_ROWS, "after": masks[0], "control": masks[1]}
+    carried = {side: removed[side] for side in sides}
+    return batch(entry, carried, request.prompt, request.reply_tokens, margins=request.margins, on_wait=on_wait)
+
+
+def batch(
+    entry: Entry,
+    removed: Mapping[SideName, Mask | None],
+    prompt: str,
+    tokens: int,
+    *,
+    margins: bool = False,
+    on_wait: OnWait = patient,
+) -> Generator[Piece[SideName] | Outcome[SideName], None, None]:
+    """The replies to a prompt without these rows: those that the model gave before at once, the others as they are
+    written, in one batch."""
+    sides = {side: (rows, tries.mask_hash(rows)) for side, rows in removed.items() if rows is not None}
+    keys = {side: (hashed, prompt, tokens, margins) for side, (_, hashed) in sides.items()}
+    for side, key in keys.items():
+        if key in entry.outcomes:
+            yield Piece(side, entry.outcomes[key].text)
+            yield replace(entry.outcomes[key], side=side)
+    missing = {side: rows for side, (rows, _) in sides.items() if keys[side] not in entry.outcomes}
+    if not missing:
+        return
+    with closing(
+        live.replies(entry.loaded, missing, prompt, tokens, margins_along=margins, likelihoods=True, on_wait=on_wait)
+    ) as events:
+        for event in events:
+            if isinstance(event, Outcome):
+                entry.outcomes[keys[event.side]] = event
+            yield event
+    for old in list(entry.outcomes)[: max(0, len(entry.outcomes) - KEPT)]:
+        entry.outcomes.pop(old, None)

@@ -16,10 +16,11 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from dashboard.charts import formats, typeface
+from dashboard.chat import record_effects, shipped_effects as effects
 from dashboard.pages.overview import watch_it
 from dashboard.pages.reference import documents
 from dashboard.show import described
-from dashboard.site import effects, live_data, pages
+from dashboard.site import live_data, pages
 from dashboard.site.blocks import Block, Page, Run, Section, as_json, script, table
 from dashboard.state import results, shipped
 from engine.commands.outputs import SITE_FILE, SITE_MARK, check_site, site_files
@@ -78,7 +79,7 @@ def build(runs: Sequence[Run], out: Path, progress: Progress = lambda *_: None, 
     check_site(out)
     record = effects.recorded()
     if measure:
-        record = effects.measured(record, effects.offered(), progress)
+        record = record_effects.measured(record, effects.offered(), progress)
     content = _files(runs, record, progress)
     before = site_files(out)
     check_site(out, [SITE_FILE, *content])

@@ -12,14 +12,12 @@ import polars as pl
 
 from dashboard.charts import palette, watch
 from dashboard.charts.series import ORDER_TITLES
-from dashboard.chat import edits, opening, stamps
+from dashboard.chat import edits, opening, shipped_effects as effects, stamps
 from dashboard.chat.effects import in_words
 from dashboard.pages.overview import watch_it
-from dashboard.site import effects
 from dashboard.site.blocks import Run, as_json, script
 from dashboard.state import scores, shipped
 from engine.data.onsets import ONSET_PHRASES
-from engine.edits.effect import Change, Effect
 from engine.run.refusal_plan import RefusalPlan
 from precomputed import demo_model_dir
 
@@ -61,13 +59,9 @@ def live(record: effects.Record) -> bytes:
 
 def _told(known: effects.Record) -> tuple[str, str]:
     """What becomes of an edit, and the sentence of what was measured of it."""
-    shipped_risk, risk, base = (
-        {"all": Change(*known[side])} if side in known else {} for side in ("shipped", "pairs", "base")
-    )
-    nats = (known["nats"][0], known["nats"][1]) if known.get("nats") else None
-    effect = Effect("", "", malign=risk, benign=base, shipped=shipped_risk, nats=nats)
     if known["why"]:
         return LOWERED, f"Not answered: {known['why']}."
+    effect = effects.effect(known)
     return BROKEN if effect.broken else SHOWN, in_words(effect)
 
 

@@ -105,9 +105,15 @@ def _contrasts(path: Path, _file_stamp: object) -> dict[tuple[str, str], Contras
     return {(one.selector, one.domain): one for one in load_contrasts(path)[0]}
 
 
+def weights_hash_of(model: str) -> str | None:
+    """Hash of the weights that the results of a shipped model were computed from; None where there are none."""
+    folder = folders().get(TITLES.get(model, ""))
+    return _weights_hash(folder) if folder is not None else None
+
+
 def demo_weights_hash() -> str | None:
-    """Hash of the weights that the shipped results were computed from; None where there are none."""
-    return _weights_hash(demo_results_dir())
+    """That of the demo."""
+    return weights_hash_of(DEMO)
 
 
 def _weights_hash(folder: Path) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +24,18 @@ writing: list[object] = []
 
 
 def prepared_replies(
-    loaded: Any, mask: Any, prompt: str, tokens: int, *, sides: Sequence[live.Side] = ("before", "after"), **more: Any
+    loaded: Any, removed: dict[live.Side, Any], prompt: str, tokens: int, **more: Any
 ) -> Generator[live.Event, None, None]:
     """`live.replies`, but for the two prompts."""
     if prompt == MARKDOWN_PROMPT:
-        for side in sides:
+        for side in removed:
             yield live.Piece(side, MARKDOWN_REPLY)
             yield live.Outcome(side, MARKDOWN_REPLY, 1, True, 0.0, False, "", 0.0)
         return
     one = object()
     writing.append(one)
     try:
-        for event in real_replies(loaded, mask, prompt, tokens, sides=sides, **more):
+        for event in real_replies(loaded, removed, prompt, tokens, **more):
             if len(writing) > 1:
                 sys.stderr.write(f"{MET}\n")
                 sys.stderr.flush()

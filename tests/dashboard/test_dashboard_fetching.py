@@ -120,7 +120,7 @@ def test_other_models_answer_other_sessions_meanwhile(hub, line, folder):
     other = click(page(str(folder)))
     assert answered(other)
     with live.POOL.use(live.DEMO) as entry:
-        said = list(live.replies(entry.loaded, np.arange(3), "Hello", 2))
+        said = list(live.replies(entry.loaded, {"before": np.arange(0), "after": np.arange(3)}, "Hello", 2))
     assert sum(isinstance(event, live.Outcome) for event in said) == 2
     assert downloads.DOWNLOADS.under_way()
     assert fetching_bytes(other)  # every session sees it, and may stop it

@@ -48,8 +48,14 @@ def masks(loaded):
     return np.arange(0, half), np.arange(half, loaded.rows.n_rows)
 
 
+def edited(mask):
+    return {"before": mask[:0], "after": mask}
+
+
 def texts(loaded, mask):
-    outcomes = [event for event in live.replies(loaded, mask, PROMPT, LENGTH) if isinstance(event, live.Outcome)]
+    outcomes = [
+        event for event in live.replies(loaded, edited(mask), PROMPT, LENGTH) if isinstance(event, live.Outcome)
+    ]
     return {outcome.side: outcome.text for outcome in outcomes}
 
 
@@ -58,7 +64,7 @@ def test_both_replies_are_those_of_batch_generation(loaded):
     from engine.measures.generation import generate_batch
 
     mask, _ = masks(loaded)
-    events = list(live.replies(loaded, mask, PROMPT, LENGTH))
+    events = list(live.replies(loaded, edited(mask), PROMPT, LENGTH))
     outcomes = [event for event in events if isinstance(event, live.Outcome)]
     assert [outcome.side for outcome in outcomes] == ["before", "after"]
     (before,) = generate_batch(loaded, [PROMPT], LENGTH)
@@ -77,7 +83,7 @@ def test_both_replies_are_those_of_batch_generation(loaded):
 def test_a_stopped_edit_leaves_weights_and_lock_as_they_were(loaded, events_seen):
     before = weights(loaded)
     mask, _ = masks(loaded)
-    with closing(live.replies(loaded, mask, PROMPT, LENGTH)) as events:
+    with closing(live.replies(loaded, edited(mask), PROMPT, LENGTH)) as events:
         for _ in range(events_seen):
             next(events)
     assert same_weights(loaded, before)
@@ -99,7 +105,7 @@ def test_a_small_model_writes_on_one_thread_and_the_setting_comes_back(loaded):
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        with closing(live.replies(loaded, mask, PROMPT, LENGTH)) as events:
+        with closing(live.replies(loaded, edited(mask), PROMPT, LENGTH)) as events:
             next(events)
             assert torch.get_num_threads() == 1
         assert torch.get_num_threads() == 2
@@ -113,8 +119,8 @@ def test_the_setting_of_threads_comes_back_when_sessions_overlap(loaded):
     torch.set_num_threads(2)
     found = []
     try:
-        with closing(live.replies(loaded, masks(loaded)[0], PROMPT, LENGTH)) as second:
-            with closing(live.replies(loaded, masks(loaded)[1], PROMPT, LENGTH)) as first:
+        with closing(live.replies(loaded, edited(masks(loaded)[0]), PROMPT, LENGTH)) as second:
+            with closing(live.replies(loaded, edited(masks(loaded)[1]), PROMPT, LENGTH)) as first:
                 next(first)
                 next(second)
             next(second)
@@ -132,7 +138,7 @@ def test_nothing_is_left_when_the_reader_fails(loaded):
     mask, _ = masks(loaded)
 
     def read_until_interrupted():
-        with closing(live.replies(loaded, mask, PROMPT, LENGTH)) as events:
+        with closing(live.replies(loaded, edited(mask), PROMPT, LENGTH)) as events:
             for event in events:
                 if isinstance(event, live.Piece) and event.side == "after":
                     raise KeyboardInterrupt
@@ -151,7 +157,7 @@ def test_sessions_write_at_once_and_never_see_each_others_mask(loaded):
     def session(name, mask, rounds=6):
         for _ in range(rounds):
             outcomes = {}
-            for event in live.replies(loaded, mask, PROMPT, LENGTH):
+            for event in live.replies(loaded, edited(mask), PROMPT, LENGTH):
                 order.append(name)
                 if isinstance(event, live.Outcome):
                     outcomes[event.side] = event.text
@@ -192,14 +198,14 @@ def test_a_session_that_has_to_wait_is_told_and_may_give_up(loaded, monkeypatch)
         raise Stopped
 
     with pytest.raises(Stopped):
-        list(live.replies(loaded, mask, PROMPT, LENGTH, on_wait=give_up))
+        list(live.replies(loaded, edited(mask), PROMPT, LENGTH, on_wait=give_up))
     waits = []
 
     def let_go(seconds):
         waits.append(seconds)
         release.set()
 
-    events = list(live.replies(loaded, mask, PROMPT, LENGTH, on_wait=let_go))
+    events = list(live.replies(loaded, edited(mask), PROMPT, LENGTH, on_wait=let_go))
     holder.join(60)
     assert waits
     assert {event.side: event.text for event in events if isinstance(event, live.Outcome)} == alone
@@ -212,7 +218,7 @@ def test_three_sides_are_one_batch(loaded):
     )
     mask, control = masks(loaded)
     try:
-        events = list(live.replies(loaded, mask, PROMPT, LENGTH, sides=live.SIDES, control=control))
+        events = list(live.replies(loaded, edited(mask) | {"control": control}, PROMPT, LENGTH))
     finally:
         handle.remove()
     ended = {event.side: event for event in events if isinstance(event, live.Outcome)}

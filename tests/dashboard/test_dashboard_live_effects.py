@@ -11,7 +11,7 @@ import pytest
 from app_pages import run_page
 from streamlit.testing.v1 import AppTest
 
-from dashboard.chat import edits, effects, live, trial, tries, writing
+from dashboard.chat import edits, effects, live, shipped_effects, trial, tries, writing
 from dashboard.pages.live import settings as live_settings
 from dashboard.state import shipped
 from engine.edits.contrasts import Contrast, refusal_mask
@@ -33,6 +33,12 @@ SPEC = {
 GRID_SPEC = SPEC | {"judge": "embedded", "judge_version": "1", "reply_tokens": 20, "benign_limit": 0.1}
 N, LAM = 40, 0.5
 CELLS = {0.01: (0.6, 0.05), 0.05: (0.1, 0.0), 0.1: (0.7, 0.2)}  # k -> malign, benign; as it is 0.3 and 0.05
+
+
+@pytest.fixture(autouse=True)
+def nothing_recorded(monkeypatch):
+    """Everything is measured here."""
+    monkeypatch.setattr(shipped_effects, "FILES", {})
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,8 @@ import yaml
 
 from dashboard.charts import curves, series
 from dashboard.charts.findings import trust
-from dashboard.site import build as site_build, effects
+from dashboard.chat import shipped_effects as effects
+from dashboard.site import build as site_build
 from dashboard.state import results, shipped
 from engine.cli import build_parser, main
 from engine.edits.effect import BROKEN, READABLE
@@ -99,9 +100,9 @@ def test_the_record_has_every_offered_edit_measured_as_the_gate_asks(tmp_path, m
         elif not one["why"]:  # broken: nothing was asked
             assert one["nats"][1] - one["nats"][0] > math.log(BROKEN)
     assert {bool(one["why"]) for one in record["effects"].values()} == {True, False}
-    monkeypatch.setattr(effects, "FILE", tmp_path / "effects.json")
+    monkeypatch.setitem(effects.FILES, "demo", tmp_path / "effects.json")
     for change in ({"weights": "0" * 64}, {"about": record["about"] | {"judge of the shipped prompts": "another 1"}}):
-        effects.FILE.write_text(json.dumps(record | change))
+        effects.FILES["demo"].write_text(json.dumps(record | change))
         assert effects.recorded()["effects"] == {}
 
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from browser_pages import MODEL_TIMEOUT_MS, TIMEOUT_MS
 
+from dashboard.chat import shipped_effects as effects
 from dashboard.chat.edits import DOMAINS
-from dashboard.site import build as site_build, effects
+from dashboard.site import build as site_build
 from dashboard.state import results, shipped
 from engine.edits.effect import BROKEN
 

@@ -11,10 +11,12 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard.chat import fetching, live, opening, stamps, writing
 from dashboard.chat.tries import Request, Try
 from dashboard.pages.live import (
+    break_it,
     cards as live_cards,
     history as live_history,
     many as live_many,
     panels as live_panels,
+    rounds,
     settings as live_settings,
 )
 from dashboard.pages.live.cards import Cards
@@ -32,7 +34,7 @@ HOW_TO_READ = (
     "layers zeroed. The margin is what the model leans to as its reply begins: above 0 to refusing, below 0 to "
     "answering."
 )
-ONE, MANY = "One prompt", "Many at once"
+ONE, MANY, BREAK = "One prompt", "Many at once", "Break it"
 POLL_S = 1.0
 _KEY = "live"  # of what waits for a download
 _LAST_REQUEST = "live-request"  # session state: the settings of the last script run
@@ -56,21 +58,23 @@ def render() -> None:
     st.html(_STYLE + live_cards.STYLE)
     with st.container(horizontal=True, vertical_alignment="center", key="live-head"):
         st.title("Live edit", anchor=False, help=HOW_TO_READ)
-        view = selection.switch("View", (ONE, MANY), "live_view", default=ONE)
+        view = selection.switch("View", (ONE, MANY, BREAK), "live_view", default=ONE)
         head = st.container(horizontal=True, vertical_alignment="center", width="stretch")
     ask, chips = st.container(key="live-ask"), st.empty()
     status, stop, bars = st.empty(), st.empty(), st.empty()
     shown, bar, below = st.container(), st.container(border=True, key="live-bar"), st.container()
-    if view == ONE:
+    if view != MANY:
         chips = chips.container(horizontal=True, key="live-chips", gap="small")
     try:
-        chosen = live_settings.chosen(Places(head, ask, chips, bar), many=live_many.BUTTON if view == MANY else "")
+        places = Places(head, ask, chips, bar)
+        chosen = live_settings.chosen(places, many=live_many.BUTTON if view == MANY else "", walk=view == BREAK)
     except InputError as error:
         with shown:
             layout.problem(error)
         return
-    if view == MANY:
-        live_many.show(chosen, live_many.Places(status, stop, bars, shown, below))
+    if view != ONE:
+        shows = live_many.show if view == MANY else break_it.show
+        shows(chosen, rounds.Places(status, stop, bars, shown, below))
         return
     _one(chosen, status, stop, bars, shown, below)
     live_history.section()
@@ -148,7 +152,8 @@ def _wanted(request: Request, last: Try | None, chosen: Chosen) -> tuple[live.Si
         return ()
     if last is not None and last.about(request):
         return last.missing(request)
-    return request.sides if chosen.at_once else ()
+    same = before is not None and before.model == request.model  # another model is run when somebody asks for it
+    return request.sides if chosen.at_once and same else ()
 
 
 def _sides(request: Request, last: Try | None) -> tuple[live.Side, ...]:

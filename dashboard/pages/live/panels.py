@@ -8,10 +8,11 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard.chat import marked, stamps
 from dashboard.chat.live import Outcome, Side
 from dashboard.chat.marked import Span
-from dashboard.chat.tries import Try
+from dashboard.chat.tries import TITLES, Try
 from dashboard.pages.live import settings as live_settings
 from dashboard.pages.live.cards import LEAST_SCALE, Cards
-from dashboard.show import layout
+from dashboard.show import layout, share
+from dashboard.state import shipped
 
 _SHADES = {
     live_settings.PLAIN: "",
@@ -33,6 +34,13 @@ def show(last: Try, status: DeltaGenerator, cards: Cards, below: DeltaGenerator,
         if not last.problem:
             _told(last, cards.sides)
         if last.outcomes:
+            columns = [
+                share.Column(TITLES[side], *stamps.chip(last.stamp(last.outcomes[side])), last.outcomes[side].text)
+                for side in cards.sides
+                if side in last.outcomes
+            ]
+            edit = f"{last.request.edit.describe()}; {shipped.title_of(last.request.model)}"
+            share.offer(last.request.prompt, columns, edit)
             layout.footnote(_UNDERLINED + _SHADES[shade], stamps.explained(last.reference))
 
 

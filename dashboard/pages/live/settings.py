@@ -54,8 +54,9 @@ class Chosen:
         return bool(self.request.model and self.request.edit.selector)
 
 
-def chosen(places: Places, *, many: str = "") -> Chosen:
-    """What is chosen. many: the button of a page without a prompt of its own, "" for one with it.
+def chosen(places: Places, *, many: str = "", walk: bool = False) -> Chosen:
+    """What is chosen. many: the button of a page without a prompt of its own, "" for one with it. walk: the edits are
+    all orders and rates of a selector.
 
     `InputError` where there is no model to run.
     """
@@ -65,16 +66,19 @@ def chosen(places: Places, *, many: str = "") -> Chosen:
     with places.bar:
         wide, narrow = st.columns([6, 1], vertical_alignment="center")
         with narrow.popover("More", icon=":material/tune:", width="stretch"):
-            mode = selection.switch("What to do", (INSTALL, REMOVE), "mode", default=_mode_of(model_id))
+            mode = REMOVE if walk else selection.switch(
+                "What to do", (INSTALL, REMOVE), "mode", default=_mode_of(model_id)
+            )  # fmt: skip
             length = selection.pick("Reply, tokens at most", LENGTHS, "length", default=LENGTH)
-            shade, at_once, seed = _options()
+            quick = mode == REMOVE and model_id in shipped.TITLES
+            shade, at_once, seed = (PLAIN, False, None) if walk else _options(at_once=quick)
         if model_id in shipped.TITLES and not shipped.model_is_there(model_id):
             raise InputError(
                 "the shipped model is missing; choose another model, or rebuild it with `python -m precomputed.recipe`"
             )
         with wide:
             if mode == REMOVE:
-                edit = _rate(model_id, first.edit if first else None)
+                edit = _rate(model_id, first.edit if first else None, walk=walk)
             else:
                 edit = _refusal() if model_id == live.DEMO else own_run.settings(model_id)
         if model_id == live.DEMO:
@@ -126,7 +130,7 @@ def _ask(title: str) -> None:
     st.session_state["edit_model"] = title
 
 
-def _options() -> tuple[str, bool, int | None]:
+def _options(*, at_once: bool) -> tuple[str, bool, int | None]:
     shade = selection.switch(
         "Shade tokens by", SHADES, "shade", default=LIKELY,
         help_text="Probability: how little the model as it is expected a token. Margin: how far the model leaned to "
@@ -140,7 +144,7 @@ def _options() -> tuple[str, bool, int | None]:
     seeds = RefusalPlan.control_seeds
     seed = selection.switch("Seed of the control", seeds, "control_seed", default=seeds[0]) if control else None
     at_once = selection.toggle(
-        "Run on every change", "at_once",
+        "Run on every change", "at_once", default=at_once,
         help_text="Moving a slider or choosing another prompt removes the new rows and replies at once.",
     )  # fmt: skip
     return shade, at_once, seed
@@ -244,8 +248,8 @@ def _run_key(model_id: str) -> str:
     return "rank_own_run" if model_id in shipped.TITLES else "rank_run"
 
 
-def _rate(model_id: str, first: edits.Edit | None) -> edits.Edit:
-    """first: what the settings begin with, where it is an edit by rate."""
+def _rate(model_id: str, first: edits.Edit | None, *, walk: bool = False) -> edits.Edit:
+    """first: what the settings begin with, where it is an edit by rate. walk: neither order nor rate is asked for."""
     begin = first if first and first.order else edits.Edit("language model", "", order="lerf", rate=0.3)
     columns, scored = st.columns(3), model_id == live.DEMO or shipped.scored_folder(model_id) is not None
     key = _run_key(model_id)
@@ -255,12 +259,15 @@ def _rate(model_id: str, first: edits.Edit | None) -> edits.Edit:
             "Selector", edits.ranking_selectors(folder, model_id), "rank_selector", default=begin.selector,
             title=palette.title,
         )  # fmt: skip
-    with columns[1]:
+    order, rate = series.ORDER_TITLES[begin.order], 0.0
+    if not walk:
         order = selection.switch(
-            "Order", ("LeRF", "MoRF"), "rank_order", default=series.ORDER_TITLES[begin.order],
+            "Order", ("LeRF", "MoRF"), "rank_order", default=order, place=columns[1],
             help_text="LeRF removes the rows with the lowest scores, MoRF those with the highest.",
         )  # fmt: skip
-    rate = selection.pick("Rows removed", edits.RATES, "rate", default=begin.rate, title=formats.rate, place=columns[2])
+        rate = selection.pick(
+            "Rows removed", edits.RATES, "rate", default=begin.rate, title=formats.rate, place=columns[2]
+        )
     run = ""
     if folder or not scored:  # those of a shipped model are shipped, but for a run that was handed over
         run = selection.text(
@@ -270,4 +277,4 @@ def _rate(model_id: str, first: edits.Edit | None) -> edits.Edit:
         )  # fmt: skip
         if not run and not scored:
             offer.scores(model_id, selector)
-    return edits.Edit("language model", selector, order=order.lower(), rate=rate, run=run)
+    return edits.Edit("language model", selector, order="" if walk else order.lower(), rate=rate, run=run)

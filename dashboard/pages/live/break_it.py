@@ -1,0 +1,143 @@
+"""Live edit, Break it: one prompt while more and more rows go, least relevant first beside most relevant first."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from dashboard.charts import formats, palette
+from dashboard.charts.series import ORDER_TITLES
+from dashboard.chat import marked, stamps, walk
+from dashboard.chat.tries import Request
+from dashboard.chat.walk import Step
+from dashboard.pages.live import rounds
+from dashboard.pages.live.settings import Chosen
+from dashboard.show import layout, share
+from dashboard.state import shipped
+
+if TYPE_CHECKING:
+    from streamlit.delta_generator import DeltaGenerator
+
+    from dashboard.chat.live import Entry
+    from engine.measures.fluency import Reference
+
+_KEY = "live-walk"
+_HINT = (
+    f"One prompt, {2 * len(walk.WALKED)} edits: the rows that a selector calls least relevant go first beside those "
+    f"that it calls most relevant, up to {walk.WALKED[-1]:.0%} of all. Write a prompt and press Enter."
+)
+_HEADS = {"lerf": "Least relevant first", "morf": "Most relevant first"}
+_DRAWN_EVERY_S = 0.1
+_STYLE = """<style>
+.sa-walk{display:grid;grid-template-columns:max-content 1fr 1fr;gap:.3rem .7rem;align-items:stretch}
+.sa-walk>[role=row]{display:contents}
+.sa-walk [role=rowheader],.sa-walk [role=columnheader]{font-weight:600;align-self:center}
+.sa-step{border-left:.35rem solid rgba(128,128,128,.3);padding:.15rem .55rem;border-radius:.3rem;font-size:.95rem;
+  line-height:1.35;overflow-wrap:anywhere;background:rgba(128,128,128,.08)}
+.sa-step b{letter-spacing:.04em;font-size:.8rem;color:#fff;border-radius:.25rem;padding:.05rem .35rem}
+.sa-whole{grid-column:span 2}
+.sa-step small{opacity:.85;margin-left:.4rem}
+.sa-step p{margin:.15rem 0 0;white-space:pre-wrap;unicode-bidi:isolate;display:-webkit-box;-webkit-line-clamp:2;
+  -webkit-box-orient:vertical;overflow:hidden}
+.sa-step:hover p,.sa-step:focus p{-webkit-line-clamp:none}
+@media (max-width:640px){.sa-walk [role=columnheader]{font-size:.8rem}.sa-step{font-size:.85rem}
+  .sa-step small{display:block;margin:0}}
+</style>"""
+
+
+@dataclass
+class Walk(rounds.Round):
+    """The prompt under every step."""
+
+    steps: dict[str, Step] = field(default_factory=dict)
+    reference: Reference | None = None
+
+
+def show(chosen: Chosen, places: rounds.Places) -> None:
+    """The table of replies."""
+    edit = replace(chosen.request.edit, order="", rate=0.0)
+    request = replace(chosen.request, edit=edit, margins=False, control_seed=None)
+    possible = replace(chosen, pressed=chosen.pressed and bool(request.prompt))
+    rounds.show(_KEY, possible, request, places, _begin, _write, _draw, _below, _HINT)
+
+
+def _begin(request: Request) -> Walk:
+    return Walk(request, steps=walk.steps(request.edit.selector, request.edit.run))
+
+
+def _write(now: Walk, entry: Entry, status: DeltaGenerator, drawn: DeltaGenerator) -> None:
+    waiting, latest = layout.queued_in(status), 0.0
+    request = now.request
+    for _ in walk.write(now.steps, entry, request.prompt, request.reply_tokens, layout.progress_in(status), waiting):
+        if time.monotonic() - latest > _DRAWN_EVERY_S:
+            _draw(now, drawn)
+            latest = time.monotonic()
+    _draw(now, drawn)
+
+    def comparing() -> None:
+        status.caption("Once for this model: its own replies to the example prompts …")
+
+    now.reference = stamps.reference_of(entry, comparing, waiting)
+
+
+def _draw(now: Walk, drawn: DeltaGenerator) -> None:
+    rows = [
+        f'<span role="rowheader">{formats.rate(rate)}</span>'
+        + "".join(_cell(now.steps[walk.name_of(order, rate)], now.reference) for order in walk.ORDERS)
+        for rate in walk.WALKED
+    ]
+    heads = "".join(
+        f'<span role="columnheader">{head} ({ORDER_TITLES[order]})</span>' for order, head in _HEADS.items()
+    )
+    whole = _cell(now.steps[walk.WHOLE], now.reference, " sa-whole")
+    lines = [
+        f'<span role="columnheader">Removed</span>{heads}',
+        f'<span role="rowheader">none</span>{whole}',
+        *rows,
+    ]
+    body = "".join(f'<div role="row">{line}</div>' for line in lines)
+    drawn.html(f'{_STYLE}<div class="sa-walk" role="table" aria-label="Replies as rows are removed">{body}</div>')
+
+
+def _cell(step: Step, reference: Reference | None, more: str = "") -> str:
+    if step.withheld:
+        return (
+            f'<div role="cell" class="sa-step"><small>Not shown: {marked.as_html(_short(step.withheld))}</small></div>'
+        )
+    look = stamps.LOOKS.get(stamp := step.stamp(reference))
+    chip = f'<b style="background:{look.colour}">{look.icon} {stamp}</b>' if look else "…"
+    edge = f' style="border-color:{look.colour}"' if look else ""
+    told = "" if step.nats is None else f"<small>perplexity {formats.perplexity(step.nats[1])}</small>"
+    text = marked.as_html(step.text)
+    return f'<div role="cell" tabindex="0" class="sa-step{more}"{edge}>{chip}{told}<p>{text}</p></div>'
+
+
+def _short(why: str) -> str:
+    """Why a step is not answered, without what was asked and what to do instead."""
+    return why.partition(" (")[0]
+
+
+def _below(last: Walk) -> None:
+    request = last.request
+    if found := walk.finding(last.steps, last.reference):
+        st.markdown(f"**{palette.title(request.edit.selector)}**: {found}")
+    rate = walk.telling(last.steps, last.reference)
+    heads = {walk.WHOLE: "As it is"} | {
+        walk.name_of(order, rate): f"{formats.rate(rate)} removed, {_HEADS[order].lower()}" for order in walk.ORDERS
+    }
+    shown = {head: last.steps[name] for name, head in heads.items()}
+    columns = [
+        share.Column(head, *stamps.chip(stamp), one.text)
+        for head, one in shown.items()
+        if (stamp := one.stamp(last.reference))
+    ]
+    name = palette.title(request.edit.selector)
+    share.offer(request.prompt, columns, f"Rows of {shipped.title_of(request.model)} removed by {name}")
+    layout.footnote(
+        "Perplexity: of text, under the edit. Replies are kept for as long as the model is in memory. None is shown "
+        "under an edit that lowers refusal of risk prompts.",
+        stamps.explained(last.reference),
+    )
