@@ -101,9 +101,7 @@ def test_the_table_says_which_order_breaks_first(entry: live.Entry, folder: str)
     (line,) = (one.value for one in app.markdown if "least relevant rows first" in one.value)
     assert "first the reply is broken at none of the shares up to 30%; with the most" in line
     assert line.endswith("it breaks first at 10%.")
-    app.selectbox(key="rank_selector").set_value(
-        "Weight norm"
-    ).run()  # once there is a round, a change asks for the next
+    app.selectbox(key="rank_selector").set_value("weight_norm").run()  # a change asks for the next round
     assert app.session_state["live-walk-shown"].request.edit.selector == "weight_norm"
     assert len(told(app, "sa-step")) == 1 + 2 * len(walk.WALKED)
 
