@@ -18,6 +18,7 @@ _TITLE_Y = 0.95
 _FEW_RATES, _SMALL_RATE = 9, 0.02  # so few rates, the first of them so small, are drawn in even steps
 _RATES_AXIS = axes.titled("rows removed", tickformat=".0%", tick0=0, nticks=10, tickangle=0)
 _STAYS = {"marker": {"opacity": 1.0}}  # what was not clicked, beside what was
+DESTROYED = "destroyed"  # what the zone above the axis is called
 ORDER_HEADINGS = {
     "lerf": ("LeRF: lowest scores go first", "a good selector stays low"),
     "morf": ("MoRF: highest scores go first", "a good selector shoots up"),
@@ -67,11 +68,7 @@ def curves(
     figure = go.Figure(traces, {**looks, "xaxis": _RATES_AXIS, "yaxis": scale})
     top = float(scale["range"][1])
     if max(ceilings, default=top) > top:
-        text = (
-            "at or above the ceiling"
-            if limit is None
-            else f"destroyed: perplexity above {formats.perplexity(saturated or 0)}"
-        )
+        text = "at or above the ceiling" if limit is None else DESTROYED
         top = ceiling_band(figure, text, spread=limit is not None)
     _not_finite(figure, rows, top)
     rates = sorted(set(rows["rate"]))

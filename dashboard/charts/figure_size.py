@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 BASE_PX, TITLE_PX, NOTE_PX, CELL_PX = 12, 15, 11, 10
 STAGE, STAGE_LEAST_PX = 2.0, 24  # how much larger figures are on stage, and their smallest type
 _TITLE_ROOM_PX = 40  # of the margins that figures are made with: one line of title and one below it
+_STAGE_STEPS = 4  # labels of steps that have room beside each other at that size
 _STAGE_ROWS = 18  # of a matrix, in which numbers of that size have room in a window of 800 px
 _LEADING_ZERO = re.compile(r"^([−-]?)0\.(?=\d)")
 _ONE_LINE = re.compile("(?:<br>)+(?=<sub>)")
@@ -38,6 +39,9 @@ def sized(figure: go.Figure, scale: float = 1.0, least_px: float = 0.0) -> go.Fi
         if axis.nticks and scale > 1:
             axis.nticks = max(3, round(axis.nticks / (1.25 * scale)))  # larger labels leave room for fewer
         _grow(axis.title, ("standoff",), scale)
+        if axis.type == "category" and scale > 1 and len(axis.tickvals or ()) > _STAGE_STEPS:
+            last = len(axis.ticktext) - 1
+            axis.ticktext = [text if (last - place) % 2 == 0 else "" for place, text in enumerate(axis.ticktext)]
         if axis.ticktext is not None:
             axis.ticktext = [_second_line(str(text), px(CELL_PX)) for text in axis.ticktext]
     notes = layout.to_plotly_json().get("annotations", [])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import plotly.graph_objects as go
 import polars as pl
 import streamlit as st
 
@@ -142,7 +143,8 @@ def _curves_tab(picked: sources.Source, drawn: Drawn, orders: list[str], relativ
         )
         for order in orders
     }  # fmt: skip
-    clickable = point.clickable(picked)
+    clickable, limit = point.clickable(picked), drawn.curves.saturated_above
+    zone = "" if limit is None else f"; {curve_chart.DESTROYED}: perplexity above {formats.perplexity(limit)}"
     with picked.stage:
         point.show(picked, point.clicked(figures) if clickable else [], zeroed=zeroed)
     with picked.hero():
@@ -151,8 +153,12 @@ def _curves_tab(picked: sources.Source, drawn: Drawn, orders: list[str], relativ
                 tools.show(
                     figure, f"{tools.file_name(drawn.model)}-{order}", key=point.key_of(order), clickable=clickable,
                     finding=findings.curve(drawn.points, order, shift=curve_chart.subtracted(unmasked, relative)),
-                    below=f"{done}; ".join(curve_chart.ORDER_HEADINGS[order]), hero=True,
+                    below=f"{done}; ".join(curve_chart.ORDER_HEADINGS[order]) + zone * _has_zone(figure), hero=True,
                 )  # fmt: skip
+
+
+def _has_zone(figure: go.Figure) -> bool:
+    return any(note.text == curve_chart.DESTROYED for note in figure.layout.annotations)
 
 
 def _gap_tab(picked: sources.Source, drawn: Drawn) -> None:
