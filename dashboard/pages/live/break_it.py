@@ -111,7 +111,7 @@ def _cell(step: Step, reference: Reference | None, more: str = "") -> str:
     chip = f'<b style="background:{look.colour}">{look.icon} {stamp}</b>' if look else "…"
     edge = f' style="border-color:{look.colour}"' if look else ""
     told = "" if step.nats is None else f"<small>perplexity {formats.perplexity(step.nats[1])}</small>"
-    text = marked.as_html(step.text)
+    text = marked.as_html(step.text.strip())
     return f'<div role="cell" tabindex="0" class="sa-step{more}"{edge}>{chip}{told}<p>{text}</p></div>'
 
 
@@ -130,7 +130,7 @@ def _below(last: Walk) -> None:
     }
     shown = {head: last.steps[name] for name, head in heads.items()}
     columns = [
-        share.Column(head, *stamps.chip(stamp), one.text)
+        share.Column(head, *stamps.chip(stamp), one.text.strip())
         for head, one in shown.items()
         if (stamp := one.stamp(last.reference))
     ]
