@@ -217,18 +217,8 @@ PAIRS = {
 def test_pairs_that_are_none(name, tiny_llama, tmp_path, capfd):
     file = tmp_path / "pairs.jsonl"
     file.write_text(PAIRS[name], encoding="utf-8")
-    words = (
-        "refusal",
-        "calibrate",
-        tiny_llama.id,
-        "--pairs",
-        file,
-        "--store",
-        tmp_path / "store",
-        "--selectors",
-        "random",
-    )
-    refused(capfd, *words)
+    words = ("refusal", "calibrate", tiny_llama.id, "--pairs", file, "--store", tmp_path / "store")
+    refused(capfd, *words, "--selectors", "random")
 
 
 REPLIES = {

@@ -246,11 +246,7 @@ def a_card(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 def card(wide: Path, **more: Any) -> Estimate:
-    return estimate(load_sketch(str(wide), dtype="bfloat16"), *fits_module_plans(), **more)
-
-
-def fits_module_plans() -> tuple[AuditPlan, RefusalPlan]:
-    return AuditPlan(), RefusalPlan()
+    return estimate(load_sketch(str(wide), dtype="bfloat16"), AuditPlan(), RefusalPlan(), **more)
 
 
 @pytest.mark.long
@@ -286,7 +282,7 @@ def test_doctors_verdict_follows_the_memory_that_is_free(
 
 
 def test_removed_rows_stay_beside_the_weights_on_the_host_only(wide: Path, a_card: Callable[[float], None]) -> None:
-    here = estimate(load_sketch(str(wide), device="cpu", dtype="bfloat16"), *fits_module_plans(), ["sweep"])
+    here = estimate(load_sketch(str(wide), device="cpu", dtype="bfloat16"), AuditPlan(), RefusalPlan(), ["sweep"])
     a_card(1)
     there = card(wide, stages=["sweep"])
     (one,), (other,) = here.work, there.work

@@ -307,13 +307,6 @@ def test_wrong_edits_are_one_line(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_contrast_of_other_weights_is_refused(tiny_llama: LoadedModel, tmp_path: Path) -> None:
-    other = load_tiny("llama", tmp_path / "other", seed=5)
-    file = contrast_file(other, tmp_path)
-    cell = ["--contrast", str(file), "--selector", "lrp", "--domain", "crime", "--lambda", "0.5", "--k", "5%"]
-    assert main(["export", tiny_llama.id, *cell, "--out", str(tmp_path / "out")]) == 2
-
-
 def test_a_record_of_another_edit_is_refused(tmp_path: Path) -> None:
     (tmp_path / "record.json").write_text('{"k": 0.02}')
     spec = {"selector": "lrp", "domain": "hate", "lambda": 0.5, "k": 0.05}

@@ -57,7 +57,7 @@ CHANNELS = (
 REFUSAL, ANSWER = "I'm sorry, but I can't help with that.", "The mill stands by the river."
 
 
-def templated(loaded: LoadedModel, template: str) -> LoadedModel:
+def templated(loaded: LoadedModel, template: str | None) -> LoadedModel:
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = template
     return dataclasses.replace(loaded, tokenizer=tokenizer, tokenizer_hash=template)
@@ -82,6 +82,8 @@ def end(loaded: LoadedModel, *prompt: Any, **how: Any) -> str:
         ("<think>Hm.</think>", ("Hm.", "", True)),
         ("<think>\nHm", ("Hm", "", False)),
         ("<think>", ("", "", False)),
+        (f"<|channel|>final<|message|>{ANSWER}", ("", ANSWER, True)),
+        ("Write <think> and then </think>.", ("", "Write <think> and then </think>.", True)),
         (f"[THINK]Hm.[/THINK]{ANSWER}", ("Hm.", ANSWER, True)),
         (
             f"<|channel|>analysis<|message|>Hm.<|channel|>final<|message|>{ANSWER}",
@@ -122,10 +124,13 @@ def test_prompts_of_both_modes(tiny_llama: LoadedModel) -> None:
     turns = ("cat", f"<think>Hm.</think>{ANSWER}", "mat")
     assert "Hm." not in end(qwen, turns) + end(r1, turns)
     assert end(r1, "cat") == "<think>\n"
-    with pytest.raises(InputError, match="begins the thinking part in any case"):
-        prompt_ids(r1.tokenizer, "cat", thinking=True)
-    with pytest.raises(InputError, match=r"enable_thinking changes nothing in it\); leave --thinking out"):
-        prompt_ids(templated(tiny_llama, CHANNELS).tokenizer, "cat", thinking=True)
+    for template, told in (
+        (R1, "begins the thinking part in any case"),
+        (CHANNELS, r"enable_thinking changes nothing in it\); leave --thinking out"),
+        (None, "no thinking mode"),
+    ):
+        with pytest.raises(InputError, match=told):
+            prompt_ids(templated(tiny_llama, template).tokenizer, "cat", thinking=True)
 
 
 # --- margins
