@@ -22,11 +22,6 @@ GUARD_TEMPLATE = (
     "{% for message in messages %}{{ message.role }}: {{ message.content | trim }}\n\n{% endfor %}"
     "<|eot_id|><|start_header_id|>assistant<|end_header_id|>"
 )
-# As Llama-Guard-3-1B's: a text without parts is left out without a word.
-PARTS_TEMPLATE = GUARD_TEMPLATE.replace(
-    "{{ message.content | trim }}",
-    "{% for part in message.content | selectattr('type', 'equalto', 'text') %}{{ part.text }}{% endfor %}",
-)
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}<|start_header_id|>{{ message.role }}<|end_header_id|>\n\n"
     "{{ message.content | trim }}<|eot_id|>{% endfor %}"

@@ -7,6 +7,7 @@ far from the near-linear initialisation, so that a wrong attribution rule shows.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -220,3 +221,11 @@ def text(documents: int = 40, seed: int = 0) -> str:
         picks = torch.randint(len(words), (12,), generator=generator).tolist()
         lines.append(" ".join(words[i] for i in picks).capitalize() + ".")
     return "\n\n".join(lines) + "\n"
+
+
+def in_float64(template: Any, family: str, seed: int = 3) -> Any:
+    """`template` around another tiny model in float64; norms of transformers still round to float32 inside."""
+    from engine.models.rows import row_index
+
+    model = tiny_model(family, seed=seed).double().requires_grad_(False)
+    return replace(template, model=model, rows=row_index(model), dtype="float64")

@@ -27,11 +27,6 @@ def made(tmp_path_factory):
     return write_judged(tmp_path_factory.mktemp("judged") / "two", more=("--halves",))
 
 
-@pytest.fixture(scope="module")
-def unlabelled(tmp_path_factory):
-    return write_judged(tmp_path_factory.mktemp("judged") / "bare", labels=False, judges=1)
-
-
 @pytest.fixture
 def found(made):
     return judged.read(made)

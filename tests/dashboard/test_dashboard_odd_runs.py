@@ -11,8 +11,8 @@ from typing import Any
 
 import polars as pl
 import pytest
+from app_pages import run_page
 from manifests import edited, resealed
-from streamlit.testing.v1 import AppTest
 from synthetic import add_table, stability, sweep, typed, verdicts, write_run
 
 from dashboard.pages.runs import catalogue, importing
@@ -192,12 +192,6 @@ def test_manifests_with_other_types(name: str, tmp_path: Path, capsys: pytest.Ca
         importing.import_folder(folder, tmp_path / "elsewhere", "mine")
 
 
-def page() -> None:
-    from dashboard.pages.runs.page import render
-
-    render()
-
-
 @pytest.fixture
 def top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path / "results"))
@@ -210,7 +204,7 @@ def test_names_that_are_no_unicode_are_shown_as_unreadable(top: Path, capsys: py
     runs = catalogue.listed(top)
     assert [(run.name, bool(run.problem)) for run in runs] == [("fine", False), ("run-??", True)]
     assert results.find_runs(top) == [top / "fine"]
-    app = AppTest.from_function(page, default_timeout=60).run()
+    app = run_page("runs")
     assert not app.exception
     assert any("the name of this folder" in warning.value for warning in app.warning)
     app.selectbox(key="kept_run").set_value("run-??").run()
@@ -236,7 +230,7 @@ def test_links_that_lead_back_show_a_run_once(top: Path) -> None:
     assert top / "fine" in results.find_runs(top)
     with pytest.raises(InputError):
         results.read_run(looped)
-    app = AppTest.from_function(page, default_timeout=60).run()
+    app = run_page("runs")
     assert not app.exception
 
 

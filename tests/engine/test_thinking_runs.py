@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import save_tiny, tiny_tokenizer
+from tiny_models import tiny_tokenizer
 
 from dashboard.state.provenance import describe_run
 from engine.commands.refusal.options import say_unjudged
@@ -226,11 +226,3 @@ def test_a_run_records_the_mode_and_counts(
         assert rates.malign.count == rates.benign.count == 0
         keys = {one.on_pairs(UNEDITED, pairs).key for one in (on, off, r1)}
         assert len(keys) == 3
-
-
-@pytest.fixture(scope="module")
-def switched(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint with a template like Qwen3's."""
-    folder = save_tiny("llama", tmp_path_factory.mktemp("switched"))
-    (folder / "chat_template.jinja").write_text(QWEN, encoding="utf-8")
-    return folder

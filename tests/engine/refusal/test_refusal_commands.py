@@ -16,7 +16,6 @@ from engine.edits.contrasts import load_contrasts
 from engine.records.hashing import file_sha256
 from engine.records.manifest import read_manifest
 
-CAST = Path(__file__).parents[4] / "shared" / "data" / "cast" / "condition_multiple.json"
 PROMPTS = ["--selectors", "lrp,random", "--domains", "hate,crime", "--pairs-per-domain", "4"]
 SCORES = ["--samples", "4", "--max-length", "32", "--reply-tokens", "8"]
 GRID = ["--lambdas", "0.5", "--ks", "1%,0.03", "--eval-samples", "2", "--eval-length", "64"]
