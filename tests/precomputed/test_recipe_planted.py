@@ -7,10 +7,7 @@ import torch
 from small_recipe import hooks
 
 from precomputed.recipe.data import windows
-from precomputed.recipe.planted import (
-    DroppedRows,
-    plant,
-)
+from precomputed.recipe.planted import DroppedRows, plant
 
 # --- rows that are dropped while it learns ---
 
