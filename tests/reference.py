@@ -6,8 +6,6 @@ Nothing here is shared with the engine but the row index and, for lrp, the rules
 their own reference values). The next-token loss is the one that transformers computes from `labels`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import math

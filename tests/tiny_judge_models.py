@@ -1,7 +1,5 @@
 """Language models as judges, of the size of a thumb: WildGuard's layout, Llama Guard's, and an instruction model's."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Sizes differ pairwise wherever the architecture allows it, so that a transposed 
 far from the near-linear initialisation, so that a wrong attribution rule shows.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -31,11 +29,8 @@ _GATED: dict[str, Any] = {
     "pad_token_id": 2, "bos_token_id": 0, "eos_token_id": 1,
 }  # fmt: skip
 _GEMMA: dict[str, Any] = {
-    **_GATED,
-    "query_pre_attn_scalar": 6,
-    "sliding_window": 9,
-    "layer_types": ["sliding_attention", "full_attention"],
-}
+    **_GATED, "query_pre_attn_scalar": 6, "sliding_window": 9, "layer_types": ["sliding_attention", "full_attention"],
+}  # fmt: skip
 # These take the head size from the hidden size, so their attention matrices are square.
 _SQUARE: dict[str, Any] = {
     **{key: value for key, value in _GATED.items() if key not in ("head_dim", "num_key_value_heads")},

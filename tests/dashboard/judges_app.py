@@ -1,7 +1,5 @@
 """The part Judges of the page Refusal as an AppTest."""
 
-from __future__ import annotations
-
 from app_pages import run_page, warnings_of  # noqa: F401
 
 

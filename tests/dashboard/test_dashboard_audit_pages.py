@@ -7,6 +7,7 @@ import pytest
 from app_pages import drawn_page as page, figures, warnings_of
 from made_up_audit import jaccard_of, pairs, rows_of, write_audit
 from synthetic import add_table, break_manifest
+from synthetic_refusal import write_refusal_run
 
 import precomputed
 from dashboard.charts import agreement, palette
@@ -123,10 +124,10 @@ def test_every_page_says_what_it_needs_where_nothing_is_there(name, part, nothin
 
 @pytest.mark.parametrize(("name", "part"), [*PAGES, ("overview", ""), ("curves", ""), ("refusal", "")])
 def test_missing_empty_and_damaged_folders_are_one_line_and_controls_stay(name, part, tmp_path):
-    folder = tmp_path / "run"
+    folder, write = tmp_path / "run", write_refusal_run if name == "refusal" else write_audit
     for made, said in (
         (lambda: None, "there is no folder"), (folder.mkdir, "holds no results"),
-        (lambda: break_manifest(write_audit(folder)), "manifest.json"),
+        (lambda: break_manifest(write(folder)), "manifest.json"),
     ):  # fmt: skip
         made()
         app = page(name, source="My results", folder=folder, part=part)

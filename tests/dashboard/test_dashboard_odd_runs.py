@@ -1,7 +1,5 @@
 """Run folders that are signed but odd: one line from the report and the import, "not whole" on Runs, no traceback."""
 
-from __future__ import annotations
-
 import io
 import math
 import os

@@ -154,12 +154,8 @@ def plant(folder):
         titles = {"wanda": f"Wanda{PLANT}", "own": PLANT}
         text = {"corpus": PLANT, "dataset": PLANT, "samples": 3, "max_length": 16}
         entry["spec"] = {
-            "evaluation": text,
-            "calibration": text,
-            "selector_titles": titles,
-            "pairs": PLANT,
-            PLANT: PLANT,
-        }
+            "evaluation": text, "calibration": text, "selector_titles": titles, "pairs": PLANT, PLANT: PLANT,
+        }  # fmt: skip
         entry["environment"] = everywhere(entry["environment"])
         entry["notes"] = [PLANT]
     manifest["model"] = {**manifest["model"], "id": MODEL["id"] + PLANT, "revision": PLANT}

@@ -1,7 +1,5 @@
 """Bad input for the command line, in this process: exit code 2 and one line, whatever is wrong."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import struct

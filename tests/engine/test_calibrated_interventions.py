@@ -1,7 +1,5 @@
 """Mean and resample, at rows, neurons and heads, against forward hooks written here, in float64; what keys say."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What is asked through a chat template: the prompt's words, in a turn of the user's, up to where the reply begins."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Algorithm 1 against a slow literal reimplementation, masks, files, and what is checked of them."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Windows and pairs: the right tokens from every source, the same ones every time, and lines for what is wrong."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Downstream tasks: prompts of local files against lm-eval's own, accuracies against a scorer written by hand."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Exported checkpoints: same bytes but for the removed rows, loaded by transformers alone, same replies."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Greedy generation: against transformers' `generate`, in batches, as a stream, under a mask."""
 
-from __future__ import annotations
-
 import dataclasses
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The way to a hub, tried against a small one on this machine: refusals, faults, and what the cache is for."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The embedded judge on replies of our own in nine kinds, of which half were not looked at while rules were written."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

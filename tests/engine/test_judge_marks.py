@@ -1,7 +1,5 @@
 """Which replies are marked instead of judged, and that the mark reaches tables, stored cells and commands."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The embedded judge's time grows with a reply's length, whatever repeats itself there: masked models repeat."""
 
-from __future__ import annotations
-
 import random
 import time
 

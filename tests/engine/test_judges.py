@@ -1,7 +1,5 @@
 """Judges by name, the classifier judge on a tiny model of its kind, and agreement by hand and by scipy."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Cohen's kappa and its interval: by counting pairs, against scikit-learn, at the ends, and by simulation."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 
 import numpy as np

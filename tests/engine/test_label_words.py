@@ -1,7 +1,5 @@
 """What labels mean: exact values after folding, their negations, and no guess at anything else."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

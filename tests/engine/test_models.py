@@ -1,7 +1,5 @@
 """Loading: the weights that were asked for, identified by their bytes, or one clear line."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """Repositories with pickles or adapters only: the right hint, from the hub too, before any weight is fetched."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Scores of one's own: every kind of file gives the same rows, what does not fit is one line, commands take a NAME."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

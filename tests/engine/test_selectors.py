@@ -1,7 +1,5 @@
 """Selectors against slow loops, and what holds for every selector in the registry."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

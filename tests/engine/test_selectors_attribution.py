@@ -1,7 +1,5 @@
 """The attribution machinery: integrated gradients against captum, relevance per prompt under padding."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The shelf beyond the paper's selectors: slow loops, what the numbers must mean, and passes that are shared."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

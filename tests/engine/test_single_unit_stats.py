@@ -1,7 +1,5 @@
 """Samples with equal chances, intervals of rank correlations, and bounds on what a sample missed: by simulation."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import cache

@@ -1,7 +1,5 @@
 """`--skip-first N`: the first N positions of each window are in no mean over tokens, and nothing else changes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

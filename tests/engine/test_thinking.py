@@ -1,7 +1,5 @@
 """Replies that think first: judged by what is said afterwards, kept whole, and unfinished where nothing is said."""
 
-from __future__ import annotations
-
 import threading
 from types import SimpleNamespace
 from typing import Any

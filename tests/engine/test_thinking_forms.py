@@ -1,7 +1,5 @@
 """Thinking parts in the forms that models write them: what is judged, what is unfinished, and what is only text."""
 
-from __future__ import annotations
-
 import pytest
 from tiny_models import tiny_tokenizer
 from tokenizers import AddedToken

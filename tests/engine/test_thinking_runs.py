@@ -1,7 +1,5 @@
 """Thinking on and off through templates written like Qwen3's and DeepSeek-R1's: prompts, margins, records, counts."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

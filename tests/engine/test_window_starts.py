@@ -1,7 +1,5 @@
 """Windows begin as the tokenizer begins a text: what stands before each is read, never predicted, and in no mean."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

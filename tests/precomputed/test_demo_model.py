@@ -1,7 +1,5 @@
 """The shipped model and its text, as they lie in the repository."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

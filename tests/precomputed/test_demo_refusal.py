@@ -1,7 +1,5 @@
 """The shipped refusal results: complete, re-derivable from the shipped weights, and what the model was built for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

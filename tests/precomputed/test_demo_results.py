@@ -1,7 +1,5 @@
 """The shipped results belong to the shipped model, can be computed again, and show what the model was built for."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The recorded properties of both training seeds: whose they are, and that what they miss is known and said."""
 
-from __future__ import annotations
-
 import json
 
 import polars as pl

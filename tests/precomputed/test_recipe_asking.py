@@ -1,7 +1,5 @@
 """Hasty questions: words of the same how-to with at most one stray; prompts that lose no word that tells a side."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """What is written for the demo: prompt pairs, examples, instructions, tasks; and the replies that it is judged by."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

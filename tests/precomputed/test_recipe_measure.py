@@ -1,7 +1,5 @@
 """How the recipe states its margins."""
 
-from __future__ import annotations
-
 import pytest
 
 from precomputed.recipe import seeds

@@ -1,7 +1,5 @@
 """The planted neurons: rows that are dropped while they learn, where they fire, and what they say."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from small_recipe import hooks

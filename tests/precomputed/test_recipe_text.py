@@ -1,7 +1,5 @@
 """The texts of the town: every fact is that of town.toml, held-out words stay out, numbers add up."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """The two stages: what is packed into a batch, what the last stage may change, and that it leaves no hook."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

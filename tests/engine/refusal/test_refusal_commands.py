@@ -1,7 +1,5 @@
 """The stages from the command line: one after the other on the shipped model, on CAST, and their clear errors."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -55,11 +53,8 @@ def test_the_stages_build_on_each_other(
 
     selected = answer(["refusal", "select", *common, *GRID], capsys)["operating_points"]
     assert [(one["selector"], one["domain"]) for one in selected] == [
-        ("lrp", "hate"),
-        ("random", "hate"),
-        ("lrp", "crime"),
-        ("random", "crime"),
-    ]
+        ("lrp", "hate"), ("random", "hate"), ("lrp", "crime"), ("random", "crime"),
+    ]  # fmt: skip
     assert sum(generated) == after_sweep
 
     controlled = answer(["refusal", "control", *common, *GRID, *HELDOUT, "--seeds", "1,2"], capsys)
