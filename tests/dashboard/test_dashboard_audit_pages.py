@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 from app_pages import drawn_page as page, figures, warnings_of
 from made_up_audit import jaccard_of, pairs, rows_of, write_audit
+from relatives import relatives
 from synthetic import add_table, break_manifest
 from synthetic_refusal import write_refusal_run
 
@@ -122,8 +123,12 @@ def test_every_page_says_what_it_needs_where_nothing_is_there(name, part, nothin
     assert figures(app) == []
 
 
-@pytest.mark.parametrize(("name", "part"), [*PAGES, ("overview", ""), ("curves", ""), ("refusal", "")])
-def test_missing_empty_and_damaged_folders_are_one_line_and_controls_stay(name, part, tmp_path):
+OTHERS = [("overview", ""), ("curves", ""), ("refusal", "")]
+
+
+@pytest.mark.parametrize("of", relatives([*PAGES, *OTHERS], [("where", "Agreement"), *OTHERS]), ids="-".join)
+def test_missing_empty_and_damaged_folders_are_one_line_and_controls_stay(of, tmp_path):
+    name, part = of
     folder, write = tmp_path / "run", write_refusal_run if name == "refusal" else write_audit
     for made, said in (
         (lambda: None, "there is no folder"), (folder.mkdir, "holds no results"),

@@ -5,6 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from app_pages import warnings_of
+from relatives import relatives
 from streamlit.testing.v1 import AppTest
 from synthetic import SLOPES, UNMASKED_NLL, add_table, stability, sweep, verdicts, write_run
 
@@ -184,7 +185,7 @@ def test_missing_tables_are_told_and_the_rest_is_shown(tmp_path, monkeypatch):
     assert len(app.get("plotly_chart")) == 1
 
 
-@pytest.mark.parametrize("model", ["Llama-3.1-8B", "Gemma-3-12B"])
+@pytest.mark.parametrize("model", relatives(["Llama-3.1-8B", "Gemma-3-12B"], ["Gemma-3-12B"]))
 def test_published_models_open(model):
     app = page(source="Paper", model=model)
     told = warnings_of(app)

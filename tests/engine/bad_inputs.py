@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from engine.cli import main
+from engine.records.errors import InputError
 
 Refused = Callable[..., str]
 LONGEST = 1_500  # characters of a line
@@ -40,6 +41,14 @@ def refused(capfd: pytest.CaptureFixture[str], *words: object) -> str:
     assert any(mark in line for mark in marks), line
     assert line.isprintable(), repr(line)
     return line
+
+
+def error_of(action: Callable[[], object]) -> str:
+    """The one line of the `InputError` that an action ends in."""
+    with pytest.raises(InputError) as caught:
+        action()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
 def model_copy(saved: Path, place: Path) -> Path:

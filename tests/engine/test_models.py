@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from bad_inputs import error_of
 from safetensors.torch import load_file, save_file
 from tiny_models import FAMILIES, load_tiny, save_tiny, tiny_model, tiny_tokenizer
 
@@ -26,7 +27,6 @@ from engine.models.loading import (
     row_index,
 )
 from engine.models.numerics import numerics
-from engine.records.errors import InputError
 
 # pragma: allowlist nextline secret: made up
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -58,13 +58,6 @@ def edit_weights(folder: Path, edit: Callable[[dict[str, torch.Tensor]], object]
 
 def load(folder: Path, **options: Any) -> LoadedModel:
     return load_model(str(folder), **{"device": "cpu", **options})
-
-
-def error_of(action: Callable[[], object]) -> str:
-    with pytest.raises(InputError) as caught:
-        action()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 # What is loaded
