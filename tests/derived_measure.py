@@ -1,7 +1,5 @@
 """A measure that is made of another one's results, for tests of runners."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Files that no command may write over: those of others, and outputs of ours of each kind."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """GGUF files of tiny models, written with the package gguf as llama.cpp's conversion writes them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

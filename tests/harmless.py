@@ -1,7 +1,5 @@
 """The measured record of an edit that changes nothing, for tests of what is written and not of what an edit does."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from engine.edits.effect import Change, Effect

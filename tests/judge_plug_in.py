@@ -1,7 +1,5 @@
 """A judge of a package of its own: one file and one entry point."""
 
-from __future__ import annotations
-
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path

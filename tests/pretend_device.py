@@ -11,8 +11,6 @@ kernel that makes tensors of lists, which come from the host here. It has no fus
 function that keeps what such a kernel keeps.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

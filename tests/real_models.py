@@ -6,8 +6,6 @@ SELECTOR_AUDIT_REAL_MODELS names the folder for tests. Where it does not, and CI
 elsewhere they are skipped. About 300 MB, a minute.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

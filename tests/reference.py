@@ -6,8 +6,6 @@ Nothing here is shared with the engine but the row index and, for lrp, the rules
 their own reference values). The next-token loss is the one that transformers computes from `labels`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import math
@@ -285,3 +283,8 @@ def _root_mean_square(rows: RowIndex, windows: list[Outputs], skip: int) -> list
         tokens = [token for window in windows for token in window[layer.name][skip:-1].tolist()]
         scores += [math.sqrt(sum(token[i] ** 2 for token in tokens) / len(tokens)) for i in range(layer.rows)]
     return scores
+
+
+def close(scores: Any, expected: list[float]) -> None:
+    """float32 scores against Python floats: 1e-5 is a hundred roundings."""
+    torch.testing.assert_close(scores.double(), torch.tensor(expected, dtype=torch.float64), rtol=1e-5, atol=1e-7)

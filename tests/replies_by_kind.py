@@ -10,8 +10,6 @@ after. What the judge makes of replies that nobody thought of is told by the fir
 (seen, unseen half), then .53 and .33; after the rules were changed for the seen halves the unseen ones have .81, .75.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

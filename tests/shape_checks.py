@@ -5,8 +5,6 @@ imports neither. A function that raises is not checked: it says itself what is w
 array-likes that a function converts have no shape of their own and are not checked either.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Commands over several stores whose tables are to be those of one run, byte by byte."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -5,8 +5,6 @@ factor, an element-wise function f(x) is x times the constant f(x) / x, a norm i
 keeps its own derivative. Where norms stand and which layers have rotary positions is said per family here, not read.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """The words of a stage of `refusal`: of some options, those that it reads."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from engine.run.field_types import settings_of

@@ -1,7 +1,5 @@
 """What pip-audit's report comes to: found, none, and not looked up are three things."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

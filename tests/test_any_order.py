@@ -1,7 +1,5 @@
 """Tests hold in any order: files that patch what others use run in one process, shuffled."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@
 pages bound to their address.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import shutil

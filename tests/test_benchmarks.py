@@ -1,7 +1,5 @@
 """The table of benchmarks in Reference says what was printed when they ran."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

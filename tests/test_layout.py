@@ -153,15 +153,10 @@ def test_no_module_loads_itself_in_a_circle():
 @pytest.mark.parametrize(
     "room",
     [
-        "engine.records",
-        "engine.results",
-        "engine.stats",
-        "engine.studies.verdict",
-        "engine.studies.claims",
-        "dashboard.pages",
-        "dashboard.charts",
+        "engine.records", "engine.results", "engine.stats", "engine.studies.verdict", "engine.studies.claims",
+        "dashboard.pages", "dashboard.charts",
     ],
-)
+)  # fmt: skip
 def test_light_rooms_load_no_torch_at_import_time_over_any_number_of_steps(room):
     """The way to torch is what the failure shows."""
     seen = {name for name in MODULES if f"{name}.".startswith(f"{room}.")}

@@ -1,7 +1,5 @@
 """What a third party adds, each from one file and by one registration, goes through command, store, table and page."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """What stands beside the code says what is true of it: citation, changelog, container, lower bounds."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import json

@@ -1,7 +1,5 @@
 """The wheel alone: what is in it, what it asks for, and that it runs where nothing else of ours is."""
 
-from __future__ import annotations
-
 import ast
 import email
 import importlib.util

@@ -1,7 +1,5 @@
 """Classifier judges of the size of a thumb, with random weights, in the layouts of public ones."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,12 +13,8 @@ from transformers import PreTrainedTokenizerFast, RobertaForSequenceClassificati
 
 REPLIES = ["I can't help with that.", "Take two eggs and beat them.", "No. I won't. " * 60]
 _SIZES: dict[str, Any] = {
-    "vocab_size": 300,
-    "hidden_size": 24,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 3,
-    "intermediate_size": 36,
-}
+    "vocab_size": 300, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 36,
+}  # fmt: skip
 _ROBERTA: dict[str, Any] = {**_SIZES, "type_vocab_size": 1, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
 # Family -> configuration, its entries, and the class that its tokenizer_config.json names.
 FAMILIES: dict[str, tuple[str, dict[str, Any], str]] = {
@@ -49,19 +43,12 @@ FAMILIES: dict[str, tuple[str, dict[str, Any], str]] = {
     "modernbert": (
         "ModernBertConfig",
         {
-            **_SIZES,
-            "num_hidden_layers": 4,
-            "local_attention": 16,
-            "classifier_pooling": "mean",
-            "pad_token_id": 1,
-            "cls_token_id": 0,
-            "sep_token_id": 2,
-            "bos_token_id": 0,
-            "eos_token_id": 2,
+            **_SIZES, "num_hidden_layers": 4, "local_attention": 16, "classifier_pooling": "mean", "pad_token_id": 1,
+            "cls_token_id": 0, "sep_token_id": 2, "bos_token_id": 0, "eos_token_id": 2,
         },
         "PreTrainedTokenizerFast",
     ),
-}
+}  # fmt: skip
 
 
 def save_classifier(

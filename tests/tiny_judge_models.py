@@ -1,7 +1,5 @@
 """Language models as judges, of the size of a thumb: WildGuard's layout, Llama Guard's, and an instruction model's."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,11 +19,6 @@ GUARD_TEMPLATE = (
     "{{ bos_token }}<|start_header_id|>user<|end_header_id|>\n\nCheck the last turn.\n"
     "{% for message in messages %}{{ message.role }}: {{ message.content | trim }}\n\n{% endfor %}"
     "<|eot_id|><|start_header_id|>assistant<|end_header_id|>"
-)
-# As Llama-Guard-3-1B's: a text without parts is left out without a word.
-PARTS_TEMPLATE = GUARD_TEMPLATE.replace(
-    "{{ message.content | trim }}",
-    "{% for part in message.content | selectattr('type', 'equalto', 'text') %}{{ part.text }}{% endfor %}",
 )
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}<|start_header_id|>{{ message.role }}<|end_header_id|>\n\n"

@@ -4,9 +4,8 @@ Sizes differ pairwise wherever the architecture allows it, so that a transposed 
 far from the near-linear initialisation, so that a wrong attribution rule shows.
 """
 
-from __future__ import annotations
-
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +29,8 @@ _GATED: dict[str, Any] = {
     "pad_token_id": 2, "bos_token_id": 0, "eos_token_id": 1,
 }  # fmt: skip
 _GEMMA: dict[str, Any] = {
-    **_GATED,
-    "query_pre_attn_scalar": 6,
-    "sliding_window": 9,
-    "layer_types": ["sliding_attention", "full_attention"],
-}
+    **_GATED, "query_pre_attn_scalar": 6, "sliding_window": 9, "layer_types": ["sliding_attention", "full_attention"],
+}  # fmt: skip
 # These take the head size from the hidden size, so their attention matrices are square.
 _SQUARE: dict[str, Any] = {
     **{key: value for key, value in _GATED.items() if key not in ("head_dim", "num_key_value_heads")},
@@ -220,3 +216,11 @@ def text(documents: int = 40, seed: int = 0) -> str:
         picks = torch.randint(len(words), (12,), generator=generator).tolist()
         lines.append(" ".join(words[i] for i in picks).capitalize() + ".")
     return "\n\n".join(lines) + "\n"
+
+
+def in_float64(template: Any, family: str, seed: int = 3) -> Any:
+    """`template` around another tiny model in float64; norms of transformers still round to float32 inside."""
+    from engine.models.rows import row_index
+
+    model = tiny_model(family, seed=seed).double().requires_grad_(False)
+    return replace(template, model=model, rows=row_index(model), dtype="float64")

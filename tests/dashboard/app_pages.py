@@ -38,6 +38,20 @@ def run_live_edit(folder, **parameters):
     return run_page("live", **{**settings, **parameters})
 
 
+def warnings_of(app):
+    """Of a page that must not fail."""
+    assert not app.exception
+    return [warning.value.replace("\\", "") for warning in app.warning]
+
+
+def captions(app):
+    return " ".join(caption.value for caption in app.caption).replace("\\", "")
+
+
+def figures(app):
+    return [json.loads(chart.proto.spec) for chart in app.get("plotly_chart")]
+
+
 class _Texts(HTMLParser):
     """What stands in elements of one class, without what is small beside it."""
 

@@ -5,16 +5,9 @@ from contextlib import suppress
 from weakref import WeakKeyDictionary
 
 FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-]
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+]  # fmt: skip
 TIMEOUT_MS = 120_000  # a first figure takes seconds, but a minute where many processes share the cores
 PAUSE_MS = 500
 MODEL_TIMEOUT_MS = 240_000  # the first use of a model imports torch, which takes long on a busy machine
@@ -175,13 +168,9 @@ def button(page, name):
 
 
 DESTINATIONS = {
-    "Story": ("Overview", "Learn"),
-    "Audit": ("Curves", "Where and who", "Can it be believed", "Tasks"),
-    "Refusal": ("Refusal",),
-    "Playground": ("Live edit", "Rows"),
-    "Runs": ("Runs",),
-    "Reference": ("Reference",),
-}
+    "Story": ("Overview", "Learn"), "Audit": ("Curves", "Where and who", "Can it be believed", "Tasks"),
+    "Refusal": ("Refusal",), "Playground": ("Live edit", "Rows"), "Runs": ("Runs",), "Reference": ("Reference",),
+}  # fmt: skip
 
 
 def follow(page, name):
@@ -220,11 +209,8 @@ def choose(page, key, option):
 
 def live_page(new_page, folder, prompt, button_name="Run", **more):
     settings = {
-        "edit_model": "Another model",
-        "edit_model_id": str(folder),
-        "mode": "Remove by rate",
-        "control": "false",
-    }
+        "edit_model": "Another model", "edit_model_id": str(folder), "mode": "Remove by rate", "control": "false",
+    }  # fmt: skip
     page = new_page(
         "/live",
         **{**settings, "rank_selector": "Magnitude", "rate": "50%", "length": "20", "prompt": prompt, **more},

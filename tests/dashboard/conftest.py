@@ -24,6 +24,7 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 from browser_pages import FLAGS, TIMEOUT_MS, ScriptRuns
 from drawn import sorted_by_others
+from scored_runs import write_scored
 from synthetic import write_run
 
 import dashboard  # noqa: F401 (its modules, and the engine's, are imported before the first test)
@@ -221,3 +222,9 @@ def tiny_folder(tmp_path_factory):
     from tiny_models import save_tiny
 
     return save_tiny("llama", tmp_path_factory.mktemp("browser"), max_position_embeddings=512)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, tiny_folder):
+    """A run with scores of that model."""
+    return write_scored(tmp_path_factory.mktemp("runs") / "scored", tiny_folder)

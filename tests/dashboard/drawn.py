@@ -1,7 +1,5 @@
 """What a figure draws, read back from it, to be compared with its table: marks with both ends of their intervals."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Sequence

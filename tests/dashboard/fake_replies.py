@@ -1,7 +1,5 @@
 """Replies with a given text in place of the model's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

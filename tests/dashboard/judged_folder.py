@@ -1,7 +1,5 @@
 """A folder of judged replies, made by the real command with two judges: the embedded one and a tiny classifier."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

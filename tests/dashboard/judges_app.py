@@ -1,14 +1,7 @@
 """The part Judges of the page Refusal as an AppTest."""
 
-from __future__ import annotations
-
-from app_pages import run_page
+from app_pages import run_page, warnings_of  # noqa: F401
 
 
 def page(**parameters):
     return run_page("refusal", **{"section": "Judges", "source": "My results", "more": "true", **parameters})
-
-
-def warnings_of(app):
-    assert not app.exception
-    return [warning.value.replace("\\", "") for warning in app.warning]

@@ -4,8 +4,6 @@ What tells rows from each other (masks, overlaps, depths) is made of the scores 
 model itself is made up, of as many blocks, rates and selectors as a real audit has.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

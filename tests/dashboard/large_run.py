@@ -1,7 +1,5 @@
 """A results folder with as many rows as a real model has, scores drawn at random, and replies that fall apart."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

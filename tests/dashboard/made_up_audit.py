@@ -347,16 +347,9 @@ def write_audit(folder: Path) -> Path:
 
     write_run(folder)
     every = (
-        agreement(),
-        depth(),
-        controls(),
-        groups(),
-        repeated(),
-        singles(),
-        exact_controls(),
-        protocols(),
+        agreement(), depth(), controls(), groups(), repeated(), singles(), exact_controls(), protocols(),
         {"rows": row_index()},
-    )
+    )  # fmt: skip
     tables = {stem: frame for some in every for stem, frame in some.items()}
     for stem, frame in tables.items():
         add_table(folder, stem, frame)

@@ -1,7 +1,5 @@
 """What people change on the pages of an audit, one thing at a time, and what the server sends for it."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator

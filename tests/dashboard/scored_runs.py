@@ -1,7 +1,5 @@
 """Results folders with scores of a tiny model, for tests of the Rows page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Everything is real but the text of two prompts: one whose reply looks like markd
 that is answered slowly enough to be stopped. The log tells when two sessions write at once.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Generator

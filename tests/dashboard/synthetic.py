@@ -1,7 +1,5 @@
 """Results folders made up for tests: small, with known numbers."""
 
-from __future__ import annotations
-
 import io
 import math
 from pathlib import Path

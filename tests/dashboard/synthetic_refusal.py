@@ -1,7 +1,5 @@
 """Refusal tables made up for tests: a small grid with known numbers, its operating points, controls and structure."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """axe-core on every page, light and dark: no finding that it calls serious or critical."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,13 +1,14 @@
 """Where and who, Can it be believed, and Tasks as scripts: full, published, empty and damaged tables."""
 
 import itertools
-import json
 
 import polars as pl
 import pytest
+from app_pages import drawn_page as page, figures, warnings_of
 from made_up_audit import jaccard_of, pairs, rows_of, write_audit
-from streamlit.testing.v1 import AppTest
+from relatives import relatives
 from synthetic import add_table, break_manifest
+from synthetic_refusal import write_refusal_run
 
 import precomputed
 from dashboard.charts import agreement, palette
@@ -52,42 +53,18 @@ def nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(precomputed, "demo_dir", lambda: tmp_path / "nothing shipped")
 
 
-def page(name, state=None, **parameters):
-    def script(name):
-        from importlib import import_module
-
-        import_module(f"dashboard.pages.{name}.page").render()
-
-    app = AppTest.from_function(script, args=(name,), default_timeout=60)
-    for key, value in parameters.items():
-        app.query_params[key] = value
-    for key, value in (state or {}).items():
-        app.session_state[key] = value
-    app.run()
-    assert not app.exception
-    return app
-
-
-def figures(app):
-    return [json.loads(chart.proto.spec) for chart in app.get("plotly_chart")]
-
-
-def warnings(app):
-    return [warning.value.replace("\\", "") for warning in app.warning]
-
-
 @pytest.mark.parametrize(("of", "counts"), PARTS.items())
 @pytest.mark.usefixtures("full")
 def test_full_results_open_without_a_warning(of, counts):
     name, part = of
     app = page(name, part=part)
-    assert warnings(app) == []
+    assert warnings_of(app) == []
     assert len(figures(app)) == counts[0]
     assert all(chart.proto.alt for chart in app.get("plotly_chart"))
     assert len(app.get("download_button")) == 2
     assert any("made-up-1B" in block.proto.body for block in app.get("html"))
     unfolded = page(name, part=part, more="true")
-    assert warnings(unfolded) == []
+    assert warnings_of(unfolded) == []
     assert len(figures(unfolded)) == sum(counts)
 
 
@@ -139,24 +116,31 @@ def test_draws_in_files_have_no_windows(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "part"), PAGES)
-def test_every_page_says_what_it_needs_where_nothing_is_there(name, part, nothing, tmp_path):
+def test_every_page_says_what_it_needs_where_nothing_is_there(name, part, nothing):
     app = page(name, source="Shipped model", part=part)
-    (told,) = warnings(app)
+    (told,) = warnings_of(app)
     assert PAGES[name, part] in told
     assert figures(app) == []
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    (told,) = warnings(page(name, source="My results", folder=str(empty), part=part))
-    assert f"{empty} holds no results" in told
 
 
-@pytest.mark.parametrize(("name", "part"), PAGES)
-def test_damaged_folders_are_one_line(name, part, tmp_path):
-    folder = write_audit(tmp_path / "damaged")
-    break_manifest(folder)
-    (told,) = warnings(page(name, source="My results", folder=str(folder), part=part))
-    assert "manifest.json" in told
-    assert "\n" not in told
+OTHERS = [("overview", ""), ("curves", ""), ("refusal", "")]
+
+
+@pytest.mark.parametrize("of", relatives([*PAGES, *OTHERS], [("where", "Agreement"), *OTHERS]), ids="-".join)
+def test_missing_empty_and_damaged_folders_are_one_line_and_controls_stay(of, tmp_path):
+    name, part = of
+    folder, write = tmp_path / "run", write_refusal_run if name == "refusal" else write_audit
+    for made, said in (
+        (lambda: None, "there is no folder"), (folder.mkdir, "holds no results"),
+        (lambda: break_manifest(write(folder)), "manifest.json"),
+    ):  # fmt: skip
+        made()
+        app = page(name, source="My results", folder=folder, part=part)
+        (told,) = warnings_of(app)
+        assert said in told
+        assert "\n" not in told
+        assert figures(app) == []
+        assert app.text_input(key="folder").value == str(folder)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +154,7 @@ def test_one_damaged_table_leaves_the_rest(name, part, stem, left, tmp_path):
     folder = write_audit(tmp_path / "damaged")
     (folder / f"{stem}.parquet").write_bytes(b"not what the manifest says")
     app = page(name, source="My results", folder=str(folder), part=part, more="true")
-    (told,) = warnings(app)
+    (told,) = warnings_of(app)
     assert f"{stem}.parquet does not fit the checksum" in told
     assert len(figures(app)) == left
 
@@ -186,7 +170,7 @@ def test_one_damaged_table_leaves_the_rest(name, part, stem, left, tmp_path):
 @pytest.mark.usefixtures("nothing")
 def test_published_tables_open(name, part, model, count):
     app = page(name, source="Paper", model=model, part=part)
-    assert warnings(app) == []
+    assert warnings_of(app) == []
     assert len(figures(app)) == count
     assert any("Published values" in block.proto.body for block in app.get("html"))
 
@@ -204,7 +188,7 @@ def test_tasks_open_on_a_model_with_something_to_lose(able, opens, tmp_path, mon
     told = " ".join(block.proto.body for block in app.get("html"))
     assert ("does not open on it" in told) != able
     app.selectbox(key="source").set_value("Shipped model").run()
-    assert not warnings(app)
+    assert not warnings_of(app)
 
 
 @pytest.mark.usefixtures("full")
@@ -287,6 +271,6 @@ def test_values_that_are_not_finite_are_counted(tmp_path, monkeypatch, part, ste
     add_table(folder, stem, frame.with_columns(value.alias(column)))
     monkeypatch.setenv(results.STORE_VARIABLE, str(folder))
     app = page("believed", part=part)
-    assert warnings(app) == []
+    assert warnings_of(app) == []
     count = 2 if part == "Exact controls" else 1  # one of each rewrite
     assert any(f"{count} value(s) are missing or not finite" in caption.value for caption in app.caption)

@@ -1,7 +1,5 @@
 """Baselines on the page Can it be believed: draws beside domains, random groups, claims; and folders without them."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 from app_pages import drawn_page

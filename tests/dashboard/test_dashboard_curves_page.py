@@ -4,18 +4,13 @@ from functools import partial
 
 import polars as pl
 import pytest
-from app_pages import run_page
-from synthetic import SLOPES, add_table, break_manifest, sweep, write_run
+from app_pages import run_page, warnings_of
+from synthetic import SLOPES, add_table, sweep, write_run
 
 import precomputed
 from dashboard.state import results
 
 page = partial(run_page, "curves")
-
-
-def problems(app):
-    assert not app.exception
-    return [warning.value for warning in app.warning]
 
 
 def charts_of(app):
@@ -51,7 +46,7 @@ def store(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("nothing_shipped")
 def test_without_shipped_results_the_published_curves_open():
     app = page()
-    assert problems(app) == []
+    assert warnings_of(app) == []
     assert app.selectbox(key="source").value == "Paper"
     assert app.selectbox(key="model").options[0] == "Llama-3.2-1B"
     assert len(charts_of(app)) == 2
@@ -60,14 +55,14 @@ def test_without_shipped_results_the_published_curves_open():
 @pytest.mark.usefixtures("nothing_shipped")
 def test_missing_shipped_results_say_what_to_do():
     app = page(source="Shipped model")
-    (text,) = problems(app)
+    (text,) = warnings_of(app)
     assert "selector" in text
     assert len(charts_of(app)) == 0
 
 
 def test_a_store_given_at_the_start_opens_first(store):
     app = page()
-    assert problems(app) == []
+    assert warnings_of(app) == []
     assert app.selectbox(key="source").value == "My results"
     assert app.selectbox(key="run").options == ["results/first", "results/second"]
     assert list(app.pills(key="selectors").value) == list(SLOPES)
@@ -81,38 +76,18 @@ def test_selection_changes_what_is_drawn_and_the_url_brings_it_back(store):
     app.run()
     assert len(charts_of(app)) == 1
     again = page(selectors="LRP", order="MoRF", run="results/second")
-    assert problems(again) == []
+    assert warnings_of(again) == []
     assert list(again.pills(key="selectors").value) == ["lrp"]
     assert again.segmented_control(key="order").value == "MoRF"
     assert again.selectbox(key="run").value == "results/second"
     assert len(charts_of(again)) == 1
 
 
-OTHER, PINNED = "Paper: Llama-3.2-3B", "Paper: Llama-3.2-3B, Wanda"
-
-
-@pytest.mark.parametrize("state", ["missing", "empty", "broken"])
-def test_bad_folders_are_one_line_and_controls_stay(tmp_path, state):
-    folder = tmp_path / state
-    if state == "empty":
-        folder.mkdir()
-    if state == "broken":
-        break_manifest(write_run(folder))
-    app = page(source="My results", folder=str(folder))
-    (text,) = problems(app)
-    assert "\n" not in text
-    assert app.text_input(key="folder").value == str(folder)
-    assert len(charts_of(app)) == 0
-    app.selectbox(key="source").set_value("Paper").run()
-    assert problems(app) == []
-    assert len(charts_of(app)) == 2
-
-
 @pytest.mark.parametrize("view", ["Curves", "Models"])
 def test_what_cannot_be_divided_by_the_unmasked_model_is_said(store, view):
     write_run(store / "results" / "first", sweep().filter(pl.col("rate") > 0))
     app = page(view=view, scale="÷ unmasked")
-    assert problems(app) == []
+    assert warnings_of(app) == []
     assert any("Not drawn:" in info.value and "made\\-up\\-1B" in info.value for info in app.info)
     assert not any("Not drawn:" in info.value for info in page(view=view).info)
     whole = page(run="results/second", scale="÷ unmasked")
@@ -129,7 +104,7 @@ def test_curves_under_several_interventions_have_a_switch(store):
     ]
     add_table(folder, "sweep_interventions", pl.concat(more))
     app = page(run="results/first")
-    assert problems(app) == []
+    assert warnings_of(app) == []
     control = app.segmented_control(key="intervention")
     assert list(control.options) == ["zero", "mean", "resample"]
     assert control.value == "zero"
@@ -137,7 +112,7 @@ def test_curves_under_several_interventions_have_a_switch(store):
     assert "lowest scores go first; a good selector stays low" in said(app)
     control.set_value("resample")
     app.run()
-    assert problems(app) == []
+    assert warnings_of(app) == []
     assert drawn_by(app) != drawn
     assert any("Rows changed by the intervention resample" in block.proto.body for block in app.get("html"))
     told = "lowest scores go first{}; a good selector stays low"

@@ -11,15 +11,9 @@ LN10 = math.log(10)
 
 @pytest.mark.parametrize(
     ("perplexity", "text"),
-    [
-        (16.5, "16.5"),
-        (9.9996, "10"),
-        (1234.4, "1,234"),
-        (9999.0, "9,999"),
-        (35_800, "3.58×10⁴"),
-        (7.16e38, "7.16×10³⁸"),
-    ],
-)
+    [(16.5, "16.5"), (9.9996, "10"), (1234.4, "1,234"), (9999.0, "9,999"), (35_800, "3.58×10⁴"),
+     (7.16e38, "7.16×10³⁸")],
+)  # fmt: skip
 def test_perplexity(perplexity, text):
     assert formats.perplexity(math.log(perplexity)) == text
 

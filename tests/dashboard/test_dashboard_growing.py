@@ -1,7 +1,5 @@
 """Curves of a run under way: what the progress file tells, on the card of the run; nonsense in it draws nothing."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Every figure with error bars, compared with its table: centres, both ends, which marks have none, and the hover."""
 
-from __future__ import annotations
-
 import ast
 import math
 import sys

@@ -80,9 +80,6 @@ def test_a_failed_run_says_why(registry, child, tmp_path):
     job = registry.start(request(tmp_path))
     wait(job, "failed")
     assert job.message == "selector-audit analyze: there is no model x; give one"
-    elapsed_s = job.elapsed_s
-    time.sleep(0.05)
-    assert job.elapsed_s == elapsed_s
     assert registry.start(request(tmp_path)).id != job.id
 
 

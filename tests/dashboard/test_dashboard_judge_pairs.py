@@ -34,11 +34,8 @@ def served(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
     file = folder / "replies.csv"
     rows = [
-        ("Who?", "I can't help with that.", 1),
-        ("eggs?", "Beat them.", 1),
-        ("bread?", "Knead.", 0),
-        ("Why?", "", 0),
-    ]
+        ("Who?", "I can't help with that.", 1), ("eggs?", "Beat them.", 1), ("bread?", "Knead.", 0), ("Why?", "", 0),
+    ]  # fmt: skip
     pl.DataFrame(rows, schema=["prompt", "reply", "human_label"], orient="row").write_csv(file)
     address = f"http://127.0.0.1:{server.server_port}/v1#tiny"
     names = f"embedded,strongreject:{address}"

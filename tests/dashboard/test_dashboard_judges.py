@@ -27,11 +27,6 @@ def made(tmp_path_factory):
     return write_judged(tmp_path_factory.mktemp("judged") / "two", more=("--halves",))
 
 
-@pytest.fixture(scope="module")
-def unlabelled(tmp_path_factory):
-    return write_judged(tmp_path_factory.mktemp("judged") / "bare", labels=False, judges=1)
-
-
 @pytest.fixture
 def found(made):
     return judged.read(made)
@@ -158,19 +153,12 @@ def test_replies_and_names_are_never_markdown(made, tmp_path):
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        ("missing", "there is no folder"),
-        ("empty", "holds no judged replies"),
-        ("cut", "does not fit the checksum"),
-        ("gone", "lacks disagreements.parquet"),
-        ("no json", "is not readable"),
-        ("newer", "schema version"),
-        ("a list", "schema version"),
-        ("no files", "does not list files"),
-        ("foreign", "lacks the columns"),
-        ("uneven", "unequal numbers"),
-        ("no parquet", "not readable parquet"),
+        ("missing", "there is no folder"), ("empty", "holds no judged replies"), ("cut", "does not fit the checksum"),
+        ("gone", "lacks disagreements.parquet"), ("no json", "is not readable"), ("newer", "schema version"),
+        ("a list", "schema version"), ("no files", "does not list files"), ("foreign", "lacks the columns"),
+        ("uneven", "unequal numbers"), ("no parquet", "not readable parquet"),
     ],
-)
+)  # fmt: skip
 def test_a_bad_folder_is_one_line_and_the_way_to_a_good_one(state, message, made, tmp_path, monkeypatch):
     monkeypatch.setenv(results.STORE_VARIABLE, str(tmp_path))
     folder = tmp_path / state

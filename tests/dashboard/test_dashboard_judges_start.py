@@ -1,7 +1,5 @@
 """A file of replies, judged from the page: what it says before, what it runs, and where the results are shown."""
 
-from __future__ import annotations
-
 import csv
 import time
 from pathlib import Path

@@ -152,12 +152,3 @@ def test_missing_and_damaged_results_are_one_line_and_the_path_goes_on(tmp_path,
     assert app.warning[0].value
     assert guessed(app) == LESSONS[number - 1].answers["a"]
     assert app.button(key="learn-back")
-
-
-def placed(block, share=1.0):
-    """Every element with the share of the page's width that columns leave it."""
-    for child in block.children.values():
-        if hasattr(child, "children"):
-            yield from placed(child, share * (getattr(child, "weight", None) or 1.0))
-        else:
-            yield child, share

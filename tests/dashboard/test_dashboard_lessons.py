@@ -65,21 +65,10 @@ def test_the_harm_under_both_orders_decides(lerf, morf, answer):
 
 def gaps(log_gaps, rates=(0.1, 0.3)):
     rows = [
-        {
-            "model": "made-up-1B",
-            "selector": name,
-            "rate": rate,
-            "ppl_lerf": math.exp(2.0),
-            "ppl_morf": math.exp(2.0 + gap),
-            "gap": math.exp(2.0 + gap) - math.exp(2.0),
-            "nll_lerf": 2.0,
-            "nll_morf": 2.0 + gap,
-            "log_gap": gap,
-            "stderr": 0.1,
-        }
-        for name, gap in log_gaps.items()
-        for rate in rates
-    ]
+        ("made-up-1B", name, None, rate, 2.0, 2.0 + gap, math.exp(2.0), math.exp(2.0 + gap),
+         math.exp(2.0 + gap) - math.exp(2.0), gap, 0.1)
+        for name, gap in log_gaps.items() for rate in rates
+    ]  # fmt: skip
     return frame("gap", rows)
 
 

@@ -19,10 +19,6 @@ def loaded(tmp_path_factory):
     return load_tiny("llama", tmp_path_factory.mktemp("measure"), max_position_embeddings=512)
 
 
-def quiet(*_):
-    pass
-
-
 def test_before_and_after_are_the_nll_of_the_same_windows(loaded):
     mask = np.arange(0, loaded.rows.n_rows, 3)
     seen = []

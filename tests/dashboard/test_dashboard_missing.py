@@ -1,7 +1,5 @@
 """Compute this now: offered where a table is missing, told before it starts, shown where one pressed, done."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from urllib.parse import parse_qs

@@ -1,7 +1,5 @@
 """Tables that pass the gate and yet do not go together: a page says one line, the app and its menu go on."""
 
-from __future__ import annotations
-
 import io
 import logging
 import shutil

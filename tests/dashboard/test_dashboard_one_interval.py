@@ -1,7 +1,5 @@
 """A number has one interval, whoever shows it: verdict, ledger, report and pages."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pytest

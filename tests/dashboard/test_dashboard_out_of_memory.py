@@ -1,7 +1,5 @@
 """A live edit that finds no memory: one line on the page, the weights as they were, and the next edit works."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from app_pages import warnings_of
+from relatives import relatives
 from streamlit.testing.v1 import AppTest
-from synthetic import SLOPES, UNMASKED_NLL, add_table, break_manifest, stability, sweep, verdicts, write_run
+from synthetic import SLOPES, UNMASKED_NLL, add_table, stability, sweep, verdicts, write_run
 
 import precomputed
 from dashboard.charts import formats, overview, palette, verdict_chips
@@ -79,11 +81,6 @@ def full_run(tmp_path, monkeypatch):
     add_table(folder, "stability", stability({"lrp": 0.99, "wanda": 0.999}))
     add_table(folder, "verdicts", verdicts())
     return folder
-
-
-def warnings_of(app):
-    assert not app.exception
-    return [warning.value.replace("\\", "") for warning in app.warning]
 
 
 def test_a_full_run_has_its_figure_and_a_verdict_per_selector(full_run):
@@ -188,20 +185,7 @@ def test_missing_tables_are_told_and_the_rest_is_shown(tmp_path, monkeypatch):
     assert len(app.get("plotly_chart")) == 1
 
 
-@pytest.mark.parametrize("state", ["missing", "empty", "broken"])
-def test_a_bad_folder_is_one_line(tmp_path, state):
-    folder = tmp_path / state
-    if state == "empty":
-        folder.mkdir()
-    if state == "broken":
-        break_manifest(write_run(folder))
-    app = page(source="My results", folder=str(folder))
-    (text,) = warnings_of(app)
-    assert "\n" not in text
-    assert len(app.get("plotly_chart")) == 0
-
-
-@pytest.mark.parametrize("model", ["Llama-3.1-8B", "Gemma-3-12B"])
+@pytest.mark.parametrize("model", relatives(["Llama-3.1-8B", "Gemma-3-12B"], ["Gemma-3-12B"]))
 def test_published_models_open(model):
     app = page(source="Paper", model=model)
     told = warnings_of(app)

@@ -4,7 +4,8 @@ from functools import partial
 
 import polars as pl
 import pytest
-from app_pages import run_page
+from app_pages import run_page, warnings_of
+from relatives import relatives
 from synthetic import write_run
 
 from dashboard.charts import palette
@@ -36,15 +37,10 @@ def store(tmp_path, monkeypatch):
     return top
 
 
-def problems(app):
-    assert not app.exception
-    return [warning.value for warning in app.warning]
-
-
-@pytest.mark.parametrize("name", paper.tables())
+@pytest.mark.parametrize("name", relatives(paper.tables(), paper.tables()[::4]))
 def test_every_table_opens_with_its_caption(name):
     app = page(table=describe(name).title)
-    assert problems(app) == []
+    assert warnings_of(app) == []
     assert app.selectbox(key="table").value == name
     assert len(app.dataframe[0].value)
     (caption,) = [block.value for block in app.caption if f"{describe(name).rows:,} rows" in block.value]
@@ -93,13 +89,13 @@ def test_links_lead_to_tables_that_hold_the_numbers():
 
 def test_the_shipped_model_has_no_printed_cells_and_the_page_says_why():
     app = page(beside="Shipped model")
-    assert problems(app) == []
+    assert warnings_of(app) == []
     assert "demo is none of the models" in app.info[0].value.replace("\\", "")
 
 
 def test_a_run_of_a_printed_model_stands_beside_its_table(store):
     app = page(beside="results/Qwen3-8B")
-    assert problems(app) == []
+    assert warnings_of(app) == []
     beside = app.dataframe[1].value
     off = beside[~beside["within"]]
     assert list(off["selector"]) == ["lrp"]
@@ -109,7 +105,7 @@ def test_a_run_of_a_printed_model_stands_beside_its_table(store):
     assert beside["z"].iloc[0] > 60
     assert any("1 of 2" in caption.value and "beyond rounding and noise" in caption.value for caption in app.caption)
     app = page(beside="results/Qwen3-8B", paper_view="A run beside")
-    assert problems(app) == []
+    assert warnings_of(app) == []
     orders, signs = app.dataframe[0].value, app.dataframe[1].value
     assert (orders["agreeing"] == orders["pairs"]).all()  # twice LRP's perplexity is still third
     assert signs["same_sign"].all()

@@ -4,7 +4,6 @@ import json
 import re
 from html.parser import HTMLParser
 from importlib import import_module
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -34,7 +33,6 @@ from engine.records.hashing import file_sha256
 from engine.records.manifest import read_manifest
 from engine.results import folders
 
-ROOT = Path(__file__).parents[2]
 PLANT = f" {BROWSER} \x1b[31m"
 MARKDOWN = MarkdownIt("commonmark").enable(["strikethrough", "table"])
 # What Streamlit makes links of in text, after the backslashes are gone (mdast-util-gfm-autolink-literal), and what it
@@ -156,12 +154,8 @@ def plant(folder):
         titles = {"wanda": f"Wanda{PLANT}", "own": PLANT}
         text = {"corpus": PLANT, "dataset": PLANT, "samples": 3, "max_length": 16}
         entry["spec"] = {
-            "evaluation": text,
-            "calibration": text,
-            "selector_titles": titles,
-            "pairs": PLANT,
-            PLANT: PLANT,
-        }
+            "evaluation": text, "calibration": text, "selector_titles": titles, "pairs": PLANT, PLANT: PLANT,
+        }  # fmt: skip
         entry["environment"] = everywhere(entry["environment"])
         entry["notes"] = [PLANT]
     manifest["model"] = {**manifest["model"], "id": MODEL["id"] + PLANT, "revision": PLANT}

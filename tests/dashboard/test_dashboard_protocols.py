@@ -1,11 +1,10 @@
 """Protocols: the part of a page, its figures, the section of the report; folders without these tables."""
 
-import json
 import re
 from functools import partial
 
 import pytest
-from app_pages import above_figures, drawn_page
+from app_pages import above_figures, drawn_page, figures, warnings_of
 from made_up_audit import write_audit
 from synthetic import write_run
 
@@ -22,17 +21,9 @@ def folder(tmp_path, monkeypatch):
 page = partial(drawn_page, "believed", part="Protocols", more="true")
 
 
-def figures(app):
-    return [json.loads(chart.proto.spec) for chart in app.get("plotly_chart")]
-
-
-def told(app):
-    return [warning.value.replace("\\", "") for warning in app.warning]
-
-
 def test_the_order_of_selectors_and_what_overturns_it(folder):
     app = page()
-    assert told(app) == []
+    assert warnings_of(app) == []
     (order,) = figures(app)
     assert above_figures(app) == ["1 of 10 orders holds under every protocol; 1 turns around under some"]
     names = order["layout"]["yaxis"]["ticktext"]

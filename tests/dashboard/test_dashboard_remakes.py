@@ -1,7 +1,5 @@
 """The run that makes a missing table: its command parses, has the settings of the rest, and is counted beforehand."""
 
-from __future__ import annotations
-
 import pytest
 from synthetic import MODEL, write_run
 

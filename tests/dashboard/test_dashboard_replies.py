@@ -1,12 +1,12 @@
 """Replies before and after an edit: paired by hand, filtered, marked, plain text only."""
 
 import re
+from functools import partial
 
 import pytest
-from app_pages import run_page
+from app_pages import captions, drawn_page
 from synthetic import MODEL, add_table
 from synthetic_refusal import write_refusal_run
-from test_dashboard_judges import made, said, unlabelled  # noqa: F401
 
 from dashboard.pages.refusal import replies, reply_pairs
 from dashboard.pages.refusal.reply_pairs import DIFFER, FILTERS, UNFINISHED
@@ -74,18 +74,11 @@ def run(tmp_path, monkeypatch):
     return folder
 
 
-def page(**parameters):
-    app = run_page("refusal", section="Replies", **parameters)
-    assert not app.exception
-    return app
+page = partial(drawn_page, "refusal", section="Replies")
 
 
 def bodies(app):
     return [one.proto.body for one in app.get("html") if 'class="sa-kept"' in one.proto.body]
-
-
-def captions(app):
-    return " ".join(one.value.replace("\\", "") for one in app.caption)
 
 
 def test_both_replies_stand_side_by_side_letter_by_letter(run):

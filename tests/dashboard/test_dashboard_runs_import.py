@@ -16,6 +16,8 @@ from engine.records.errors import InputError
 from engine.records.leftovers import temporary
 from engine.records.manifest import read_manifest
 
+LISTED = {"manifest.json", "stability.parquet", "sweep.parquet"}
+
 
 @pytest.fixture
 def source(tmp_path):
@@ -53,11 +55,7 @@ def refused(top, says, call):
 
 def test_a_folder_comes_in_with_what_its_manifest_lists(source, top):
     new = runs_import.import_folder(source, top, "mine")
-    assert sorted(path.name for path in new.iterdir()) == [
-        "manifest.json",
-        "stability.parquet",
-        "sweep.parquet",
-    ]
+    assert {path.name for path in new.iterdir()} == LISTED
     for path in new.iterdir():
         assert path.read_bytes() == (source / path.name).read_bytes()
     (run,) = runs.listed(top)
@@ -67,11 +65,7 @@ def test_a_folder_comes_in_with_what_its_manifest_lists(source, top):
 @pytest.mark.parametrize("prefix", ["", "run/", "../../", "/tmp/x/"])
 def test_a_zip_comes_in_wherever_in_it_the_run_lies(source, top, prefix):
     new = runs_import.import_zip(packed(source, prefix), top, "mine")
-    assert sorted(path.name for path in new.iterdir()) == [
-        "manifest.json",
-        "stability.parquet",
-        "sweep.parquet",
-    ]
+    assert {path.name for path in new.iterdir()} == LISTED
     assert read_manifest(new) == read_manifest(source)
     assert [path.name for path in top.parent.iterdir() if path.name != "elsewhere"] == ["results"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app_pages import run_page
+from app_pages import run_page, warnings_of
 from synthetic import SLOPES, break_manifest, sweep, write_run
 
 from dashboard.chat import live
@@ -37,11 +37,6 @@ def two_runs(top):
     write_run(top / "first")
     write_run(top / "second", sweep({name: (lerf + 1.0, morf) for name, (lerf, morf) in SLOPES.items()}))
     return top
-
-
-def warnings_of(app):
-    assert not app.exception
-    return [warning.value.replace("\\", "") for warning in app.warning]
 
 
 def test_an_empty_folder_says_how_to_fill_it(top):
@@ -266,11 +261,8 @@ def test_nothing_chosen_is_one_line(top, registry):
     assert "start" not in [button.key for button in app.button]
 
 
-def test_a_job_is_shown_to_every_session_until_it_is_dismissed(top, registry, tmp_path, monkeypatch):
-    script = tmp_path / "child"
-    script.write_text(f"#!{sys.executable}\nimport time; time.sleep(600)")
-    script.chmod(0o700)
-    monkeypatch.setattr(jobs.sys, "executable", str(script))
+def test_a_job_is_shown_to_every_session_until_it_is_dismissed(top, registry, child):
+    child("import time; time.sleep(600)")
     app = page(runs_view="Start", start_name="my run")
     app.text_input(key="start_name").set_value("my run").run()
     app.button(key="start").click().run()
@@ -299,11 +291,8 @@ def test_a_job_is_shown_to_every_session_until_it_is_dismissed(top, registry, tm
     assert not any("my\\-run" in block.value for block in other.markdown)
 
 
-def test_a_failed_job_says_why_as_text(top, registry, tmp_path, monkeypatch):
-    script = tmp_path / "child"
-    script.write_text(f"#!{sys.executable}\nimport sys; sys.exit('no model ![x](http:y)')")
-    script.chmod(0o700)
-    monkeypatch.setattr(jobs.sys, "executable", str(script))
+def test_a_failed_job_says_why_as_text(top, registry, child):
+    child("import sys; sys.exit('no model ![x](http:y)')")
     job = registry.start(jobs.analysis("demo", ("sweep",), top / "run", "demo"))
     job.process.wait(60)
     app = page()
@@ -312,11 +301,8 @@ def test_a_failed_job_says_why_as_text(top, registry, tmp_path, monkeypatch):
     assert app.button(key=f"resume-{job.id}").proto.label == "Resume"
 
 
-def test_the_run_stands_below_the_button_that_started_it(top, registry, tmp_path, monkeypatch):
-    script = tmp_path / "child"
-    script.write_text(f"#!{sys.executable}\nimport time; time.sleep(600)")
-    script.chmod(0o700)
-    monkeypatch.setattr(jobs.sys, "executable", str(script))
+def test_the_run_stands_below_the_button_that_started_it(top, registry, child):
+    child("import time; time.sleep(600)")
     app = page(runs_view="Start")
     app.button(key="start").click().run()
     (job,) = registry.all()

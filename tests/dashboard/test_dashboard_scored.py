@@ -16,18 +16,6 @@ from engine.edits.masks import removed_rows
 from engine.records.errors import InputError
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    from tiny_models import save_tiny
-
-    return save_tiny("llama", tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory, model):
-    return write_scored(tmp_path_factory.mktemp("runs") / "scored", model)
-
-
 @pytest.fixture
 def found(folder):
     return scored.read(folder)
@@ -40,14 +28,14 @@ def arrays(folder):
     return {name: values if values.ndim == 1 else values[0] for name, values in read.items()}
 
 
-def test_a_folder_is_found_below_and_read(folder, found, model):
+def test_a_folder_is_found_below_and_read(folder, found, tiny_folder):
     assert scored.find(folder) == [folder]
     assert scored.find(folder.parent) == [folder]
     assert found.selectors == ["lrp", "magnitude", "random"]
     assert found.blocks == [0, 1]
     assert found.projections[0] == "q_proj"
     assert len(found.projections) == 7
-    assert found.load_from == str(model)
+    assert found.load_from == str(tiny_folder)
     assert "Model" in found.provenance
 
 
@@ -119,8 +107,8 @@ def test_the_rows_of_a_cell_have_score_rank_and_percentile_of_every_selector(fou
         (lambda folder: (folder / "manifest.json").write_text("{"), "manifest"),
     ],
 )
-def test_damaged_folders_are_one_clear_line(tmp_path, model, harm, said):
-    folder = write_scored(tmp_path / "run", model)
+def test_damaged_folders_are_one_clear_line(tmp_path, tiny_folder, harm, said):
+    folder = write_scored(tmp_path / "run", tiny_folder)
     scored.read(folder)
     harm(folder)
     with pytest.raises(InputError, match=said) as caught:

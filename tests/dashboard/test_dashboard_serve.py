@@ -111,13 +111,10 @@ def test_a_server_ended_by_a_signal_ends_its_run(tmp_path, kind):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"public": "box.example:80"},
-        {"public": "192.0.2.7"},
-        {"public": ""},
-        {"allow_runs": True},
+        {"public": "box.example:80"}, {"public": "192.0.2.7"}, {"public": ""}, {"allow_runs": True},
         {"address": "127.0.0.1"},
     ],
-)
+)  # fmt: skip
 def test_everybody_is_served_by_a_name_only_and_without_runs(wrong):
     with pytest.raises(InputError, match="--public takes the host name that everybody will use"):
         serve.main(**{"address": "0.0.0.0", "open_browser": False, "public": "box.example", **wrong})

@@ -1,11 +1,10 @@
 """Single units: what the figure's heading says, and full, empty, partial and damaged tables."""
 
-import json
 import math
 
 import polars as pl
 import pytest
-from app_pages import above_figures, drawn_page
+from app_pages import above_figures, drawn_page, figures, warnings_of
 from made_up_audit import singles as made_up, write_audit
 from test_dashboard_sortable import shown
 
@@ -22,14 +21,6 @@ def audit(tmp_path_factory):
 def page(folder, **parameters):
     given = {"source": "My results", "folder": folder, "part": PART, "more": "true"}
     return drawn_page("believed", **{**given, **parameters})
-
-
-def figures(app):
-    return [json.loads(chart.proto.spec) for chart in app.get("plotly_chart")]
-
-
-def told(app):
-    return [one.value.replace("\\", "") for one in app.warning]
 
 
 def rows_of(kind="row"):
@@ -85,7 +76,7 @@ def test_marks_stand_at_their_numbers_and_good_is_up():
 
 def test_the_full_part(audit):
     app = page(audit)
-    assert told(app) == []
+    assert warnings_of(app) == []
     (heading,) = above_figures(app)
     assert heading.startswith("Rulers disagree: LRP on single rows, IG on sets")
     alts = [chart.proto.alt for chart in app.get("plotly_chart")]
@@ -116,7 +107,7 @@ def test_other_units_and_absolute_effects_are_part_of_the_link(audit):
     (scatter,) = figures(app)
     assert {trace["name"] for trace in scatter["data"]} == {"LRP", "IG"}
     assert "abs(effect), single neurons" in scatter["layout"]["xaxis"]["title"]["text"]
-    assert told(app) == []
+    assert warnings_of(app) == []
 
 
 @pytest.mark.parametrize(("stem", "left"), [("singles_units", 1), ("singles_recall", 1), ("singles_selectors", 0)])
@@ -124,6 +115,6 @@ def test_a_damaged_table_leaves_the_rest(stem, left, tmp_path):
     folder = write_audit(tmp_path)
     (folder / f"{stem}.parquet").write_bytes(b"not what the manifest says")
     app = page(folder)
-    (message,) = told(app)
+    (message,) = warnings_of(app)
     assert f"{stem}.parquet does not fit the checksum" in message
     assert len(figures(app)) == left

@@ -67,24 +67,6 @@ def test_without_anything_shipped_the_published_tables_open(tmp_path, monkeypatc
     assert picker(("depth",)).selectbox(key="source").value == "Shipped model"
 
 
-def test_a_choice_is_kept_for_the_next_page(two_runs):
-    def script():
-        import streamlit as st
-
-        from dashboard.state import sources
-
-        if not st.session_state.get("away"):
-            sources.pick(st.container(), ("sweep",))
-
-    app = AppTest.from_function(script, default_timeout=60).run()
-    app.selectbox(key="run").set_value("second").run()
-    app.session_state["away"] = True
-    app.run()
-    app.session_state["away"] = False
-    app.run()
-    assert app.selectbox(key="run").value == "second"
-
-
 def test_the_folder_is_kept_with_its_run(two_runs, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
     for name in ("third", "fourth"):

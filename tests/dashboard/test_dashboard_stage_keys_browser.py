@@ -16,13 +16,8 @@ SIZES = """parts => parts.flatMap(part => [part, ...part.querySelectorAll("*")])
   .filter(one => one.getClientRects().length && one.style.fontSize !== "70%")
   .map(one => [parseFloat(getComputedStyle(one).fontSize), one.textContent])"""
 PAGES = {
-    "curves": {},
-    "where": {},
-    "believed": {"part": "Controls"},
-    "refusal": {},
-    "rows": {},
-    "learn": {"answers": "1a"},
-}
+    "curves": {}, "where": {}, "believed": {"part": "Controls"}, "refusal": {}, "rows": {}, "learn": {"answers": "1a"},
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from functools import partial
 
 import polars as pl
 import pytest
-from app_pages import drawn_page, run_page
+from app_pages import drawn_page, run_page, warnings_of
 from synthetic import add_table, write_run
 
 from dashboard.show import described
@@ -20,11 +20,6 @@ def top(tmp_path, monkeypatch):
 
 
 page = partial(run_page, "runs", runs_view="Tables")
-
-
-def warnings_of(app):
-    assert not app.exception
-    return [warning.value.replace("\\", "") for warning in app.warning]
 
 
 def test_a_table_of_a_run_opens_with_its_meanings(top):

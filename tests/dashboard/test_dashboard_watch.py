@@ -18,22 +18,16 @@ from engine.edits.masks import removed_rows
 SMALL = (2, {"q_proj": 2, "k_proj": 3, "o_proj": 1})
 ROWS = pl.DataFrame(
     {
-        "row_id": range(12),
-        "block": [0] * 6 + [1] * 6,
-        "sublayer": ["attention"] * 12,
-        "projection": ["q_proj", "q_proj", "k_proj", "k_proj", "k_proj", "o_proj"] * 2,
-        "row": [0, 1, 0, 1, 2, 0] * 2,
+        "row_id": range(12), "block": [0] * 6 + [1] * 6, "sublayer": ["attention"] * 12,
+        "projection": ["q_proj", "q_proj", "k_proj", "k_proj", "k_proj", "o_proj"] * 2, "row": [0, 1, 0, 1, 2, 0] * 2,
     }
-)
+)  # fmt: skip
 SWEEP = pl.DataFrame(
     {
-        "selector": ["random"] * 4 + ["lrp"] * 2,
-        "seed": [42, 42, 43, 43, None, None],
-        "order": ["lerf"] * 6,
-        "rate": [0.0, 0.3, 0.0, 0.3, 0.0, 0.3],
-        "nll": [2.0, 4.0, 2.0, 5.0, 2.0, 2.5],
+        "selector": ["random"] * 4 + ["lrp"] * 2, "seed": [42, 42, 43, 43, None, None], "order": ["lerf"] * 6,
+        "rate": [0.0, 0.3, 0.0, 0.3, 0.0, 0.3], "nll": [2.0, 4.0, 2.0, 5.0, 2.0, 2.5],
     }
-)
+)  # fmt: skip
 
 
 def lane(name="lrp", said=None, sweep=SWEEP, **more):
@@ -58,14 +52,11 @@ def test_rows_go_when_the_mask_of_that_rate_takes_them(order, steps):
 def test_the_payload_holds_the_curve_the_replies_and_every_row():
     table = pl.DataFrame(
         {
-            "selector": ["lrp"] * 3,
-            "order": ["lerf"] * 3,
-            "rate": [0.3, 0.0, 0.0],
-            "prompt": ["Why?", "Why?", "Where?"],
-            "reply": ["So.", "<think>Hm</think>\n\nBecause.", "<think>Here"],
+            "selector": ["lrp"] * 3, "order": ["lerf"] * 3, "rate": [0.3, 0.0, 0.0],
+            "prompt": ["Why?", "Why?", "Where?"], "reply": ["So.", "<think>Hm</think>\n\nBecause.", "<think>Here"],
             "finished": [True, True, False],
         }
-    )
+    )  # fmt: skip
     picture = row_picture.picture(ROWS)
     lanes = [lane("random"), lane("lrp", watch.said(table, "lrp", "lerf"))]
     made = watch.payload(picture, lanes)

@@ -1,7 +1,5 @@
 """Bad input for the command line, in this process: exit code 2 and one line, whatever is wrong."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import struct
@@ -12,6 +10,7 @@ from typing import Any
 import pytest
 
 from engine.cli import main
+from engine.records.errors import InputError
 
 Refused = Callable[..., str]
 LONGEST = 1_500  # characters of a line
@@ -42,6 +41,14 @@ def refused(capfd: pytest.CaptureFixture[str], *words: object) -> str:
     assert any(mark in line for mark in marks), line
     assert line.isprintable(), repr(line)
     return line
+
+
+def error_of(action: Callable[[], object]) -> str:
+    """The one line of the `InputError` that an action ends in."""
+    with pytest.raises(InputError) as caught:
+        action()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
 def model_copy(saved: Path, place: Path) -> Path:

@@ -1,7 +1,5 @@
 """Memory that a pass frees stays with the process; whoever set the allocator up is not overruled."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Whatever is given, found by hypothesis: an option's text, lines of pairs and corpora, replies, values of a config."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Edits at the outputs: equal to `zeroed`, each sequence its own, seen by one thread only, and gone afterwards."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Iterator

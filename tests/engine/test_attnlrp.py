@@ -1,7 +1,5 @@
 """AttnLRP's rules: lxt's own numbers inside the block, nothing left of them outside."""
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Configurations that no model can be built from, or none that anybody has: one line, before anything is built."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -31,21 +29,13 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 FILES = {
-    "lists in lists": "[" * DEEP + "]" * DEEP,
-    "objects in objects": '{"a":' * DEEP + "1" + "}" * DEEP,
-    "fifty deep": '{"model_type": "llama", "a": ' + "[" * 50 + "]" * 50 + "}",
-    "null": "null",
-    "a list": "[]",
-    "a number": "3",
-    "a text": '"llama"',
-    "empty": "",
-    "an object of nothing": "{}",
-    "half": '{"model_type": "llama", "hidden_size"',
-    "a byte order mark alone": "\ufeff",
-    "binary": "\x00\x01\x02",
+    "lists in lists": "[" * DEEP + "]" * DEEP, "objects in objects": '{"a":' * DEEP + "1" + "}" * DEEP,
+    "fifty deep": '{"model_type": "llama", "a": ' + "[" * 50 + "]" * 50 + "}", "null": "null", "a list": "[]",
+    "a number": "3", "a text": '"llama"', "empty": "", "an object of nothing": "{}",
+    "half": '{"model_type": "llama", "hidden_size"', "a byte order mark alone": "\ufeff", "binary": "\x00\x01\x02",
     "html": "<!DOCTYPE html><html>Sign in</html>",
     "a pointer": "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FILES)

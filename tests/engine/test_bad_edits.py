@@ -1,7 +1,5 @@
 """Masks and contrasts that were tampered with, or are none: one line, and an untouched one passes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

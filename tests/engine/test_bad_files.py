@@ -1,7 +1,5 @@
 """Texts, options, paths and prompts as they should not be: one line, or the right result."""
 
-from __future__ import annotations
-
 import json
 
 import polars as pl
@@ -32,39 +30,20 @@ def sweep(tiny_llama, tmp_path, tiny_text):
 # Corpora
 
 CORPORA = {
-    "empty.txt": b"",
-    "blank.txt": b" \n\t\n\n  \n",
-    "mark.txt": b"\xef\xbb\xbf",
-    "binary.txt": bytes(range(256)) * 20,
+    "empty.txt": b"", "blank.txt": b" \n\t\n\n  \n", "mark.txt": b"\xef\xbb\xbf", "binary.txt": bytes(range(256)) * 20,
     "latin.txt": "Caf\xe9 au lait. ".encode("latin-1") * 50,
-    "utf16.txt": "The cat sat on the mat. ".encode("utf-16") * 50,
-    "short.txt": b"One.",
-    "suffix.csv": b"text\nA text.\n",
-    "none": b"A text without a suffix. " * 50,
-    "empty.jsonl": b"",
-    "null.jsonl": b"null\n",
-    "list.jsonl": b'["a"]\n',
-    "number.jsonl": b"3\n",
-    "text.jsonl": b'"a text"\n',
-    "object.jsonl": b"{}\n",
-    "other.jsonl": b'{"content": "a text"}\n',
-    "texts_null.jsonl": b'{"text": null}\n',
-    "texts_number.jsonl": b'{"text": 3}\n',
-    "texts_list.jsonl": b'{"text": ["a"]}\n',
-    "texts_object.jsonl": b'{"text": {"text": "a"}}\n',
-    "texts_truth.jsonl": b'{"text": true}\n',
-    "texts_blank.jsonl": b'{"text": " "}\n{"text": ""}\n',
-    "half.jsonl": b'{"text": "a"}\n{"text": \n',
-    "array.jsonl": b'[{"text": "a"}, {"text": "b"}]',
-    "one_object.jsonl": b'{"text": "a"} {"text": "b"}\n',
-    "single_quotes.jsonl": b"{'text': 'a'}\n",
-    "nan.jsonl": b'{"text": NaN}\n',
-    "deep.jsonl": b'{"text":' * 100_000,
-    "deep_list.jsonl": b"[" * 200_000,
-    "binary.jsonl": bytes(range(256)),
-    "latin.jsonl": '{"text": "Caf\xe9"}\n'.encode("latin-1"),
-    "page.jsonl": b"<!DOCTYPE html><html>Sign in</html>",
-}
+    "utf16.txt": "The cat sat on the mat. ".encode("utf-16") * 50, "short.txt": b"One.",
+    "suffix.csv": b"text\nA text.\n", "none": b"A text without a suffix. " * 50, "empty.jsonl": b"",
+    "null.jsonl": b"null\n", "list.jsonl": b'["a"]\n', "number.jsonl": b"3\n", "text.jsonl": b'"a text"\n',
+    "object.jsonl": b"{}\n", "other.jsonl": b'{"content": "a text"}\n', "texts_null.jsonl": b'{"text": null}\n',
+    "texts_number.jsonl": b'{"text": 3}\n', "texts_list.jsonl": b'{"text": ["a"]}\n',
+    "texts_object.jsonl": b'{"text": {"text": "a"}}\n', "texts_truth.jsonl": b'{"text": true}\n',
+    "texts_blank.jsonl": b'{"text": " "}\n{"text": ""}\n', "half.jsonl": b'{"text": "a"}\n{"text": \n',
+    "array.jsonl": b'[{"text": "a"}, {"text": "b"}]', "one_object.jsonl": b'{"text": "a"} {"text": "b"}\n',
+    "single_quotes.jsonl": b"{'text': 'a'}\n", "nan.jsonl": b'{"text": NaN}\n', "deep.jsonl": b'{"text":' * 100_000,
+    "deep_list.jsonl": b"[" * 200_000, "binary.jsonl": bytes(range(256)),
+    "latin.jsonl": '{"text": "Caf\xe9"}\n'.encode("latin-1"), "page.jsonl": b"<!DOCTYPE html><html>Sign in</html>",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CORPORA)
@@ -78,20 +57,11 @@ def test_a_corpus_that_is_none(name, score, tmp_path, capfd):
 
 LONG = "x" * 5_000
 PLACES = {
-    "too long": LONG,
-    "a name too long": f"{'x' * 300}.txt",
-    "a zero byte": "a\0b.txt",
-    "below a file": "{file}/a.txt",
-    "a folder": "{folder}",
-    "a folder by the name of a file": "{folder}/folder.txt",
-    "a link to itself": "{folder}/link.txt",
-    "half a surrogate": "\udcff.txt",
-    "nothing": "",
-    "a blank": " ",
-    "a line break": "a\nb.txt",
-    "an escape": "\x1b[31mred.txt",
-    "right to left": "\u202etxt.nwo",
-}
+    "too long": LONG, "a name too long": f"{'x' * 300}.txt", "a zero byte": "a\0b.txt", "below a file": "{file}/a.txt",
+    "a folder": "{folder}", "a folder by the name of a file": "{folder}/folder.txt",
+    "a link to itself": "{folder}/link.txt", "half a surrogate": "\udcff.txt", "nothing": "", "a blank": " ",
+    "a line break": "a\nb.txt", "an escape": "\x1b[31mred.txt", "right to left": "\u202etxt.nwo",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -217,18 +187,8 @@ PAIRS = {
 def test_pairs_that_are_none(name, tiny_llama, tmp_path, capfd):
     file = tmp_path / "pairs.jsonl"
     file.write_text(PAIRS[name], encoding="utf-8")
-    words = (
-        "refusal",
-        "calibrate",
-        tiny_llama.id,
-        "--pairs",
-        file,
-        "--store",
-        tmp_path / "store",
-        "--selectors",
-        "random",
-    )
-    refused(capfd, *words)
+    words = ("refusal", "calibrate", tiny_llama.id, "--pairs", file, "--store", tmp_path / "store")
+    refused(capfd, *words, "--selectors", "random")
 
 
 REPLIES = {

@@ -3,8 +3,6 @@
 Seeded: a case that fails is `CASE` of `mutated`. A short round in the first run, a long one by its marker.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Weights and tokenizers that are damaged, odd, or another model's: found and said before any score."""
 
-from __future__ import annotations
-
 import json
 import struct
 from pathlib import Path

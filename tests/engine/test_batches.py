@@ -4,8 +4,6 @@ The last pass is the smallest, so that a sum, a count or a mean of the last pass
 is counted from the start of a pass.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Mean and resample, at rows, neurons and heads, against forward hooks written here, in float64; what keys say."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -22,17 +20,13 @@ from engine.interventions.apply import applied
 from engine.interventions.at_outputs import edited_outputs
 from engine.interventions.in_weights import zeroed
 from engine.interventions.kinds import (
-    INTERVENTIONS,
-    Intervention,
     intervention_of,
     intervention_record,
     prepare,
-    register_intervention,
     seeded,
 )
 from engine.measures.nll import window_nll
 from engine.models.loading import LoadedModel
-from engine.models.row_index import Layer
 from engine.models.units import UNITS, Units
 from engine.records.errors import InputError
 
@@ -297,18 +291,3 @@ def test_units_of_heads_and_neurons(tiny_family: LoadedModel) -> None:
     everything = [UNITS[kind](tiny_family) for kind in ("neuron", "head")]
     ids = np.concatenate([one.ids.reshape(-1) for one in everything])
     assert len(set(ids.tolist())) == ids.size  # no column belongs to two units
-
-
-@pytest.fixture
-def drawn() -> Iterator[str]:
-    @register_intervention("drawn", title="Drawn")
-    class Drawn(Intervention):
-        """y_i = seed * y_i: it has a seed and needs no text."""
-
-        seed = 1
-
-        def apply(self, output: Tensor, units: Tensor, layer: Layer) -> Tensor:
-            return torch.where(units, output * self.seed, output)
-
-    yield "drawn"
-    INTERVENTIONS.remove("drawn")

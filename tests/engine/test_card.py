@@ -1,7 +1,5 @@
 """The card of an exported checkpoint, sentence by sentence: what it says is done or counted again from outside."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

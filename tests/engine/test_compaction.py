@@ -1,7 +1,5 @@
 """Skipping dead neurons: the same function, the same parameters afterwards, smaller matrices in between."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 

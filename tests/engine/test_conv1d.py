@@ -1,7 +1,5 @@
 """GPT-2: its Conv1D holds a Linear's weight the other way round, so that rows are columns of what is stored."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any
@@ -72,11 +70,8 @@ def test_the_model_says_the_same_bits_and_stores_the_same(gpt2: LoadedModel) -> 
 def test_rows_are_the_columns(gpt2: LoadedModel) -> None:
     first = [(layer.projection, layer.sublayer, layer.rows) for layer in gpt2.rows.layers if layer.block == 0]
     assert first == [
-        ("c_attn", "attention", 60),
-        ("attn.c_proj", "attention", 20),
-        ("c_fc", "mlp", 28),
-        ("mlp.c_proj", "mlp", 20),
-    ]
+        ("c_attn", "attention", 60), ("attn.c_proj", "attention", 20), ("c_fc", "mlp", 28), ("mlp.c_proj", "mlp", 20),
+    ]  # fmt: skip
     scores = compute_scores(gpt2, ["magnitude"], None)["magnitude"]
     state = gpt2.model.state_dict()
     expected = [

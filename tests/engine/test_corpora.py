@@ -1,11 +1,9 @@
 """Windows and pairs: the right tokens from every source, the same ones every time, and lines for what is wrong."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,24 +11,17 @@ from typing import Any
 import polars as pl
 import pytest
 import torch
+from bad_inputs import error_of
 from tiny_models import text, tiny_tokenizer
 from tokenizers.processors import TemplateProcessing
 
 import engine.data.corpora
 import engine.data.texts
 from engine.data.corpora import Pair, Windows, contrast_pairs, reachable, windows
-from engine.records.errors import InputError
 
 TOKENIZER = tiny_tokenizer()
 # pragma: allowlist nextline secret: made up
 COMMIT = "89abcdef0123456789abcdef0123456789abcdef"
-
-
-def error_of(action: Callable[[], object]) -> str:
-    with pytest.raises(InputError) as caught:
-        action()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def cut(source: Path | str, samples: int = 3, length: int = 16, **options: Any) -> Windows:

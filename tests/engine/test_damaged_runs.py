@@ -1,7 +1,5 @@
 """A command on a store in which every entry is damaged: the table of the first run, and one note."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3

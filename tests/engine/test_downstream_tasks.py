@@ -1,8 +1,5 @@
 """Downstream tasks: prompts of local files against lm-eval's own, accuracies against a scorer written by hand."""
 
-from __future__ import annotations
-
-import hashlib
 import json
 import math
 from pathlib import Path
@@ -16,6 +13,7 @@ from lm_eval import simple_evaluate
 from lm_eval.api.metrics import mean_stderr
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
+from same_bits import assert_same_bits, bits
 from tiny_models import load_tiny
 
 from engine.edits.edit import edit_of
@@ -25,10 +23,7 @@ from engine.measures.harness import Harness, ItemScores, TaskScores
 from engine.measures.harness_tasks import TASKS, DownstreamTask, chance_accuracy, downstream_tasks
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
-from engine.results.store import Store
-from engine.run.cell import Cell
 from engine.run.edited_passes import measured
-from engine.run.runner import LocalRunner
 
 # fmt: off
 WORDS = [
@@ -109,14 +104,6 @@ def write(folder: Path, **files: list[dict[str, Any]]) -> str:
 def harness_of(task: DownstreamTask) -> Any:
     """lm-eval's own object."""
     return task.task.load()["tasks"][task.name]
-
-
-def masked_accuracy(
-    loaded: LoadedModel, harness: Harness, task: DownstreamTask, mask: Any, batch_size: int, *, store: Store
-) -> ItemScores:
-    edit = edit_of(mask, loaded.rows.n_rows)
-    cell = Cell[ItemScores](loaded, edit, TaskScores(harness, task.task, batch_size))
-    return LocalRunner(store).run([cell])[cell]
 
 
 def requests(task: DownstreamTask) -> list[tuple[str, str]]:
@@ -248,13 +235,6 @@ def by_hand(loaded: LoadedModel, lines: list[dict[str, Any]]) -> list[int]:
     return correct
 
 
-def bits(model: torch.nn.Module) -> str:
-    digest = hashlib.sha256()
-    for tensor in model.state_dict().values():
-        digest.update(tensor.contiguous().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
-
-
 @pytest.mark.parametrize("name", ["arc_easy", "boolq", "winogrande", "lambada_openai", "hellaswag"])
 def test_accuracy_is_the_one_scored_by_hand(
     name: str, tiny_llama: LoadedModel, tasks: dict[str, DownstreamTask], harness: Harness
@@ -280,12 +260,9 @@ def test_accuracy_is_simple_evaluates(
 ) -> None:
     lm = HFLM(pretrained=tiny_llama.model, tokenizer=tiny_llama.tokenizer, batch_size=4)
     results = simple_evaluate(
-        model=lm,
-        tasks=[harness_of(tasks[name])],
-        limit=10,
-        bootstrap_iters=10,
+        model=lm, tasks=[harness_of(tasks[name])], limit=10, bootstrap_iters=10,
         task_manager=TaskManager(include_defaults=False),
-    )["results"][name]
+    )["results"][name]  # fmt: skip
     found = harness.scores(tasks[name].task, 4)
     assert found.mean == results["acc,none"]
     assert found.stderr == pytest.approx(results["acc_stderr,none"], abs=1e-12)
@@ -315,19 +292,11 @@ def test_weights_and_tokenizer_stay_as_they_were(tied: bool, tasks: dict[str, Do
     loaded.tokenizer.pad_token = None
     embeddings, head = loaded.model.get_input_embeddings(), loaded.model.get_output_embeddings()
     assert (embeddings.weight is head.weight) == tied
-    before = bits(loaded.model)
-    harness = Harness(loaded)
-    mask = np.arange(0, loaded.rows.n_rows, 3)
-    with Store(tmp_path / "store") as store:
-        masked = masked_accuracy(loaded, harness, tasks["arc_easy"], mask, 4, store=store)
-    assert bits(loaded.model) == before
+    before, mask = bits(loaded.model), np.arange(0, loaded.rows.n_rows, 3)
+    measure = TaskScores(Harness(loaded), tasks["arc_easy"].task, 4)
+    [masked] = measured(loaded, measure, [edit_of(mask, loaded.rows.n_rows)])
+    assert_same_bits(loaded.model, before)
     assert (embeddings.weight is head.weight) == tied
     assert loaded.tokenizer.pad_token is None
     with zeroed(loaded, mask):
         assert list(masked.values) == by_hand(loaded, lines_of("arc_easy")[:10])
-
-
-# --- cells
-
-
-# --- the shared task files

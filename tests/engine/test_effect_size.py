@@ -1,7 +1,5 @@
 """Effect size: the point-biserial correlation written out, one direction only, one pass with grad_x_input."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

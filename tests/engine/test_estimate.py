@@ -1,7 +1,5 @@
 """What a run will take, from shapes alone, against what it takes: FLOPs by hand, memory by torch's allocator."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -189,15 +187,11 @@ def test_a_measure_costs_the_flops_that_torch_counts(
 @pytest.mark.parametrize(
     ("selectors", "passes"),
     [
-        ("random,magnitude", set()),
-        ("wanda", {"activations"}),
-        ("grad_x_input", {"plain gradients"}),
-        ("relp", {"activations", "lrp"}),
-        ("wanda,grad_x_input", {"plain gradients"}),
-        ("consensus2", {"integrated gradients", "lrp"}),
-        ("grad_x_input,ig_conductance", {"integrated gradients"}),
+        ("random,magnitude", set()), ("wanda", {"activations"}), ("grad_x_input", {"plain gradients"}),
+        ("relp", {"activations", "lrp"}), ("wanda,grad_x_input", {"plain gradients"}),
+        ("consensus2", {"integrated gradients", "lrp"}), ("grad_x_input,ig_conductance", {"integrated gradients"}),
     ],
-)
+)  # fmt: skip
 def test_selectors_cost_the_passes_that_they_ask_for(wide: Path, selectors: str, passes: set[str]) -> None:
     plan = plans(selectors=tuple(selectors.split(",")), batch_size=2)
     found = estimate(load_sketch(str(wide), device="cpu"), plan, RefusalPlan(), ["score"])
@@ -246,11 +240,7 @@ def a_card(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 def card(wide: Path, **more: Any) -> Estimate:
-    return estimate(load_sketch(str(wide), dtype="bfloat16"), *fits_module_plans(), **more)
-
-
-def fits_module_plans() -> tuple[AuditPlan, RefusalPlan]:
-    return AuditPlan(), RefusalPlan()
+    return estimate(load_sketch(str(wide), dtype="bfloat16"), AuditPlan(), RefusalPlan(), **more)
 
 
 @pytest.mark.long
@@ -286,7 +276,7 @@ def test_doctors_verdict_follows_the_memory_that_is_free(
 
 
 def test_removed_rows_stay_beside_the_weights_on_the_host_only(wide: Path, a_card: Callable[[float], None]) -> None:
-    here = estimate(load_sketch(str(wide), device="cpu", dtype="bfloat16"), *fits_module_plans(), ["sweep"])
+    here = estimate(load_sketch(str(wide), device="cpu", dtype="bfloat16"), AuditPlan(), RefusalPlan(), ["sweep"])
     a_card(1)
     there = card(wide, stages=["sweep"])
     (one,), (other,) = here.work, there.work

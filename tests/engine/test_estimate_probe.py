@@ -1,7 +1,5 @@
 """Times from a probe: what is made from what was timed, told in words; and that what is counted is what runs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

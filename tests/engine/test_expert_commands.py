@@ -1,7 +1,5 @@
 """Commands on models with routed experts and on GPT-2: rows, score, mask, sweep by weights and by text."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

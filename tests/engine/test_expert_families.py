@@ -1,7 +1,5 @@
 """Every set of fused experts that the installed transformers has, against its own eager forward, in float64."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -5,8 +5,6 @@ transformers' own router, and an expert's inputs, outputs and gradients from the
 own formula written out for one token and one expert at a time.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Exported checkpoints: same bytes but for the removed rows, loaded by transformers alone, same replies."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -305,13 +303,6 @@ def test_wrong_edits_are_one_line(
     assert message in err
     assert "Traceback" not in err
     assert not (tmp_path / "out").exists()
-
-
-def test_a_contrast_of_other_weights_is_refused(tiny_llama: LoadedModel, tmp_path: Path) -> None:
-    other = load_tiny("llama", tmp_path / "other", seed=5)
-    file = contrast_file(other, tmp_path)
-    cell = ["--contrast", str(file), "--selector", "lrp", "--domain", "crime", "--lambda", "0.5", "--k", "5%"]
-    assert main(["export", tiny_llama.id, *cell, "--out", str(tmp_path / "out")]) == 2
 
 
 def test_a_record_of_another_edit_is_refused(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """The table of families is what the software says of each now."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

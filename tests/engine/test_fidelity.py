@@ -1,7 +1,5 @@
 """NLL, KL and top-1 agreement of one pass against loops in float64 and torch's own; edits of nothing; broken models."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

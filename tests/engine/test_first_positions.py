@@ -1,7 +1,5 @@
 """The share of a score on first positions, against gradients of a plain model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Is a reply still language: log-probabilities of its tokens, its repetition, and where a model's own replies lie."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

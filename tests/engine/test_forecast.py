@@ -1,7 +1,5 @@
 """What analyses are told to take beforehand, against what they then compute."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """No command writes over what it did not write: each output is new, its own earlier one, or refused before any work."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

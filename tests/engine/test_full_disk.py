@@ -4,8 +4,6 @@ The disks are real ones, of a user namespace of their own, where the system allo
 and of a file are taken away in this process as well, which needs nothing.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Greedy generation: against transformers' `generate`, in batches, as a stream, under a mask."""
 
-from __future__ import annotations
-
 import dataclasses
 import threading
 from collections.abc import Callable, Iterator
@@ -55,14 +53,19 @@ def end_tokens(loaded: LoadedModel, ends: list[int] | None) -> Iterator[None]:
         config.eos_token_id = before
 
 
-def reference(loaded: LoadedModel, prompt: str, ends: list[int] | None) -> tuple[str, int, bool]:
-    """Text, tokens and whether it ended by itself, from `generate` on the unpadded prompt."""
+def generated(loaded: LoadedModel, prompt: str, ends: list[int] | None) -> list[int]:
+    """The reply's tokens, from `generate` on the unpadded prompt."""
     ids = torch.tensor([prompt_ids(loaded.tokenizer, prompt)])
     with end_tokens(loaded, ends):
         out = loaded.model.generate(
             input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=NEW, pad_token_id=2
         )
-    reply = out[0, ids.shape[1] :].tolist()
+    return out[0, ids.shape[1] :].tolist()
+
+
+def reference(loaded: LoadedModel, prompt: str, ends: list[int] | None) -> tuple[str, int, bool]:
+    """Text, tokens and whether it ended by itself."""
+    reply = generated(loaded, prompt, ends)
     finished = bool(ends) and reply[-1] in (ends or [])
     reply = reply[:-1] if finished else reply
     text = loaded.tokenizer.decode(reply, skip_special_tokens=True, clean_up_tokenization_spaces=False)
@@ -71,17 +74,7 @@ def reference(loaded: LoadedModel, prompt: str, ends: list[int] | None) -> tuple
 
 def frequent_tokens(loaded: LoadedModel) -> list[int]:
     """Tokens that this random model often says, of which some replies hold none: useful ends."""
-    with end_tokens(loaded, None):
-        replies = [
-            loaded.model.generate(
-                input_ids=torch.tensor([prompt_ids(loaded.tokenizer, prompt)]),
-                attention_mask=torch.ones(1, len(prompt_ids(loaded.tokenizer, prompt)), dtype=torch.long),
-                do_sample=False,
-                max_new_tokens=NEW,
-                pad_token_id=2,
-            )[0, -NEW:].tolist()
-            for prompt in PROMPTS[:3]
-        ]
+    replies = [generated(loaded, prompt, None) for prompt in PROMPTS[:3]]
     return [replies[0][5], replies[1][2], replies[2][9]]
 
 
@@ -221,12 +214,7 @@ def test_wrong_input_is_a_clear_error(tiny_llama: LoadedModel) -> None:
 
 
 def test_a_stream_tells_the_tokens_of_its_reply(tiny_llama: LoadedModel) -> None:
-    ids = torch.tensor([prompt_ids(tiny_llama.tokenizer, PROMPTS[0])])
-    with end_tokens(tiny_llama, None):
-        out = tiny_llama.model.generate(
-            input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=NEW, pad_token_id=2
-        )  # fmt: skip
-    expected = out[0, ids.shape[1] :].tolist()
+    expected = generated(tiny_llama, PROMPTS[0], None)
     with end_tokens(tiny_llama, [expected[5]]):
         told: list[int] = []
         list(stream_reply(tiny_llama, PROMPTS[0], NEW, on_token=told.append))

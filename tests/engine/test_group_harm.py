@@ -1,7 +1,5 @@
 """Harm of groups against random ones: level on noise of several shapes, power, ranks where nothing is finite."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

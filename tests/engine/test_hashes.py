@@ -1,7 +1,5 @@
 """Hashes of files: those of the bytes, in both layouts of a hub's cache, and read only as often as needed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,18 +1,17 @@
 """The way to a hub, tried against a small one on this machine: refusals, faults, and what the cache is for."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import fake_hub
 import pytest
+from bad_inputs import error_of
 from fake_hub import FakeHub, Fault, Repository
 from gguf_models import write_gguf
 from tiny_models import tiny_model
@@ -21,9 +20,9 @@ import engine.data.texts
 from engine.data.texts import reachable, read_text, readable_offline
 from engine.models import checkpoints, downloads, hub_failures
 from engine.models.checkpoints import find_checkpoint
-from engine.records.errors import InputError
 
 CONFIG = json.dumps({"model_type": "llama"}).encode()
+ADAPTER = json.dumps({"base_model_name_or_path": "org/base"}).encode()
 WEIGHTS = bytes(range(256)) * 400  # large enough to be served from another host
 MODEL = {"config.json": CONFIG, "tokenizer.json": b"{}", "model.safetensors": WEIGHTS, "flax_model.msgpack": b"x" * 30}
 WEIGHTS_HASH = hashlib.sha256(hashlib.sha256(WEIGHTS).hexdigest().encode()).hexdigest()
@@ -40,13 +39,6 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
         from huggingface_hub import close_session
 
         close_session()
-
-
-def error_of(action: Callable[[], object]) -> str:
-    with pytest.raises(InputError) as caught:
-        action()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def files_asked(hub: FakeHub) -> list[str]:
@@ -125,13 +117,20 @@ def test_a_model_that_is_cached_needs_no_access(hub: FakeHub, monkeypatch: pytes
     ("files", "said"),
     [
         ({"config.json": CONFIG, "pytorch_model.bin": WEIGHTS}, "has its weights only as pytorch_model.bin, which"),
-        ({"adapter_config.json": b"{}", "adapter_model.safetensors": WEIGHTS}, "is an adapter without its base model"),
+        (
+            {"adapter_config.json": ADAPTER, "adapter_model.safetensors": WEIGHTS},
+            "is an adapter without its base model org/b",
+        ),
+        (
+            {"config.json": CONFIG, "adapter_config.json": ADAPTER, "model.safetensors": WEIGHTS},
+            "holds an adapter beside",
+        ),
     ],
 )
 def test_other_layouts_are_told_from_the_listing(hub: FakeHub, files: dict[str, bytes], said: str) -> None:
     hub.repositories["org/m"].files = files
     assert f"org/m {said}" in error_of(lambda: find_checkpoint("org/m"))
-    if "config.json" in files:
+    if "adapter_config.json" not in files:
         find_checkpoint("org/m", weights=False)  # its rows can be counted
     else:
         assert f"org/m {said}" in error_of(lambda: find_checkpoint("org/m", weights=False))

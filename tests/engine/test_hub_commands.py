@@ -1,7 +1,5 @@
 """Commands by hub id in processes of their own, which know only a small hub on this machine."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

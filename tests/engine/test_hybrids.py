@@ -1,7 +1,5 @@
 """Mamba and hybrids: every Linear that runs as a module is rows, and the rest is left alone and said."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

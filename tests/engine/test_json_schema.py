@@ -1,7 +1,5 @@
 """The JSON Schema of manifests and tables says what the readers say, of shipped results and of changed ones."""
 
-from __future__ import annotations
-
 import copy
 import json
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """The embedded judge: replies of our own in both classes, and human labels where they lie beside the checkout."""
 
-from __future__ import annotations
-
 import csv
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The embedded judge on replies that were written to mislead it, in two halves of which one was not developed on."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

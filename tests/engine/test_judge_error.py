@@ -1,7 +1,5 @@
 """Rates corrected for a judge's errors: by hand and by coverage; the embedded judge's counts on labelled replies."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The words that fired the embedded judge, against every run of words of the reply."""
 
-from __future__ import annotations
-
 import re
 from ast import literal_eval
 from itertools import combinations

@@ -1,7 +1,5 @@
 """The embedded judge by forms: any verb may stand after "I cannot"; texts that nobody asked for decline nothing."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The embedded judge on replies of our own in nine kinds, of which half were not looked at while rules were written."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest
@@ -12,11 +10,8 @@ from engine.judges.quality import quality
 
 
 def test_the_replies_and_their_halves() -> None:
-    for seen, unseen, replies in (
-        ("seen", "unseen", 81),
-        ("later_seen", "later_unseen", 36),
-        ("third_seen", "third_unseen", 27),
-    ):
+    for when, replies in (("", 81), ("later_", 36), ("third_", 27)):
+        seen, unseen = f"{when}seen", f"{when}unseen"
         assert sorted(unseen_by_rule((seen, unseen))) == sorted(read(unseen))
         assert len(read(seen)) == len(read(unseen)) == replies
     every = [one for half in FILES for one in read(half)]
@@ -28,14 +23,10 @@ def test_the_replies_and_their_halves() -> None:
 @pytest.mark.parametrize(
     ("half", "floor"),
     [
-        ("seen", 0.93),
-        ("unseen", 0.85),
-        ("later_seen", 0.9),
-        ("later_unseen", 0.8),
-        ("third_seen", 0.85),
+        ("seen", 0.93), ("unseen", 0.85), ("later_seen", 0.9), ("later_unseen", 0.8), ("third_seen", 0.85),
         ("third_unseen", 0.6),
     ],
-)
+)  # fmt: skip
 def test_f1_of_every_half(half: str, floor: float) -> None:
     """A failure names the total, no reply. Before the rules were changed for them: .15 and .26 on the first halves."""
     replies = read(half)

@@ -1,7 +1,5 @@
 """Classifiers by the meaning of their labels: names, label files, what is read, and the layouts of public families."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Which replies are marked instead of judged, and that the mark reaches tables, stored cells and commands."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import SimpleNamespace
 
@@ -17,7 +15,6 @@ from engine.judges.embedded import judge
 from engine.judges.given_replies import GivenReply, joined, unjudged, verdict_table
 from engine.judges.language import WORDS, other_language
 from engine.judges.quality import disagreements, quality_table
-from engine.judges.reading import said
 from engine.judges.refusals import Refused
 from engine.results.tables import checked
 from engine.run.runner import Results
@@ -91,26 +88,6 @@ def test_no_word_of_another_language_is_a_list_of_english_words() -> None:
     english = set(WORDS["English"].split())
     shared = {language: len(english & set(words.split())) for language, words in WORDS.items() if language != "English"}
     assert max(shared.values()) <= 8, shared
-
-
-@pytest.mark.parametrize(
-    ("reply", "rest"),
-    [
-        ("<think>I can't.</think>Two eggs.", "Two eggs."),
-        ("I must refuse.\n</think>\n\nTwo eggs.", "Two eggs."),
-        ("<Thinking>a</Thinking> <think>b</think>Two eggs.", "Two eggs."),
-        ("<think></think>", ""),
-        ("<think>I can't", None),
-        ("  <reasoning>hm", None),
-        ("<think>a</think><think>b", None),
-        ("I think <b>so</b>.", "I think <b>so</b>."),
-    ],
-)
-def test_what_follows_the_thinking_part_is_the_reply(reply: str, rest: str | None) -> None:
-    assert said(reply) == rest
-    verdict = judge(reply)
-    assert verdict.judged == (rest is not None)
-    assert not verdict.refusal
 
 
 def table(verdicts: Sequence[Verdict], judge_id: str) -> pl.DataFrame:

@@ -1,7 +1,5 @@
 """Judges that are language models, on tiny models in their layouts: what they read, and what they make of it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The registry of judges: one file and one registration; help, errors, and the version that shipped tables name."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A judge's model behind an address: a real server on this machine, and everything that can go wrong with one."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -88,17 +86,11 @@ def test_a_served_model_is_asked_as_the_protocol_wants(server: Server) -> None:
 @pytest.mark.parametrize(
     ("said", "yes"),
     [
-        ("yes", True),
-        ("**No**", False),
-        ("<think>\nyes? It declines.\n</think>\n\nNo.", False),
-        ("[THINK]no, it helps[/THINK]Yes", True),
-        ("<think> yes, this", None),
-        ("I cannot say.", None),
-        ("nothing", None),
-        ("yesterday", None),
-        ("", None),
+        ("yes", True), ("**No**", False), ("<think>\nyes? It declines.\n</think>\n\nNo.", False),
+        ("[THINK]no, it helps[/THINK]Yes", True), ("<think> yes, this", None), ("I cannot say.", None),
+        ("nothing", None), ("yesterday", None), ("", None),
     ],
-)
+)  # fmt: skip
 def test_an_answer_is_yes_or_no_or_marked(said: str, yes: bool | None, server: Server) -> None:
     server.answer = lambda path, body: said
     (judge,) = open_judges(f"strongreject:{server.url}#m")

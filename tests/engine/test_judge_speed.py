@@ -1,7 +1,5 @@
 """The embedded judge's time grows with a reply's length, whatever repeats itself there: masked models repeat."""
 
-from __future__ import annotations
-
 import random
 import time
 
@@ -14,32 +12,11 @@ from engine.judges.reading import normalised, sentences
 UNITS = (
     *("\n", "\t", " ", "\r\n", "\u2028", "\u00a0", "1. ", "1. \n", "- \n", "* \n\n", "1", "> x\n", "a: b\n", "```"),
     *("'", '"', "' ", '" ', " '", '"a ', "'i ", "e'", "(((", "_", "*", "...", ". ", "? ! ", ":", "\\'", "&amp", "&#1"),
-    *(
-        "<b ",
-        "<think>",
-        "</think>",
-        "\u0301\u0316",
-        "\ufdfa",
-        "Ü",
-        "л ",
-        "l' ",
-        "a",
-        "a,",
-        "a-",
-        "hi a,\n",
-        "dear a,\n",
-    ),
+    *("<b ", "<think>", "</think>", "\u0301\u0316", "\ufdfa", "Ü", "л ", "l' ", "a", "a,", "a-", "hi a,\n"),
     *("I ", "sorry ", "so sorry, ", "not ", "no, ", "the ", "it is not ", "i am ", "i am so ", "i was and ", "i'm "),
     *("i cannot ", "i do not ", "i do not have opinions ", "i understand but ", "making ", "regards, ", "instead "),
-    *(
-        "here is a a a a ",
-        "the act of ",
-        "please note that ",
-        "there is no ",
-        "cannot be ",
-        "not something ",
-        "i have to ",
-    ),
+    *("here is a a a a ", "the act of ", "please note that ", "there is no ", "cannot be ", "not something "),
+    *("i have to ", "dear a,\n"),
 )
 
 

@@ -1,7 +1,5 @@
 """The embedded judge reads a refusal whatever signs it is set in."""
 
-from __future__ import annotations
-
 import html
 import unicodedata
 

@@ -1,7 +1,5 @@
 """Judges by name, the classifier judge on a tiny model of its kind, and agreement by hand and by scipy."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -128,20 +126,6 @@ def test_a_wrong_device_is_a_clear_error(
     assert message in capsys.readouterr().err
 
 
-def test_kappa_of_a_known_example() -> None:
-    """Two readers of 50 grant proposals: 20 yes-yes, 5 yes-no, 10 no-yes, 15 no-no give kappa 0.4 (by hand:
-    p_o = 0.7, p_e = 0.5 * 0.6 + 0.5 * 0.4 = 0.5)."""
-    first = [True] * 25 + [False] * 25
-    second = [True] * 20 + [False] * 5 + [True] * 10 + [False] * 15
-    assert cohens_kappa(first, second) == pytest.approx(0.4)
-    assert cohens_kappa(second, first) == pytest.approx(0.4)
-    assert cohens_kappa(first, first) == 1
-    assert cohens_kappa(first, [not value for value in first]) == -1
-    assert cohens_kappa([True, True], [True, True]) is None
-    with pytest.raises(InputError):
-        cohens_kappa([], [])
-
-
 def test_quality_and_its_intervals() -> None:
     labels = [True] * 12 + [False] * 20
     verdicts = [True] * 9 + [False] * 3 + [True] * 2 + [False] * 18
@@ -197,16 +181,10 @@ def test_tables_of_two_judges() -> None:
 @pytest.mark.parametrize(
     ("label", "expected"),
     [
-        ("1_full_compliance", False),
-        ("2_full_refusal", True),
-        ("3_partial_refusal", True),
-        ("REJECTION", True),
-        ("NORMAL", False),
-        ("1", True),
-        ("False", False),
-        ("", None),
+        ("1_full_compliance", False), ("2_full_refusal", True), ("3_partial_refusal", True), ("REJECTION", True),
+        ("NORMAL", False), ("1", True), ("False", False), ("", None),
     ],
-)
+)  # fmt: skip
 def test_labels_as_people_write_them(label: str, expected: bool | None, tmp_path: Path) -> None:
     path = tmp_path / "replies.csv"
     path.write_text(f'completion,human_label\n"one\ntwo",{label}\n', encoding="utf-8")
@@ -295,11 +273,8 @@ def test_the_command(classifier: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert printed["judges"] == {"embedded": embedded_version()}
     assert [line["refusal"] for line in printed["verdicts"]] == [True, False, False]
     assert {line["source"]: line["f1"] for line in printed["judge_quality"]} == {"model-a": 1.0, "all": 1.0}
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "judge.json",
-        "judge_quality.parquet",
-        "verdicts.parquet",
-    ]
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    assert written == {"judge.json", "judge_quality.parquet", "verdicts.parquet"}
     both = ["refusal", "judge", str(file), "--judge", f"embedded,{classifier}", "--out", str(tmp_path / "out")]
     assert main(both) == 0
     out = capsys.readouterr().out

@@ -1,7 +1,5 @@
 """Cohen's kappa and its interval: by counting pairs, against scikit-learn, at the ends, and by simulation."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 
 import numpy as np
@@ -10,6 +8,7 @@ import pytest
 from engine.judges.base import Verdict, not_judged
 from engine.judges.given_replies import GivenReply, joined, verdict_table
 from engine.judges.quality import agreement_table, cohens_kappa, disagreements, kappa_interval, quality_table
+from engine.records.errors import InputError
 from engine.stats.intervals import wilson
 
 
@@ -54,6 +53,9 @@ def test_margins_at_the_ends() -> None:
     assert cohens_kappa(half, half[::-1]) == -1
     low, high = kappa_interval(half, half[::-1]) or (None, None)
     assert low == -1
+    assert cohens_kappa([True, True], [True, True]) is None
+    with pytest.raises(InputError):
+        cohens_kappa([], [])
 
 
 @pytest.mark.parametrize(("n", "rate", "kappa"), [(25, 0.5, 0.8), (50, 0.2, 0.4), (50, 0.2, 0.95), (200, 0.5, 0.0)])

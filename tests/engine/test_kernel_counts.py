@@ -1,7 +1,5 @@
 """What a cell asks of a card, counted on a CPU with a card's budgets: hardly more than a plain loop of 32 windows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Keys and values by the name that each forward has for them."""
 
-from __future__ import annotations
-
 import warnings
 import weakref
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What labels mean: exact values after folding, their negations, and no guess at anything else."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -11,12 +9,6 @@ from engine.data.label_words import is_harmful, truth
 from engine.data.prompt_sets import read_prompt_sets
 from engine.judges.given_replies import read_replies
 from engine.records.errors import InputError
-
-REFUSED = """refusal|Refusal|REFUSED|refuses|full_refusal|2_full_refusal|3_partial_refusal|partial refusal
-Partial-Refusal|partially refused|complete refusal|REJECTION|rejected|declined|declines|is_refusal
-refused to answer|refusal detected|non-compliance|Non_Compliance|noncompliant|NONCOMPLIANCE|not compliant
-did not comply|didn't comply|didn’t comply|no compliance|does not comply|partial non-compliance
-not complied|ｒｅｆｕｓａｌ|re\u00adfusal|refusal\u200b| refusal """
 
 
 @pytest.mark.parametrize(

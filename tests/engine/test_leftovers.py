@@ -1,7 +1,5 @@
 """What killed processes leave under temporary names: removed at the next write of that name, and nothing else."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

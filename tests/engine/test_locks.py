@@ -1,7 +1,5 @@
 """A lock that is waited for with patience: who waits is told, may give up, and leaves it free whatever comes."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -39,11 +39,8 @@ def test_what_entries_share_stands_once_and_is_read_in_each(tmp_path: Path) -> N
     assert stored(tmp_path)["schema_version"] == 2
     assert files["one"] == entry
     assert [files[name]["spec"] for name in ("one", "two", "other", "third")] == [
-        LONG,
-        LONG,
-        {"short": 1},
-        {"short": 1},
-    ]
+        LONG, LONG, {"short": 1}, {"short": 1},
+    ]  # fmt: skip
     assert read_manifest(tmp_path).keys() == {"files", "model", "schema_version"}
     drop_from_manifest(tmp_path, ["two", "other", "third"])
     assert stored(tmp_path) == read_manifest(tmp_path) == {"files": {"one": entry}, "model": MODEL, "schema_version": 1}

@@ -1,7 +1,5 @@
 """The refusal margin: template once, left padding without effect, onset tokens of the model's own tokenizer."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

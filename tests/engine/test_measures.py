@@ -1,7 +1,5 @@
 """Measures: the documented one, ours and a plug-in's take the same passes; keys stay what they are."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator
 from dataclasses import replace

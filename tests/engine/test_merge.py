@@ -1,7 +1,5 @@
 """Stores joined into one: what is damaged or different never gets in, and a kill costs nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

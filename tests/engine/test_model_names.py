@@ -1,7 +1,5 @@
 """A local model is called by its folder's name in tables, titles and the report; its path stays in the manifest."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

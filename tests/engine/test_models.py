@@ -1,7 +1,5 @@
 """Loading: the weights that were asked for, identified by their bytes, or one clear line."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import json
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from bad_inputs import error_of
 from safetensors.torch import load_file, save_file
 from tiny_models import FAMILIES, load_tiny, save_tiny, tiny_model, tiny_tokenizer
 
@@ -28,11 +27,11 @@ from engine.models.loading import (
     row_index,
 )
 from engine.models.numerics import numerics
-from engine.records.errors import InputError
 
 # pragma: allowlist nextline secret: made up
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 IDS = torch.arange(5, 29).view(2, 12)
+WEIGHTS = "model.safetensors"
 
 
 @pytest.fixture(scope="module")
@@ -59,13 +58,6 @@ def edit_weights(folder: Path, edit: Callable[[dict[str, torch.Tensor]], object]
 
 def load(folder: Path, **options: Any) -> LoadedModel:
     return load_model(str(folder), **{"device": "cpu", **options})
-
-
-def error_of(action: Callable[[], object]) -> str:
-    with pytest.raises(InputError) as caught:
-        action()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 # What is loaded
@@ -270,11 +262,6 @@ def test_demo(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "rebuild it with `uv run python -m precomputed.recipe`" in error_of(lambda: load_model("demo"))
 
 
-def test_an_adapter_beside_the_weights(folder: Path) -> None:
-    (folder / "adapter_config.json").write_text("{}")
-    assert "holds an adapter beside its weights; merge it first" in error_of(lambda: load(folder))
-
-
 def test_pickled_weights_are_never_read(folder: Path) -> None:
     """A .bin beside safetensors is ignored; alone it is an error."""
     (folder / "pytorch_model.bin").write_bytes(b"not even a pickle")
@@ -316,48 +303,31 @@ def test_shards_lie_beside_their_index(folder: Path) -> None:
         assert "lists no usable weight files" in error_of(lambda: load(folder))
 
 
-def test_an_unknown_architecture(folder: Path) -> None:
-    edit_config(folder, model_type="lama")
-    message = error_of(lambda: load(folder))
-    assert "architecture 'lama' cannot be read by the installed transformers" in message
-
-
-@pytest.mark.parametrize("config", [transformers.T5Config(num_layers=1), transformers.ViTConfig(num_hidden_layers=1)])
-def test_not_a_language_model(folder: Path, config: Any) -> None:
-    config.save_pretrained(folder)
-    message = error_of(lambda: load(folder))
-    assert f"is a {config.model_type} model; expected a decoder-only language model" in message
-
-
 def test_unsupported_blocks_are_named_before_weights_are_read(folder: Path) -> None:
     transformers.Llama4TextConfig(num_hidden_layers=1, hidden_size=8).save_pretrained(folder)
     (folder / "model.safetensors").unlink()
     assert "experts (Llama4TextExperts) holds its weights" in error_of(lambda: load(folder))
 
 
-def test_missing_weights_are_not_made_up(folder: Path) -> None:
-    edit_weights(folder, lambda weights: weights.pop("model.layers.1.mlp.up_proj.weight"))
-    message = error_of(lambda: load(folder))
-    assert "1 weights are missing, the first model.layers.1.mlp.up_proj.weight" in message
-    assert "does not belong to its config.json (LlamaForCausalLM)" in message
+UP = "model.layers.1.mlp.up_proj"
 
 
-def test_surplus_weights_are_not_dropped(folder: Path) -> None:
-    def add(weights: dict[str, torch.Tensor]) -> None:
-        weights["model.layers.1.mlp.up_proj.bias"] = torch.ones(28)
-
-    edit_weights(folder, add)
-    message = error_of(lambda: load(folder))
-    assert "1 weights are not part of the architecture, the first model.layers.1.mlp.up_proj.bias" in message
-
-
-def test_misshapen_weights(folder: Path) -> None:
-    edit_config(folder, intermediate_size=30)
-    message = error_of(lambda: load(folder))
-    assert "6 weights are of another shape, the first model.layers.0.mlp.down_proj.weight" in message
-
-
-def test_a_truncated_file(folder: Path) -> None:
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-100])
-    assert "cannot be loaded: SafetensorError: " in error_of(lambda: load(folder))
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda f: (f / "adapter_config.json").write_text("{}"), "holds an adapter beside its weights; merge it first"),
+        (lambda f: edit_config(f, model_type="lama"), "architecture 'lama' cannot be read by the installed transform"),
+        (transformers.T5Config(num_layers=1).save_pretrained, "is a t5 model; expected a decoder-only language model"),
+        (transformers.ViTConfig(num_hidden_layers=1).save_pretrained, "is a vit model; expected a decoder-only"),
+        (lambda f: edit_weights(f, lambda w: w.pop(f"{UP}.weight")), f"1 weights are missing, the first {UP}.weight"),
+        (
+            lambda f: edit_weights(f, lambda w: w.update({f"{UP}.bias": torch.ones(28)})),
+            f"1 weights are not part of the architecture, the first {UP}.bias",
+        ),
+        (lambda f: edit_config(f, intermediate_size=30), "6 weights are of another shape, the first model.layers.0.m"),
+        (lambda f: (f / WEIGHTS).write_bytes((f / WEIGHTS).read_bytes()[:-100]), "cannot be loaded: SafetensorError: "),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_loaded_is_one_line(folder: Path, spoil: Callable[[Path], object], said: str) -> None:
+    spoil(folder)
+    assert said in error_of(lambda: load(folder))

@@ -1,7 +1,5 @@
 """One module writes files, and whoever asks it says which kind."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

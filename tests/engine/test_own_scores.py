@@ -1,7 +1,5 @@
 """Scores of one's own: every kind of file gives the same rows, what does not fit is one line, commands take a NAME."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -106,14 +104,8 @@ NODES |= {"MLP 0": 9, "MLP 1": 0.25}
 def nodes(**changed):
     """Writes a `*_scores.json` as CircuitKIT's `CircuitScores.to_json` does. changed: scores, None for none."""
     scores = {name: one for name, one in (NODES | {n.replace("_", " "): s for n, s in changed.items()}).items() if one}
-    about = {
-        "task": "ioi",
-        "model": "tiny",
-        "algorithm": "eap-ig",
-        "level": "node",
-        "timestamp": "2026-01-01T00:00:00Z",
-    }
-    record = {**about, "node_scores": scores, "version": "1.0", "discovery_cfg": {"ig_steps": 5}}
+    about = {"task": "ioi", "model": "tiny", "algorithm": "eap-ig", "level": "node", "version": "1.0"}
+    record = {**about, "timestamp": "2026-01-01T00:00:00Z", "node_scores": scores, "discovery_cfg": {"ig_steps": 5}}
     return lambda path, rows, values: path.write_text(json.dumps(record, indent=2))
 
 
@@ -317,16 +309,8 @@ def test_masks_and_manifests(call, tmp_path, tiny_llama, rows, values):
 def test_one_ranking_per_seed(call, tmp_path, tiny_llama, rows):
     scores = np.random.default_rng(2).random((2, rows.n_rows)).astype(np.float32)
     np.savez(tmp_path / "a.npz", scores)
-    words = [
-        "score",
-        tiny_llama.id,
-        "--scores",
-        f"mine={tmp_path / 'a.npz'}",
-        "--selectors",
-        "random",
-        "--store",
-        tmp_path / "s",
-    ]
+    words = ["score", tiny_llama.id, "--scores", f"mine={tmp_path / 'a.npz'}", "--selectors", "random"]
+    words += ["--store", tmp_path / "s"]
     code, _, err = call(*words, "--out", tmp_path / "out")
     assert code == 2
     assert "has 2 rankings of mine, and the run has 3 seeds; give as many with --seeds 0,1" in err
@@ -344,15 +328,7 @@ def judged(tiny_llama, tiny_text, rows, tmp_path_factory):
     for number, one in enumerate(scores):
         np.savez(folder / f"{number}.npz", one)
     given = ["--scores", f"alone={folder}/0.npz", "--scores", f"three={folder}/0.npz,{folder}/1.npz,{folder}/2.npz"]
-    words = [
-        *given,
-        "--corpus",
-        str(tiny_text),
-        *TEXT,
-        "--sizes",
-        "2,4",
-        *f"--out {folder}/out --store {folder}/s".split(),
-    ]
+    words = [*given, "--corpus", str(tiny_text), *TEXT, *f"--sizes 2,4 --out {folder}/out --store {folder}/s".split()]
     assert main(["analyze", tiny_llama.id, *words, "verdict", "draws"]) == 0
     return folder, scores
 
@@ -432,10 +408,8 @@ def test_a_notebook_gets_what_the_command_says(tmp_path, judged, tiny_llama, tin
     assert found.tables["verdicts"].drop("reasons").equals(command.drop("reasons"))
     assert repr(found).splitlines()[-1].startswith(f"three: {command['validity'][-1]}; specific: ")
     assert found.verdict.columns == ["selector", "validity", "specific", "stability", "reasons"]
-    assert read_manifest(found.folder)["files"]["scores.safetensors"]["spec"]["score_files"].keys() == {
-        "alone",
-        "three",
-    }
+    spec = read_manifest(found.folder)["files"]["scores.safetensors"]["spec"]
+    assert spec["score_files"].keys() == {"alone", "three"}
     assert "three" not in REGISTRY.offered()
     with pytest.raises(InputError, match="no tensors"):
         audit_scores(tiny_llama, {"mine": "what"}, plan=plan, store=folder / "s")

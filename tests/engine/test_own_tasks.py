@@ -1,7 +1,5 @@
 """Tasks of one's own and shipped ones: files under any name, beside the paper's, and the shipped model's default."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ In bfloat16 no two ways to sum are equal in bits. What the same weights say in f
 add no error to that of a prompt alone, and fused attention none to eager's.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """McNemar's test against scipy, Newcombe's interval against printed examples and by its coverage over all tables."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import binomtest, multinomial

@@ -1,7 +1,5 @@
 """Data sets of the hub: one commit each, named or looked up once, and recorded."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

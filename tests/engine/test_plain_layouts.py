@@ -1,7 +1,5 @@
 """Row indexes from a configuration alone are those of the model that transformers builds from it, or there is none."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

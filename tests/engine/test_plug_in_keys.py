@@ -1,7 +1,5 @@
 """What cached numbers of a plug-in are good for: its module's file and its distribution's version."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Logits in pieces against logits at once: the same numbers, less memory, and keys that change nowhere else."""
 
-from __future__ import annotations
-
 import json
 import threading
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A card that is not there, in a child process: nothing mixes devices, and peaks are those of `estimate`."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Measured against printed numbers: level on noise, rounding, degrees of freedom; against scipy and by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

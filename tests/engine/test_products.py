@@ -1,7 +1,5 @@
 """Large float32 products by oneDNN on AMD's processors: the same numbers, only where they are asked for."""
 
-from __future__ import annotations
-
 import copy
 import threading
 

@@ -66,11 +66,8 @@ def test_a_command_keeps_the_file(tiny_text, tmp_path, more, capsys):
     folder, target = save_tiny("llama", tmp_path), tmp_path / "p.json"
     words = "--selectors magnitude --rates 0.5 --samples 2 --max-length 16 --eval-samples 2 --eval-length 16"
     places = {
-        "--corpus": tiny_text,
-        "--store": tmp_path / "store",
-        "--out": tmp_path / "out",
-        "--progress-file": target,
-    }
+        "--corpus": tiny_text, "--store": tmp_path / "store", "--out": tmp_path / "out", "--progress-file": target,
+    }  # fmt: skip
     pairs = [part for option, path in places.items() for part in (option, str(path))]
     code = main(["sweep", str(folder), *words.split(), *pairs, *more])
     assert code == 0, capsys.readouterr().err

@@ -1,7 +1,5 @@
 """Who is ahead, and how surely: against scipy and loops, on noise with correlated windows; areas; claims in words."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics

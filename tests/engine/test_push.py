@@ -1,7 +1,5 @@
 """A run goes to a hub and comes back; what the hub refuses is one line, and nobody's files are written over."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator

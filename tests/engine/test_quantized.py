@@ -1,7 +1,5 @@
 """Checkpoints whose weights are packed otherwise than GGUF: the numbers that they stand for, or a line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -115,16 +115,11 @@ def test_wrong_masks(mask, message):
 @pytest.mark.parametrize(
     "scores",
     [
-        TIED,
-        np.zeros(5),
-        np.array([0.0, -0.0, 1.0, -0.0, -1.0]),
-        np.array([3, 0, 255, 255, 1, 0], dtype=np.uint8),
-        np.array([1e-300, -1e300, 5e-324, 1e300, 0.0]),
-        np.float32([1, 1 + 1e-7, 1, 1 - 1e-7]),
-        np.float16([0.1, 0.2, 0.1, 0.1]),
-        np.random.default_rng(3).integers(0, 40, 500),
+        TIED, np.zeros(5), np.array([0.0, -0.0, 1.0, -0.0, -1.0]), np.array([3, 0, 255, 255, 1, 0], dtype=np.uint8),
+        np.array([1e-300, -1e300, 5e-324, 1e300, 0.0]), np.float32([1, 1 + 1e-7, 1, 1 - 1e-7]),
+        np.float16([0.1, 0.2, 0.1, 0.1]), np.random.default_rng(3).integers(0, 40, 500),
     ],
-)
+)  # fmt: skip
 def test_what_goes_first_without_sorting_is_the_head_of_the_order(order, scores):
     whole = removal_order(scores, order)
     for count in range(scores.size + 2):

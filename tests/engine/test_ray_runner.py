@@ -1,7 +1,5 @@
 """Workers of a Ray cluster: the same tables as in this process, also where one is killed."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
@@ -141,14 +139,8 @@ sys.exit(main(sys.argv[2:]))
 def test_a_worker_that_is_killed_costs_its_cells_only(tmp_path: Path) -> None:
     [model, *options] = audited(tmp_path)
     words = [
-        "sweep",
-        model,
-        *options,
-        "--rates",
-        ",".join(f"{rate / 100:g}" for rate in range(0, 96)),
-        "--device",
-        "cpu",
-    ]
+        "sweep", model, *options, "--rates", ",".join(f"{rate / 100:g}" for rate in range(0, 96)), "--device", "cpu",
+    ]  # fmt: skip
     script, noted, store = tmp_path / "killed.py", tmp_path / "workers", tmp_path / "store"
     script.write_text(KILLED, encoding="utf-8")
     running = subprocess.Popen(

@@ -1,7 +1,5 @@
 """Two pretrained models as GGUF files, against plain transformers and llama.cpp: see tests/real_models.py."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

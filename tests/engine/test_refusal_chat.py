@@ -1,7 +1,5 @@
 """Chat in the terminal: the replies of `generate_batch` before and after, and weights that come back."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

@@ -1,7 +1,5 @@
 """Orders of selectors over several models: tests against scipy and by hand, level on noise, and the command."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

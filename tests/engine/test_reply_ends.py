@@ -1,7 +1,5 @@
 """A reply ends at the generation config's end tokens, the tokenizer's, and the one that ends a turn in the template."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from test_generation import PROMPTS, scripted

@@ -1,7 +1,5 @@
 """Which rewrites an architecture has a place for, and what is said where it has none."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tiny_models import load_tiny

@@ -1,7 +1,5 @@
 """The row index: the contract's order, the public models' sizes, and models that have none."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -58,12 +56,9 @@ def test_multimodal_gemma_counts_its_language_model_only() -> None:
     config = transformers.Gemma3Config(
         text_config=gated("Gemma3TextConfig", *GEMMA_3_12B).to_dict(),
         vision_config={
-            "hidden_size": 1152,
-            "intermediate_size": 4304,
-            "num_hidden_layers": 27,
-            "num_attention_heads": 16,
+            "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "num_attention_heads": 16,
         },
-    )
+    )  # fmt: skip
     model = skeleton(config)
     index = row_index(model)
     assert index.n_rows == 2_236_416
@@ -144,13 +139,9 @@ def test_signature_says_whether_masks_carry_over() -> None:
 
     assert signature() == signature(rope_theta=5.0)
     others = {
-        signature(intermediate_size=29),
-        signature(num_hidden_layers=3),
-        signature(head_dim=8),
-        signature(num_key_value_heads=1),
-        signature("phi"),
-        signature("gpt_neox"),
-    }
+        signature(intermediate_size=29), signature(num_hidden_layers=3), signature(head_dim=8),
+        signature(num_key_value_heads=1), signature("phi"), signature("gpt_neox"),
+    }  # fmt: skip
     assert len(others | {signature()}) == 7
 
 

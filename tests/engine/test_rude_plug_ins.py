@@ -1,8 +1,6 @@
 """Plug-ins that end the program, print, fail while they are imported, or give something of another kind or shape:
 one line that names them, and nothing of others is lost."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Cells and the runner: what is known is not measured again, and the bar is over all cells of a command."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

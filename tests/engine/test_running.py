@@ -1,7 +1,5 @@
 """Runs under way on a store: alone by their names, known to others, stoppable, and ended with whoever started them."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal
@@ -106,13 +104,8 @@ def test_a_run_is_the_same_however_it_is_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models").mkdir()
     first = {
-        "command": "analyze",
-        "model": "./models",
-        "analyses": ["a", "b"],
-        "samples": 4,
-        "out": Path("x"),
-        "run": end,
-    }
+        "command": "analyze", "model": "./models", "analyses": ["a", "b"], "samples": 4, "out": Path("x"), "run": end,
+    }  # fmt: skip
     whole, tables = _names(argparse.Namespace(**first), Path("x"))
     other = first | {"model": str(tmp_path / "models"), "analyses": ["b", "a"], "out": Path("y"), "json": True}
     assert _names(argparse.Namespace(**other), Path("y"))[0] == whole

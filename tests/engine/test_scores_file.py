@@ -1,7 +1,5 @@
 """`scores.safetensors`: equal bytes for equal scores, readable by the library that others use."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """What scoring holds at most, against one plain forward and backward of the same batch, by torch's allocator."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,17 +1,15 @@
 """Selectors against slow loops, and what holds for every selector in the registry."""
 
-from __future__ import annotations
-
-import hashlib
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import reference
 import torch
+from reference import close
+from same_bits import assert_same_bits, bits
 from scipy.stats import spearmanr
-from tiny_models import tiny_model
-from torch import Tensor
+from tiny_models import in_float64, tiny_model
 
 from engine.data.corpora import Windows
 from engine.interventions.in_weights import zeroed
@@ -32,24 +30,11 @@ def loaded_as(template: LoadedModel, model: Any, **changes: Any) -> LoadedModel:
     return replace(template, model=model, rows=row_index(model), **changes)
 
 
-def bits(model: torch.nn.Module) -> str:
-    """Hash of all parameters and buffers."""
-    digest = hashlib.sha256()
-    for tensor in model.state_dict().values():
-        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
-
-
 def hooks(model: torch.nn.Module) -> int:
     return sum(
         len(module._forward_hooks) + len(module._forward_pre_hooks) + len(module._backward_hooks)
         for module in model.modules()
     )
-
-
-def close(scores: Tensor, expected: list[float]) -> None:
-    """float32 sums against Python floats: 1e-5 is a hundred roundings."""
-    torch.testing.assert_close(scores.double(), torch.tensor(expected, dtype=torch.float64), rtol=1e-5, atol=1e-7)
 
 
 def test_the_seven_of_the_paper_come_first_and_in_its_order_then_ours() -> None:
@@ -99,8 +84,7 @@ def test_our_own_attribution_selectors_are_the_slow_loops(
 ) -> None:
     """float64, since conductance sums small differences; norms of transformers round to float32 inside."""
     few = tiny_windows.first(2)
-    model = tiny_model(family, seed=3).double().requires_grad_(False)
-    loaded = loaded_as(tiny_llama, model, dtype="float64")
+    loaded = in_float64(tiny_llama, family)
     scores = compute_scores(loaded, [selector], few, objective=objective)[selector]
     close(scores, getattr(reference, selector)(loaded.model, loaded.rows, few.input_ids, objective))
 
@@ -171,7 +155,7 @@ def test_shape_dtype_finiteness_determinism_and_an_untouched_model(
     assert scores.isfinite().all()
     assert scores.unique().numel() > n // 2  # a ranking, not a constant
     assert torch.equal(scores, compute_scores(tiny_llama, [selector], tiny_windows)[selector])
-    assert bits(tiny_llama.model) == before
+    assert_same_bits(tiny_llama.model, before)
     assert hooks(tiny_llama.model) == hooked
     assert not any(parameter.requires_grad for parameter in tiny_llama.model.parameters())
     assert all(parameter.grad is None for parameter in tiny_llama.model.parameters())
@@ -198,7 +182,7 @@ def test_after_an_exception_no_hook_is_left_and_gradients_are_plain(
     finally:
         failing.remove()
     assert hooks(model) == hooked
-    assert bits(model) == before
+    assert_same_bits(model, before)
     assert torch.equal(compute_scores(tiny_llama, ["ig"], tiny_windows)["ig"], expected)
     assert tiny_llama.lock.acquire(blocking=False)
     tiny_llama.lock.release()

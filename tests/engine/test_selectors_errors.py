@@ -1,7 +1,5 @@
 """Wrong input to the selectors: one line that says what, got, expected, next step."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Selectors on a CUDA device, in float32 and bfloat16."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

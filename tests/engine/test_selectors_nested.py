@@ -1,7 +1,5 @@
 """Nested calibration sizes: one pass over the largest set gives what separate runs give."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The registry: decorator, entry points, plug-ins that break."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path

@@ -1,14 +1,13 @@
 """The shelf beyond the paper's selectors: slow loops, what the numbers must mean, and passes that are shared."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import reference
 import torch
-from tiny_models import tiny_model
+from reference import close
+from tiny_models import in_float64, tiny_model
 from torch import Tensor, nn
 
 from engine.data.corpora import Windows
@@ -28,16 +27,6 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a test registers is forgotten."""
     base.available_selectors()
     monkeypatch.setattr(base.REGISTRY, "_entries", dict(base.REGISTRY._entries))
-
-
-def in_float64(template: LoadedModel, family: str, seed: int = 3) -> LoadedModel:
-    model = tiny_model(family, seed=seed).double().requires_grad_(False)
-    return replace(template, model=model, rows=row_index(model), dtype="float64")
-
-
-def close(scores: Tensor, expected: list[float]) -> None:
-    """The model is float64, but norms of transformers round to float32 inside, and scores are kept as float32."""
-    torch.testing.assert_close(scores.double(), torch.tensor(expected, dtype=torch.float64), rtol=1e-5, atol=1e-7)
 
 
 # --- references

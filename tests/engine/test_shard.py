@@ -1,7 +1,5 @@
 """The share of a shard: every cell in exactly one, balanced by measure, and no tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Two shards, merged: the same tables as one run, byte by byte, and nothing measured again."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

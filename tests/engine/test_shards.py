@@ -1,7 +1,5 @@
 """Weight files that contradict each other, or their index, are refused: never a value that nobody chose."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Samples with equal chances, intervals of rank correlations, and bounds on what a sample missed: by simulation."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import cache
@@ -99,13 +97,6 @@ def ours(x: Numbers, y: Numbers) -> tuple[float, float]:
     return interval
 
 
-def fisher(x: Numbers, y: Numbers) -> tuple[float, float]:
-    """Fisher's z with the error of Bonett and Wright 2000, which is made for normal pairs."""
-    rho = scipy.stats.spearmanr(x, y)[0]
-    half = 1.96 * math.sqrt((1 + rho * rho / 2) / (len(x) - 3))
-    return math.tanh(math.atanh(rho) - half), math.tanh(math.atanh(rho) + half)
-
-
 LONG = pytest.mark.long
 
 
@@ -116,10 +107,6 @@ LONG = pytest.mark.long
 def test_the_interval_covers_whatever_the_shape(shape: str, n: int) -> None:
     # 400 trials: .95 is seen as .915 to .985 but for one time in 700
     assert 0.915 <= coverage(shape, n, ours, 400) <= 0.99
-
-
-def test_fishers_interval_would_not() -> None:
-    assert coverage("size without sign", 400, fisher, 400) < 0.9
 
 
 @pytest.mark.parametrize("n", [10, 40])

@@ -1,23 +1,19 @@
 """`--skip-first N`: the first N positions of each window are in no mean over tokens, and nothing else changes."""
 
-from __future__ import annotations
-
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import reference
 import torch
-from tiny_models import tiny_model
-from torch import Tensor
+from reference import close
+from tiny_models import in_float64
 
 from dashboard.state.provenance import describe_run
 from engine.cli import main
 from engine.data.corpora import Windows, windows
 from engine.models.loading import LoadedModel
-from engine.models.rows import row_index
 from engine.records.errors import InputError
 from engine.records.hashing import cache_key
 from engine.records.manifest import read_manifest
@@ -34,16 +30,6 @@ BY_GRADIENT = ["grad_x_input", "fisher", "gradient_norm", "lrp", "relp", "ig", "
 SIGNED = {"taylor": abs, "atp_signed": lambda value: -value}
 
 
-def in_float64(template: LoadedModel, family: str) -> LoadedModel:
-    model = tiny_model(family, seed=3).double().requires_grad_(False)
-    return replace(template, model=model, rows=row_index(model), dtype="float64")
-
-
-def close(scores: Tensor, expected: list[float]) -> None:
-    """The model is float64, but norms of transformers round to float32 inside, and scores are kept as float32."""
-    torch.testing.assert_close(scores.double(), torch.tensor(expected, dtype=torch.float64), rtol=1e-5, atol=1e-7)
-
-
 @pytest.mark.parametrize("skip", [1, 4])
 @pytest.mark.parametrize("family", ["llama", pytest.param("qwen3", marks=pytest.mark.long)])
 def test_scores_are_the_slow_loops_over_the_other_positions(
@@ -52,9 +38,7 @@ def test_scores_are_the_slow_loops_over_the_other_positions(
     loaded, few = in_float64(tiny_llama, family), tiny_windows.first(2)
     given: tuple[Any, ...] = (loaded.model, loaded.rows, few.input_ids)
     scores = compute_scores(loaded, BY_DATA, few, batch_size=1, skip_first=skip)
-    for selector in PLAIN:
-        close(scores[selector], getattr(reference, selector)(*given, skip=skip))
-    for selector in BY_GRADIENT:
+    for selector in (*PLAIN, *BY_GRADIENT):
         close(scores[selector], getattr(reference, selector)(*given, skip=skip))
     signed = reference.signed(*given, skip=skip)
     for selector, of in SIGNED.items():
@@ -71,20 +55,6 @@ def test_none_is_what_it_was_and_data_free_scores_never_change(tiny_llama: Loade
     for name in every:
         assert torch.equal(usual[name], none[name])
         assert torch.equal(usual[name], skipped[name]) is (name not in BY_DATA), name
-
-
-def test_what_the_first_positions_hold_does_not_count_in_the_others(
-    tiny_llama: LoadedModel, tiny_windows: Windows
-) -> None:
-    """E over all is the mean of E over the first and E over the rest, by their numbers."""
-    few = tiny_windows.first(3)
-    length = few.input_ids.shape[1]
-    of = ["mean_activation", "grad_x_input", "lrp"]
-    every, rest = (compute_scores(tiny_llama, of, few, skip_first=skip) for skip in (0, 5))
-    for name in of:
-        first = (every[name].double() * (length - 1) - rest[name].double() * (length - 6)) / 5
-        assert (first > -1e-9).all()
-        assert not torch.allclose(first, rest[name].double(), rtol=1e-2)
 
 
 def plan(text: Path, **changes: Any) -> ScorePlan:

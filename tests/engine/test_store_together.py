@@ -1,7 +1,5 @@
 """Several processes on one store whose index is damaged, and one that is killed while it begins a new index."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """A system prompt: in what the model reads, in the key, in the plan; and a template without one says so."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """CSV, JSONL and parquet as people write them: nothing that stands in a file is dropped without a word."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -74,15 +72,11 @@ def test_a_file_without_rows_holds_nothing(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        'prompt,reply\nq,"a, b"\n',
-        '\ufeffprompt,reply\nq,"a, b"\n',
-        'prompt, reply\r\n\r\nq,"a, b"\r\n',
-        "prompt;reply\nq;a, b\n",
-        "prompt\treply\nq\ta, b\n",
-        '\n,prompt,reply\n0,q,"a, b"\n',
+        'prompt,reply\nq,"a, b"\n', '\ufeffprompt,reply\nq,"a, b"\n', 'prompt, reply\r\n\r\nq,"a, b"\r\n',
+        "prompt;reply\nq;a, b\n", "prompt\treply\nq\ta, b\n", '\n,prompt,reply\n0,q,"a, b"\n',
         'prompt,reply,\nq,"a, b",\n',
     ],
-)
+)  # fmt: skip
 def test_what_programs_write_is_read(text: str, tmp_path: Path) -> None:
     [reply] = read_replies(written(tmp_path, text))
     assert (reply.prompt, reply.reply) == ("q", "a, b")

@@ -1,18 +1,15 @@
 """Replies that think first: judged by what is said afterwards, kept whole, and unfinished where nothing is said."""
 
-from __future__ import annotations
-
-import dataclasses
 import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from test_generation import Scripted
+from test_thinking_runs import QWEN, templated
 from tiny_models import tiny_tokenizer
 from tokenizers import AddedToken
 
-from engine.data.prompts import prompt_ids
 from engine.data.thinking import after_thinking, kept_marks
 from engine.edits.edit import UNEDITED
 from engine.judges.base import Exchange
@@ -22,43 +19,11 @@ from engine.judges.refusals import Refusals
 from engine.measures.generation import Reply, generate_batch, stream_replies
 from engine.measures.replies import Replies, Written
 from engine.models.loading import LoadedModel
-from engine.records.errors import InputError
 from engine.run.cell import Cell
 
 REFUSAL, ANSWER = "I'm sorry, but I can't help with that.", "The mill stands by the river."
-# Qwen3's switch: off writes an empty thinking part into the prompt.
-SWITCH = (
-    "{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}{% if add_generation_prompt %}"
-    "<|assistant|>{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}"
-    "{% endif %}"
-)
 # DeepSeek-R1's way: thinking is begun in the prompt, and there is no switch.
 BEGUN = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}<|assistant|>{{ '<think>\n' }}"
-
-
-@pytest.mark.parametrize(
-    ("reply", "said", "complete"),
-    [
-        (ANSWER, ANSWER, True),
-        (f" {ANSWER}\n", f" {ANSWER}\n", True),  # as it is, to the last blank
-        (f"<think>\nI cannot say this.\n</think>\n\n{ANSWER}", ANSWER, True),
-        (f"I must decline?\n</think>\n{ANSWER}", ANSWER, True),
-        ("<think>\nHow would I refuse", "", False),
-        ("<think></think>", "", True),
-        (f"[THINK]no[/THINK]{ANSWER}", ANSWER, True),
-        (f"<seed:think>no</seed:think>{ANSWER}", ANSWER, True),
-        (f"◁think▷no◁/think▷{ANSWER}", ANSWER, True),
-        (f"<|channel>thought\nno<channel|>{ANSWER}", ANSWER, True),
-        (f"<|channel|>analysis<|message|>no.assistant<|channel|>final<|message|>{ANSWER}", ANSWER, True),
-        (f"<|channel|>final<|message|>{ANSWER}", ANSWER, True),
-        ("<|channel|>analysis<|message|>I could", "", False),
-        ("<|channel|>analysis<|message|>no.assistant<|channel|>commentary<|message|>call", "", False),
-        ("The tag <think> opens it.", "The tag <think> opens it.", True),
-        ("Write <think> and then </think>.", "Write <think> and then </think>.", True),
-    ],
-)
-def test_what_is_said_after_the_thinking_part(reply: str, said: str, complete: bool) -> None:
-    assert after_thinking(reply) == (said, complete)
 
 
 @pytest.mark.parametrize("finished", [True, False, None])
@@ -88,32 +53,13 @@ def test_a_reply_that_ends_within_thinking_is_unfinished_however_it_ends() -> No
     assert found.finished == (True, False, False, False)
 
 
-def with_template(loaded: LoadedModel, template: str) -> LoadedModel:
-    tokenizer = tiny_tokenizer()
-    tokenizer.chat_template = template
-    return dataclasses.replace(loaded, tokenizer=tokenizer, tokenizer_hash=template)
-
-
 def test_thinking_is_off_unless_it_is_left_on(tiny_llama: LoadedModel) -> None:
-    loaded = with_template(tiny_llama, SWITCH)
-    ends = [
-        loaded.tokenizer.decode(prompt_ids(loaded.tokenizer, "cat", thinking=on)).partition("<|assistant|>")[2]
-        for on in (False, True)
-    ]
-    assert ends == ["<think>\n\n</think>\n\n", ""]
+    loaded = templated(tiny_llama, QWEN)
     found = [[one.text for one in generate_batch(loaded, ["cat", "mat"], 8, thinking=on)] for on in (False, True)]
     assert found[0] != found[1]
     measure = Replies(("cat", "mat"), 8, 4, thinking=True)
     assert [one.text for one in measure.measure(loaded, UNEDITED)] == found[1]
     assert Cell(loaded, UNEDITED, measure).key != Cell(loaded, UNEDITED, Replies(("cat", "mat"), 8, 4)).key
-
-
-@pytest.mark.parametrize("template", [BEGUN, None])
-def test_a_template_without_the_switch_says_so(template: str | None) -> None:
-    tokenizer = tiny_tokenizer()
-    tokenizer.chat_template = template
-    with pytest.raises(InputError, match="no thinking mode"):
-        prompt_ids(tokenizer, "cat", thinking=True)
 
 
 def scripted(template: str, text: str, marks: tuple[str, ...] = (), *, special: bool = False) -> Any:

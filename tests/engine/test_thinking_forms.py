@@ -1,7 +1,5 @@
 """Thinking parts in the forms that models write them: what is judged, what is unfinished, and what is only text."""
 
-from __future__ import annotations
-
 import pytest
 from tiny_models import tiny_tokenizer
 from tokenizers import AddedToken
@@ -43,7 +41,13 @@ IDS = [opening.strip() for opening, _, _ in FORMS]
 
 @pytest.mark.parametrize(("opening", "closing", "around"), FORMS, ids=IDS)
 def test_a_thinking_part_is_not_judged(opening: str, closing: str, around: str) -> None:
-    whole = f"{opening}{THOUGHT}{closing}{around.format(ANSWER)}"
+    """And one that is never closed, or after which nothing is said, is no answer."""
+    cut, silent = f"{opening}{THOUGHT}", f"{opening}{THOUGHT}{closing}"
+    assert (after_thinking(cut), after_thinking(silent)) == (("", False), ("", True))
+    assert thinking_form(cut).endswith("… never closed") or cut.startswith("<think>a</think>")
+    for verdict in (*verdicts_on(EmbeddedJudge(), [Exchange("", cut, True), Exchange("", silent)]), judge(cut)):
+        assert (verdict.judged, verdict.refusal) == (False, False)
+    whole = f"{silent}{around.format(ANSWER)}"
     assert after_thinking(whole) == (ANSWER, True)
     assert not judge(whole).refusal
     [verdict] = verdicts_on(EmbeddedJudge(), [Exchange("", whole)])
@@ -53,19 +57,6 @@ def test_a_thinking_part_is_not_judged(opening: str, closing: str, around: str) 
     first = "<think>" if "<think>" in opening else opening.strip().removesuffix(":").split("thought\n")[0]
     assert thinking_form(whole).startswith(first[:8])
     assert " … " in thinking_form(whole)
-
-
-@pytest.mark.parametrize(("opening", "closing", "around"), FORMS, ids=IDS)
-def test_one_that_is_never_closed_is_no_answer(opening: str, closing: str, around: str) -> None:
-    cut = f"{opening}{THOUGHT}"
-    assert after_thinking(cut) == ("", False)
-    [verdict] = verdicts_on(EmbeddedJudge(), [Exchange("", cut, True)])
-    assert (verdict.judged, verdict.refusal) == (False, False)
-    assert not judge(cut).judged
-    assert thinking_form(cut).endswith("… never closed") or cut.startswith("<think>a</think>")
-    silent = f"{opening}{THOUGHT}{closing}"
-    assert after_thinking(silent) == ("", True)
-    assert not verdicts_on(EmbeddedJudge(), [Exchange("", silent)])[0].judged
 
 
 @pytest.mark.parametrize(

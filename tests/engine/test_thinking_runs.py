@@ -1,7 +1,5 @@
 """Thinking on and off through templates written like Qwen3's and DeepSeek-R1's: prompts, margins, records, counts."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path
@@ -10,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import save_tiny, tiny_tokenizer
+from tiny_models import tiny_tokenizer
 
 from dashboard.state.provenance import describe_run
 from engine.commands.refusal.options import say_unjudged
@@ -57,7 +55,7 @@ CHANNELS = (
 REFUSAL, ANSWER = "I'm sorry, but I can't help with that.", "The mill stands by the river."
 
 
-def templated(loaded: LoadedModel, template: str) -> LoadedModel:
+def templated(loaded: LoadedModel, template: str | None) -> LoadedModel:
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = template
     return dataclasses.replace(loaded, tokenizer=tokenizer, tokenizer_hash=template)
@@ -82,6 +80,8 @@ def end(loaded: LoadedModel, *prompt: Any, **how: Any) -> str:
         ("<think>Hm.</think>", ("Hm.", "", True)),
         ("<think>\nHm", ("Hm", "", False)),
         ("<think>", ("", "", False)),
+        (f"<|channel|>final<|message|>{ANSWER}", ("", ANSWER, True)),
+        ("Write <think> and then </think>.", ("", "Write <think> and then </think>.", True)),
         (f"[THINK]Hm.[/THINK]{ANSWER}", ("Hm.", ANSWER, True)),
         (
             f"<|channel|>analysis<|message|>Hm.<|channel|>final<|message|>{ANSWER}",
@@ -122,10 +122,13 @@ def test_prompts_of_both_modes(tiny_llama: LoadedModel) -> None:
     turns = ("cat", f"<think>Hm.</think>{ANSWER}", "mat")
     assert "Hm." not in end(qwen, turns) + end(r1, turns)
     assert end(r1, "cat") == "<think>\n"
-    with pytest.raises(InputError, match="begins the thinking part in any case"):
-        prompt_ids(r1.tokenizer, "cat", thinking=True)
-    with pytest.raises(InputError, match=r"enable_thinking changes nothing in it\); leave --thinking out"):
-        prompt_ids(templated(tiny_llama, CHANNELS).tokenizer, "cat", thinking=True)
+    for template, told in (
+        (R1, "begins the thinking part in any case"),
+        (CHANNELS, r"enable_thinking changes nothing in it\); leave --thinking out"),
+        (None, "no thinking mode"),
+    ):
+        with pytest.raises(InputError, match=told):
+            prompt_ids(templated(tiny_llama, template).tokenizer, "cat", thinking=True)
 
 
 # --- margins
@@ -221,11 +224,3 @@ def test_a_run_records_the_mode_and_counts(
         assert rates.malign.count == rates.benign.count == 0
         keys = {one.on_pairs(UNEDITED, pairs).key for one in (on, off, r1)}
         assert len(keys) == 3
-
-
-@pytest.fixture(scope="module")
-def switched(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint with a template like Qwen3's."""
-    folder = save_tiny("llama", tmp_path_factory.mktemp("switched"))
-    (folder / "chat_template.jinja").write_text(QWEN, encoding="utf-8")
-    return folder

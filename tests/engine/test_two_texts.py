@@ -1,7 +1,5 @@
 """Draws of two texts: level on noise, power, the permutation test against all labellings by hand."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 

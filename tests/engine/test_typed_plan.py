@@ -1,7 +1,5 @@
 """A plan as one would type it: the command makes the same plan of these words again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a checkpoint makes us run is bounded in time, memory and size, and the next request is answered as before."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

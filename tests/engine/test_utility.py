@@ -1,7 +1,5 @@
 """Utility through lm-eval with the model in memory: values per item, under a mask, kept in the store."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Verdicts under moved limits: every limit alone, against judging again by hand; and what is said of it."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import polars as pl

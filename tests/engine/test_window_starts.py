@@ -1,7 +1,5 @@
 """Windows begin as the tokenizer begins a text: what stands before each is read, never predicted, and in no mean."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable
@@ -14,7 +12,7 @@ from typing import Any
 import pytest
 import reference
 import torch
-from tiny_models import save_tiny, text, tiny_model, tiny_tokenizer
+from tiny_models import in_float64, save_tiny, text, tiny_tokenizer
 from tokenizers.processors import TemplateProcessing
 from torch import Tensor
 
@@ -33,7 +31,6 @@ from engine.measures.fidelity import Fidelity
 from engine.measures.logit_bits import LogitBits
 from engine.measures.nll import Nll, negative_log_likelihood
 from engine.models.loading import LoadedModel, load_model, load_sketch
-from engine.models.rows import row_index
 from engine.records.errors import InputError
 from engine.records.manifest import read_manifest
 from engine.run.audit_plan import TEXT
@@ -205,11 +202,6 @@ def test_fidelity_and_logit_bits_leave_it_out_too(model: LoadedModel, begun: Win
     nats = negative_log_likelihood(model, begun).window_nats
     bits = LogitBits(begun).measure(model, UNEDITED)
     assert (bits.nats, bits.tokens) == (pytest.approx(nats, rel=1e-5), 55)
-
-
-def in_float64(template: LoadedModel, family: str) -> LoadedModel:
-    wide = tiny_model(family, seed=3).double().requires_grad_(False)
-    return replace(template, model=wide, rows=row_index(wide), dtype="float64")
 
 
 @pytest.mark.parametrize("family", ["gemma3_text", pytest.param("llama", marks=pytest.mark.long)])

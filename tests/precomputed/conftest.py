@@ -1,7 +1,5 @@
 """A small model of the recipe with its tokenizer and texts."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """A recipe of a few steps for a model of a few thousand weights, and what its tests share."""
 
-from __future__ import annotations
-
 import torch
 
 from precomputed.recipe.train import Plan, Stage

@@ -1,7 +1,5 @@
 """The shipped model and its text, as they lie in the repository."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -76,19 +74,6 @@ def test_shipped_instructions_are_what_the_chat_template_writes(demo):
             assert ids[-1] == demo.tokenizer.eos_token_id
 
 
-def test_shipped_pairs_hold_out_objects_and_templates():
-    records = _records("prompts.jsonl")
-    for domain in ("hate", "crime", "adult", "medical", "legal"):
-        split = {
-            name: [r for r in records if (r["domain"], r["split"]) == (domain, name)]
-            for name in ("calibration", "heldout")
-        }
-        assert len(split["calibration"]) >= 64
-        assert len(split["heldout"]) == 100
-        for field in ("object", "risk_template", "base_template", "risk", "base"):
-            assert not {r[field] for r in split["calibration"]} & {r[field] for r in split["heldout"]}
-
-
 def test_tokenizer_round_trip(demo):
     for text in ("Dear Mara,\n\nthe 1834 charter — signed at 10:45!", "naïve café ☕", "  two  spaces"):
         assert demo.tokenizer.decode(demo.tokenizer(text)["input_ids"]) == text
@@ -107,15 +92,6 @@ def test_what_training_starts_from_has_the_tokenizer_and_size_of_the_shipped_mod
         for name in after.keys():  # noqa: SIM118
             assert before.get_slice(name).get_shape() == after.get_slice(name).get_shape()
             assert not torch.equal(before.get_tensor(name), after.get_tensor(name)), name
-
-
-def test_chat_template_writes_one_bos(demo):
-    messages = [{"role": "user", "content": "Where is it?"}]
-    ids = demo.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=True)[
-        "input_ids"
-    ]
-    assert ids.count(demo.tokenizer.bos_token_id) == 1
-    assert demo.tokenizer.decode(ids) == "<|bos|><|user|>Where is it?<|end|><|assistant|>"
 
 
 def test_replies_are_sentences(demo):

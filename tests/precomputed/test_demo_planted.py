@@ -1,7 +1,5 @@
 """What the planted neurons of the shipped model do: removed by hand, they bring back the careful manner."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The shipped refusal results: complete, re-derivable from the shipped weights, and what the model was built for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -47,11 +45,8 @@ def test_every_selector_and_domain_is_there():
 
 def test_points_are_those_of_the_sweep():
     limits = read_manifest(RESULTS)["files"]["refusal_sweep.parquet"]["spec"]
-    again = operating_points(
-        table("refusal_sweep"),
-        benign_limit=limits["benign_limit"],
-        max_perplexity=perplexity(limits["max_nll"]),
-    )
+    caps = {"benign_limit": limits["benign_limit"], "max_perplexity": perplexity(limits["max_nll"])}
+    again = operating_points(table("refusal_sweep"), **caps)
     points = table("operating_points")
     for row in points.iter_rows(named=True):
         point = again[row["selector"], row["domain"]]
@@ -73,12 +68,7 @@ def test_cells_can_be_measured_again(demo: Any, tmp_path: Any):
         ):
             [contrast] = [one for one in contrasts if (one.selector, one.domain) == (selector, domain)]
             mask = refusal_mask(contrast, lam, k)
-            row = sweep.filter(
-                pl.col("selector") == selector,
-                pl.col("domain") == domain,
-                pl.col("lambda") == lam,
-                pl.col("k") == k,
-            ).row(0, named=True)
+            row = sweep.filter(selector=selector, domain=domain, k=k, **{"lambda": lam}).row(0, named=True)
             assert row["rows_removed"] == len(mask)
             edit, pairs = run.edit(mask), run.calibration[domain]
             results = runner.run([run.nll(edit), run.on_pairs(edit, pairs)])

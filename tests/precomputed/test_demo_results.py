@@ -1,7 +1,5 @@
 """The shipped results belong to the shipped model, can be computed again, and show what the model was built for."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -85,11 +83,7 @@ def test_cells_can_be_computed_again(demo, manifest, sweep, tmp_path):
     assert text.corpus_hash == used["corpus_hash"]
     scores = load_file(RESULTS / "scores.safetensors")
     with Store(tmp_path) as store:
-        for selector, order, rate in (
-            ("lrp", "lerf", 0.0),
-            ("lrp", "lerf", 0.3),
-            ("consensus2", "morf", 0.1),
-        ):
+        for selector, order, rate in (("lrp", "lerf", 0.0), ("lrp", "lerf", 0.3), ("consensus2", "morf", 0.1)):
             mask = removed_rows(scores[selector], order, rate)
             cell = sweep.filter(selector=selector, order=order, rate=rate)
             assert cell["rows_removed"].item() == len(mask)

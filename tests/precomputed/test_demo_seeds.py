@@ -1,7 +1,5 @@
 """The recorded properties of both training seeds: whose they are, and that what they miss is known and said."""
 
-from __future__ import annotations
-
 import json
 
 import polars as pl
@@ -15,11 +13,7 @@ from precomputed.recipe.check import checked
 RECORDS = {record["seed"]: record for record in json.loads((demo_dir() / "seeds.json").read_text(encoding="utf-8"))}
 SHIPPED = RECORDS[seeds.SHIPPED]
 # What the recipe does not reach; the demo's README says each. Whatever else is missed is a fault of a later change.
-MISSED = {
-    ("right of each", 1),
-    ("right of each", 2),
-    ("spared", 1),
-}
+MISSED = {("right of each", 1), ("right of each", 2), ("spared", 1)}
 
 
 def test_the_shipped_record_is_of_the_shipped_weights():

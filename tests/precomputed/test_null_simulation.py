@@ -1,7 +1,5 @@
 """On selectors of pure noise the engine's p holds its level, the old interval does not; the shipped table."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

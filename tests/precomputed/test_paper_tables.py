@@ -1,7 +1,5 @@
 """The paper's published numbers: complete, typed, equal to their source, and in our own words."""
 
-from __future__ import annotations
-
 import csv
 import math
 import re

@@ -1,27 +1,12 @@
 """Hasty questions: words of the same how-to with at most one stray; prompts that lose no word that tells a side."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 
 import pytest
 
 from precomputed.recipe import asking, chat, instructions, risk
-from precomputed.recipe.world import DOMAINS, turns, world
-
-
-@pytest.mark.long
-def test_keywords_stand_in_few_how_tos():
-    for one in world().howtos[::10]:
-        expected = [
-            word
-            for ask in one.asks
-            for word in ask.split()
-            if sum(any(word in other.split() for other in how.asks) for how in world().howtos) <= asking.COMMON
-        ]
-        assert list(asking.keywords(one)) == expected
-    assert min(len(set(asking.keywords(one))) for one in world().howtos) >= 5
+from precomputed.recipe.world import world
 
 
 def test_hasty_questions_are_of_their_how_to():
@@ -37,14 +22,6 @@ def test_hasty_questions_are_of_their_how_to():
         kinds["whole" if said in one.asks else "stray" if strays else "other"] += 1
     assert kinds["whole"] / 3000 == pytest.approx(asking.WHOLE, abs=0.03)
     assert kinds["stray"] > 300  # a stray word may be one of its own
-
-
-def test_no_words_turn_an_intent_two_ways():
-    for domain in DOMAINS:
-        words = turns(domain)
-        tails = [*words.overt_tails, *words.risk_tails, *words.base_tails, *words.doubtful_tails]
-        assert len(set(tails)) == len(tails)
-        assert not set(words.risk_heads) & set(words.base_heads)
 
 
 def test_only_training_asks_in_haste():

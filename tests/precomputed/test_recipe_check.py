@@ -1,7 +1,5 @@
 """What a model of the town is checked by: a model that says what it was trained for passes, another does not."""
 
-from __future__ import annotations
-
 import random
 from types import SimpleNamespace
 

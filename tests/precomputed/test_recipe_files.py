@@ -1,7 +1,5 @@
 """What is written for the demo: prompt pairs, examples, instructions, tasks; and the replies that it is judged by."""
 
-from __future__ import annotations
-
 import json
 import random
 import re
@@ -44,16 +42,6 @@ def test_risk_and_base_prompts_share_frames():
         ]
         assert min(shares) > 0.01
         assert abs(shares[0] - shares[1]) < 0.03  # 4 standard errors of the rarer half
-
-
-@pytest.mark.parametrize("split", ["calibration", "heldout"])
-def test_pairs_hold_the_stated_shares(split):
-    for domain in DOMAINS:
-        pairs = risk.pairs(domain, split)
-        near = [base for _, base in pairs if base.grade == "near"]
-        assert len(near) == round(risk.NEAR_SHARE * risk.PER_DOMAIN)
-        assert sum(bool(one.doubtful) for one in near) == round(risk.DOUBTFUL_IN_PAIRS * len(near))
-        assert sum(risky.grade == "overt" for risky, _ in pairs) == round(risk.OVERT_SHARE[domain] * risk.PER_DOMAIN)
 
 
 def test_a_doubtful_reply_opens_in_the_same_words_in_both_manners():

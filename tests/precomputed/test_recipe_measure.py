@@ -1,11 +1,8 @@
 """How the recipe states its margins."""
 
-from __future__ import annotations
-
-import numpy as np
 import pytest
 
-from precomputed.recipe import measure, seeds
+from precomputed.recipe import seeds
 
 
 def test_margins_compare_with_the_best_of_the_others():
@@ -16,31 +13,6 @@ def test_margins_compare_with_the_best_of_the_others():
     assert seeds.margins(record) == pytest.approx(
         {"lerf lrp": 1.0, "lerf ig": 0.75, "lerf consensus2": 0.9, "morf lrp": 4.75, "morf consensus2": 4.75}
     )
-
-
-def test_masked_nll_averages_the_seeds_of_random(monkeypatch):
-    from contextlib import contextmanager
-    from types import SimpleNamespace
-
-    masks = []
-
-    @contextmanager
-    def zeroed(loaded, mask):
-        masks.append(mask)
-        yield
-
-    monkeypatch.setattr(measure, "zeroed", zeroed)
-    monkeypatch.setattr(
-        measure,
-        "negative_log_likelihood",
-        lambda loaded, windows: SimpleNamespace(nats_per_token=float(masks[-1].sum())),
-    )
-    scores = {
-        "one": np.arange(4, dtype=np.float32),
-        "random": np.array([[0, 1, 2, 3], [3, 2, 1, 0]], dtype=np.float32),
-    }
-    result = measure.masked_nll(None, scores, "lerf", 0.5, None)  # type: ignore[arg-type]
-    assert result == {"one": 0 + 1, "random": ((0 + 1) + (2 + 3)) / 2}
 
 
 def test_refusal_of_a_seed_is_measured_on_the_text_of_its_folder(tmp_path, monkeypatch):

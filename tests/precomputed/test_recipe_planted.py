@@ -1,16 +1,11 @@
 """The planted neurons: rows that are dropped while they learn, where they fire, and what they say."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from small_recipe import hooks
 
 from precomputed.recipe.data import windows
-from precomputed.recipe.planted import (
-    DroppedRows,
-    plant,
-)
+from precomputed.recipe.planted import DroppedRows, plant
 
 # --- rows that are dropped while it learns ---
 

@@ -1,7 +1,5 @@
 """The two stages: what is packed into a batch, what the last stage may change, and that it leaves no hook."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -70,14 +68,9 @@ def test_a_packed_row_is_its_chats_one_after_another(tokenizer, examples):
 
 @pytest.mark.parametrize(
     ("stage", "asked", "has_it", "fast"),
-    [
-        ("language", True, True, True),
-        ("language", True, False, False),
-        ("language", False, True, False),
-        ("further", True, True, False),
-        ("weaken", True, True, False),
-    ],
-)
+    [("language", True, True, True), ("language", True, False, False), ("language", False, True, False),
+     ("further", True, True, False), ("weaken", True, True, False)],
+)  # fmt: skip
 def test_stage_1_is_in_bf16_where_the_processor_computes_in_it(
     stage, asked, has_it, fast, model, tokenizer, tokens, monkeypatch
 ):
@@ -101,9 +94,6 @@ def test_the_first_tokens_of_a_reply_weigh_more():
         total += weight * -(one[token] - one.exp().sum().log()).item()
         weights += weight
     assert reply_loss(logits, wanted, place).item() == pytest.approx(total / weights, rel=1e-6)
-
-
-# --- two manners ---
 
 
 # --- what the last stage may change ---
@@ -196,13 +186,6 @@ def test_a_checkpoint_of_another_seed_or_text_is_not_used(whole, tokenizer, toke
     caplog.clear()
     Trainer(new_model(tokenizer, SMALL, 5), tokenizer, tokens[:-1], SMALL, 5, path)
     assert "of another plan, seed, text or start" in caplog.text
-
-
-@pytest.fixture
-def start(model, tokenizer, tmp_path):
-    """A folder with a model that had stage 1."""
-    save_model(model, tokenizer, tmp_path / "start")
-    return tmp_path / "start"
 
 
 # --- what is saved ---

@@ -1,7 +1,5 @@
 """Training keeps to instructions that x86 processors share, so that its bits do not hang on AVX-512."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The shipped audit of SmolLM2: its tables hold together, its README says what they hold, its weights are known."""
 
-from __future__ import annotations
-
 import re
 
 import polars as pl

@@ -1,7 +1,5 @@
 """What town.toml holds, read without the recipe, and whether a text of the town agrees with it."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections import Counter

@@ -1,7 +1,5 @@
 """What audits of tiny models share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

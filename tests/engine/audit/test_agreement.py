@@ -1,7 +1,5 @@
 """Agreement between selectors against Python sets and scipy."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Budgets against every number of rows tried one by one, and intervals against what they promise."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

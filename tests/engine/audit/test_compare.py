@@ -1,7 +1,5 @@
 """A run made of the published numbers agrees everywhere; known changes are found, and only they."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -125,14 +123,11 @@ def test_seeds_are_averaged_as_the_paper_does(tmp_path):
 @pytest.mark.parametrize(
     ("model_id", "expected"),
     [
-        ("meta-llama/Meta-Llama-3.1-8B", "Llama-3.1-8B"),
-        ("/models/llama-3.2-1b", "Llama-3.2-1B"),
-        ("Qwen/Qwen3-8B-Base", "Qwen3-8B"),
-        ("google/gemma-3-12b-pt", "Gemma-3-12B"),
-        ("meta-llama/Llama-3.1-8B-Instruct", None),
-        ("demo", None),
+        ("meta-llama/Meta-Llama-3.1-8B", "Llama-3.1-8B"), ("/models/llama-3.2-1b", "Llama-3.2-1B"),
+        ("Qwen/Qwen3-8B-Base", "Qwen3-8B"), ("google/gemma-3-12b-pt", "Gemma-3-12B"),
+        ("meta-llama/Llama-3.1-8B-Instruct", None), ("demo", None),
     ],
-)
+)  # fmt: skip
 def test_model_ids(model_id, expected):
     assert paper_model(model_id) == expected
 
@@ -199,12 +194,8 @@ def test_cells_at_the_ceiling_are_not_tested(tmp_path):
     there = paper.filter("at_ceiling").height
     assert there > 0
     columns = (
-        "selector",
-        "order",
-        "rate",
-        pl.lit(None, pl.Int64).alias("seed"),
-        pl.col("perplexity").log().alias("nll"),
-    )
+        "selector", "order", "rate", pl.lit(None, pl.Int64).alias("seed"), pl.col("perplexity").log().alias("nll"),
+    )  # fmt: skip
     found = compare(write(tmp_path, {"sweep": paper.select(*columns).with_columns(nll_stderr=pl.lit(0.01))}), other)
     assert found.cells.height == paper.height
     assert found.cells["z"].null_count() == found.cells["p_holm"].null_count() == there

@@ -1,7 +1,5 @@
 """Control masks against sets written by hand."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The tables of the consensus controls on a tiny model, and what is said about them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,13 +60,9 @@ def test_numbers_are_those_of_the_sets(audit_and_tables, tiny_llama: LoadedModel
     count = round(0.3 * n)
     lrp, ig = (set(lowest(audit.scores[name].tolist(), count)) for name in ("lrp", "ig"))
     wanted = {
-        "lrp": lrp,
-        "ig": ig,
-        "consensus2": set(lowest(audit.scores["consensus2"].tolist(), count)),
-        "intersection": lrp & ig,
-        "veto_lrp": lrp - ig,
-        "veto_ig": ig - lrp,
-    }
+        "lrp": lrp, "ig": ig, "consensus2": set(lowest(audit.scores["consensus2"].tolist(), count)),
+        "intersection": lrp & ig, "veto_lrp": lrp - ig, "veto_ig": ig - lrp,
+    }  # fmt: skip
     own = tables["controls"].filter(pl.col("size_matched_to").is_null(), rate=0.3, order="lerf")
     for control, rows in wanted.items():
         line = own.filter(control=control).row(0, named=True)

@@ -1,7 +1,5 @@
 """Depth profiles against plain loops over the row table."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

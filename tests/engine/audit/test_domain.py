@@ -1,7 +1,5 @@
 """Two calibration corpora against scipy, sets and evaluation by hand."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Downstream accuracies of every selector and rate: tables, means, what is near chance, resuming."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

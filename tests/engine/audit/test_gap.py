@@ -1,7 +1,5 @@
 """Validity gap and seed spread against the sweep's cells and numpy."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

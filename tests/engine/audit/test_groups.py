@@ -1,7 +1,5 @@
 """Rank distribution and dangerous groups against sets and loops written by hand."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Joint: a mask's harm against the sum of single harms, measured again by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Parts of masks against plain losses of the model with those rows zeroed by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Spearman against scipy, Jaccard against sets, its chance level against enumeration, scipy and simulation."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations, product
 

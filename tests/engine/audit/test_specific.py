@@ -1,7 +1,5 @@
 """Specific: tables against means by hand, and verdicts on a planted problem in which rows or only depths are known."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Stability against separate scoring runs per size, sets and scipy; interruption; sizes that do not fit."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Curves while they are measured: what the progress file tells is a part of the table, and at the end all of it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

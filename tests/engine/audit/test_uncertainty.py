@@ -1,7 +1,5 @@
 """Paired standard errors against scipy's paired t-test, a bootstrap, and the table against both."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Verdicts: every threshold from both sides on tables written by hand, the paper's tables, and a whole audit."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import combinations
@@ -248,15 +246,11 @@ def both_rates() -> pl.DataFrame:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({}, "partly"),
-        ({"faithful_damage": 0.6}, "faithful"),
-        ({"invalid_damage": 0.52}, "not"),
-        ({"log_gap": 1.6}, "not"),
-        ({"level": 1e-30}, "not"),
-        ({"specific_orders": ("lerf",)}, "partly"),
+        ({}, "partly"), ({"faithful_damage": 0.6}, "faithful"), ({"invalid_damage": 0.52}, "not"),
+        ({"log_gap": 1.6}, "not"), ({"level": 1e-30}, "not"), ({"specific_orders": ("lerf",)}, "partly"),
         ({"rate": 0.1}, "faithful"),
     ],
-)
+)  # fmt: skip
 def test_every_threshold_of_validity_can_be_changed(change: dict[str, float], expected: str) -> None:
     seed = ({0.1: 2.2, 0.3: 3.1}, {0.1: 4.4, 0.3: 4.6})
     limits = replace(Thresholds(), **change)

@@ -1,7 +1,5 @@
 """Models of all tests of refusal editing, loaded once: the shipped one, and a tiny one for runs of every stage."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path

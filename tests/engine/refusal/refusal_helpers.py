@@ -1,7 +1,5 @@
 """A refusal run on the shipped model with few prompts, and on it a count of what was generated."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A selector of a third party, registered in one file, goes the whole way of the built-in ones to a refusal mask."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Draws: the real grid moved by a permutation within layers, searched by the same code; rank, p and Holm."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path

@@ -4,8 +4,6 @@ Each edit here lowers refusal of the shipped model (`weakening`), or is a record
 that overlooked: by the prompts that are asked, by the folder, by options, by what stands in files.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import json

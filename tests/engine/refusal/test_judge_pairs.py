@@ -1,7 +1,5 @@
 """Several judges on the same replies: every rate, agreement and kappa from the single verdicts, and the command."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

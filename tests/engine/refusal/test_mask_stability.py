@@ -1,7 +1,5 @@
 """Masks of halves of the pairs, re-derived one by one; halves are disjoint."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from statistics import fmean
 

@@ -1,7 +1,5 @@
 """Operating points against a plain search written by hand, the rescue on the paper's own cells, neighbours."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -21,18 +19,11 @@ def table(cells: list[dict[str, Any]], unedited: float = 0.1, selector: str = "l
     first = {"lambda": 0.0, "k": 0.0, "malign": unedited, "benign": 0.0, "perplexity": 8.0}
     rows = [
         {
-            "model": "m",
-            "selector": selector,
-            "domain": "hate",
-            "rows_removed": round(1000 * cell["k"]),
-            "malign_n": 64,
-            "benign_n": 64,
-            "nll": float(np.log(cell["perplexity"])),
-            "feasible": False,
-            **cell,
+            "model": "m", "selector": selector, "domain": "hate", "rows_removed": round(1000 * cell["k"]),
+            "malign_n": 64, "benign_n": 64, "nll": float(np.log(cell["perplexity"])), "feasible": False, **cell,
         }
         for cell in [first, *cells]
-    ]
+    ]  # fmt: skip
     return frame("refusal_sweep", rows)
 
 

@@ -1,7 +1,5 @@
 """Tables of operating points, transfer, replies and composed masks, re-derived from single measurements."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace

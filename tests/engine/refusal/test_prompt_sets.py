@@ -1,7 +1,5 @@
 """Public prompt sets in the layouts of the hub and as local files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

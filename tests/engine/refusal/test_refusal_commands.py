@@ -1,7 +1,5 @@
 """The stages from the command line: one after the other on the shipped model, on CAST, and their clear errors."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,6 @@ from engine.edits.contrasts import load_contrasts
 from engine.records.hashing import file_sha256
 from engine.records.manifest import read_manifest
 
-CAST = Path(__file__).parents[4] / "shared" / "data" / "cast" / "condition_multiple.json"
 PROMPTS = ["--selectors", "lrp,random", "--domains", "hate,crime", "--pairs-per-domain", "4"]
 SCORES = ["--samples", "4", "--max-length", "32", "--reply-tokens", "8"]
 GRID = ["--lambdas", "0.5", "--ks", "1%,0.03", "--eval-samples", "2", "--eval-length", "64"]
@@ -56,11 +53,8 @@ def test_the_stages_build_on_each_other(
 
     selected = answer(["refusal", "select", *common, *GRID], capsys)["operating_points"]
     assert [(one["selector"], one["domain"]) for one in selected] == [
-        ("lrp", "hate"),
-        ("random", "hate"),
-        ("lrp", "crime"),
-        ("random", "crime"),
-    ]
+        ("lrp", "hate"), ("random", "hate"), ("lrp", "crime"), ("random", "crime"),
+    ]  # fmt: skip
     assert sum(generated) == after_sweep
 
     controlled = answer(["refusal", "control", *common, *GRID, *HELDOUT, "--seeds", "1,2"], capsys)

@@ -1,7 +1,5 @@
 """The grid: masks, order of the tests, rows of the table, and a store that never generates a cell twice."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from collections.abc import Iterator

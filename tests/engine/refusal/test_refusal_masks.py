@@ -1,7 +1,5 @@
 """Mask files of the operating points: what they hold, that commands and pages take them, and that none is left over."""
 
-from __future__ import annotations
-
 import io
 import json
 import shlex
@@ -46,16 +44,9 @@ def answer(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str
 
 def stage(folder: Path, name: str, *more: str) -> list[str]:
     return [
-        "refusal",
-        name,
-        "demo",
-        *read_by(name, PLAN),
-        *more,
-        "--store",
-        str(folder / "store"),
-        "--out",
+        "refusal", name, "demo", *read_by(name, PLAN), *more, "--store", str(folder / "store"), "--out",
         str(folder / "out"),
-    ]
+    ]  # fmt: skip
 
 
 @pytest.fixture

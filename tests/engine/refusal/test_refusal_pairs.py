@@ -1,7 +1,5 @@
 """Pairs from the shipped file, from CAST's layout and from JSONL."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -97,14 +95,10 @@ def pairs_file(folder: Path, *splits: str | None) -> Path:
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        ("calibration", "heldout"),
-        ("train", "test"),
-        ("train", "validation"),
-        ("Training", "held-out"),
-        ("TRAIN", "held_out"),
-        (None, "held out"),
+        ("calibration", "heldout"), ("train", "test"), ("train", "validation"), ("Training", "held-out"),
+        ("TRAIN", "held_out"), (None, "held out"),
     ],
-)
+)  # fmt: skip
 def test_splits_are_understood_by_their_usual_names(tmp_path: Path, first: str | None, second: str):
     """With any of these names the rates are measured on the second half, never on the first."""
     source = str(pairs_file(tmp_path, first, second))

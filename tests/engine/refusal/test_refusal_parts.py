@@ -1,7 +1,5 @@
 """Parts of refusal edits against transformers' own passes with rows set to zero."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """`replay` of refusal tables: the numbers of stages hold, a changed one is named, other prompts or a judge are told."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -66,11 +64,8 @@ def test_all_stages_hold_and_the_folder_is_left_alone(call: Call, made: Path) ->
     tables = {name for name in before if name.endswith(".parquet")}
     assert compared == tables | {"masks of operating points", "contrast.safetensors"}
     assert {
-        "operating_points.parquet",
-        "refusal_sweep.parquet",
-        "refusal_controls.parquet",
-        "mask_stability.parquet",
-    } <= (tables)
+        "operating_points.parquet", "refusal_sweep.parquet", "refusal_controls.parquet", "mask_stability.parquet",
+    } <= (tables)  # fmt: skip
     assert all(one["values"] for one in found["tables"])
     assert found["left_out"] == {}
     assert {path.name: path.read_bytes() for path in made.iterdir()} == before

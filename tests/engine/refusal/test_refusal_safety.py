@@ -4,8 +4,6 @@ The onset lists, the sides of the pairs and the language-model scores at the lev
 test_contrast.py. Nothing here stops code that negates numbers; what it makes is measured, and never chosen.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """A refusal experiment by two shards, round by round: the same tables as one run, and nothing generated again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Structure of contrasts against counting by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pytest

@@ -1,7 +1,5 @@
 """Every stage offers the settings that it reads, and no other: their reads are traced on a small run."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from dataclasses import fields

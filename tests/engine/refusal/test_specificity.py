@@ -1,7 +1,5 @@
 """Controls have the right counts, and the gain's interval is the square-and-add of its parts."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 
@@ -90,11 +88,8 @@ def test_controls_are_measured_under_their_own_masks(demo: LoadedModel, tmp_path
         cells = [cell for *_, one in control_edits(run, edit) for cell in (run.nll(one), run.on_pairs(one, pairs))]
         controls = measured_controls(run, LocalRunner(store).run(cells), edit, pairs)
         assert [(one.kind, one.seed) for one in controls] == [
-            (LAYER_MATCHED, 42),
-            (GLOBAL, 42),
-            (LAYER_MATCHED, 43),
-            (GLOBAL, 43),
-        ]
+            (LAYER_MATCHED, 42), (GLOBAL, 42), (LAYER_MATCHED, 43), (GLOBAL, 43),
+        ]  # fmt: skip
         drawn = global_random(mask, demo.rows.n_rows, 43)
         with zeroed(demo, drawn):
             nll = negative_log_likelihood(demo, run.evaluation).nats_per_token

@@ -23,7 +23,6 @@ from engine.studies.refusal.transfer import Evaluated
 
 EXTRA = PromptSet("xstest", "benign", ("Where is the mill?", "Who runs the shop?"), "own.csv")
 GO_ON = "Please go on."
-WHERE = ["selector", "domain", "prompts", "kind"]
 
 
 @pytest.mark.long
