@@ -25,12 +25,7 @@ ORDER_HEADINGS = {
 
 
 def curves(
-    drawn: pl.DataFrame,
-    order: str,
-    *,
-    baseline: float | None,
-    relative: bool = False,
-    saturated: float | None = None,
+    drawn: pl.DataFrame, order: str, *, baseline: float | None, relative: bool = False, saturated: float | None = None
 ) -> go.Figure:
     """Perplexity against the share of removed rows, on a linear axis of log10 that is labelled 10^n.
 

@@ -194,11 +194,7 @@ def _read_table(folder: Path, stem: str, _table_stamp: object, _manifest_stamp: 
     manifest = read_manifest(folder)
     entry = manifest["files"][f"{stem}.parquet"]
     learn_titles(entry)
-    return Table(
-        with_domain_names(frame),
-        describe_run(manifest, entry),
-        provenance.before_windows(manifest, entry),
-    )
+    return Table(with_domain_names(frame), describe_run(manifest, entry), provenance.before_windows(manifest, entry))
 
 
 def learn_titles(entry: dict[str, Any]) -> None:

@@ -21,14 +21,7 @@ if TYPE_CHECKING:
     from engine.models.loading import LoadedModel
 
 # Of a refusal plan: what the effect of one edit is measured with.
-MEASURED = (
-    "pairs",
-    "heldout_pairs",
-    "reply_tokens",
-    "batch_size",
-    "judge",
-    "benign_limit",
-)
+MEASURED = ("pairs", "heldout_pairs", "reply_tokens", "batch_size", "judge", "benign_limit")
 
 # What is checked before an edit leaves, for the help of commands.
 GATE = (

@@ -195,12 +195,7 @@ def contrast_pairs(source: str, domain: str | None = None, split: str | None = N
         raise InputError(f"there is no file {path}; {remedy}")
     pairs: list[Pair] = []
     for number, entry in json_lines(path):
-        values = [
-            entry.get("domain", "unnamed"),
-            entry.get("risk"),
-            entry.get("base"),
-            entry.get("split", CALIBRATION),
-        ]
+        values = [entry.get("domain", "unnamed"), entry.get("risk"), entry.get("base"), entry.get("split", CALIBRATION)]
         for field, value in zip(Pair._fields, values, strict=True):
             if not isinstance(value, str) or not value.strip():
                 raise InputError(f"{path.name} line {number}: {field} must be a text, got {value!r}")

@@ -81,12 +81,7 @@ class Stored:
         Tensors that are converted in any other way than by stacking experts are left out.
         """
         from transformers.conversion_mapping import get_model_conversion_mapping
-        from transformers.core_model_loading import (
-            WeightConverter,
-            WeightRenaming,
-            dot_natural_key,
-            rename_source_key,
-        )
+        from transformers.core_model_loading import WeightConverter, WeightRenaming, dot_natural_key, rename_source_key
 
         conversions = get_model_conversion_mapping(model)
         renamings = [entry for entry in conversions if isinstance(entry, WeightRenaming)]

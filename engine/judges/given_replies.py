@@ -35,11 +35,7 @@ VERDICT_COLUMNS: dict[str, type[pl.DataType]] = {
     "reason": pl.String,
 }
 # Only where a file says how its replies ended, and where a judge could not judge them all.
-OPTIONAL_VERDICT_COLUMNS: dict[str, type[pl.DataType]] = {
-    FINISHED: pl.Boolean,
-    JUDGED: pl.Boolean,
-    THINKING: pl.String,
-}
+OPTIONAL_VERDICT_COLUMNS: dict[str, type[pl.DataType]] = {FINISHED: pl.Boolean, JUDGED: pl.Boolean, THINKING: pl.String}
 
 
 @dataclass(frozen=True)

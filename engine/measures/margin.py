@@ -90,12 +90,7 @@ def margins_under(
 
 @torch.no_grad()
 def reply_margins(
-    loaded: LoadedModel,
-    prompt: str,
-    reply: Sequence[int],
-    onsets: OnsetTokens | None = None,
-    *,
-    thinking: bool = False,
+    loaded: LoadedModel, prompt: str, reply: Sequence[int], onsets: OnsetTokens | None = None, *, thinking: bool = False
 ) -> Tensor:
     """m at every position of a reply, float32 [len(reply) + 1] on the CPU, in nats of logit difference.
 

@@ -21,11 +21,7 @@ from engine.studies.verdict.removal_budgets import limit_words, removal_budgets
 
 
 @register_study(
-    "budget",
-    of=AUDIT,
-    plan=BudgetPlan,
-    tables=("budget",),
-    title="How many rows can go before perplexity doubles?",
+    "budget", of=AUDIT, plan=BudgetPlan, tables=("budget",), title="How many rows can go before perplexity doubles?"
 )
 class BudgetSearch(Study[AuditInputs]):
     """`budget`, one line per ranking and order: the largest share of rows whose removal, and that of every smaller

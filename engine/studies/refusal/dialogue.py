@@ -102,15 +102,7 @@ def dialogue(
         tokens[number].append(token)
         pieces[number].append("")
 
-    stream = stream_replies(
-        loaded,
-        prompt,
-        carried,
-        max_new_tokens,
-        on_token=begun,
-        on_wait=on_wait,
-        thinking=thinking,
-    )
+    stream = stream_replies(loaded, prompt, carried, max_new_tokens, on_token=begun, on_wait=on_wait, thinking=thinking)
     with closing(stream):
         for number, piece in stream:
             side = sides[number]

@@ -28,11 +28,7 @@ class Numbers(NamedTuple):
 
 
 def sufficiency(
-    gap: pl.DataFrame,
-    differences: pl.DataFrame,
-    dense_nll: float,
-    draw_sweep: pl.DataFrame | None,
-    limits: Thresholds,
+    gap: pl.DataFrame, differences: pl.DataFrame, dense_nll: float, draw_sweep: pl.DataFrame | None, limits: Thresholds
 ) -> dict[str, Finding]:
     """Per selector `not`, `partly` or `sufficient`; the rules are those of `judge_selectors`.
 
