@@ -18,7 +18,7 @@ from engine.run.score_plan import SHIPPED
 from engine.studies.base import ANALYSES, AUDIT, Answer, Study, Tables, analyze_groups, whole_plan
 
 if TYPE_CHECKING:
-    from engine.studies.preflight import Fit
+    from engine.studies.conduct import Fit
 
 _ALL = "all"
 
@@ -74,8 +74,7 @@ def measured(
 ) -> tuple[Fit, Json, Path, dict[str, Answer]]:
     """Runs analyses. returns what can be done, the report of `run_studies`, the folder, and what each says."""
     from engine.studies.audit.inputs import AuditInputs
-    from engine.studies.conduct import run_studies
-    from engine.studies.preflight import fitting
+    from engine.studies.conduct import fitting, run_studies
 
     answers: dict[str, Answer] = {}
     with Store(args.store) as store:

@@ -19,8 +19,7 @@ from engine.data.window_starts import WINDOW_STARTS, before_each, start_record
 from engine.records.domain_names import domain_ids, find_domain
 from engine.records.errors import InputError
 from engine.records.shipped import demo_dir
-from engine.stats.blocks import Blocks, window_blocks
-from engine.stats.documents import document_blocks
+from engine.stats.blocks import Blocks, document_blocks, window_blocks
 
 __all__ = [
     "Pair", "Role", "Windows", "available_corpora", "calibration_tokens", "contrast_pairs", "reachable", "windows",

@@ -206,7 +206,7 @@ BUILT_IN = {
     "budget": f"{_AUDIT}.budget",
     "gap": f"{_AUDIT}.gap",
     "seeds": f"{_AUDIT}.gap",
-    "differences": f"{_AUDIT}.differences",
+    "differences": f"{_AUDIT}.gap",
     "rank-distribution": f"{_AUDIT}.groups",
     "controls": f"{_AUDIT}.controls",
     "specific": f"{_AUDIT}.specific",

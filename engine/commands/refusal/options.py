@@ -63,7 +63,7 @@ def experiment(
     compute. What can be told from configuration, tokenizer and files is told before any
     weight is fetched; selectors of the default that this model does not allow are left out and told.
     """
-    from engine.studies.preflight import fitting
+    from engine.studies.conduct import fitting
     from engine.studies.refusal.inputs import RefusalInputs
 
     plan = plan_of(args)

@@ -17,9 +17,8 @@ from engine.run.verdict_plan import VerdictPlan
 from engine.selectors import get_selector
 from engine.stats.limits import Thresholds
 from engine.studies.audit.budget import BudgetSearch
-from engine.studies.audit.differences import Differences
 from engine.studies.audit.draws import DisjointDraws, TooFewDraws, why_not_drawn
-from engine.studies.audit.gap import Gap
+from engine.studies.audit.gap import Differences, Gap
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.audit.specific import Specific, specific_rates
 from engine.studies.audit.stability import Stability, TooFewSizes

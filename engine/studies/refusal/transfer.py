@@ -20,11 +20,11 @@ from engine.stats.judge_error import corrected_rate
 from engine.stats.paired import mean_difference
 from engine.stats.paired_rates import paired_rates
 from engine.studies.base import Answer, Tables
-from engine.studies.refusal.evaluation_lines import evaluation_lines
 from engine.studies.refusal.grid import Points
 from engine.studies.refusal.inputs import RefusalInputs
 from engine.studies.refusal.judge_pairs import JudgedReplies
 from engine.studies.refusal.points import Measured, edits
+from engine.studies.refusal.stage_lines import evaluation_lines
 from engine.studies.refusal.ways import SAMPLED, RepliesRate, named, rate, ways
 
 OPTIONAL = (  # columns of `transfer`

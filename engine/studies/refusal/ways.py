@@ -11,8 +11,7 @@ from engine.measures.replies import Written
 from engine.measures.sampling import Sampling
 from engine.run.cell import Cell
 from engine.run.runner import Results
-from engine.stats.clustered import clustered_wilson
-from engine.stats.intervals import Interval
+from engine.stats.intervals import Interval, clustered_wilson
 from engine.studies.refusal.inputs import RefusalInputs
 
 GREEDY, SAMPLED, FOLLOW_UP = "", "sampled", "follow-up"
