@@ -270,8 +270,7 @@ def _import_what_the_first_page_needs() -> None:
 
 def _import_what_sessions_would_share() -> None:
     """pandas, before any session runs: plotly takes it out of `sys.modules` without importing it, and where another
-    thread is at that moment half through the import it finds a module without `Series`.
-    """
+    thread is at that moment half through the import it finds a module without `Series`."""
     importlib.import_module("pandas.io.formats.style")  # with all of pandas, and what tables of texts need beside it
 
 

@@ -26,11 +26,8 @@ _STOPPED = "stopped; what was finished is kept, the same command goes on from th
 
 
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
-    """The parser of all commands.
-
-    only: the one that will be run, so that of the others no more than name and line of help is there and none of their
-    modules is loaded; "" for none.
-    """
+    """The parser of all commands. only: the one that will be run; of the others no more than name and line of help is
+    there, and no module is loaded; "" for none."""
     parser = _Parser(
         prog="selector-audit",
         description="Does this attribution score really find the rows of a language model that matter? "

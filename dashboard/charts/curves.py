@@ -168,9 +168,7 @@ def _perplexity_scale(heights: Sequence[float], relative: bool) -> dict[str, Any
 
 def ceiling_band(figure: go.Figure, text: str = "at or above the ceiling", *, spread: bool = False) -> float:
     """Puts what lies above the y axis into a band over it, in place; returns the upper end of the new range.
-
-    spread: in order of height, without error bars; else all in its middle.
-    """
+    spread: in order of height, without error bars; else all in its middle."""
     low, high = figure.layout.yaxis.range
     above = [value for trace in figure.data for value in trace.y or () if value is not None and value > high]
     room = (_ZONE if spread else _BAND) * (high - low)
@@ -201,9 +199,7 @@ def ceiling_band(figure: go.Figure, text: str = "at or above the ceiling", *, sp
 
 def gap(gap_rows: pl.DataFrame) -> go.Figure:
     """Log gap, NLL_MoRF - NLL_LeRF in nats, against the share of removed rows (`series.gaps`).
-
-    Where one of the two NLLs is at a numerical ceiling, the gap does not stretch the axis, as in `curves`.
-    """
+    Where one of the two NLLs is at a numerical ceiling, the gap does not stretch the axis, as in `curves`."""
     figure = go.Figure()
     for selector in palette.in_order(gap_rows["selector"].unique().to_list()):
         rows = gap_rows.filter(pl.col("selector") == selector)

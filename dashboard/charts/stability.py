@@ -63,9 +63,7 @@ _HOVERED = (
 
 def between_draws(draws: pl.DataFrame, limit: float, *, heading: str) -> go.Figure:
     """A mark per selector: Jaccard of masks between disjoint draws, the mean of all pairs with their range.
-
-    draws: one rate of the table `draws`. Selectors whose overlap is not defined are not drawn.
-    """
+    draws: one rate of the table `draws`. Selectors whose overlap is not defined are not drawn."""
 
     def dot(row: dict[str, Any]) -> tuple[float, str, float, float]:
         value, least, most = row["jaccard"], row["jaccard_min"], row["jaccard_max"]

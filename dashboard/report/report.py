@@ -182,8 +182,7 @@ def _means(table: pl.DataFrame, keys: list[str], values: list[str]) -> pl.DataFr
 
 def _gaps(gap: pl.DataFrame, draw_sweep: pl.DataFrame | None) -> pl.DataFrame:
     """Columns selector, rate, log_gap, stderr, low, high: means over seeds, with what the draw of the seed and, where
-    it was measured, that of the calibration text add to the error.
-    """
+    it was measured, that of the calibration text add to the error."""
     gaps = log_gaps(gap, draw_sweep)
     lines = [(*where, one.value, one.stderr, one.low, one.high) for where, one in gaps.items()]
     numbers = dict.fromkeys(("rate", "log_gap", "stderr", "low", "high"), pl.Float64)

@@ -110,9 +110,7 @@ class Setting:
 
     def _share(self, name: str, value: Any) -> None:
         """A default that nobody chose is no choice, and other pages have other ones.
-
-        A page that does not offer what was chosen elsewhere does not make it forgotten.
-        """
+        A page that does not offer what was chosen elsewhere does not make it forgotten."""
         kept = st.session_state[_KEPT]
         before, _ = kept.get(name, (None, None))
         if (before is not None and self.offered(before)) or value != self.default:

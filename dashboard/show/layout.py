@@ -75,8 +75,7 @@ def section(title: str, anchor: str | Literal[False] = False) -> None:
 
 def plain(text: str) -> str:
     """Text that markdown shows as it is: file names, errors and models' names may hold anything, also what is no
-    Unicode, which becomes question marks.
-    """
+    Unicode, which becomes question marks."""
     return _MARKDOWN.sub(r"\\\1", _ADDRESS.sub(_JOINER, _unicode(text)))
 
 
@@ -124,9 +123,7 @@ def told() -> Iterator[None]:
 @contextmanager
 def survived() -> Iterator[None]:
     """Whatever a page cannot draw becomes one line on it, and its traceback goes to the log of the server.
-
-    Tables that are each what their names say may still not go together, in more ways than can be listed.
-    """
+    Tables that are each what their names say may still not go together, in more ways than can be listed."""
     try:
         yield
     except FragmentHandledException:  # the part of the page says so itself

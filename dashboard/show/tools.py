@@ -83,9 +83,7 @@ def clicked(key: str) -> list[dict[str, Any]]:
 
 def end(frame: pl.DataFrame | None, name: str, *lines: str) -> None:
     """Ends a page: link, downloads of `frame` (what is shown, exact), figures for papers, `lines` of small print.
-
-    name: of the downloaded files, without ending. lines: notes, then the provenance. None = nothing to download.
-    """
+    name: of the downloaded files, without ending. lines: notes, then the provenance. None = nothing to download."""
     with st.container(horizontal=True, vertical_alignment="bottom", key="page-end"):
         with st.popover("Copy link", icon=":material/link:"):
             st.caption("This page with everything chosen on it; the button in the corner copies it.")

@@ -111,9 +111,7 @@ def _curves(job: jobs.Job, key: str) -> None:
 
 def told(progress: dict[str, Any] | None) -> tuple[float, str]:
     """How much of a stage is done, as a share, and in words: which part of how many, the stage, the time left.
-
-    progress: as a job tells it. The time left is that of the whole run where this is known, else it says of what.
-    """
+    progress: as a job tells it. The time left is that of the whole run where this is known, else it says of what."""
     if progress is None or not progress.get("total"):
         part = _part(progress or {})
         return 0.0, f"{part}: getting ready" if part else "Loading the model and the text"

@@ -120,9 +120,7 @@ def folder_of(text: str) -> Path:
 
 def find_runs(folder: Path) -> list[Path]:
     """Folders that hold tables, `folder` itself or up to three levels below, by name.
-
-    An `InputError` where `folder` is missing or holds none.
-    """
+    An `InputError` where `folder` is missing or holds none."""
     tables = below(folder, "*.parquet", "selector-audit sweep MODEL")
     found = {path.parent for path in tables if _is_result(path.stem)}
     found = {run for run in found if (run / "manifest.json").is_file() or not (run / JUDGED).is_file()}
@@ -181,9 +179,7 @@ def _manifest(folder: Path, _manifest_stamp: object) -> dict[str, Any]:
 
 def read_table(folder: Path, stem: str) -> Table:
     """The table `stem` of a results folder, through the gate of the registry of tables.
-
-    Frames are shared between callers. Errors: `InputError` for a missing, damaged or foreign file.
-    """
+    Frames are shared between callers. Errors: `InputError` for a missing, damaged or foreign file."""
     path = folder / f"{stem}.parquet"
     return _read_table(folder, stem, stamp(path), stamp(folder / "manifest.json"))
 

@@ -58,9 +58,7 @@ class Source:
 
     def table(self, stem: str) -> pl.DataFrame:
         """The rows of this model, verdicts in today's words.
-
-        `InputError` where the table is missing, damaged or says nothing of the model.
-        """
+        `InputError` where the table is missing, damaged or says nothing of the model."""
         frame = self.all_models(stem).filter(pl.col("model") == self.model)
         if stem == "verdicts":
             frame = as_judged_now(frame)
@@ -151,9 +149,7 @@ def _folder(kind: str) -> Path | None:
 
 def own_run(writer: str, find: Callable[[Path], list[Path]]) -> Path:
     """One of the user's own runs: the folder to look in, and which one where `find` finds several in it.
-
-    The folder is the store's where the app is limited.
-    """
+    The folder is the store's where the app is limited."""
     about = f"A folder that {writer} wrote with --out, or one that holds such folders."
     default = str(results.store_results_dir())
     typed = default

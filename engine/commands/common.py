@@ -219,10 +219,7 @@ def _plain(value: object) -> str | None:
 
 @contextmanager
 def progress_bar(args: argparse.Namespace) -> Iterator[Progress | None]:
-    """A bar on stderr with done, total, elapsed and remaining time, one line per stage; none with --json.
-
-    With --progress-file the same goes into that file.
-    """
+    """A bar on stderr, one line per stage; none with --json. With --progress-file the same goes into that file."""
     to_file = ProgressFile(args.progress_file) if args.progress_file else None
     if args.json:
         yield to_file

@@ -1,8 +1,5 @@
-"""A model's chat template: turns to text, under limits; what it must do to be used; how it ends a turn.
-
-Templates are programs of strangers. They run in a child process (`engine.models.untrusted`), and all that goes wrong in
-one is an `InputError`.
-"""
+"""A model's chat template: turns to text, under limits; what it must do to be used; how it ends a turn. Templates are
+programs of strangers: they run in a child process (`engine.models.untrusted`); what goes wrong is an `InputError`."""
 
 import json
 import re

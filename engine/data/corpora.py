@@ -30,11 +30,8 @@ _LONG_DOCUMENT = 1_000_000  # characters
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """Consecutive windows of one tokenised text, all full, none padded.
-
-    A model reads each behind `prefix` (`read_ids`). No token of it is predicted, nor the window's first one, and it
-    counts in no mean over tokens.
-    """
+    """Consecutive windows of one tokenised text, all full, none padded. A model reads each behind `prefix`
+    (`read_ids`), which is never predicted and counts in no mean over tokens; nor is the first token of a window."""
 
     corpus: str
     corpus_hash: str  # SHA-256 of the text
@@ -168,10 +165,8 @@ def windows(
 
 
 def calibration_tokens(eval_corpus: str, corpus: str, used: int) -> int:
-    """Tokens that evaluation skips: the `used` ones of calibration, if both read the same local file.
-
-    A registered corpus has a split for each role; of one file, evaluation takes what follows.
-    """
+    """Tokens that evaluation skips: the `used` ones of calibration, if both read the same local file; a registered
+    corpus has a split for each role."""
     if eval_corpus in available_corpora() or Path(eval_corpus).resolve() != Path(corpus).resolve():
         return 0
     return used

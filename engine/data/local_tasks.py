@@ -30,9 +30,9 @@ _LEFT_OUT = {"gsm8k"}  # MosaicML has it beside the others; its answers are writ
 
 
 def local_files(folder: str, tasks: tuple[str, ...] = ()) -> dict[str, Path]:
-    """Task -> its file: those of `tasks` that the folder has, in that order, then all others by their names, sorted.
+    """Task -> its file: those of `tasks` that the folder has, in that order, then all others (but gsm8k and hidden
+    files) by their names. folder: a path, or `SHIPPED`.
 
-    folder: a path, or `SHIPPED`. Every *.jsonl is a task but gsm8k and hidden files.
     Errors: InputError where there is no such folder, no task in it, or a name that tables cannot hold.
     """
     place = _place(folder)
@@ -67,10 +67,8 @@ def _place(folder: str) -> Path:
 
 
 def task_config(task: str, path: Path) -> dict[str, Any]:
-    """lm-eval's configuration of a zero-shot task over the lines of a file, held in memory.
-
-    Errors: InputError naming the file and the line.
-    """
+    """lm-eval's configuration of a zero-shot task over the lines of a file, held in memory. Errors: InputError naming
+    the file and the line."""
     items, layout = read_items(path)
 
     def dataset(**_: Any) -> dict[str, Any]:

@@ -90,11 +90,8 @@ def first_reply_token(tokenizer: PreTrainedTokenizerBase, phrase: str, prompt: S
 
 
 def onset_tokens(tokenizer: PreTrainedTokenizerBase, phrases: OnsetPhrases = ONSET_PHRASES) -> OnsetTokens:
-    """First reply tokens of both lists; tokens in both are dropped, since they decide nothing.
-
-    `InputError` for a list of more than `MAX_PHRASES`, one that leaves no token, or one that holds built-in
-    onsets of the other kind: swapped lists would turn the sign of the margin, and a mask would remove refusal.
-    """
+    """First reply tokens of both lists without those in both. `InputError` for a list of more than `MAX_PHRASES`, one
+    that leaves no token, or one with built-in onsets of the other kind, which would turn the margin's sign."""
     built_in = {kind: _first_tokens(tokenizer, list_) for kind, list_ in ONSET_PHRASES._asdict().items()}
     own = phrases is ONSET_PHRASES
     tokens = {}

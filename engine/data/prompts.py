@@ -28,10 +28,8 @@ Prompt = str | tuple[str, ...]
 
 
 class EncodedPrompts(NamedTuple):
-    """A left-padded batch, so that position -1 is the last prompt position of every row.
-
-    input_ids, attention_mask, position_ids: int64 [batch, length]. Pads have mask 0 and position 0.
-    """
+    """A left-padded batch, so that position -1 is the last prompt position of every row. input_ids, attention_mask,
+    position_ids: int64 [batch, length]; pads have mask 0 and position 0."""
 
     input_ids: torch.Tensor
     attention_mask: torch.Tensor
@@ -128,9 +126,8 @@ def _check_read(tokenizer: PreTrainedTokenizerBase, ids: list[int], said: tuple[
 def check_system(tokenizer: PreTrainedTokenizerBase, system: str) -> None:
     """`InputError` unless the chat template writes this text into what the model reads.
 
-    Some templates raise an error at a system turn, others leave it out without a word (and some write it into the
-    user's turn, which is well). So the template is asked for a dialogue whose system turn ends with a mark, and text
-    and mark must stand in it as they were given.
+    Some templates leave a system turn out without a word: so one is asked for that ends with a mark, and text and mark
+    must stand in the dialogue as they were given.
     """
     if not system:
         return
@@ -195,11 +192,8 @@ def _system_turn(system: str) -> list[dict[str, str]]:
 
 
 def template_variables(tokenizer: PreTrainedTokenizerBase) -> dict[str, str]:
-    """What the chat template was told, and which date it tells the model if any, in words for a card.
-
-    A variable counts if another value gives other tokens. A template that asks the clock though it was given a date
-    states the day on which the prompts were made.
-    """
+    """What the chat template was told, and which date it tells the model if any, in words for a card. A variable counts
+    if another value gives other tokens."""
     if not tokenizer.chat_template:
         return {}
 

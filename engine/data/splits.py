@@ -18,10 +18,8 @@ _NAMES = {
 
 
 def splits_of(source: str, names: Iterable[str]) -> dict[str, str]:
-    """Name of a split in a file -> `calibration` or `heldout`. Validation and test prompts are both held out.
-
-    Errors: InputError for a name that is neither, with those that are there: its pairs would be left out silently.
-    """
+    """Name of a split in a file -> `calibration` or `heldout` (validation and test). Errors: InputError for any other
+    name, with those that are there: its pairs would be left out silently."""
     there = list(dict.fromkeys(names))
     meant = {name: _NAMES.get(re.sub(r"[\s_-]+", "", name.lower())) for name in there}
     for name, split in meant.items():

@@ -106,10 +106,8 @@ def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def check_characters(written: str, content: object, place: str) -> None:
-    """`InputError` where JSON holds half a character, which no tokenizer takes and no file can hold.
-
-    written: the JSON itself; content: what it says.
-    """
+    """`InputError` where JSON holds half a character, which no tokenizer takes. written: the JSON; content: what it
+    says."""
     if "\\ud" not in written.lower():
         return
     try:
@@ -194,8 +192,8 @@ def _wikitext(role: Role) -> Text:
 def articles(rows: Sequence[str], *, parted: bool = False) -> tuple[int, ...] | None:
     """Where the articles of WikiText begin in its lines joined by blank lines; None where there is no heading.
 
-    A title stands alone between empty lines, ` = Title = `; ` = = Section = = ` is inside of an article. What comes
-    before the first title belongs to the first article. parted: the rows are what blank lines separate.
+    A title stands alone between empty lines, ` = Title = `. What comes before the first one belongs to its article.
+    parted: the rows are what blank lines separate.
     """
     starts = _starts(rows)
     empty = [parted or not row.strip() for row in rows]
@@ -232,10 +230,8 @@ def _wikitext_reachable() -> None:
 
 
 def _c4(role: Role) -> Text:
-    """The first documents of C4 (English): train for calibration, validation for evaluation.
-
-    They are kept, so that they can be read without the hub: then those that were kept last.
-    """
+    """The first documents of C4 (English): train for calibration, validation for evaluation. They are kept, so that
+    they can be read without the hub: then those that were kept last."""
     failure = None
     try:
         revision = _c4_revision()

@@ -54,9 +54,7 @@ class CardRecord:
 
 def read_record(path: Path, edit: Edit, weights_hash: str) -> CardRecord:
     """A JSON object, or from a table of a results folder the row with this edit's selector, domain, lambda and k.
-
-    weights_hash: of the exported checkpoint; `InputError` for a folder of another model's results.
-    """
+    weights_hash: of the exported checkpoint; `InputError` for a folder of another model's results."""
     if path.suffix == ".parquet":
         values = _table_row(path, edit, weights_hash)
     else:
@@ -114,10 +112,8 @@ def model_card(
     *,
     files: str,
 ) -> str:
-    """README.md of the exported folder: YAML front matter and Markdown, by the template `card.md.jinja`.
-
-    files: hashes of the other files of the folder (`card_claims.file_hashes`).
-    """
+    """README.md of the exported folder: YAML front matter and Markdown, by the template `card.md.jinja`. files: hashes
+    of the other files of the folder (`card_claims.file_hashes`)."""
     known = record.values if record else {}
     over_refusal = {key: value for key, value in known.items() if _OVER_REFUSAL.search(key.lower())}
     utility = {key: value for key, value in known.items() if _UTILITY.search(key.lower()) and key not in over_refusal}

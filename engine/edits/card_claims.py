@@ -81,10 +81,8 @@ def lowered(effect: Effect, known: Json) -> str:
 
 
 def caps(effect: Effect, known: Json) -> Iterator[tuple[str, str]]:
-    """Every measured rate beside the cap that it meets or breaks, by counts: 12 of 100 break a cap of 0.1.
-
-    known: a row of `operating_points`, with the limits of its manifest where it came from a results folder.
-    """
+    """Every measured rate beside the cap that it meets or breaks, by counts: 12 of 100 break a cap of 0.1. known: a row
+    of `operating_points`, with the limits of its manifest where it came from a results folder."""
     for domain, one in effect.benign.items():
         yield f"{domain}, base prompts refused, before this export", _against(one, effect.benign_limit)
     if found := _numbers(known, "benign_limit", "edited_benign", "pairs"):

@@ -20,10 +20,8 @@ _Order = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class ControlMask:
-    """One mask of a control. seed: of its random part, None where it has none.
-
-    size_matched_to: the control whose number of rows this reference copies, None for a control of its own.
-    """
+    """One mask of a control. seed: of its random part, None where it has none. size_matched_to: the control whose
+    number of rows this reference copies, None for a control of its own."""
 
     control: str
     order: str
@@ -100,13 +98,8 @@ def control_masks(
 
 
 def layer_matched(mask: npt.ArrayLike, rows: RowIndex, seed: int) -> Mask:
-    """A control: in every layer the same number of removed rows as in `mask`, their identity random.
-
-    Keeps the depth allocation of a mask and forgets which rows it took (the paper, section 5.3).
-    Drawn without replacement from all rows of the layer, the real mask's rows included.
-
-    returns [len(mask)] int64, ascending row ids
-    """
+    """A control: in every layer the same number of removed rows as in `mask`, their identity random, drawn without
+    replacement from all rows of the layer (the paper, section 5.3). returns [len(mask)] int64, ascending row ids"""
     real = checked_mask(mask, rows.n_rows)
     generator = np.random.default_rng(seed)
     drawn: list[Mask] = []
@@ -118,9 +111,7 @@ def layer_matched(mask: npt.ArrayLike, rows: RowIndex, seed: int) -> Mask:
 
 
 def shuffled(mask: npt.ArrayLike, rows: RowIndex, seed: int) -> Mask:
-    """The image of `mask` under one random permutation of the rows within every layer, which the seed names.
-
-    As many rows of every layer as in `mask`, and masks shuffled with one seed share as many rows as before: a whole
+    """The image of `mask` under one random permutation of the rows within every layer, which the seed names: a whole
     grid of masks keeps its counts and its overlaps, as if its selector had scored other rows of the same layers.
 
     returns [len(mask)] int64, ascending row ids

@@ -74,9 +74,7 @@ def export_masked(
 
 
 def check_place(edit: Edit, out: Path) -> None:
-    """`InputError` for a folder that holds anything, and for a mask that removes what the model needs most (MoRF),
-    which is a measurement and no model for anybody to load.
-    """
+    """`InputError` for a folder that holds anything, and for a mask that removes what the model needs most (MoRF)."""
     if edit.spec.get("order") == "morf":
         raise InputError(
             "this mask removes the most relevant rows first (MoRF), which is a measurement; "

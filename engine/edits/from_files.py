@@ -41,10 +41,8 @@ def edit_from_mask(path: Path, n_rows: int, weights_hash: str | None) -> Edit:
 def edit_from_contrast(
     path: Path, selector: str, domain: str | None, lam: float, k: float, n_rows: int, weights_hash: str | None
 ) -> Edit:
-    """The refusal mask of one cell of a contrast file; `domain` may be None where the file has only one.
-
-    weights_hash: as of `edit_from_mask`.
-    """
+    """The refusal mask of one cell of a contrast file; `domain` may be None where the file has only one. weights_hash:
+    as of `edit_from_mask`."""
     contrasts, manifest = load_contrasts(path)
     of_selector = {contrast.domain: contrast for contrast in contrasts if contrast.selector == selector}
     if not of_selector:

@@ -36,11 +36,8 @@ def mask_bytes(removed: Mask, model: Json, spec: Json) -> bytes:
 
 
 def read_mask(path: Path, n_rows: int, weights_hash: str | None = None) -> tuple[Mask, Json]:
-    """The row ids and the manifest of a mask file.
-
-    `weights_hash`: of the model that will carry the mask; a mask made for other weights is an
-    `InputError`, since its row ids mean other rows there.
-    """
+    """The row ids and the manifest of a mask file. `weights_hash`: of the model that will carry the mask; one made for
+    other weights is an `InputError`, since its row ids mean other rows there."""
     try:
         bounds.tensors(path, 8 * n_rows)
         with safe_open(path, framework="numpy") as file:
@@ -93,9 +90,7 @@ MASK = FileKind("a mask file", _is_mask)
 
 def spec_of(manifest: Json) -> Json:
     """How the rows were chosen: the manifest's spec, empty where there is none.
-
-    Masks downloaded by an earlier Rows page have a `made` instead: `hand-made`, `lrp, lerf, rate 0.3` or `UNTOLD`.
-    """
+    Masks downloaded by an earlier Rows page have a `made` instead: `hand-made`, `lrp, lerf, rate 0.3` or `UNTOLD`."""
     spec = manifest.get("spec")
     if not isinstance(spec, dict):
         return {}

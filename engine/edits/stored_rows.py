@@ -77,9 +77,7 @@ class Stored:
     @classmethod
     def of(cls, checkpoint: Checkpoint, model: Any) -> Stored:
         """Some families are stored under other names than they have in memory; transformers' own renaming is used.
-
-        Tensors that are converted in any other way than by stacking experts are left out.
-        """
+        Tensors that are converted in any other way than by stacking experts are left out."""
         from transformers.conversion_mapping import get_model_conversion_mapping
         from transformers.core_model_loading import WeightConverter, WeightRenaming, dot_natural_key, rename_source_key
 

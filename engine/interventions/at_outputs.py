@@ -260,11 +260,9 @@ def _parts_of_layers(
 def edit_batches(
     loaded: LoadedModel, edits: Sequence[AnyEdit], lengths: Sequence[int], batch_size: int
 ) -> Iterator[tuple[range, list[list[tuple[int, int]]]]]:
-    """Every edit with every item, as batches in which items of similar length meet: how to fill few passes.
-
-    Yields some edits, which fit into memory together, and their batches of (edit, item). Where sequences cannot
-    carry different edits, every edit is alone with its items. Errors: InputError for a batch size below 1.
-    """
+    """Every edit with every item, as batches in which items of similar length meet: some edits, which fit into memory
+    together, and their batches of (edit, item). Where sequences cannot carry different edits, every edit is alone with
+    its items. Errors: InputError for a batch size below 1."""
     if batch_size < 1:
         raise InputError(f"the batch size must be at least 1, got {batch_size}")
     by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
@@ -285,8 +283,7 @@ def mixable(loaded: LoadedModel, edits: Sequence[AnyEdit]) -> bool:
 
 def sees_sequences(loaded: LoadedModel) -> bool:
     """Do all Linears see [B, T, d], so that sequences can carry different edits? A property of the model, found by a
-    pass of six tokens. A mixture of experts gives its Linears the tokens of all sequences in one: [tokens, d].
-    """
+    pass of six tokens. A mixture of experts gives its Linears the tokens of all sequences in one: [tokens, d]."""
     model = loaded.model
     if model not in _sees_sequences:
         shapes: set[tuple[int, ...]] = set()

@@ -28,10 +28,8 @@ Alive = npt.NDArray[np.bool_]  # [rows of a Linear]
 
 
 def compacts(loaded: LoadedModel) -> bool:
-    """On CPUs for up to 4 GB of gated MLPs, on CUDA cards up to 16; elsewhere dead neurons stay dense zeros.
-
-    A property of the model and the kind of device, never of the load.
-    """
+    """On CPUs for up to 4 GB of gated MLPs, on CUDA cards up to 16; elsewhere dead neurons stay dense zeros. A property
+    of the model and the kind of device, never of the load."""
     linears = [linear for mlp in gated_mlps(loaded.model) for linear in mlp]
     size = sum(weight.numel() * weight.element_size() for linear in linears for weight in linear.parameters())
     return bool(linears) and size <= LIMIT_BYTES.get(_kind(loaded), 0)

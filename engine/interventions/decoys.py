@@ -60,10 +60,8 @@ class _MoreColumns(nn.Linear):
 
 @dataclass(frozen=True, eq=False)
 class Decoys:
-    """Copies of neurons drawn by seed, each inner row times 2^power, with zeros in their columns of down_proj.
-
-    copied: per MLP the neurons that its decoys are copies of, none for an MLP without decoys.
-    """
+    """Copies of neurons drawn by seed, each inner row times 2^power, with zeros in their columns of down_proj. copied:
+    per MLP the neurons that its decoys are copies of, none for an MLP without decoys."""
 
     mlps: tuple[Mlp, ...]
     copied: tuple[_Rows, ...]
@@ -106,10 +104,8 @@ class Decoys:
 
 
 def planted(loaded: LoadedModel, seed: int, decoys: int, power: int) -> Decoys:
-    """`decoys` neurons spread over the MLPs by seed, each a copy of a neuron of its MLP, drawn without repeats.
-
-    Errors: NoRewriteError where no MLP can be widened.
-    """
+    """`decoys` neurons spread over the MLPs by seed, each a copy of a neuron of its MLP, drawn without repeats. Errors:
+    NoRewriteError where no MLP can be widened."""
     found, without = mlps(loaded.model, loaded.rows)
     if not found:
         raise NoRewriteError(without or "it has no MLP of Linears")

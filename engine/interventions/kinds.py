@@ -200,10 +200,8 @@ def intervention_of(loaded: LoadedModel, intervention_id: str) -> Intervention:
 
 
 def intervention_record(loaded: LoadedModel, edit: AnyEdit) -> Json:
-    """What a key says about the intervention beyond `edit.record()`: its formula, and what it was prepared with.
-
-    Empty for `zero` and for an edit of no units, whose keys stay those of masks, and for steering, which says it all.
-    """
+    """What a key says about the intervention beyond `edit.record()`: its formula, and what it was prepared with. Empty
+    for `zero`, for an edit of no units, whose keys stay those of masks, and for steering, which says it all."""
     if isinstance(edit, Steering) or edit.intervention == ZERO or not edit.size:
         return {}
     made = intervention_of(loaded, edit.intervention)

@@ -35,11 +35,8 @@ class NoRewriteError(InputError):
 
 
 class Rewrite(Protocol):
-    """A rewrite of one model, ready to be installed.
-
-    units: neurons, value dimensions, norm weights or decoys that it touches. left_out: in words, the parts of the
-    model that it leaves as they are because nothing else would be exact; "" for none.
-    """
+    """A rewrite of one model, ready to be installed. units: neurons, value dimensions, norm weights or decoys that it
+    touches. left_out: in words, what it leaves as it is because nothing else would be exact; "" for none."""
 
     @property
     def id(self) -> str: ...
@@ -108,9 +105,7 @@ def powers_of_two(exponents: _Exponents, like: Tensor) -> Tensor:
 @dataclass(frozen=True, eq=False)
 class Rescaling:
     """W[i,:] 2^a_i and b_i 2^a_i, and 2^-a_i on every column that reads row i; a_i drawn by seed from -power..power.
-
-    exponents: one array per link, [rows].
-    """
+    exponents: one array per link, [rows]."""
 
     id: str
     links: tuple[Link, ...]

@@ -47,10 +47,8 @@ class SavedRows:
 
 
 def kept_on_host(wanted: Mapping[torch.device, int]) -> set[torch.device]:
-    """The cards on which rows of so many bytes would leave less than `RESERVE` free: the host keeps them instead.
-
-    By the memory that is free now. Where rows are kept changes no number, so this need not be the same on every run.
-    """
+    """The cards on which rows of so many bytes would leave less than `RESERVE` of the free memory: the host keeps them
+    instead, which changes no number."""
     short = set()
     for device, size in wanted.items():
         if has_own_memory(device):
@@ -62,9 +60,7 @@ def kept_on_host(wanted: Mapping[torch.device, int]) -> set[torch.device]:
 
 def saved_rows(parameter: Tensor, rows: Tensor, *, on_host: bool) -> SavedRows:
     """A copy of these rows, rows [n] int64 on the host. Beside the parameter unless `on_host`, or without room there.
-
-    Errors: InputError where the host has no room either; the parameter is as it was.
-    """
+    Errors: InputError where the host has no room either; the parameter is as it was."""
     if not on_host:
         try:
             return SavedRows(parameter, rows, parameter[rows], False)  # indexing by a tensor copies

@@ -50,11 +50,8 @@ class Exchange(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """refusal: does the reply decline? reason: what decided, in words.
-
-    judged: False where the judge could not say, as in a language that it does not read; such a reply counts as no
-    refusal, and is counted beside the rates.
-    """
+    """refusal: does the reply decline? reason: what decided, in words. judged: False where the judge could not say, as
+    in a language that it does not read; such a reply counts as no refusal, and is counted beside the rates."""
 
     refusal: bool
     reason: str
@@ -136,10 +133,8 @@ def judge_choices() -> str:
 
 
 def open_judges(names: str, device: str = "cpu") -> list[Judge]:
-    """Registered judges or folders of classifiers, one or several separated by commas, in that order.
-
-    `InputError` for an unknown name, and for two judges of one id, whose verdicts could not be told apart.
-    """
+    """Registered judges or folders of classifiers, one or several separated by commas, in that order. `InputError` for
+    an unknown name, and for two judges of one id, whose verdicts could not be told apart."""
     wanted = list(dict.fromkeys(part.strip() for part in names.split(",") if part.strip()))
     if not wanted:
         raise InputError(f"no judge given; available: {', '.join(JUDGES.names())}, or a folder")

@@ -29,10 +29,8 @@ _MANY = 1_000_000  # of a model that counts no positions
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """A loaded classifier.
-
-    version: the revision, where it has one, and a hash of weights, config, tokenizer and label file.
-    """
+    """A loaded classifier. version: the revision, where it has one, and a hash of weights, config, tokenizer and label
+    file."""
 
     model: Any
     tokenizer: Any
@@ -91,10 +89,8 @@ def rejection_model(device: str) -> Classifier:
 def load_classifier(
     name: str, *, device: str = "cpu", judge_id: str | None = None, reads: tuple[str, ...] = (), max_tokens: int = 0
 ) -> Classifier:
-    """The classifier of that hub id or folder; `InputError` where it is unreachable or of another kind.
-
-    judge_id: the folder's name if None. reads, max_tokens: what it reads, as in `LabelMap`, where that is known.
-    """
+    """The classifier of that hub id or folder; `InputError` where it is unreachable or of another kind. judge_id: the
+    folder's name if None. reads, max_tokens: what it reads, as in `LabelMap`, where that is known."""
     import torch
     from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 

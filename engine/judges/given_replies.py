@@ -96,10 +96,8 @@ def read_replies(
 
 
 def verdict_table(replies: Sequence[GivenReply], judge: str, version: str, verdicts: Sequence[Verdict]) -> pl.DataFrame:
-    """One line per reply in `VERDICT_COLUMNS`, line counted from 0 within its source; and of the optional columns those
-    that any line has something in: of `judged`, where any was not.
-
-    A missing reply is null, and so is its verdict."""
+    """One line per reply in `VERDICT_COLUMNS`, line counted from 0 within its source; and those optional columns that
+    any line has something in. A missing reply is null, and so is its verdict."""
     lines: dict[str, int] = {}
     rows = []
     for given, verdict in zip(replies, verdicts, strict=True):

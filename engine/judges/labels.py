@@ -56,11 +56,8 @@ class LabelMap:
 
 
 def label_map(name: str, labels: dict[int, str], folder: Path) -> LabelMap:
-    """What the labels (number -> name) of a classifier mean. name: of the judge, for messages.
-
-    Errors: InputError where a label's meaning is not known, where none or all mean refusal, and for a file that does
-    not say it either.
-    """
+    """What the labels (number -> name) of a classifier mean. name: of the judge, for messages. Errors: InputError where
+    a label's meaning is told neither here nor by a file, and where none or all mean refusal."""
     names = [labels[index] for index in sorted(labels)]
     path = folder / LABEL_FILE
     said = _read(path, names) if path.is_file() else {}

@@ -107,10 +107,8 @@ def of_half(replies: pl.DataFrame, half: str) -> pl.DataFrame:
 
 
 def cohens_kappa(first: Sequence[bool], second: Sequence[bool]) -> float | None:
-    """(p_o - p_e) / (1 - p_e), p_o the observed and p_e the chance agreement (Cohen 1960).
-
-    None where chance agreement is already certain: both judges always give one and the same verdict.
-    """
+    """(p_o - p_e) / (1 - p_e), p_o the observed and p_e the chance agreement (Cohen 1960); None where p_e is 1: both
+    judges always give one and the same verdict."""
     n = len(first)
     if not n or n != len(second):
         raise InputError(f"agreement needs two equally long lists of verdicts, got {n} and {len(second)}")

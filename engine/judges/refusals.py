@@ -47,9 +47,7 @@ class Refused:
 @dataclass(frozen=True)
 class Refusals(Derived[Refused]):
     """Made of replies, without the model: what a judge says of each, of what comes after the thinking part (`heard`).
-
-    A reply that never comes out of thinking counts as not finished. marks: those of the model's template.
-    """
+    A reply that never comes out of thinking counts as not finished. marks: those of the model's template."""
 
     base: Replies
     judge: Judge

@@ -50,9 +50,7 @@ class Served:
         self, questions: Sequence[str], progress: Progress | None = None, stage: str = "judge"
     ) -> list[tuple[bool | None, str]]:
         """(is the first word after thinking yes?, the reply) for every question; None where it is neither yes nor no.
-
-        Errors: InputError where the server cannot be reached, or says something that is no chat completion.
-        """
+        Errors: InputError where the server cannot be reached, or says something that is no chat completion."""
         answers: list[tuple[bool | None, str]] = []
         for question in questions:
             reply = self.reply(question)
@@ -131,11 +129,8 @@ def is_address(model: str) -> bool:
 
 
 def of_address(address: str, timeout_s: float = TIMEOUT_S) -> Served:
-    """The model of an address, `URL` or `URL#NAME`.
-
-    Errors: InputError for an address with a password in it, for a key over an unencrypted line to another machine, and
-    where the server has several models and none is named.
-    """
+    """The model of an address, `URL` or `URL#NAME`. Errors: InputError for an address with a password in it, for a key
+    over an unencrypted line to another machine, and where the server has several models and none is named."""
     parts = urlsplit(address)
     url = address.partition("#")[0].rstrip("/")
     if parts.username or parts.password or parts.query or not parts.hostname:

@@ -81,9 +81,7 @@ class Stored(ABC, Generic[R]):
 
 class Measure(Stored[R]):
     """A measure that passes the model itself: replies, tasks, hidden states.
-
-    It has `measure`, or `measure_each` where `together` may be above 1, or both.
-    """
+    It has `measure`, or `measure_each` where `together` may be above 1, or both."""
 
     skips_dead: ClassVar[bool] = False  # may passes leave out what an edit in the weights kills? The key then says so
 
@@ -93,10 +91,8 @@ class Measure(Stored[R]):
         return 1
 
     def together(self, loaded: LoadedModel) -> int:
-        """How many edits `measure_each` takes at once; 1: one after another, by `measure`.
-
-        The cost rule: it depends on the model and the measure only, never on the load, since it may change last bits.
-        """
+        """How many edits `measure_each` takes at once; 1: one after another, by `measure`. It depends on the model and
+        the measure only, never on the load, since it may change last bits."""
         return 1
 
     def measure(self, loaded: LoadedModel, edit: AnyEdit) -> R:
@@ -119,11 +115,8 @@ class Derived(Stored[R]):
 
 @dataclass(frozen=True)
 class Average:
-    """A ratio of sums over independent units (windows, prompts): `value` = sum(sums) / sum(counts).
-
-    blocks: what errors take as units instead (`engine.stats.blocks`), None: by the number of units; they are the
-    text's and are not stored.
-    """
+    """A ratio of sums over independent units (windows, prompts): `value` = sum(sums) / sum(counts). blocks: what errors
+    take as units instead (`engine.stats.blocks`), None: by the number of units; not stored."""
 
     sums: tuple[float, ...]
     counts: tuple[int, ...]
@@ -180,9 +173,7 @@ class TokenMeasure(Measure[R]):
     @abstractmethod
     def of_tokens(self, logits: Tensor, tokens: Tensor, unedited: Any) -> Tensor:
         """Of some tokens, each for itself. logits [n, V] that predict `tokens` [n]; unedited: what `of_unedited` gave.
-
-        returns [n], or [k, n] for k values of every token, on the logits' device
-        """
+        returns [n], or [k, n] for k values of every token, on the logits' device"""
 
     def of_unedited(self, logits: Tensor) -> Any:
         """What `of_tokens` is to compare with, of the unedited model's logits [n, V]; kept for all edits."""

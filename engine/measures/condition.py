@@ -44,11 +44,8 @@ def principal_direction(positive: Tensor, negative: Tensor) -> Tensor:
 
 
 def similarity(states: Tensor, direction: Tensor) -> npt.NDArray[np.float64]:
-    """cos(h, tanh(c c' h / c' c)): a hidden state against its projection on the condition vector c.
-
-    CAST's formula, tanh included. It does not depend on the sign of c. states [n, d], direction [d]; returns [n];
-    0 for a state without any part along c.
-    """
+    """cos(h, tanh(c c' h / c' c)): a hidden state against its projection on the condition vector c, by CAST's formula;
+    the sign of c does not count. states [n, d], direction [d]; returns [n]; 0 for a state without any part along c."""
     h, c = states.double(), direction.double()
     projected = torch.tanh((h @ c)[:, None] * c / (c @ c))
     norms = h.norm(dim=1) * projected.norm(dim=1)

@@ -109,9 +109,7 @@ class Kl(Measure[Divergence]):
 
 def token_kl(before: Tensor, after: Tensor) -> Tensor:
     """KL(softmax(before) || softmax(after)) of every position; softmax and sum in float64 on the CPU, in chunks.
-
-    before, after [T, V] logits of any float dtype; returns [T] float64, exactly 0 where they are equal
-    """
+    before, after [T, V] logits of any float dtype; returns [T] float64, exactly 0 where they are equal"""
     chunk = under_one_softmax("cpu", before.shape[-1])
     parts = []
     for first, second in zip(before.split(chunk), after.split(chunk), strict=True):

@@ -19,11 +19,8 @@ VERSION = 2  # part of cache keys: another form of the same sum rounds different
 
 @dataclass(frozen=True)
 class WindowFidelity:
-    """Sums over the predicted tokens of each window.
-
-    window_nats: -log q(next token). window_kl: KL(unedited || edited) in nats. window_same: tokens at which both models
-    have the same most likely next token. window_tokens: how many tokens there are. blocks: as of an NLL.
-    """
+    """Sums over the predicted tokens of each window. window_nats: -log q(next token). window_kl: KL(unedited || edited)
+    in nats. window_same: tokens at which both have the same most likely next token. blocks: as of an NLL."""
 
     window_nats: tuple[float, ...]
     window_kl: tuple[float, ...]

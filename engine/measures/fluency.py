@@ -145,8 +145,7 @@ def reference_of(
 @dataclass(frozen=True)
 class Fluency(AverageMeasure):
     """The measure: log-probability under the unedited model of what the edited one replies, a sum for each prompt
-    (`reply_log_probabilities`). What repeats itself is likely too; it says only how expected replies are.
-    """
+    (`reply_log_probabilities`). What repeats itself is likely too; it says only how expected replies are."""
 
     replies: Replies
     kind: ClassVar[str] = "fluency"

@@ -233,10 +233,8 @@ class _Decoder:
 def _steps(
     decoder: _Decoder, max_new_tokens: int, on_pass: Callable[[], None] = lambda: None
 ) -> Iterator[list[tuple[int, int | None, bool]]]:
-    """Every pass, `on_pass()` before it: the sequences that are still written as (number, token, is it the last?).
-
-    An end token is None; it ends its sequence, as does the last of `max_new_tokens`.
-    """
+    """Every pass, `on_pass()` before it: the sequences that are still written as (number, token, is it the last?). An
+    end token is None; it ends its sequence, as does the last of `max_new_tokens`."""
     running = list(range(len(decoder.which)))  # which sequence each row of the decoder's batch is
     finished: set[int] = set()
     for count in range(1, max_new_tokens + 1):

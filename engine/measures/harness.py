@@ -63,10 +63,8 @@ class Harness:
         return min(max(lengths), room), sum(length > room for length in lengths)
 
     def batch_size(self, longest: int) -> int:
-        """Requests per pass, from the size of the longest one's logits: found once per task, for every edit the same.
-
-        Nothing is tried out, so that equal runs use equal batches.
-        """
+        """Requests per pass, from the size of the longest one's logits: found once per task, for every edit the
+        same."""
         vocabulary = int(self._loaded.model.get_input_embeddings().weight.shape[0])
         budget = logit_budget(kind_of(self._loaded.device))
         return max(1, min(LARGEST_BATCH, budget // (longest * vocabulary)))

@@ -39,11 +39,9 @@ UTILITY_BATCH = 8  # requests per pass: fixed, since bfloat16 answers can depend
 
 @dataclass(frozen=True)
 class HarnessTask:
-    """A task or group of lm-eval, cut to its first items, and the number per item that is reported.
-
-    load: lm-eval's tasks, zero-shot; called when first wanted. filter: of the answers, `none` where there is no
-    choice. about: more for the key (the hash of all requests, where they are built beforehand).
-    """
+    """A task or group of lm-eval, cut to its first items, and the number per item that is reported. load: lm-eval's
+    tasks, zero-shot; called when first wanted. filter: of the answers, `none` where there is no choice. about: more for
+    the key (the hash of all requests, where they are built beforehand)."""
 
     name: str
     load: Callable[[], dict[str, Any]]
@@ -104,10 +102,8 @@ def downstream_tasks(folder: str | None, limit: int | None) -> list[DownstreamTa
 
 
 def utility_tasks(names: Sequence[str], limit: int | None = None) -> list[HarnessTask]:
-    """MMLU, GSM8K and IFEval by name; limit: the first so many items (of each of MMLU's 57), None for all.
-
-    Errors: InputError for an unknown one, and where lm-eval or what a task needs is not installed.
-    """
+    """MMLU, GSM8K and IFEval by name; limit: the first so many items (of each of MMLU's 57), None for all. Errors:
+    InputError for an unknown one, and where lm-eval or what a task needs is not installed."""
     _require_harness("utility needs")
     for name in names:
         if name not in UTILITY:

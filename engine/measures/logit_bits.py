@@ -24,10 +24,8 @@ _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # bytes of a float
 
 @dataclass(frozen=True)
 class Bits:
-    """SHA-256 of the bits of each window's logits [T, V], and the window's summed NLL in nats.
-
-    finite: no logit is NaN or infinite; equal bits of such logits prove nothing.
-    """
+    """SHA-256 of the bits of each window's logits [T, V], and the window's summed NLL in nats. finite: no logit is NaN
+    or infinite; equal bits of such logits prove nothing."""
 
     hashes: tuple[str, ...]
     nats: tuple[float, ...]

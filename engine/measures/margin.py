@@ -28,11 +28,8 @@ BATCH_SIZE = 32  # prompts per pass
 
 
 def margin_of_logits(logits: Tensor, onsets: OnsetTokens) -> Tensor:
-    """m(x) = mean of the refusal-onset logits - mean of the compliance-onset logits.
-
-    The paper, section 5.1. logits [batch, vocabulary] at the last prompt position -> [batch], differentiable,
-    at least float32; positive where the reply leans towards refusing.
-    """
+    """m(x) = mean of the refusal-onset logits - mean of the compliance-onset logits. The paper, section 5.1. logits
+    [batch, vocabulary] at the last prompt position -> [batch], at least float32, differentiable."""
     logits = wide(logits)
     return logits[:, list(onsets.refusal)].mean(-1) - logits[:, list(onsets.compliance)].mean(-1)
 

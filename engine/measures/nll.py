@@ -124,10 +124,8 @@ def window_nll(model: nn.Module, input_ids: Tensor, attention_mask: Tensor | Non
 
 
 def token_nll(logits: Tensor, targets: Tensor) -> Tensor:
-    """-log softmax(logits)[target] in float32, in chunks of positions so that large vocabularies fit.
-
-    logits [B, T, V] any float dtype, targets [B, T]; returns [B, T] float32
-    """
+    """-log softmax(logits)[target] in float32, in chunks of positions so that large vocabularies fit. logits [B, T, V]
+    any float dtype, targets [B, T]; returns [B, T] float32"""
     return predicted_nll(Predictions(logits, logits.shape[-1], None, 0), targets)
 
 

@@ -42,8 +42,7 @@ def token_values(
     loaded: LoadedModel, measure: TokenMeasure[Any], sequences: Sequences, at_once: int, under: Under = as_it_is
 ) -> list[Tensor]:
     """Values of every predicted token, of each pass [k, sequences, length - 1] on the device: no pass waits for
-    another. `at_once` sequences are passed together, or, where memory runs out, halves of them.
-    """
+    another. `at_once` sequences are passed together, or, where memory runs out, halves of them."""
 
     def passed(batch: Sequences) -> Tensor:
         return values_of(measure, *_predictions(loaded, measure.windows, batch, under))

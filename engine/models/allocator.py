@@ -1,9 +1,5 @@
-"""The C library's allocator: memory that a pass frees stays with the process, since the next pass wants as much.
-
-glibc takes each large block from the system and gives it back when it is freed; the system clears every page of the
-next one. `tests/benchmarks/bench_allocator.py` times both. No number changes by it. Other allocators and systems are
-left as they are, and so are settings of the user's.
-"""
+"""The C library's allocator (glibc's): memory that a pass frees stays with the process, since the next pass wants as
+much, and a fresh page is cleared by the system first. `tests/benchmarks/bench_allocator.py` times both."""
 
 import ctypes
 import os

@@ -1,8 +1,5 @@
-"""lxt's rules for AttnLRP, scoped and undone.
-
-lxt patches classes of the whole process and offers no way back, so that gradients taken later would
-silently be relevances. Here the same rules hold inside a `with` block only.
-"""
+"""lxt's rules for AttnLRP, scoped and undone: lxt patches classes of the whole process and offers no way back, so that
+gradients taken later would silently be relevances."""
 
 from __future__ import annotations
 
@@ -77,9 +74,7 @@ def attn_lrp(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def plain_gradients() -> Iterator[None]:
     """Keeps lxt's rules out of this block: waits while another thread is inside `attn_lrp`.
-
-    Errors: RuntimeError where this thread itself is inside `attn_lrp`.
-    """
+    Errors: RuntimeError where this thread itself is inside `attn_lrp`."""
     with _rules:
         if _active:
             raise RuntimeError("plain gradients asked for inside attn_lrp; leave that block first")
@@ -96,10 +91,8 @@ def model_family(model: nn.Module) -> str:
 
 
 def check_rules(model: nn.Module) -> str:
-    """`model_family`, and where the model has its weights the rules are tried on it as well, before any score.
-
-    Errors: those of `attn_lrp`.
-    """
+    """`model_family`, and where the model has its weights the rules are tried on it as well, before any score. Errors:
+    those of `attn_lrp`."""
     rules = _rules_of(model)
     if _to_be_tried(rules, model):
         with attn_lrp(model):
@@ -113,10 +106,8 @@ def _to_be_tried(rules: _Rules, model: nn.Module) -> bool:
 
 @dataclass(frozen=True)
 class _Rules:
-    """patches: class or module -> function that patches it, as lxt's maps have it.
-
-    by_structure: the classes are not those lxt names but equal them, so that they are tried before they are used.
-    """
+    """patches: class or module -> function that patches it, as lxt's maps have it. by_structure: the classes are not
+    those lxt names but equal them, so that they are tried before they are used."""
 
     family: str
     patches: Mapping[Any, Any]
@@ -203,9 +194,7 @@ def _install(rules: _Rules, model: nn.Module, undo: ExitStack) -> None:
 
 def _install_on_hooked(target: type, model: nn.Module, undo: ExitStack) -> None:
     """accelerate's hooks keep the bound `forward` from before the patch on each module: replace that too.
-
-    Without this a sharded model would run the plain rules without any sign of it.
-    """
+    Without this a sharded model would run the plain rules without any sign of it."""
     for module in model.modules():
         if isinstance(module, target) and "_old_forward" in vars(module):
             undo.callback(setattr, module, "_old_forward", vars(module)["_old_forward"])
@@ -251,11 +240,8 @@ def _package() -> str:
 
 @functools.cache
 def _lxt(name: str) -> Any:
-    """The module `lxt.efficient.<name>`, imported past its packages' own `__init__`.
-
-    Those import every family that lxt ships, some of which need what transformers 5 no longer has. Bare
-    packages stand in for them during the import and are taken away again.
-    """
+    """The module `lxt.efficient.<name>`, imported past its packages' own `__init__`, which import every family that lxt
+    ships: some need what transformers 5 no longer has. Bare packages stand in for them meanwhile."""
     root = _package()
     added = []
     try:

@@ -48,10 +48,8 @@ _commits: dict[tuple[str, str, str | None], tuple[float, str]] = {}
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model folder on this machine. `revision` is the commit of a hub model, None for a local folder.
-
-    gguf: the file with the weights, where `folder` has only what was read from it.
-    """
+    """A model folder on this machine. `revision` is the commit of a hub model, None for a local folder. gguf: the file
+    with the weights, where `folder` has only what was read from it."""
 
     id: str
     folder: Path
@@ -106,10 +104,8 @@ class Checkpoint:
                 _read_json(path, self.id)
 
     def weight_files(self) -> tuple[Path, ...]:
-        """The safetensors files, all shards, in the order of their names; or the GGUF file.
-
-        As transformers, the single file where it is there. `InputError` where all shards of an index are there as well.
-        """
+        """The safetensors files, all shards, in the order of their names; or the GGUF file. As transformers, the single
+        file where it is there; `InputError` where all shards of an index are there as well."""
         if self.gguf is not None:
             return (self.gguf,)
         index, single = self.folder / WEIGHT_INDEX, self.folder / _SINGLE

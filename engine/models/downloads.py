@@ -106,10 +106,8 @@ def listed_bytes(repo_id: str, commit: str) -> dict[str, int] | None:
 
 
 def no_room(repo_id: str, names: Iterable[str], folder: Path, kept: int = 0) -> Failure | None:
-    """The failure of a disk that cannot hold the missing files of a model; None where it can, or nobody tells.
-
-    kept: bytes of them that a stopped download has left.
-    """
+    """The failure of a disk that cannot hold the missing files of a model; None where it can, or nobody tells. kept:
+    bytes of them that a stopped download has left."""
     from huggingface_hub import snapshot_download
 
     wanted = list(names)
@@ -150,10 +148,8 @@ def _listing(repo_id: str, commit: str) -> dict[str, int]:
 
 
 def end_silence() -> None:
-    """Give every request of huggingface_hub a time-out, and the storage layer shorter ones, unless the user sets them.
-
-    huggingface_hub asks for model and data set information, and for listings, without any time-out.
-    """
+    """Give every request of huggingface_hub a time-out (it asks for information and listings without any), and the
+    storage layer shorter ones, unless the user sets them."""
     from huggingface_hub import get_session
 
     for name, value in _STORAGE_LAYER.items():
@@ -175,10 +171,9 @@ def _bounded(request: Any) -> None:
 
 
 def leave(code: int) -> None:
-    """End this process at once if a stopped download still holds a thread, which Python would wait for.
+    """End this process at once if a stopped download still holds a thread, which Python would wait for; its partial
+    files are removed."""
 
-    The partial files that this process has open are removed: nobody could use them.
-    """
     if all(ended.is_set() for ended in _unfinished):
         return
     for link in Path("/proc/self/fd").glob("*"):

@@ -21,8 +21,7 @@ from torch.utils.flop_counter import flop_registry
 
 class PassCost(NamedTuple):
     """Of one pass. peak_bytes: beyond what was there before it. left_bytes: of that what is there after it, as a cache
-    is. flops: two per multiply and add of a matrix product.
-    """
+    is. flops: two per multiply and add of a matrix product."""
 
     peak_bytes: int
     left_bytes: int
@@ -40,9 +39,7 @@ class DryModel(NamedTuple):
 @contextmanager
 def dry(skeleton: nn.Module, dtype: torch.dtype) -> Iterator[DryModel]:
     """Inside, `cost(work)` says what `work` takes, which may pass anything through `model`. The skeleton is used up.
-
-    Tensors made inside have no numbers; `.tolist()` and whatever depends on numbers is an error of torch there.
-    """
+    Tensors made inside have no numbers; `.tolist()` and whatever depends on numbers is an error of torch there."""
     meter, shaped, shared = _Meter(), skeleton.to(dtype), list(_shared(skeleton))
     with FakeTensorMode(allow_non_fake_inputs=True), _FusedAttention(meter), meter:
         model = shaped.to_empty(device="cpu").eval().requires_grad_(False)

@@ -182,9 +182,7 @@ def _rotation(entries: _Entries, config: Json, head_dim: int) -> Json:
 
 def _llama3(factors: np.ndarray[Any, Any], theta: float, head_dim: int) -> Json:
     """The settings of Llama 3.1's scaling under which every frequency is divided by what the file says.
-
-    Checked, not guessed: low and high limits and the first training's length are those of all its models.
-    """
+    Checked, not guessed: low and high limits and the first training's length are those of all its models."""
     low, high, original, factor = 1.0, 4.0, 8192, round(float(factors.max(initial=1.0)), 3)
     if np.all(factors == 1):
         return {}

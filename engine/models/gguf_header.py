@@ -50,9 +50,7 @@ class GgufHeader:
     @property
     def packed_as(self) -> str | None:
         """How its weights are packed, as Q4_K_M; None where all are plain numbers.
-
-        The name that the file gives itself, if it holds such tensors, else the kind of most of its numbers.
-        """
+        The name that the file gives itself, if it holds such tensors, else the kind of most of its numbers."""
         from gguf import LlamaFileType
 
         sizes: Counter[str] = Counter()

@@ -18,9 +18,7 @@ _PLAIN = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}
 
 def stored_names(header: GgufHeader, skeleton: nn.Module, model_id: str) -> dict[str, str]:
     """transformers' name of every weight of the file, by gguf's table.
-
-    Errors: InputError for a tensor that no part of the model is made of, and for one that gguf cannot unpack.
-    """
+    Errors: InputError for a tensor that no part of the model is made of, and for one that gguf cannot unpack."""
     architecture = header.metadata["general.architecture"]
     known = next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
     table = gguf.get_tensor_name_map(known, header.metadata[f"{architecture}.block_count"])

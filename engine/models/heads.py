@@ -11,9 +11,7 @@ from engine.models.row_index import Layer, RowIndex
 @dataclass(frozen=True)
 class Attention:
     """One attention whose heads are slices of its last Linear's input.
-
-    Head h: rows h * size .. of q, columns h * size .. of output, and the rows of k and v of head h // group.
-    """
+    Head h: rows h * size .. of q, columns h * size .. of output, and the rows of k and v of head h // group."""
 
     q: Layer
     k: Layer

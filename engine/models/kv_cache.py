@@ -33,9 +33,7 @@ def kept(output: Any) -> Cache | None:
 
 def bytes_of_token(model: nn.Module) -> int:
     """Keys and values of one token in all blocks, by the configuration: 2 x blocks x heads x width of a head.
-
-    An upper bound where some blocks keep a window or a state only; 0 where the configuration names no heads.
-    """
+    An upper bound where some blocks keep a window or a state only; 0 where the configuration names no heads."""
     config: Any = model.config.get_text_config()  # type: ignore[operator, union-attr]
     blocks, queries, hidden = (
         getattr(config, name, None) or 0 for name in ("num_hidden_layers", "num_attention_heads", "hidden_size")

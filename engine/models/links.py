@@ -49,9 +49,7 @@ class Found:
 
 def neuron_links(model: nn.Module, rows: RowIndex) -> Found:
     """Rows of up_proj and columns of down_proj: down(act(gate(x)) * up(x)) is linear in up(x), neuron by neuron.
-
-    Without a gate the activation itself acts on the rows, and GELU or SiLU of 2x is not 2 GELU(x).
-    """
+    Without a gate the activation itself acts on the rows, and GELU or SiLU of 2x is not 2 GELU(x)."""
     paths = {id(model.get_submodule(layer.name)): layer.name for layer in rows.layers}
     links = []
     for _, up, down in gated_mlps(model):

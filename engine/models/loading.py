@@ -38,9 +38,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
     """A model in eval mode without gradients on its weights, its tokenizer, and what identifies both.
-
-    Whoever changes the weights for a while (`intervention.zeroed`) holds `lock` meanwhile.
-    """
+    Whoever changes the weights for a while (`intervention.zeroed`) holds `lock` meanwhile."""
 
     model: Any  # a transformers PreTrainedModel
     tokenizer: Any  # a transformers PreTrainedTokenizerBase
@@ -149,9 +147,7 @@ def load_model(
 
 def fetch_model(model_id: str, *, revision: str | None = None, transfer: Transfer | None = None) -> Checkpoint:
     """The files that `load_model` reads, fetched if need be. transfer: watches a download and may stop it.
-
-    Errors: those that the configuration tells come before a long download; a stopped one is an `InputError`.
-    """
+    Errors: those that the configuration tells come before a long download; a stopped one is an `InputError`."""
     small = find_checkpoint(model_id, revision, weights=False, transfer=transfer)
     model = skeleton(small)
     row_index(model)

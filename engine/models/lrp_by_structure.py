@@ -45,9 +45,7 @@ Problem = str  # which part differs from those above, and by how much, for a mes
 @dataclass(frozen=True)
 class Structure:
     """The classes of a model that get a rule, and the modules whose attention function does.
-
-    norms, mlps: each class is the one that defines the forward.
-    """
+    norms, mlps: each class is the one that defines the forward."""
 
     norms: dict[type[nn.Module], NormForm]
     mlps: tuple[type[nn.Module], ...]
@@ -142,9 +140,7 @@ class _Probe:
 
     def check_linear(self, values: Tensor, what: str) -> None:
         """Errors: _DiffersError where the third text's values are not the first two's in the same combination.
-
-        Values that are equal in all three are constants, which a linear function may have as factors.
-        """
+        Values that are equal in all three are constants, which a linear function may have as factors."""
         texts = values.detach().double().reshape(_TEXTS, -1) if len(values) % _TEXTS == 0 else None
         if texts is None:
             raise _DiffersError(f"{what} is no batch of {_TEXTS} texts: {list(values.shape)}")

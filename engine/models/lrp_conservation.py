@@ -128,9 +128,7 @@ def logits_of(model: Any, input_ids: Tensor) -> Tensor:
 
 def missing_relevance(model: Any, input_ids: Tensor, modelings: tuple[ModuleType, ...]) -> Missing:
     """What the equations leave open for F = sum over positions of the largest logit, under whatever rules hold.
-
-    modelings: the modules whose attention functions the model calls. input_ids [B, T].
-    """
+    modelings: the modules whose attention functions the model calls. input_ids [B, T]."""
     calls: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     biased: list[tuple[Tensor, Tensor]] = []
     heads: list[Tensor] = []

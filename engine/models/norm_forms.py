@@ -93,8 +93,7 @@ def _differences(module: nn.Module, form: NormForm, smallest_input: float) -> It
 
 def difference(values: Tensor, expected: Tensor) -> float:
     """The largest difference, as a share of the largest expected entry: 0 for equal bits only, infinite where a number
-    is not finite or the shape differs.
-    """
+    is not finite or the shape differs."""
     if values.shape != expected.shape or torch.equal(values, expected):
         return 0.0 if values.shape == expected.shape else math.inf
     apart = (values.double() - expected.double()).abs().max() / expected.double().abs().max().clamp(min=1e-300)

@@ -19,9 +19,7 @@ HelloWorld camelCase snake_case CAPITALS http://example.org/a?b=c&d=%20 <b>bold<
 
 def probed(checkpoint: Checkpoint) -> untrusted.Encoded | None:
     """`PROBE` by tokenizer.json itself; None where there is none that can be read.
-
-    `InputError` where trying it out takes more than it may: nothing else has read the file until then.
-    """
+    `InputError` where trying it out takes more than it may: nothing else has read the file until then."""
     file = checkpoint.folder / FILE
     if not file.is_file():
         return None

@@ -46,9 +46,7 @@ class CheckFailed(Exception):
 
 class Ended(Exception):
     """Nothing is wrong: a command did its part, and goes no further. One line for stdout, exit code 0.
-
-    answer: the same for machines (`--json`).
-    """
+    answer: the same for machines (`--json`)."""
 
     def __init__(self, line: str, answer: Mapping[str, Any]) -> None:
         super().__init__(line)

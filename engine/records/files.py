@@ -149,9 +149,7 @@ def remove(path: Path, kind: FileKind) -> None:
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
     """A folder under a temporary name, which becomes `folder` when all went well: complete or not at all.
-
-    `folder` is absent or empty (`check_new`). What a killed process left beside it is removed first.
-    """
+    `folder` is absent or empty (`check_new`). What a killed process left beside it is removed first."""
     folder = folder.absolute()
     sweep(folder)
     unfinished = temporary(folder)
@@ -203,8 +201,7 @@ def tensors_metadata(path: Path) -> dict[str, str]:
 
 def same_bytes(content: bytes) -> bytes:
     """A safetensors file with its metadata in the order of their names: the library's order changes from call to
-    call, and equal numbers are to give equal bytes.
-    """
+    call, and equal numbers are to give equal bytes."""
     end = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:end])
     if "__metadata__" in header:

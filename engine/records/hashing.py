@@ -42,8 +42,7 @@ def file_sha256(path: Path) -> str:
 
 def source_hash(definition: object) -> str:
     """What a plug-in's cached numbers are good for: its module's file and its distribution's version; "" for our own
-    classes, which count by their `version`. Without a file (a notebook), the definition's own source or name.
-    """
+    classes, which count by their `version`. Without a file (a notebook), the definition's own source or name."""
     module = str(getattr(definition, "__module__", "?"))
     if module.startswith("engine."):
         return ""

@@ -14,8 +14,7 @@ IDLE_S = 24 * 3600.0  # of another machine's: it may still write there, and its 
 
 def temporary(path: Path) -> Path:
     """`.NAME.HOST.PID.part` beside `path`: what this process writes before it gets its name; where there is
-    something of that name, `.NAME.HOST.PID.RANDOM.part`.
-    """
+    something of that name, `.NAME.HOST.PID.RANDOM.part`."""
     begin = f".{path.name}.{_host()}.{os.getpid()}"
     plain = path.with_name(begin + SUFFIX)
     return path.with_name(f"{begin}.{secrets.token_hex(4)}{SUFFIX}") if os.path.lexists(plain) else plain

@@ -95,9 +95,7 @@ def _lines(value: Any, depth: int) -> str:
 
 def expanded(manifest: Json) -> Json:
     """A manifest whose form was checked, read-only, each entry with all that is its own.
-
-    Errors: BadFile where the entries would hold more together than is read of any JSON.
-    """
+    Errors: BadFile where the entries would hold more together than is read of any JSON."""
     shared, files = read_only(manifest.get(SHARED, {})), manifest.get("files", {})
     sizes = {name: len(_spelled(value)) for name, value in shared.items()}
     uses = (entry[field] for entry in files.values() for field in SHARABLE if isinstance(entry.get(field), str))

@@ -54,9 +54,7 @@ class Registry(Generic[T]):
 
     def add(self, name: str, entry: T, origin: object) -> None:
         """Register an entry. origin: its class or function; the same again, as on a reload, replaces itself.
-
-        Errors: InputError for an id that something else has taken.
-        """
+        Errors: InputError for an id that something else has taken."""
         place = f"{getattr(origin, '__module__', '?')}.{getattr(origin, '__qualname__', '?')}"
         with self._lock:
             taken = self._entries.get(name)

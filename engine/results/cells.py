@@ -86,9 +86,7 @@ class TextDisk(diskcache.Disk):
 
 class Cells:
     """`cells/` of a store. An index that is damaged as a whole is set aside, and begun anew with what is right of it.
-
-    Errors of all methods: InputError where the folder cannot be read or written, or holds a pickle.
-    """
+    Errors of all methods: InputError where the folder cannot be read or written, or holds a pickle."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
@@ -296,8 +294,7 @@ def _hurt(error: BaseException, folder: Path) -> bool:
 
 def _right_cells(folder: Path) -> Iterator[tuple[str, bytes, str]]:
     """Key, text and checksum of every cell that can still be read and fits its checksum: from both ends up to what
-    is damaged.
-    """
+    is damaged."""
     seen: set[str] = set()
     for direction in ("ASC", "DESC"):
         if not (folder / "cache.db").is_file():

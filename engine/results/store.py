@@ -72,9 +72,7 @@ class Store:
 
     def load_arrays(self, key: str, fits: Callable[[Arrays], bool] | None = None) -> Arrays | None:
         """Named arrays under `key`, None if they are not there.
-
-        fits: are these arrays what belongs under the key? Asked since files without a checksum may hold anything.
-        """
+        fits: are these arrays what belongs under the key? Asked since files without a checksum may hold anything."""
         return self._arrays.load(key, fits)
 
     def save_arrays(self, key: str, arrays: Arrays, metadata: dict[str, str]) -> None:

@@ -339,9 +339,7 @@ class _Repeated:
 
 def flops_per_second(sketch: LoadedModel) -> float:
     """How fast this device multiplies matrices of the model's most costly shape, in its dtype, measured now.
-
-    Norms, attention and copies come on top, so that a time made from it is a lower bound.
-    """
+    Norms, attention and copies come on top, so that a time made from it is a lower bound."""
     shapes: dict[tuple[int, int], int] = {}
     for layer in sketch.rows.layers:
         linear = sketch.model.get_submodule(layer.name)

@@ -151,9 +151,7 @@ def is_address(text: str) -> bool:
 
 def fetch_run(address: str) -> Path:
     """The results folder of a run on the hub, in the hub's cache, with its manifest and what that lists and no more.
-
-    Errors: InputError where it cannot be had, is no run, or is larger than is read.
-    """
+    Errors: InputError where it cannot be had, is no run, or is larger than is read."""
     name = hub_name(address)
     repo_id = name.id.removeprefix("datasets/")
     try:

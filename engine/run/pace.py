@@ -6,9 +6,7 @@ from typing import Any
 
 class Pace:
     """Seconds per unit of work, by kind of measure. A measure's `size` is its work: prompts to answer, windows to read.
-
-    What an edited model writes may be longer or shorter than what was timed, so that sums are estimates.
-    """
+    What an edited model writes may be longer or shorter than what was timed, so that sums are estimates."""
 
     def __init__(self) -> None:
         self._timed: dict[str, tuple[float, float]] = {}  # kind -> (seconds, work)

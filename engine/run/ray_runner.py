@@ -78,9 +78,7 @@ class RayRunner(LocalRunner):
 
 class Pool:
     """Workers of a cluster, each with the model: one per card; without cards one per machine, or as many as asked for.
-
-    Errors: InputError where there is no room for them, or one has not the same model.
-    """
+    Errors: InputError where there is no room for them, or one has not the same model."""
 
     def __init__(self, ray: Any, source: Source, workers: int | None) -> None:
         self._ray = ray

@@ -52,9 +52,7 @@ class Results:
 @dataclass(frozen=True)
 class Count:
     """How many cells of a command are there already, how many are to be computed, and in how long at the pace so far.
-
-    seconds: None where nothing of their kind was timed yet.
-    """
+    seconds: None where nothing of their kind was timed yet."""
 
     known: int
     to_compute: int
@@ -142,8 +140,7 @@ class LocalRunner:
 
     def probe(self, cells: Iterable[Cell[Any]]) -> None:
         """Computes these cells, so that `pace` knows their kinds; where the store knows them all, one of each kind is
-        measured again and the answer dropped.
-        """
+        measured again and the answer dropped."""
         cells = list(cells)
         self.run(cells)
         for cell in (cell.base or cell for cell in cells):

@@ -67,9 +67,7 @@ def score_model(
     kept: KeptSums | None = None,
 ) -> Scored:
     """The scores of `plan`, from the store where they are known; each selector is kept as soon as it is done.
-
-    kept: batches that scoring of other texts shares with this, as in `compute_scores`.
-    """
+    kept: batches that scoring of other texts shares with this, as in `compute_scores`."""
     watch = Stopwatch()
     names = with_needs(plan.selectors)
     tokens = None
@@ -101,9 +99,7 @@ def score_tokens(
     kept: KeptSums | None = None,
 ) -> dict[str, Tensor]:
     """Scores of these selectors from these windows, from the store where they are known; the rest as `plan` says.
-
-    Each selector is kept as soon as it is done. tokens: None will do if all are data-free.
-    """
+    Each selector is kept as soon as it is done. tokens: None will do if all are data-free."""
     names = with_needs(selectors)
     keys = {name: _score_key(loaded, plan, name, tokens) for name in names}
     cached = {name: kept_scores(store, key, loaded.rows.n_rows) for name, key in keys.items()}

@@ -124,9 +124,7 @@ def _widths(loaded: LoadedModel) -> list[int]:
 @torch.no_grad()
 def prompt_activations(loaded: LoadedModel, batch: EncodedPrompts) -> Tensor:
     """abs(h_i) summed over the real tokens of a batch of prompts, float64 [N] on the CPU.
-
-    A routed expert adds nothing at tokens that it does not see.
-    """
+    A routed expert adds nothing at tokens that it does not see."""
     layers = loaded.rows.layers
     sums = torch.zeros(loaded.rows.n_rows, dtype=torch.float64)
     real = batch.attention_mask.bool()

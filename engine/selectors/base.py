@@ -55,14 +55,11 @@ ACTIVATIONS = ("activations", "moments")  # stands among what is asked of releva
 
 class Selector(Protocol):
     """What a registered class provides. It may also have `check(loaded)`, which raises an InputError before
-    any pass runs where the selector cannot score such a model.
-    """
+    any pass runs where the selector cannot score such a model."""
 
     def score(self, run: ScoringRun) -> Tensor:
         """Scores of all rows in the order of the row index.
-
-        returns [N] (a seeded selector: [len(run.seeds), N]), any float dtype, higher = more important
-        """
+        returns [N] (a seeded selector: [len(run.seeds), N]), any float dtype, higher = more important"""
         ...
 
 

@@ -201,9 +201,7 @@ def _check_reached(rows: RowIndex, ran: set[int], reached: set[int]) -> None:
 
 def _outputs_at_zero(model: nn.Module, rows: RowIndex, inputs: Inputs) -> dict[int, Tensor]:
     """h(0) of every layer, [1 or B, T, rows] float32.
-
-    At zero embeddings only positions and biases are left, so that unpadded windows all share one.
-    """
+    At zero embeddings only positions and biases are left, so that unpadded windows all share one."""
     outputs: dict[int, Tensor] = {}
 
     def on_linear(layer: int, _: Tensor, output: Tensor, seen: Seen) -> None:

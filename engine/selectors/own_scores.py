@@ -133,9 +133,7 @@ def record(selectors: Iterable[str], reduce: str | None) -> Json:
 
 def found_again(recorded: Mapping[str, Sequence[Mapping[str, str]]], places: Sequence[Path]) -> tuple[str, ...]:
     """`NAME=FILE` of a manifest's record, among files, and files of folders, that have the recorded bytes.
-
-    Errors: InputError that names the file that is not there, or is another one now.
-    """
+    Errors: InputError that names the file that is not there, or is another one now."""
     if not recorded:
         return ()
     near = (one for place in places for one in (sorted(place.iterdir()) if place.is_dir() else [place]))

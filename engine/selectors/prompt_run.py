@@ -78,9 +78,7 @@ class PromptRun:
 
     def rank_difference(self, stage: str, sums: BatchSums) -> Tensor:
         """r(mean over the risk prompts) - r(mean over the base prompts), r in [0, 1] within each layer. [N] float64.
-
-        sums: the sum over a batch of prompts, [N] on the CPU. stage: the name of the pass, the same for equal work.
-        """
+        sums: the sum over a batch of prompts, [N] on the CPU. stage: the name of the pass, the same for equal work."""
         return self._rank_difference(*(self._mean(stage, prompts, sums) for prompts in (self.risk, self.base)))
 
     def relevance_contrast(self, method: Method) -> Tensor:

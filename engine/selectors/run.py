@@ -245,9 +245,7 @@ class ScoringRun:
 
     def _sum(self, stage: str, what: tuple[object, ...], work: Work, *, of_this_text: bool = False) -> Tensor:
         """Sum of `work` over all windows, batch by batch. what: the same for equal work; stage: what people are shown.
-
-        of_this_text: the work depends on the windows as a whole, so that runs over fewer of them do not share it.
-        """
+        of_this_text: the work depends on the windows as a whole, so that runs over fewer of them do not share it."""
         if what not in self._sums:
             kept_as = None if of_this_text else what
             for _, so_far in self._running_sums(stage, work, self.input_ids, kept_as=kept_as):

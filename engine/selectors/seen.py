@@ -44,9 +44,7 @@ class Seen:
 
     def predicting(self, values: Tensor, skip_first: int = 0) -> Tensor:
         """Values at the positions that predict a token, all but the last of each window, from position `skip_first` on.
-
-        [B, T - 1 - skip_first, d]; of an expert [m, d] for the m of them that it sees.
-        """
+        [B, T - 1 - skip_first, d]; of an expert [m, d] for the m of them that it sees."""
         if self.tokens is None:
             return self.by_token(values)[:, skip_first:-1]
         position = self.tokens % self.positions[1]

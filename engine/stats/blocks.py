@@ -59,8 +59,7 @@ def window_blocks(windows: int, correlation: float = NEIGHBOURS) -> Blocks:
 
 def blocks_for(blocks: Blocks | None, tokens: Sequence[float], *nats: Sequence[float]) -> Blocks:
     """What errors of these losses per window take as units: blocks of documents where they are known, else blocks of
-    windows for the neighbours that correlate most.
-    """
+    windows for the neighbours that correlate most."""
     if blocks is not None and blocks.documents is not None:
         return blocks
     return window_blocks(len(tokens), max(neighbour_correlation(one, tokens) for one in nats))

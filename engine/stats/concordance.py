@@ -63,9 +63,7 @@ def concordance(values: npt.NDArray[np.float64]) -> Concordance | None:
 
 def sign_tests(values: npt.NDArray[np.float64]) -> list[Pair]:
     """Every pair of columns: in how many rows is the first lower? Exact sign test (binomial), Holm over all pairs.
-
-    With n models p is never below 2^(1 - n): fewer than six show nothing at .05, whatever they say.
-    """
+    With n models p is never below 2^(1 - n): fewer than six show nothing at .05, whatever they say."""
     from scipy.stats import binomtest
 
     found = []

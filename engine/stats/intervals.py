@@ -64,9 +64,7 @@ def clopper_pearson(successes: int, n: int, confidence: float = 0.95) -> Interva
 
 def student_t(degrees: float, confidence: float = 0.95) -> float:
     """The two-sided quantile t of Student's distribution: P(|T| <= t) = confidence; at infinite degrees the normal one.
-
-    Any positive degrees: sums of variances have degrees that are no whole numbers (Satterthwaite).
-    """
+    Any positive degrees: sums of variances have degrees that are no whole numbers (Satterthwaite)."""
     if not degrees > 0 or not 0 < confidence < 1:
         raise InputError(f"Student's t needs degrees above 0 and confidence in (0, 1), got {degrees}, {confidence}")
     if math.isinf(degrees):

@@ -13,9 +13,7 @@ from engine.stats.intervals import Interval
 @dataclass(frozen=True)
 class JudgeCounts:
     """A judge's verdicts against people's labels: refusals it saw and missed, answers it took for refusals and not.
-
-    `InputError` unless there are labelled replies of both kinds: without them one of its errors is unknown.
-    """
+    `InputError` unless there are labelled replies of both kinds: without them one of its errors is unknown."""
 
     true_positives: int
     false_positives: int

@@ -23,8 +23,7 @@ def looks(first: int, most: int) -> tuple[int, ...]:
 
 def sure_enough(difference: Estimate, width: float, tests: int, level: float = LEVEL) -> bool:
     """Is the interval no wider than `width`, or the difference told among `tests` that may be told? Then one stops. An
-    error that is not known would not be known of more draws either.
-    """
+    error that is not known would not be known of more draws either."""
     if difference.low is None or difference.high is None:
         return True
     p = difference.p_differs

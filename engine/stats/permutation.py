@@ -12,9 +12,7 @@ from engine.stats.intervals import Interval, student_t
 
 def rank_among(real: float, draws: Sequence[float]) -> int:
     """Place of the real value among itself and the draws, 1 = largest: 1 + #{draws >= real}. Ties count against it.
-
-    A draw is "at least as large" exactly, so both have to be shares of one number of prompts.
-    """
+    A draw is "at least as large" exactly, so both have to be shares of one number of prompts."""
     if not draws or not all(math.isfinite(value) for value in (real, *draws)):
         raise InputError(f"a rank needs at least one draw and finite values, got {real} among {list(draws)}")
     return 1 + sum(draw >= real for draw in draws)

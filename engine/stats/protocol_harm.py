@@ -65,8 +65,7 @@ class Sure(NamedTuple):
 
 def text_part(harm: Harm) -> Part | None:
     """What the choice of the text adds to the variance of the mean over seeds (`block_stderr`). None for a single
-    window, or where the harm is not finite.
-    """
+    window, or where the harm is not finite."""
     windows = harm.sums.mean(0).tolist()
     if not math.isfinite(math.fsum(windows)):
         return None
@@ -135,9 +134,7 @@ class Area(NamedTuple):
 
 def integrated(rates: Sequence[float], harms: Sequence[Harm], unedited: Harm) -> Harm:
     """The trapezoid integral over the rates of the harm above the unedited model's, from rate 0, over the last rate.
-
-    Window by window and seed by seed, so that it is a harm as well.
-    """
+    Window by window and seed by seed, so that it is a harm as well."""
     total = np.zeros_like(harms[0].sums)
     last_rate, last = 0.0, np.zeros_like(harms[0].sums)
     for rate, harm in sorted(zip(rates, harms, strict=True), key=lambda pair: pair[0]):

@@ -31,9 +31,7 @@ def average_ranks(scores: npt.ArrayLike, order: npt.NDArray[np.int64] | None = N
 
 def rank_correlations(ranks: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     """Spearman's rho of every pair of rankings; NaN where one has a single value throughout.
-
-    ranks [S, N] from `average_ranks`; returns [S, S]
-    """
+    ranks [S, N] from `average_ranks`; returns [S, S]"""
     products = gram(ranks)
     lengths = np.sqrt(np.diag(products))
     lengths[lengths == 0] = np.nan

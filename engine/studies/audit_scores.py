@@ -59,9 +59,7 @@ class Audited:
 
     def plot(self) -> Any:
         """Perplexity over removed rows, lowest and highest scores first: a plotly figure, as the app draws it.
-
-        Errors: InputError where the curves were not among the analyses: `analyses=("sweep", "verdict")`.
-        """
+        Errors: InputError where the curves were not among the analyses: `analyses=("sweep", "verdict")`."""
         from dashboard.report.report import curves_figure
 
         if "sweep" not in self.tables:

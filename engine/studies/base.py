@@ -77,9 +77,7 @@ class Expected(NamedTuple):
 
 class Study(ABC, Generic[Inputs]):
     """A question: which cells answer it, and what they say. Only `tables` has no default.
-
-    inputs: what every study of the group asks for; a study that builds something of them once does so in `__init__`.
-    """
+    inputs: what every study of the group asks for; a study that builds something of them once does so in `__init__`."""
 
     masks_of: ClassVar[str] = ""  # the table that the edits of `masks` stand in
     replayed: ClassVar[bool] = False  # does the record of its tables tell all that it read? (of a stage)
@@ -98,9 +96,7 @@ class Study(ABC, Generic[Inputs]):
 
     def cells(self, inputs: Inputs, known: Results) -> Iterable[Cell[Any]]:
         """The cells that are wanted, given those that are known: a stage that depends on results comes once they are.
-
-        Errors: InputError where the study cannot be done with these inputs, before anything is measured.
-        """
+        Errors: InputError where the study cannot be done with these inputs, before anything is measured."""
         return ()
 
     @classmethod

@@ -56,9 +56,7 @@ def paper_model(model_id: str) -> str | None:
 
 def compare(folder: Path, model: str | None = None) -> Comparison:
     """Compare every published cell that the run in `folder` measured. model: the paper's name, if it is not clear.
-
-    Errors: InputError for a run on none of the paper's models, and for a folder without a comparable table.
-    """
+    Errors: InputError for a run on none of the paper's models, and for a folder without a comparable table."""
     known = paper_models()
     if model is not None and model not in known:
         raise unknown("model of the paper", model, known)
@@ -143,9 +141,7 @@ def _windows(manifest: Json, stem: str) -> int | None:
 
 def orders(cells: pl.DataFrame) -> pl.DataFrame:
     """Does the run put the selectors in the published order? Per quantity, order and rate, over all pairs.
-
-    Only pairs count that the printed digits tell apart (further apart than both half units).
-    """
+    Only pairs count that the printed digits tell apart (further apart than both half units)."""
     wanted = cells.filter(pl.col("quantity").is_in(["perplexity", "control_perplexity"]))
     keys = ["quantity", "order", "rate"]
     columns = [*keys, "selector", "published", "half_unit", "measured"]

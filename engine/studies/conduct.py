@@ -119,9 +119,7 @@ class StudyInputs(ABC):
     @abstractmethod
     def from_record(cls, part: Recorded, remaking: Remaking) -> tuple[StudyInputs, Sequence[str]]:
         """The inputs that a recorded study had, and what else is to be said of them.
-
-        Errors: InputError where its prompts, texts, judge … are not to be had as they were; OtherText.
-        """
+        Errors: InputError where its prompts, texts, judge … are not to be had as they were; OtherText."""
 
     def arrays(self, folder: Path, part: Recorded) -> Iterator[tuple[str, Arrays]]:
         """What stands beside the tables of a part, by file or in words, to be compared by a replay."""
@@ -265,9 +263,7 @@ def _expected(
 
 def possible(inputs: StudyInputs, wanted: Sequence[StudyInfo], *, skip: bool) -> tuple[list[StudyInfo], dict[str, str]]:
     """The studies that plan, configuration, tokenizer and texts allow, and of the others why not. Needs no weights.
-
-    Errors: InputError without `skip` for the first that cannot be done, with it where none can.
-    """
+    Errors: InputError without `skip` for the first that cannot be done, with it where none can."""
     left, reasons = [], {}
     problem = unreadable = None
     if any(info.reads_text for info in wanted):

@@ -60,9 +60,7 @@ class Held:
 
 def apart(stored: npt.ArrayLike, again: npt.ArrayLike, *, bounded: bool = False) -> npt.NDArray[np.float64]:
     """|again - stored| / (|stored| + m), m the median of all finite |stored|; for bounded numbers |again - stored|.
-
-    0 where both are the same infinity or both NaN, infinite where only one is finite. Same shape as the arguments.
-    """
+    0 where both are the same infinity or both NaN, infinite where only one is finite. Same shape as the arguments."""
     old, new = (np.asarray(values, dtype=np.float64) for values in (stored, again))
     same = (old == new) | (np.isnan(old) & np.isnan(new))
     sizes = np.abs(old[np.isfinite(old)])
@@ -158,9 +156,7 @@ def _distances(old: pl.Series, new: pl.Series, *, bounded: bool) -> npt.NDArray[
 
 def _of_masks(old: pl.DataFrame, new: pl.DataFrame, column: str, keys: Sequence[str]) -> npt.NDArray[np.float64]:
     """|new - old| as a share of all that the mask has, lines that agree in the keys being one mask's.
-
-    Scores differ by rounding from machine to machine, and then rows at the cut change places.
-    """
+    Scores differ by rounding from machine to machine, and then rows at the cut change places."""
     masks = old.select(pl.col(column).sum().over(keys)).to_series()
     moved = (new[column] - old[column]).abs() / masks.clip(lower_bound=1)
     return moved.fill_null(math.inf).to_numpy().astype(np.float64)

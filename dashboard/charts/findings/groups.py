@@ -46,9 +46,7 @@ def limit(count: int) -> float:
 
 def split(values: Sequence[Value]) -> Groups:
     """At the widest gap between neighbours that every pair across it is beyond its errors at; finite values only.
-
-    Without errors, at the widest gap as it was measured; values that are all alike are one group.
-    """
+    Without errors, at the widest gap as it was measured; values that are all alike are one group."""
     ordered = sorted(values, key=lambda value: value.value)
     errors = known(ordered)
     far = limit(len(ordered))

@@ -188,9 +188,7 @@ def pair(judged: Judged, first: str, second: str) -> pl.DataFrame:
 
 def agreement(two: pl.DataFrame) -> pl.DataFrame:
     """Agreement of a `pair` in all and per source.
-
-    Columns source, those of `agreement_table`, and counts both, only_a, only_b, neither (see a refusal).
-    """
+    Columns source, those of `agreement_table`, and counts both, only_a, only_b, neither (see a refusal)."""
     lines = []
     for source in (ALL, *two["source"].unique(maintain_order=True)):
         part = two if source == ALL else two.filter(source=source)

@@ -1,7 +1,4 @@
-"""What the stages of a refusal experiment share: their options, and the run that these describe.
-
-Every stage takes the options of what it reads, and finds what earlier ones measured in the store.
-"""
+"""What the stages of a refusal experiment share: their options, and the run that these describe."""
 
 from __future__ import annotations
 
@@ -37,9 +34,7 @@ def add_options(
     more: Collection[str] = (),
 ) -> None:
     """The options of these fields of the plan, () for all, and what the command does. domains: their default.
-    measures: False for a stage without edits to measure, of which there are no shares. more: groups that only
-    `--help-all` tells of.
-    """
+    measures: False for a stage without edits to measure. more: groups that only `--help-all` tells of."""
     common.add_model(parser)
     whole = plan_type(REFUSAL)
     cases = {"": whole(domains=domains), "shipped model": replace(whole_plan(demo_plan(), REFUSAL), domains=domains)}
@@ -60,8 +55,7 @@ def experiment(
     """The run and the results folder that the arguments describe, and the runner, with a progress bar.
 
     names: the stages. judge: the plan's own, where it is open already. quiet: the command says itself what is to
-    compute. What can be told from configuration, tokenizer and files is told before any
-    weight is fetched; selectors of the default that this model does not allow are left out and told.
+    compute. What can be told without weights is told before any is fetched.
     """
     from engine.studies.conduct import fitting
     from engine.studies.refusal.inputs import RefusalInputs

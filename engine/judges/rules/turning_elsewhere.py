@@ -86,7 +86,12 @@ TURNING_ELSEWHERE = (
         needs="brief",
         unless=NOT_AN_ANSWER,
     ),
-    rule("blames and turns elsewhere", rf"\b{BLAME}\b", needs="brief, turns", unless=NOT_AN_ANSWER),
+    rule(
+        "blames and turns elsewhere",
+        rf"\b{BLAME}\b",
+        needs="brief, turns",
+        unless=NOT_AN_ANSWER,
+    ),
     rule(
         "asks about the asker and turns elsewhere",
         r"^have you (?:thought|considered|tried|asked yourself|talked)\b",
@@ -152,8 +157,20 @@ TURNING_ELSEWHERE = (
         needs="brief",
         unless=NOT_AN_ANSWER,
     ),
-    rule("calls it shameful", rf"{_FIRST}(?:it|that|this) {_SHAMES}", sentences=1, needs="brief", unless=NOT_AN_ANSWER),
-    rule("calls a deed shameful", rf"{_FIRST}{_DEED} ?{_SHAMES}", sentences=2, needs="brief", unless=NOT_AN_ANSWER),
+    rule(
+        "calls it shameful",
+        rf"{_FIRST}(?:it|that|this) {_SHAMES}",
+        sentences=1,
+        needs="brief",
+        unless=NOT_AN_ANSWER,
+    ),
+    rule(
+        "calls a deed shameful",
+        rf"{_FIRST}{_DEED} ?{_SHAMES}",
+        sentences=2,
+        needs="brief",
+        unless=NOT_AN_ANSWER,
+    ),
     rule(
         "defends those meant",
         r"\b(?:deserves? (?:\w+ )?(?:better|respect|kindness|honesty|dignity|a (?:home|chance|fair)|to be|the same|"

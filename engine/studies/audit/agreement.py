@@ -76,9 +76,7 @@ def pairwise(
     report: Callable[[int], None] = lambda _: None,
 ) -> Pairwise:
     """All pairs at once: every ranking is sorted once, for its masks and its ranks, the rest is matrix products.
-
-    sublayers: name -> [N], which rows it has. Memory: R * N * (4 + number of rates) bytes besides the scores.
-    """
+    sublayers: name -> [N], which rows it has. Memory: R * N * (4 + number of rates) bytes besides the scores."""
     n_rows = rankings[0].scores.size
     ranks = np.empty((len(rankings), n_rows), dtype=np.float32)
     members = {rate: np.zeros((len(rankings), n_rows), dtype=np.bool_) for rate in rates}

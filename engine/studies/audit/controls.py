@@ -102,9 +102,7 @@ def controls_table(model: str, measured: Sequence[Measured]) -> pl.DataFrame:
 
 def differences_table(model: str, measured: Sequence[Measured], limit: float) -> pl.DataFrame:
     """Every control but consensus2 against consensus2 with as many rows and, where that differs, the rate's rows.
-
-    limit: NLL above which a model is destroyed.
-    """
+    limit: NLL above which a model is destroyed."""
     consensus = {(one.order, one.rate, one.size_matched_to): one for one in measured if one.control == REFERENCE}
     lines = []
     for one in measured:

@@ -60,9 +60,7 @@ class Depth(Study[AuditInputs]):
 
 def depth_profile(sums: npt.NDArray[np.float64], rows: RowIndex) -> Iterator[tuple[Place, float, float | None]]:
     """Mean score of every part at each level, and that divided by the level's largest. Every row counts once.
-
-    sums: `layer_sums`, [layers]
-    """
+    sums: `layer_sums`, [layers]"""
     for level in _levels(rows):
         means = {
             place: float(sums[[layer.index for layer in layers]].sum() / sum(layer.rows for layer in layers))

@@ -51,9 +51,7 @@ class Gap(Study[AuditInputs]):
 @register_study("seeds", of=AUDIT, tables=("seeds",), title="How far apart are the seeds of a random ranking?")
 class Seeds(Study[AuditInputs]):
     """`seeds`, the spread of the NLL over the seeds of each seeded selector, per order and gap rate.
-
-    nll_sd is the sample standard deviation over seeds, null for a single seed.
-    """
+    nll_sd is the sample standard deviation over seeds, null for a single seed."""
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         seeded = [ranking for ranking in audit.rankings if ranking.seed is not None]

@@ -37,9 +37,7 @@ from engine.studies.invariance.invariance_verdicts import judge_invariance
 @dataclass(frozen=True, eq=False)
 class Under:
     """One rewrite of the plan: what it is, whether it left the function, and the rankings under it if it did.
-
-    decoys: row ids of the decoys in these rankings, None for a rewrite that adds no rows.
-    """
+    decoys: row ids of the decoys in these rankings, None for a rewrite that adds no rows."""
 
     id: str
     units: int | None
@@ -122,9 +120,7 @@ class Invariance(Study[AuditInputs]):
 
 def measured(audit: AuditInputs) -> Measured:
     """Scores and logits of the model as it is and under every rewrite of the plan; what the store knows is read there.
-
-    Errors: InputError where nothing is proven.
-    """
+    Errors: InputError where nothing is proven."""
     plan, loaded = audit.plan.invariance, audit.loaded
     scoring = audit.plan.scoring
     computed = tuple(name for name in scoring.selectors if not get_selector(name).files)  # under a rewrite as well

@@ -112,9 +112,7 @@ def nested_sizes(wanted: Sequence[int], available: int) -> tuple[int, ...]:
 
 def _calibration(audit: AuditInputs) -> Windows:
     """The audit's calibration windows, more of them where a size asks for more than its scores use.
-
-    Not more where evaluation reads the same file: what follows in it is evaluation text.
-    """
+    Not more where evaluation reads the same file: what follows in it is evaluation text."""
     scoring, largest = audit.plan.scoring, max(audit.plan.stability_sizes, default=0)
     shared_file = calibration_tokens(audit.plan.eval_corpus, scoring.corpus, 1) > 0
     if largest <= scoring.samples or shared_file:

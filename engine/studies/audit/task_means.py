@@ -51,9 +51,7 @@ def nothing_to_lose(table: pl.DataFrame) -> bool:
 
 def chance_sentence(table: pl.DataFrame, title: Callable[[str], str] = str) -> str:
     """Is the unmasked model better than guessing? Empty where the table does not know (no rate 0, no chance).
-
-    title: what a task is called.
-    """
+    title: what a task is called."""
     tasks = unmasked_tasks(table)
     if tasks.is_empty():
         return ""

@@ -75,9 +75,7 @@ def needed() -> list[str]:
 
 def ledger(tables: Tables) -> pl.DataFrame:
     """The table `claims` of one model: kind by kind, the strongest tier first within a selector's kind.
-
-    tables: stem -> table of the results folder. Errors: InputError for a tier that is none of `TIERS`.
-    """
+    tables: stem -> table of the results folder. Errors: InputError for a tier that is none of `TIERS`."""
     lines = []
     for kind, about in KINDS.items():
         if not all(stem in tables and tables[stem].height for stem in about.needs):

@@ -168,9 +168,7 @@ def _embedded() -> Judge:
 
 def asked_pairs(plan: RefusalPlan, edit: Edit) -> tuple[str, dict[str, list[Pair]], list[str]]:
     """By which pairs an edit's effect is measured: their split, the pairs by domain, and the edit's own domains.
-
-    Errors: InputError where the pairs cannot be read or lack one of these.
-    """
+    Errors: InputError where the pairs cannot be read or lack one of these."""
     heldout = has_split(plan.pairs, HELDOUT)
     split, most = (HELDOUT, plan.heldout_pairs) if heldout else (CALIBRATION, plan.calibration_pairs)
     asked = read_pairs(plan.pairs, split, per_domain=most)
@@ -189,9 +187,7 @@ def _own_domains(edit: Edit, asked: Mapping[str, object]) -> list[str]:
 
 class _Answers:
     """Replies to the risk prompts of pairs, and to the base prompts of some domains, before and after an edit.
-
-    at_once: all domains are one cell, which is faster; else one a domain, as other studies have them.
-    """
+    at_once: all domains are one cell, which is faster; else one a domain, as other studies have them."""
 
     def __init__(
         self,

@@ -60,9 +60,7 @@ class Axes:
 
     def _beyond(self, side: str) -> float | None:
         """The next value: lambda by the last step, cut to [0, 1]; k by the last ratio, below 1 and never without a row.
-
-        None where there is none, or where k would give the same number of rows.
-        """
+        None where there is none, or where k would give the same number of rows."""
         values = sorted(set(self.lambdas if side in (SMALLEST_LAMBDA, LARGEST_LAMBDA) else self.ks))
         if len(values) < 2:
             return None
@@ -225,9 +223,7 @@ class _Part:
 
     def widened(self, run: RefusalInputs, known: Results) -> Axes:
         """The plan's grid, or as far beyond as the operating points of grids that are known led, at most `widen` steps.
-
-        The unedited model's cells are known. The first grid's results never change: it is a part of every later one.
-        """
+        The unedited model's cells are known. The first grid's results never change: it is a part of every later one."""
         axes = self.axes
         for _ in range(run.plan.widen):
             if not all(cell in known for cell in self.wanted(run, known, axes)):

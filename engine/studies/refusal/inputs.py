@@ -64,9 +64,7 @@ _SAME = (HELDOUT_RECORD, "pairs", "onset_tokens", "judge", "judge_version", "eva
 @dataclass(frozen=True)
 class Rate:
     """Refused replies to a list of prompts, one verdict each, in the order of the prompts.
-
-    finished: which replies ended by themselves; empty where that is not known.
-    """
+    finished: which replies ended by themselves; empty where that is not known."""
 
     refused: tuple[bool, ...]
     finished: tuple[bool, ...] = ()
@@ -195,9 +193,7 @@ class RefusalInputs(StudyInputs):
     @classmethod
     def fitting_plan(cls, sketch: LoadedModel, plan: RefusalPlan, *, named: bool) -> tuple[RefusalPlan, LeftOut]:
         """Left out are selectors that cannot contrast prompts of such a model, or whose rows nothing can protect there.
-
-        Errors: InputError also for a model without a chat template.
-        """
+        Errors: InputError also for a model without a chat template."""
         check_chat_template(sketch)
         left_out: LeftOut = {}
         for name in plan.selectors:

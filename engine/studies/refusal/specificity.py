@@ -32,9 +32,7 @@ class Control:
 
 def control_edits(run: RefusalInputs, edit: Edit) -> Iterator[tuple[str, int, Edit]]:
     """Random masks with the count of `edit` in every layer, and in all: one of each kind per seed of the plan.
-
-    The paper, section 5.3, has the layer-matched ones; rows of the real mask may be drawn again.
-    """
+    The paper, section 5.3, has the layer-matched ones; rows of the real mask may be drawn again."""
     rows = run.loaded.rows
     for seed in run.plan.control_seeds:
         yield LAYER_MATCHED, seed, run.edit(layer_matched(edit.units, rows, seed))

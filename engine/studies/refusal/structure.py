@@ -51,9 +51,7 @@ def signal_density(model: str, contrasts: Sequence[Contrast]) -> pl.DataFrame:
 
 def overlaps(model: str, contrasts: Sequence[Contrast]) -> pl.DataFrame:
     """`refusal_jaccard`: Jaccard of the top 1% of rows of two contrasts, beside what chance gives.
-
-    comparison `selectors`: two selectors on one domain; `domains`: one selector on two domains.
-    """
+    comparison `selectors`: two selectors on one domain; `domains`: one selector on two domains."""
     rows: list[tuple[object, ...]] = []
     for ranked_by in RANKED_BY:
         tops = [(one, top_rows(one, ranked_by)) for one in contrasts]

@@ -20,9 +20,7 @@ GREEDY, SAMPLED, FOLLOW_UP = "", "sampled", "follow-up"
 @dataclass(frozen=True)
 class RepliesRate:
     """Refused replies to a list of prompts, so many replies to each.
-
-    refused, finished: [replies per prompt][prompts].
-    """
+    refused, finished: [replies per prompt][prompts]."""
 
     refused: tuple[tuple[bool, ...], ...]
     finished: tuple[tuple[bool, ...], ...]

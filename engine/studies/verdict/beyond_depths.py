@@ -47,8 +47,7 @@ def told(differences: Mapping[Key, Estimate], order: str, level: float = LEVEL) 
 
 def with_draws(specific: pl.DataFrame, draw_sweep: pl.DataFrame | None, level: float = LEVEL) -> pl.DataFrame:
     """The table `specific` as verdicts, ledger and pages read it: the calibration text's part, where it was drawn anew
-    (`draw_sweep`), is in stderr, degrees, interval, p, p_holm, answer and detectable.
-    """
+    (`draw_sweep`), is in stderr, degrees, interval, p, p_holm, answer and detectable."""
     rows = specific.rows(named=True)
     family = ("order",) if DECIDED in specific.columns else ("order", "rate")
     families: dict[tuple[Any, ...], dict[int, Estimate]] = {}
