@@ -62,11 +62,11 @@ def run(args: argparse.Namespace) -> None:
     times = ((name, f"{seconds:.1f}") for name, seconds in report["done"].items())
     common.print_table("time spent, seconds (cells known before cost nothing)", ("analysis", "seconds"), times, texts=1)
     for name, reason in report["skipped"].items():
-        common.out.print(f"skipped {name}: {reason}", markup=False)
+        common.out.print(f"skipped {name}: {reason}")
     for name, answer in answers.items():
         if name != "sweep":  # whose curves are the command `sweep`'s to say
             common.say(answer.text)
-    common.out.print(f"written to {folder}; look at it with: selector-audit dashboard", markup=False)
+    common.out.print(f"written to {folder}; look at it with: selector-audit dashboard")
 
 
 def measured(

@@ -124,7 +124,7 @@ def sketch(args: argparse.Namespace) -> LoadedModel:
 def say_left_out(left_out: Mapping[str, str]) -> None:
     """Which selectors of a default this model does not allow."""
     for selector, reason in left_out.items():
-        err.print(f"left out {selector}: {reason}", markup=False, soft_wrap=True)
+        err.print(f"left out {selector}: {reason}", soft_wrap=True)
 
 
 def one_judge(name: str, device: str = "cpu") -> Judge:
@@ -269,7 +269,7 @@ def say(text: Iterable[str | TextTable]) -> None:
     """Lines and tables on stdout."""
     for line in text:
         if isinstance(line, str):
-            out.print(line, markup=False, soft_wrap=True)
+            out.print(line)
         else:
             print_table(line.title, line.columns, line.rows, texts=line.texts)
 
@@ -307,7 +307,7 @@ def say_notes(folder: Path) -> list[str]:
     """What a reader of the folder's numbers has to know, on stderr; returned as well."""
     notes = notes_of(read_manifest(folder)) if (folder / MANIFEST).is_file() else []
     for note in notes:
-        err.print(f"note: {note}", markup=False, soft_wrap=True)
+        err.print(f"note: {note}", soft_wrap=True)
     return notes
 
 

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
     write_mask(args.out, removed, loaded.fingerprint, spec)
     notes = shortfalls(spec)
     for note in notes:
-        common.err.print(f"note: {note}", markup=False, soft_wrap=True)
+        common.err.print(f"note: {note}", soft_wrap=True)
     answer = {"file": args.out, "rows_removed": len(removed), "rows": loaded.rows.n_rows, "notes": notes}
     if not common.as_json(args, answer):
-        common.out.print(f"{len(removed):,} of {loaded.rows.n_rows:,} rows written to {args.out}", markup=False)
+        common.out.print(f"{len(removed):,} of {loaded.rows.n_rows:,} rows written to {args.out}")

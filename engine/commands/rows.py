@@ -53,11 +53,11 @@ def run(args: argparse.Namespace) -> None:
     )
     title = f"{args.model}: {index.n_rows:,} rows in {len(index.layers)} layers of {index.n_blocks} blocks"
     common.print_table(title, ("sublayer", "projection", "layers", "rows", "share"), rows, texts=2)
-    common.out.print(f"not rows, always kept: norms{', ' if others else ''}{others}", markup=False)
+    common.out.print(f"not rows, always kept: norms{', ' if others else ''}{others}")
     if experts:
         from engine.selectors.seen import EXPERTS
 
-        common.out.print(f"*: every expert; {EXPERTS}", markup=False)
+        common.out.print(f"*: every expert; {EXPERTS}")
 
 
 def _of_modules(checkpoint: Checkpoint) -> tuple[RowIndex, str, bool]:

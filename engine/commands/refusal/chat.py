@@ -65,19 +65,17 @@ def run(args: argparse.Namespace) -> None:
     effect = edit_options.effect_of(args, loaded, edit, judge, text_first=True)
     effect.check_shown(edit, loaded.weights_hash)
     if effect.broken:
-        common.err.print(f"BROKEN: {effect.on_text()}", markup=False)
+        common.err.print(f"BROKEN: {effect.on_text()}")
     interactive = sys.stdin.isatty() and not args.json
     if not args.json:
-        common.err.print(
-            f"{loaded.name}: {edit.size:,} of {loaded.rows.n_rows:,} rows removed in `after`", markup=False
-        )
+        common.err.print(f"{loaded.name}: {edit.size:,} of {loaded.rows.n_rows:,} rows removed in `after`")
     for prompt in _prompts(interactive):
         try:
             _exchange(loaded, edit, prompt, judge, args)
         except InputError as error:
             if not interactive:
                 raise
-            common.err.print(str(error), markup=False)
+            common.err.print(str(error))
         except KeyboardInterrupt:
             if not interactive:
                 raise

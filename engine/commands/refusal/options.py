@@ -88,11 +88,10 @@ def say_unjudged(results: Results) -> None:
         some = "at least " if None in thinking else ""
         common.err.print(
             f"{some}{sum(filter(None, thinking)):,} of {replies:,} replies never came out of their thinking part: they "
-            "count as unfinished, and as not refused; --reply-tokens allows longer ones",
-            markup=False,
+            "count as unfinished, and as not refused; --reply-tokens allows longer ones"
         )
     if unjudged:
-        common.err.print(f"{unjudged:,} of {replies:,} replies {UNJUDGED}", markup=False)
+        common.err.print(f"{unjudged:,} of {replies:,} replies {UNJUDGED}")
 
 
 def plan_of(args: argparse.Namespace) -> RefusalPlan:
@@ -112,12 +111,12 @@ def say_masks(args: argparse.Namespace, folder: Path, table: str) -> None:
 
     masks = list(kept_masks(folder, table).values())
     if not masks:
-        common.out.print(f"written to {folder}; no cell is within the limits, so there is no mask", markup=False)
+        common.out.print(f"written to {folder}; no cell is within the limits, so there is no mask")
         return
-    common.out.print(f"written to {folder}, with the mask of each point ({masks[0].name}, …); next:", markup=False)
+    common.out.print(f"written to {folder}, with the mask of each point ({masks[0].name}, …); next:")
     shown = min(masks, key=lambda path: (read_spec(path)["rescue"], read_spec(path)["selector"] == "random"))
     for words in next_commands(args, shown):
-        common.out.print(f"  {shlex.join(words)}", markup=False)
+        common.out.print(f"  {shlex.join(words)}")
 
 
 def next_commands(args: argparse.Namespace, mask: Path) -> list[list[str]]:
