@@ -13,8 +13,7 @@ from engine.commands.common import as_json, err, only_run, only_the_answer, out
 from engine.commands.listed import COMMANDS
 from engine.models import downloads
 from engine.records.environment import check_threads, installed_version
-from engine.records.errors import CheckFailed, Ended, InputError, disk_problem, is_panic
-from engine.records.out_of_memory import is_out_of_memory
+from engine.records.errors import CheckFailed, Ended, InputError, disk_problem, is_out_of_memory, is_panic
 from engine.records.terminal import one_line, patient_log
 from engine.results import damage
 from engine.selectors.base import REGISTRY

@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _show_timed(one: Timed) -> None:
-    from engine.run.pace import told
+    from engine.run.runner import told
 
     if one.seconds is None:
         said = f"{one.stage}: not timed, since {one.made_from}; give a longer --probe"
@@ -109,7 +109,7 @@ def _seconds(text: str) -> float:
 
 def _show(found: Estimate, free: int, speed: float) -> None:
     from engine.run.fits import GIB, fits_in
-    from engine.run.pace import told
+    from engine.run.runner import told
 
     columns = ("stage", "what", "passes", "batch", "tokens", "TFLOP", "+GiB", "time")
     rows = (

@@ -19,7 +19,7 @@ from engine.records.environment import environment
 from engine.records.errors import InputError
 from engine.records.hashing import Json, canonical
 from engine.records.manifest import read_manifest
-from engine.records.markdown import as_text
+from engine.records.terminal import as_text
 from engine.results.folders import read_table
 
 WARNING = "diagnostic artifact, not for deployment"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from engine.edits.effect import BROKEN, FEW, Change, Effect, total
 from engine.records.hashing import Json, file_sha256
-from engine.records.markdown import as_text
+from engine.records.terminal import as_text
 
 MEASURED = (
     "Replies of the source and of the edited model to the same prompts, measured before this checkpoint was written. "

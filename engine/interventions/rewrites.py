@@ -22,9 +22,8 @@ from engine.interventions.uninterrupted import Undone
 from engine.models.links import Found, Link, neuron_links, value_links
 from engine.models.loading import LoadedModel
 from engine.models.norm_readers import NormReaders, norm_readers
-from engine.records.errors import InputError
+from engine.records.errors import InputError, memory_needed
 from engine.records.hashing import Json, cache_key
-from engine.records.out_of_memory import is_out_of_memory
 
 VERSION = 1  # part of cache keys: raise it when a rewrite makes other weights than before
 _Exponents = npt.NDArray[np.int64]
@@ -67,23 +66,18 @@ def rewritten(loaded: LoadedModel, rewrite: Rewrite) -> Iterator[LoadedModel]:
 
     Memory: a second copy of the matrices that change. Errors: InputError where there is no room for it.
     """
-    with loaded.lock, Undone() as steps, steps:
-        with torch.no_grad():
-            inside = _installed(loaded, rewrite, steps)
-        spec = {"weights": loaded.weights_hash, **rewrite.record(), "version": VERSION}
-        yield replace(inside, weights_hash=cache_key("rewrite", spec))
 
-
-def _installed(loaded: LoadedModel, rewrite: Rewrite, steps: Undone) -> LoadedModel:
-    try:
-        return rewrite.install(loaded, steps)
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise InputError(
+    def told(_: BaseException) -> InputError:
+        return InputError(
             f"out of memory with a second copy of the matrices that the rewrite {rewrite.id} changes; leave it out of "
             "--rewrites, or use a larger device"
-        ) from None
+        )
+
+    with loaded.lock, Undone() as steps, steps:
+        with torch.no_grad(), memory_needed(told):
+            inside = rewrite.install(loaded, steps)
+        spec = {"weights": loaded.weights_hash, **rewrite.record(), "version": VERSION}
+        yield replace(inside, weights_hash=cache_key("rewrite", spec))
 
 
 def swap(module: nn.Module, name: str, value: object, steps: Undone) -> None:

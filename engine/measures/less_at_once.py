@@ -9,8 +9,7 @@ from typing import TypeVar
 from torch import nn
 
 from engine.models.memory import none_without_memory
-from engine.records.errors import InputError
-from engine.records.out_of_memory import is_out_of_memory
+from engine.records.errors import InputError, is_out_of_memory
 
 T = TypeVar("T")
 R = TypeVar("R")

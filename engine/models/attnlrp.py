@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 from torch import nn
 
-from engine.models.attention_functions import wrapped_attention
+from engine.models.forwards import wrapped_attention
 from engine.models.lrp_by_structure import Structure, structure
 from engine.models.lrp_conservation import logits_before, tried, try_out
 from engine.models.rows import decoder_blocks, row_index

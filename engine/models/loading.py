@@ -3,6 +3,7 @@
 import importlib.util
 import threading
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,9 +23,8 @@ from engine.models.skeletons import auto_class, configuration, first_line, quiet
 from engine.models.sound import check_pass, check_stored, check_weights
 from engine.models.tokenizers import check_class, check_vocabulary, probed
 from engine.models.transfers import Transfer
-from engine.records.errors import InputError, unknown
+from engine.records.errors import InputError, is_out_of_memory, memory_needed, unknown
 from engine.records.model_names import model_name
-from engine.records.out_of_memory import is_out_of_memory
 from engine.records.progress import Progress
 
 __all__ = [
@@ -117,7 +117,8 @@ def load_model(
     tokenizer = _tokenizer(checkpoint)
     model = plain_weights(checkpoint, precision, device_map, progress)
     if device_map is None:
-        _move(model, place, checkpoint.id, precision)
+        with memory_needed(partial(_too_large, checkpoint.id, precision)):
+            model.to(place)
     elif any(parameter.is_meta for parameter in model.parameters()):
         raise InputError(
             f"{checkpoint.id} does not fit on the devices of --device-map, part of it would be offloaded and could not "
@@ -129,7 +130,8 @@ def load_model(
         offer_faster_products(model)
     check_weights(model, checkpoint.id)
     check_vocabulary(tokenizer, model.get_input_embeddings(), checkpoint.id)
-    _first_pass(model, checkpoint.id, precision)
+    with memory_needed(partial(_too_large, checkpoint.id, precision)):
+        check_pass(model, input_device(model), checkpoint.id)
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
@@ -343,24 +345,6 @@ def plain_weights(
                 f"belong to its config.json ({type(model).__name__}), so the numbers would be another model's"
             )
     return model if packed is None else unpacked(model, skeleton(checkpoint), dtype, method, checkpoint.id)
-
-
-def _move(model: Any, device: torch.device, model_id: str, dtype: torch.dtype) -> None:
-    try:
-        model.to(device)
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise _too_large(model_id, dtype, error) from None
-
-
-def _first_pass(model: Any, model_id: str, dtype: torch.dtype) -> None:
-    try:
-        check_pass(model, input_device(model), model_id)
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise _too_large(model_id, dtype, error) from None
 
 
 def _too_large(model_id: str, dtype: torch.dtype, error: BaseException) -> InputError:

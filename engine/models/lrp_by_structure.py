@@ -23,8 +23,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from engine.models.attention_functions import wrapped_attention
 from engine.models.experts import routed
+from engine.models.forwards import wrapped_attention
 from engine.models.gated_mlps import GATED
 from engine.models.norm_forms import NormForm, difference, norm_form
 from engine.models.rows import decoder, decoder_blocks

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 import torch
 
 from engine.models.allocator import give_back_freed_memory
-from engine.records.out_of_memory import is_out_of_memory
+from engine.records.errors import is_out_of_memory
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from engine.records.out_of_memory import is_out_of_memory
+from engine.records.errors import is_out_of_memory
 
 _STATES = "last_hidden_state"
 _SAME = {torch.float64: 1e-9, torch.float32: 1e-4}  # relative, since a product of other shapes sums in another order

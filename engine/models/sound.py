@@ -17,8 +17,7 @@ from engine.models.checkpoints import WEIGHT_INDEX, Checkpoint
 from engine.models.gguf_header import read_header
 from engine.models.gguf_weights import stored_names
 from engine.models.skeletons import first_line, quiet
-from engine.records.errors import InputError
-from engine.records.out_of_memory import is_out_of_memory
+from engine.records.errors import InputError, is_out_of_memory
 
 _FLOATS = ("F16", "BF16", "F32", "F64")  # by safetensors' names; others are packed, or no weights
 _FEW = 2**28  # parameters: a model of so few is loaded, and what is wrong with it named by its weights

@@ -17,8 +17,8 @@ from engine.models.hub_names import hub_name
 from engine.records import bounds
 from engine.records.errors import InputError
 from engine.records.manifest import MANIFEST, check_same_model, notes_of, read_manifest
-from engine.records.markdown import as_text
 from engine.records.model_names import model_name, model_to_type
+from engine.records.terminal import as_text
 from engine.results.folders import is_published, read_table, verified_entry
 from engine.results.json_schema import json_schema
 from engine.results.tables import TABLES

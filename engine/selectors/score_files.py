@@ -29,8 +29,7 @@ import numpy.typing as npt
 
 from engine.models.row_index import RowIndex
 from engine.records import bounds
-from engine.records.errors import InputError, is_panic
-from engine.records.out_of_memory import is_out_of_memory
+from engine.records.errors import InputError, is_out_of_memory, is_panic
 from engine.selectors import other_names
 
 if TYPE_CHECKING:

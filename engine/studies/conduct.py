@@ -9,10 +9,9 @@ from typing import Any, ClassVar, NamedTuple
 
 from engine.models.loading import LoadedModel
 from engine.models.memory import release
-from engine.records.errors import InputError
+from engine.records.errors import InputError, is_out_of_memory
 from engine.records.hashing import Json
 from engine.records.manifest import check_folder
-from engine.records.out_of_memory import is_out_of_memory
 from engine.records.progress import Progress, Stopwatch, begin, grower
 from engine.records.registry import plug_in_code
 from engine.results.arrays import Arrays

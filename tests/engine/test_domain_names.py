@@ -21,8 +21,7 @@ from engine.records.domain_names import (
     without_markup,
 )
 from engine.records.errors import InputError
-from engine.records.markdown import as_text
-from engine.records.terminal import shown
+from engine.records.terminal import as_text, shown
 from engine.results.tables import checked, with_domain_names
 
 SHIPPED = ["hate", "crime", "adult", "medical", "legal", "unnamed", "hate_speech", "v1.2-x"]

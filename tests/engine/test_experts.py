@@ -23,8 +23,7 @@ from engine.edits.edit import Edit, edit_of
 from engine.edits.export import export_masked
 from engine.interventions.at_outputs import edited_outputs, sees_sequences
 from engine.interventions.compaction import compacted
-from engine.interventions.in_weights import zeroed
-from engine.interventions.saved_rows import SavedRows
+from engine.interventions.in_weights import SavedRows, zeroed
 from engine.measures.nll import negative_log_likelihood
 from engine.models.checkpoints import find_checkpoint
 from engine.models.experts import ExpertLinear

@@ -20,8 +20,8 @@ from engine.measures.predictions import vocabulary_of
 from engine.models.units import UNITS, Units, without
 from engine.records.errors import InputError
 from engine.results.tables import frame
+from engine.run.analysis_plans import ProtocolsPlan
 from engine.run.cell import Cell
-from engine.run.protocols_plan import ProtocolsPlan
 from engine.run.runner import Results
 from engine.stats.limits import BASELINE
 from engine.stats.protocol_harm import Area, Harm, area, compare, integrated, text_part

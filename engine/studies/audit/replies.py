@@ -9,8 +9,8 @@ from engine.measures.generation import BATCH_SIZE
 from engine.measures.replies import Replies, Written
 from engine.records.hashing import Json
 from engine.results.tables import frame
+from engine.run.analysis_plans import RepliesPlan
 from engine.run.cell import Cell
-from engine.run.replies_plan import RepliesPlan
 from engine.run.runner import Results
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study

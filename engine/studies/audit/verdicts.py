@@ -11,9 +11,9 @@ from typing import Any
 import polars as pl
 
 from engine.records.hashing import Json
+from engine.run.analysis_plans import VerdictPlan
 from engine.run.cell import Cell
 from engine.run.runner import Results
-from engine.run.verdict_plan import VerdictPlan
 from engine.selectors import get_selector
 from engine.stats.limits import Thresholds
 from engine.studies.audit.budget import BudgetSearch
