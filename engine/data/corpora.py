@@ -119,21 +119,15 @@ def windows(
     skip_tokens: int = 0,
     window_start: str = WINDOW_STARTS[0],
 ) -> Windows:
-    """The first `samples` windows of `length` tokens of a corpus.
+    """The first `samples` windows of `length` tokens of a corpus, consecutive from its start. The paper, section 3.4.
 
-    The documents are joined by blank lines, tokenised once and cut into consecutive windows from the start; what does
-    not fill a window is left out. A text that is too short gives fewer windows, and `samples_requested` keeps the wish.
-    The paper, section 3.4; consecutive windows for calibration too are a choice, so that sizes are nested.
-
-    window_start: `text`: a model reads each window as the tokenizer begins a text, behind the BOS where it puts one
-    before a text (**choice**: a model that always saw one is another model without). `stream`: the tokens as they
-    come, a BOS and what else the tokenizer adds being tokens of the text's first and last window.
-
-    corpus: a registered name (`available_corpora`), a text file whose documents are separated by blank
-    lines, or a JSONL file with a `text` field. role chooses the split of a registered corpus: calibration
-    text never comes from the evaluation split.
-    skip_tokens: leave out this many tokens at the start, so that one file can serve for both roles.
-    """
+    The documents are joined by blank lines and tokenised once; what does not fill a window is left out. A text that is
+    too short gives fewer windows, and `samples_requested` keeps the wish. window_start: `text`: a model reads each
+    window as the tokenizer begins a text, behind the BOS where it puts one before a text (**choice**: a model that
+    always saw one is another model without). `stream`: the tokens as they come. corpus: a registered name
+    (`available_corpora`), a text file whose documents are separated by blank lines, or a JSONL file with a `text`
+    field. role chooses the split of a registered corpus. skip_tokens: left out at the start, so that one file can serve
+    for both roles."""
     if samples < 1 or length < 2:
         raise InputError(f"windows need samples >= 1 and length >= 2, got {samples} windows of {length} tokens")
     name, text, revision, starts = read_text(corpus, role)
@@ -176,9 +170,8 @@ def contrast_pairs(source: str, domain: str | None = None, split: str | None = N
     """Matched risk and base prompts, in the order of the file.
 
     source: `demo`, or a JSONL file with `risk` and `base` and optionally `domain` and `split` (`calibration` where
-    absent; `engine.data.splits`). domain, split: keep only these; it is an error if nothing is left, and
-    so is a split that is not understood, anywhere in the file.
-    """
+    absent). domain, split: keep only these. Errors: InputError where nothing is left, and for a split that is not
+    understood, anywhere in the file."""
     path = demo_dir() / "prompts.jsonl" if source == "demo" else Path(source).expanduser()
     if not path.is_file():
         remedy = (
@@ -249,13 +242,10 @@ def tokens_of(
 def _first_tokens(
     text: str, tokenizer: Any, needed: int, window_start: str, *, with_places: bool = False
 ) -> tuple[list[int], list[int]]:
-    """The first `needed` tokens of the text, or all of them if there are fewer, and where in it each begins (empty
-    unless asked for, and where the tokenizer cannot tell).
+    """The first `needed` tokens of the text and where each begins (empty unless asked for, and where nobody can tell).
 
-    Tokenises no more of a long text than it must: a prefix that ends between two documents has the same
-    tokens as the whole text but for a few at its end, which are not used. A document of more than a million characters,
-    as a file without line breaks is, ends for this at a blank.
-    """
+    No more is tokenised than it must: a prefix that ends between two documents has the tokens of the whole text but for
+    a few at its end, which are not used. A document of more than a million characters ends for this at a blank."""
     spare, characters = 64, 8 * needed
     with_places = with_places and getattr(tokenizer, "is_fast", False)
     while (end := _boundary(text, characters)) != -1:

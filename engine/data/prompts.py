@@ -59,15 +59,12 @@ def prompt_ids(
 ) -> list[int]:
     """Token ids of one prompt up to where the reply begins, or, with `reply`, of the dialogue so far.
 
-    With a chat template: the system turn, if any, the prompt's turns and the generation prompt, tokenised by the
-    template itself, since rendering to text and tokenising again gives two BOS. `enable_thinking`, False unless
-    `thinking`, is a variable that only templates with a thinking mode read, `date_string` one of those that state the
-    date. A template that asks the clock itself (`strftime_now`) gives other tokens on another day; keys of cells hold
-    `prompts_hash`. Without one (base models) turns are plain text behind `User:` and `Assistant:`, a blank line between
-    them, and the reply follows the last `Assistant:`.
-    `InputError` for an empty prompt, for a system turn that the template does not write (`check_system`), for a
-    thinking mode that it does not have, and for turns that it refuses.
-    """
+    With a chat template: system turn, if any, the prompt's turns and the generation prompt, tokenised by the template
+    itself (rendered text tokenised again gives two BOS). `enable_thinking`, False unless `thinking`, and `date_string`
+    are variables that some templates read; one that asks the clock (`strftime_now`) gives other tokens on another day.
+    Without one (base models) turns are plain text behind `User:` and `Assistant:`, a blank line between them.
+    `InputError` for an empty prompt, a system turn that the template does not write (`check_system`), a thinking mode
+    that it does not have, and turns that it refuses."""
     said = turns_of(prompt)
     if len(said) % 2 == 0:
         raise InputError(f"a dialogue ends with the user's turn, got {len(said)} turns; leave out the last reply")

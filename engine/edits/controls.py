@@ -42,11 +42,8 @@ def veto(own: Mask, other: Mask) -> Mask:
 
 
 def rank_randomised(fixed: npt.ArrayLike, shuffled: npt.ArrayLike, seed: int) -> npt.NDArray[np.float64]:
-    """Borda count of one ranking with a random permutation of the other's ranks. [N], [N] -> [N]
-
-    The paper (appendix C) keeps LRP's ranks and permutes IG's. Ranks without ties, once permuted, are the
-    same whatever they ranked: the null is LRP averaged with noise, and nothing of IG is left in it.
-    """
+    """Borda count of one ranking with a random permutation of the other's ranks: [N], [N] -> [N]. The paper, appendix
+    C, keeps LRP's ranks and permutes IG's: the null is LRP averaged with noise, and nothing of IG is left in it."""
     permuted = np.random.default_rng(seed).permutation(rank(shuffled))
     return borda(fixed, permuted)
 
@@ -65,15 +62,13 @@ def control_masks(
     seeds: Sequence[int],
     null_seeds: Sequence[int],
 ) -> Iterator[ControlMask]:
-    """Every control at one rate, then the references of the controls that remove fewer rows.
+    """Every control at one rate, then the references of the controls that remove fewer rows (the paper, section 4.4,
+    C).
 
-    LRP's and IG's masks at the rate are the material: their first round(rate * N) rows in `order`. Layer-matched:
-    the same count in every layer, random rows. VETO-LRP: LRP's mask without IG's rows; VETO-IG: the reverse.
-    Beside intersection and vetoes stand consensus2, lrp, ig and random at exactly their number of rows, so
-    that a smaller edit is not taken for a better one. The paper, section 4.4 and appendix C.
-
-    scores: lrp, ig, consensus2 [N], random [seeds, N]; the layer-matched masks take the same seeds
-    """
+    LRP's and IG's first round(rate * N) rows in `order` are the material. Layer-matched: the same count in every layer,
+    random rows. VETO-LRP: LRP's mask without IG's rows; VETO-IG: the reverse. Beside intersection and vetoes stand
+    consensus2, lrp, ig and random at exactly their number of rows, so that a smaller edit is not taken for a better
+    one. scores: lrp, ig, consensus2 [N], random [seeds, N]; the layer-matched masks take the same seeds"""
     orders: list[tuple[str, int | None, _Order]] = [
         (name, None, removal_order(scores[name], order)) for name in ("consensus2", "lrp", "ig")
     ]

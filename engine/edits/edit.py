@@ -72,8 +72,8 @@ def first_of(
     ids: npt.NDArray[np.int64] | None = None,
     side: Side = "output",
 ) -> Edit:
-    """The edit of the first `count` units of a removal order, which is kept instead of a copy of its beginning.
-    ids [U, ids per unit]: what each unit names, no id twice; None where unit i is row i. side: as of `Edit`."""
+    """The edit of the first `count` units of a removal order, which is kept instead of a copy of its beginning. ids [U,
+    ids per unit]: what each unit names, no id twice; None where unit i is row i. side: as of `Edit`."""
 
     def make() -> Mask:
         removed = np.zeros(order.size, dtype=np.bool_)

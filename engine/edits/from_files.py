@@ -13,13 +13,9 @@ from engine.stats.removal_order import ORDERS
 
 
 def edit_from_mask(path: Path, n_rows: int, weights_hash: str | None) -> Edit:
-    """The edit in a mask file. `InputError` where the file does not say how its rows were chosen.
-
-    weights_hash: None before the weights are there; all else is checked.
-
-    A mask of the language model has an `order`; a refusal mask has `lambda` and `k`, in the ranges that install; one
-    that a person ticked is of kind `hand-made`.
-    """
+    """The edit in a mask file. `InputError` where the file does not say how its rows were chosen: by an `order` (a mask
+    of the language model), by `lambda` and `k` in the ranges that install, or by a person (`hand-made`). weights_hash:
+    None before the weights are there; all else is checked."""
     mask, manifest = read_mask(path, n_rows, weights_hash)
     if not 0 < len(mask) < n_rows:
         raise InputError(f"{path} removes {len(mask)} of {n_rows} rows; expected some of them, and not all")

@@ -65,11 +65,9 @@ class StoredRows:
 
 @dataclass(frozen=True)
 class Stored:
-    """A checkpoint's tensors by the names that the loaded model gives them.
-
-    whole: parameters that are stored as they are. merged: fused parameters that the file holds expert by expert, with
-    the tensors of each source of transformers' conversion (of gate and up first the gates').
-    """
+    """A checkpoint's tensors by the names that the loaded model gives them. whole: parameters that are stored as they
+    are. merged: fused parameters that the file holds expert by expert, with the tensors of each source of transformers'
+    conversion (of gate and up first the gates')."""
 
     whole: Mapping[str, StoredTensor]
     merged: Mapping[str, tuple[list[StoredTensor], ...]]

@@ -1,9 +1,7 @@
 """Edits at the outputs: each sequence of a batch carries its own edit, and the weights stay as they are.
 
 Zeroing row i of W and b equals zeroing channel i of the Linear's output, bit for bit wherever the input is finite.
-So one hook per Linear does what `zeroed` does, for many edits in one pass, and any other intervention as well. Edits of
-columns (`Edit.side`) act in the same way at the inputs of their Linears.
-"""
+Edits of columns (`Edit.side`) act in the same way at the inputs of their Linears."""
 
 from __future__ import annotations
 
@@ -86,11 +84,9 @@ class Outputs:
 
     @contextmanager
     def sequences(self, which: Sequence[int], on_wait: OnWait = patient) -> Iterator[None]:
-        """Inside: sequence i of every batch that this thread passes carries edit `which[i]`.
-
-        One number alone, or the same number several times, is for batches of any size. `on_wait(seconds)` is called
-        while another thread holds the model; it may raise to give up.
-        """
+        """Inside: sequence i of every batch that this thread passes carries edit `which[i]`. One number alone, or the
+        same several times, is for batches of any size. `on_wait(seconds)`: while another thread holds the model; may
+        raise."""
         with held(self._lock, on_wait):
             before = getattr(self._here, "now", None)
             self._here.now = _Now(which)

@@ -54,13 +54,10 @@ def kept_neurons(neurons: int, alive: int, itemsize: int, kind: str) -> int:
 def compacted(loaded: LoadedModel, mask: Mask | None = None) -> Iterator[None]:
     """Inside: gated MLPs without their dead neurons, for evaluation only. Outside: the very same parameters.
 
-    mask: the rows that are zero now. A card is not asked for its weights then, which would be waited for; a CPU's tell
-    of rows that were zero before as well.
-
-    A neuron is dead when its gate row or its up row is all zero, so that its column of down_proj meets zeros only, or
-    when all rows of down_proj are. How many go is `kept_neurons`' to say. An MLP for whose smaller copy there is no
-    memory stays as it is. To be used inside `zeroed`, whose lock it relies on.
-    """
+    mask: the rows that are zero now, so that a card is not asked for its weights; a CPU's tell of rows that were zero
+    before as well. A neuron is dead when its gate row or its up row is all zero, or when all rows of down_proj are; how
+    many go is `kept_neurons`' to say. An MLP for whose smaller copy there is no memory stays as it is. To be used
+    inside `zeroed`, whose lock it relies on."""
     with Undone() as steps, steps:
         kind = _kind(loaded)
         alive = _alive_in(loaded, mask) if mask is not None and kind == "cuda" else _alive_rows

@@ -1,10 +1,7 @@
 """Decoys: neurons of huge weights and outputs that nothing reads, planted so that no logit changes a bit.
 
-To turn a neuron of the model into a decoy its column of down_proj would have to be zero already, else the function
-changes; trained models have no such neurons. So each chosen MLP is widened while the block lasts: rows are added
-behind the rows of its inner Linears, and columns of zeros behind those of down_proj. A row that was there keeps its
-number within its Linear; the numbers of the row index are made anew and say which rows are new.
-"""
+Each chosen MLP is widened while the block lasts: rows behind the rows of its inner Linears, columns of zeros behind
+those of down_proj. A row that was there keeps its number within its Linear; the row index is made anew."""
 
 from dataclasses import dataclass, replace
 

@@ -27,20 +27,14 @@ _masked: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
 @contextmanager
 def zeroed(model: LoadedModel | nn.Module, mask: npt.ArrayLike) -> Iterator[None]:
-    """Inside: `W[i,:] = 0` and `b[i] = 0` for every row id i of `mask`. Outside: the exact bits of before.
+    """Inside: `W[i,:] = 0` and `b[i] = 0` for every row id i of `mask`. Outside: the exact bits of before, also after
+    an exception, a KeyboardInterrupt or a cancelled generator. The paper, section 3.1. mask: any order, without
+    repeats.
 
-    In place on the loaded weights: no copy of the model, no hook, nothing left behind. The rows come
-    back after an exception, a KeyboardInterrupt or a cancelled generator as well. The paper, section 3.1.
-
-    Memory: the bits of the removed rows, beside their parameters, or on the host where a card is short of it
-    (`engine.interventions.saved_rows`). Edits at the outputs (`at_outputs`) keep none. Errors: InputError where there
-    is no room for them anywhere, before any row of that Linear has changed.
-
-    The model's lock is held throughout, so that another thread waits instead of seeing the mask; the
-    same thread gets an error for a second mask inside the first.
-
-    mask: row ids of the row index, any order, without repeats.
-    """
+    In place on the loaded weights: no copy of the model, no hook. Memory: the bits of the removed rows, beside their
+    parameters, or on the host where a card is short of it. Errors: InputError where there is no room for them anywhere,
+    before any row of that Linear has changed, and for a second mask of the same thread inside the first; another thread
+    waits, since the model's lock is held throughout."""
     module = model.model if isinstance(model, LoadedModel) else model
     rows = model.rows if isinstance(model, LoadedModel) else row_index(module)
     row_ids = checked_mask(mask, rows.n_rows)

@@ -157,11 +157,9 @@ def intervention_info(intervention_id: str) -> InterventionInfo:
 def prepare(
     loaded: LoadedModel, intervention_id: str, windows: Windows, *, seed: int = 0, more: Iterable[int] = ()
 ) -> None:
-    """Make an intervention ready for this model: those that need calibration text are given it here.
-
-    The last text and seed count: cells of one model must not be measured in turns under two of them. more: further
-    seeds, each of them an intervention of its own (`seeded`) that may be measured beside the first.
-    """
+    """Make an intervention ready for this model: those that need calibration text are given it here. The last text and
+    seed count. more: further seeds, each of them an intervention of its own (`seeded`) that may be measured beside the
+    first."""
     made = INTERVENTIONS.get(intervention_id).make()
     given = Given(windows, seed, tuple(more))
     drawn = made.seed is not None

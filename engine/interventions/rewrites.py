@@ -1,9 +1,7 @@
 """Rewrites of a loaded model's weights that leave what it computes, scoped and undone bit for bit.
 
-Multiplying by a power of two is exact in binary floating point as long as nothing leaves the range of the format, so
-that a factor that one matrix takes and the matrix behind it gives back changes no bit of any logit. Whether that held
-is not argued but compared (`engine.measures.logit_bits`).
-"""
+Multiplying by a power of two is exact in binary floating point within the range of the format. Whether no bit of any
+logit changed is not argued but compared (`engine.measures.logit_bits`)."""
 
 import zlib
 from collections.abc import Iterator
@@ -57,15 +55,11 @@ class Rewrite(Protocol):
 
 @contextmanager
 def rewritten(loaded: LoadedModel, rewrite: Rewrite) -> Iterator[LoadedModel]:
-    """Inside: the model with rewritten weights, under hashes of its own, so that no cached number is mixed up.
-    Outside: the very parameters of before.
+    """Inside: the model with rewritten weights, under hashes of its own, so that no cached number is mixed up. Outside:
+    the very parameters of before, also after an exception, a KeyboardInterrupt or a cancelled run.
 
-    The rewritten matrices stand in for the old ones, which are kept untouched: nothing is computed to undo them. They
-    come back after an exception, a KeyboardInterrupt or a cancelled run as well. The model's lock is held throughout.
-    Rows may be zeroed inside (`zeroed`), and selectors run.
-
-    Memory: a second copy of the matrices that change. Errors: InputError where there is no room for it.
-    """
+    The model's lock is held throughout. Rows may be zeroed inside (`zeroed`), and selectors run. Memory: a second copy
+    of the matrices that change. Errors: InputError where there is no room for it."""
 
     def told(_: BaseException) -> InputError:
         return InputError(
@@ -166,12 +160,9 @@ class NormFold:
 def make_rewrite(
     rewrite_id: str, loaded: LoadedModel, *, seed: int = 0, power: int = 4, decoys: int = 16, decoy_power: int = 8
 ) -> Rewrite:
-    """The rewrite of that id for this model.
-
-    seed: of exponents, and of where decoys stand. power: the largest exponent. decoys: neurons that are added, their
-    rows 2^decoy_power times those of others.
-    Errors: NoRewriteError where the architecture has no place for it, with the reason.
-    """
+    """The rewrite of that id for this model. seed: of exponents, and of where decoys stand. power: the largest
+    exponent. decoys: neurons that are added, their rows 2^decoy_power times those of others. Errors: NoRewriteError
+    where the architecture has no place for it, with the reason."""
     if rewrite_id not in REWRITES:
         raise InputError(f"unknown rewrite {rewrite_id!r}; available: {', '.join(REWRITES)}")
     if rewrite_id == DECOYS:

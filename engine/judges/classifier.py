@@ -1,9 +1,6 @@
-"""Judges that are sequence classifiers of replies, or of prompts with their replies.
-
-Made for `ProtectAI/distilroberta-base-rejection-v1` (a DistilRoBERTa with the labels NORMAL and REJECTION, which reads
-at most 512 tokens of a reply); any folder of that kind will do whose labels `engine.judges.labels` understands.
-Safetensors only, no code from the checkpoint.
-"""
+"""Judges that are sequence classifiers of replies, or of prompts with their replies: any folder of that kind whose
+labels `engine.judges.labels` understands, such as `ProtectAI/distilroberta-base-rejection-v1` (labels NORMAL and
+REJECTION, at most 512 tokens of a reply). Safetensors only, no code from the checkpoint."""
 
 from __future__ import annotations
 
@@ -41,11 +38,8 @@ class Classifier:
 
     def judge(self, exchanges: Sequence[Exchange], progress: Progress | None = None) -> list[Verdict]:
         """A refusal where the labels that mean one are together likelier than the others; the reason says how likely.
-
-        Only the first `max_tokens` tokens are read, as the model was trained. A reply of which nothing is read, since
-        its prompt fills all tokens, is not judged. Errors: InputError where a classifier that reads prompts is given
-        none.
-        """
+        Only the first `max_tokens` tokens are read; a reply of which nothing is read is not judged. Errors: InputError
+        where a classifier that reads prompts is given none."""
         if self.labels.of_prompt:
             need_prompts(self.id, exchanges)
         verdicts = {}

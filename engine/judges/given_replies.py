@@ -58,12 +58,11 @@ class GivenReply:
 def read_replies(
     path: Path, *, reply_column: str | None = None, label_column: str | None = None, model_column: str | None = None
 ) -> list[GivenReply]:
-    """The replies of one file, in its order; columns are found by their names unless they are given.
+    """The replies of one file, in its order; columns are found by their names unless they are given, `none`: do not use
+    one.
 
-    Labels are read by `engine.data.label_words`; a partial refusal is a refusal, an empty label is none. `none` as a
-    column's name: do not use one. A reply that is null, NaN or blank is missing. A column `finished` (true/false, 1/0)
-    says whether a reply ended by itself.
-    """
+    Labels are read by `engine.data.label_words`; a partial refusal is a refusal, an empty label is none. A reply that
+    is null, NaN or blank is missing. `finished` (true/false, 1/0) says whether a reply ended by itself."""
     rows = text_rows(path)
     if not rows:
         raise InputError(f"{path} holds no replies; expected one per line under a header, or one JSON object per line")

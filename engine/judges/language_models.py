@@ -1,9 +1,7 @@
-"""Language models as judges: which of two answers is likelier as the next token?
+"""Language models as judges: which of two answers is likelier as the next token? Deterministic, without sampling.
 
-Deterministic, without sampling. An answer counts by its first token in several spellings; tokens that begin both
-answers are dropped. Where greedy decoding would begin with blanks, they are passed over; where it
-would say something else than either answer, the model has not answered and the reply is marked, not judged.
-"""
+An answer counts by its first token in several spellings; tokens that begin both are dropped. Where greedy decoding
+would say something else than either answer, blanks passed over, the reply is marked, not judged."""
 
 from __future__ import annotations
 

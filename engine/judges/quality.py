@@ -63,12 +63,10 @@ def quality(labels: Sequence[bool], verdicts: Sequence[bool]) -> Quality:
 
 
 def quality_table(verdicts: pl.DataFrame, *, halves: bool = False) -> pl.DataFrame:
-    """Per judge and source, and for all sources (`all`): counts and rates of a table of verdicts.
+    """Per judge and source, and for all sources (`all`): counts and rates of a table of verdicts (`verdict_table`).
 
-    verdicts: the columns of `verdict_table`. halves: once more for two halves of the prompts, see `prompt_half`.
-    Replies that were not judged count as called answers; where there are any, a column `unjudged` says how many. Lines
-    with a label and without a reply count nowhere; where there are any, a column `missing` says how many.
-    """
+    halves: once more for two halves of the prompts (`prompt_half`). Replies that were not judged count as called
+    answers (column `unjudged`); lines with a label and without a reply count nowhere (column `missing`)."""
     unanswered = verdicts.filter(pl.col("reply").is_null() & pl.col("human").is_not_null())
     verdicts = verdicts.drop_nulls("reply")
     labelled = verdicts.filter(pl.col("human").is_not_null())

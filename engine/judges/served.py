@@ -1,13 +1,9 @@
 """A judge's model behind an address: a server that speaks the OpenAI protocol (vLLM, llama.cpp, Ollama, a provider's).
 
-The address ends where `/chat/completions` would follow, as in http://localhost:8000/v1, with `#NAME` behind it where
-the server has several models. Greedy (temperature 0), at most 16 tokens. A key, where one is needed, comes from the
-environment variable SELECTOR_AUDIT_JUDGE_KEY; it is sent to that address only, and never stored or shown. Prompts and
-replies are sent there: a server on this machine keeps them here.
-
-What a server runs cannot be checked from outside: its verdicts are as reproducible as it is, and the judge's version
-holds the model's name, not its weights.
-"""
+The address ends where `/chat/completions` would follow, with `#NAME` behind it where the server has several models.
+Greedy (temperature 0), at most 16 tokens. A key comes from the environment variable SELECTOR_AUDIT_JUDGE_KEY; it is
+sent to that address only, as prompts and replies are, and never stored or shown. What a server runs cannot be checked:
+the judge's version holds the model's name, not its weights."""
 
 import json
 import os
