@@ -45,10 +45,8 @@ Factory = TypeVar("Factory", bound=Callable[..., Any])
 
 class Passes(NamedTuple):
     """What a measure passes through a model under one edit: `sequences` of `length` tokens, and behind each of them
-    `steps` more, one token at a time.
-
-    at_once: sequences in a pass at most, None: as many of these as fit. logits: of how many last positions, 0 for all.
-    """
+    `steps` more, one at a time. at_once: sequences in a pass at most, None: as many as fit. logits: of how many last
+    positions, 0 for all."""
 
     sequences: int
     length: int
@@ -156,14 +154,11 @@ class AverageMeasure(Measure[Average]):
 
 @dataclass(frozen=True)
 class TokenMeasure(Measure[R]):
-    """A measure that reads the logits at every predicted token of some windows, and nothing else.
-
-    It says what it makes of some tokens and of their sums over each window; it passes nothing itself
-    (`engine.measures.token_sums`, `engine.run.edited_passes`).
+    """A measure that reads the logits at every predicted token of some windows, and nothing else. It passes nothing
+    itself (`engine.measures.token_sums`, `engine.run.edited_passes`).
 
     beside_unedited: does it compare with the unedited model on the same tokens? Then edits are made at the outputs,
-    several in turn beside one set of passes of the unedited model.
-    """
+    several in turn beside one set of passes of the unedited model."""
 
     windows: Windows
     batch_size: int | None = None  # windows per pass; None: from the size of their logits
@@ -241,9 +236,8 @@ def register_measure(
     """Decorator: make a measure available under an id. Errors: InputError for a taken id.
 
     The class or function is called with `Windows` and a batch size (None: from the size of their logits), or, if it
-    reads prompts, with these and the longest reply in tokens. Results have `value`, `stderr` (None where there is none)
-    and `tokens`, as `Average` has.
-    """
+    reads prompts, with these and the longest reply in tokens. Results have `value`, `stderr` (None for none) and
+    `tokens`, as `Average`."""
 
     def register(factory: Factory) -> Factory:
         def make(given: Given) -> Stored[Any]:

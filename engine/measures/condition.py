@@ -26,13 +26,11 @@ _TOGETHER = 1e-12  # of the largest half: what float64 leaves of means that canc
 
 
 def principal_direction(positive: Tensor, negative: Tensor) -> Tensor:
-    """First principal component of both groups' states, each pair around its own middle, unit length.
+    """First principal component of both groups' states, each pair around its own middle, unit length: +-(positive_i -
+    negative_i) / 2, as in CAST's reference code when the paper came out. Its sign: on the whole, positives lie on its
+    positive side; where the two means lie together, its component of the largest size is positive (**choice**).
 
-    As CAST's reference code did when the paper came out (its later `pca_pairwise`): what the two of a pair share
-    cancels, and +-(positive_i - negative_i) / 2 is left. Its sign: on the whole, positives lie on its positive side;
-    where the two means lie together along it, its component of the largest size is positive (**choice**).
-    positive, negative [n, d], row i of both a pair; returns [d] float64. `InputError` where no pair differs.
-    """
+    positive, negative [n, d], row i of both a pair; returns [d] float64. `InputError` where no pair differs."""
     halves = (positive.double() - negative.double()) / 2
     if not halves.any():
         raise InputError("both states of every pair are equal, so they have no direction; give prompts that differ")
@@ -55,11 +53,8 @@ def similarity(states: Tensor, direction: Tensor) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Similarities(Measure[tuple[float, ...]]):
-    """The measure: `similarity` of each token sequence's mean state (over all its tokens) at the output of a block.
-
-    sequences: token ids; of a prompt, as the model sees it with its chat template. Of the unedited model: CAST reads
-    the condition in the pass over the prompt.
-    """
+    """The measure: `similarity` of each token sequence's mean state (over all its tokens) at the output of a block, of
+    the unedited model. sequences: token ids; of a prompt, as the model sees it with its chat template."""
 
     sequences: tuple[tuple[int, ...], ...]
     block: int

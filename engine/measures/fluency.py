@@ -43,12 +43,12 @@ class Asked(NamedTuple):
 def reply_log_probabilities(
     loaded: LoadedModel, asked: Sequence[Asked], *, thinking: bool = False, on_wait: OnWait = patient
 ) -> list[Tensor]:
-    """log p(token | prompt, the reply before it) of the model as it is, for every token of every reply, in nats.
+    """log p(token | prompt, the reply before it) of the model as it is, for every token of every reply, in nats;
+    float32, CPU.
 
-    One entry per token, and one more for the end of a reply that ended by itself: the probability of any end token.
-    float32 on the CPU. Teacher-forced: one pass over as many replies as fit. Nothing is edited; the model's lock is
-    held for each pass. thinking: the template's thinking mode left on.
-    """
+    One entry per token, and one more for the end of a reply that ended by itself: the probability of any end token. One
+    pass over as many replies as fit; the model's lock is held for each. thinking: the template's thinking mode left
+    on."""
     ends = sorted(end_tokens(loaded.model, loaded.tokenizer))
     device = input_device(loaded.model)
     sequences = [[*prompt_ids(loaded.tokenizer, one.prompt, thinking=thinking), *one.tokens] for one in asked]
@@ -85,11 +85,9 @@ def repetition(tokens: Sequence[int]) -> float:
 class Reference:
     """Where the unedited model's own replies lie, and what is called broken by it.
 
-    lowest: the `QUANTILE` of the mean log-probabilities of its own replies, each read under other prompts as well (the
-    replies that are likeliest where they were asked would make every other sentence look broken): language of this
-    model that nothing was done to, where the model did not expect it. most: the 1 - `QUANTILE` of their repetition,
-    and `MOSTLY` at least. replies, readings: how many of its own, and in how many places they were read.
-    """
+    lowest: the `QUANTILE` of the mean log-probabilities of its own replies, each read under other prompts as well:
+    language of this model that it did not expect there. most: the 1 - `QUANTILE` of their repetition, and `MOSTLY` at
+    least. replies, readings: how many of its own, and in how many places they were read."""
 
     lowest: float
     most: float
@@ -114,11 +112,9 @@ def reference_of(
     on_pass: Callable[[], None] = lambda: None,
     on_wait: OnWait = patient,
 ) -> Reference | None:
-    """The unedited model answers these prompts, and its replies are read under their own and under `SHIFTS` other ones.
-
-    `on_pass()` before every pass of the replies and every reading, `on_wait(seconds)` while another thread holds the
-    model; either may raise to give up. None without prompts.
-    """
+    """The unedited model answers these prompts, and its replies are read under their own and under `SHIFTS` other ones;
+    None without prompts. `on_pass()` before every pass and reading, `on_wait(seconds)` while another thread holds the
+    model; either may raise to give up."""
     if not prompts:
         return None
     [replies] = generate_under(loaded, [UNEDITED], prompts, max_new_tokens, on_pass=on_pass, on_wait=on_wait)

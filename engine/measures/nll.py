@@ -21,13 +21,10 @@ from engine.stats.paired import ratio_stderr
 
 @dataclass(frozen=True)
 class NegativeLogLikelihood:
-    """Summed NLL in nats over the predicted tokens of each window.
-
-    `nats_per_token` = sum over windows of nats / sum of tokens. `stderr` is that ratio's standard error
-    with windows as the independent units (for windows of equal length: their means' standard deviation
-    over sqrt(n)); None for a single window. blocks: what errors take as units instead (`engine.stats.blocks`), None: by
-    the number of windows; they are the text's and are not stored with the result.
-    """
+    """Summed NLL in nats over the predicted tokens of each window. `nats_per_token` = sum over windows of nats / sum of
+    tokens. `stderr` is that ratio's standard error with windows as the independent units; None for a single window.
+    blocks: what errors take as units instead (`engine.stats.blocks`), None: by the number of windows; not stored with
+    the result."""
 
     window_nats: tuple[float, ...]
     window_tokens: tuple[int, ...]
@@ -61,12 +58,8 @@ class NegativeLogLikelihood:
 
 @register_measure("nll", title="Negative log-likelihood", unit="nats per token")
 class Nll(TokenMeasure[NegativeLogLikelihood]):
-    """Nats per predicted token; perplexity is derived from it.
-
-    Token t is predicted from the tokens before it in its own window and from what stands before the window; the first
-    token of a window is not predicted, with a BOS before it either, so a window of 512 counts 511 tokens. The paper,
-    section 3.4.
-    """
+    """Nats per predicted token; perplexity is derived from it. The paper, section 3.4. The first token of a window is
+    not predicted, with a BOS before it either, so a window of 512 counts 511 tokens."""
 
     kind: ClassVar[str] = "nll"
     called: ClassVar[str] = "perplexity"
@@ -103,13 +96,11 @@ def negative_log_likelihood(
 
 @torch.inference_mode()
 def window_nll(model: nn.Module, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Summed NLL and number of predicted tokens of each sequence.
+    """Summed NLL and number of predicted tokens of each sequence. A position counts if its token and the one before it
+    are real, so padding on either side changes nothing.
 
-    A position counts if its token is real and the one before it is real, so padding on either side changes nothing.
-
-    input_ids [B, T], attention_mask [B, T] of 0/1 or None for no padding
-    returns   nats [B] float64, tokens [B] int64, both on the CPU
-    """
+    input_ids [B, T], attention_mask [B, T] of 0/1 or None for no padding; returns nats [B] float64, tokens [B] int64,
+    on the CPU"""
     device, more = input_device(model), {}
     if attention_mask is None:
         attention_mask = torch.ones_like(input_ids)

@@ -25,12 +25,9 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True)
 class Replies(Measure[list[Written]]):
-    """The measure: replies of at most `max_new_tokens`, in the order of the prompts.
-
-    system: text of a system turn before every prompt, "" for none; thinking: the template's thinking mode left on.
-    Both are part of what is hashed as the prompts, so without them a key is what it always was. sampling: how tokens
-    are drawn, None for greedy replies.
-    """
+    """The measure: replies of at most `max_new_tokens`, in the order of the prompts. system: text of a system turn
+    before every prompt, "" for none; thinking: the template's thinking mode left on. Both are part of what is hashed as
+    the prompts. sampling: how tokens are drawn, None for greedy replies."""
 
     prompts: tuple[Prompt, ...]
     max_new_tokens: int

@@ -20,14 +20,10 @@ BATCH_SIZE = 16
 def block_states(
     loaded: LoadedModel, sequences: Sequence[Sequence[int]], last: Sequence[int], batch_size: int = BATCH_SIZE
 ) -> Tensor:
-    """s[i, L] = mean over the last `last[i]` tokens t of sequence i of h_L(t), the output of block L.
+    """s[i, L] = mean over the last `last[i]` tokens t of sequence i (token ids) of h_L(t), the output of block L.
 
-    sequences: token ids. last: how many tokens at the end of each are averaged, 1 to its length.
-    returns    [sequences, blocks, d] float64 on the CPU; the mean over positions is taken in float32.
-
-    The model's lock is held for each batch; the states are those of the calling thread's passes only. Errors:
-    InputError where a state is not finite.
-    """
+    returns [sequences, blocks, d] float64 on the CPU; the mean over positions is taken in float32. The model's lock is
+    held for each batch. Errors: InputError where a state is not finite."""
     if any(not 0 < n <= len(ids) for n, ids in zip(last, sequences, strict=True)):
         raise InputError(f"each sequence is averaged over 1 token to all of its tokens, got {list(last)[:5]}")
     blocks, device = decoder_blocks(loaded.model), input_device(loaded.model)

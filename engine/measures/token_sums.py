@@ -56,11 +56,8 @@ def values_beside_unedited(
     loaded: LoadedModel, measure: TokenMeasure[Any], edits: int, copies: int, under: Under
 ) -> list[list[Tensor]]:
     """For each edit what `token_values` gives, with what the unedited model says of the same tokens. Edit 0 of `under`
-    is the unedited model, and the edits are numbers 1, 2, ….
-
-    Unedited and edited passes have the same shape, so that an edit of nothing gives equal logits, and a pass holds its
-    windows `copies` times however many edits there are, so that equal runs give equal bits.
-    """
+    is the unedited model. Passes have the same shape, so that an edit of nothing gives equal logits, and hold their
+    windows `copies` times however many edits there are, so that equal runs give equal bits."""
 
     def of_windows(batch: Sequence[int], copies: int) -> list[Tensor]:
         def passed(group: Sequence[int]) -> tuple[list[Predictions], Tensor]:

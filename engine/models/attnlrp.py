@@ -40,23 +40,19 @@ def attn_lrp(model: nn.Module) -> Iterator[None]:
     """Inside: `output * output.grad` of every Linear of the model is its AttnLRP relevance.
 
     Rules (Achtibat et al. 2024, arXiv:2402.05602, in lxt's gradient x input form): identity for element-wise
-    non-linearities and normalisation, uniform for attention's matrix products and the gate's product,
-    epsilon = 0 for Linears. Forward values stay what they were; only gradients change.
+    non-linearities and normalisation, uniform for attention's matrix products and the gate's product, epsilon = 0 for
+    Linears. Forward values stay what they were; only gradients change.
 
-    On leaving, also by an exception, every class, function and registry is what it was, and gradients
-    are bit-equal to those before. The patches sit on classes of transformers and on torch.nn.Dropout,
-    so they hold in all threads: the block keeps a process-wide lock that `plain_gradients` takes too.
-    Forward passes without gradients need no lock. Blocks do not nest.
+    On leaving, also by an exception, every class, function and registry is what it was. The patches sit on classes of
+    transformers and on torch.nn.Dropout, so they hold in all threads: the block keeps a process-wide lock that
+    `plain_gradients` takes too. Blocks do not nest. Any attention implementation works, and models spread over devices
+    by accelerate.
 
     A family that lxt does not name gets the rules if its parts compute the same (`lrp_by_structure`), after they were
     tried on this model, once: logits bit-equal, relevance conserved (`lrp_conservation`).
 
-    Any attention implementation works (eager, sdpa, ...): the rule only scales the gradients of its
-    query, key and value. Models spread over devices by accelerate work as well.
-
-    Errors: InputError for an architecture without rules or that loses relevance under them; RuntimeError inside
-    another `attn_lrp`.
-    """
+    Errors: InputError for an architecture without rules or that loses relevance under them; RuntimeError inside another
+    `attn_lrp`."""
     with _rules:
         if _active:
             raise RuntimeError(f"attn_lrp is already active (for {_active[0]}); leave that block first")
@@ -82,11 +78,9 @@ def plain_gradients() -> Iterator[None]:
 
 
 def model_family(model: nn.Module) -> str:
-    """The family of the model's decoder blocks, by the transformers module they come from, if rules fit them.
-
-    Errors: InputError saying which part of a block differs from those that have rules, and InputError where lxt is not
-    installed: whoever asks this before a pass runs has both. Shapes are enough (meta device).
-    """
+    """The family of the model's decoder blocks, by the transformers module they come from, if rules fit them. Shapes
+    are enough. Errors: InputError saying which part of a block differs from those that have rules, or that lxt is not
+    installed."""
     return _rules_of(model).family
 
 

@@ -167,10 +167,9 @@ def find_checkpoint(
     """What `model_id` names: `demo`, `smollm2`, a local folder, a GGUF file, a folder with one, or a hub model
     (`hub_name`) or GGUF file of a hub model (`org/name/file.gguf`), downloaded if need be.
 
-    weights=False leaves the weights of a hub model where they are: its configuration and tokenizer will do. Those of a
-    GGUF file stand in it, so it is fetched whole.
-    transfer: watches a download and may stop it, which is an `InputError` here; its weights then go on where they were.
-    """
+    weights=False leaves the weights of a hub model where they are, but for a GGUF file, which is fetched whole.
+    transfer: watches a download and may stop it, which is an `InputError` here; its weights then go on where they
+    were."""
     if model_id == DEMO:
         folder = demo_model_dir()
         if not (folder / "config.json").is_file():

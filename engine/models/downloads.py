@@ -40,13 +40,10 @@ def fetch_files(
     revision: str | None = None,
     transfer: Transfer | None = None,
 ) -> Path:
-    """The folder of a repository's files in the hub's cache, those that match fetched if need be.
-
-    patterns: names or shell patterns of files of the top folder of a model; of a data set also with folders.
-    transfer: may stop it; the terminal then shows no bar.
-    A hub that does not answer within HF_HUB_ETAG_TIMEOUT seconds (10) counts as out of reach, and the cache serves.
-    Errors: as they come from the libraries (`hub_errors`); `engine.models.hub_failures` words them. `Stopped`.
-    """
+    """The folder of a repository's files in the hub's cache, those that match fetched if need be. patterns: names or
+    shell patterns. transfer: may stop it; the terminal then shows no bar. A hub that does not answer within
+    HF_HUB_ETAG_TIMEOUT seconds (10) counts as out of reach, and the cache serves. Errors: as they come from the
+    libraries (`hub_errors`); `Stopped`."""
     from huggingface_hub import snapshot_download
 
     outside = ["*/*"] if repo_type == "model" else None

@@ -1,9 +1,8 @@
 """What passes through a model take, from its shapes alone: no weights are there, and nothing is computed.
 
-Every operation of a pass is called on tensors that have shapes and types but no numbers (torch's FakeTensor); the
-storages that live at once are added up, and the FLOPs of matrix products counted by torch's own formulas. Fused
-attention is counted as it works: it keeps its inputs and output, never the [T, T] weights.
-"""
+Every operation is called on tensors that have shapes and types but no numbers (torch's FakeTensor); the storages that
+live at once are added up, and the FLOPs of matrix products counted by torch's own formulas. Fused attention is counted
+as it works: it never keeps the [T, T] weights."""
 
 import weakref
 from collections.abc import Callable, Iterator

@@ -19,11 +19,8 @@ from engine.models.forwards import set_forward
 
 @dataclass(frozen=True)
 class Slice:
-    """Where the rows of one projection of one expert lie in a fused tensor [experts, ...].
-
-    tensor: the name of the parameter. swapped: stored [d_in, d_out]. start, step: of the rows, which others may share
-    the slice with. count: how many they are.
-    """
+    """Where the rows of one projection of one expert lie in a fused tensor [experts, ...]. tensor: the name of the
+    parameter. swapped: stored [d_in, d_out]. start, step: of the rows. count: how many they are."""
 
     tensor: str
     expert: int
@@ -40,11 +37,9 @@ class Slice:
 
 
 class ExpertLinear(nn.Linear):
-    """One projection of one expert: a Linear whose weight and bias are views of the fused tensors.
-
-    Called with the inputs [n, d_in] of the n tokens that the expert sees, and with `tokens` [n], their numbers in the
-    batch of B * T, so that a hook knows which tokens they are.
-    """
+    """One projection of one expert: a Linear whose weight and bias are views of the fused tensors. Called with the
+    inputs [n, d_in] of the n tokens that the expert sees, and with `tokens` [n], their numbers in the batch of B *
+    T."""
 
     def __init__(self, experts: nn.Module, weight: Slice, bias: Slice | None, in_features: int) -> None:
         nn.Module.__init__(self)
@@ -71,11 +66,9 @@ class Expert(nn.Module):
 
 
 def show_experts(block: nn.Module) -> None:
-    """Every fused set of experts below a module gets its experts as children `0`, `1`, ..., and runs through them.
-
-    The pass is transformers' own eager one: per expert the tokens that chose it, their sum in the wider of the dtypes
-    of the hidden states and of the router's weights. With gate and up multiplied apart. Nothing the second time.
-    """
+    """Every fused set of experts below a module gets its experts as children `0`, `1`, ..., and runs through them: per
+    expert the tokens that chose it, their sum in the wider of the dtypes of the hidden states and of the router's
+    weights, as in transformers' own eager pass. Nothing the second time."""
     for module in list(block.modules()):
         if _is_fused(module) and not fused(module):
             for number in range(len(module.get_parameter("down_proj"))):

@@ -11,11 +11,8 @@ GATED = ("gate_proj", "up_proj", "down_proj")
 
 
 def gated_mlps(model: nn.Module) -> Iterator[tuple[nn.Linear, nn.Linear, nn.Linear]]:
-    """Gate, up and down of every module that is these three and an activation that maps 0 to 0, and nothing else.
-
-    A neuron down(act(gate(x)) * up(x)) is then nothing where its gate row or its up row is all zero, bias included.
-    With a norm in between, or with statistics over all neurons (Gemma 3n's sparsity), a dead neuron is not nothing.
-    """
+    """Gate, up and down of every module that is these three and an activation that maps 0 to 0, and nothing else: a
+    neuron down(act(gate(x)) * up(x)) is then nothing where its gate row or its up row is all zero, bias included."""
     for module in model.modules():
         gate, up, down = (getattr(module, name, None) for name in GATED)
         if not (type(gate) is nn.Linear and type(up) is nn.Linear and type(down) is nn.Linear):

@@ -45,10 +45,8 @@ def bytes_of_token(model: nn.Module) -> int:
 
 def sequences_in_memory(model: nn.Module, tokens: int, wanted: int) -> int:
     """How many sequences of so many tokens a batch may hold: `wanted`, fewer where their keys and values would take
-    more than `SHARE` of the host's free memory and more than `LITTLE` of all.
-
-    A system that runs out of the host's memory ends the process; a card's says so, and the batch is halved then.
-    """
+    more than `SHARE` of the host's free memory and more than `LITTLE` of all: a system without memory ends the
+    process."""
     device = next(model.parameters()).device
     needed = bytes_of_token(model) * tokens
     if has_own_memory(device) or needed * wanted <= LITTLE * host_bytes():

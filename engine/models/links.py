@@ -72,11 +72,8 @@ def neuron_links(model: nn.Module, rows: RowIndex) -> Found:
 
 
 def value_links(model: nn.Module, rows: RowIndex) -> Found:
-    """Rows of v_proj and columns of o_proj: attention mixes positions, never the dimensions of a head.
-
-    Query head h reads key-value head h // groups, so that each value row meets one column in every query head of
-    its group. Norms of queries and keys act before the softmax and do not matter here.
-    """
+    """Rows of v_proj and columns of o_proj: attention mixes positions, never the dimensions of a head. Query head h
+    reads key-value head h // groups, so that each value row meets one column in every query head of its group."""
     links, without = [], []
     groups = sublayers(rows, "attention")
     for parent, layers in groups.items():

@@ -162,11 +162,9 @@ def fetch_model(model_id: str, *, revision: str | None = None, transfer: Transfe
 def load_sketch(
     model_id: str, *, revision: str | None = None, dtype: str = "auto", device: str = "auto"
 ) -> LoadedModel:
-    """The model as far as configuration and tokenizer tell it, for checks before its weights are fetched.
-
-    Its parameters have shapes and no numbers (meta device), and its `weights_hash` is empty: nothing can be measured
-    with it, and nothing kept. Errors: those of `load_model` that need no weights.
-    """
+    """The model as far as configuration and tokenizer tell it, for checks before its weights are fetched: parameters on
+    the meta device, an empty `weights_hash`; nothing can be measured with it. Errors: those of `load_model` that need
+    no weights."""
     place = checked_device(device)
     precision = _dtype(dtype, place)
     checkpoint = find_checkpoint(model_id, revision, weights=False)

@@ -42,10 +42,8 @@ TOKENS = 12
 @dataclass(frozen=True)
 class Missing:
     """Relevance that the equations do not account for, each as a share of the largest sum of |t * dF/dt| in it.
-
-    at_input: of the first equation. in_attention: of those of the blocks, in the worst one. at_logits: of the last; 0
-    where the model has no such head. blocks: of how many the attention function was seen.
-    """
+    at_input: of the first equation. in_attention: of the blocks', in the worst one. at_logits: of the last; 0 without
+    such a head. blocks: of how many the attention function was seen."""
 
     at_input: float
     in_attention: float
@@ -90,11 +88,8 @@ def logits_before(model: nn.Module) -> Tensor:
 
 
 def try_out(model: nn.Module, modelings: tuple[ModuleType, ...], before: Tensor) -> None:
-    """Tries the rules that hold now on a short text. One forward pass, and one forward and backward pass.
-
-    Errors: InputError where the logits are not finite or not `before` to the bit, or more relevance is missing than
-    `allowed`.
-    """
+    """Tries the rules that hold now on a short text. Errors: InputError where the logits are not finite or not `before`
+    to the bit, or more relevance is missing than `allowed`."""
     refused = f"lrp has no rules for {type(model).__name__}: under those of its blocks' structure"
     text = short_text(model)
     others = "the selectors other than lrp, relp and consensus2 still work"

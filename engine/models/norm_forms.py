@@ -49,10 +49,8 @@ class NormForm:
 
 def norm_form(module: nn.Module) -> NormForm | float | None:
     """The module's form; where it has none, by how much its output differs from the nearest, as a share of its largest
-    entry. None for what cannot be an RMS norm: submodules, further parameters, no epsilon, another shape of output.
-
-    torch's own norms are none: their classes serve the whole process, and their sums are fused.
-    """
+    entry. None for what cannot be an RMS norm: submodules, further parameters, no epsilon, another shape of output; and
+    for torch's own norms, whose classes serve the whole process and whose sums are fused."""
     weight = getattr(module, "weight", None)
     parameters = dict(module.named_parameters(recurse=False))
     if type(module).__module__.startswith("torch.") or any(True for _ in module.children()):

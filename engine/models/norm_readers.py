@@ -34,11 +34,8 @@ class FoundNorms:
 
 @torch.no_grad()
 def norm_readers(loaded: LoadedModel) -> FoundNorms:
-    """RMS norms of the decoder blocks that Linears of the row index read, in the order of the pass.
-
-    A Linear reads a norm if its input lies in the very memory that the norm gave. Whether something else reads the
-    norm too cannot be seen here; the comparison of the logits sees it.
-    """
+    """RMS norms of the decoder blocks that Linears of the row index read (their input lies in the very memory that the
+    norm gave), in the order of the pass. Whether something else reads a norm too, the comparison of the logits sees."""
     model, rows = loaded.model, loaded.rows
     given: dict[str, tuple[Tensor, Tensor]] = {}  # norm -> input, output; kept, so that no memory is used twice
     readers: dict[str, list[str]] = {}

@@ -12,13 +12,10 @@ _FUSED = ("flash", "mem_efficient", "cudnn", "math")  # what scaled_dot_product_
 def numerics(model: Any, device: str) -> dict[str, Any]:
     """The attention that the model computes, and torch's flags as they are now, none of which this software sets.
 
-    attention: `sdpa` (fused, transformers' usual choice), `eager`, ... of the language model.
-    deterministic_algorithms: was torch told to use no other? Without it the fused attention's backward pass on a card
-    may add in another order each time, so that two runs differ in their last bits; on a CPU a test finds them equal.
-    float32_products: torch's word for how float32 matrices are multiplied there; `none` and `ieee` mean in float32.
-    large_products: `onednn` where cells and replies multiply large float32 ones so (`engine.models.products`).
-    On a card also which fused kernels it may choose from, and cuDNN's own two flags.
-    """
+    attention: `sdpa`, `eager`, ... of the language model. deterministic_algorithms: without it fused attention's
+    backward pass on a card may add in another order each time. float32_products: torch's word; `none` and `ieee` mean
+    in float32. large_products: `onednn` where large float32 ones are multiplied so (`engine.models.products`). On a
+    card also which fused kernels it may choose from, and cuDNN's own two flags."""
     kind = device.partition(":")[0]
     found: dict[str, Any] = {
         "attention": str(model.config.get_text_config()._attn_implementation),

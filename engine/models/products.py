@@ -1,10 +1,6 @@
-"""Matrix products of float32 Linears by oneDNN, where a processor makes torch's usual ones slow: AMD's.
-
-torch multiplies float32 matrices by MKL; oneDNN, which torch has as well, was faster on AMD's processors wherever a
-product is large (`tests/benchmarks/bench_products.py`). The sums are the same to within rounding, in another order. A
-model's Linears know both ways from `offer_faster_products` on; a pass takes the faster one inside `faster_products`, in
-its own thread, without gradients.
-"""
+"""Matrix products of float32 Linears by oneDNN, where a processor makes torch's usual ones (MKL's) slow: AMD's
+(`tests/benchmarks/bench_products.py`). The sums are the same to within rounding. A model's Linears know both ways from
+`offer_faster_products` on; a pass takes the faster one inside `faster_products`, in its own thread."""
 
 import platform
 import threading

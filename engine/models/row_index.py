@@ -44,12 +44,9 @@ class Layer:
 
 @dataclass(frozen=True)
 class RowIndex:
-    """All prunable rows of a model: block by block, then q, k, v, o, gate, up, down, then row.
-
-    Other projections follow in the order of their modules. Of routed experts come the gate rows of every expert, then
-    their up rows, then their down rows. Embeddings, the LM head, norms, routers, convolutions and a vision tower are
-    never in it.
-    """
+    """All prunable rows of a model: block by block, then q, k, v, o, gate, up, down, then row. Other projections follow
+    in the order of their modules; of routed experts the gate rows of every expert, then up, then down rows. Embeddings,
+    the LM head, norms, routers, convolutions and a vision tower are never in it."""
 
     layers: tuple[Layer, ...]
 

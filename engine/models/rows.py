@@ -18,17 +18,13 @@ MOST_ROWS = 2**31  # of a model; the largest of 2025 have some 3e8
 def row_index(model: nn.Module) -> RowIndex:
     """The row index of a decoder-only Hugging Face model whose blocks hold their weights in `nn.Linear`s.
 
-    Works from module names and shapes alone, so a model on the meta device will do. A Linear is
-    `attention` if its path inside the block says so (self_attn, attention, attn, …) and `mlp` otherwise.
-    Where two Linears of a block share a name (experts), the projection is their path inside the block.
-
-    Fused experts and GPT-2's Conv1D are shown as Linears first (`experts`, `transposed`): the model computes the same,
-    its own tensors stay where they are, and from then on `model.get_submodule(layer.name)` is such a Linear. What
+    Works from module names and shapes alone. A Linear is `attention` if its path inside the block says so (self_attn,
+    attn, …) and `mlp` otherwise. Where two Linears of a block share a name (experts), the projection is their path
+    inside the block. Fused experts and GPT-2's Conv1D are shown as Linears first (`experts`, `transposed`). What
     `left_alone` names has no rows.
 
     Errors: an encoder-decoder, no list of blocks, a weight matrix that is none of these, quantized weights, two Linears
-    that share a weight (Zamba2's blocks), whose rows would count twice.
-    """
+    that share a weight (Zamba2's blocks), whose rows would count twice."""
     prefix, blocks = _blocks(model)
     for block in blocks:
         show_experts(block)

@@ -1,8 +1,4 @@
-"""Is a checkpoint what it says it is, and can it compute? Found and said before any number is made of it.
-
-Stored numbers of a kind that would silently become others, weights that are NaN or infinite, a vocabulary that the
-embeddings do not have, a configuration under which the first pass fails or gives NaN.
-"""
+"""Is a checkpoint what it says it is, and can it compute? Found and said before any number is made of it."""
 
 import math
 from collections.abc import Mapping
@@ -27,11 +23,8 @@ _TIMES = 4  # as many parameters as are stored: tied and repeated ones explain l
 
 def check_stored(checkpoint: Checkpoint, skeleton: nn.Module) -> None:
     """`InputError` where weights are stored as whole numbers or in eight bits, which would load as if they were the
-    numbers that were meant, and where the configuration asks for many times what is stored, before room is made for it.
-
-    Also where shards contradict each other (`_check_shards`). Reads the files' headers only, and tensors that stand in
-    two. A file that cannot be read is left to the loading, which says so. Of a GGUF file: `stored_names`.
-    """
+    numbers that were meant, where the configuration asks for many times what is stored, and where shards contradict
+    each other. Reads the files' headers, and tensors that stand in two. Of a GGUF file: `stored_names`."""
     if checkpoint.gguf is not None:
         stored_names(read_header(checkpoint.gguf, checkpoint.id), skeleton, checkpoint.id)
         return

@@ -33,11 +33,8 @@ def probed(checkpoint: Checkpoint) -> untrusted.Encoded | None:
 
 
 def check_class(tokenizer: Any, wanted: untrusted.Encoded | None, model_id: str) -> None:
-    """`InputError` where the class that transformers chose cuts a text otherwise than tokenizer.json does.
-
-    Such a class rebuilds normalizer, pre-tokenizer and decoder by its own rules. A blank at the beginning of a text is
-    left to it: `add_prefix_space` and `legacy` are settings of the configuration.
-    """
+    """`InputError` where the class that transformers chose, which rebuilds normalizer, pre-tokenizer and decoder by its
+    own rules, cuts a text otherwise than tokenizer.json does; but for a blank at its beginning, which is a setting."""
     if wanted is None or not getattr(tokenizer, "is_fast", False):
         return
     ids = list(tokenizer(PROBE, add_special_tokens=False, verbose=False)["input_ids"])
@@ -65,12 +62,8 @@ def _differ(ids: list[int], others: list[int]) -> bool:
 
 
 def check_vocabulary(tokenizer: Any, embeddings: Any, model_id: str) -> None:
-    """`InputError` where the tokenizer gives ids that the embeddings do not have.
-
-    Some checkpoints name special tokens of other modalities, or a pad, beyond their language model's rows. Those may
-    stand there, since no text gives them: not the tokens of the vocabulary or added ones that are words, nor the
-    special ones that begin or end a text or that the chat template mentions.
-    """
+    """`InputError` where the tokenizer gives ids that the embeddings do not have: not for special tokens that no text
+    gives, of other modalities or a pad, but for those that begin or end a text or that the chat template mentions."""
     rows = int(embeddings.weight.shape[0])
     vocabulary: dict[str, int] = tokenizer.get_vocab()
     beyond = {token: number for token, number in vocabulary.items() if number >= rows}

@@ -6,11 +6,8 @@ from engine.models.forwards import set_forward
 
 
 class TransposedLinear(nn.Linear):
-    """transformers' `Conv1D` with a Linear's names. Stored, saved and moved as before: weight [d_in, d_out].
-
-    weight [d_out, d_in] is a view of it, so that zeroing a row zeroes a column of what is stored. The forward pass is
-    that of a Linear with this weight, the same product as before.
-    """
+    """transformers' `Conv1D` with a Linear's names. Stored, saved and moved as before: weight [d_in, d_out]. weight
+    [d_out, d_in] is a view of it, so that zeroing a row zeroes a column of what is stored."""
 
     @property
     def weight(self) -> Tensor:  # type: ignore[override]

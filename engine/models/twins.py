@@ -26,11 +26,8 @@ def twin(
     replacement: Replacement = lambda *_: None,
     largest: int = LARGEST,
 ) -> nn.Module:
-    """The twin in eval mode, parameters in `dtype`.
-
-    replacement: of a submodule and its path what stands for it, None for its own twin.
-    largest: entries of a parameter that gets numbers; what reads a larger one does not run.
-    """
+    """The twin in eval mode, parameters in `dtype`. replacement: of a submodule and its path what stands for it, None
+    for its own twin. largest: entries of a parameter that gets numbers; what reads a larger one does not run."""
     known: dict[int, Any] = {}
 
     def copied(original: nn.Module, path: str) -> nn.Module:

@@ -34,13 +34,11 @@ ROW, NEURON, HEAD, EXPERT = "row", "neuron", "head", "expert"
 
 @dataclass(frozen=True)
 class Units:
-    """The units of one kind, U of them.
+    """The units of one kind, U of them. rows [U, rows per unit] row ids, layer [U] index into `RowIndex.layers` of the
+    first row's Linear, norm [U] float64: Euclidean norm of what belongs to the unit; a sample is spread over it.
 
-    rows [U, rows per unit] row ids, layer [U] index into `RowIndex.layers` of the first row's Linear, norm [U] float64:
-    Euclidean norm of what belongs to the unit, the product of several. A sample is spread over it; it scores nothing.
     columns [U, columns per unit] column ids (`engine.models.columns`) where an edit of the unit acts; None: at `rows`.
-    weights [rows per unit] float64: what each of the rows counts in the unit's score; None: 1 each.
-    """
+    weights [rows per unit] float64: what each of the rows counts in the unit's score; None: 1 each."""
 
     kind: str
     rows: npt.NDArray[np.int64]
@@ -90,13 +88,9 @@ def rows_alone(loaded: LoadedModel) -> Units:
 
 @torch.no_grad()
 def neurons(loaded: LoadedModel) -> Units:
-    """Every neuron of a gated MLP (`gated_mlps`) or of a routed expert that is one (`gated_experts`).
-
-    Row i of gate_proj, row i of up_proj and input i of down_proj.
-
-    Zeroing either of the rows makes act(gate) * up zero, the input i of down_proj; so one gate row, its up row and the
-    neuron have one effect. Empty where the model has no gated MLP. norm: of gate row, up row and down column.
-    """
+    """Every neuron of a gated MLP (`gated_mlps`) or of a routed expert that is one (`gated_experts`): row i of
+    gate_proj, row i of up_proj and input i of down_proj. Zeroing either of the rows makes act(gate) * up zero. Empty
+    where the model has no gated MLP. norm: of gate row, up row and down column."""
     of_module = {id(loaded.model.get_submodule(layer.name)): layer for layer in loaded.rows.layers}
     inputs = _inputs(loaded)
     rows, layer, norm, columns = [], [], [], []
@@ -115,11 +109,9 @@ def neurons(loaded: LoadedModel) -> Units:
 
 @torch.no_grad()
 def heads(loaded: LoadedModel) -> Units:
-    """Every head of an attention whose heads are slices of its last Linear's input (`attentions`).
-
-    rows: of q_proj, then of k_proj and v_proj, with weights 1 and 1 / (heads that share them). Empty where no attention
-    is such. norm: of the rows of q_proj and of the columns of the last Linear.
-    """
+    """Every head of an attention whose heads are slices of its last Linear's input (`attentions`); empty where none is
+    such. rows: of q_proj, then of k_proj and v_proj, with weights 1 and 1 / (heads that share them). norm: of the rows
+    of q_proj and of the columns of the last Linear."""
     inputs = _inputs(loaded)
     rows, layer, norm, columns, groups = [], [], [], [], []
     for one in attentions(loaded.model, loaded.rows).attentions:
@@ -144,11 +136,8 @@ def heads(loaded: LoadedModel) -> Units:
 
 @torch.no_grad()
 def experts(loaded: LoadedModel) -> Units:
-    """Every routed expert: the rows of its projections, in the order of the row index. Experts that all tokens go
-    through are none.
-
-    norm: of all its weights. Empty where no tensor holds routed experts, or they have different sizes.
-    """
+    """Every routed expert: the rows of its projections, in the order of the row index. norm: of all its weights. Empty
+    where no tensor holds routed experts, or they have different sizes."""
     groups: dict[str, list[Layer]] = {}
     for layer in loaded.rows.layers:
         if routed(loaded.model.get_submodule(layer.name)):
