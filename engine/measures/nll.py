@@ -58,8 +58,10 @@ class NegativeLogLikelihood:
 
 @register_measure("nll", title="Negative log-likelihood", unit="nats per token")
 class Nll(TokenMeasure[NegativeLogLikelihood]):
-    """Nats per predicted token; perplexity is derived from it. The paper, section 3.4. The first token of a window is
-    not predicted, with a BOS before it either, so a window of 512 counts 511 tokens."""
+    """Nats per predicted token; perplexity is derived from it.
+
+    The paper, section 3.4. The first token of a window is not predicted, with a BOS before it either, so a window of
+    512 counts 511 tokens."""
 
     kind: ClassVar[str] = "nll"
     called: ClassVar[str] = "perplexity"

@@ -24,11 +24,9 @@ def canonical(spec: Mapping[str, Any]) -> str:
 
 
 def cache_key(kind: str, spec: Mapping[str, Any]) -> str:
-    """Key of a cached result: a hash over everything that can change the number.
-
-    `spec` holds the model's weights hash and dtype, the tokens' hash, the selector or the mask; added
-    here are the schema version and the versions of the libraries that do the arithmetic.
-    """
+    """Key of a cached result: a hash over everything that can change the number: `spec` (the model's weights hash and
+    dtype, the tokens' hash, the selector or the mask), schema version, and versions of the libraries that do the
+    arithmetic."""
     libraries = {name: installed_version(name) or _ABSENT.get(name) for name in _NUMERIC}
     whole = {"kind": kind, "schema": SCHEMA_VERSION, "libraries": libraries, "spec": spec}
     return hashlib.sha256(canonical(whole).encode()).hexdigest()

@@ -24,9 +24,8 @@ def sweep(path: Path) -> list[Path]:
     """Remove what processes that are no more left of `path` beside it; returns what went.
 
     A file or folder of such a name (or `.NAME.PID.part`, as earlier versions wrote) goes where no process PID is on
-    this machine; one of another machine, whose processes cannot be seen from here, where nobody touched it for a day.
-    Links are removed, not followed. What cannot be removed stays, without a word: it is in nobody's way.
-    """
+    this machine; one of another machine where nobody touched it for a day. Links are removed, not followed. What cannot
+    be removed stays."""
     gone = []
     try:
         beside = [entry for entry in os.scandir(path.parent) if entry.name.startswith(f".{path.name}.")]

@@ -23,10 +23,7 @@ _RUN = "numerics"  # of a model's fingerprint: how this run computed with it
 
 def read_manifest(folder: Path) -> Json:
     """The manifest of a results folder, read-only; an `InputError` where it is absent, broken or from a newer version.
-
-    What entries share stands in each of them, as if it had been written there. One text is parsed and checked once,
-    however often it is read: the bytes decide, since a file's times and size can stay as they were when it is replaced.
-    """
+    What entries share stands in each of them. One text is parsed and checked once, however often it is read."""
     path = folder / MANIFEST
     if path.exists() and not path.is_file():  # reading from a pipe would wait for ever
         raise InputError(f"{path} cannot be read (it is no file); remove it and run the command again")
@@ -107,11 +104,9 @@ def write_manifest(folder: Path, manifest: Json) -> None:
 
 
 def add_to_manifest(folder: Path, model: Json, filename: str, spec: Json, wall_time_s: float) -> Json:
-    """Record `filename`, just written into `folder`, in the folder's manifest; returns the file's entry.
-
-    A folder holds the results of one model: another model's weights or dtype are an `InputError`. What of the model may
-    differ from run to run (`numerics`) stands in the file's entry.
-    """
+    """Record `filename`, just written into `folder`, in the folder's manifest; returns the file's entry. A folder holds
+    the results of one model: another model's weights or dtype are an `InputError`. What of the model may differ from
+    run to run (`numerics`) stands in the file's entry."""
     manifest = read_manifest(folder) if (folder / MANIFEST).exists() else {"files": {}}
     check_same_model(folder, manifest, model)
     entry = {

@@ -8,12 +8,8 @@ from engine.records.hashing import Json
 
 
 def shortfalls(spec: Any) -> list[str]:
-    """One sentence for every short text that is recorded anywhere in a spec, each once, and for every domain whose name
-    its pairs spell in several ways.
-
-    A record (`Windows.record`, `Draws.record`) is short where `samples` is below `samples_requested`, or `draws` below
-    `draws_requested`.
-    """
+    """One sentence for every short text that is recorded anywhere in a spec (`samples` below `samples_requested`, or
+    `draws` below `draws_requested`), each once, and for every domain whose name its pairs spell in several ways."""
     spelled = spec.get("domain_spellings", {}) if isinstance(spec, dict) else {}
     return [
         *dict.fromkeys(_sentence(record) for record in _short_records(spec)),

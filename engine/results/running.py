@@ -1,9 +1,5 @@
-"""The runs that are under way on a store: each holds a lock of the system, beside which stands what it is.
-
-A lock ends with its process, however that ends, on every system: it says who is alive, and no number of a process that
-was given to another one can. The record beside it (process, its start, command, machine) is for people, and for
-stopping it.
-"""
+"""The runs that are under way on a store: each holds a lock of the system, which ends with its process, beside which
+stands what it is (process, its start, command, machine), for people and for stopping it."""
 
 import hashlib
 import json

@@ -1,8 +1,6 @@
-"""What a planned run will take, before any weight is fetched: passes, tokens, FLOPs, memory, and time on this device.
-
-Memory and FLOPs are counted on the model's shapes (`engine.models.dry_passes`), pass by pass, with the functions and
-the batch sizes that the run itself uses.
-"""
+"""What a planned run will take, before any weight is fetched: passes, tokens, FLOPs, memory, and time on this device,
+counted on the model's shapes (`engine.models.dry_passes`) with the functions and batch sizes that the run itself
+uses."""
 
 import math
 import time
@@ -115,13 +113,10 @@ def estimate(
     """The work of these stages: scores of the plan's selectors, every cell of its sweep, the replies under one edit.
 
     sketch: the model without its weights (`load_sketch`), which is used up. batch: sequences per pass, None for what
-    the run would choose. cells: measures, each with how many edits it is taken under, in the place of the sweep's. What
-    a measure costs is its own to say (`Stored.passes`); one that does not is named and not counted. Scores and cells
-    that the store knows already are not left out, and what is skipped of dead neurons is not subtracted from FLOPs.
-    Memory is traced pass by pass; that of ig's path is one plain pass's and what `engine.selectors.gradients` says that
-    it keeps.
-    Errors: InputError where the model cannot be traced by its shapes.
-    """
+    the run would choose. cells: measures, each with how many edits it is taken under, in the place of the sweep's; one
+    that does not say its cost (`Stored.passes`) is named and not counted. What the store knows already is not left out,
+    and what is skipped of dead neurons is not subtracted from FLOPs. Errors: InputError where the model cannot be
+    traced by its shapes."""
     tracer = _Tracer(sketch, plan, refusal, batch)
     swept = tracer.sweep if cells is None else lambda: tracer.measured(cells)
     makers = {SCORE: tracer.scores, SWEEP: swept, REPLIES: tracer.replies}

@@ -193,12 +193,9 @@ def check_plan(plan: Any) -> None:
 
 @dataclass(frozen=True)
 class Names:
-    """Reader of `a,b`, each the name of something that there is. single: of one name.
-
-    or_else: in words, what may stand there that has no name (a path); then whoever opens it checks it.
-    available: asked each time, so that what a plug-in registers counts; it must not import torch. none: what one types
-    for none of them.
-    """
+    """Reader of `a,b`, each the name of something that there is. single: of one name. or_else: in words, what may stand
+    there that has no name (a path). available: asked each time, so that what a plug-in registers counts; it must not
+    import torch. none: what one types for none of them."""
 
     kind: str
     available: Callable[[], Sequence[str]]

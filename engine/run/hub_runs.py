@@ -68,12 +68,9 @@ def places_named(folder: Path) -> list[str]:
 
 
 def push(folder: Path, repo_id: str, *, public: bool = False) -> Pushed:
-    """Upload a run as the data set USER/NAME, which is made where there is none, for others only with `public`.
-
-    A data set that is there is written over only if a push of the same model made it; what it held of an earlier run
-    and this one has not is removed from it.
-    Errors: InputError, also for what the hub refuses.
-    """
+    """Upload a run as the data set USER/NAME, which is made where there is none, for others only with `public`. One
+    that is there is written over only if a push of the same model made it; what this run has not is removed from it.
+    Errors: InputError, also for what the hub refuses."""
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 
     check_name(repo_id)

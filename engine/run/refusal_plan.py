@@ -246,12 +246,9 @@ class RefusalPlan(
 
 
 def demo_plan() -> RefusalPlan:
-    """For the shipped model: its own text and prompts, short replies, and a grid that fits its small circuit.
-
-    16 cells (4 for random), k doubled from one to the next, from few refused base prompts to many under lrp's edits.
-    The grid is not widened, its edges are flagged only. Its perplexity is below 2: the cap is 1.5 times the unedited
-    model's. Its replies have at most about 55 tokens. Vectors as long as those of large models break it.
-    """
+    """For the shipped model: its own text and prompts, short replies (its own have at most about 55 tokens), and a grid
+    of 16 cells (4 for random) that fits its small circuit and is not widened. Its perplexity is below 2: the cap is 1.5
+    times the unedited model's. Vectors as long as those of large models break it."""
     return RefusalPlan(
         scoring=ScorePlan(corpus=SHIPPED),
         eval_corpus=SHIPPED,

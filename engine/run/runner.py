@@ -124,10 +124,7 @@ class Runner(Protocol):
 
 class LocalRunner:
     """One edit after another in the weights, or several as rows of one batch, as each measure's own rule says.
-
-    announce: called with the count of what is known and what is to compute before the first cell is computed.
-    An interrupt costs the cells under way; all others are in the store.
-    """
+    announce: called with the count of what is known and what is to compute. An interrupt costs the cells under way."""
 
     whole = True
 

@@ -139,14 +139,10 @@ def score_at_sizes(
     kept: KeptSums | None = None,
 ) -> dict[int, dict[str, Tensor]]:
     """Scores of these selectors from the first n windows of `tokens` for each size, from the store where they are
-    known; the rest as `plan` says.
+    known; the rest as `plan` says. returns {size: {selector: [N]}}, ascending sizes
 
-    One pass serves all sizes, and `score_tokens` of the whole of `tokens`, whose scores are kept with them: neither
-    reads a window that the other has read before it. Each selector is kept as soon as it is done, so that an
-    interrupted run goes on where it stopped.
-
-    returns {size: {selector: [N]}}, ascending sizes
-    """
+    One pass serves all sizes, and `score_tokens` of the whole of `tokens`: neither reads a window that the other has
+    read. Each selector is kept as soon as it is done."""
     whole = len(tokens.input_ids)
     keys = {
         (size, name): _size_key(loaded, plan, name, tokens, size)

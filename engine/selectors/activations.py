@@ -39,16 +39,13 @@ class ActivationStatistics:
 def window_statistics(
     loaded: LoadedModel, input_ids: Tensor, skip_first: int = 0, ends: Sequence[int] | None = None
 ) -> Tensor:
-    """Sums over a batch of windows, in one flat vector so that batches add up.
+    """Sums over a batch of windows, in one flat vector so that batches add up. input_ids [B, T]; skip_first: positions
+    at the start of each window that are not counted; ends: the sums over the first so many windows of the batch, a
+    vector for each, None for all B.
 
-    input_ids [B, T]; skip_first: positions at the start of each window that are not counted; ends: the sums over the
-    first so many windows of the batch, a vector for each, None for all B.
-    Accumulated in float32 within the batch and in float64 across batches; squares of h about the batch's mean, which is
-    added in float64, so that a variance far below the mean survives.
-
-    returns [ends, sum of d_in + 3 N + 2 layers] float64 on the CPU: sums of squares of the inputs of every
-    layer, then sums of abs(h_i), of h_i and of h_i^2, then tokens and predicting tokens that each layer sees
-    """
+    Accumulated in float32 within the batch and in float64 across batches; squares of h about the batch's mean. returns
+    [ends, sum of d_in + 3 N + 2 layers] float64 on the CPU: sums of squares of the inputs of every layer, then sums of
+    abs(h_i), of h_i and of h_i^2, then tokens and predicting tokens that each layer sees"""
     model, rows = loaded.model, loaded.rows
     found = WindowSums(loaded, ends or (len(input_ids),), skip_first)
     positions = (input_ids.shape[0], input_ids.shape[1])

@@ -90,14 +90,11 @@ def token_embeddings(model: nn.Module) -> nn.Embedding:
 
 
 def objective_gradient(logits: Tensor, input_ids: Tensor, objective: Objective) -> Tensor:
-    """dF/dlogits for F summed over all predicted tokens of all windows.
+    """dF/dlogits for F summed over all predicted tokens of all windows. loss: F = sum of -log softmax(logits)[next
+    token], gradient softmax - onehot. logit: F = sum of logits[next token], gradient onehot.
 
-    loss: F = sum of -log softmax(logits)[next token], gradient softmax - onehot.
-    logit: F = sum of logits[next token], gradient onehot.
-    Written out window by window: no float32 copy of a whole batch's logits is ever made.
-
-    logits [B, T, V], input_ids [B, T]; returns [B, T, V] in the logits' dtype, zero at the last position
-    """
+    logits [B, T, V], input_ids [B, T]; returns [B, T, V] in the logits' dtype, zero at the last position; window by
+    window"""
     targets = input_ids.to(logits.device)[:, 1:, None]
     with torch.no_grad():
         gradient = torch.zeros_like(logits)
@@ -129,12 +126,9 @@ def windows_in_budget(kind: str, n_rows: int, vocabulary: int, tokens: int) -> i
 def in_batches(
     work: Callable[[slice], Tensor], total: int, batch_size: int, first: int = 0
 ) -> Iterator[tuple[slice, Tensor]]:
-    """`work` over `total` items in batches; a batch that does not fit in memory is tried again at half the size.
-
-    `work` has to be without effect when it fails. first: number of the first item in what the items were taken from;
-    batches end at multiples of their size there, so that two takings have the batches alike that lie in both.
-    Errors: InputError where a single item does not fit.
-    """
+    """`work` over `total` items in batches; a batch that does not fit in memory is tried again at half the size. `work`
+    has to be without effect when it fails. first: number of the first item in what the items were taken from; batches
+    end at multiples of their size there. Errors: InputError where a single item does not fit."""
     done = 0
     while done < total:
         part = slice(done, min(done + batch_size - (first + done) % batch_size, total))

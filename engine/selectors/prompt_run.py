@@ -29,12 +29,9 @@ class Side(NamedTuple):
 
 
 class PromptRun:
-    """The risk and the base prompts of one domain, for selectors that say how they contrast them.
-
-    margin: logits at the last prompt position [batch, vocabulary] -> m(x) [batch], differentiable: high where the
-    reply leans towards refusing. seed: for a selector that draws. means: shared by the runs of several domains, so
-    that no pass runs twice over prompts that they share.
-    """
+    """The risk and the base prompts of one domain, for selectors that say how they contrast them. margin: logits at the
+    last prompt position [batch, vocabulary] -> m(x) [batch], differentiable. seed: for a selector that draws. means:
+    shared by the runs of several domains, so that no pass runs twice."""
 
     def __init__(
         self,

@@ -109,12 +109,9 @@ def check_model(loaded: LoadedModel, selector: str) -> None:
 
 
 class ScoringRun:
-    """What a selector may ask for. Every pass runs when first asked for and once only.
-
-    asked: what the selectors of the run will ask of relevances, so that a pass sums it all when it runs.
-    skip_first: positions at the start of each sequence of `input_ids` that every mean over tokens leaves out: what
-    stands before a window, and as many of its own as the run was told.
-    """
+    """What a selector may ask for. Every pass runs when first asked for and once only. asked: what the selectors of the
+    run will ask of relevances. skip_first: positions at the start of each sequence of `input_ids` that every mean over
+    tokens leaves out: what stands before a window, and as many of its own as the run was told."""
 
     def __init__(
         self,
@@ -202,11 +199,9 @@ class ScoringRun:
         return self._activations
 
     def mean_abs_relevance(self, method: Method) -> Tensor:
-        """E abs(R_i) over all predicted tokens of all windows, absolute value per token first. [N] float64.
-
-        A window of T tokens counts T - 1 positions: the last one predicts nothing, and its relevance is zero. The first
-        `skip_first` are left out. A routed expert's rows have the mean over those that it sees; where it sees none, 0.
-        """
+        """E abs(R_i) over all predicted tokens of all windows, absolute value per token first. [N] float64. A window of
+        T tokens counts T - 1 positions, without the first `skip_first`; a routed expert's rows those that it sees
+        (none: 0)."""
         return self.mean_relevance(method, "abs")
 
     def mean_relevance(self, method: Method, statistic: Statistic) -> Tensor:

@@ -46,15 +46,13 @@ class Measured(NamedTuple):
 class Controls(Study[AuditInputs]):
     """`controls`, one line per mask, and `control_differences`, every control against consensus2.
 
-    Both removal orders at the plan's control rates. `size_matched_to` names the control whose number of rows
-    a reference copies. A difference is the control's NLL minus consensus2's, paired over evaluation
-    windows. `reference_rows` says how many rows consensus2 removed: as many as the control, and for
-    intersection and vetoes also as many as the rate says, which is how the paper compares them. z is
-    null where there is no standard error; saturated where both are destroyed. `engine.studies.audit.control_answers`
-    puts it in words.
+    Both removal orders at the plan's control rates. `size_matched_to` names the control whose number of rows a
+    reference copies. A difference is the control's NLL minus consensus2's, paired over evaluation windows.
+    `reference_rows`: rows that consensus2 removed: as many as the control, and for intersection and vetoes also as many
+    as the rate says, as the paper compares them. z is null without a standard error; saturated where both are
+    destroyed.
 
-    Errors: InputError where the audit lacks the scores of lrp, ig, consensus2 or random.
-    """
+    Errors: InputError where the audit lacks the scores of lrp, ig, consensus2 or random."""
 
     @classmethod
     def check(cls, audit: AuditInputs) -> None:

@@ -53,17 +53,14 @@ class Domain(Study[AuditInputs]):
     """`domain`: every data-dependent selector calibrated on the plan's corpus (a) and on its domain corpus (b).
 
     Spearman of the scores over all rows (null for constant ones), Jaccard of the LeRF masks, and their NLL on the
-    plan's evaluation text, so that the two masks are compared on the same windows (the paper, appendix D, does so
-    too); saturated: both destroy the model (`engine.stats.saturation`). `domain_evaluation` has the same masks on
-    the evaluation text of both corpora; without the second where that has no evaluation text that can be read.
-    dense_nll: the unmasked model on the same text. A seeded selector counts by its first seed.
+    plan's evaluation text (the paper, appendix D); saturated: both destroy the model (`engine.stats.saturation`).
+    `domain_evaluation` has the same masks on the evaluation text of both corpora. dense_nll: the unmasked model on the
+    same text. A seeded selector counts by its first seed.
 
-    Two draws of one text do not give the same mask either. `domain_draws` has the overlap of disjoint draws within each
-    text and between the two, all of one size, and whether the text can be told apart from the draw
-    (`engine.stats.two_texts`); no line where the texts are too short or the plan wants no draws. Beyond the paper.
+    `domain_draws` has the overlap of disjoint draws within each text and between the two, all of one size, and whether
+    the text can be told apart from the draw (`engine.stats.two_texts`). Beyond the paper.
 
-    Errors: InputError where both corpora are the same or the second one's calibration text cannot be read.
-    """
+    Errors: InputError where both corpora are the same or the second one's calibration text cannot be read."""
 
     @classmethod
     def check(cls, audit: AuditInputs) -> None:
@@ -173,11 +170,9 @@ def _texts(audit: AuditInputs) -> list[Windows]:
 
 
 def text_draws(audit: AuditInputs) -> tuple[list[Windows], list[Windows]] | None:
-    """`domain_draws` disjoint draws of the plan's calibration text, and as many of the domain corpus.
-
-    Consecutive pieces from the start, as the plan's own calibration windows are the first of their text: each as many
-    windows as the plan calibrates on, or what the shorter text has for each. None where it has not one window.
-    """
+    """`domain_draws` disjoint, consecutive draws of the plan's calibration text, and as many of the domain corpus: each
+    as many windows as the plan calibrates on, or what the shorter text has for each. None where it has not one
+    window."""
     plan, scoring = audit.plan, audit.plan.scoring
     count = plan.domain_draws
     read = [
@@ -192,11 +187,9 @@ def text_draws(audit: AuditInputs) -> tuple[list[Windows], list[Windows]] | None
 
 
 def draw_lines(audit: AuditInputs, selectors: Sequence[str], names: tuple[str, str]) -> Iterator[Line]:
-    """Lines of `domain_draws`, a selector and a rate each. A seeded selector counts by its first seed.
-
-    All draws are scored by shared passes first; then they are read selector by selector from the store, so that no
-    more than one selector's scores of all draws are in memory.
-    """
+    """Lines of `domain_draws`, a selector and a rate each. A seeded selector counts by its first seed. All draws are
+    scored by shared passes first, then read selector by selector from the store: no more than one's scores are in
+    memory."""
     found = text_draws(audit) if selectors and audit.plan.domain_draws else None
     if found is None:
         return

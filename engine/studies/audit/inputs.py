@@ -111,11 +111,9 @@ class AuditInputs(StudyInputs):
 
     def ready(self, intervention: str) -> None:
         """Give an intervention the calibration text that it reads, once: to one that sets a window in the place of
-        another such as are as long as the evaluation's, to others the plan's calibration windows.
-
-        Errors: InputError, before anything is measured, where calibration has less text than one evaluation window, or
-        the Linears do not see one sequence apart from another.
-        """
+        another such as are as long as the evaluation's. Errors: InputError, before anything is measured, where
+        calibration has less text than one evaluation window, or the Linears do not see one sequence apart from
+        another."""
         info = intervention_info(intervention)  # of another draw the first one's, which makes both ready
         intervention, make = info.id, info.make
         if intervention in self._ready or not make.reads_text:

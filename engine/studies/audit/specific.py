@@ -50,16 +50,14 @@ class _Place(NamedTuple):
 class Specific(Study[AuditInputs]):
     """`layer_matched`, one line per control, and `specific`, one per selector and order.
 
-    A control removes as many rows of every layer (Linear) as the selector's mask, at random: it has the selector's
-    depths and knows nothing about rows (the paper, sections 3.2 and 5.3). Every selector of the plan but random, which
-    has no depths of its own; both orders, `matched_seeds` controls for every ranking. Compared at the largest of
-    `specific_rates` at which the mean NLL of these controls is not saturated (`engine.stats.saturation`), since
-    differences between destroyed models mean nothing; where there is none, the answer is `saturated` and the line is of
-    the smallest rate. The rate is searched by bisection with the first control of every ranking, then confirmed with
-    all of them, at it and at the next. With `specific_until` the controls there are doubled until the difference is
-    sure enough (`engine.stats.looks`), `specific_most` at most. Random masks are those of `baseline_seeds`. Numbers and
-    intervals: `engine.stats.layer_matched`; p values are adjusted by Holm over the selectors of an order.
-    """
+    A control removes as many rows of every layer (Linear) as the selector's mask, at random (the paper, sections 3.2
+    and 5.3). Every selector of the plan but random; both orders, `matched_seeds` controls for every ranking. Compared
+    at the largest of `specific_rates` at which the mean NLL of these controls is not saturated
+    (`engine.stats.saturation`); where there is none, the answer is `saturated` and the line is of the smallest rate.
+    The rate is searched by bisection with the first control of every ranking, then confirmed with all of them, at it
+    and at the next. With `specific_until` the controls there are doubled until the difference is sure enough
+    (`engine.stats.looks`), `specific_most` at most. Random masks are those of `baseline_seeds`. Numbers and intervals:
+    `engine.stats.layer_matched`; p values are adjusted by Holm over the selectors of an order."""
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         yield audit.dense
