@@ -21,7 +21,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from engine.models.experts import gated_experts, has_experts
 from engine.models.gated_mlps import gated_mlps
-from engine.models.heads import attentions
+from engine.models.links import attentions
 from engine.models.loading import LoadedModel
 from engine.models.rows import row_index
 from engine.models.skeletons import quiet

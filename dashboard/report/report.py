@@ -25,9 +25,8 @@ from dashboard.charts.task_titles import task_title
 from dashboard.state import results
 from engine.data.window_starts import start_in_words
 from engine.records.errors import InputError
-from engine.records.manifest import read_manifest
+from engine.records.manifest import read_manifest, shortfalls
 from engine.records.model_names import model_name, model_to_type
-from engine.records.shortfalls import shortfalls
 from engine.results.folders import read_table
 from engine.results.tables import command as command_of, with_domain_names
 from engine.stats.table_estimates import has_blocks, log_gaps

@@ -10,7 +10,7 @@ from engine.commands import common, options, outputs
 from engine.commands.listed import COMMANDS
 from engine.edits.masks import parse_rate
 from engine.records.errors import InputError
-from engine.records.shortfalls import shortfalls
+from engine.records.manifest import shortfalls
 from engine.results.store import Store
 from engine.run.audit_plan import AuditPlan, for_model
 from engine.run.score_plan import SHIPPED

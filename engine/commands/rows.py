@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
     common.print_table(title, ("sublayer", "projection", "layers", "rows", "share"), rows, texts=2)
     common.out.print(f"not rows, always kept: norms{', ' if others else ''}{others}")
     if experts:
-        from engine.selectors.seen import EXPERTS
+        from engine.selectors.passes import EXPERTS
 
         common.out.print(f"*: every expert; {EXPERTS}")
 

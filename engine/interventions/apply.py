@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
-from engine.edits.edit import Edit
-from engine.edits.steering import AnyEdit
+from engine.edits.edit import AnyEdit, Edit
 from engine.interventions.at_outputs import edited_outputs
 from engine.interventions.compaction import compacted
 from engine.interventions.in_weights import zeroed

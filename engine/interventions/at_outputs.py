@@ -16,9 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from engine.edits.edit import Edit
+from engine.edits.edit import AnyEdit, Edit, Steering
 from engine.edits.masks import checked_mask
-from engine.edits.steering import AnyEdit, Steering
 from engine.interventions.kinds import Intervention, intervention_of
 from engine.interventions.uninterrupted import Undone, uninterrupted
 from engine.models.columns import column_index

@@ -13,7 +13,7 @@ from engine.models.columns import column_index
 from engine.models.experts import routed
 from engine.models.loading import LoadedModel, input_device
 from engine.models.row_index import Layer
-from engine.selectors.seen import Seen
+from engine.selectors.passes import Seen
 
 TOKENS_AT_ONCE = 4096
 Place = tuple[str, str]  # path of a Linear, side

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engine.edits.steering import AnyEdit, Steering
+from engine.edits.edit import AnyEdit, Steering
 from engine.interventions.at_outputs import hooked
 from engine.interventions.uninterrupted import Undone, uninterrupted
 from engine.models.columns import column_index

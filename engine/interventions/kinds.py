@@ -32,8 +32,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
-from engine.edits.edit import ZERO
-from engine.edits.steering import AnyEdit, Steering
+from engine.edits.edit import ZERO, AnyEdit, Steering
 from engine.records.errors import InputError
 from engine.records.hashing import Json, source_hash
 from engine.records.registry import Registry, modules

@@ -12,8 +12,7 @@ from engine.models.loading import LoadedModel
 from engine.models.row_index import Layer
 from engine.records.errors import InputError
 from engine.records.hashing import Json
-from engine.selectors.passes import wide
-from engine.selectors.seen import Seen
+from engine.selectors.passes import Seen, wide
 
 
 @register_intervention("mean", title="Mean")

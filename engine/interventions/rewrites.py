@@ -19,7 +19,7 @@ from engine.interventions.rewrite_names import DECOYS, NEURONS, NORMS, NORMS_WHO
 from engine.interventions.uninterrupted import Undone
 from engine.models.links import Found, Link, neuron_links, value_links
 from engine.models.loading import LoadedModel
-from engine.models.norm_readers import NormReaders, norm_readers
+from engine.models.norms import NormReaders, norm_readers
 from engine.records.errors import InputError, memory_needed
 from engine.records.hashing import Json, cache_key
 

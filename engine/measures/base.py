@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from engine.data.corpora import Windows
-    from engine.edits.steering import AnyEdit
+    from engine.edits.edit import AnyEdit
     from engine.models.loading import LoadedModel
 
 R = TypeVar("R")

@@ -14,8 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from engine.edits.edit import UNEDITED
-from engine.edits.steering import AnyEdit, Vector
+from engine.edits.edit import UNEDITED, AnyEdit, Vector
 from engine.measures.base import Measure
 from engine.measures.states import BATCH_SIZE, block_states
 from engine.models.loading import LoadedModel

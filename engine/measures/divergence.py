@@ -12,8 +12,7 @@ from torch import Tensor
 
 from engine.data.prompts import pad_left, prompt_ids
 from engine.data.thinking import opened
-from engine.edits.edit import UNEDITED
-from engine.edits.steering import AnyEdit
+from engine.edits.edit import UNEDITED, AnyEdit
 from engine.interventions.at_outputs import Outputs, edited_outputs
 from engine.measures.base import Measure
 from engine.measures.predictions import kind_of, logit_budget, under_one_softmax

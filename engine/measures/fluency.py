@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from engine.data.prompts import Prompt, pad_left, prompt_ids
-from engine.edits.edit import UNEDITED
-from engine.edits.steering import AnyEdit
+from engine.edits.edit import UNEDITED, AnyEdit
 from engine.interventions.at_outputs import EDITS_AT_ONCE
 from engine.measures.base import Average, AverageMeasure, Passes, register_measure
 from engine.measures.generation import BATCH_SIZE, end_tokens, generate_under

@@ -17,8 +17,7 @@ from transformers import Cache, PreTrainedTokenizerBase
 from engine.data.chat_template import turn_ends
 from engine.data.prompts import Prompt, pad_left, prompt_ids
 from engine.data.thinking import kept_marks, opened
-from engine.edits.edit import UNEDITED
-from engine.edits.steering import AnyEdit
+from engine.edits.edit import UNEDITED, AnyEdit
 from engine.interventions.at_outputs import Outputs, edit_batches, edited_outputs, mixable
 from engine.measures.less_at_once import in_parts, saying_what_fits, take_fewer
 from engine.measures.predictions import vocabulary_of
@@ -50,19 +49,10 @@ class Reply:
 
 
 def generate_batch(
-    loaded: LoadedModel,
-    prompts: Sequence[Prompt],
-    max_new_tokens: int,
-    batch_size: int = BATCH_SIZE,
-    progress: Callable[[int, int], None] | None = None,
-    *,
-    system: str = "",
-    thinking: bool = False,
-    sampling: Sampling | None = None,
+    loaded: LoadedModel, prompts: Sequence[Prompt], max_new_tokens: int, batch_size: int = BATCH_SIZE, **how: Any
 ) -> list[Reply]:
     """Replies of the model as it is, in the order of the prompts. See `generate_under`."""
-    how: dict[str, Any] = {"system": system, "thinking": thinking, "sampling": sampling}
-    return generate_under(loaded, [UNEDITED], prompts, max_new_tokens, batch_size, progress, **how)[0]
+    return generate_under(loaded, [UNEDITED], prompts, max_new_tokens, batch_size, **how)[0]
 
 
 def generate_under(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from engine.edits.steering import AnyEdit
+from engine.edits.edit import AnyEdit
 from engine.measures.base import Measure
 from engine.measures.generation import end_tokens, further_ends
 from engine.measures.harness_tasks import HarnessTask, quiet_harness

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from engine.data.corpora import Windows
-from engine.edits.steering import AnyEdit
+from engine.edits.edit import AnyEdit
 from engine.measures.base import Measure
 from engine.measures.nll import token_nll
 from engine.measures.predictions import kind_of, logits_that_fit, vocabulary_of

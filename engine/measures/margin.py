@@ -13,7 +13,7 @@ from torch import Tensor
 
 from engine.data.onsets import ONSET_PHRASES, OnsetTokens, onset_tokens
 from engine.data.prompts import encode_prompts, pad_left, prompt_ids
-from engine.edits.steering import AnyEdit
+from engine.edits.edit import AnyEdit
 from engine.interventions.at_outputs import EDITS_AT_ONCE, edit_batches, edited_outputs
 from engine.measures.base import Average, AverageMeasure, Passes, register_measure
 from engine.models.loading import LoadedModel, input_device

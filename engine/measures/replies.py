@@ -6,8 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from engine.data.prompts import Prompt, prompt_ids, prompts_hash
 from engine.data.thinking import kept_marks, opened, thinks
-from engine.edits.edit import UNEDITED
-from engine.edits.steering import AnyEdit
+from engine.edits.edit import UNEDITED, AnyEdit
 from engine.interventions.at_outputs import sees_sequences
 from engine.measures.base import Measure, Passes
 from engine.measures.generation import further_ends, generate_under

@@ -5,7 +5,7 @@ from itertools import chain
 
 from engine.models.experts import gated_experts
 from engine.models.gated_mlps import gated_mlps
-from engine.models.heads import attentions
+from engine.models.links import attentions
 from engine.models.loading import LoadedModel
 from engine.models.row_index import Layer, RowIndex
 

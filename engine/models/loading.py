@@ -20,8 +20,7 @@ from engine.models.quantized import failed, unpacked, unpacking
 from engine.models.row_index import Layer, RowIndex
 from engine.models.rows import decoder, row_index
 from engine.models.skeletons import auto_class, configuration, first_line, quiet, shortened, skeleton
-from engine.models.sound import check_pass, check_stored, check_weights
-from engine.models.tokenizers import check_class, check_vocabulary, probed
+from engine.models.sound import check_class, check_pass, check_stored, check_vocabulary, check_weights, probed
 from engine.models.transfers import Transfer
 from engine.records.errors import InputError, is_out_of_memory, memory_needed, unknown
 from engine.records.model_names import model_name

@@ -2,7 +2,7 @@
 
 The rules are local. They fit a decoder that is put together of these parts in whatever way is linear:
 
-- norms that give an RMS norm's output to the bit (`norm_forms`);
+- norms that give an RMS norm's output to the bit (`norms`);
 - MLPs that give down_proj(act_fn(gate_proj(x)) * up_proj(x)) to the bit, since lxt's forward replaces theirs;
 - transformers' attention function, called once per block, that gives softmax(scaling * q k^T + mask) v;
 - Linears.
@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from engine.models.experts import routed
 from engine.models.forwards import wrapped_attention
 from engine.models.gated_mlps import GATED
-from engine.models.norm_forms import NormForm, difference, norm_form
+from engine.models.norms import NormForm, difference, norm_form
 from engine.models.rows import decoder, decoder_blocks
 from engine.models.skeletons import first_line, quiet
 from engine.models.twins import probing, settings, twin

@@ -25,7 +25,7 @@ from torch import Tensor
 from engine.models.columns import column_index
 from engine.models.experts import gated_experts, has_experts, routed
 from engine.models.gated_mlps import gated_mlps
-from engine.models.heads import attentions
+from engine.models.links import attentions
 from engine.models.loading import LoadedModel
 from engine.models.row_index import Layer, Side
 

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from engine.edits.edit import UNEDITED
-from engine.edits.steering import AnyEdit
+from engine.edits.edit import UNEDITED, AnyEdit
 from engine.interventions.apply import applied, goes_into_weights
 from engine.interventions.at_outputs import edited_outputs, sees_sequences
 from engine.interventions.compaction import VERSION as COMPACTION, compacts

@@ -29,7 +29,7 @@ from engine.selectors import compute_scores, formula, get_selector, own_scores, 
 from engine.selectors.base import titles_record
 from engine.selectors.kept_sums import KeptSums
 from engine.selectors.nested import nested_scores
-from engine.selectors.seen import EXPERTS
+from engine.selectors.passes import EXPERTS
 
 SCORES_FILE = "scores.safetensors"
 

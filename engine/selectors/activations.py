@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from engine.selectors.passes import embed, watching, wide
-from engine.selectors.seen import Seen, counted, rows_summed
+from engine.selectors.passes import Seen, counted, embed, rows_summed, watching, wide
 
 if TYPE_CHECKING:
     from engine.data.prompts import EncodedPrompts

@@ -19,8 +19,7 @@ from engine.models.attnlrp import attn_lrp, plain_gradients
 from engine.models.experts import routed
 from engine.models.row_index import RowIndex
 from engine.records.errors import InputError
-from engine.selectors.passes import OnLinear, embed, watching, wide
-from engine.selectors.seen import Seen
+from engine.selectors.passes import OnLinear, Seen, embed, watching, wide
 
 Method = Literal["grad_x_input", "gradient", "lrp", "relp", "ig", "ig_conductance"]
 IG_STEPS = 16

@@ -15,8 +15,7 @@ from engine.selectors.activations import WindowSums
 from engine.selectors.attribution import Method, relevances
 from engine.selectors.base import Objective
 from engine.selectors.gradients import METHODS
-from engine.selectors.passes import objective_gradient
-from engine.selectors.seen import Seen
+from engine.selectors.passes import Seen, objective_gradient
 
 if TYPE_CHECKING:
     from engine.models.loading import LoadedModel

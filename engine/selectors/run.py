@@ -27,9 +27,8 @@ from engine.selectors.base import (
 )
 from engine.selectors.checks import check_finite, real_tensor
 from engine.selectors.kept_sums import KeptSums
-from engine.selectors.passes import BatchSize, in_batches, windows_per_pass
+from engine.selectors.passes import BatchSize, counted, in_batches, windows_per_pass
 from engine.selectors.relevance_sums import Asked, Statistic, checked_asks, needs_plain, relevance_sums, same_pass
-from engine.selectors.seen import counted
 
 if TYPE_CHECKING:
     from engine.data.corpora import Windows

@@ -11,8 +11,7 @@ import torch
 from torch.nn import functional
 
 from engine.data.prompts import prompt_ids
-from engine.edits.edit import UNEDITED, edit_of
-from engine.edits.steering import Steering
+from engine.edits.edit import UNEDITED, Steering, edit_of
 from engine.interventions.apply import applied
 from engine.measures import predictions
 from engine.measures.condition import Similarities, principal_direction, similarity

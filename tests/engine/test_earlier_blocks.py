@@ -10,8 +10,7 @@ import pytest
 import torch
 from tiny_models import load_tiny
 
-from engine.edits.edit import UNEDITED, Edit, edit_of
-from engine.edits.steering import Steering
+from engine.edits.edit import UNEDITED, Edit, Steering, edit_of
 from engine.interventions import earlier_blocks as earlier_module
 from engine.interventions.apply import applied
 from engine.interventions.earlier_blocks import FromFirstEdited, first_edited_block, outputs_kept

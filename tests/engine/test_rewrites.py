@@ -22,7 +22,7 @@ from engine.measures.logit_bits import Bits, LogitBits
 from engine.measures.nll import negative_log_likelihood
 from engine.models.links import value_links
 from engine.models.loading import LoadedModel
-from engine.models.norm_readers import norm_readers
+from engine.models.norms import norm_readers
 from engine.models.rows import row_index
 from engine.records.errors import InputError
 

@@ -13,8 +13,7 @@ import torch
 
 from engine.data.corpora import Windows
 from engine.data.prompts import pad_left, prompt_ids
-from engine.edits.edit import UNEDITED, edit_of
-from engine.edits.steering import Steering
+from engine.edits.edit import UNEDITED, Steering, edit_of
 from engine.interventions.apply import applied
 from engine.interventions.at_outputs import edited_outputs
 from engine.measures.generation import generate_batch, generate_under

@@ -21,10 +21,9 @@ from engine.run.runner import Results
 from engine.selectors import get_selector
 from engine.selectors.own_scores import draws
 from engine.selectors.score_files import Scores
-from engine.stats.pair_means import over_draws
 from engine.stats.paired import defined
 from engine.stats.removal_order import ORDERS
-from engine.stats.similarity import average_ranks, jaccard, rank_correlations
+from engine.stats.similarity import average_ranks, jaccard, over_draws, rank_correlations
 from engine.studies.audit.inputs import AuditInputs, Point
 from engine.studies.base import AUDIT, Study, Tables, register_study
 

@@ -23,9 +23,8 @@ from engine.measures.predictions import vocabulary_of
 from engine.models.loading import LoadedModel
 from engine.records.errors import InputError
 from engine.records.hashing import Json
-from engine.records.manifest import read_manifest
+from engine.records.manifest import read_manifest, shortfalls
 from engine.records.progress import Progress
-from engine.records.shortfalls import shortfalls
 from engine.results.arrays import Arrays
 from engine.results.folders import read_table, table_names, write_tables
 from engine.results.store import Store

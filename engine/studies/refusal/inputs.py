@@ -18,10 +18,9 @@ from engine.data.prompts import Prompt, thinking_record
 from engine.data.thinking import template_marks
 from engine.data.window_starts import before_each, start_record
 from engine.edits.contrasts import INSTALLS_ONLY, Contrast, load_contrasts, refusal_mask
-from engine.edits.edit import UNEDITED, Edit, edit_of
+from engine.edits.edit import UNEDITED, AnyEdit, Edit, edit_of
 from engine.edits.mask_files import read_mask
 from engine.edits.masks import Mask
-from engine.edits.steering import AnyEdit
 from engine.judges.base import Judge, open_judges
 from engine.judges.measured_quality import MeasuredQuality, measured_quality, quality_from
 from engine.judges.refusals import Refusals, Refused, judge_record

@@ -9,8 +9,7 @@ import numpy as np
 
 from engine.data.corpora import Pair
 from engine.data.prompts import prompt_ids
-from engine.edits.edit import UNEDITED
-from engine.edits.steering import AnyEdit
+from engine.edits.edit import UNEDITED, AnyEdit
 from engine.measures.divergence import Divergence, Kl
 from engine.measures.nll import NegativeLogLikelihood
 from engine.run.cell import Cell
