@@ -63,8 +63,7 @@ def run(args: argparse.Namespace) -> None:
 def _of_modules(checkpoint: Checkpoint) -> tuple[RowIndex, str, bool]:
     """The row index, what is always kept, and whether there are experts."""
     from engine.models.experts import has_experts
-    from engine.models.left_alone import kept
-    from engine.models.rows import decoder_blocks, row_index
+    from engine.models.rows import decoder_blocks, kept, row_index
     from engine.models.skeletons import skeleton
 
     model = skeleton(checkpoint)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,6 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from engine.data.splits import CALIBRATION, HELDOUT, splits_of
 from engine.data.texts import Role, available_corpora, json_lines, reachable, read_text
 from engine.data.window_starts import WINDOW_STARTS, before_each, start_record
 from engine.records.domain_names import domain_ids, find_domain
@@ -273,3 +273,33 @@ def _boundary(text: str, start: int) -> int:
         end = text.find(" ", start, start + _LONG_DOCUMENT)
         return start if end == -1 else end
     return end
+
+
+CALIBRATION, HELDOUT = "calibration", "heldout"
+# In small letters and without blanks, `-` and `_`: `Held-Out` is understood too.
+_NAMES = {
+    "calibration": CALIBRATION,
+    "train": CALIBRATION,
+    "training": CALIBRATION,
+    "heldout": HELDOUT,
+    "test": HELDOUT,
+    "validation": HELDOUT,
+}
+
+
+def splits_of(source: str, names: Iterable[str]) -> dict[str, str]:
+    """Name of a split in a file -> `calibration` or `heldout` (validation and test). Errors: InputError for any other
+    name, with those that are there: its pairs would be left out silently."""
+    there = list(dict.fromkeys(names))
+    meant = {name: _NAMES.get(re.sub(r"[\s_-]+", "", name.lower())) for name in there}
+    for name, split in meant.items():
+        if split is None:
+            raise InputError(
+                f"{source}: unknown split {name!r}; it has {', '.join(map(repr, there))}, understood are "
+                f"{_said(CALIBRATION)} for calibration and {_said(HELDOUT)} for what is held out"
+            )
+    return {name: split for name, split in meant.items() if split is not None}
+
+
+def _said(split: str) -> str:
+    return ", ".join(name for name, meant in _NAMES.items() if meant == split)

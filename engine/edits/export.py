@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.edits.card import CardRecord, model_card
-from engine.edits.card_claims import file_hashes, stored_in
+from engine.edits.card import CardRecord, file_hashes, model_card, stored_in
 from engine.edits.edit import Edit
 from engine.edits.effect import Effect
 from engine.edits.masks import Mask, checked_mask

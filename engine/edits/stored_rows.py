@@ -13,8 +13,7 @@ import numpy.typing as npt
 from torch import nn
 
 from engine.models.checkpoints import Checkpoint
-from engine.models.experts import ExpertLinear, Slice
-from engine.models.transposed import TransposedLinear
+from engine.models.experts import ExpertLinear, Slice, TransposedLinear
 from engine.records import bounds
 from engine.records.errors import InputError
 

@@ -1,4 +1,5 @@
-"""Routed experts whose weights lie in fused tensors: each expert shown as Linears that the model runs through.
+"""Weights that are stored otherwise, shown as Linears that the model runs through: GPT-2's Conv1D, and routed experts
+whose weights lie in fused tensors.
 
 transformers keeps the experts of a block in two tensors, gate_up_proj [experts, 2 d_ff, d] and down_proj
 [experts, d, d_ff] (Mixtral, Qwen3-MoE, OLMoE, DeepSeek, ...); of some models the last two axes are swapped and the gate
@@ -161,3 +162,25 @@ def _said(module: Any, expert: Any, states: Tensor, tokens: Tensor) -> Tensor:
         inner = module._apply_gate(both)
     said = expert.down_proj(inner, tokens)
     return module.post_expert_norm(said) if getattr(module, "has_post_expert_norm", False) else said
+
+
+class TransposedLinear(nn.Linear):
+    """transformers' `Conv1D` with a Linear's names. Stored, saved and moved as before: weight [d_in, d_out]. weight
+    [d_out, d_in] is a view of it, so that zeroing a row zeroes a column of what is stored."""
+
+    @property
+    def weight(self) -> Tensor:  # type: ignore[override]
+        stored = self._parameters["weight"]
+        assert stored is not None
+        return stored.T
+
+
+def show_conv1d(block: nn.Module) -> None:
+    """Every Conv1D below a module becomes a `TransposedLinear`, in place; nothing the second time."""
+    from transformers.pytorch_utils import Conv1D
+
+    for module in block.modules():
+        if type(module) is Conv1D:
+            module.in_features, module.out_features = module.nx, module.nf
+            module.__class__ = TransposedLinear  # type: ignore[assignment]
+            set_forward(module, TransposedLinear.forward)

@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from engine.models.allocator import keep_freed_memory
 from engine.models.checkpoints import Checkpoint, find_checkpoint, quantization
 from engine.models.gguf_header import read_header
 from engine.models.gguf_weights import unpacked_weights
-from engine.models.memory import room_on
+from engine.models.memory import keep_freed_memory, room_on
 from engine.models.numerics import numerics
 from engine.models.products import offer_faster_products
 from engine.models.quantized import failed, unpacked, unpacking

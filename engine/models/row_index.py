@@ -27,7 +27,7 @@ PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "
 class Layer:
     """One `nn.Linear` of a decoder block; its rows are `start .. start + rows - 1` of the row index.
 
-    An expert and GPT-2's Conv1D are shown as such (`engine.models.experts`, `engine.models.transposed`).
+    An expert and GPT-2's Conv1D are shown as such (`engine.models.experts`, `engine.models.experts`).
 
     side `input`: of a column index (`engine.models.columns`), and the rows are the Linear's inputs, its columns.
     """

@@ -59,7 +59,7 @@ def estimate(value: float, parts: Iterable[Part | None], confidence: float = CON
     degrees = (sum v)^2 / sum (v^2 / degrees of v), Satterthwaite (1946). None among the parts: one of them is not
     known (a single block, say), and then nothing is said of the error. `InputError` without any part.
 
-    looks: of how many sizes of a growing sample, planned beforehand, this is one (`engine.stats.looks`): each has
+    looks: of how many sizes of a growing sample, planned beforehand, this is one (`layer_matched.looks`): each has
     confidence 1 - (1 - confidence) / looks, so that all hold together, whatever tells when to stop.
     """
     given = list(parts)

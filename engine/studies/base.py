@@ -213,7 +213,7 @@ BUILT_IN = {
     "verdict": f"{_AUDIT}.verdicts",
     "parts": f"{_AUDIT}.parts",
     "singles": f"{_AUDIT}.singles",
-    "joint": f"{_AUDIT}.joint",
+    "joint": f"{_AUDIT}.parts",
     "protocols": f"{_AUDIT}.protocols",
     "domain": f"{_AUDIT}.domain",
     "downstream": f"{_AUDIT}.downstream",

@@ -27,10 +27,9 @@ from engine.interventions.in_weights import SavedRows, zeroed
 from engine.measures.nll import negative_log_likelihood
 from engine.models.checkpoints import find_checkpoint
 from engine.models.experts import ExpertLinear
-from engine.models.left_alone import kept
 from engine.models.links import mlps, neuron_links
 from engine.models.loading import LoadedModel, load_model
-from engine.models.rows import decoder_blocks, row_index
+from engine.models.rows import decoder_blocks, kept, row_index
 from engine.models.units import neurons
 from engine.selectors.run import compute_scores
 

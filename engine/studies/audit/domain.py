@@ -22,9 +22,9 @@ from engine.selectors import get_selector
 from engine.stats.blocks import block_error
 from engine.stats.holm import LEVEL
 from engine.stats.paired import defined
+from engine.stats.permutation import compare_draws
 from engine.stats.similarity import average_ranks, jaccard, jaccards, rank_correlations, spearman
 from engine.stats.table_estimates import with_documents
-from engine.stats.two_texts import compare_draws
 from engine.stats.uncertainty import COLUMNS
 from engine.studies.audit.inputs import AuditInputs
 from engine.studies.base import AUDIT, Study, Tables, register_study
@@ -58,7 +58,7 @@ class Domain(Study[AuditInputs]):
     same text. A seeded selector counts by its first seed.
 
     `domain_draws` has the overlap of disjoint draws within each text and between the two, all of one size, and whether
-    the text can be told apart from the draw (`engine.stats.two_texts`). Beyond the paper.
+    the text can be told apart from the draw (`engine.stats.permutation`). Beyond the paper.
 
     Errors: InputError where both corpora are the same or the second one's calibration text cannot be read."""
 

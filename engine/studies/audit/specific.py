@@ -15,9 +15,8 @@ from engine.run.cell import Cell
 from engine.run.runner import Results
 from engine.selectors import compute_scores
 from engine.stats.blocks import block_difference
-from engine.stats.layer_matched import Against, against_controls
+from engine.stats.layer_matched import Against, against_controls, looks, sure_enough
 from engine.stats.limits import BASELINE
-from engine.stats.looks import looks, sure_enough
 from engine.stats.paired import paired_difference
 from engine.stats.removal_order import ORDERS
 from engine.stats.saturation import largest_unsaturated
@@ -56,7 +55,7 @@ class Specific(Study[AuditInputs]):
     (`engine.stats.saturation`); where there is none, the answer is `saturated` and the line is of the smallest rate.
     The rate is searched by bisection with the first control of every ranking, then confirmed with all of them, at it
     and at the next. With `specific_until` the controls there are doubled until the difference is sure enough
-    (`engine.stats.looks`), `specific_most` at most. Random masks are those of `baseline_seeds`. Numbers and intervals:
+    (`looks`), `specific_most` at most. Random masks are those of `baseline_seeds`. Numbers and intervals:
     `engine.stats.layer_matched`; p values are adjusted by Holm over the selectors of an order."""
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:

@@ -13,8 +13,7 @@ from engine.data.corpora import Pair
 from engine.data.onsets import OnsetPhrases, onset_tokens
 from engine.data.prompts import prompt_ids, prompts_hash
 from engine.edits.contrasts import checksum
-from engine.measures.condition import Similarities, principal_direction, similarity
-from engine.measures.states import BATCH_SIZE, block_states
+from engine.measures.condition import BATCH_SIZE, Similarities, block_states, principal_direction, similarity
 from engine.models.loading import LoadedModel
 from engine.records.hashing import cache_key
 from engine.results.store import Store
