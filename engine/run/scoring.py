@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -111,19 +112,8 @@ def score_tokens(
             store.save_arrays(keys[name], {"scores": values.numpy()}, {"selector": name})
 
     if missing:
-        scores |= compute_scores(
-            loaded,
-            missing,
-            tokens,
-            seeds=plan.seeds,
-            objective=plan.objective,
-            batch_size=plan.batch_size or "auto",
-            progress=progress,
-            known=scores,
-            finished=keep,
-            skip_first=plan.skip_first,
-            kept=kept,
-        )
+        how = _settings(plan) | {"progress": progress, "kept": kept}
+        scores |= compute_scores(loaded, missing, tokens, known=scores, finished=keep, **how)
     return {name: scores[name] for name in selectors}
 
 
@@ -160,20 +150,8 @@ def score_at_sizes(
             about = {"selector": name} if size == whole else {"selector": name, "size": str(size)}
             store.save_arrays(keys[size, name], {"scores": values.numpy()}, about)
 
-    found = nested_scores(
-        loaded,
-        selectors,
-        tokens,
-        list(known),
-        seeds=plan.seeds,
-        objective=plan.objective,
-        batch_size=plan.batch_size or "auto",
-        progress=progress,
-        known=known,
-        finished=keep,
-        skip_first=plan.skip_first,
-        kept=kept,
-    )
+    how = _settings(plan) | {"progress": progress, "kept": kept}
+    found = nested_scores(loaded, selectors, tokens, list(known), known=known, finished=keep, **how)
     return {size: found[size] for size in sorted(set(sizes))}
 
 
@@ -208,6 +186,12 @@ def kept_scores(store: Store, key: str, n_rows: int) -> Tensor | None:
 
     arrays = store.load_arrays(key, fits)
     return torch.from_numpy(arrays["scores"]) if arrays else None
+
+
+def _settings(plan: ScorePlan) -> dict[str, Any]:
+    """What of the plan `compute_scores` and `nested_scores` are told."""
+    batch_size = plan.batch_size or "auto"
+    return {"seeds": plan.seeds, "objective": plan.objective, "batch_size": batch_size, "skip_first": plan.skip_first}
 
 
 def _skipped(plan: ScorePlan) -> Json:
