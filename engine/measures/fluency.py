@@ -127,14 +127,9 @@ def reference_of(
         means += [float(one.mean()) for one in found if len(one)]
     if not means:
         return None
-    repeated = [repetition(reply.ids) for reply in replies]
-    return Reference(
-        float(np.quantile(means, QUANTILE)),
-        max(MOSTLY, float(np.quantile(repeated, 1 - QUANTILE))),
-        n,
-        len(means),
-        max_new_tokens,
-    )
+    lowest = float(np.quantile(means, QUANTILE))
+    most = max(MOSTLY, float(np.quantile([repetition(reply.ids) for reply in replies], 1 - QUANTILE)))
+    return Reference(lowest, most, n, len(means), max_new_tokens)
 
 
 @dataclass(frozen=True)

@@ -130,19 +130,8 @@ def load_model(
     check_vocabulary(tokenizer, model.get_input_embeddings(), checkpoint.id)
     with memory_needed(partial(_too_large, checkpoint.id, precision)):
         check_pass(model, input_device(model), checkpoint.id)
-    return LoadedModel(
-        model=model,
-        tokenizer=tokenizer,
-        rows=rows,
-        id=checkpoint.id,
-        revision=checkpoint.revision,
-        weights_hash=checkpoint.weights_hash(),
-        config_hash=checkpoint.config_hash(),
-        tokenizer_hash=checkpoint.tokenizer_hash(),
-        dtype=str(precision).removeprefix("torch."),
-        device=str(input_device(model)) if device_map is not None else str(place),
-        dequantized_from=checkpoint.dequantized_from,
-    )
+    device = str(input_device(model)) if device_map is not None else str(place)
+    return _identified(checkpoint, model, tokenizer, rows, precision, device, checkpoint.weights_hash())
 
 
 def fetch_model(model_id: str, *, revision: str | None = None, transfer: Transfer | None = None) -> Checkpoint:
@@ -170,19 +159,17 @@ def load_sketch(
     _check_packed(checkpoint)
     tokenizer = _tokenizer(checkpoint)
     check_vocabulary(tokenizer, model.get_input_embeddings(), checkpoint.id)
-    return LoadedModel(
-        model=model.eval().requires_grad_(False),
-        tokenizer=tokenizer,
-        rows=row_index(model),
-        id=checkpoint.id,
-        revision=checkpoint.revision,
-        weights_hash="",
-        config_hash=checkpoint.config_hash(),
-        tokenizer_hash=checkpoint.tokenizer_hash(),
-        dtype=str(precision).removeprefix("torch."),
-        device=str(place),
-        dequantized_from=checkpoint.dequantized_from,
-    )
+    model.eval().requires_grad_(False)
+    return _identified(checkpoint, model, tokenizer, row_index(model), precision, str(place), "")
+
+
+def _identified(
+    checkpoint: Checkpoint, model: Any, tokenizer: Any, rows: RowIndex, dtype: torch.dtype, device: str, weights: str
+) -> LoadedModel:
+    """The model with what identifies it. weights: their hash."""
+    hashes = (weights, checkpoint.config_hash(), checkpoint.tokenizer_hash())
+    where = (str(dtype).removeprefix("torch."), device, checkpoint.dequantized_from)
+    return LoadedModel(model, tokenizer, rows, checkpoint.id, checkpoint.revision, *hashes, *where)
 
 
 def _check_packed(checkpoint: Checkpoint) -> None:

@@ -39,23 +39,15 @@ def row_index(model: nn.Module) -> RowIndex:
         # Python's sort is stable: equal ranks, the names outside PROJECTIONS, stay in module order.
         named.sort(key=lambda entry: _rank(entry[0]))
         for projection, path, linear in named:
-            _check_own(linear, f"{prefix}.{number}.{path}", owners)
+            name = f"{prefix}.{number}.{path}"
+            _check_own(linear, name, owners)
             if not linear.out_features or not linear.in_features:
                 raise InputError(
-                    f"{prefix}.{number}.{path} has {linear.out_features} rows of {linear.in_features} weights; "
+                    f"{name} has {linear.out_features} rows of {linear.in_features} weights; "
                     "expected at least one of each, correct config.json or copy the checkpoint again"
                 )
-            layers.append(
-                Layer(
-                    index=len(layers),
-                    name=f"{prefix}.{number}.{path}",
-                    block=number,
-                    sublayer=_sublayer(path),
-                    projection=projection,
-                    start=start,
-                    rows=linear.out_features,
-                )
-            )
+            place = (len(layers), name, number, _sublayer(path))
+            layers.append(Layer(*place, projection, start, linear.out_features))
             start += linear.out_features
     if not layers:
         raise InputError(

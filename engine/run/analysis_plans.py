@@ -1,6 +1,7 @@
 """What single analyses read of an audit's plan: `verdict`, `replies`, `invariance`, `protocols`. No torch."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from engine.interventions.kinds import INTERVENTIONS
 from engine.interventions.rewrite_names import REWRITES
@@ -42,15 +43,9 @@ class VerdictPlan:
 
     @property
     def thresholds(self) -> Thresholds:
-        return Thresholds(
-            faithful_damage=self.faithful_damage,
-            invalid_damage=self.invalid_damage,
-            log_gap=self.log_gap,
-            level=self.level,
-            spearman=self.draw_spearman,
-            jaccard=self.draw_jaccard,
-            specific_orders=self.specific_orders,
-        )
+        alike = ("faithful_damage", "invalid_damage", "log_gap", "level", "specific_orders")
+        same: dict[str, Any] = {name: getattr(self, name) for name in alike}
+        return Thresholds(**same, spearman=self.draw_spearman, jaccard=self.draw_jaccard)
 
 
 def questions(text: str, name: str) -> tuple[str, ...]:

@@ -133,21 +133,8 @@ def register_selector(
             )
         note = (factory.__doc__ or "").strip().partition("\n")[0]
         cache_id = f"{selector_id}/{version}{source_hash(factory)}"
-        info = SelectorInfo(
-            selector_id,
-            title or selector_id,
-            family,
-            data_free,
-            cost,
-            note,
-            seeded,
-            cache_id,
-            needs,
-            contrasts,
-            scores,
-            protected_by,
-            asks,
-        )
+        about = (title or selector_id, family, data_free, cost, note)
+        info = SelectorInfo(selector_id, *about, seeded, cache_id, needs, contrasts, scores, protected_by, asks)
         REGISTRY.add(selector_id, (info, factory), factory)
         return factory
 

@@ -72,16 +72,9 @@ def replication(folders: Sequence[Path], rate: float) -> Replication:
             f"the folders of {', '.join(models)} share no two selectors with finite losses at rate {rate:g}; sweep "
             "them with the same --selectors and --rates"
         )
-    return Replication(
-        tuple(models),
-        tuple(sorted(every)),
-        rate,
-        values,
-        pl.DataFrame(orders, schema=_ORDERS, orient="row"),
-        pl.DataFrame(pairs, schema=_PAIRS, orient="row"),
-        tuple(sentences),
-        _notes(manifests, models),
-    )
+    tests = (pl.DataFrame(orders, _ORDERS, orient="row"), pl.DataFrame(pairs, _PAIRS, orient="row"))
+    about = (tuple(models), tuple(sorted(every)), rate)
+    return Replication(*about, values, *tests, tuple(sentences), _notes(manifests, models))
 
 
 _ORDERS = {

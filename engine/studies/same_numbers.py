@@ -100,16 +100,9 @@ def same_numbers(
         for place in np.flatnonzero(distance > tolerance).tolist():
             line = ", ".join(f"{key}={_word(old[key][place])}" for key in keys) or f"line {place + 1}"
             found.append(Difference(column, line, old[column][place], new[column][place], float(distance[place])))
-    return Held(
-        name,
-        both.height,
-        values,
-        furthest,
-        tuple(sorted(found, key=lambda one: -one.apart)),
-        lost=pairs[_AGAIN].null_count(),
-        gained=pairs[_STORED].null_count(),
-        columns_lost=lost_columns,
-    )
+    ordered = tuple(sorted(found, key=lambda one: -one.apart))
+    lost, gained = (pairs[side].null_count() for side in (_AGAIN, _STORED))
+    return Held(name, both.height, values, furthest, ordered, lost, gained, lost_columns)
 
 
 def same_arrays(

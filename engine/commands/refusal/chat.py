@@ -147,20 +147,8 @@ def _facts(answer: Outcome[str]) -> str:
 
 
 def _record(prompt: str, judge: Judge, answers: list[Outcome[str]]) -> dict[str, Any]:
-    sides = {
-        answer.side: {
-            "reply": answer.text,
-            "finished": answer.finished,
-            "tokens": answer.tokens,
-            "refusal": answer.refusal,
-            "judged": answer.judged,
-            "reason": answer.reason,
-            "margin": answer.margin,
-            "margin_note": answer.margin_note,
-            "elapsed_s": answer.elapsed_s,
-        }
-        for answer in answers
-    }
+    names = ("finished", "tokens", "refusal", "judged", "reason", "margin", "margin_note", "elapsed_s")
+    sides = {one.side: {"reply": one.text, **{name: getattr(one, name) for name in names}} for one in answers}
     both = {side: sides[side] for side in ("before", "after")}
     return {"prompt": prompt, "judge": judge.id, "judge_version": judge.version, **both}
 

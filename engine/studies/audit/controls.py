@@ -63,18 +63,11 @@ class Controls(Study[AuditInputs]):
         yield from (audit.nll(audit.edit(mask.rows)) for mask in _masks(audit))
 
     def tables(self, audit: AuditInputs, results: Results) -> Tables:
-        measured = [
-            Measured(
-                one.control,
-                one.order,
-                one.rate,
-                one.seed,
-                one.rows.size,
-                one.size_matched_to,
-                results[audit.nll(audit.edit(one.rows))],
-            )
-            for one in _masks(audit)
-        ]
+        measured = []
+        for one in _masks(audit):
+            nll = results[audit.nll(audit.edit(one.rows))]
+            place = (one.control, one.order, one.rate, one.seed)
+            measured.append(Measured(*place, one.rows.size, one.size_matched_to, nll))
         return {
             "controls": controls_table(audit.loaded.id, measured),
             "control_differences": differences_table(audit.loaded.id, measured, audit.saturated_above(results)),

@@ -144,14 +144,8 @@ def measured(audit: AuditInputs) -> Measured:
 def _under(audit: AuditInputs, name: str, scoring: ScorePlan, text: Windows, before: Bits) -> Under:
     plan = audit.plan.invariance
     try:
-        rewrite: Rewrite = make_rewrite(
-            name,
-            audit.loaded,
-            seed=plan.rewrite_seed,
-            power=plan.rescaling_power,
-            decoys=plan.decoys,
-            decoy_power=plan.decoy_power,
-        )
+        how = {"power": plan.rescaling_power, "decoys": plan.decoys, "decoy_power": plan.decoy_power}
+        rewrite: Rewrite = make_rewrite(name, audit.loaded, seed=plan.rewrite_seed, **how)
     except NoRewriteError as error:
         return Under(name, None, None, False, f"cannot be done: {error}")
     with rewritten(audit.loaded, rewrite) as inside:

@@ -153,13 +153,10 @@ def _looks(audit: AuditInputs) -> tuple[int, ...]:
 
 
 def _against(audit: AuditInputs, place: _Place, results: Results) -> Against:
-    return against_controls(
-        [results[cell] for _, cell in place.own],
-        [[results[cell] for cell in controls] for controls in place.controls],
-        [results[cell] for cell in _random(audit, place.order, place.rate)],
-        place.order,
-        len(_looks(audit)),
-    )
+    own = [results[cell] for _, cell in place.own]
+    controls = [[results[cell] for cell in some] for some in place.controls]
+    random = [results[cell] for cell in _random(audit, place.order, place.rate)]
+    return against_controls(own, controls, random, place.order, len(_looks(audit)))
 
 
 def _all(place: _Place) -> list[_Nll]:

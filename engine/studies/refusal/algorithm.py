@@ -1,6 +1,7 @@
 """Algorithm 1 of the paper up to the contrast: prompts of two sides to C_comply for every row."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -75,16 +76,10 @@ def contrasts(
     means: Means = {}
     with loaded.lock:
         for domain, members in domains.items():
+            sides = ([pair.risk for pair in members], [pair.base for pair in members])
+            margin = partial(margin_of_logits, onsets=onsets)
             run = PromptRun(
-                loaded,
-                domain,
-                [pair.risk for pair in members],
-                [pair.base for pair in members],
-                lambda logits: margin_of_logits(logits, onsets),
-                batch_size=batch_size,
-                seed=seed,
-                progress=progress,
-                means=means,
+                loaded, domain, *sides, margin, batch_size=batch_size, seed=seed, progress=progress, means=means
             )
             _refuse_swapped(run, onsets, batch_size)
             for selector in selectors:

@@ -118,22 +118,11 @@ def dialogue(
                 with held(loaded.lock, on_wait):
                     along = _along(loaded, prompt, carried[number], tokens[number], thinking)
             read, repeated = _likelihoods(loaded, prompt, piece, tokens[number], thinking, on_wait, likelihoods)
-            yield Outcome(
-                side,
-                piece.text,
-                piece.tokens,
-                piece.finished,
-                piece.seconds,
-                verdict.refusal,
-                verdict.reason,
-                margins[number] if margins is not None else None,
-                note,
-                along,
-                verdict.judged,
-                tuple(pieces[number]) if "".join(pieces[number]) == piece.text else (),
-                read,
-                repeated,
-            )
+            reply = (piece.text, piece.tokens, piece.finished, piece.seconds)
+            margin = margins[number] if margins is not None else None
+            as_shown = tuple(pieces[number]) if "".join(pieces[number]) == piece.text else ()
+            judged = (verdict.refusal, verdict.reason, margin, note, along, verdict.judged)
+            yield Outcome(side, *reply, *judged, as_shown, read, repeated)
 
 
 def _margins(loaded: LoadedModel, prompt: str, edits: Sequence[Edit], thinking: bool) -> tuple[list[float] | None, str]:

@@ -155,17 +155,11 @@ def _chosen(run: RefusalInputs, known: Results, grid: Grid) -> Iterator[tuple[st
 
 
 def _measured(run: RefusalInputs, results: Results, grid: Grid) -> list[Draw]:
-    return [
-        Draw(
-            selector,
-            domain,
-            point,
-            edit,
-            run.rates(results, edit, run.heldout[domain]),
-            results[run.nll(edit)].nats_per_token,
-        )
-        for selector, domain, point, edit in _chosen(run, results, grid)
-    ]
+    found = []
+    for selector, domain, point, edit in _chosen(run, results, grid):
+        rates, nll = run.rates(results, edit, run.heldout[domain]), results[run.nll(edit)].nats_per_token
+        found.append(Draw(selector, domain, point, edit, rates, nll))
+    return found
 
 
 def _place(run: RefusalInputs, one: Draw) -> dict[str, object]:

@@ -60,19 +60,9 @@ class MaskStability(Chosen):
         usable = run.contrastable(run.calibration)
         for seed in range(run.plan.splits):
             parts = {domain: halves(pairs, seed) for domain, pairs in usable.items()}
-            first, second = (
-                {
-                    (one.selector, one.domain): one
-                    for one in calibrate(
-                        run.loaded,
-                        run.plan,
-                        {domain: both[side] for domain, both in parts.items()},
-                        store=run.store,
-                        progress=run.progress,
-                    )
-                }
-                for side in (0, 1)
-            )
+            sides = ({domain: both[side] for domain, both in parts.items()} for side in (0, 1))
+            made = (calibrate(run.loaded, run.plan, half, store=run.store, progress=run.progress) for half in sides)
+            first, second = ({(one.selector, one.domain): one for one in some} for some in made)
             for place, point in points.items():
                 if point is None or get_selector(place[0]).seeded:
                     continue

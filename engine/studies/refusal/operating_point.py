@@ -86,21 +86,9 @@ def operating_point(
         else:
             return None
     best = chosen.row(0, named=True)
-    return OperatingPoint(
-        selector=best["selector"],
-        domain=best["domain"],
-        lam=best["lambda"],
-        k=best["k"],
-        rows_removed=best["rows_removed"],
-        malign=best["malign"],
-        benign=best["benign"],
-        nll=best["nll"],
-        unedited_malign=before["malign"],
-        unedited_benign=before["benign"],
-        benign_cap=cap,
-        rescue=rescue,
-        neighbours=_neighbours(cells, best["lambda"], best["k"]),
-    )
+    names = ("selector", "domain", "lambda", "k", "rows_removed", "malign", "benign", "nll")
+    values = (*(best[name] for name in names), before["malign"], before["benign"], cap, rescue)
+    return OperatingPoint(*values, _neighbours(cells, best["lambda"], best["k"]))
 
 
 def operating_points(
