@@ -33,14 +33,10 @@ class StoredTensor:
     @property
     def row_bytes(self) -> int:
         """Bytes of one entry of the first dimension."""
-        return self._whole(self.shape[0])
+        return self.bytes_of(self.shape[0])
 
-    @property
-    def item_bytes(self) -> int:
-        """Bytes of one number."""
-        return self._whole(prod(self.shape))
-
-    def _whole(self, parts: int) -> int:
+    def bytes_of(self, parts: int) -> int:
+        """Bytes of each of so many equal parts."""
         whole, rest = divmod(self.end - self.start, parts)
         if rest:
             raise InputError(f"{self.file}: a part of a tensor is no whole number of bytes, so it cannot be zeroed")
@@ -56,7 +52,7 @@ class StoredRows:
 
     def zero(self, folder: Path, rows: npt.NDArray[np.int64]) -> None:
         """Zero bytes for these rows, in place; every other byte stays."""
-        shape = (*self.tensor.shape, self.tensor.item_bytes)
+        shape = (*self.tensor.shape, self.tensor.bytes_of(prod(self.tensor.shape)))
         whole = np.memmap(folder / self.tensor.file, np.uint8, "r+", self.tensor.start, shape)
         self.rows_first(whole)[rows] = 0
         whole.flush()

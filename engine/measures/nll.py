@@ -31,16 +31,12 @@ class NegativeLogLikelihood:
     blocks: Blocks | None = field(default=None, compare=False)
 
     @property
-    def total_nats(self) -> float:
-        return math.fsum(self.window_nats)
-
-    @property
     def tokens(self) -> int:
         return sum(self.window_tokens)
 
     @property
     def nats_per_token(self) -> float:
-        return self.total_nats / self.tokens
+        return math.fsum(self.window_nats) / self.tokens
 
     @property
     def stderr(self) -> float | None:

@@ -41,10 +41,6 @@ class Harm:
         """Mean over seeds."""
         return float(self.sums.sum() / (len(self.sums) * sum(self.tokens)))
 
-    @property
-    def by_seed(self) -> list[float]:
-        return [math.fsum(one) / sum(self.tokens) for one in self.sums.tolist()]
-
     def __sub__(self, other: Harm) -> Harm:
         """The difference of the means over seeds, window by window, as the harm of one seed."""
         if self.tokens != other.tokens:
@@ -75,7 +71,8 @@ def text_part(harm: Harm) -> Part | None:
 
 def seed_part(harm: Harm) -> list[Part]:
     """What the draw of the seeds adds; nothing for one seed, which shows no spread, or where the harm is not finite."""
-    return seed_parts(harm.by_seed, range(len(harm.sums)))
+    means = [math.fsum(one) / sum(harm.tokens) for one in harm.sums.tolist()]
+    return seed_parts(means, range(len(means)))
 
 
 def difference(a: Harm, b: Harm) -> Sure:

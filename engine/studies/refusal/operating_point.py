@@ -86,9 +86,10 @@ def operating_point(
         else:
             return None
     best = chosen.row(0, named=True)
-    names = ("selector", "domain", "lambda", "k", "rows_removed", "malign", "benign", "nll")
-    values = (*(best[name] for name in names), before["malign"], before["benign"], cap, rescue)
-    return OperatingPoint(*values, _neighbours(cells, best["lambda"], best["k"]))
+    chosen_by = {name: best[name] for name in ("selector", "domain", "k", "rows_removed", "malign", "benign", "nll")}
+    unedited = {f"unedited_{side}": before[side] for side in ("malign", "benign")}
+    around = _neighbours(cells, best["lambda"], best["k"])
+    return OperatingPoint(**chosen_by, **unedited, lam=best["lambda"], benign_cap=cap, rescue=rescue, neighbours=around)
 
 
 def operating_points(
