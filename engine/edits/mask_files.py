@@ -31,8 +31,7 @@ def write_mask(path: Path, removed: Mask, model: Json, spec: Json) -> None:
 def mask_bytes(removed: Mask, model: Json, spec: Json) -> bytes:
     """What a mask file holds. model: at least `id` and `weights_hash`, which readers compare."""
     manifest = {"schema_version": SCHEMA_VERSION, "model": model, "spec": spec, "environment": environment()}
-    content: bytes = save({_TENSOR: removed}, metadata={"manifest": canonical(manifest)})
-    return content
+    return save({_TENSOR: removed}, metadata={"manifest": canonical(manifest)})
 
 
 def read_mask(path: Path, n_rows: int, weights_hash: str | None = None) -> tuple[Mask, Json]:

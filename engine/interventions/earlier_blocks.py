@@ -130,8 +130,7 @@ def _begins_alike(loaded: LoadedModel, first: int) -> bool:
     found: list[Any] = []
 
     def logits(tokens: Tensor) -> Tensor:
-        said: Tensor = model(input_ids=tokens.to(input_device(model)), use_cache=False).logits
-        return said
+        return model(input_ids=tokens.to(input_device(model)), use_cache=False).logits
 
     def heard(block: nn.Module, output: Any) -> None:
         calls.append(block)

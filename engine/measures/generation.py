@@ -321,8 +321,7 @@ def checked_prompt(
 
 
 def context_tokens(loaded: LoadedModel) -> int | None:
-    found: int | None = getattr(loaded.model.config.get_text_config(), "max_position_embeddings", None)
-    return found
+    return getattr(loaded.model.config.get_text_config(), "max_position_embeddings", None)
 
 
 def room_for_replies(loaded: LoadedModel, prompts: Sequence[Prompt], **how: Any) -> int | None:

@@ -89,8 +89,7 @@ def values_beside_unedited(
 
 def sums_of(values: Sequence[Tensor]) -> list[list[float]]:
     """[k][windows], of passes over all windows. On the CPU, since not every device (MPS) has float64."""
-    sums: list[list[float]] = torch.cat(list(values), -2).cpu().double().sum(-1).tolist()
-    return sums
+    return torch.cat(list(values), -2).cpu().double().sum(-1).tolist()
 
 
 def result_of(measure: TokenMeasure[R], sums: Sequence[Sequence[float]]) -> R:

@@ -131,8 +131,7 @@ class Checkpoint:
         """The shard that the index names for every tensor; empty where a single file holds them."""
         if (self.folder / _SINGLE).is_file():
             return {}
-        found: dict[str, str] = _read_json(self.folder / WEIGHT_INDEX, self.id)["weight_map"]
-        return found
+        return _read_json(self.folder / WEIGHT_INDEX, self.id)["weight_map"]
 
     def weights_hash(self) -> str:
         """SHA-256 over the SHA-256 of every weight file, in order."""

@@ -27,8 +27,7 @@ def given(model: nn.Module, cache: Cache | None) -> dict[str, Cache | None]:
 
 def kept(output: Any) -> Cache | None:
     """What a forward with `use_cache` gave back, to be handed to the next; None where it kept nothing."""
-    found: Cache | None = getattr(output, CACHE if hasattr(output, CACHE) else NAMES[1], None)
-    return found
+    return getattr(output, CACHE if hasattr(output, CACHE) else NAMES[1], None)
 
 
 def bytes_of_token(model: nn.Module) -> int:

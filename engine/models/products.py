@@ -43,8 +43,7 @@ def offer_faster_products(model: nn.Module) -> None:
 def _forward(linear: nn.Linear, input: Tensor) -> Tensor:
     if not getattr(_here, "wanted", False) or not _takes(input, linear.weight):
         return functional.linear(input, linear.weight, linear.bias)
-    found: Tensor = torch.ops.mkldnn._linear_pointwise(input, linear.weight, linear.bias, "none", [], "")
-    return found
+    return torch.ops.mkldnn._linear_pointwise(input, linear.weight, linear.bias, "none", [], "")
 
 
 def _takes(input: Tensor, weight: Tensor) -> bool:

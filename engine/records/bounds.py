@@ -254,8 +254,7 @@ class ShortReads:
 
     def read(self, count: int = -1) -> bytes:
         need("its directory has", count, _MAX_DIRECTORY_BYTES, " bytes")
-        content: bytes = self._stream.read(count)
-        return content
+        return self._stream.read(count)
 
 
 def check_unpacked(packed: int, unpacks_to: int, most: int) -> None:

@@ -90,8 +90,7 @@ def begin(progress: Progress | None, part: str, number: int, parts: int) -> None
 
 def grower(progress: Progress | None) -> Callable[[SoFar], None] | None:
     """What takes the word of a table that grows; None where nobody looks at one."""
-    found: Callable[[SoFar], None] | None = getattr(progress, "grow", None)
-    return found
+    return getattr(progress, "grow", None)
 
 
 class Stopwatch:

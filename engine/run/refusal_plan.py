@@ -16,13 +16,8 @@ from engine.selectors.own_scores import names_of
 LAMBDAS = (0.2, 0.3, 0.5, 0.6, 0.7, 0.8)  # the paper, appendix E
 KS = (0.005, 0.01, 0.02, 0.05, 0.075, 0.1)
 COMPOSED_DOMAINS = ("hate", "crime")  # what the paper predicts a composed mask for (section 5.4)
-PROMPTS, CONTRASTS, GRID, REPLIES, CONTROLS = (
-    "prompts",
-    "contrasts",
-    "grid",
-    "replies",
-    "controls",
-)  # groups of settings
+# Groups of settings.
+PROMPTS, CONTRASTS, GRID, REPLIES, CONTROLS = "prompts", "contrasts", "grid", "replies", "controls"
 DRAWS, SPLITS = "random draws", "resampled pairs"
 PROTECTING = "language-model scores, which protect rows"
 STEERING = "steering"

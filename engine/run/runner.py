@@ -68,8 +68,7 @@ class Results:
         self._found: dict[str, Any] = {}
 
     def __getitem__(self, cell: Cell[R]) -> R:
-        found: R = self._found[cell.key]
-        return found
+        return self._found[cell.key]
 
     def __contains__(self, cell: Cell[Any]) -> bool:
         return cell.key in self._found

@@ -158,8 +158,7 @@ class ScoringRun:
         length = self._windows.input_ids.shape[1]
         if length < 2:
             raise InputError(f"calibration windows need at least 2 tokens to predict one, got {length}")
-        ids: Tensor = self._windows.read_ids
-        return ids
+        return self._windows.read_ids
 
     def scores(self, selector: str) -> Tensor:
         """Checked scores of a selector, float32 on the CPU, computed at most once in this run."""

@@ -188,8 +188,7 @@ class Later(NamedTuple):
     name: str
 
     def __call__(self) -> type[Study[Any]]:
-        found: type[Study[Any]] = getattr(import_module(self.module), self.name)
-        return found
+        return getattr(import_module(self.module), self.name)
 
 
 _AUDIT = "engine.studies.audit"

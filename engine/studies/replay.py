@@ -183,8 +183,7 @@ def _run_again(
             names[part.study] = None
             makers |= GROUPS[part.group].get(part.study).study().remade_with(folder, part.stems)
     report = run_studies(inputs, [*names, *makers], again, runner, skip=skip, makers=makers)
-    skipped: dict[str, str] = report["skipped"]
-    return skipped
+    return report["skipped"]
 
 
 def _compared(

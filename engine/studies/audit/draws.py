@@ -162,8 +162,7 @@ def _made(audit: AuditInputs) -> _Made:
                 raise
             made = made._replace(why_not=str(error))
         audit.made[key] = made
-    found: _Made = audit.made[key]
-    return found
+    return audit.made[key]
 
 
 def _in_files(audit: AuditInputs) -> dict[str, list[Scores]]:

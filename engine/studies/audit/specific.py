@@ -180,8 +180,7 @@ def _place(audit: AuditInputs, selector: str, order: str, rate: float, count: in
         ]
         own = tuple(zip(ranked, map(audit.nll, edits), strict=True))
         audit.made[key] = _Place(selector, order, rate, own, seeds, tuple(controls))
-    made: _Place = audit.made[key]
-    return made
+    return audit.made[key]
 
 
 def _random(audit: AuditInputs, order: str, rate: float) -> list[_Nll]:
