@@ -20,8 +20,7 @@ import transformers
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from engine.models.experts import gated_experts, has_experts
-from engine.models.gated_mlps import gated_mlps
-from engine.models.links import attentions
+from engine.models.links import attentions, gated_mlps
 from engine.models.loading import LoadedModel
 from engine.models.rows import row_index
 from engine.models.skeletons import quiet

@@ -27,7 +27,7 @@ class Edit:
     """Units (rows of the row index), an intervention, and how the units were chosen. Equal content, equal hash.
 
     side: `output` where the units are rows, acted on at the outputs of their Linears; `input` where they are columns of
-    the column index (`engine.models.columns`: neurons, heads), acted on at the inputs.
+    the column index (`engine.models.units`: neurons, heads), acted on at the inputs.
     make: gives the ascending int64 ids whenever they are wanted, so that the thousand edits of an audit can all
     be the beginnings of a few removal orders and cost no memory. size: how many there are. intervention: an id of
     `engine.interventions`. kind, spec: where the edit came from, for records and cards; no part of the hash.

@@ -20,10 +20,10 @@ from engine.edits.edit import AnyEdit, Edit, Steering
 from engine.edits.masks import checked_mask
 from engine.interventions.kinds import Intervention, intervention_of
 from engine.interventions.uninterrupted import Undone, uninterrupted
-from engine.models.columns import column_index
 from engine.models.loading import LoadedModel, input_device
 from engine.models.row_index import Layer, RowIndex, Side
 from engine.models.rows import decoder_blocks
+from engine.models.units import column_index
 from engine.records.errors import InputError
 from engine.records.locks import OnWait, held, patient
 

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from engine.data.corpora import Windows
 from engine.interventions.in_weights import is_masked
-from engine.models.columns import column_index
 from engine.models.experts import routed
 from engine.models.loading import LoadedModel, input_device
 from engine.models.row_index import Layer
+from engine.models.units import column_index
 from engine.selectors.passes import Seen
 
 TOKENS_AT_ONCE = 4096

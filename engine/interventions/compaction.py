@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from engine.edits.masks import Mask
 from engine.interventions.uninterrupted import Undone
-from engine.models.gated_mlps import gated_mlps
+from engine.models.links import gated_mlps
 from engine.models.loading import LoadedModel
 from engine.models.memory import none_without_memory
 

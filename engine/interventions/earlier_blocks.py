@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from engine.edits.edit import AnyEdit, Steering
 from engine.interventions.at_outputs import hooked
 from engine.interventions.uninterrupted import Undone, uninterrupted
-from engine.models.columns import column_index
 from engine.models.loading import LoadedModel, input_device
 from engine.models.memory import has_own_memory, none_without_memory, room_on
 from engine.models.rows import decoder_blocks
+from engine.models.units import column_index
 
 KEPT_BYTES = 2**30  # of outputs of one block, at most
 _here = threading.local()  # .kept: the `KeptOutputs` of this thread

@@ -78,7 +78,7 @@ class Intervention(ABC):
         """The Linear's output with the edited units changed, every other element as it was.
 
         output [B, T, rows] (an expert's: [tokens, rows]) of the Linear `layer`, any float dtype and device; its input
-        where `layer.side` is `input` (neurons and heads: `engine.models.columns`).
+        where `layer.side` is `input` (neurons and heads: `engine.models.units`).
         units bool, True where a unit is edited, of as many dimensions as `output`: [B or 1, 1, rows]. Sequences of
         a batch may carry different edits, so what is done to one must not depend on the others.
         """

@@ -1,15 +1,40 @@
-"""Rows that the columns of one other Linear alone read, and attention heads, whose rows and columns these tell."""
+"""Gated MLPs, in which a dead gate or up row kills a neuron; rows that the columns of one other Linear alone read; and
+attention heads, whose rows and columns these tell."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from engine.models.experts import Expert
-from engine.models.gated_mlps import GATED, gated_mlps
 from engine.models.row_index import Layer, RowIndex, Sublayer
+
+GATED = ("gate_proj", "up_proj", "down_proj")
+
+
+def gated_mlps(model: nn.Module) -> Iterator[tuple[nn.Linear, nn.Linear, nn.Linear]]:
+    """Gate, up and down of every module that is these three and an activation that maps 0 to 0, and nothing else: a
+    neuron down(act(gate(x)) * up(x)) is then nothing where its gate row or its up row is all zero, bias included."""
+    for module in model.modules():
+        gate, up, down = (getattr(module, name, None) for name in GATED)
+        if not (type(gate) is nn.Linear and type(up) is nn.Linear and type(down) is nn.Linear):
+            continue
+        more = {name for name, _ in module.named_children()} - {*GATED, "act_fn"}
+        if more or [*module.parameters(recurse=False)] or getattr(module, "activation_sparsity", None):
+            continue
+        activation = getattr(module, "act_fn", None)
+        if callable(activation) and _keeps_zero(activation):
+            yield gate, up, down
+
+
+@lru_cache(maxsize=4096)  # asked for every cell
+def _keeps_zero(activation: Callable[..., Any]) -> bool:
+    return float(activation(torch.zeros(1))) == 0.0
+
 
 _OUTPUTS = ("o_proj", "out_proj", "dense")  # what families call attention's last Linear
 _DOWNS = ("down_proj", "fc2", "dense_4h_to_h", "c_proj")  # and the MLP's

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from engine.models.experts import routed
 from engine.models.forwards import wrapped_attention
-from engine.models.gated_mlps import GATED
+from engine.models.links import GATED
 from engine.models.norms import NormForm, difference, norm_form
 from engine.models.rows import decoder, decoder_blocks
 from engine.models.skeletons import first_line, quiet

@@ -29,7 +29,7 @@ class Layer:
 
     An expert and GPT-2's Conv1D are shown as such (`engine.models.experts`, `engine.models.experts`).
 
-    side `input`: of a column index (`engine.models.columns`), and the rows are the Linear's inputs, its columns.
+    side `input`: of a column index (`engine.models.units`), and the rows are the Linear's inputs, its columns.
     """
 
     index: int

@@ -14,7 +14,7 @@ own.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -22,12 +22,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from engine.models.columns import column_index
 from engine.models.experts import gated_experts, has_experts, routed
-from engine.models.gated_mlps import gated_mlps
-from engine.models.links import attentions
+from engine.models.links import attentions, gated_mlps
 from engine.models.loading import LoadedModel
-from engine.models.row_index import Layer, Side
+from engine.models.row_index import Layer, RowIndex, Side
 
 ROW, NEURON, HEAD, EXPERT = "row", "neuron", "head", "expert"
 
@@ -191,3 +189,22 @@ def _none(kind: str, width: int) -> Units:
 def _norms(weight: Tensor, dim: int) -> npt.NDArray[np.float64]:
     """Euclidean norms along a dimension; float64 on the CPU, since not every device (MPS) has it."""
     return np.asarray(torch.linalg.vector_norm(weight.float(), dim=dim).cpu().double().numpy())
+
+
+def column_index(loaded: LoadedModel) -> RowIndex:
+    """Inputs of down_proj of gated MLPs and experts, one per neuron, and of attention's last Linear, a slice per head.
+
+    A `RowIndex` whose layers have the side `input`: column j of such a Linear has the id start + j, and `rows` is how
+    many there are. In the order of the row index. No layers where the model has neither.
+    """
+    model, rows = loaded.model, loaded.rows
+    readers = {id(down) for _, _, down in chain(gated_mlps(model), gated_experts(model))}
+    readers |= {id(model.get_submodule(one.output.name)) for one in attentions(model, rows).attentions}
+    found: list[Layer] = []
+    start = 0
+    for layer in rows.layers:
+        linear = model.get_submodule(layer.name)
+        if id(linear) in readers:
+            found.append(replace(layer, index=len(found), start=start, rows=linear.in_features, side="input"))
+            start += linear.in_features
+    return RowIndex(tuple(found))

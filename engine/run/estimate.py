@@ -23,7 +23,7 @@ from engine.measures.replies import Replies
 from engine.measures.token_sums import values_of
 from engine.models import kv_cache
 from engine.models.dry_passes import DryModel, PassCost, dry
-from engine.models.gated_mlps import gated_mlps
+from engine.models.links import gated_mlps
 from engine.models.loading import DTYPES, LoadedModel
 from engine.models.memory import has_own_memory
 from engine.records.errors import InputError
