@@ -35,7 +35,7 @@ class Units:
     """The units of one kind, U of them. rows [U, rows per unit] row ids, layer [U] index into `RowIndex.layers` of the
     first row's Linear, norm [U] float64: Euclidean norm of what belongs to the unit; a sample is spread over it.
 
-    columns [U, columns per unit] column ids (`engine.models.columns`) where an edit of the unit acts; None: at `rows`.
+    columns [U, columns per unit] column ids (`column_index`) where an edit of the unit acts; None: at `rows`.
     weights [rows per unit] float64: what each of the rows counts in the unit's score; None: 1 each."""
 
     kind: str

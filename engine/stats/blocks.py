@@ -2,7 +2,7 @@
 
 Neighbouring windows are alike (paired differences correlated by .41 to .59 where it was measured), so that an error
 that takes windows as independent is too small: on simulated windows that correlate by .5 its 95% interval covers about
-.75. Where the text's documents are known, blocks begin where documents do (`engine.stats.documents`). Every analysis of
+.75. Where the text's documents are known, blocks begin where documents do (`document_blocks`). Every analysis of
 windows takes its errors from here.
 """
 

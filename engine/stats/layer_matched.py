@@ -91,7 +91,7 @@ def against_controls(
     the rankings. A selector that knows its depths and nothing about rows is one control more: so that this is what
     chance gives, the controls' part in the difference is that of one further draw, s^2 (1 + 1 / n) with s^2 their
     variance over n seeds (the prediction interval's), not that of their mean alone. The calibration text's part is not
-    among them. looks: at how many numbers of seeds the difference may be tested (`engine.stats.looks`).
+    among them. looks: at how many numbers of seeds the difference may be tested (`looks`).
 
     **Choice:** the controls' variance is the selector's own, not one pooled over selectors where a test of equal
     variances lets it. Of 2,000 simulated families of 8 selectors of noise the first is told by Holm at .05 in .049
