@@ -121,8 +121,8 @@ def dialogue(
             reply = (piece.text, piece.tokens, piece.finished, piece.seconds)
             margin = margins[number] if margins is not None else None
             as_shown = tuple(pieces[number]) if "".join(pieces[number]) == piece.text else ()
-            judged = (verdict.refusal, verdict.reason, margin, note, along, verdict.judged)
-            yield Outcome(side, *reply, *judged, as_shown, read, repeated)
+            refuses, why = verdict.refusal, verdict.reason
+            yield Outcome(side, *reply, refuses, why, margin, note, along, verdict.judged, as_shown, read, repeated)
 
 
 def _margins(loaded: LoadedModel, prompt: str, edits: Sequence[Edit], thinking: bool) -> tuple[list[float] | None, str]:

@@ -87,9 +87,9 @@ def operating_point(
             return None
     best = chosen.row(0, named=True)
     chosen_by = {name: best[name] for name in ("selector", "domain", "k", "rows_removed", "malign", "benign", "nll")}
-    unedited = {f"unedited_{side}": before[side] for side in ("malign", "benign")}
+    beside = {f"unedited_{side}": before[side] for side in ("malign", "benign")}
     around = _neighbours(cells, best["lambda"], best["k"])
-    return OperatingPoint(**chosen_by, **unedited, lam=best["lambda"], benign_cap=cap, rescue=rescue, neighbours=around)
+    return OperatingPoint(**chosen_by, **beside, lam=best["lambda"], benign_cap=cap, rescue=rescue, neighbours=around)
 
 
 def operating_points(
