@@ -13,8 +13,7 @@ from engine.models.checkpoints import Checkpoint, find_checkpoint, quantization
 from engine.models.gguf_header import read_header
 from engine.models.gguf_weights import unpacked_weights
 from engine.models.memory import keep_freed_memory, room_on
-from engine.models.numerics import numerics
-from engine.models.products import offer_faster_products
+from engine.models.products import numerics, offer_faster_products
 from engine.models.quantized import failed, unpacked, unpacking
 from engine.models.row_index import Layer, RowIndex
 from engine.models.rows import decoder, row_index

@@ -148,20 +148,16 @@ def run_studies(
 ) -> Json:
     """What all studies read, then the named studies of the group of `inputs`, in the order of the registry (a stage of
     `refusal` in the order of `names`); writes one parquet file per table and a manifest entry for each, and last what
-    follows from all tables of the folder.
+    follows from all tables of the folder. Every result is kept at once.
 
-    An interrupted run loses at most the cells under way: every result is in the store, and so are scores and contrasts.
-    skip: leave out a study that cannot be done here (a corpus out of reach, an extra not installed, a measure for which
-    there is no memory), and do the others; what could not begin is known before the first cell is computed.
-    makers, inputs_of: by id, another way to make a study, and the inputs that are its own. begun: called with each
-    study before its cells are measured; finished: with name, study (None for the first part), tables and seconds.
-
-    A runner of a share of the cells (`Runner.whole`): no file is written; of every study all is measured that it has
-    to measure as far as is known what it wants, then `Measured` is raised.
+    skip: leave out a study that cannot be done here (a corpus out of reach, an extra not installed, no memory), and do
+    the others. makers, inputs_of: by id, another way to make a study, and the inputs that are its own. begun: called
+    with each study before its cells are measured; finished: with name, study (None for the first part), tables and
+    seconds. A runner of a share of the cells (`Runner.whole`) writes no file; `Measured` is raised when its share is
+    measured.
 
     returns {"done": {study: seconds}, "skipped": {study: why}, "tables": {file: rows}}
-    Errors: InputError for an unknown name, where no study is left and, without `skip`, whatever one cannot do.
-    """
+    Errors: InputError for an unknown name, where no study is left and, without `skip`, whatever one cannot do."""
     registry, makers = GROUPS[inputs.group], makers or {}
     for name in names:
         registry.get(name)  # an unknown one is told with the nearest name

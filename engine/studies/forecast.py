@@ -46,10 +46,7 @@ def from_shapes(
 
     kind: `AuditInputs` or `RefusalInputs`. sketch: makes the model without its weights (`load_sketch`), each call a new
     one. Cells are counted under rankings that are drawn, since how many rows a mask removes does not depend on the
-    scores; only masks that two rankings make together (controls) can be alike under the real ones, and are then
-    computed once.
-    Errors: InputError where a study cannot be done, or the model cannot be traced by its shapes.
-    """
+    scores. Errors: InputError where a study cannot be done, or the model cannot be traced by its shapes."""
     first = sketch()
     plan, _ = kind.fitting_plan(first, plan, named=False)
     cells: set[Cell[Any]] = set()

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from engine.data.pairs import domain_spellings, read_pairs
-from engine.data.system_prompts import wordings
+from engine.data.prompts import wordings
 from engine.records.domain_names import (
     domain_id,
     domain_ids,

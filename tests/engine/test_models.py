@@ -27,7 +27,7 @@ from engine.models.loading import (
     planned_placement,
     row_index,
 )
-from engine.models.numerics import numerics
+from engine.models.products import numerics
 from engine.records.errors import InputError
 
 # pragma: allowlist nextline secret: made up

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from engine.data.corpora import Pair
-from engine.data.prompts import check_system
-from engine.data.system_prompts import wordings
+from engine.data.prompts import check_system, wordings
 from engine.edits.edit import UNEDITED, Steering, Vector
 from engine.measures.nll import perplexity
 from engine.models.rows import decoder_blocks

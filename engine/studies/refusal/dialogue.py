@@ -83,13 +83,11 @@ def dialogue(
     on_wait: OnWait = patient,
 ) -> Generator[Piece[Side] | Outcome[Side], None, None]:
     """The replies under all edits as one batch: pieces as they are written, and each side's outcome once it has ended.
-
-    margins_along, likelihoods: whether outcomes have the margin at every token, and the log-probability of every token
-    under the unedited model; each costs a pass over the reply. thinking: the template's thinking mode left on.
+    margins_along, likelihoods: whether outcomes have the margin, and the log-probability under the unedited model, at
+    every token; each costs a pass over the reply. thinking: the template's thinking mode left on.
 
     Close the generator to stop. `on_wait(seconds)` is called while another thread holds the model, and may raise to
-    give up; no edit is ever seen by another thread. `InputError` as in `generate_under`.
-    """
+    give up; no edit is ever seen by another thread. `InputError` as in `generate_under`."""
     from engine.measures.generation import stream_replies
 
     sides, carried = list(edits), list(edits.values())

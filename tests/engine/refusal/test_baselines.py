@@ -21,8 +21,7 @@ from torch import Tensor
 from engine.cli import main
 from engine.data.onsets import ONSET_PHRASES, OnsetPhrases
 from engine.data.pairs import read_pairs
-from engine.data.prompts import prompt_ids
-from engine.data.system_prompts import TOPICS, wordings
+from engine.data.prompts import TOPICS, prompt_ids, wordings
 from engine.edits.edit import Steering
 from engine.interventions.apply import applied
 from engine.judges.base import Exchange
