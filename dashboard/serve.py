@@ -146,10 +146,8 @@ def _say(urls: list[str], to_others: str) -> None:
 
 def server_options(port: int, address: str) -> dict[str, object]:
     """Streamlit's settings, by their names; they win over any config file of the user.
-
     Local address, cross-site and cross-origin protection on, known host names only, no usage statistics,
-    no source code in error messages, small uploads, no file watcher (it would walk torch's modules).
-    """
+    no source code in error messages, small uploads, no file watcher (it would walk torch's modules)."""
     return {
         "server.port": port,
         "server.address": address,

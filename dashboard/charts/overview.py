@@ -18,10 +18,8 @@ RATE = Thresholds().rate
 
 def over_models(sweeps: Mapping[str, tuple[pl.DataFrame, str]]) -> pl.DataFrame:
     """LeRF at `RATE` over models. sweeps: label -> (curves, model).
-
     Columns: label, selector, nll, error (`series.whole_error`), printed, destroyed, unmasked_nll; models that were not
-    measured at `RATE` are left out.
-    """
+    measured at `RATE` are left out."""
     parts = []
     for label, (curves, model) in sweeps.items():
         points = series.points(curves, model, curves["selector"].unique().to_list(), ["lerf"], (RATE, RATE))

@@ -125,10 +125,8 @@ def rate_changes(
     cell: Row, before: Row | None, point: Row | None, transfer: pl.DataFrame | None, *, published: bool
 ) -> list[RateChange]:
     """What the edit does to every set of prompts, (rate, low, high) each.
-
     cell, before: rows of `cells`. point: the row of `operating_points` of this cell, if it is one. published:
-    the printed cells were measured on the very prompts of the operating points, so that these are not told twice.
-    """
+    the printed cells were measured on the very prompts of the operating points, so that these are not told twice."""
     found = []
     if point is None or not published:
         for kind in ("malign", "benign"):

@@ -21,10 +21,8 @@ _APART = 24  # a block with more parts than this (experts) has no line of its ow
 @dataclass(frozen=True)
 class Part:
     """Contiguous rows of one projection of one block.
-
     left: column of the picture where the block begins. offset: place of the part's first pixel among the block's, which
-    fill lines of `Picture.wide` pixels.
-    """
+    fill lines of `Picture.wide` pixels."""
 
     block: int
     projection: str

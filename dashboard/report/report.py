@@ -84,10 +84,8 @@ class Run:
 
 def build(folders: Sequence[Path]) -> str:
     """The report on one or several runs.
-
     Errors: InputError for a folder without a sweep or with no number in it, for a damaged one, and for tables that
-    are each what their names say and yet cannot be of one run.
-    """
+    are each what their names say and yet cannot be of one run."""
     try:
         return _built(folders)
     except InputError:

@@ -64,10 +64,8 @@ class Setting:
 
     def note(self, value: Any) -> None:
         """Remembers a run's value.
-
         In the one script run that the browser's Back or Forward starts, Streamlit gives widgets what is left of the
-        address instead, so that another run is needed.
-        """
+        address instead, so that another run is needed."""
         if self.shared is not None:
             self._share(self.shared, value)
         if self._wanted is not None and value != self._wanted and _by_history():

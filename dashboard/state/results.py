@@ -131,10 +131,8 @@ def find_runs(folder: Path) -> list[Path]:
 
 def below(folder: Path, pattern: str, command: str = "", *, odd: bool = False) -> list[Path]:
     """Files of this name or kind in a folder and up to three levels below it; links that lead back are not followed.
-
     odd: also those whose path is no Unicode, which no page can name (`shown` gives what can be shown).
-    An `InputError` where there is no folder and a `command` is given that makes it.
-    """
+    An `InputError` where there is no folder and a `command` is given that makes it."""
     if command and not folder.is_dir():
         made = f"run `{command} --out {folder}`"
         raise InputError(f"there is no folder {folder}; {made} or give the folder of an earlier run")

@@ -91,10 +91,8 @@ def pick(
     bar: DeltaGenerator | None = None,
 ) -> Source | None:  # fmt: skip
     """The picker of a page that shows the tables `stems`, in `bar`, None = a bar of its own below the stage's heading.
-
     None where nothing can be shown; what to do is then on the page. "Paper" is offered where it printed one of
-    the tables; the first of them decides what a page opens on. says_nothing: of it; then not on the shipped model.
-    """
+    the tables; the first of them decides what a page opens on. says_nothing: of it; then not on the shipped model."""
     bar = bar or layout.bar(stage)
     with bar:
         chosen = kind(stems, says_nothing, paper=any(map(results.paper_folders, stems)))

@@ -70,10 +70,8 @@ def render(
 
 def turn_ends(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
     """The token that the chat template puts right behind what the assistant says, where that is an added token.
-
     As the template ends the last turn of a dialogue, and where it leaves that open, a turn before another. Not what
-    ends a message of several in one turn (gpt-oss: its thinking would be the reply).
-    """
+    ends a message of several in one turn (gpt-oss: its thinking would be the reply)."""
     if not tokenizer.chat_template:
         return frozenset()
     try:

@@ -123,10 +123,8 @@ def _check_read(tokenizer: PreTrainedTokenizerBase, ids: list[int], said: tuple[
 
 def check_system(tokenizer: PreTrainedTokenizerBase, system: str) -> None:
     """`InputError` unless the chat template writes this text into what the model reads.
-
     Some templates leave a system turn out without a word: so one is asked for that ends with a mark, and text and mark
-    must stand in the dialogue as they were given.
-    """
+    must stand in the dialogue as they were given."""
     if not system:
         return
     if not system.strip():

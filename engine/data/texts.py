@@ -193,10 +193,8 @@ def _wikitext(role: Role) -> Text:
 
 def articles(rows: Sequence[str], *, parted: bool = False) -> tuple[int, ...] | None:
     """Where the articles of WikiText begin in its lines joined by blank lines; None where there is no heading.
-
     A title stands alone between empty lines, ` = Title = `. What comes before the first one belongs to its article.
-    parted: the rows are what blank lines separate.
-    """
+    parted: the rows are what blank lines separate."""
     starts = _starts(rows)
     empty = [parted or not row.strip() for row in rows]
     alone = [

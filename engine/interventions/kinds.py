@@ -117,10 +117,8 @@ def register_intervention(
     intervention_id: str, *, title: str = "", in_weights: bool = False, version: int = 1
 ) -> Callable[[_InterventionClass], _InterventionClass]:
     """Class decorator: make the class available under an id. Errors: InputError for a taken id.
-
     in_weights: is it the same as setting row i of W and b to zero? `applied` then does that, which is quicker.
-    version: raise it when the intervention does something else than before, so that cached numbers are not used.
-    """
+    version: raise it when the intervention does something else than before, so that cached numbers are not used."""
 
     def register(make: _InterventionClass) -> _InterventionClass:
         if not issubclass(make, Intervention):

@@ -124,10 +124,8 @@ class Rescaling:
 @dataclass(frozen=True, eq=False)
 class NormFold:
     """Norm weights w to w / f and the columns of the Linears that read the norm times f.
-
     f is the power of two in w, so that what is left lies in 1 to 2 and nothing is rounded; of a norm that multiplies
-    by 1 + w that of 1 + w, and 1 where the format cannot hold what is left. whole: f is all of w, which rounds.
-    """
+    by 1 + w that of 1 + w, and 1 where the format cannot hold what is left. whole: f is all of w, which rounds."""
 
     id: str
     norms: tuple[NormReaders, ...]

@@ -47,10 +47,8 @@ class Sampling:
 
 def drawn(logits: Tensor, temperature: float, numbers: Sequence[float]) -> Tensor:
     """The first token whose cumulated probability exceeds its row's number: the inverse of the distribution function.
-
     logits [B, V] any float dtype; numbers: one in [0, 1) per row; returns int64 [B]. Probabilities are those of
-    softmax(logits / temperature), in float64, cumulated in the order of token ids.
-    """
+    softmax(logits / temperature), in float64, cumulated in the order of token ids."""
     if logits.device.type == "mps":  # has no float64
         logits = logits.cpu()
     cumulated = torch.softmax(logits.double() / temperature, dim=-1).cumsum(dim=-1)

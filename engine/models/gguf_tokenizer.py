@@ -33,10 +33,8 @@ def _cased_words(short: str, numbers: str) -> str:
 
 class Cut(NamedTuple):
     """How a text is cut before merging: by each pattern in turn.
-
     whole: a piece that is a token stays one, whatever its merges. begins: a text begins with the BOS where the file
-    does not say. composed: accents are joined with their letters first.
-    """
+    does not say. composed: accents are joined with their letters first."""
 
     patterns: tuple[str, ...]
     whole: bool = False

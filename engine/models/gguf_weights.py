@@ -46,10 +46,8 @@ def unpacked_weights(
     header: GgufHeader, skeleton: Any, dtype: torch.dtype, model_id: str, progress: Progress | None = None
 ) -> dict[str, Tensor]:
     """Every weight by transformers' name, unpacked in float32 and then rounded to `dtype`. On the CPU.
-
     llama.cpp's conversion stores the rows of queries and keys of Llama models in another order, and the scales of
-    Gemma's norms plus one; both are taken back.
-    """
+    Gemma's norms plus one; both are taken back."""
     config, weights = skeleton.config, {}
     names = stored_names(header, skeleton, model_id)
     heads = {"q": config.num_attention_heads, "k": config.num_key_value_heads} if config.model_type == "llama" else {}

@@ -193,10 +193,8 @@ def _norms(weight: Tensor, dim: int) -> npt.NDArray[np.float64]:
 
 def column_index(loaded: LoadedModel) -> RowIndex:
     """Inputs of down_proj of gated MLPs and experts, one per neuron, and of attention's last Linear, a slice per head.
-
     A `RowIndex` whose layers have the side `input`: column j of such a Linear has the id start + j, and `rows` is how
-    many there are. In the order of the row index. No layers where the model has neither.
-    """
+    many there are. In the order of the row index. No layers where the model has neither."""
     model, rows = loaded.model, loaded.rows
     readers = {id(down) for _, _, down in chain(gated_mlps(model), gated_experts(model))}
     readers |= {id(model.get_submodule(one.output.name)) for one in attentions(model, rows).attentions}

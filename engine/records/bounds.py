@@ -140,10 +140,8 @@ def parquet(path: Path, rows: int = MAX_ROWS) -> pl.DataFrame:
 
 def check_parquet(path: Path, rows: int = MAX_ROWS) -> int:
     """Lines of a parquet file as its footer counts them. Only the footer is read.
-
     Errors: BadFile for more than `rows` lines, too many columns, or more than `MAX_DECODED_BYTES` when decoded: lines
-    times the width of each column, with the texts that the columns share.
-    """
+    times the width of each column, with the texts that the columns share."""
     from pyarrow import ArrowException
     from pyarrow.parquet import ParquetFile
 

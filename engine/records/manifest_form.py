@@ -57,10 +57,8 @@ SHARED, SHARABLE = "shared", ("spec", "environment", "numerics")  # fields of an
 
 def misfit(manifest: Json) -> str | None:
     """The first field of another type than it has to be, and what it should be; None where all are right.
-
     Text that is no Unicode (half a surrogate pair, which JSON can spell) is a misfit wherever it stands: no page and
-    no file can show it.
-    """
+    no file can show it."""
     return next(_misfits(manifest), None)
 
 

@@ -158,10 +158,8 @@ class Cells:
 
     def _do(self, action: Callable[[diskcache.Cache], T]) -> T:
         """The action; where the database is hurt, once more on it opened anew, then on one that took its place.
-
         Where another process has set aside the index that is open here, SQLite may call that anything, an I/O error
-        among others: its own files are beside a database of another time.
-        """
+        among others: its own files are beside a database of another time."""
         for again in range(_TRIES):
             moved = False
             try:

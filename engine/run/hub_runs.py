@@ -42,10 +42,8 @@ class Pushed(NamedTuple):
 
 def contents(folder: Path, repo_id: str) -> dict[str, bytes | Path]:
     """What a push of this folder uploads: names, and the files or what will be in them.
-
     Errors: InputError for a folder without a manifest, published values, a file that is no result, and one that does
-    not fit its checksum.
-    """
+    not fit its checksum."""
     listed = _listed(folder)
     if is_published(folder):
         raise InputError(f"{folder} holds values that a paper printed, which no run here made; give a run's folder")

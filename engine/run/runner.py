@@ -98,10 +98,8 @@ class Count:
 
 class Runner(Protocol):
     """What studies ask for results: `local`, `ray`, or the share of a shard; results never depend on which it was.
-
     whole: False for one that measures a share of the cells only. Then no file is written, and whoever makes tables
-    raises `Measured` in their place. shared: measures all that it is asked for; the runner itself where it is whole.
-    """
+    raises `Measured` in their place. shared: measures all that it is asked for; the runner itself where it is whole."""
 
     @property
     def results(self) -> Results: ...

@@ -21,10 +21,8 @@ SCORES = "scores"  # group of settings
 @dataclass(frozen=True)
 class ScorePlan:
     """Which scores, from which tokens. The defaults are the paper's (section 3.4).
-
     score_files: `NAME=FILE` each (`engine.selectors.own_scores`); a plan with some makes every NAME a selector, and
-    one of its own.
-    """
+    one of its own."""
 
     selectors: tuple[str, ...] = option(
         PAPER_SELECTORS, "comma-separated ids", read=Names("selector", selector_ids), group=SCORES, label="Selectors"

@@ -68,10 +68,8 @@ class PromptSelector(Protocol):
 
     def contrast(self, run: PromptRun) -> Tensor:
         """C_comply of all rows: high where the row promotes complying with the risk prompts only.
-
         Most often the difference of two percentile ranks within each layer, as `run.rank_difference` gives it.
-        returns [N] in [-1, 1], any float dtype
-        """
+        returns [N] in [-1, 1], any float dtype"""
         ...
 
 

@@ -204,10 +204,8 @@ class ScoringRun:
 
     def mean_relevance(self, method: Method, statistic: Statistic) -> Tensor:
         """`abs`: E abs(R_i); `signed`: E R_i; `square`: E R_i^2; over the tokens of `mean_abs_relevance`. [N] float64.
-
         One pass gives this and all that the run's selectors ask of it; what none of them said (`asks` in
-        `register_selector`) costs a pass of its own. `relp` is centred on E h_i over the same text.
-        """
+        `register_selector`) costs a pass of its own. `relp` is centred on E h_i over the same text."""
         if (method, statistic) not in self._means:
             self._relevance_pass(method, statistic)
         return self._means[method, statistic]

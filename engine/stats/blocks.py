@@ -67,10 +67,8 @@ def blocks_for(blocks: Blocks | None, tokens: Sequence[float], *nats: Sequence[f
 
 def neighbour_correlation(nats: Sequence[float], tokens: Sequence[float]) -> float:
     """The correlation of neighbouring windows' deviations from the mean, between `NEIGHBOURS` and .95, in hundredths.
-
     Without the bias of short series: (n r + 1) / (n - 4), since r is too small by (1 + 4 rho) / n on average (Marriott
-    and Pope 1954). Fewer than 16 windows say too little of it: `NEIGHBOURS`.
-    """
+    and Pope 1954). Fewer than 16 windows say too little of it: `NEIGHBOURS`."""
     n = len(nats)
     mean = math.fsum(nats) / math.fsum(tokens)
     apart = [x - mean * t for x, t in zip(nats, tokens, strict=True)]
@@ -83,10 +81,8 @@ def neighbour_correlation(nats: Sequence[float], tokens: Sequence[float]) -> flo
 
 def missed(length: int, number: int, correlation: float = NEIGHBOURS) -> float:
     """By how much the variance of a mean is larger than `number` blocks of `length` windows say, neighbours correlated.
-
     For windows of which those h apart correlate by r^h: with c the mean correlation of two different blocks' sums, the
-    variance of their mean is (1 + (n - 1) c) / n of a block's, and (1 - c) / n is what their spread says of it.
-    """
+    variance of their mean is (1 + (n - 1) c) / n of a block's, and (1 - c) / n is what their spread says of it."""
     inside = length + 2 * sum((length - step) * correlation**step for step in range(1, length))
     reach = ((1 - correlation**length) / (1 - correlation)) ** 2
     apart = sum((number - step) * correlation ** ((step - 1) * length + 1) for step in range(1, number)) * reach

@@ -16,10 +16,8 @@ KENDALL, FRIEDMAN = "kendall", "friedman"  # tests of the orders
 
 class Concordance(NamedTuple):
     """How far the orders agree.
-
     test: Kendall's tau of two orders (value -1 to 1; p one-sided, exact without ties), or Friedman's of more (value:
-    Kendall's W, 0 to 1, 1 is one order throughout; p of the chi-square approximation).
-    """
+    Kendall's W, 0 to 1, 1 is one order throughout; p of the chi-square approximation)."""
 
     test: str
     value: float

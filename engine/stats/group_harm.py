@@ -58,10 +58,8 @@ def _prediction_p(value: float, draws: Sequence[float]) -> float:
 
 def judge_groups(candidates: Sequence[Candidate | None], limit: float) -> list[tuple[float | None, float | None]]:
     """p and Holm's p of every group; None for a group within the limit, which is not compared with random ones.
-
     Holm over all groups: those within the limit count as p = 1, since which groups are compared is seen in the same
-    numbers.
-    """
+    numbers."""
     found = [None if one is None else excess_p(one.harm, one.draws, limit) for one in candidates]
     adjusted = holm([1.0 if p is None else p for p in found])
     return [(None, None) if p is None else (p, whole) for p, whole in zip(found, adjusted, strict=True)]

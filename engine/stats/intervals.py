@@ -17,10 +17,8 @@ class Interval(NamedTuple):
 
 def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
     """Wilson's score interval for a binomial rate, both ends in [0, 1] (E. B. Wilson 1927).
-
     (p + z²/2n ± z·sqrt(p(1-p)/n + z²/4n²)) / (1 + z²/n), p = successes/n, z the normal quantile.
-    `InputError` unless n > 0 and 0 <= successes <= n: without trials there is no rate, and none is invented.
-    """
+    `InputError` unless n > 0 and 0 <= successes <= n: without trials there is no rate, and none is invented."""
     if n <= 0 or not 0 <= successes <= n:
         raise InputError(f"a rate needs 0 <= successes <= n and n > 0, got {successes} of {n}")
     return wilson_of_rate(successes / n, n, confidence)

@@ -33,10 +33,8 @@ class Thresholds:
 
 def clear(estimates: Mapping[str, Sequence[Estimate]], sign: int, level: float) -> dict[str, bool]:
     """Which selectors' numbers all lie on the side of `sign` (1: above 0), by two-sided p adjusted over the selectors.
-
     A selector's p is the largest of its numbers', so that all of them have to be clear. Holm (1979) over selectors.
-    A number without an error is never clear, and its selector takes p = 1.
-    """
+    A number without an error is never clear, and its selector takes p = 1."""
     largest = {}
     for selector, several in estimates.items():
         ps = [one.p_differs if one.value * sign > 0 else 1.0 for one in several]

@@ -31,10 +31,8 @@ class Windowed(Protocol):
 
 def ratio_stderr(nats: Sequence[float], tokens: Sequence[int]) -> float | None:
     """Standard error of sum(nats) / sum(tokens) with windows as the independent units; None for a single window.
-
     With m the ratio and r_w = nats_w - m tokens_w: sqrt(sum_w r_w^2 * n / (n - 1)) / sum_w tokens_w. For windows of
-    equal length it is the standard deviation of their means over sqrt(n).
-    """
+    equal length it is the standard deviation of their means over sqrt(n)."""
     n = len(nats)
     if n < 2:
         return None

@@ -32,10 +32,8 @@ class PairedRates:
     @property
     def mcnemar_p(self) -> float:
         """Two-sided exact p of McNemar's test: of the prompts that changed, as many each way by chance.
-
         With d = no_yes + yes_no changed prompts, X ~ binomial(d, 1/2): min(1, 2 P(X <= min(no_yes, yes_no))); 1 where
-        none changed. McNemar 1947, in its exact conditional form.
-        """
+        none changed. McNemar 1947, in its exact conditional form."""
         return next(islice(_two_sided(self.no_yes + self.yes_no), min(self.no_yes, self.yes_no), None))
 
     def detectable(self, level: float) -> float | None:

@@ -36,10 +36,8 @@ def p_value(real: float, draws: Sequence[float]) -> float:
 
 def prediction_interval(draws: Sequence[float], confidence: float = 0.95) -> Interval:
     """Where one further draw's share lies: mean +- t(n - 1) * s * sqrt(1 + 1/n), cut to [0, 1].
-
     Exact for normal values; shares of refused prompts are not normal, so its coverage was simulated
-    (`precomputed.null_simulation`). `InputError` for fewer than two draws, which show no spread.
-    """
+    (`precomputed.null_simulation`). `InputError` for fewer than two draws, which show no spread."""
     n = len(draws)
     if n < 2 or not all(0 <= value <= 1 for value in draws):
         raise InputError(f"a prediction interval needs at least two draws in [0, 1], got {list(draws)}")
@@ -50,10 +48,8 @@ def prediction_interval(draws: Sequence[float], confidence: float = 0.95) -> Int
 
 class Overlaps(NamedTuple):
     """Mean overlaps of `draws` disjoint draws of each of two texts, and whether the texts can be told apart.
-
     within_a, within_b: of two draws of one text; between: of one draw of each. drop = mean of both within - between.
-    p: for all questions asked of the same draws together (`compare_draws`).
-    """
+    p: for all questions asked of the same draws together (`compare_draws`)."""
 
     within_a: float
     within_b: float

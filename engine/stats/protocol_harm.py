@@ -77,10 +77,8 @@ def seed_part(harm: Harm) -> list[Part]:
 
 def difference(a: Harm, b: Harm) -> Sure:
     """Harm of a minus harm of b, paired over blocks of windows; the seeds of a random ranking add their own variance.
-
     t = value / stderr with Satterthwaite's degrees of freedom. No error where one block is all, or the text's part is
-    not known; equal in every window: p = 1.
-    """
+    not known; equal in every window: p = 1."""
     apart = a - b
     value, text = apart.per_token, text_part(apart)
     if text is None or not math.isfinite(value):

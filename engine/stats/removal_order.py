@@ -31,10 +31,8 @@ def removal_order(scores: npt.ArrayLike, order: str) -> npt.NDArray[np.int64]:
 
 def removed_first(scores: npt.ArrayLike, order: str, count: int) -> npt.NDArray[np.int64]:
     """The first `count` rows of `removal_order`, as ascending ids, without sorting the others.
-
     scores  [N] real, finite
-    returns [min(count, N)] int64
-    """
+    returns [min(count, N)] int64"""
     keys = _keys(scores, order)
     if count <= 0:
         return np.zeros(0, dtype=np.int64)

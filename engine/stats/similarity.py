@@ -17,10 +17,8 @@ _CHUNK_ROWS = 2**18  # columns of a matrix that are widened to float64 at a time
 
 def average_ranks(scores: npt.ArrayLike, order: npt.NDArray[np.int64] | None = None) -> npt.NDArray[np.float32]:
     """Rank of every score, 0 = lowest, equal scores sharing their mean rank, minus the mean of all ranks.
-
     Multiples of one half, exact in float32 up to 2^24 rows.
-    scores [N]; order: `removal_order(scores, "lerf")` where it is known; returns [N] float32 of sum 0
-    """
+    scores [N]; order: `removal_order(scores, "lerf")` where it is known; returns [N] float32 of sum 0"""
     values = np.asarray(scores)
     ascending = removal_order(values, "lerf") if order is None else order
     in_order = values[ascending]

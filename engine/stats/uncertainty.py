@@ -85,10 +85,8 @@ def satterthwaite(parts: Sequence[Part]) -> float:
 
 def text_part(stderrs: Sequence[float | None], blocks: Sequence[int | None]) -> Part | None:
     """The evaluation text's part in a mean of numbers that share it: the mean of their squared errors.
-
     It does not shrink with their number, since they share the text (taken as wholly dependent: rather too wide).
-    blocks: behind each error; None: windows that were taken as independent, whose degrees count as infinite.
-    """
+    blocks: behind each error; None: windows that were taken as independent, whose degrees count as infinite."""
     known = [error for error in stderrs if error is not None and math.isfinite(error)]
     if not known or len(known) < len(stderrs):
         return None
@@ -98,10 +96,8 @@ def text_part(stderrs: Sequence[float | None], blocks: Sequence[int | None]) -> 
 
 def seed_parts(values: Sequence[float], *levels: Sequence[Hashable]) -> list[Part]:
     """What the draw of the seeds adds to the mean of `values`: the variance of the means by seed over their number.
-
     levels: per factor (the seeds of one side, of the other) the seed of each value. A factor of one seed adds
-    nothing: it shows no spread.
-    """
+    nothing: it shows no spread."""
     parts = []
     for level in levels:
         means = list(mean_over_levels(zip(level, values, strict=True)).values())

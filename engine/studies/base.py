@@ -264,10 +264,8 @@ def register_study(
     measures: bool = True,
 ) -> Callable[[_Class], _Class]:
     """Class decorator: make the study available to `analyze` (of=AUDIT) or as `refusal ID` (of=REFUSAL).
-
     The arguments are the fields of `StudyInfo`. A class that is no `Study` gets the defaults of one.
-    Errors: InputError for a taken id, an unknown group, and a setting that another part of the plan has.
-    """
+    Errors: InputError for a taken id, an unknown group, and a setting that another part of the plan has."""
     if of not in GROUPS:
         raise InputError(f"a study is of {' or '.join(GROUPS)}, got {of!r}")
     if plan is not None and study_id not in GROUPS[of].built_in:

@@ -74,10 +74,8 @@ def same_numbers(
     name: str, stored: pl.DataFrame, again: pl.DataFrame, about: TableSpec | None, tolerance: float = TOLERANCE
 ) -> Held:
     """Every value of `stored` beside that of `again`, by `RULE`. The model's name is no number of the table.
-
     about: the table's description; its keys find the line that belongs to a line. Without one, or where keys name
-    several lines, the order of the lines does. Columns that only `again` has are newer than the stored table.
-    """
+    several lines, the order of the lines does. Columns that only `again` has are newer than the stored table."""
     stored, again = (table.drop("model", strict=False) for table in (stored, again))
     lost_columns = tuple(one for one in stored.columns if one not in again.columns)
     keys = [one for one in (about.keys if about else ()) if one in stored.columns and one in again.columns]

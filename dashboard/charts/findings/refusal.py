@@ -17,10 +17,8 @@ NO_DIFFERENCE = "no difference beyond the errors"
 
 def grid(drawn: pl.DataFrame, kept: pl.DataFrame, *, searched: bool) -> str:
     """The edit to open first, the operating point that refuses most: rates before and after on the same prompts.
-
     drawn: `refusal_values.cells` that are shown; kept: with the unedited model's. searched: on the prompts that points
-    were chosen on.
-    """
+    were chosen on."""
     prompts = "calibration risk prompts" if searched else "risk prompts"
     best = drawn.row(by_predicate=pl.col("id") == first_choice(drawn), named=True)
     before = unedited(kept, best["selector"], best["domain"])

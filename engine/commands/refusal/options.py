@@ -53,10 +53,8 @@ def experiment(
     args: argparse.Namespace, names: Sequence[str], judge: Judge | None = None, *, quiet: bool = False
 ) -> Iterator[tuple[RefusalInputs, Path, Runner]]:
     """The run and the results folder that the arguments describe, and the runner, with a progress bar.
-
     names: the stages. judge: the plan's own, where it is open already. quiet: the command says itself what is to
-    compute. What can be told without weights is told before any is fetched.
-    """
+    compute. What can be told without weights is told before any is fetched."""
     from engine.studies.conduct import fitting
     from engine.studies.refusal.inputs import RefusalInputs
 

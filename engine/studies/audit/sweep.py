@@ -137,10 +137,8 @@ def sweep_model(
     progress: Progress | None = None,
 ) -> pl.DataFrame:
     """The table `sweep` of scores that are there already: selector, seed, order, rate as given.
-
     scores: selector id -> [N], random -> [seeds, N]; higher = more important. Cells that the store has are not
-    measured again. The paper, section 3.4.
-    """
+    measured again. The paper, section 3.4."""
     points = _grid(loaded, list(rankings(scores, seeds)), orders, rates, Nll(windows, batch_size))
     results = LocalRunner(store, progress).run([point.cell for point in points])
     table = frame("sweep", [_line(loaded.id, point, results) for point in points], optional=COLUMNS)

@@ -317,10 +317,8 @@ class RefusalInputs(StudyInputs):
 
     def self_refused(self, pairs: dict[str, list[Pair]]) -> dict[str, list[Pair]]:
         """Domain -> pairs whose base prompt the unedited model refuses itself: no harmless side to contrast with.
-
         `InputError` with share and examples where they are more than one and more than `benign_limit` of a domain's
-        pairs, or all. Asked without the plan's system prompt, as contrasts are made.
-        """
+        pairs, or all. Asked without the plan's system prompt, as contrasts are made."""
         if self.plain is not self:
             return self.plain.self_refused(pairs)
         found: dict[str, list[Pair]] = {}

@@ -24,10 +24,8 @@ class Neighbour:
 @dataclass(frozen=True)
 class OperatingPoint:
     """The chosen cell of one selector and domain, with the rates it was chosen by.
-
     benign_cap: the limit it meets; rescue: is that a relaxed one? neighbours: up to four cells that differ by one
-    step of lambda or of k, so that an isolated spike is visible.
-    """
+    step of lambda or of k, so that an isolated spike is visible."""
 
     selector: str
     domain: str

@@ -139,10 +139,8 @@ def against_half(stability: pl.DataFrame) -> pl.DataFrame:
 
 def as_judged_now(verdicts: pl.DataFrame) -> pl.DataFrame:
     """A table of verdicts in today's words; one that has the column `specific` as it is.
-
     In older tables `faithful` rested on gap and damage alone and `stable` on nested sizes: they become `sufficient` and
-    `unknown`, with the reason. Published ones, which have numbers and no words, keep their nulls.
-    """
+    `unknown`, with the reason. Published ones, which have numbers and no words, keep their nulls."""
     if "specific" in verdicts.columns:
         return verdicts
     schema = spec("verdicts").schema(MORE)
