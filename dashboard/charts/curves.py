@@ -33,8 +33,7 @@ def curves(
     nats); where that is not known nothing is drawn then. Values that are not finite cannot be drawn; they
     stand as arrows at the upper edge. Cells at a numerical ceiling do not stretch the axis: those beyond all others
     stand in a band above it. saturated: NLL above which the model is destroyed: the axis ends there, and what is above
-    stands in order in a zone over it.
-    """
+    stands in order in a zone over it."""
     shift = subtracted(baseline, relative)
     rows = drawn.filter(order=order) if shift is not None else drawn.clear()
     base = shift or 0.0

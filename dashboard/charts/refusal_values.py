@@ -25,8 +25,7 @@ def cells(sweep: pl.DataFrame | None, points: pl.DataFrame | None) -> pl.DataFra
 
     Columns: PLACE, rows_removed, malign, malign_n, malign_low, malign_high, the same of benign, nll, feasible,
     point (an operating point), rescue, id. Without a sweep the operating points alone, with their held-out rates.
-    Null rates: above the perplexity cap, where no replies were written.
-    """
+    Null rates: above the perplexity cap, where no replies were written."""
     if sweep is None:
         if points is None:
             raise InputError("there is neither a grid nor an operating point; run `selector-audit refusal sweep`")

@@ -1,7 +1,6 @@
 """A model's rows as pixels: blocks side by side, in each its projections one below the other; large models in groups.
 
-A pixel is one row, or, of a model with more rows than `MOST`, a group of neighbouring rows of one projection.
-"""
+A pixel is one row, or, of a model with more rows than `MOST`, a group of neighbouring rows of one projection."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Watch it break: a model's rows as pixels, and what a removal order does to them, as data for the browser.
 
-Everything that moves is computed here once, so that the browser asks for nothing while it plays.
-"""
+Everything that moves is computed here once, so that the browser asks for nothing while it plays."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A run as one self-contained HTML file: protocol, verdicts, figures, numbers, provenance. Opens without a network.
 
 `report.html.jinja` says what stands there, section by section; what was not measured is named with its command.
-Everything from files is escaped.
-"""
+Everything from files is escaped."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 Streamlit forgets a page's widgets when it is left. `selection` makes a `Setting` for each of its widgets: it starts
 the widget (`start`) and notes its value, in each run (`note`) and as soon as it changes (`changed`, the widget's
 `on_change`): who chooses something and leaves at once stops the run before it comes to the widget. (Two requests that
-reach a busy server together are one to Streamlit, and what was chosen with the first is lost.)
-"""
+reach a busy server together are one to Streamlit, and what was chosen with the first is lost.)"""
 
 from __future__ import annotations
 
@@ -44,8 +43,7 @@ class Setting:
 
     key: of the widget; offered: whether it can be at a value; default: where it stands when nobody chose anything.
     shared: the name under which other pages' widgets start with what was chosen here, None = it stays on this page.
-    seen: what the page makes of the widget's own value.
-    """
+    seen: what the page makes of the widget's own value."""
 
     key: str
     offered: Callable[[Any], bool]

@@ -30,8 +30,7 @@ def heading(title: str, line: str = "") -> DeltaGenerator:
     that has no line of its own.
 
     Returns the page's stage: this heading, then its `bar` of settings, then its `hero`. It fills the window and no more
-    (frame.css), so whatever else the page has stands below it.
-    """
+    (frame.css), so whatever else the page has stands below it."""
     stage = st.container(key="stage")
     with stage, st.container(horizontal=True, vertical_alignment="center", gap="medium", key="heading"):
         st.title(title, anchor=False, width="content")

@@ -1,8 +1,7 @@
 """Widgets whose state is in the URL, so that a copied link shows the same page.
 
 Streamlit writes a bound widget's value into the address under its key, in the words the page shows, and
-drops what is at its default. Keys are therefore part of shared links and are never renamed.
-"""
+drops what is at its default. Keys are therefore part of shared links and are never renamed."""
 
 from __future__ import annotations
 

@@ -36,8 +36,7 @@ def show(
 
     clickable: returns the clicked points (plotly's dictionaries); needs `key`. brush: clickable, and a drag over the
     figure chooses the points in its box. finding: a sentence in the place of the title; below: how to read the figure,
-    None for what stands there. hero: in the place of the page's first figure, with both above it on the page.
-    """
+    None for what stands there. hero: in the place of the page's first figure, with both above it on the page."""
     top = figure.layout.margin.t or 0
     staged = stage.on()
     if finding:

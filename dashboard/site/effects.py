@@ -1,8 +1,7 @@
 """What every edit that a site offers does to text and to refusal: the gate's record, which ships beside the model.
 
 `python -m dashboard.site.effects` measures what the record lacks, as the app does before it answers under an edit
-(`dashboard.chat.effects`), and writes it. A record of other weights, prompts or another judge counts as none.
-"""
+(`dashboard.chat.effects`), and writes it. A record of other weights, prompts or another judge counts as none."""
 
 from __future__ import annotations
 

@@ -52,8 +52,7 @@ def show(found: Sequence[jobs.Job], key: str, *, here: str | None = None) -> Non
     as it is; when the last one has ended the page is drawn again.
 
     key: of this list on its page, so that a job may stand in two. here: the path of the page that its results belong
-    to, None for the one that shows such results.
-    """
+    to, None for the one that shows such results."""
     # Polling stops with the last job: an idle page asks for nothing.
     polled = any(job.active for job in found)
     st.fragment(_draw, run_every=POLL_S if polled else None)(tuple(found), key, here, polled)

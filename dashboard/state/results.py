@@ -2,8 +2,7 @@
 or that holds the values of one model of the paper.
 
 Everything is cached by the files' time stamps, sizes and inodes. What cannot be read is an `InputError` whose one
-line says what to do.
-"""
+line says what to do."""
 
 from __future__ import annotations
 

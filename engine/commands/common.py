@@ -141,8 +141,7 @@ def run_folder(name: str, store: Path | None = None) -> Path:
     """The finished run that a command was given: its folder or manifest, a model with results in the store, for `demo`
     else the shipped ones, or a data set of the hub that `push` made.
 
-    Errors: InputError for a data set that cannot be had; a folder without a manifest is left to its reader.
-    """
+    Errors: InputError for a data set that cannot be had; a folder without a manifest is left to its reader."""
     from engine.records.shipped import demo_dir
     from engine.run.hub_runs import fetch_run, is_address
 

@@ -43,8 +43,7 @@ def render(
 
     Contents are given as texts, or, where the template then leaves them out, as lists of one text part (templates of
     vision models). Errors: `InputError` where the template fails, writes without bounds, leaves a user's turn out or
-    changes its words, or has no generation prompt.
-    """
+    changes its words, or has no generation prompt."""
     source, special = _source(tokenizer), json.dumps(tokenizer.special_tokens_map)
     form = _form(source, special)
     if form.problem:

@@ -9,8 +9,7 @@ The layout is read off the fields, not off the task. `query`, `choices`: the ans
 the query. `context_options`: the answer is the context after which the continuation is likeliest. `context` and
 `continuation` alone: right if the continuation is what the model writes greedily. Every continuation follows
 after one space. A query with a line "Question: …" gets a line "Answer:", and "Passage: " at its start
-is left out: these are lm-evaluation-harness's own prompts for ARC, PIQA and BoolQ.
-"""
+is left out: these are lm-evaluation-harness's own prompts for ARC, PIQA and BoolQ."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -33,8 +32,7 @@ def local_files(folder: str, tasks: tuple[str, ...] = ()) -> dict[str, Path]:
     """Task -> its file: those of `tasks` that the folder has, in that order, then all others (but gsm8k and hidden
     files) by their names. folder: a path, or `SHIPPED`.
 
-    Errors: InputError where there is no such folder, no task in it, or a name that tables cannot hold.
-    """
+    Errors: InputError where there is no such folder, no task in it, or a name that tables cannot hold."""
     place = _place(folder)
     found: dict[str, Path] = {}
     for path in sorted(place.glob("*.jsonl")):

@@ -33,8 +33,7 @@ def read_pairs(
     source: `demo`; a JSONL file with `risk` and `base` and optionally `domain` and `split`; or a .json file of
     CAST's layout, where every entry of `train` (calibration) and `test` (held out) is a base prompt with one
     risk prompt per domain. Splits may have their other names (`engine.data.corpora`). Domains have their ids here
-    (`engine.records.domain_names`). domains: names or ids, None for all there are.
-    """
+    (`engine.records.domain_names`). domains: names or ids, None for all there are."""
     if per_domain is not None and per_domain < 1:
         raise InputError(f"pairs per domain must be at least 1, got {per_domain}")
     if Path(source).suffix == ".json":

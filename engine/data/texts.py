@@ -44,8 +44,7 @@ def read_text(corpus: str, role: Role) -> Text:
 
     A local file is the same text in both roles. Documents are known of C4, of a .jsonl file (its lines), of WikiText-2
     and of a .txt file with its headings (their articles); of another .txt file they are not, since blank lines
-    separate paragraphs as well.
-    """
+    separate paragraphs as well."""
     if role not in get_args(Role):
         raise unknown("role", role, get_args(Role))
     if corpus in _CORPORA:

@@ -1,8 +1,7 @@
 """Replies that think first: the marks around the thinking part, and what is said after it.
 
 The one place that knows these marks. What is judged, and what a second turn quotes, is what is said after thinking;
-what is stored and shown is the whole reply.
-"""
+what is stored and shown is the whole reply."""
 
 from __future__ import annotations
 

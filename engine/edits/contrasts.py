@@ -1,7 +1,6 @@
 """Contrasts and their masks: which rows promote complying with risk prompts but not with base prompts.
 
-Removing those rows installs refusal. A checksum finds damage, not forgery: code that negates numbers is not stopped.
-"""
+Removing those rows installs refusal. A checksum finds damage, not forgery: code that negates numbers is not stopped."""
 
 import hashlib
 from collections.abc import Sequence
@@ -32,8 +31,7 @@ class Contrast:
 
     c_comply: float32 [N] in [-1, 1], high where the row promotes complying with risk prompts only.
     lm_rank: float32 [N] in [0, 1], r(I_lm), high where the language model needs the row.
-    Real numbers of any type are taken and kept as float32. `InputError` for other shapes, ranges, or NaN.
-    """
+    Real numbers of any type are taken and kept as float32. `InputError` for other shapes, ranges, or NaN."""
 
     selector: str
     domain: str

@@ -109,8 +109,7 @@ def shuffled(mask: npt.ArrayLike, rows: RowIndex, seed: int) -> Mask:
     """The image of `mask` under one random permutation of the rows within every layer, which the seed names: a whole
     grid of masks keeps its counts and its overlaps, as if its selector had scored other rows of the same layers.
 
-    returns [len(mask)] int64, ascending row ids
-    """
+    returns [len(mask)] int64, ascending row ids"""
     real = checked_mask(mask, rows.n_rows)
     generator = np.random.default_rng(seed)
     image = np.concatenate([layer.start + generator.permutation(layer.rows) for layer in rows.layers])

@@ -30,8 +30,7 @@ class Edit:
     the column index (`engine.models.units`: neurons, heads), acted on at the inputs.
     make: gives the ascending int64 ids whenever they are wanted, so that the thousand edits of an audit can all
     be the beginnings of a few removal orders and cost no memory. size: how many there are. intervention: an id of
-    `engine.interventions`. kind, spec: where the edit came from, for records and cards; no part of the hash.
-    """
+    `engine.interventions`. kind, spec: where the edit came from, for records and cards; no part of the hash."""
 
     make: Callable[[], Mask] = field(repr=False)
     size: int
@@ -107,8 +106,7 @@ class Steering:
     carried out at the outputs (`engine.interventions.at_outputs`). It is for measurements: nothing exports it.
 
     vectors: block -> [d] float32, finite. coefficient: 0 or more, finite; 0 changes nothing. A negative one is an
-    `InputError`, since vectors are built in the direction that raises refusal and the opposite one would lower it.
-    """
+    `InputError`, since vectors are built in the direction that raises refusal and the opposite one would lower it."""
 
     vectors: Mapping[int, Vector] = field(repr=False)
     coefficient: float

@@ -60,8 +60,7 @@ class Effect:
         - gives at least `READABLE` replies to shipped prompts that could be read;
         - refuses no fewer risk prompts than the unedited model, over all domains of the shipped ones and over all of
           the user's pairs, and in no domain of its own;
-        - refuses in its own domains no more base prompts than the limit.
-        """
+        - refuses in its own domains no more base prompts than the limit."""
         self._check_identity(edit, weights_hash)
         if self.broken and not allow_broken:
             raise InputError(

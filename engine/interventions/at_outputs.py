@@ -54,8 +54,7 @@ def edited_outputs(loaded: LoadedModel, edits: Sequence[AnyEdit]) -> AbstractCon
 
     Where two Linears share one weight, only the one that an edit names is edited (`zeroed` changes both).
 
-    A `Steering` among the edits adds its vectors to the outputs of whole blocks.
-    """
+    A `Steering` among the edits adds its vectors to the outputs of whole blocks."""
     outputs = Outputs(loaded, edits)
     return hooked(outputs, outputs.hooks, outputs.before)
 

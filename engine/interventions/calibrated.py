@@ -34,8 +34,7 @@ def place_of(layer: Layer) -> Place:
 def read(loaded: LoadedModel, windows: Windows, see: See) -> None:
     """The unedited model passes over the windows, in their order; `see(place, values, seen)` gets [B, T, rows] of each
     place (an expert's: [tokens, rows]) and which tokens these are. `RuntimeError` within `zeroed`: that model is not
-    the unedited one.
-    """
+    the unedited one."""
     own = threading.get_ident()
     shape = (0, 0)
 

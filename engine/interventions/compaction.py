@@ -43,8 +43,7 @@ def kept_neurons(neurons: int, alive: int, itemsize: int, kind: str) -> int:
     share of the dense time: 1149 of 1536 neurons .90 to 1.01, 1152 of them .67 to .74, 1535 of them 1.28 to 1.54.
     Where less than LEAST_GONE of the neurons would go, none goes.
 
-    itemsize: bytes per number of the weights. kind: cpu or cuda.
-    """
+    itemsize: bytes per number of the weights. kind: cpu or cuda."""
     step = ALIGNED_BYTES[kind] // itemsize
     kept = min(neurons, math.ceil(alive / step) * step)
     return kept if neurons - kept >= LEAST_GONE * neurons else neurons

@@ -19,8 +19,7 @@ What it may have beyond `apply` (calibration text, random draws, what hangs on a
 `Intervention`, with the defaults of one that has none of it.
 
 `optimal` ablation (arXiv 2409.09951) is not built: it would take a constant per unit fitted by gradient descent on the
-loss under each edit, so an optimisation for every cell of a sweep where the others read one text once.
-"""
+loss under each edit, so an optimisation for every cell of a sweep where the others read one text once."""
 
 from __future__ import annotations
 
@@ -80,8 +79,7 @@ class Intervention(ABC):
         output [B, T, rows] (an expert's: [tokens, rows]) of the Linear `layer`, any float dtype and device; its input
         where `layer.side` is `input` (neurons and heads: `engine.models.units`).
         units bool, True where a unit is edited, of as many dimensions as `output`: [B or 1, 1, rows]. Sequences of
-        a batch may carry different edits, so what is done to one must not depend on the others.
-        """
+        a batch may carry different edits, so what is done to one must not depend on the others."""
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,7 @@ class Undone(list[Callable[[], object]]):
 
     The block is left by an error, an interrupt or a cancelled generator as well, and interrupts do not stop the way
     back. It is entered twice, since one interrupt may come at the very entry of an exit: the outer exit then does what
-    the inner one has not begun, and finds nothing to do otherwise.
-    """
+    the inner one has not begun, and finds nothing to do otherwise."""
 
     def __init__(self) -> None:
         super().__init__()

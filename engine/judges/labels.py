@@ -8,8 +8,7 @@ read where that is not the reply alone:
 
     {"labels": {"OK": "other", "REJECTED": "refusal"}, "reads": "<|user|>\\n{prompt}\\n<|assistant|>\\n{reply}"}
 
-`reads` is one text, or a list of two that the classifier reads as a pair; `max_tokens` is how much of it is read.
-"""
+`reads` is one text, or a list of two that the classifier reads as a pair; `max_tokens` is how much of it is read."""
 
 import json
 import re

@@ -4,8 +4,7 @@
 
 measures the embedded judge again, on labelled replies and on replies by kind (a column `kind`, a label `refusal`), and
 writes `measured_quality.toml`, which is where its counts stand. They hold for one version of the judge: with other
-rules there are none until this is run again.
-"""
+rules there are none until this is run again."""
 
 import argparse
 import tomllib

@@ -20,8 +20,7 @@ class Refused:
 
     judged: which of them the judge could judge; empty where it could all of them. The others are not refused.
     thinking: which of them never came out of their thinking part, and so were neither judged nor count as finished;
-    empty where all did, None where that was not kept.
-    """
+    empty where all did, None where that was not kept."""
 
     refused: tuple[bool, ...]
     finished: tuple[bool, ...]

@@ -1,7 +1,6 @@
 """When to steer: a condition vector in the sense of CAST, and how similar a text's hidden state is to it; these states.
 
-Lee et al. 2024, "Programming Refusal with Conditional Activation Steering", arXiv:2409.05907. Own code.
-"""
+Lee et al. 2024, "Programming Refusal with Conditional Activation Steering", arXiv:2409.05907. Own code."""
 
 import hashlib
 import json

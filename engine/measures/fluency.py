@@ -1,8 +1,7 @@
 """Is a reply still language? Its mean token log-probability under the unedited model, and how much of it repeats.
 
 Both are read against replies that the unedited model wrote itself (`Reference`): no number is set by hand but how many
-of those may count as broken (`QUANTILE`), and that repetition is more than half (`MOSTLY`).
-"""
+of those may count as broken (`QUANTILE`), and that repetition is more than half (`MOSTLY`)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -183,8 +182,7 @@ def prompt_log_probabilities(loaded: LoadedModel, prompts: Sequence[str], *, on_
 
     Words are what blanks part: a name that the vocabulary has in pieces costs the sum of these, which a mean over
     tokens hides. Own tokens: those between what the templated prompt has in common with another one at its beginning
-    and at its end. Of the model as it is; its lock is held for each pass.
-    """
+    and at its end. Of the model as it is; its lock is held for each pass."""
     tokenizer, device = loaded.tokenizer, input_device(loaded.model)
     sequences, other = [prompt_ids(tokenizer, prompt) for prompt in prompts], prompt_ids(tokenizer, _OTHER)
     at_once = logits_that_fit(kind_of(str(device)), max(map(len, sequences), default=1), vocabulary_of(loaded.model))

@@ -1,8 +1,7 @@
 """Tasks of lm-evaluation-harness under an edit, with the model that is already in memory.
 
 Zero-shot, the harness's own prompts without a chat template. lm-eval's own caches are keyed without the weights and
-stay off; every (edit, task) is a cell of our store.
-"""
+stay off; every (edit, task) is a cell of our store."""
 
 import copy
 import math

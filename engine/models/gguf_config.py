@@ -3,8 +3,7 @@
 Strict, since a setting that is passed over gives another model's numbers without a word: an entry of the architecture,
 or a tensor, that is not read here is an error. transformers' own reader (5.24) passes over most of them: the size of
 Qwen 3's heads, the scaling of rotary positions of Llama 3.1 and Gemma 3, Gemma's softcaps and its larger models' scale.
-Sources: llama.cpp's conversion (what it writes) and its models (what it takes where nothing is written).
-"""
+Sources: llama.cpp's conversion (what it writes) and its models (what it takes where nothing is written)."""
 
 import math
 from typing import Any, NamedTuple

@@ -2,8 +2,7 @@
 
 The file holds tokens with their types, merges or scores, and the name of a way to cut a text before merging. Two kinds
 are read, as llama.cpp computes them: BPE on bytes ("gpt2"), and sentencepiece's BPE ("llama"). transformers' own reader
-(5.24) cuts by GPT-2's rule where it does not know the name, as it does not know SmolLM's.
-"""
+(5.24) cuts by GPT-2's rule where it does not know the name, as it does not know SmolLM's."""
 
 import json
 from typing import Any, NamedTuple

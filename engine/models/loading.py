@@ -102,8 +102,7 @@ def load_model(
 
     Errors: whatever would make a different model from the one that was asked for (missing, surplus or
     misshapen weights, an adapter, packed weights that cannot be unpacked), weights that are NaN or infinite, a
-    tokenizer with ids that the embeddings do not have, and every reason why it cannot be loaded or pass two tokens.
-    """
+    tokenizer with ids that the embeddings do not have, and every reason why it cannot be loaded or pass two tokens."""
     place = checked_device(device)
     precision = _dtype(dtype, place)
     if place.type == "cpu":

@@ -9,8 +9,7 @@ The rules are local. They fit a decoder that is put together of these parts in w
 
 Norms, MLPs and attention functions are tried alone. Then the decoder runs with stand-ins for all of them that give
 random numbers, and whatever reaches a stand-in or leaves a module must be linear in those numbers: sums, rotary
-positions and constant factors are, a gate, a router or another norm is not. No weight is read.
-"""
+positions and constant factors are, a gate, a router or another norm is not. No weight is read."""
 
 import math
 import sys

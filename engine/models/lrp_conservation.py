@@ -16,8 +16,7 @@ with one kind of rule left out, rounded down. Seen on Llama, Qwen2, Qwen3 and Ge
 32 blocks, 20 and 512 wide) and on the shipped model: at most 7.5e-8 in float32 and 2.7e-3 in bfloat16 (0.6 and 0.4 of
 the type's epsilon, no growth with depth or width); without the rule of norms, MLPs or attention at least 0.21 in both
 (2 and 8 blocks). A rule that one block of many lacks shows less: in float32 one MLP of eight is noticed, in half
-precision it may pass. What keeps that out is that every block is read (`lrp_by_structure`); this is the second look.
-"""
+precision it may pass. What keeps that out is that every block is read (`lrp_by_structure`); this is the second look."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Norms: which RMS norm a module is, found by trying it, with the same norm under AttnLRP's identity rule; and those
 whose output some Linears read directly, found by watching a pass, where a norm's weight can be folded.
 
-A form is taken where it gives the module's own output to the bit, since logits must not change under the rule.
-"""
+A form is taken where it gives the module's own output to the bit, since logits must not change under the rule."""
 
 import math
 from collections import Counter

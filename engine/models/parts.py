@@ -2,8 +2,7 @@
 
 huggingface_hub removes what it has of a file when its download ends early. Here the bytes are appended to
 `blobs/ETAG.part` of the cache and get the file's name there, `blobs/ETAG`, when all have come; the library then finds
-them and links them. Over plain HTTP, also where the hub offers its newer storage layer, which keeps no parts either.
-"""
+them and links them. Over plain HTTP, also where the hub offers its newer storage layer, which keeps no parts either."""
 
 import os
 import re

@@ -1,6 +1,5 @@
 """The row index as data: which rows of which Linears a model has. Made by `rows` from a model's modules, and by
-`plain_layouts` from a configuration; no torch.
-"""
+`plain_layouts` from a configuration; no torch."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ class Layer:
 
     An expert and GPT-2's Conv1D are shown as such (`engine.models.experts`, `engine.models.experts`).
 
-    side `input`: of a column index (`engine.models.units`), and the rows are the Linear's inputs, its columns.
-    """
+    side `input`: of a column index (`engine.models.units`), and the rows are the Linear's inputs, its columns."""
 
     index: int
     name: str  # module path from the model: model.get_submodule(name) is the Linear

@@ -155,8 +155,7 @@ def left_alone(block: nn.Module) -> dict[str, str]:
 
     router: says which experts see a token, or how much one counts; a zero row there sends tokens elsewhere and removes
     no neuron. convolution: mixes positions. time step: Mamba's dt_proj, whose weight transformers reads without
-    calling the Linear. Modules inside these are not named again.
-    """
+    calling the Linear. Modules inside these are not named again."""
     found: dict[str, str] = {}
     for path, module in block.named_modules():
         if path and not any(path.startswith(f"{outer}.") for outer in found):

@@ -1,6 +1,5 @@
 """What a checkpoint's configuration may ask for: bounded before anything is built from it, since a line of text can ask
-for a model that takes hours to set up and never exists.
-"""
+for a model that takes hours to set up and never exists."""
 
 import math
 import re

@@ -1,7 +1,6 @@
 """A module's twin for probes: the same classes and settings on the CPU, small random numbers in the place of weights.
 
-The module itself, its hooks, its configuration and torch's random state stay as they are.
-"""
+The module itself, its hooks, its configuration and torch's random state stay as they are."""
 
 import copy
 from collections.abc import Callable, Iterator

@@ -10,8 +10,7 @@ own.
   heads: they stay as they are, since the other heads read them, and their scores count to every head of the group in
   equal parts. Without grouping they are the head's alone and count to it in full.
 - Expert: all rows of its projections, edited where they are, so that it says nothing. The router stays as it is: tokens
-  are sent to the expert as before, and get nothing from it.
-"""
+  are sent to the expert as before, and get nothing from it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,7 +1,6 @@
 """What a manifest has to look like: every field that is read somewhere, with its type. Any may be absent.
 
-The fields of an entry that are objects may be names of objects under `shared` (`engine.records.manifest_text`).
-"""
+The fields of an entry that are objects may be names of objects under `shared` (`engine.records.manifest_text`)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple

@@ -6,8 +6,7 @@
      "shared": {"5f0c…": {…}, …}}
 
 An entry holds the name of the object in its place, which is the beginning of a hash. Where nothing is shared the
-version is 1, and each entry holds all that is its own, as in manifests written before. Readers see that form only.
-"""
+version is 1, and each entry holds all that is its own, as in manifests written before. Readers see that form only."""
 
 import hashlib
 import json

@@ -1,7 +1,6 @@
 """The index of a store: cells as JSON texts in a diskcache database, each beside the SHA-256 of its text.
 
-Nothing is pickled and nothing pickled is ever read. Large cells lie in files of their own, as diskcache does it.
-"""
+Nothing is pickled and nothing pickled is ever read. Large cells lie in files of their own, as diskcache does it."""
 
 import hashlib
 import json
@@ -237,8 +236,7 @@ class Cells:
         process has done so since it was found damaged.
 
         Cells of earlier versions, without a checksum, are not taken over from a damaged index: they are computed again.
-        Another process that has the old one open goes on in it; what it finishes there is computed again by others.
-        """
+        Another process that has the old one open goes on in it; what it finishes there is computed again by others."""
         tell(self._store, "cells/cache.db")
         try:
             with self._alone():

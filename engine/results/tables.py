@@ -1,7 +1,6 @@
 """The registry of tables: what every table holds, read from `tables.toml`, and the one gate that each passes.
 
-An analysis of one's own registers its tables by `register_table`.
-"""
+An analysis of one's own registers its tables by `register_table`."""
 
 import re
 import tomllib

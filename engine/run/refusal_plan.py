@@ -104,8 +104,7 @@ class GridPlan:
 
     max_perplexity: a cell above it is not generated; perplexity_factor, where given, is used instead: that many
     times the unedited model's. all_cells: generate even above the cap. widen: not the paper's, whose cells all stay: a
-    point at the edge of the grid may be better beyond it.
-    """
+    point at the edge of the grid may be better beyond it."""
 
     eval_corpus: str = eval_corpus_option(GRID)
     eval_samples: int = eval_samples_option(GRID)
@@ -209,8 +208,7 @@ class RefusalPlan(
     The paper takes every rate, the grid's too, on CAST's 500 held-out risk and 500 base prompts, as ProtectAI's
     rejection model judges the replies. Here the grid is measured on the calibration pairs, controls and evaluation on
     at most 100 held-out pairs per domain, the pairs are the shipped ones, and a run's judge is the embedded one
-    unless others are given.
-    """
+    unless others are given."""
 
     def __post_init__(self) -> None:
         for selector in set(self.selectors) - set(PAPER_CONTRASTS):

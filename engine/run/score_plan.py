@@ -1,7 +1,6 @@
 """Which scores are computed, from which tokens; and the options for text that audit and refusal share. No torch.
 
-A default stands in a plan and nowhere else: commands and forms are made from its fields (`engine.run.field_types`).
-"""
+A default stands in a plan and nowhere else: commands and forms are made from its fields (`engine.run.field_types`)."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -26,8 +26,7 @@ class ActivationStatistics:
     output_mean_abs: E abs(h_i). output_mean: E h_i. output_variance: E (h_i - E h_i)^2.
 
     A routed expert's are over the tokens that it sees, so that one that few tokens choose is not small for that; where
-    it sees none, all are 0 (**choice**: without it the text says the same).
-    """
+    it sees none, all are 0 (**choice**: without it the text says the same)."""
 
     input_rms: Sequence[Tensor]
     output_mean_abs: Tensor

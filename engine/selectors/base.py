@@ -17,8 +17,7 @@ says by `protected_by` whose scores of text protect rows there.
 
 Inside this repository the file goes beside the others and its name into `BUILT_IN`. In a package of its own an entry
 point does the same, `[project.entry-points."selector_audit.selectors"]` with `largest_weight = "package.module"`:
-importing the module has to run the decorator. Menus, commands and the tests over the registry then know it.
-"""
+importing the module has to run the decorator. Menus, commands and the tests over the registry then know it."""
 
 from __future__ import annotations
 
@@ -119,8 +118,7 @@ def register_selector(
     protected_by: for a class that only contrasts prompts, the selector whose scores of text protect rows.
     asks: what it asks `run.mean_relevance` for, as (("grad_x_input", "square"),), so that one pass serves it beside
     others; without this it costs a pass of its own.
-    Errors: InputError for a taken id, and for a class without `score` that does not say what protects its rows.
-    """
+    Errors: InputError for a taken id, and for a class without `score` that does not say what protects its rows."""
 
     def register(factory: _SelectorClass) -> _SelectorClass:
         scores, contrasts = hasattr(factory, "score"), hasattr(factory, "contrast")

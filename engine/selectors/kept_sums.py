@@ -36,8 +36,7 @@ class KeptSums:
 
         ids [B, T]; ends: ascending numbers of windows up to B, over which `compute` gives a sum each. Only that over
         all B is kept, so that a pass whose sums over fewer are wanted runs.
-        returns [ends, n]
-        """
+        returns [ends, n]"""
         about = canonical({"model": loaded.numeric_fingerprint, "what": repr(what), "shape": list(ids.shape)})
         key = hashlib.sha256(about.encode() + ids.cpu().numpy().astype("<i8").tobytes()).hexdigest()
         if key in self._sums and len(ends) == 1:

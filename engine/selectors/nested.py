@@ -63,8 +63,7 @@ def nested_scores(
 
     returns {size: {selector: [N] float32 on the CPU}}, ascending sizes; seeded selectors [seeds, N]
     Memory: N float64 per size and mean of a pass besides the scores. Errors: those of `compute_scores`, and an
-    InputError for sizes outside 1..windows.
-    """
+    InputError for sizes outside 1..windows."""
     check_request(loaded, selectors, windows, objective, skip_first)
     ordered = sorted(set(sizes))
     available = len(windows.input_ids)

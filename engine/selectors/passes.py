@@ -107,8 +107,7 @@ def watching(model: nn.Module, rows: RowIndex, positions: tuple[int, int], on_li
     on the output itself, since the graph does not go through the view. The Linears of an expert that no token of the
     batch is routed to do not run.
     Errors: InputError where a Linear sees some tokens and does not say which (lists of experts), and, when the block
-    is left in peace, where one that is no expert's has not run.
-    """
+    is left in peace, where one that is no expert's has not run."""
     ran: set[int] = set()
 
     def hook_for(layer: int) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:

@@ -71,8 +71,7 @@ def compute_scores(
 
     returns {selector: [N] float32 on the CPU}, seeded selectors [seeds, N]; weights and hooks as before
     Errors: InputError for an unknown selector or objective, missing or too short windows, scores that are
-    not finite, a single window that does not fit in memory.
-    """
+    not finite, a single window that does not fit in memory."""
     check_request(loaded, selectors, windows, objective, skip_first)
     asked = asked_by(selectors, known or ())
     how = (seeds, cast(Objective, objective), batch_size, progress, known, finished, asked, skip_first, kept)
@@ -256,8 +255,7 @@ class ScoringRun:
 
         A mark inside a batch moves no batch, so that the sum over all windows has the bits that it has without marks.
         wanted: windows that progress counts, None for all. kept_as: what is summed, so that batches of other texts
-        share it; None where the work is this text's alone.
-        """
+        share it; None where the work is this text's alone."""
         count, tokens = ids.shape
         wanted = wanted or count
         size = windows_per_pass(self._batch_size, self.loaded.model, self.rows, tokens)

@@ -10,8 +10,7 @@
 | .parquet, .csv | columns `score` and `row_id`, or `score`, `block`, `projection` and `row`; others are not read |
 
 Higher = more important; kept as float32. Every row has exactly one finite score. No pickle is read, and sizes are
-checked before anything is decoded. What is read is known by the SHA-256 of the file's bytes, in keys and manifests.
-"""
+checked before anything is decoded. What is read is known by the SHA-256 of the file's bytes, in keys and manifests."""
 
 from __future__ import annotations
 

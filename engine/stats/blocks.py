@@ -3,8 +3,7 @@
 Neighbouring windows are alike (paired differences correlated by .41 to .59 where it was measured), so that an error
 that takes windows as independent is too small: on simulated windows that correlate by .5 its 95% interval covers about
 .75. Where the text's documents are known, blocks begin where documents do (`document_blocks`). Every analysis of
-windows takes its errors from here.
-"""
+windows takes its errors from here."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ class Blocks:
 
     edges: the first window of every block, and behind them the number of windows. widening: factor on the variance that
     the blocks' spread gives, for what it misses. documents: how many documents the windows are of, where blocks begin
-    where documents do; None where blocks are of windows, whatever they hold.
-    """
+    where documents do; None where blocks are of windows, whatever they hold."""
 
     edges: tuple[int, ...]
     widening: float
@@ -49,8 +47,7 @@ class Blocks:
 def window_blocks(windows: int, correlation: float = NEIGHBOURS) -> Blocks:
     """Blocks of nearly equal length: 1.5 times the cube root of how many windows there are, at least two of several (64
     windows: 6 blocks; 256: 10), and no more than these windows are worth independent ones where neighbours correlate,
-    n (1 - r) / (1 + r), but three. The variance is widened by `missed` at their length; a single block says nothing.
-    """
+    n (1 - r) / (1 + r), but three. The variance is widened by `missed` at their length; a single block says nothing."""
     number = min(windows, max(2, round(1.5 * windows ** (1 / 3))))
     number = min(number, max(3, round(windows * (1 - correlation) / (1 + correlation))))
     edges = tuple(round(place * windows / number) for place in range(number + 1)) if number else (0,)
@@ -103,8 +100,7 @@ def block_stderr(
     .90 for 16 windows, .96, .95, .955 and .94 for 64, and .95 throughout for 256. Documents that are long and not known
     are beyond it: with 16 windows of text in a document on average, and noise, it covers .74 for 64 windows, .87 for
     256.
-    None for a single window.
-    """
+    None for a single window."""
     used = blocks_for(blocks, tokens, nats)
     sums, sizes = used.sums(nats), used.sums([float(one) for one in tokens])
     stderr = ratio_stderr(sums, [round(size) for size in sizes])
@@ -148,8 +144,7 @@ def document_blocks(documents: npt.NDArray[np.int64]) -> Blocks | None:
     document is most of the text). **Choices:** 20 and 25. Simulated with documents of .3 to 8 windows on average,
     log-normal with sigma .6 and 1.1, with and without noise of the windows, 95% intervals by Student's t with B - 1
     degrees cover .93 to .96 for 64 and 256 windows; blocks of windows cover .81 to .96 there, least where documents are
-    long and unequal.
-    """
+    long and unequal."""
     windows = len(documents)
     owners = np.array([_most_common(one) for one in documents])
     starts = np.flatnonzero(np.diff(owners, prepend=-1)).tolist()

@@ -42,8 +42,7 @@ def concordance(values: npt.NDArray[np.float64]) -> Concordance | None:
     values [models, selectors], finite. Two models: Kendall's tau. More: W = chi2 / (models (selectors - 1)), with
     Friedman's chi2, which needs three selectors. If on every model any order is as likely as any other, p <= a in a of
     cases (exactly for tau without ties, nearly and rather less often for few models by Friedman's). Models are taken as
-    independent, which models of one family, or of one training text, are not wholly.
-    """
+    independent, which models of one family, or of one training text, are not wholly."""
     models, selectors = _checked(values).shape
     ordered = np.ptp(values, axis=1) > 0  # a model on which all are equal has no order
     if selectors < 3 or not (ordered.all() if models == 2 else ordered.any()):

@@ -30,8 +30,7 @@ def excess_p(harm: float, draws: Sequence[float], limit: float) -> float:
     .05 of cases or fewer (simulated). That a single row carries most of the harm, which few random groups have, is not
     covered by either. Draws that do not differ, and losses that are not finite, have the exact p of the rank, which is
     at least 1 / (n + 1).
-    Errors: InputError for fewer than two draws.
-    """
+    Errors: InputError for fewer than two draws."""
     n = len(draws)
     if n < 2:
         raise InputError(f"a group is compared with at least 2 random groups of its size, got {n}")

@@ -46,8 +46,7 @@ def clopper_pearson(successes: int, n: int, confidence: float = 0.95) -> Interva
     samples at most, however small n is.
 
     The lower end is the rate at which so many successes or more have that probability, the upper the rate at which so
-    many or fewer have it. An upper bound of confidence c is the upper end at 2 c - 1. `InputError` as of `wilson`.
-    """
+    many or fewer have it. An upper bound of confidence c is the upper end at 2 c - 1. `InputError` as of `wilson`."""
     if n <= 0 or not 0 <= successes <= n or not 0 < confidence < 1:
         raise InputError(
             f"a rate needs 0 <= successes <= n, n > 0 and confidence in (0, 1), got {successes} of {n}, {confidence}"
@@ -96,8 +95,7 @@ def clustered_wilson(successes: Sequence[int], trials: int, confidence: float = 
     over clusters. Where no cluster differs from the others (all refuse, say) v tells nothing, and e = n as well
     (**choice**: rather too wide). Seen in simulations of beta-binomial replies (20 to 100 prompts, 3 or 10 replies,
     rates .05 to .5, any correlation): coverage .93 to .97, for rates up to .1 of 40 or fewer prompts .89 to .97.
-    `InputError` without clusters or trials, or for more successes than trials.
-    """
+    `InputError` without clusters or trials, or for more successes than trials."""
     n = len(successes)
     if n < 1 or trials < 1 or not all(0 <= one <= trials for one in successes):
         raise InputError(f"a rate over clusters needs 0 to {trials} successes in each, got {list(successes)[:10]}")

@@ -39,8 +39,7 @@ def fieller(a: float, b: float, parts: Sequence[JointPart], confidence: float = 
         (b^2 - t^2 V_bb) q^2 - 2 (a b - t^2 V_ab) q + (a^2 - t^2 V_aa) = 0
 
     with Student's t at Satterthwaite's degrees of a - (a / b) b. None where b is not clearly different from 0: then the
-    set has no ends.
-    """
+    set has no ends."""
     if not (math.isfinite(a) and math.isfinite(b)) or b == 0 or not parts:
         return None
     degrees = satterthwaite([part.along(a / b) for part in parts])
@@ -61,8 +60,7 @@ class Against:
     """One selector, order and rate. difference: its NLL minus its controls' mean; advantages: how much better than
     random masks it and its controls are, both above 0 where better; stderr_blocks: of difference, the text's part.
 
-    depth_share = control_advantage / advantage, None with its interval where the advantage is not clearly above 0.
-    """
+    depth_share = control_advantage / advantage, None with its interval where the advantage is not clearly above 0."""
 
     difference: Estimate
     stderr_blocks: float | None
@@ -96,8 +94,7 @@ def against_controls(
     **Choice:** the controls' variance is the selector's own, not one pooled over selectors where a test of equal
     variances lets it. Of 2,000 simulated families of 8 selectors of noise the first is told by Holm at .05 in .049
     (.070 with the skewness of real masks); the second in .093 where the masks of one selector vary twice as much as
-    the others' (`precomputed.null_simulation`).
-    """
+    the others' (`precomputed.null_simulation`)."""
     tokens = np.array(own[0].window_tokens, dtype=np.float64)
     of_own, of_random = _nats(own), _nats(random)
     of_controls = np.stack([_nats(some) for some in controls])  # [rankings, seeds, windows]
@@ -169,8 +166,7 @@ def looks(first: int, most: int) -> tuple[int, ...]:
     exceeded at any of them, whatever tells when to stop: Bonferroni's inequality over a schedule that was fixed
     beforehand (alpha spending in equal shares; Lan and DeMets 1983). Each look is a t test, exact for normal draws.
     Noise that is drawn until it is told, at 10, 20, 40 and 80 masks, is told at .05 in .028 of 2,000 simulated trials,
-    .031 with the skewness of real masks; without the allowance in .08 (`precomputed.null_simulation`).
-    """
+    .031 with the skewness of real masks; without the allowance in .08 (`precomputed.null_simulation`)."""
     sizes = [first]
     while sizes[-1] < most:
         sizes.append(min(2 * sizes[-1], most))

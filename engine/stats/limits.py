@@ -17,8 +17,7 @@ class Thresholds:
 
     Damage is the NLL that LeRF adds to the unmasked model's, as a fraction of what random removal adds at the
     same rate: 0 is no harm, 1 as bad as chance. It compares across models and has no unit. Both count up to the NLL at
-    which a model is destroyed (`engine.stats.saturation`).
-    """
+    which a model is destroyed (`engine.stats.saturation`)."""
 
     rate: float = 0.3  # where LeRF is compared with random: the paper's reference rate
     faithful_damage: float = 0.5  # at most half of chance's damage; parts all attributions in the paper's tables

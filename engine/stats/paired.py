@@ -47,8 +47,7 @@ def paired_difference(a: Windowed, b: Windowed) -> tuple[float, float | None]:
     What makes a window hard for both cancels. For windows of equal length it is the standard error of a paired
     t-test. None for a single window.
 
-    Errors: InputError where the two were not measured on windows of the same lengths.
-    """
+    Errors: InputError where the two were not measured on windows of the same lengths."""
     if a.window_tokens != b.window_tokens:
         raise InputError(
             f"a paired difference needs the same windows, got {len(a.window_tokens)} windows of {sum(a.window_tokens)} "
@@ -70,8 +69,7 @@ def mean_over_seeds(values: Sequence[float], errors: Sequence[float | None]) -> 
 
     errors: of each number over the evaluation windows. All seeds share the windows, so these do not shrink with the
     number of seeds (taken as wholly dependent: rather too wide); what the draw of the seed adds does. None where an
-    error is missing. One seed shows no spread, and its own error is all that is known.
-    """
+    error is missing. One seed shows no spread, and its own error is all that is known."""
     mean, known = statistics.fmean(values), [error for error in errors if error is not None]
     if len(known) < len(values):
         return mean, None

@@ -53,8 +53,7 @@ class PairedRates:
             high = D + sqrt((a_high - a)^2 - 2 phi (a_high - a)(b - b_low) + (b - b_low)^2)
 
         a after, b before; phi = (C - n/2) / R for C > n/2, 0 for 0 <= C <= n/2, C / R below, with C = yes_yes no_no -
-        yes_no no_yes and R the root of the product of the four margins; 0 where a margin is 0.
-        """
+        yes_no no_yes and R the root of the product of the four margins; 0 where a margin is 0."""
         n, after, before = self.n, self.yes_yes + self.no_yes, self.yes_yes + self.yes_no
         a, b = after / n, before / n
         (a_low, a_high), (b_low, b_high) = wilson(after, n), wilson(before, n)

@@ -29,8 +29,7 @@ def p_value(real: float, draws: Sequence[float]) -> float:
 
     The permutation test on a random sample of permutations, exact at every number of draws (Phipson & Smyth 2010,
     arXiv:1603.05766): where the real value and the draws are exchangeable, P(p <= a) <= a for every a. It cannot be
-    below 1 / (draws + 1).
-    """
+    below 1 / (draws + 1)."""
     return rank_among(real, draws) / (len(draws) + 1)
 
 
@@ -69,8 +68,7 @@ def compare_draws(overlaps: npt.NDArray[np.float64]) -> list[Overlaps]:
     1 over the number of partitions, 35 for k = 4.
 
     overlaps [questions, 2k, 2k], symmetric, the first k draws of one text, the others of the second; the diagonal is
-    not read. Errors: InputError for fewer than two draws of a text, and for overlaps that are not finite.
-    """
+    not read. Errors: InputError for fewer than two draws of a text, and for overlaps that are not finite."""
     total = overlaps.shape[-1]
     k = total // 2
     if overlaps.ndim != 3 or k < 2 or total % 2 or not np.isfinite(overlaps[:, ~np.eye(total, dtype=bool)]).all():

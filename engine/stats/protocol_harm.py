@@ -2,8 +2,7 @@
 
 A protocol is an intervention, a kind of unit, a metric, an order and a rate. Harm is the metric written so that more of
 it is worse: NLL, KL to the unedited model, or the share of tokens whose most likely next token changed. Under LeRF the
-selector with less harm is ahead, under MoRF the one with more.
-"""
+selector with less harm is ahead, under MoRF the one with more."""
 
 from __future__ import annotations
 
@@ -104,8 +103,7 @@ def compare(
     """Every pair of selectors under one protocol, with Holm over its pairs: as a study with this protocol alone would
     decide. Where all selectors are equal, it names any of them first with probability `level` at most. Every pair that
     is not told apart is a tie, and so is one without an error. destroyed: selectors whose models are; a pair of these
-    is not tested.
-    """
+    is not tested."""
     pairs = [(a, b, difference(harms[a], harms[b])) for a, b in itertools.combinations(harms, 2)]
     tested = {(a, b): sure.p for a, b, sure in pairs if not {a, b} <= set(destroyed)}
     p_holm = adjusted({pair: p for pair, p in tested.items() if p is not None})
@@ -145,8 +143,7 @@ def area(lerf: Harm, morf: Harm, chance: Harm, confidence: float = 0.95) -> Area
     R = (sum of morf - lerf) / (sum of chance), harms as `integrated` makes them: 0 for a ranking that knows nothing, 1
     where as much area lies between the curves as under random's, no bound above. The
     error is the ratio's over blocks of windows (linearised: residuals morf - lerf - R chance), with what the seeds of
-    both add, and the interval Student's. None where random removal does no harm, or a harm is not finite.
-    """
+    both add, and the interval Student's. None where random removal does no harm, or a harm is not finite."""
     gap, below = morf - lerf, float(chance.per_token)
     if not (math.isfinite(gap.per_token) and math.isfinite(below) and below > 0):
         return Area(None, None, None)

@@ -21,8 +21,7 @@ def removal_order(scores: npt.ArrayLike, order: str) -> npt.NDArray[np.int64]:
     depends on how a sort happens to treat ties. Samek et al. 2017; the paper, section 3.1.
 
     scores  [N] real, finite
-    returns [N] int64, a permutation of 0..N-1
-    """
+    returns [N] int64, a permutation of 0..N-1"""
     keys = _keys(scores, order)
     if np.asarray(scores).dtype == np.float32 and keys.size < 2**32:
         return _sorted_float32(np.asarray(scores), order)

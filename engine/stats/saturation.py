@@ -35,8 +35,7 @@ def largest_unsaturated(places: int, saturated: Judge) -> int | None:
 
     The last place is asked first, then by bisection, with `probe`, which may answer for less work. What it finds is
     confirmed without: there, at lower places while they are saturated, or at higher ones while they are not. What is
-    returned is not saturated and the next place is.
-    """
+    returned is not saturated and the next place is."""
     low, high = -1, places
     while high - low > 1:
         place = places - 1 if high == places else (low + high) // 2

@@ -74,8 +74,7 @@ def expected_random_jaccard(rows: int, first: int, second: int) -> float:
     E[X / (first + second - X)], X ~ hypergeometric(rows, first, second): the sum over all overlaps that can
     happen, less those more than 12 standard deviations and 40 rows from the mean (together below 1e-20). By the
     ratios of neighbouring probabilities, which is exact to 1e-15; `scipy.stats.hypergeom` is off by 2e-10 at 3.5
-    million rows and takes 50 times as long.
-    """
+    million rows and takes 50 times as long."""
     if first + second == 0:
         return math.nan
     mean = first * second / rows
@@ -101,8 +100,7 @@ def over_draws(
     (m_i - mean of m_i)^2, m_i the mean of the pairs without draw i (Efron and Stein 1981: not too small on average),
     with Student's t of n - 1 degrees. Simulated for 3, 5 and 8 draws it covers the true mean in .94 to .98 of cases;
     where some draws are much noisier than others (log-normal, sigma .5) in .83 to .96. (None, None) for fewer than 3
-    draws, or where a pair has no number.
-    """
+    draws, or where a pair has no number."""
     values = np.asarray(pairs, dtype=np.float64)
     if draws < 3 or not np.isfinite(values).all():
         return None, None

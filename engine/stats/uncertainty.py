@@ -8,8 +8,7 @@ The parts of a loss measured under an edit:
 - *calibration text*: the same selector on other text is another mask (`draw_part`), where it was measured.
 
 `estimate` adds the variances; its degrees of freedom are Satterthwaite's (1946), so that few seeds or few draws widen
-the interval as Student's t does for a single part.
-"""
+the interval as Student's t does for a single part."""
 
 from __future__ import annotations
 
@@ -60,8 +59,7 @@ def estimate(value: float, parts: Iterable[Part | None], confidence: float = CON
     known (a single block, say), and then nothing is said of the error. `InputError` without any part.
 
     looks: of how many sizes of a growing sample, planned beforehand, this is one (`layer_matched.looks`): each has
-    confidence 1 - (1 - confidence) / looks, so that all hold together, whatever tells when to stop.
-    """
+    confidence 1 - (1 - confidence) / looks, so that all hold together, whatever tells when to stop."""
     given = list(parts)
     known = [part for part in given if part is not None]
     if not given:

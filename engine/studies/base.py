@@ -157,8 +157,7 @@ class StudyInfo:
 
     title: the question; description: what `--help` of its command says; tables: stems that it writes. plan: the part
     of the group's plan that is the study's own. reads: further parts that it reads (of a stage). reads_text: it
-    measures on the evaluation text. measures: it has cells of edits.
-    """
+    measures on the evaluation text. measures: it has cells of edits."""
 
     id: str
     group: str

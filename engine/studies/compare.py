@@ -29,8 +29,7 @@ class Comparison:
         log_ratio, stderr, z, p_holm (`against_printed`), worst first. stderr and z are null where no standard error
         is stored and where the printed value is at the model's numerical ceiling.
     missing: published cells per quantity that the run did not measure.
-    departures: what was measured otherwise than in the paper, in words, with the tables that it is true of.
-    """
+    departures: what was measured otherwise than in the paper, in words, with the tables that it is true of."""
 
     model: str
     orders: pl.DataFrame

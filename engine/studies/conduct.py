@@ -300,8 +300,7 @@ def fitting(
 
     kind: `AuditInputs` or `RefusalInputs`. sketch: the model without its weights (`load_sketch`). named: the selectors
     were asked for by name. skip: leave out studies that cannot be done; else the first one is an error.
-    Errors: InputError for that, and where nothing can be done.
-    """
+    Errors: InputError for that, and where nothing can be done."""
     infos = [GROUPS[kind.group].get(name) for name in names]
     plan, left_out = kind.fitting_plan(sketch, plan, named=named)
     inputs = kind.sketched(sketch, plan, store)

@@ -22,8 +22,7 @@ class Replication:
     orders: order, models, selectors, test, value, p (`concordance`; the last three null without a test).
     pairs: order, selector_a, selector_b, before, after, p, p_holm (`sign_tests`): before counts the models on which
         selector_a does better, by the lower NLL under LeRF and the higher one under MoRF.
-    sentences: what each order says. notes: what a reader has to know.
-    """
+    sentences: what each order says. notes: what a reader has to know."""
 
     models: tuple[str, ...]
     selectors: tuple[str, ...]

@@ -41,8 +41,7 @@ class Held:
 
     lines: those that both have; values: how many were compared. furthest: the largest distance of all numbers.
     differences: the values that do not hold, furthest first. lost, gained: lines that only the stored table has, and
-    that only the new one has. columns_lost: those that were not written again.
-    """
+    that only the new one has. columns_lost: those that were not written again."""
 
     table: str
     lines: int

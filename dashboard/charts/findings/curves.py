@@ -22,8 +22,7 @@ def curve(points: pl.DataFrame, order: str, *, shift: float | None = 0.0, wanted
     of them destroy the model.
 
     shift: what the figure takes from every NLL: the unmasked model's where it divides by it, None where that is not
-    known and nothing is drawn.
-    """
+    known and nothing is drawn."""
     part = points.filter(pl.col("order") == order)
     if part.is_empty() or shift is None:
         return "Nothing is drawn"

@@ -38,8 +38,7 @@ def limit(count: int) -> float:
     normal quantile at `LEVEL` over the number of pairs.
 
     The errors of two values are taken as independent. Of masks on the same windows they are alike, so that less is
-    called a difference than paired errors would; those are in the table `differences`.
-    """
+    called a difference than paired errors would; those are in the table `differences`."""
     pairs = max(1, math.comb(count, 2))
     return NormalDist().inv_cdf(1 - LEVEL / (2 * pairs))
 

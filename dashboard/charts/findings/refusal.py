@@ -40,8 +40,7 @@ def installed(points: pl.DataFrame, kind: str) -> str:
     """The selector whose edits refuse most risk prompts, in the mean of the domains: before, after, and under random
     rows of the same layers.
 
-    points: `refusal_edits.measured` rows of `operating_points`; kind: `malign` or `benign`.
-    """
+    points: `refusal_edits.measured` rows of `operating_points`; kind: `malign` or `benign`."""
     own = points.filter(selector=strongest_first(points)[0])
     held_out = "held-out " if "heldout" in own.columns and own["heldout"].all() else ""
     prompts = f"{held_out}{'risk' if kind == 'malign' else 'harmless'} prompts".capitalize()

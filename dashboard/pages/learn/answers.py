@@ -1,7 +1,6 @@
 """Which answer of a lesson the measured numbers settle, and why.
 
-No answer is marked right by hand: each `settle_*` reads it off the numbers that the step's figure shows.
-"""
+No answer is marked right by hand: each `settle_*` reads it off the numbers that the step's figure shows."""
 
 from __future__ import annotations
 

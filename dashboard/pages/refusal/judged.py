@@ -140,8 +140,7 @@ def measures(judged: Judged, half: str = BOTH) -> pl.DataFrame:
     Columns source, judge, measure (MEASURES), value, low, high (null where a rate has no trials), replies, and with
     REFUSED (else null) cases: how many of the replies came out so; unjudged: how many the judge could not judge, which
     count as not refused; cut_off: how many were cut off, of ends_known whose end is known. REFUSED stands for PEOPLE
-    too.
-    """
+    too."""
     verdicts = judged.verdicts
     if half != BOTH:
         verdicts = of_half(verdicts, half)

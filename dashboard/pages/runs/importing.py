@@ -1,8 +1,7 @@
 """A run made elsewhere, brought into the results folder: a folder of this machine or a zip file.
 
 Nothing is trusted: names are plain, kinds are those that commands write, every checksum must fit, sizes are
-limited, and the run appears under its name only when all of it is there. Nothing is unpickled or run.
-"""
+limited, and the run appears under its name only when all of it is there. Nothing is unpickled or run."""
 
 from __future__ import annotations
 

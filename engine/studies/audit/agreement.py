@@ -34,8 +34,7 @@ class Agreement(Study[AuditInputs]):
 
     A mask is the selector's global LeRF mask at a rate; per sublayer its rows there are compared. Beside
     each Jaccard stands its mean for random masks that take as many rows there. A seeded selector counts by
-    the mean over its seeds. Null: no row of the sublayer is in either mask, or a score is constant.
-    """
+    the mean over its seeds. Null: no row of the sublayer is in either mask, or a score is constant."""
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         return ()

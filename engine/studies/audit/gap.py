@@ -30,8 +30,7 @@ class Gap(Study[AuditInputs]):
 
     gap = PPL_MoRF - PPL_LeRF as the paper prints it (section 3.2): infinite where only PPL_MoRF is, null
     where both are. log_gap = NLL_MoRF - NLL_LeRF, nats per token, with its paired standard error over windows and over
-    blocks of them. Nothing is claimed where both exceed saturated_above (`engine.stats.saturation`).
-    """
+    blocks of them. Nothing is claimed where both exceed saturated_above (`engine.stats.saturation`)."""
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         yield audit.dense
@@ -88,8 +87,7 @@ class Differences(Study[AuditInputs]):
     kind `lerf`: the LeRF masks of each pair of selectors, every seed against every seed; kind `gap`: MoRF
     minus LeRF of one ranking (the log gap). At the plan's gap rates. z is null where there is no spread; it and
     stderr take windows as independent, stderr_blocks does not. saturated: both models are destroyed
-    (`engine.stats.saturation`), and nothing is claimed.
-    """
+    (`engine.stats.saturation`), and nothing is claimed."""
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         yield audit.dense

@@ -85,8 +85,7 @@ class Invariance(Study[AuditInputs]):
     `invariance_rewrites`: what was done and proven; `invariance`: Spearman, Jaccard and LeRF NLL before and after;
     `invariance_decoys`: where the decoys rank; `invariance_verdicts`: each selector in words.
 
-    Errors: InputError where no rewrite of the plan is proven to leave the function, with the reasons.
-    """
+    Errors: InputError where no rewrite of the plan is proven to leave the function, with the reasons."""
 
     def __init__(self, audit: AuditInputs | None = None) -> None:
         self._measured: tuple[AuditInputs, Measured] | None = None  # of the audit that asked last

@@ -48,8 +48,7 @@ class Parts(Study[AuditInputs]):
     nll_alone: only the mask's rows in that part are removed; nll_without: all but these. restored = (NLL of the mask -
     nll_without) / (NLL of the mask - NLL of the unedited model), the share of the mask's harm that goes when the part's
     rows are put back; null where the mask does no harm. Shares of several parts need not add up to 1. Measured on the
-    first `parts_windows` evaluation windows. Beyond the paper.
-    """
+    first `parts_windows` evaluation windows. Beyond the paper."""
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         yield _cell(audit, audit.edit([]))
@@ -105,8 +104,7 @@ class Joint(Study[AuditInputs]):
     of the mask x mean single harm of those that the sample of `singles` holds, which is a random sample of the mask
     too. Its 95% interval is Student's t over these rows (their errors of measurement are in their spread); null for
     fewer than 10. First-order scores rank rows by what each does alone. `saturated`:
-    the mask destroys the model, so that its harm has no size (`engine.stats.saturation`). Beyond the paper.
-    """
+    the mask destroys the model, so that its harm has no size (`engine.stats.saturation`). Beyond the paper."""
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         sample = sampled_rows(audit)

@@ -36,8 +36,7 @@ class SweepReplies(Study[AuditInputs]):
     its first seed.
 
     They show what a perplexity means; they measure nothing. Not in the paper. Thinking is off where the chat template
-    has a switch; otherwise a reply begins with what the model thinks.
-    """
+    has a switch; otherwise a reply begins with what the model thinks."""
 
     def record(self, audit: AuditInputs) -> Json:
         return dict(thinking_record(audit.loaded.tokenizer))

@@ -37,8 +37,7 @@ class Stability(Study[AuditInputs]):
     Spearman of the scores, Jaccard of the LeRF masks, and the LeRF NLL at the plan's stability rates; the
     largest size is its own reference (1 and 1). Sizes are nested, the first n calibration windows each, and
     scores of all sizes come from the pass that scores the calibration text. A seeded selector counts by the mean over
-    its seeds; perplexity is exp of the mean NLL. Null: Spearman of constant scores. The paper, section 4.2.
-    """
+    its seeds; perplexity is exp of the mean NLL. Null: Spearman of constant scores. The paper, section 4.2."""
 
     @classmethod
     def check(cls, audit: AuditInputs) -> None:

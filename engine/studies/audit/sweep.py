@@ -45,8 +45,7 @@ class _Point(NamedTuple):
 class Sweep(Study[AuditInputs]):
     """`sweep`, the NLL of the model with the first `round(rate * N)` rows of every ranking removed, and
     `sweep_measures`, the plan's other measures of the same edits. The paper, section 3.4. `sweep_interventions`: the
-    same curves under the plan's further interventions, beyond the paper.
-    """
+    same curves under the plan's further interventions, beyond the paper."""
 
     def cells(self, audit: AuditInputs, known: Results) -> Iterable[Cell[Any]]:
         if "nll" in audit.plan.measures:

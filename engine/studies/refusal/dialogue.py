@@ -1,7 +1,6 @@
 """One prompt, answered under several edits side by side: text as it is written, then verdict, margins, length.
 
-torch is imported when a reply is first wanted, so that pages can name the types before it is there.
-"""
+torch is imported when a reply is first wanted, so that pages can name the types before it is there."""
 
 from __future__ import annotations
 
@@ -46,8 +45,7 @@ class Outcome(Generic[Side]):
 
     pieces: the text that each token completed, which together are `text`; none where the tokens are not known.
     log_probabilities: where asked for, those of the tokens under the unedited model (`engine.measures.fluency`), and of
-    the end where it ended by itself. repeated: share of its n-grams that came before, None where that was not asked.
-    """
+    the end where it ended by itself. repeated: share of its n-grams that came before, None where that was not asked."""
 
     side: Side
     text: str

@@ -45,8 +45,7 @@ class Drawn(Study[RefusalInputs]):
 
     One seed is one permutation for all selectors and domains. The 95% prediction interval says what a further draw
     would give on these very prompts. p_holm is over all lines of the table.
-    Beyond the paper, whose three random masks stand beside the chosen mask only (section 5.3).
-    """
+    Beyond the paper, whose three random masks stand beside the chosen mask only (section 5.3)."""
 
     replayed = True
 

@@ -55,8 +55,7 @@ def shipped_effect(run: RefusalInputs, edit: Edit, runner: Runner) -> Effect:
     whatever the plan's is, and those to the harmless neighbours in the edit's own domains.
 
     Replies have `REPLY_TOKENS` tokens or the plan's number if that is larger, as the context allows. Where fewer than
-    `READABLE` could be read because replies are still thinking, all is asked again with longer ones.
-    """
+    `READABLE` could be read because replies are still thinking, all is asked again with longer ones."""
     run = replace(run.plain, judge=_embedded())
     asked = shipped_prompts()
     own = [name for name in asked if name in _own_domains(edit, asked)]
@@ -91,8 +90,7 @@ def measured_effect(run: RefusalInputs, edit: Edit, runner: Runner, *, with_pair
     prompts as well. Where there is no held-out split, the calibration pairs are asked. Never with a system prompt.
     Where `Effect.check` would pass or not as replies that were cut off are read, all is asked again with longer ones
     (`RefusalInputs.longer`), and that counts. with_pairs: False where no pairs were given. `InputError` where the
-    model is the shipped one or was made from it, and the edit lowers refusal of the pairs that it ships with.
-    """
+    model is the shipped one or was made from it, and the edit lowers refusal of the pairs that it ships with."""
     run = run.plain
     plan = run.plan
     shipped = shipped_effect(run, edit, runner)

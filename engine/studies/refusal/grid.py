@@ -121,8 +121,7 @@ class Grid(Study[RefusalInputs]):
     of selection stays the same. Cells whose cut-off replies leave a decision open (`borderline`) are measured again
     with longer replies, and that result is used; `reply_tokens_used` tells which.
     The paper, section 5.1 and appendix E. `InputError` where the unedited model refuses base prompts clearly
-    more often than risk prompts: swapped sides.
-    """
+    more often than risk prompts: swapped sides."""
 
     def __init__(
         self,

@@ -60,8 +60,7 @@ def borderline(before: Span, cells: Sequence[Candidate], benign_limit: float) ->
       (malign highest, benign lowest, before lowest) it stands before the best of what all cells reach at their worst.
 
     Where nothing is borderline, no reading of the cut-off replies changes which cells are feasible, which one is the
-    operating point, or whether it is a rescue (`operating_point` has the rules).
-    """
+    operating point, or whether it is a rescue (`operating_point` has the rules)."""
     best = [_standing(one.malign.high, one.benign.low, before.low, one.ties, benign_limit) for one in cells]
     worst = [_standing(one.malign.low, one.benign.high, before.high, one.ties, benign_limit) for one in cells]
     bound = min(worst, default=(inf, 0.0, ()))

@@ -59,8 +59,7 @@ def operating_point(
     smallest that holds a cell of sufficient perplexity whose malign refusal exceeds 5 times the unedited model's;
     of such cells the one with the largest malign refusal, and `rescue` is set.
 
-    cells: the rows of `refusal_sweep` of one selector and domain, the unedited model's (k = 0) among them.
-    """
+    cells: the rows of `refusal_sweep` of one selector and domain, the unedited model's (k = 0) among them."""
     unedited = cells.filter(pl.col("k") == 0)
     if unedited.height != 1 or cells.n_unique(["model", "selector", "domain"]) != 1:
         raise InputError(

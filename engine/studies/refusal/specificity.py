@@ -1,7 +1,6 @@
 """The paper's controls: random masks of the size of an edit, layer-matched and global, and the gain over their mean.
 
-They are not searched as the edit was: `engine.studies.refusal.draws` has draws that are.
-"""
+They are not searched as the edit was: `engine.studies.refusal.draws` has draws that are."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -70,8 +69,7 @@ def gain(real: Rate, controls: Sequence[Rate]) -> tuple[float, Interval]:
     A single control shows no spread (h = 0). Rates on one set of prompts agree more than independent ones, so the
     interval is rather too wide (**choice**; the paper prints none). It takes no account of the search behind the real
     mask: selectors of pure noise have it above 0 in 12 to 46% of simulated trials, the more cells in the grid
-    (`precomputed.null_simulation`), so that it is no evidence of specificity.
-    """
+    (`precomputed.null_simulation`), so that it is no evidence of specificity."""
     if not controls or any(one.n != real.n for one in controls):
         raise InputError(f"a gain needs controls on the same {real.n} prompts, got {[one.n for one in controls]}")
     rates = [one.mean for one in controls]

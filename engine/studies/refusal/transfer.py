@@ -170,8 +170,7 @@ class Evaluated(Measured):
         Beyond the paper: the prompts whose verdict changed, McNemar's exact p and Newcombe's interval of the change
         (`PairedRates`); both rates corrected for the judge's errors (`corrected_rate`), null where none are known; and
         where the plan wants them, lines of their own for sampled replies (share of all replies, interval over prompts:
-        `clustered_wilson`; no pairs and no correction) and for the replies to the second turn.
-        """
+        `clustered_wilson`; no pairs and no correction) and for the replies to the second turn."""
         lines: list[tuple[object, ...]] = []
         plan = run.plan
         for place in _places(run, points):

@@ -51,8 +51,7 @@ class Vectors:
     al. 2024 (arXiv:2409.05907), but prompt i has the i-th opening of each list, round and round, where CAST takes all
     combinations, and the unit vector is scaled by the distance of the two groups' means along it, so that a
     coefficient of 1 leads from complying to refusing in every model (**choices**).
-    condition: the vector, block and threshold that tell risk from base prompts best (largest F1).
-    """
+    condition: the vector, block and threshold that tell risk from base prompts best (largest F1)."""
 
     difference: npt.NDArray[np.float32]
     openings: npt.NDArray[np.float32]

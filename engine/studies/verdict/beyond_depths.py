@@ -73,8 +73,7 @@ def specificity(
     by p adjusted over the selectors, at the largest rate at which these controls are not saturated (the table's; in
     tables of before there was such a rule, at the reference rate). `saturated` where there is no such rate in one of
     the orders. The error holds the evaluation text, one further draw of the control's rows and, where it was measured,
-    the calibration text (`with_draws`). Number: the share of the LeRF advantage that the depths explain.
-    """
+    the calibration text (`with_draws`). Number: the share of the LeRF advantage that the depths explain."""
     orders = limits.specific_orders
     by_order: dict[str, dict[str, dict[str, Any]]] = {order: {} for order in ("lerf", "morf")}
     judged = _judged(specific, limits)

@@ -27,8 +27,7 @@ def stability_between_draws(
     limit; in between it cannot be told, and the word is `unknown`. Tables without intervals go by the means. Draws
     smaller than the calibration text in use are rather less alike: where they agree, so much the better; where they do
     not, nothing is known of larger ones, and the word is `unknown`. So it is with fewer draws than asked for.
-    why_not: by selector, why it has none.
-    """
+    why_not: by selector, why it has none."""
     at_rate = pl.DataFrame() if draws is None else draws.filter((pl.col("rate") - limits.rate).abs() < 1e-9)
     by_selector = {line["selector"]: line for line in at_rate.iter_rows(named=True)}
     findings = {}

@@ -68,8 +68,7 @@ def judge_selectors(
     gap, differences, stability, specific, draws, draw_sweep, budget: tables of that name; dense_nll: nats per token of
     the unmasked model; data_free: selectors that see no text; why_no_draws: by selector. Numbers of seeded selectors
     are means over seeds.
-    Errors: InputError where random or the reference rate is not in the tables.
-    """
+    Errors: InputError where random or the reference rate is not in the tables."""
     limits = thresholds or Thresholds()
     selectors = gap["selector"].unique(maintain_order=True).to_list()
     check_compared(gap["rate"].to_list(), selectors, limits)
