@@ -96,7 +96,7 @@ def about(name: str, model: Any) -> Family:
     sketch = LoadedModel(model, None, rows, name, None, "", "", "", "float32", "cpu")
     left_out = impossible(sketch, BUILT_IN)
     neurons = any(True for _ in chain(gated_mlps(model), gated_experts(model)))
-    heads = bool(attentions(model, rows).attentions)
+    heads = bool(attentions(model, rows)[0])
     return Family(name, "", frozenset(BUILT_IN) - left_out.keys(), neurons, heads, has_experts(model))
 
 

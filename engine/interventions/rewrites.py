@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from engine.interventions.rewrite_names import DECOYS, NEURONS, NORMS, NORMS_WHOLE, REWRITES, VALUES
 from engine.interventions.uninterrupted import Undone
-from engine.models.links import Found, Link, neuron_links, value_links
+from engine.models.links import Link, Links, neuron_links, value_links
 from engine.models.loading import LoadedModel
 from engine.models.norms import NormReaders, norm_readers
 from engine.records.errors import InputError, memory_needed
@@ -173,24 +173,25 @@ def make_rewrite(
     return _rescaling(rewrite_id, find(loaded.model, loaded.rows), loaded, seed, power)
 
 
-def _rescaling(rewrite_id: str, found: Found, loaded: LoadedModel, seed: int, power: int) -> Rescaling:
-    if not found.links:
-        raise NoRewriteError(found.without)
+def _rescaling(rewrite_id: str, found: Links, loaded: LoadedModel, seed: int, power: int) -> Rescaling:
+    links, without = found
+    if not links:
+        raise NoRewriteError(without)
     exponents = tuple(
         np.random.default_rng([seed, zlib.crc32(link.rows.encode())]).integers(
             -power, power + 1, loaded.model.get_submodule(link.rows).out_features
         )
-        for link in found.links
+        for link in links
     )
-    return Rescaling(rewrite_id, found.links, exponents, seed, power, found.without)
+    return Rescaling(rewrite_id, links, exponents, seed, power, without)
 
 
 def _norm_fold(rewrite_id: str, loaded: LoadedModel) -> NormFold:
-    found = norm_readers(loaded)
-    if not found.norms:
-        raise NoRewriteError(found.without or "no norm with a weight is read by a Linear directly")
-    exponents = tuple(_norm_exponents(loaded.model.get_submodule(one.norm), one.plus_one) for one in found.norms)
-    fold = NormFold(rewrite_id, found.norms, exponents, rewrite_id == NORMS_WHOLE, found.without)
+    norms, without = norm_readers(loaded)
+    if not norms:
+        raise NoRewriteError(without or "no norm with a weight is read by a Linear directly")
+    exponents = tuple(_norm_exponents(loaded.model.get_submodule(one.norm), one.plus_one) for one in norms)
+    fold = NormFold(rewrite_id, norms, exponents, rewrite_id == NORMS_WHOLE, without)
     if not fold.units:
         raise NoRewriteError("all norm weights lie between 1 and 2 (or cannot be divided exactly): nothing to fold")
     return fold

@@ -64,15 +64,11 @@ class Mlp:
     neurons: int
 
 
-@dataclass(frozen=True)
-class Found:
-    """The links of a model, and in words why the other sublayers have none; "" where all have one."""
-
-    links: tuple[Link, ...]
-    without: str
+# What of a model is such, and in words why the others are not; "" where there are no others.
+Links = tuple[tuple[Link, ...], str]
 
 
-def neuron_links(model: nn.Module, rows: RowIndex) -> Found:
+def neuron_links(model: nn.Module, rows: RowIndex) -> Links:
     """Rows of up_proj and columns of down_proj: down(act(gate(x)) * up(x)) is linear in up(x), neuron by neuron.
     Without a gate the activation itself acts on the rows, and GELU or SiLU of 2x is not 2 GELU(x)."""
     paths = {id(model.get_submodule(layer.name)): layer.name for layer in rows.layers}
@@ -93,10 +89,10 @@ def neuron_links(model: nn.Module, rows: RowIndex) -> Found:
             without.append(f"{name} has more between up_proj and down_proj than the product with the gate")
         else:
             without.append(f"{name} ({', '.join(layers)}) has no gate_proj beside up_proj and down_proj")
-    return Found(tuple(links), _told(without, len(groups), "MLPs"))
+    return tuple(links), _told(without, len(groups), "MLPs")
 
 
-def value_links(model: nn.Module, rows: RowIndex) -> Found:
+def value_links(model: nn.Module, rows: RowIndex) -> Links:
     """Rows of v_proj and columns of o_proj: attention mixes positions, never the dimensions of a head. Query head h
     reads key-value head h // groups, so that each value row meets one column in every query head of its group."""
     links, without = [], []
@@ -108,7 +104,7 @@ def value_links(model: nn.Module, rows: RowIndex) -> Found:
             without.append(f"{type(module).__name__} {found}")
         else:
             links.append(found)
-    return Found(tuple(links), _told(without, len(groups), "attentions"))
+    return tuple(links), _told(without, len(groups), "attentions")
 
 
 def mlps(model: nn.Module, rows: RowIndex) -> tuple[tuple[Mlp, ...], str]:
@@ -194,20 +190,13 @@ class Attention:
         return self.q.rows // self.v.rows
 
 
-@dataclass(frozen=True)
-class FoundAttentions:
-    """The attentions of a model whose heads are known, and in words why the others' are not; "" where all are."""
-
-    attentions: tuple[Attention, ...]
-    without: str
-
-
-def attentions(model: nn.Module, rows: RowIndex) -> FoundAttentions:
-    """Every attention with q_proj, k_proj, v_proj and a last Linear that reads the heads' values and nothing else."""
-    links = value_links(model, rows)
+def attentions(model: nn.Module, rows: RowIndex) -> tuple[tuple[Attention, ...], str]:
+    """Every attention with q_proj, k_proj, v_proj and a last Linear that reads the heads' values and nothing else; why
+    others are none."""
+    links, why = value_links(model, rows)
     groups = sublayers(rows, "attention")
-    found, without = [], [links.without] if links.without else []
-    for link in links.links:
+    found, without = [], [why] if why else []
+    for link in links:
         parent = link.rows.rpartition(".")[0]
         layers, size = groups[parent], model.get_submodule(parent).head_dim
         assert isinstance(size, int)  # as `value_links` has found it
@@ -218,4 +207,4 @@ def attentions(model: nn.Module, rows: RowIndex) -> FoundAttentions:
             without.append(f"{name} has no q_proj and k_proj of one row per head dimension")
             continue
         found.append(Attention(q, k, v, output, q.rows // size, size))
-    return FoundAttentions(tuple(found), "; ".join(dict.fromkeys(without)))
+    return tuple(found), "; ".join(dict.fromkeys(without))

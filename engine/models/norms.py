@@ -113,18 +113,11 @@ class NormReaders:
     plus_one: bool
 
 
-@dataclass(frozen=True)
-class FoundNorms:
-    """The norms, and in words why others that Linears read are none; "" where there are no others."""
-
-    norms: tuple[NormReaders, ...]
-    without: str
-
-
 @torch.no_grad()
-def norm_readers(loaded: LoadedModel) -> FoundNorms:
+def norm_readers(loaded: LoadedModel) -> tuple[tuple[NormReaders, ...], str]:
     """RMS norms of the decoder blocks that Linears of the row index read (their input lies in the very memory that the
-    norm gave), in the order of the pass. Whether something else reads a norm too, the comparison of the logits sees."""
+    norm gave), in the order of the pass; why others are none. Whether something else reads a norm too, the comparison
+    of the logits sees."""
     model, rows = loaded.model, loaded.rows
     given: dict[str, tuple[Tensor, Tensor]] = {}  # norm -> input, output; kept, so that no memory is used twice
     readers: dict[str, list[str]] = {}
@@ -166,7 +159,7 @@ def norm_readers(loaded: LoadedModel) -> FoundNorms:
         else:
             found.append(NormReaders(norm, tuple(linears), plus_one))
     told = "; ".join(f"{count} of {len(readers)} norms: {why}" for why, count in Counter(without).items())
-    return FoundNorms(tuple(found), told)
+    return tuple(found), told
 
 
 def _plus_one(norm: nn.Module, given: Tensor, output: Tensor) -> bool | None:

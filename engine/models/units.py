@@ -111,7 +111,7 @@ def heads(loaded: LoadedModel) -> Units:
     of q_proj and of the columns of the last Linear."""
     inputs = _inputs(loaded)
     rows, layer, norm, columns, groups = [], [], [], [], []
-    for one in attentions(loaded.model, loaded.rows).attentions:
+    for one in attentions(loaded.model, loaded.rows)[0]:
         head, inside = np.arange(one.heads), np.arange(one.size)
         own = head[:, None] * one.size + inside
         shared = (head // one.group)[:, None] * one.size + inside
@@ -159,9 +159,9 @@ UNITS: dict[str, Callable[[LoadedModel], Units]] = {ROW: rows_alone, NEURON: neu
 def without(loaded: LoadedModel, kind: str) -> str:
     """Why some or all sublayers of a model have no units of this kind, in words; "" where all have."""
     if kind == HEAD:
-        found = attentions(loaded.model, loaded.rows)
-        sizes = {(one.size, one.group) for one in found.attentions}
-        return "its attentions have heads of different sizes" if len(sizes) > 1 else found.without
+        found, why = attentions(loaded.model, loaded.rows)
+        sizes = {(one.size, one.group) for one in found}
+        return "its attentions have heads of different sizes" if len(sizes) > 1 else why
     if kind == EXPERT and not experts(loaded).count:
         return "its routed experts have different sizes" if has_experts(loaded.model) else "no routed experts"
     if kind == NEURON and not any(True for _ in chain(gated_mlps(loaded.model), gated_experts(loaded.model))):
@@ -196,7 +196,7 @@ def column_index(loaded: LoadedModel) -> RowIndex:
     many there are. In the order of the row index. No layers where the model has neither."""
     model, rows = loaded.model, loaded.rows
     readers = {id(down) for _, _, down in chain(gated_mlps(model), gated_experts(model))}
-    readers |= {id(model.get_submodule(one.output.name)) for one in attentions(model, rows).attentions}
+    readers |= {id(model.get_submodule(one.output.name)) for one in attentions(model, rows)[0]}
     found: list[Layer] = []
     start = 0
     for layer in rows.layers:
